@@ -9,6 +9,8 @@ import com.tngtech.archunit.core.importer.ImportOption.DoNotIncludeTests;
 import com.tngtech.archunit.junit.AnalyzeClasses;
 import com.tngtech.archunit.junit.ArchTest;
 import com.tngtech.archunit.lang.ArchRule;
+import java.time.Instant;
+import java.time.InstantSource;
 
 @AnalyzeClasses(packages = "io.aliquot.scheduler", importOptions = DoNotIncludeTests.class)
 class ArchitectureTest {
@@ -27,6 +29,7 @@ class ArchitectureTest {
                     "tools.jackson..",
                     "com.fasterxml.jackson..",
                     "..extender..",
+                    "..apiserver..",
                     "..kubernetes..",
                     "..server..");
 
@@ -52,10 +55,34 @@ class ArchitectureTest {
     @ArchTest
     static final ArchRule verbsKnowNoKubernetesClient = noClasses()
             .that()
-            .resideInAPackage("..extender..")
+            .resideInAnyPackage("..extender..", "..pending..", "..preemption..", "..recovery..", "..apiserver..")
             .should()
             .dependOnClassesThat()
             .resideInAPackage("io.fabric8..");
+
+    /** Tests inject the time. A static clock is read where the process is wired. */
+    @ArchTest
+    static final ArchRule clocksAreInjected = noClasses()
+            .that()
+            .resideInAnyPackage(
+                    "..extender..",
+                    "..pending..",
+                    "..preemption..",
+                    "..recovery..",
+                    "..explain..",
+                    "..metrics..",
+                    "..periodic..",
+                    "..ledger..")
+            .and()
+            .haveSimpleNameNotEndingWith("Configuration")
+            .should()
+            .callMethod(System.class, "nanoTime")
+            .orShould()
+            .callMethod(System.class, "currentTimeMillis")
+            .orShould()
+            .callMethod(Instant.class, "now")
+            .orShould()
+            .callMethod(InstantSource.class, "system");
 
     /** The facade is for other programs. */
     @ArchTest

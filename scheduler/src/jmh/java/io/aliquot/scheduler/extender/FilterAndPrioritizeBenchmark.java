@@ -101,7 +101,7 @@ public class FilterAndPrioritizeBenchmark {
         asks = new PodGpuRequest[KINDS];
         for (int i = 0; i < pods.length; i++) {
             pods[i] = ExtenderFixture.pod("pod-" + i, ExtenderFixture.mebibytes(2000 + 500 * (i % KINDS)));
-            asks[i % KINDS] = pods[i].template().ask();
+            asks[i % KINDS] = pods[i].template().request();
         }
         giant = ExtenderFixture.pod("giant", "\"nvidia.com/gpu\": \"8\"");
     }
@@ -113,8 +113,8 @@ public class FilterAndPrioritizeBenchmark {
         Wire.Pod pod = pods[next++ % pods.length];
         long before = clock.getCurrentThreadAllocatedBytes();
         long start = clock.getCurrentThreadCpuTime();
-        result = fleet.placing.filter(pod, fleet.names);
-        priorities = fleet.placing.prioritize(pod, result.nodeNames());
+        result = fleet.filterAndPrioritize.filter(pod, fleet.names);
+        priorities = fleet.filterAndPrioritize.prioritize(pod, result.nodeNames());
         cpuNanos[calls % cpuNanos.length] = clock.getCurrentThreadCpuTime() - start;
         allocated[calls++ % allocated.length] = clock.getCurrentThreadAllocatedBytes() - before;
         fleet.ledger.commit(pod.id(), priorities.get(0).host(), ask, 1);
@@ -129,7 +129,7 @@ public class FilterAndPrioritizeBenchmark {
             int kind = drifts++ % 2;
             PodGpuRequest ask = ExtenderFixture.pod("unseen", ExtenderFixture.mebibytes(3000 + 9000 * kind))
                     .template()
-                    .ask();
+                    .request();
             for (int i = 0; i < PODS_OF_DRIFT; i++) {
                 fleet.scoring.observe("unseen-" + drifts + "-" + i, ask);
             }
@@ -156,13 +156,13 @@ public class FilterAndPrioritizeBenchmark {
     /** A pod that fits nowhere: the answer names every node. */
     @Benchmark
     public FilterResult refused() {
-        return fleet.placing.filter(giant, fleet.names);
+        return fleet.filterAndPrioritize.filter(giant, fleet.names);
     }
 
     /** A pod of a kind never seen before: every node has to look. */
     @Benchmark
     public FilterResult ofNewKind() {
         Wire.Pod pod = ExtenderFixture.pod("new", ExtenderFixture.mebibytes(1000 + next++ % 20_000));
-        return fleet.placing.filter(pod, fleet.names);
+        return fleet.filterAndPrioritize.filter(pod, fleet.names);
     }
 }

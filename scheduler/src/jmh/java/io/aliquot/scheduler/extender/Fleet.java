@@ -1,13 +1,16 @@
 package io.aliquot.scheduler.extender;
 
+import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.NodeFacts;
-import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
+import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
@@ -23,11 +26,13 @@ final class Fleet {
     private static final long SEED = 7;
     private static final int NODES_PER_FILTER = 100;
 
-    final LedgerEvents news = new LedgerEvents();
+    final LedgerEvents events = new LedgerEvents();
     final Ledger ledger;
     final NodeScoring scoring;
-    final FilterAndPrioritize placing;
-    /** Names of all nodes, in the order in which they are asked about; the same list each time, as when they are read. */
+    final FilterAndPrioritize filterAndPrioritize;
+    /**
+     * Names of all nodes, in the order in which they are asked about; the same list each time, as when they are read.
+     */
     final List<String> names;
 
     private final Random random = new Random(SEED);
@@ -38,18 +43,18 @@ final class Fleet {
 
     /** One whose nodes and GPUs are chosen so. */
     Fleet(int nodes, int shares, Placement placement) {
-        ledger = new Ledger(System::nanoTime, news);
+        ledger = new Ledger(System::nanoTime, events);
         scoring = new NodeScoring(ledger, new Fragmentation());
-        placing = new FilterAndPrioritize(
+        filterAndPrioritize = new FilterAndPrioritize(
                 ledger, scoring, new FakeCluster(), new PendingPods(System::nanoTime), placement, NODES_PER_FILTER);
         names = fill(nodes, shares, placement);
     }
 
     /** The same cluster in a ledger that the caller gives. */
-    Fleet(Ledger ledger, NodeScoring scoring, FilterAndPrioritize placing, int nodes, int shares) {
+    Fleet(Ledger ledger, NodeScoring scoring, FilterAndPrioritize filterAndPrioritize, int nodes, int shares) {
         this.ledger = ledger;
         this.scoring = scoring;
-        this.placing = placing;
+        this.filterAndPrioritize = filterAndPrioritize;
         names = fill(nodes, shares, Placement.BINPACK);
     }
 
@@ -72,7 +77,7 @@ final class Fleet {
             ledger.observeBound(share("share-" + pod, pod % nodes, pod / nodes % GPUS));
         }
         Collections.shuffle(all, random);
-        news.takeFreed();
+        events.takeFreed();
         return List.copyOf(all);
     }
 

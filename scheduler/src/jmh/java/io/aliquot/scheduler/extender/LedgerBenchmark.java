@@ -51,7 +51,7 @@ public class LedgerBenchmark {
         fleet.ledger.observeBound(pods[i]);
         fleet.ledger.observeEnded(pods[(i + PODS / 2) % PODS].id().uid());
         if (i == 0) {
-            fleet.news.takeFreed();
+            fleet.events.takeFreed();
         }
     }
 

@@ -1,8 +1,12 @@
 package io.aliquot.scheduler.explain;
 
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.scoring.NodeScoring;
+import java.time.Duration;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
@@ -11,5 +15,16 @@ class ExplainConfiguration {
     @Bean
     Explainer explainer(Ledger ledger, NodeScoring scoring, Budgets budgets) {
         return new Explainer(ledger, scoring, budgets);
+    }
+
+    @Bean
+    PendingCauseCounts pendingCauseCounts(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster) {
+        return new PendingCauseCounts(pending, explainer, ledger, cluster, System::nanoTime);
+    }
+
+    @Bean
+    PeriodicTask pendingPodEventsTask(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster) {
+        var events = new PendingPodEvents(pending, explainer, ledger, cluster, System::nanoTime);
+        return new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), events::report);
     }
 }

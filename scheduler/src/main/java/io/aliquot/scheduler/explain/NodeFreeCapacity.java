@@ -33,7 +33,7 @@ record NodeFreeCapacity(String node, List<GpuFreeCapacity> gpus) {
                 view.name(),
                 view.gpus().stream()
                         .map(gpu -> new GpuFreeCapacity(
-                                gpu.card(), sum(remaining, gpu.gpu().uuid())))
+                                gpu.capacity(), sum(remaining, gpu.gpu().uuid())))
                         .toList());
     }
 
@@ -42,7 +42,7 @@ record NodeFreeCapacity(String node, List<GpuFreeCapacity> gpus) {
         return new NodeFreeCapacity(
                 view.name(),
                 view.gpus().stream()
-                        .map(gpu -> new GpuFreeCapacity(gpu.card().opened(), GpuAmount.NOTHING))
+                        .map(gpu -> new GpuFreeCapacity(gpu.capacity().asSchedulable(), GpuAmount.NOTHING))
                         .toList());
     }
 

@@ -72,7 +72,8 @@ final class PreemptionOptions {
                 .toList();
         Set<String> terminatingUids =
                 terminating.stream().map(holding -> holding.pod().uid()).collect(Collectors.toSet());
-        return VictimSearch.cheapest(candidates, fitsWithout, terminatingUids, request.wantsOneGpu(), Optional.empty())
+        return VictimSearch.cheapest(
+                        candidates, fitsWithout, terminatingUids, request.requestsOneVgpu(), Optional.empty())
                 .map(plan -> new PricedOption(
                         new PreemptionOption(view.name(), victims(plan, terminating, fitsWithout)), plan.cost()));
     }

@@ -40,7 +40,7 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         for (ContainerGpuRequest container : request.containers()) {
             int vgpus = container.request().vgpus();
             List<RankedGpu> nearest = free.gpus().stream()
-                    .filter(gpu -> fitsIfFree(request, container.request(), gpu.card()))
+                    .filter(gpu -> fitsIfFree(request, container.request(), gpu.capacity()))
                     .map(gpu -> rank(container, gpu))
                     .sorted(Comparator.comparingDouble(RankedGpu::distance)
                             .thenComparing(ranked -> ranked.shortfall().gpu()))
@@ -57,7 +57,8 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
                 }
             }
         }
-        boolean numaOnly = shortfalls.isEmpty() && request.oneDomain() && free.fits(request.inAnyDomains());
+        boolean numaOnly =
+                shortfalls.isEmpty() && request.requiresOneNumaDomain() && free.fits(request.withoutNumaRequirement());
         return Optional.of(new Shortfall(
                 new NodeShortfall(view.name(), shortfalls), distance, cause(shortfalls, wholeCard), numaOnly));
     }
@@ -80,7 +81,7 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
     private static boolean fitsIfFree(PodGpuRequest pod, GpuRequest request, GpuCapacity card) {
         return card.gpu().healthy()
                 && !card.cordoned()
-                && (request.exclusive() || card.share() != SharingMode.EXCLUSIVE)
+                && (request.exclusive() || card.sharingMode() != SharingMode.EXCLUSIVE)
                 && request.memory().on(card.vgpuMiB()) <= card.vgpuMiB()
                 && cores(request, card) <= card.cores()
                 && pod.takes(card.gpu());
@@ -91,10 +92,10 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         var shortfalls = new ArrayList<GpuShortfall>();
         for (ContainerGpuRequest container : pod.containers()) {
             for (GpuFreeCapacity gpu : free.gpus()) {
-                if (fitsIfFree(pod, container.request(), gpu.card())) {
+                if (fitsIfFree(pod, container.request(), gpu.capacity())) {
                     shortfalls.add(rank(container, gpu).shortfall());
                 } else {
-                    String text = whyNeverFits(pod, container.request(), gpu.card());
+                    String text = whyNeverFits(pod, container.request(), gpu.capacity());
                     shortfalls.add(new GpuShortfall(container.name(), gpu.gpu().uuid(), text, 0, 0, 0));
                 }
             }
@@ -106,7 +107,7 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         if (!pod.takes(card.gpu())) {
             return "is excluded by the pod's annotations (model, UUID or index)";
         }
-        if (!request.exclusive() && card.share() == SharingMode.EXCLUSIVE) {
+        if (!request.exclusive() && card.sharingMode() == SharingMode.EXCLUSIVE) {
             return "is allocated as a whole card only";
         }
         if (!card.gpu().healthy()) {
@@ -121,13 +122,13 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
     }
 
     private static int cores(GpuRequest request, GpuCapacity card) {
-        return card.share() == SharingMode.MEMORY ? 0 : request.cores();
+        return card.sharingMode() == SharingMode.MEMORY ? 0 : request.cores();
     }
 
     private static RankedGpu rank(ContainerGpuRequest container, GpuFreeCapacity free) {
         GpuRequest request = container.request();
-        GpuCapacity card = free.card();
-        GpuAmount allocated = free.taken();
+        GpuCapacity card = free.capacity();
+        GpuAmount allocated = free.allocated();
         String gpu = card.gpu().uuid();
         if (allocated.exclusive()) {
             String text = "is allocated as a whole card";

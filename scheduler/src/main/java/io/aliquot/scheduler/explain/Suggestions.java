@@ -41,7 +41,7 @@ final class Suggestions {
             vgpus(container)
                     .ifPresent(vgpus -> suggestions.add(prefix + text(Resources.GPU, vgpus, "" + request.vgpus())));
         }
-        if (pod.oneDomain() && fits(pod.inAnyDomains())) {
+        if (pod.requiresOneNumaDomain() && fits(pod.withoutNumaRequirement())) {
             suggestions.add(Annotations.NUMA + ": " + Numa.PREFERRED.print() + " instead of " + Numa.REQUIRED.print());
         }
         if (fits(PodGpuRequest.of(pod.containers(), Map.of(), pod.preferences()))) {

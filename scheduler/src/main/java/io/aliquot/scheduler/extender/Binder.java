@@ -2,17 +2,21 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Fence;
-import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Waits;
-import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.PodState.Unbound;
-import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.AllocationAnnotations;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Waits;
+import io.aliquot.scheduler.apiserver.Cluster.PodState;
+import io.aliquot.scheduler.apiserver.Cluster.PodState.Unbound;
+import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Commitment.Undecided;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.recovery.WriteReconciler;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
@@ -23,56 +27,56 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /*
- * What a Binding's outcome means for the grant:
+ * What the outcome of a Binding means for the claim:
  *
- *   done                    kept; the watch will confirm it
+ *   done                    committed; the watch confirms it
  *   refused (403, 404, …)   released
- *   conflict (409)          the pod is read: bound by an earlier try, kept; changed since it was filtered, tried again
- *                           for what it is now, once; else released
- *   unknown (timeout, 5xx)  the pod is read, and moved on (see Outcomes): bound, kept; else released. Where it can't be
- *                           read it is kept, and filter offers the pod that node only, until it can
+ *   conflict (409)          the pod is read. Bound by an earlier try: committed. Changed since filter: tried once more
+ *                           with its current request. Else: released
+ *   unknown (timeout, 5xx)  reconciled (see WriteReconciler). Bound: committed. Not bound: released. Unreadable: the
+ *                           claim stays, and filter returns that node only, until the pod can be read
  */
 /** The verb bind. */
 final class Binder {
     private static final Logger LOG = LoggerFactory.getLogger(Binder.class);
 
     /**
-     * How a bind ended.
+     * The outcome of a bind.
      *
-     * @param label for the metrics
-     * @param error for kube-scheduler; empty where the pod is bound
+     * @param label of the metric
+     * @param error for kube-scheduler; empty if the pod is bound
      */
     record Result(String label, String error) {
         private static final Result BOUND = new Result("bound", "");
     }
 
-    /** So long a second try may begin: its write and three readings, 7 s, must end before kube-scheduler gives up at 10. */
-    static final Duration SECOND_TRY = Duration.ofMillis(2500);
+    /** Latest start of a second try: its write and three reads take 7 s, and kube-scheduler times out after 10 s. */
+    static final Duration SECOND_TRY_UNTIL = Duration.ofMillis(2500);
 
     private final Ledger ledger;
     private final Cluster cluster;
     private final PendingPods pending;
-    private final WriteReconciler outcomes;
+    private final WriteReconciler reconciler;
     private final LongSupplier nanoTime;
 
-    Binder(Ledger ledger, Cluster cluster, PendingPods pending, WriteReconciler outcomes, LongSupplier nanoTime) {
+    Binder(Ledger ledger, Cluster cluster, PendingPods pending, WriteReconciler reconciler, LongSupplier nanoTime) {
         this.ledger = ledger;
         this.cluster = cluster;
         this.pending = pending;
-        this.outcomes = outcomes;
+        this.reconciler = reconciler;
         this.nanoTime = nanoTime;
     }
 
     Result bind(PodId pod, String node) {
-        Cluster.LeaderStatus standing = cluster.leadership();
-        if (standing instanceof Leads leads) {
+        Cluster.LeaderStatus leaderStatus = cluster.leadership();
+        if (leaderStatus instanceof Leads leads) {
             return bind(pod, node, leads.fence());
         }
-        return new Result("not-leading", ((Waits) standing).why());
+        return new Result("not-leading", ((Waits) leaderStatus).why());
     }
 
     /**
-     * {@code first} of two: for so many kube-scheduler has the patience.
+     * A try; the first of at most two.
      *
      * @param began when kube-scheduler asked
      */
@@ -82,7 +86,7 @@ final class Binder {
         var attempt = new Attempt(pod, node, fence, true, nanoTime.getAsLong());
         Optional<Unbound> known = pending.known(pod.uid());
         OptionalLong version = cluster.version(pod);
-        // What it wants may have changed since it was filtered: in a later version it is to be read anew.
+        // A later version may have another request: then the pod is read.
         if (known.isPresent()
                 && version.isPresent()
                 && version.getAsLong() <= known.get().at()) {
@@ -96,14 +100,14 @@ final class Binder {
 
     private Result bind(Unbound known, Attempt attempt) {
         PodId pod = attempt.pod();
-        if (known.ask().containers().isEmpty()) {
+        if (known.request().containers().isEmpty()) {
             return send(
                     known,
                     attempt,
                     AllocationAnnotations.annotations(Annotations.FENCE, attempt.fence(), Map.of()),
                     "no GPU");
         }
-        var commitment = ledger.commit(pod, attempt.node(), known.ask(), known.at());
+        var commitment = ledger.commit(pod, attempt.node(), known.request(), known.at());
         if (commitment instanceof Granted granted) {
             return send(known, attempt, annotations(granted, attempt.fence()), words(granted));
         }
@@ -111,7 +115,7 @@ final class Binder {
             return bound(bound.node(), attempt.node());
         }
         if (commitment instanceof Undecided) {
-            return again(known, outcomes.reconcile(pod), attempt, "the outcome of an earlier bind is not known");
+            return again(known, reconciler.reconcile(pod), attempt, "the outcome of an earlier bind is not known");
         }
         String reason = ((Conflict) commitment).reason();
         LOG.info("bind conflict {} node={} reason=\"{}\"", pod, attempt.node(), reason);
@@ -135,7 +139,7 @@ final class Binder {
             return without(known, attempt, unheard.why());
         }
         if (outcome instanceof WriteOutcome.Unknown unknown) {
-            PodState state = outcomes.reconcile(pod);
+            PodState state = reconciler.reconcile(pod);
             LOG.warn("bind unclear {} node={} reason=\"{}\" found={}", pod, node, unknown.why(), state);
             return notUnbound(state, node, unknown.why());
         }
@@ -148,24 +152,24 @@ final class Binder {
         return again(known, state, attempt, why);
     }
 
-    /** The pod certainly doesn't get what was committed to it. */
+    /** Releases the claim of a pod that was certainly not bound. */
     private Result without(Unbound known, Attempt attempt, String why) {
         LOG.warn("bind refused {} node={} reason=\"{}\"", attempt.pod(), attempt.node(), why);
         ledger.release(attempt.pod().uid(), known.at());
         return new Result("refused", why);
     }
 
-    /** Once more, if the pod is not what we took it for. */
+    /** Tries once more if the pod has changed since it was filtered. */
     private Result again(Unbound known, PodState state, Attempt attempt, String why) {
-        boolean inTime = nanoTime.getAsLong() - attempt.began() < SECOND_TRY.toNanos();
+        boolean inTime = nanoTime.getAsLong() - attempt.began() < SECOND_TRY_UNTIL.toNanos();
         if (state instanceof Unbound now && attempt.first() && inTime && now.at() > known.at()) {
             return bind(now, new Attempt(attempt.pod(), attempt.node(), attempt.fence(), false, attempt.began()));
         }
-        outcomes.tell(attempt.pod(), state);
+        reconciler.tell(attempt.pod(), state);
         return notUnbound(state, attempt.node(), why);
     }
 
-    /** For a pod that cannot be bound, or not now. */
+    /** The result for a pod that cannot be bound, or not now. */
     private Result notUnbound(PodState state, String node, String why) {
         if (state instanceof PodState.Bound bound) {
             pending.forget(bound.pod().id().uid());

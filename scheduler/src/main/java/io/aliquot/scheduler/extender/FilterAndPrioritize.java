@@ -2,11 +2,14 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Waits;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Waits;
 import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.scoring.FeasibilityCache;
 import io.aliquot.scheduler.scoring.NodeScoring;
@@ -17,11 +20,11 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Collectors;
 
-/** Which nodes a pod may go to, and which the policy likes: the verbs filter and prioritize. */
+/** The verbs filter and prioritize: the nodes that a pod fits on, and their scores. */
 final class FilterAndPrioritize {
     private static final String UNDECIDED = "the outcome of an earlier bind of this pod is not known yet";
 
-    private final GpuRequestCache asks = new GpuRequestCache();
+    private final GpuRequestCache requests = new GpuRequestCache();
     private final Ledger ledger;
     private final NodeScoring scoring;
     private final Cluster cluster;
@@ -49,76 +52,77 @@ final class FilterAndPrioritize {
             return FilterResult.error(waits.why());
         }
         PodId id = pod.id();
-        PodGpuRequest ask;
+        PodGpuRequest request;
         try {
-            ask = asks.of(pod);
+            request = requests.of(pod);
         } catch (FormatException e) {
             return none(nodes, String.valueOf(e.getMessage()));
         }
-        if (ask.containers().isEmpty()) {
+        if (request.containers().isEmpty()) {
             return new FilterResult(nodes, Map.of(), Map.of(), "");
         }
         Optional<String> sent = ledger.unsettled(id.uid());
         if (sent.isPresent()) {
             return only(sent.get(), nodes);
         }
-        scoring.observe(id.uid(), ask);
-        // Before looking: room that is freed while we look must find the pod waiting.
-        pending.observe(pod, ask);
+        scoring.observe(id.uid(), request);
+        // Before the evaluation: capacity that is freed during it must find the pod in PendingPods.
+        UnboundPod unbound = pod.requesting(request);
+        pending.observe(unbound);
         int most = ledger.maxGpusPerNode();
-        if (most > 0 && ask.mostVgpus() > most) {
-            pending.waits(pod, ask, nodes);
+        if (most > 0 && request.mostVgpus() > most) {
+            pending.waits(unbound, nodes);
             return none(
                     nodes,
-                    "asks for " + ask.mostVgpus() + " vGPUs on different GPUs, no node has more than " + most
+                    "requests " + request.mostVgpus() + " vGPUs on different GPUs, no node has more than " + most
                             + (most == 1 ? " GPU" : " GPUs"));
         }
-        FilterResult result = look(id, ask, nodes, pod.nominatedNodeName());
+        FilterResult result = look(id, request, nodes, pod.nominatedNodeName());
         if (result.nodeNames().isEmpty()) {
-            pending.waits(pod, ask, nodes);
+            pending.waits(unbound, nodes);
         } else {
-            pending.fits(pod, ask);
-            ledger.reserve(id, result.nodeNames().get(0), ask);
+            pending.fits(unbound);
+            ledger.reserve(id, result.nodeNames().get(0), request);
         }
         return result;
     }
 
     /*
-     * A node that refuses is called unresolvable, whoever may be evicted from it: kube-scheduler passed it itself, so
-     * its own search for victims finds that none is needed, and puts an error with the node's name into the pod's status,
-     * never the same twice (1.35, framework/preemption/preemption.go, DryRunPreemption). Evicting for a shortage that
-     * only a single GPU has is ours. Not so the node where it has made room already: that one being unresolvable would
-     * let it make room once more (defaultpreemption, PodEligibleToPreemptOthers).
+     * Why a refusing node is reported as unresolvable, also if evictions would help: kube-scheduler's own filters
+     * accepted the node, so its search for victims finds that none is needed and writes an error with the node's name
+     * into the pod's status, a different one each time (1.35, framework/preemption/preemption.go, DryRunPreemption).
+     * The Evictor handles a shortage of single GPUs. The nominated node is the exception: if it were unresolvable,
+     * kube-scheduler would preempt once more (defaultpreemption, PodEligibleToPreemptOthers).
      */
-    private FilterResult look(PodId pod, PodGpuRequest ask, List<String> nodes, String nominated) {
-        FeasibilityCache feasibility =
-                scoring.forPod(pod.uid(), ask, ask.nodePlacement().orElse(nodePlacement));
+    private FilterResult look(PodId pod, PodGpuRequest request, List<String> nodes, String nominated) {
+        FeasibilityCache results =
+                scoring.forPod(pod.uid(), request, request.nodePlacement().orElse(nodePlacement));
         var failed = new HashMap<String, String>(1);
-        // Large enough from the start: one that grows is garbage over and over.
-        var unresolvable = new HashMap<String, String>(1 + feasibility.expectedRefusals() * 4 / 3);
-        // A pod with preferences of its own may like a node best that we like least.
-        boolean all = nodesPerFilter == 0 || ask.preferences();
-        List<String> best = feasibility.best(
+        // Sized for all refusals, since a map that grows produces garbage.
+        var unresolvable = new HashMap<String, String>(1 + results.expectedRefusals() * 4 / 3);
+        // A pod with preferences of its own may score highest a node that the policy here scores lowest.
+        boolean all = nodesPerFilter == 0 || request.preferences();
+        List<String> best = results.best(
                 nodes,
                 all ? nodes.size() : nodesPerFilter,
                 (node, refuses) -> (node.equals(nominated) ? failed : unresolvable).put(node, refuses.reason()));
         return new FilterResult(best, failed, unresolvable, "");
     }
 
-    /** 0 to 10 for each of these nodes; for a pod that makes no sense, or asks for nothing, 0 for all. */
+    /** Scores from 0 to 10; 0 for all nodes if the request is malformed or has no GPU. */
     List<HostPriority> prioritize(Wire.Pod pod, List<String> nodes) {
         String uid = pod.id().uid();
-        PodGpuRequest ask;
+        PodGpuRequest request;
         try {
-            ask = pending.request(uid).orElseGet(() -> asks.of(pod));
+            request = pending.request(uid).orElseGet(() -> requests.of(pod));
         } catch (FormatException e) {
             return indifferent(nodes);
         }
-        if (ask.containers().isEmpty()) {
+        if (request.containers().isEmpty()) {
             return indifferent(nodes);
         }
         var priorities = new ArrayList<HostPriority>(nodes.size());
-        scoring.forPod(uid, ask, ask.nodePlacement().orElse(nodePlacement))
+        scoring.forPod(uid, request, request.nodePlacement().orElse(nodePlacement))
                 .prioritize(nodes, (node, score) -> priorities.add(new HostPriority(node, score)));
         return priorities;
     }

@@ -6,25 +6,27 @@ import io.aliquot.scheduler.extender.Wire.Template;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 
 /**
- * What pods ask for. Most come from few templates; what those of one ask for is made out once, and so is in what words
- * nodes refuse it. Thread-safe.
+ * Caches the parsed requests of pods. Most pods come from few templates, and pods of one template share one request
+ * object and with it its cached refusal messages. Thread-safe.
  */
 final class GpuRequestCache {
-    private static final int MOST = 500;
-    /** Of a pod with more nothing is remembered, so that all that is stays small. */
-    private static final int MOST_CONTAINERS = 16;
+    private static final int MAX_ENTRIES = 500;
+    /** Pods with more containers are not cached, which bounds the memory. */
+    private static final int MAX_CONTAINERS = 16;
 
-    private final Cache<Template, PodGpuRequest> known =
-            Caffeine.newBuilder().maximumSize(MOST).executor(Runnable::run).build();
+    private final Cache<Template, PodGpuRequest> known = Caffeine.newBuilder()
+            .maximumSize(MAX_ENTRIES)
+            .executor(Runnable::run)
+            .build();
 
     /**
-     * What this pod asks for.
+     * Parses the request of a pod.
      *
-     * @throws io.aliquot.api.FormatException where that makes no sense
+     * @throws io.aliquot.api.FormatException if it is malformed
      */
     PodGpuRequest of(Wire.Pod pod) {
         Template template = pod.template();
-        boolean small = template.initContainers().size() + template.containers().size() <= MOST_CONTAINERS;
-        return small ? known.get(template, Template::ask) : template.ask();
+        boolean small = template.initContainers().size() + template.containers().size() <= MAX_CONTAINERS;
+        return small ? known.get(template, Template::request) : template.request();
     }
 }

@@ -9,7 +9,7 @@ import io.aliquot.scheduler.extender.Wire.PreemptionArgs;
 import io.aliquot.scheduler.extender.Wire.PreemptionResult;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.server.ExtenderHandler;
-import io.aliquot.scheduler.server.Problems;
+import io.aliquot.scheduler.server.FailedRequestException;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.io.InputStream;
@@ -17,15 +17,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 import org.springframework.http.HttpStatus;
 import org.springframework.web.server.ResponseStatusException;
 import tools.jackson.databind.json.JsonMapper;
 
-/** The four verbs in JSON. Whatever a verb has to say against its input, it says in its answer. */
+/** The four verbs in JSON. */
 final class JsonExtenderHandler implements ExtenderHandler {
-    private static final Logger LOG = LoggerFactory.getLogger(JsonExtenderHandler.class);
     private static final String FILTER = "/filter";
     private static final String PRIORITIZE = "/prioritize";
     private static final String BIND = "/bind";
@@ -35,27 +32,27 @@ final class JsonExtenderHandler implements ExtenderHandler {
             + "extender in the KubeSchedulerConfiguration";
 
     private final WireReader reader = new WireReader();
-    private final FilterAndPrioritize placing;
+    private final FilterAndPrioritize filterAndPrioritize;
     private final Binder binder;
-    private final Preemptor preempting;
-    private final VerbMetrics meter;
+    private final PreemptVerb preemptVerb;
+    private final VerbMetrics verbMetrics;
     private final MeterRegistry metrics;
-    /** By how they ended. */
+    /** By outcome. */
     private final Map<String, Counter> binds = new ConcurrentHashMap<>();
 
     private final JsonMapper json;
 
     JsonExtenderHandler(
-            FilterAndPrioritize placing,
+            FilterAndPrioritize filterAndPrioritize,
             Binder binder,
-            Preemptor preempting,
-            VerbMetrics meter,
+            PreemptVerb preemptVerb,
+            VerbMetrics verbMetrics,
             MeterRegistry metrics,
             JsonMapper json) {
-        this.placing = placing;
+        this.filterAndPrioritize = filterAndPrioritize;
         this.binder = binder;
-        this.preempting = preempting;
-        this.meter = meter;
+        this.preemptVerb = preemptVerb;
+        this.verbMetrics = verbMetrics;
         this.metrics = metrics;
         this.json = json;
     }
@@ -74,15 +71,15 @@ final class JsonExtenderHandler implements ExtenderHandler {
 
     private FilterResult filter(Args args) {
         return args.nodeNames()
-                .map(nodes -> about(args.pod().id(), "filter", () -> placing.filter(args.pod(), nodes)))
+                .map(nodes -> about(args.pod().id(), "filter", () -> filterAndPrioritize.filter(args.pod(), nodes)))
                 .orElseGet(() -> FilterResult.error(WANTS_NAMES));
     }
 
     private List<HostPriority> prioritize(Args args) {
-        // an answer has no place for an error
+        // the answer to prioritize has no field for an error
         List<String> nodes =
                 args.nodeNames().orElseThrow(() -> new ResponseStatusException(HttpStatus.BAD_REQUEST, WANTS_NAMES));
-        return about(args.pod().id(), "prioritize", () -> placing.prioritize(args.pod(), nodes));
+        return about(args.pod().id(), "prioritize", () -> filterAndPrioritize.prioritize(args.pod(), nodes));
     }
 
     private BindingResult bind(BindingArgs args) {
@@ -93,23 +90,22 @@ final class JsonExtenderHandler implements ExtenderHandler {
 
     private Counter register(String label) {
         return Counter.builder("aliquot.extender.binds")
-                .description("Binds by how they ended")
+                .description("Binds by outcome")
                 .tag("outcome", label)
                 .register(metrics);
     }
 
     private PreemptionResult preempt(PreemptionArgs args) {
         return new PreemptionResult(
-                about(args.pod().id(), "preempt", () -> preempting.preempt(args.pod(), args.nodeNameToMetaVictims())));
+                about(args.pod().id(), "preempt", () -> preemptVerb.preempt(args.pod(), args.nodeNameToMetaVictims())));
     }
 
-    /** Beyond this nobody knows which pod it was. */
+    /** Names the pod in the exception: the callers do not know it. */
     private <T> T about(PodId pod, String verb, Supplier<T> work) {
         try {
-            return meter.time(verb, work);
+            return verbMetrics.time(verb, work);
         } catch (RuntimeException e) {
-            LOG.error("{} failed {}", verb, pod, e);
-            throw new ResponseStatusException(HttpStatus.INTERNAL_SERVER_ERROR, Problems.INTERNAL, e);
+            throw new FailedRequestException(verb, pod, e);
         }
     }
 }

@@ -13,18 +13,18 @@ import tools.jackson.core.JsonParser;
 import tools.jackson.core.JsonToken;
 
 /*
- * kube-scheduler sends the names of all nodes that passed its own filters with every pod, mostly the same ones, and in an
- * order that its workers make anew. So lists are known by what the hashes of their names add up to, whatever their order:
- * to find each of a thousand names by itself, elsewhere in memory, would take longer than all else that is done with it.
- * The sum is of 64 bits and keyed. If two sets ever had the same, kube-scheduler would refuse an answer that names a node
- * it had not asked about, and try the pod again.
+ * How lists are recognized. kube-scheduler sends the names of all nodes that passed its own filters with every pod, mostly
+ * the same names, in a different order each time. A list is therefore identified by the sum of the hashes of its names,
+ * whatever their order: looking up each of a thousand names in memory would take longer than the rest of filter. The sum
+ * has 64 bits and is keyed. If two sets had the same sum, the answer would name a node that kube-scheduler had not sent;
+ * kube-scheduler would reject it and retry the pod.
  *
- * In lists that are new a name that was read before is the same object again: no garbage, its hash is known, and whoever
- * looks it up compares references. Where all slots that a name may have are taken it takes the place of another, so that
- * names nobody sends any more cost nothing; with slots for some six times the nodes of a large cluster that hardly happens.
- * Racing readers at worst make a name anew.
+ * In a new list, a name that was read before is the same String object: no garbage, its hash is cached, and look-ups
+ * compare references. If all slots of a name are taken it replaces another name, so that names of deleted nodes cost
+ * nothing; with slots for about six times the nodes of a large cluster this is rare. A race between readers at worst
+ * creates a second object for a name.
  */
-/** Reads a list of node names. Names that were read before, in whatever order, are the same list again. */
+/** Reads a list of node names. Names that were read before, in any order, are the same list object. */
 final class NodeNameLists {
     private static final int BITS = 15;
     /** A name is in the slot that its hash tells or in one of those behind it, of so many in all. */
@@ -33,7 +33,7 @@ final class NodeNameLists {
     private static final int NAMES = 1 << 18;
 
     private final @Nullable String[] known = new @Nullable String[1 << BITS];
-    /** Who makes room where all are taken; not the same again and again, so that names that come often find a place. */
+    /** Rotates over the slots that a name may replace, so that frequent names keep a slot. */
     private int turn;
 
     private final long key = new SecureRandom().nextLong() | 1;

@@ -8,32 +8,35 @@ import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
-/** Times the verbs, and notices one that hangs. */
+/** Measures the latency of the verbs, and fails the liveness probe if one hangs. */
 final class VerbMetrics implements Liveness {
-    /** Far beyond kube-scheduler's own patience and the time-outs of everything that a verb waits for. */
+    /** Far beyond the timeout of kube-scheduler and the timeouts of every call that a verb waits for. */
     private static final Duration HUNG = Duration.ofSeconds(60);
 
     private record Call(String verb, long start) {}
 
     private final MeterRegistry metrics;
+    private final LongSupplier nanoTime;
     private final Map<String, Timer> timers = new ConcurrentHashMap<>();
     private final Map<Object, Call> running = new ConcurrentHashMap<>();
 
-    VerbMetrics(MeterRegistry metrics) {
+    VerbMetrics(MeterRegistry metrics, LongSupplier nanoTime) {
         this.metrics = metrics;
+        this.nanoTime = nanoTime;
     }
 
     <T> T time(String verb, Supplier<T> work) {
         var key = new Object();
-        long start = System.nanoTime();
+        long start = nanoTime.getAsLong();
         running.put(key, new Call(verb, start));
         try {
             return work.get();
         } finally {
             running.remove(key);
-            timers.computeIfAbsent(verb, this::register).record(Duration.ofNanos(System.nanoTime() - start));
+            timers.computeIfAbsent(verb, this::register).record(Duration.ofNanos(nanoTime.getAsLong() - start));
         }
     }
 
@@ -45,7 +48,7 @@ final class VerbMetrics implements Liveness {
 
     @Override
     public Optional<String> broken() {
-        long now = System.nanoTime();
+        long now = nanoTime.getAsLong();
         return running.values().stream()
                 .filter(call -> now - call.start() > HUNG.toNanos())
                 .findAny()

@@ -4,25 +4,32 @@ import com.fasterxml.jackson.annotation.JsonProperty;
 import io.aliquot.api.PlacementPreferences;
 import io.aliquot.api.Quantity;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PreemptionRank;
+import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.placement.PodHostRequests;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.PropertyNamingStrategies.UpperCamelCaseStrategy;
 import tools.jackson.databind.annotation.JsonNaming;
 
 /**
- * What kube-scheduler sends, read by {@link WireReader}, and what it is answered, in the JSON of
- * k8s.io/kube-scheduler/extender/v1, types.go. Of the pod only what we look at.
+ * Requests and answers of the verbs, in the JSON of k8s.io/kube-scheduler/extender/v1, types.go. {@link WireReader}
+ * parses the requests. Of the pod, only the fields that the verbs use.
  */
 final class Wire {
+    private static final String CPU = "cpu";
+    private static final String MEMORY = "memory";
+
     private Wire() {}
 
-    /** {@code nodeNames} is empty where kube-scheduler sends whole nodes. */
+    /** {@code nodeNames} is empty if kube-scheduler sends whole nodes. */
     record Args(Pod pod, Optional<List<String>> nodeNames) {}
 
     @JsonNaming(UpperCamelCaseStrategy.class)
@@ -59,9 +66,11 @@ final class Wire {
     /**
      * A pod.
      *
-     * @param version of the object that kube-scheduler looks at, which may be an older one; 0 where it doesn't say
-     * @param preferences whether it says what it would like, not only what it must have
-     * @param nominatedNodeName where kube-scheduler has made room for it; empty if it hasn't
+     * @param version the resourceVersion that kube-scheduler sees, which may be an old one; 0 if it is missing
+     * @param podRequests the pod-level requests
+     * @param overhead of the pod's RuntimeClass
+     * @param preferences whether the pod has preferred affinities or spread constraints
+     * @param nominatedNodeName the node on which kube-scheduler preempted for the pod; empty for none
      */
     record Pod(
             PodId id,
@@ -70,69 +79,89 @@ final class Wire {
             Map<String, String> annotations,
             List<Container> initContainers,
             List<Container> containers,
+            Map<String, String> podRequests,
+            Map<String, String> overhead,
             boolean preferences,
             String nominatedNodeName) {
         /**
-         * What it has in common with others.
+         * What the pod has in common with other pods of its template.
          *
-         * @throws io.aliquot.api.FormatException where an annotation's value is unknown
+         * @throws io.aliquot.api.FormatException if the value of an annotation is unknown
          */
         Template template() {
-            return new Template(initContainers, containers, PlacementPreferences.parse(annotations), preferences);
+            return new Template(
+                    initContainers,
+                    containers,
+                    podRequests,
+                    overhead,
+                    PlacementPreferences.parse(annotations),
+                    preferences);
+        }
+
+        UnboundPod requesting(PodGpuRequest request) {
+            return new UnboundPod(id, version, rank, request);
         }
     }
 
-    /** Of a pod, all that decides what it asks for. */
+    /** The fields of a pod that determine its request. */
     record Template(
             List<Container> initContainers,
             List<Container> containers,
+            Map<String, String> podRequests,
+            Map<String, String> overhead,
             PlacementPreferences wishes,
             boolean preferences) {
         /**
-         * What such a pod asks for.
+         * Parses the request.
          *
-         * @throws io.aliquot.api.FormatException where that makes no sense
+         * @throws io.aliquot.api.FormatException if it is malformed
          */
-        PodGpuRequest ask() {
-            var asks = new ArrayList<ContainerGpuRequest>();
+        PodGpuRequest request() {
+            var requests = new ArrayList<ContainerGpuRequest>();
             for (Container container : initContainers) {
-                var kind = container.restarts() ? ContainerKind.SIDECAR : ContainerKind.INIT;
-                ContainerGpuRequest.parse(container.name(), kind, container.limits())
-                        .ifPresent(asks::add);
+                ContainerGpuRequest.parse(container.name(), container.initKind(), container.limits())
+                        .ifPresent(requests::add);
             }
             for (Container container : containers) {
                 ContainerGpuRequest.parse(container.name(), ContainerKind.APP, container.limits())
-                        .ifPresent(asks::add);
+                        .ifPresent(requests::add);
             }
-            return PodGpuRequest.of(asks, wishes, preferences).requesting(requests());
+            return PodGpuRequest.of(requests, wishes, preferences).withHostRequests(requests());
         }
 
-        /** Of CPU and memory, by all containers that run on. */
         private HostResources requests() {
-            HostResources requests = HostResources.NONE;
-            for (Container container : containers) {
-                requests = requests.plus(container.load());
-            }
+            var sum = new PodHostRequests();
             for (Container container : initContainers) {
-                if (container.restarts()) {
-                    requests = requests.plus(container.load());
-                }
+                sum.add(container.initKind(), hostResources(container.requests()));
             }
-            return requests;
+            for (Container container : containers) {
+                sum.add(ContainerKind.APP, hostResources(container.requests()));
+            }
+            if (podRequests.containsKey(CPU)) {
+                sum.podCpu(hostResources(podRequests).cpuMillis());
+            }
+            if (podRequests.containsKey(MEMORY)) {
+                sum.podMemory(hostResources(podRequests).memoryBytes());
+            }
+            sum.overhead(hostResources(overhead));
+            return sum.total();
         }
     }
 
-    /** {@code restarts}: of an init container, whether it does not end before the next begins. */
+    /** A container; {@code restarts} marks a sidecar among the init containers. */
     record Container(String name, Map<String, String> limits, Map<String, String> requests, boolean restarts) {
-        HostResources load() {
-            return new HostResources(request("cpu", 3), request("memory", 0));
+        private ContainerKind initKind() {
+            return restarts ? ContainerKind.SIDECAR : ContainerKind.INIT;
         }
+    }
 
-        private long request(String resource, int digits) {
-            String amount = requests.get(resource);
-            return amount == null
-                    ? 0
-                    : Quantity.parse(amount).value().scaleByPowerOfTen(digits).longValue();
-        }
+    private static HostResources hostResources(Map<String, String> amounts) {
+        return new HostResources(amount(amounts.get(CPU), 3), amount(amounts.get(MEMORY), 0));
+    }
+
+    private static long amount(@Nullable String quantity, int digits) {
+        return quantity == null
+                ? 0
+                : Quantity.parse(quantity).value().scaleByPowerOfTen(digits).longValue();
     }
 }

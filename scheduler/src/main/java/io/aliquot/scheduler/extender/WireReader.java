@@ -8,6 +8,7 @@ import io.aliquot.scheduler.extender.Wire.MetaVictims;
 import io.aliquot.scheduler.extender.Wire.Pod;
 import io.aliquot.scheduler.extender.Wire.PreemptionArgs;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PreemptionRank;
 import java.io.InputStream;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -22,14 +23,14 @@ import tools.jackson.core.exc.StreamReadException;
 import tools.jackson.core.json.JsonFactory;
 
 /*
- * By hand and not by databind, which took longer for a pod, record by record, than a Filter for its answer. What isn't
- * named here, managedFields among it, is stepped over; null is as good as nothing. Of what comes twice the last counts.
+ * Why by hand: databind took longer to read a pod than filter to answer. Fields that are not named here, managedFields
+ * among them, are skipped; null counts as missing; of duplicate fields the last one counts.
  */
 /**
- * Reads what kube-scheduler sends: the JSON of k8s.io/kube-scheduler/extender/v1, types.go, with Go's field names, since
- * that package has no tags, around a pod with the API's own names. Thread-safe.
+ * Parses the requests of kube-scheduler: the JSON of k8s.io/kube-scheduler/extender/v1, types.go, with Go's field
+ * names, since that package has no tags, around a pod with the API's own names. Thread-safe.
  *
- * <p>What is malformed or incomplete is a {@link tools.jackson.core.JacksonException}.
+ * <p>Malformed or incomplete input causes a {@link tools.jackson.core.JacksonException}.
  */
 final class WireReader {
     private final JsonFactory json = new JsonFactory();
@@ -133,7 +134,12 @@ final class WireReader {
     private record Metadata(PodId id, long version, Map<String, String> annotations) {}
 
     private record Spec(
-            List<Container> initContainers, List<Container> containers, boolean preferences, PreemptionRank rank) {}
+            List<Container> initContainers,
+            List<Container> containers,
+            Map<String, String> podRequests,
+            Map<String, String> overhead,
+            boolean preferences,
+            PreemptionRank rank) {}
 
     private static Pod pod(JsonParser in) {
         Metadata metadata = null;
@@ -156,6 +162,8 @@ final class WireReader {
                 who.annotations(),
                 what.initContainers(),
                 what.containers(),
+                what.podRequests(),
+                what.overhead(),
                 what.preferences(),
                 nominated == null ? "" : nominated);
     }
@@ -196,12 +204,16 @@ final class WireReader {
     private static Spec spec(JsonParser in) {
         List<Container> initContainers = List.of();
         List<Container> containers = List.of();
+        Map<String, String> podRequests = Map.of();
+        Map<String, String> overhead = Map.of();
         boolean preferences = false;
         int priority = 0;
         boolean preempts = true;
         for (String field = first(in); field != null; field = next(in)) {
             switch (field) {
                 case "initContainers" -> initContainers = list(in, WireReader::container);
+                case "resources" -> podRequests = resources(in).requests();
+                case "overhead" -> overhead = map(in, WireReader::text);
                 case "containers" -> containers = list(in, WireReader::container);
                 case "affinity" -> preferences |= affinityPrefers(in);
                 case "topologySpreadConstraints" ->
@@ -211,31 +223,39 @@ final class WireReader {
                 default -> in.skipChildren();
             }
         }
-        return new Spec(initContainers, containers, preferences, new PreemptionRank(priority, preempts));
+        return new Spec(
+                initContainers, containers, podRequests, overhead, preferences, new PreemptionRank(priority, preempts));
     }
 
     private static Container container(JsonParser in) {
         String name = null;
-        Map<String, String> limits = Map.of();
-        Map<String, String> requests = Map.of();
+        var resources = new Resources(Map.of(), Map.of());
         boolean restarts = false;
         for (String field = first(in); field != null; field = next(in)) {
             switch (field) {
                 case "name" -> name = text(in);
                 case "restartPolicy" -> restarts = text(in).equals("Always");
-                case "resources" -> {
-                    for (String kind = first(in); kind != null; kind = next(in)) {
-                        switch (kind) {
-                            case "limits" -> limits = map(in, WireReader::text);
-                            case "requests" -> requests = map(in, WireReader::text);
-                            default -> in.skipChildren();
-                        }
-                    }
-                }
+                case "resources" -> resources = resources(in);
                 default -> in.skipChildren();
             }
         }
-        return new Container(expected(in, "a container's name", name), limits, requests, restarts);
+        return new Container(
+                expected(in, "a container's name", name), resources.limits(), resources.requests(), restarts);
+    }
+
+    private record Resources(Map<String, String> limits, Map<String, String> requests) {}
+
+    private static Resources resources(JsonParser in) {
+        Map<String, String> limits = Map.of();
+        Map<String, String> requests = Map.of();
+        for (String field = first(in); field != null; field = next(in)) {
+            switch (field) {
+                case "limits" -> limits = map(in, WireReader::text);
+                case "requests" -> requests = map(in, WireReader::text);
+                default -> in.skipChildren();
+            }
+        }
+        return new Resources(limits, requests);
     }
 
     /** Of nodes, of pods, or against pods. */

@@ -1,6 +1,6 @@
 /**
- * What kube-scheduler asks of us: filter, prioritize, bind and preempt (k8s.io/kube-scheduler/extender/v1). {@link
- * Cluster} is what the verbs need of the API server.
+ * The verbs that kube-scheduler calls: filter, prioritize, bind and preempt (k8s.io/kube-scheduler/extender/v1), and
+ * their JSON.
  */
 @NullMarked
 package io.aliquot.scheduler.extender;

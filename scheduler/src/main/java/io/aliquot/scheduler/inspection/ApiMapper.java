@@ -90,7 +90,7 @@ final class ApiMapper {
                     view.name(),
                     view.served(),
                     view.leftOut(),
-                    sharing.cards().share().print(),
+                    sharing.cards().sharingMode().print(),
                     sharing.gpuPlacement().print(),
                     gpus(view));
         }
@@ -102,8 +102,8 @@ final class ApiMapper {
     }
 
     private static ApiTypes.Gpu gpu(String node, GpuFreeCapacity free) {
-        GpuCapacity card = free.card();
-        GpuAmount allocated = free.taken();
+        GpuCapacity card = free.capacity();
+        GpuAmount allocated = free.allocated();
         return new ApiTypes.Gpu(
                 node,
                 card.gpu().uuid(),

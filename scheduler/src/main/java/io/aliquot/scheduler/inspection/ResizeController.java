@@ -1,11 +1,11 @@
 package io.aliquot.scheduler.inspection;
 
 import io.aliquot.api.FormatException;
-import io.aliquot.scheduler.extender.Resizer;
 import io.aliquot.scheduler.inspection.AccessReviews.Access;
 import io.aliquot.scheduler.inspection.AccessReviews.Caller;
 import io.aliquot.scheduler.inspection.ApiMapper.NodeHolding;
 import io.aliquot.scheduler.ledger.AllocationChange;
+import io.aliquot.scheduler.recovery.Resizer;
 import jakarta.servlet.http.HttpServletRequest;
 import java.util.List;
 import org.springframework.http.MediaType;

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
-import io.aliquot.scheduler.extender.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient.Answer;
 import io.aliquot.scheduler.kubernetes.client.BindBatcher;

@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.api.Fence;
-import io.aliquot.scheduler.extender.Cluster;
-import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Waits;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Waits;
 import io.aliquot.scheduler.server.Liveness;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;

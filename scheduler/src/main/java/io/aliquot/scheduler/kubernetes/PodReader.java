@@ -12,12 +12,14 @@ import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.placement.PodHostRequests;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodCondition;
 import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.api.model.PodStatus;
 import io.fabric8.kubernetes.api.model.Quantity;
+import io.fabric8.kubernetes.api.model.ResourceRequirements;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -191,7 +193,7 @@ public final class PodReader {
             }
             ContainerGpuRequest.parse(part.name(), part.kind(), limits).ifPresent(requests::add);
         }
-        return PodGpuRequest.of(requests, annotations(pod), false).requesting(requests(pod.getSpec()));
+        return PodGpuRequest.of(requests, annotations(pod), false).withHostRequests(requests(pod.getSpec()));
     }
 
     /**
@@ -234,25 +236,31 @@ public final class PodReader {
         return parts;
     }
 
-    /** Returns CPU and memory of all containers except init containers, whose need is short. */
+    /** The CPU and memory that kube-scheduler counts for the pod. */
     public static HostResources requests(Pod pod) {
         return requests(pod.getSpec());
     }
 
     private static HostResources requests(PodSpec spec) {
-        long cpuMillis = 0;
-        long memoryBytes = 0;
+        var sum = new PodHostRequests();
         for (Part part : parts(spec)) {
-            if (part.kind() != ContainerKind.INIT
-                    && part.container().getResources() != null
-                    && part.container().getResources().getRequests() != null) {
-                HostResources request =
-                        hostResources(part.container().getResources().getRequests());
-                cpuMillis += request.cpuMillis();
-                memoryBytes += request.memoryBytes();
-            }
+            sum.add(part.kind(), hostResources(requests(part.container().getResources())));
         }
-        return new HostResources(cpuMillis, memoryBytes);
+        Map<String, Quantity> podLevel = requests(spec.getResources());
+        if (podLevel.containsKey("cpu")) {
+            sum.podCpu(hostResources(podLevel).cpuMillis());
+        }
+        if (podLevel.containsKey("memory")) {
+            sum.podMemory(hostResources(podLevel).memoryBytes());
+        }
+        if (spec.getOverhead() != null) {
+            sum.overhead(hostResources(spec.getOverhead()));
+        }
+        return sum.total();
+    }
+
+    private static Map<String, Quantity> requests(@Nullable ResourceRequirements resources) {
+        return resources == null || resources.getRequests() == null ? Map.of() : resources.getRequests();
     }
 
     public static HostResources hostResources(Map<String, Quantity> amounts) {

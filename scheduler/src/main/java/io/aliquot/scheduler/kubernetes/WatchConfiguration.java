@@ -1,7 +1,6 @@
 package io.aliquot.scheduler.kubernetes;
 
-import io.aliquot.scheduler.extender.Cluster;
-import io.aliquot.scheduler.extender.PendingPods;
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.inspection.AccessReviews;
 import io.aliquot.scheduler.inspection.PodLookup;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
@@ -11,6 +10,7 @@ import io.aliquot.scheduler.kubernetes.watch.Informer;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.server.Readiness;
 import io.aliquot.scheduler.settings.Settings;

@@ -65,7 +65,7 @@ public record BoundPod(
                         share.kind(),
                         gpuRequest(share.vgpus().list())))
                 .toList();
-        return PodGpuRequest.of(containers, Map.of(), false).requesting(requests);
+        return PodGpuRequest.of(containers, Map.of(), false).withHostRequests(requests);
     }
 
     private static GpuRequest gpuRequest(List<Vgpu> vgpus) {

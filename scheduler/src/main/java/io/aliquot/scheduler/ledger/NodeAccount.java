@@ -236,7 +236,7 @@ final class NodeAccount implements NodeAccountView {
 
     private static void replace(List<GpuFreeCapacity> freeGpus, String uuid, Tally tally) {
         for (int index = 0; index < freeGpus.size(); index++) {
-            GpuCapacity capacity = freeGpus.get(index).card();
+            GpuCapacity capacity = freeGpus.get(index).capacity();
             if (capacity.gpu().uuid().equals(uuid)) {
                 freeGpus.set(index, freeCapacity(capacity, tally));
             }
@@ -268,7 +268,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     private static Feasibility refuses(Refused refused) {
-        return new Feasibility.Refuses(refused.reason(), refused.hopeless());
+        return new Feasibility.Refuses(refused.reason(), refused.unresolvable());
     }
 
     /**
@@ -297,7 +297,7 @@ final class NodeAccount implements NodeAccountView {
         }
         List<GpuFreeCapacity> free = freeCapacitiesWithout(uid, without);
         Placement policy = gpuPlacement(request, sharing);
-        if (!request.wantsOneGpu() || policy != Placement.FRAGMENTATION) {
+        if (!request.requestsOneVgpu() || policy != Placement.FRAGMENTATION) {
             return GpuSelector.select(request, free, policy);
         }
         if (GpuSelector.feasible(request, free, policy) instanceof Refused refused) {
@@ -305,7 +305,7 @@ final class NodeAccount implements NodeAccountView {
         }
         var candidates = new CandidatePlacements(request, accounts.models);
         find(candidates, uid, sharing, without, free, policy);
-        return GpuSelector.on(accounts.choose(candidates), request, free);
+        return GpuSelector.selectGpu(accounts.choose(candidates), request, free);
     }
 
     /** Whether the chooser selects this pod's GPU. */
@@ -349,7 +349,7 @@ final class NodeAccount implements NodeAccountView {
         for (int index = 0; index < reduced.length; index++) {
             Tally tally = reduced[index];
             if (tally != null) {
-                without.set(index, freeCapacity(freeGpus.get(index).card(), tally));
+                without.set(index, freeCapacity(freeGpus.get(index).capacity(), tally));
             }
         }
         return without;
@@ -361,7 +361,7 @@ final class NodeAccount implements NodeAccountView {
             return;
         }
         for (int index = 0; index < reduced.length; index++) {
-            String gpu = freeGpus.get(index).card().gpu().uuid();
+            String gpu = freeGpus.get(index).capacity().gpu().uuid();
             GpuAmount amount = claim.perGpu.get(gpu);
             if (amount != null) {
                 Tally tally = reduced[index];
@@ -414,7 +414,7 @@ final class NodeAccount implements NodeAccountView {
             return Optional.of("GPU " + after.uuid() + " itself has " + memoryMiB + " MiB, whatever its node's scaling,"
                     + " and no container gets more of it; one is to hold " + after.memoryMiB() + " MiB");
         }
-        return capacity.get().share() == MEMORY && after.cores() > 0 && after.cores() != before.cores()
+        return capacity.get().sharingMode() == MEMORY && after.cores() > 0 && after.cores() != before.cores()
                 ? Optional.of(
                         "GPU " + after.uuid() + " is shared by memory alone, so its cores are neither reserved nor"
                                 + " limited; leave cores out, or set them to 0")
@@ -439,8 +439,8 @@ final class NodeAccount implements NodeAccountView {
     }
 
     private static String available(GpuFreeCapacity free) {
-        GpuCapacity capacity = free.card();
-        GpuAmount taken = free.taken();
+        GpuCapacity capacity = free.capacity();
+        GpuAmount taken = free.allocated();
         return capacity.cordoned() || !capacity.gpu().healthy()
                 ? "nothing more, since it is cordoned or unhealthy,"
                 : describe(

@@ -3,145 +3,156 @@ package io.aliquot.scheduler.placement;
 import java.util.Arrays;
 
 /*
- * The best k of n: the set with the largest sum of what each member is worth by itself and what each pair is worth.
- * (The heaviest k-subgraph: hard in general, small here.)
+ * Finds the k of n members with the highest score: the sum of a score for each member and one for each pair. This is
+ * the heaviest k-subgraph problem, hard in general and small here.
  *
- * First greedily, from every member in turn; that is already the best where links come in islands of one kind. Then
- * branch and bound over the members in order. With the partial set S, r still to come and c its worth, no completion is
- * worth more than c plus the r largest g(v) + h(v) among those to come, where g(v) is what v adds to S, and h(v) half of
- * what v's r-1 best pairs are worth, since each pair is counted from both ends. A branch whose bound is not above the
- * best so far is left out.
+ * A greedy pass from every member comes first. It already finds the best set where links form islands of one kind.
  *
- * The work is bounded by BUDGET branches. Sets of at most k out of 16 are fewer than 2^16, so up to 16 GPUs the answer
- * is always the best, whatever the links; beyond, it is the best found by then and never worse than the greedy one.
+ * Branch and bound over the members in ascending order follows. For a partial set S of score c with r members to add,
+ * no completion scores more than c plus the r largest g(v) + h(v) among the remaining members. Here g(v) is what v adds
+ * to S, and h(v) is half the sum of v's r-1 best pairs, because the sum counts each pair from both ends. The search
+ * skips a branch whose bound is not above the best score so far.
+ *
+ * BUDGET limits the number of branches. There are fewer than 2^16 subsets of at most k out of 16 members, so up to 16
+ * GPUs the result is always the best set, whatever the links. Beyond, it is the best set found within the budget, at
+ * least as good as the greedy one.
  */
-/** Finds the k of n members that are worth most together. */
+/** Finds the set of k out of n members with the highest score. Not thread-safe; used for one search. */
 final class BestLinkedSet {
+    /** Branches of the search, at most. */
     static final int BUDGET = 1 << 16;
-    /** More members than this are not searched, only chosen greedily, and from the first so many. */
-    static final int MOST = 64;
+    /** With more members there is no branch and bound, and the greedy pass starts from the first 64 only. */
+    static final int MAX_SEARCHED = 64;
 
     private final int n;
     private final int k;
-    private final long[] alone;
-    private final long[] pairs;
-    /** Of each member: the sum of its best 0, 1, … k-1 pairs. */
+    private final long[] memberScores;
+    private final long[] pairScores;
+    /** {@code bestPairs[member][count]}: sum of the member's {@code count} highest pair scores, count 0 to k-1. */
     private final long[][] bestPairs;
 
-    private final int[] chosen;
+    private final int[] partial;
     private int[] best = new int[0];
-    private long bestWorth = Long.MIN_VALUE;
+    private long bestScore = Long.MIN_VALUE;
     private int branches;
 
     /**
-     * A search.
+     * Prepares a search.
      *
      * @param k 1 to n
-     * @param alone worth of each member by itself
-     * @param pairs worth of members i and j together at {@code i * n + j} and at {@code j * n + i}
+     * @param memberScores score of each member
+     * @param pairScores score of the pair of members i and j, at {@code i * n + j} and at {@code j * n + i}
      */
-    BestLinkedSet(int n, int k, long[] alone, long[] pairs) {
+    BestLinkedSet(int n, int k, long[] memberScores, long[] pairScores) {
         this.n = n;
         this.k = k;
-        this.alone = alone;
-        this.pairs = pairs;
-        this.chosen = new int[k];
+        this.memberScores = memberScores;
+        this.pairScores = pairScores;
+        this.partial = new int[k];
         this.bestPairs = new long[n][k];
     }
 
-    /** The places of the chosen, in ascending order. */
+    /** The members of the best set, 0 to n-1, in ascending order. */
     int[] find() {
-        for (int seed = 0; seed < Math.min(n, MOST); seed++) {
-            greedy(seed);
+        for (int seed = 0; seed < Math.min(n, MAX_SEARCHED); seed++) {
+            addGreedily(seed);
         }
-        if (n <= MOST) {
+        if (n <= MAX_SEARCHED) {
             for (int member = 0; member < n; member++) {
-                long[] own = new long[n - 1];
+                long[] scores = new long[n - 1];
                 for (int other = 0, at = 0; other < n; other++) {
                     if (other != member) {
-                        own[at++] = pairs[member * n + other];
+                        scores[at++] = pairScores[member * n + other];
                     }
                 }
-                Arrays.sort(own);
+                Arrays.sort(scores);
                 for (int count = 1; count < k; count++) {
-                    bestPairs[member][count] = bestPairs[member][count - 1] + own[n - 1 - count];
+                    bestPairs[member][count] = bestPairs[member][count - 1] + scores[n - 1 - count];
                 }
             }
-            extend(0, 0, 0, alone.clone());
+            search(0, 0, 0, memberScores.clone());
         }
         return best;
     }
 
-    /** Branches looked at, which is what the work is proportional to. */
+    /** Branches searched, to which the cost is proportional; 0 to {@link #BUDGET}. */
     int branches() {
         return branches;
     }
 
-    private void greedy(int seed) {
+    private void addGreedily(int seed) {
         int[] set = new int[k];
-        boolean[] in = new boolean[n];
-        long[] gains = alone.clone();
-        long worth = 0;
+        boolean[] inSet = new boolean[n];
+        long[] gains = memberScores.clone();
+        long score = 0;
         int next = seed;
         for (int size = 0; size < k; size++) {
             set[size] = next;
-            in[next] = true;
-            worth += gains[next];
+            inSet[next] = true;
+            score += gains[next];
             int after = -1;
             for (int member = 0; member < n; member++) {
-                gains[member] += pairs[next * n + member];
-                if (!in[member] && (after < 0 || gains[member] > gains[after])) {
+                gains[member] += pairScores[next * n + member];
+                if (!inSet[member] && (after < 0 || gains[member] > gains[after])) {
                     after = member;
                 }
             }
             next = after;
         }
-        keepIfBetter(set, worth);
+        keepIfBetter(set, score);
     }
 
-    private void keepIfBetter(int[] set, long worth) {
-        if (worth > bestWorth) {
-            bestWorth = worth;
+    private void keepIfBetter(int[] set, long score) {
+        if (score > bestScore) {
+            bestScore = score;
             best = set.clone();
             Arrays.sort(best);
         }
     }
 
-    private void extend(int size, int from, long worth, long[] gains) {
+    /**
+     * Completes the partial set.
+     *
+     * @param size of the partial set
+     * @param from lowest member that may be added
+     * @param score of the partial set
+     * @param gains what each member from {@code from} on would add to the score
+     */
+    private void search(int size, int from, long score, long[] gains) {
         if (size == k) {
-            keepIfBetter(chosen, worth);
+            keepIfBetter(partial, score);
             return;
         }
         for (int member = from; member <= n - (k - size) && branches < BUDGET; member++) {
-            if (2 * worth + bound(member, k - size, gains) <= 2 * bestWorth) {
-                return; // nor will any later member do: there are fewer to choose from
+            if (2 * score + twiceBound(member, k - size, gains) <= 2 * bestScore) {
+                return; // later members have lower bounds, because they leave fewer members to add
             }
             branches++;
-            chosen[size] = member;
+            partial[size] = member;
             long[] after = gains.clone();
             for (int other = member + 1; other < n; other++) {
-                after[other] += pairs[member * n + other];
+                after[other] += pairScores[member * n + other];
             }
-            extend(size + 1, member + 1, worth + gains[member], after);
+            search(size + 1, member + 1, score + gains[member], after);
         }
     }
 
-    /** Twice what {@code count} members from {@code from} on can add at most. */
-    private long bound(int from, int count, long[] gains) {
-        long[] most = new long[count];
-        Arrays.fill(most, Long.MIN_VALUE / 4 / count);
+    /** Twice an upper bound of what {@code count} members from {@code from} on add; twice, to stay with integers. */
+    private long twiceBound(int from, int count, long[] gains) {
+        long[] highest = new long[count];
+        Arrays.fill(highest, Long.MIN_VALUE / 4 / count);
         for (int member = from; member < n; member++) {
             long value = 2 * gains[member] + bestPairs[member][count - 1];
             int at = count - 1;
-            if (value > most[at]) {
-                for (; at > 0 && most[at - 1] < value; at--) {
-                    most[at] = most[at - 1];
+            if (value > highest[at]) {
+                for (; at > 0 && highest[at - 1] < value; at--) {
+                    highest[at] = highest[at - 1];
                 }
-                most[at] = value;
+                highest[at] = value;
             }
         }
         long sum = 0;
-        for (long value : most) {
+        for (long value : highest) {
             sum += value;
         }
         return sum;

@@ -104,7 +104,7 @@ public final class CandidatePlacements {
             gpuBefore = new long[most];
             gpuAfter = new long[most];
         }
-        if (policy == Placement.FRAGMENTATION && request.wantsOneGpu()) {
+        if (policy == Placement.FRAGMENTATION && request.requestsOneVgpu()) {
             eachGpu(freeGpus);
         } else {
             selected(freeGpus, policy);
@@ -133,9 +133,9 @@ public final class CandidatePlacements {
         if (gpus.isEmpty()) {
             return 1;
         }
-        GpuCapacity largest = gpus.get(0).card;
+        GpuCapacity largest = gpus.get(0).capacity;
         for (int gpu = 1; gpu < gpus.size(); gpu++) {
-            largest = GpuModels.larger(largest, gpus.get(gpu).card);
+            largest = GpuModels.larger(largest, gpus.get(gpu).capacity);
         }
         return largest.vgpuMiB;
     }
@@ -150,8 +150,8 @@ public final class CandidatePlacements {
         return FreeCapacity.left(
                 before.shape(),
                 gpu,
-                GpuSelector.memory(vgpu, gpu.card),
-                GpuSelector.cores(vgpu, gpu.card),
+                GpuSelector.memoryMiB(vgpu, gpu.capacity),
+                GpuSelector.cores(vgpu, gpu.capacity),
                 1,
                 vgpu.exclusive());
     }

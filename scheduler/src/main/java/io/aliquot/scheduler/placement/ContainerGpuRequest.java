@@ -6,14 +6,14 @@ import io.aliquot.api.GpuRequest;
 import java.util.Map;
 import java.util.Optional;
 
-/** A container that wants vGPUs. */
+/** A container that requests vGPUs. */
 public record ContainerGpuRequest(String name, ContainerKind kind, GpuRequest request) {
     /**
-     * Reads what a container asks for.
+     * Reads a container's request.
      *
-     * @param limits the container's, as the API server tells
-     * @return empty where it asks for no GPU
-     * @throws FormatException where an amount makes no sense
+     * @param limits the container's resource limits: resource name to quantity, as the API server returns them
+     * @return empty if the container requests no GPU
+     * @throws FormatException if an amount is invalid
      */
     public static Optional<ContainerGpuRequest> parse(String name, ContainerKind kind, Map<String, String> limits) {
         try {
@@ -23,7 +23,7 @@ public record ContainerGpuRequest(String name, ContainerKind kind, GpuRequest re
         }
     }
 
-    /** The same by another's meaning. */
+    /** The same container, with its amounts interpreted as another product interprets them. */
     ContainerGpuRequest as(Compatibility compatibility) {
         return new ContainerGpuRequest(name, kind, request.as(compatibility));
     }

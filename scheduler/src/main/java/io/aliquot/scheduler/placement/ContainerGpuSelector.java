@@ -9,70 +9,77 @@ import java.util.Optional;
 import java.util.TreeSet;
 
 /*
- * Which k of those GPUs that hold a container it gets. Three things are weighed, one after the other:
+ * Selects k of the GPUs that hold a container by three criteria, in this order:
  *
- * - one NUMA domain, where the pod wants that: the best of the sets of each domain;
- * - the policy: the fullest (of equally full ones the smallest, so that large cards stay whole) or the emptiest.
- *   FRAGMENTATION has no order of single GPUs: of several it takes the fullest, and of one Ways makes the choice;
- * - the links, among those that the policy likes equally, which on a node with whole cards free are many.
+ * - one NUMA domain, if the pod prefers or requires it: the best of the sets of each domain;
+ * - the placement policy. BINPACK takes the fullest GPUs, and of equally full ones the smallest, so that large GPUs
+ *   stay empty. SPREAD takes the emptiest. FRAGMENTATION has no order of single GPUs: here it equals BINPACK, and for
+ *   pods with one vGPU CandidatePlacements lists the alternatives;
+ * - the links between the GPUs, among GPUs that are equal under the policy. On a node with empty GPUs those are many.
  *
- * On a node shared as TOPOLOGY, and for a pod that wants it, the links come before the policy. Links count to GPUs that other containers of the pod
- * hold, too.
+ * Links come before the policy on a node whose sharing mode is TOPOLOGY, and for a pod that requests it. Links to GPUs
+ * that other containers of the pod use count as well.
  */
-/** Picks a container's GPUs among those that hold it. */
+/** Selects a container's GPUs among those that hold it. */
 final class ContainerGpuSelector {
     private static final int[] NONE = new int[0];
-    /** What one unit of a link's worth is above the fullness of all GPUs of a set. */
-    private static final long LINK = 1L << 32;
+    /** Weight of one unit of link score: more than the sum of the fullness of all GPUs of a set. */
+    private static final long LINK_WEIGHT = 1L << 32;
 
-    private final List<GpuFreeCapacity> rooms;
+    private final List<GpuFreeCapacity> gpus;
     private final int[] fullness;
-    private final boolean[] held;
+    private final boolean[] used;
     private final Placement policy;
-    private final boolean anyHeld;
-    private final boolean wired;
+    private final boolean anyUsed;
+    private final boolean linksKnown;
     private final boolean linksFirst;
 
     /**
-     * A picker.
+     * Prepares a selection.
      *
-     * @param fullness of each room with what the pod's other containers hold
-     * @param held whether another container of the pod holds a part of it
-     * @param byLinks whether links are looked at
-     * @param topology whether the pod wants them looked at first
+     * @param gpus every GPU of the node; at least one
+     * @param fullness of each GPU with the pod's other containers, 0 to {@link GpuFreeCapacity#FULL}
+     * @param used whether another container of the pod has a vGPU on the GPU
+     * @param useLinks whether links between GPUs count
+     * @param topology whether the pod requests that links come before the policy
      */
     ContainerGpuSelector(
-            List<GpuFreeCapacity> rooms,
+            List<GpuFreeCapacity> gpus,
             int[] fullness,
-            boolean[] held,
+            boolean[] used,
             Placement policy,
-            boolean byLinks,
+            boolean useLinks,
             boolean topology) {
-        this.rooms = rooms;
+        this.gpus = gpus;
         this.fullness = fullness;
-        this.held = held;
+        this.used = used;
         this.policy = policy;
         boolean any = false;
-        for (boolean one : held) {
+        for (boolean one : used) {
             any |= one;
         }
-        this.anyHeld = any;
-        GpuCapacity first = rooms.get(0).card;
-        this.wired = byLinks && first.topology();
-        this.linksFirst = wired && (topology || first.share == SharingMode.TOPOLOGY);
+        this.anyUsed = any;
+        GpuCapacity first = gpus.get(0).capacity;
+        this.linksKnown = useLinks && first.linksKnown();
+        this.linksFirst = linksKnown && (topology || first.sharingMode == SharingMode.TOPOLOGY);
     }
 
-    /** {@code k} of the candidates in ascending order; empty where NUMA domains are in the way. */
+    /**
+     * Selects {@code k} of the candidates.
+     *
+     * @param candidates indexes of GPUs, in ascending order; at least {@code k}
+     * @return indexes in ascending order; empty if no NUMA domain has enough candidates and the pod requires one
+     */
     int[] select(int[] candidates, int k, Optional<Numa> numa) {
         if (k > 1 && numa.isPresent()) {
             int[] best = NONE;
-            for (int domain : domains(candidates)) {
-                int[] those = Arrays.stream(candidates)
-                        .filter(room -> rooms.get(room).card.gpu.numa() == domain)
+            for (int domain : knownDomains(candidates)) {
+                int[] inDomain = Arrays.stream(candidates)
+                        .filter(gpu -> gpus.get(gpu).capacity.gpu.numa() == domain)
                         .toArray();
-                if (those.length >= k) {
-                    int[] set = select(those, k);
-                    if (best.length == 0 || better(set, best)) {
+                if (inDomain.length >= k) {
+                    int[] set = select(inDomain, k);
+                    if (best.length == 0 || isBetter(set, best)) {
                         best = set;
                     }
                 }
@@ -84,11 +91,11 @@ final class ContainerGpuSelector {
         return select(candidates, k);
     }
 
-    /** Those that are known: a GPU whose domain is not told is in none with another. */
-    private Iterable<Integer> domains(int[] candidates) {
+    /** The candidates' NUMA domains without -1: two GPUs whose domains are unknown share none. */
+    private Iterable<Integer> knownDomains(int[] candidates) {
         var domains = new TreeSet<Integer>();
-        for (int room : candidates) {
-            domains.add(rooms.get(room).card.gpu.numa());
+        for (int gpu : candidates) {
+            domains.add(gpus.get(gpu).capacity.gpu.numa());
         }
         domains.remove(-1);
         return domains;
@@ -98,12 +105,14 @@ final class ContainerGpuSelector {
         if (candidates.length == k) {
             return candidates;
         }
-        if (linksFirst && (k > 1 || anyHeld)) {
-            return linked(candidates, NONE, k, true);
+        boolean linksMatter = linksKnown && (k > 1 || anyUsed);
+        if (linksFirst && linksMatter) {
+            return bestLinked(candidates, NONE, k, true);
         }
         int[] sorted = sortedByPolicy(candidates);
         int[] set = Arrays.copyOf(sorted, k);
-        if (wired && (k > 1 || anyHeld) && byPolicy(sorted[k - 1], sorted[k]) == 0) {
+        if (linksMatter && byPolicy(sorted[k - 1], sorted[k]) == 0) {
+            // The policy ranks sorted[from] to sorted[to - 1] equal; the links select among them.
             int from = k - 1;
             while (from > 0 && byPolicy(sorted[from - 1], sorted[k]) == 0) {
                 from--;
@@ -112,123 +121,132 @@ final class ContainerGpuSelector {
             while (to < sorted.length && byPolicy(sorted[to], sorted[k]) == 0) {
                 to++;
             }
-            int[] sure = Arrays.copyOf(sorted, from);
-            int[] rest = linked(Arrays.copyOfRange(sorted, from, to), sure, k - from, false);
+            int[] fixed = Arrays.copyOf(sorted, from);
+            int[] rest = bestLinked(Arrays.copyOfRange(sorted, from, to), fixed, k - from, false);
             System.arraycopy(rest, 0, set, from, rest.length);
         }
         Arrays.sort(set);
         return set;
     }
 
+    /** A stable insertion sort: nodes have few GPUs, and a comparator of indexes would box them. */
     private int[] sortedByPolicy(int[] candidates) {
         int[] sorted = candidates.clone();
         for (int i = 1; i < sorted.length; i++) {
-            int room = sorted[i];
+            int gpu = sorted[i];
             int at = i;
-            for (; at > 0 && byPolicy(room, sorted[at - 1]) < 0; at--) {
+            for (; at > 0 && byPolicy(gpu, sorted[at - 1]) < 0; at--) {
                 sorted[at] = sorted[at - 1];
             }
-            sorted[at] = room;
+            sorted[at] = gpu;
         }
         return sorted;
     }
 
-    /** Below 0 where the policy likes {@code one} better. */
+    /** Below 0 if the policy prefers {@code one}, with the pod's other containers counted. */
     private int byPolicy(int one, int other) {
-        return byPolicy(policy, fullness[one], rooms.get(one), fullness[other], rooms.get(other));
+        return byPolicy(policy, fullness[one], gpus.get(one), fullness[other], gpus.get(other));
     }
 
-    /** The same as they are now. */
-    static int byPolicy(Placement policy, GpuFreeCapacity room, GpuFreeCapacity other) {
-        return byPolicy(policy, room.fullness, room, other.fullness, other);
+    /** Below 0 if the policy prefers {@code one}. */
+    static int byPolicy(Placement policy, GpuFreeCapacity one, GpuFreeCapacity other) {
+        return byPolicy(policy, one.fullness, one, other.fullness, other);
     }
 
     private static int byPolicy(
-            Placement policy, int fullness, GpuFreeCapacity room, int otherFullness, GpuFreeCapacity other) {
+            Placement policy, int fullness, GpuFreeCapacity one, int otherFullness, GpuFreeCapacity other) {
         return switch (policy) {
             case BINPACK, FRAGMENTATION ->
                 fullness != otherFullness
                         ? Integer.compare(otherFullness, fullness)
-                        : Integer.compare(room.card.gpu.memoryMiB(), other.card.gpu.memoryMiB());
+                        : Integer.compare(one.capacity.gpu.memoryMiB(), other.capacity.gpu.memoryMiB());
             case SPREAD -> Integer.compare(fullness, otherFullness);
         };
     }
 
-    /** Below 0 where {@code one} is the fuller, or as full and smaller. */
+    /** Below 0 if {@code one} is fuller, or as full and smaller. */
     static int byFullness(GpuFreeCapacity one, GpuFreeCapacity other) {
         return byPolicy(Placement.BINPACK, one, other);
     }
 
-    /** The {@code k} best-linked candidates, links to {@code sure} ones and to the pod's others counted, too. */
-    private int[] linked(int[] candidates, int[] sure, int k, boolean policyToo) {
+    /**
+     * The {@code k} candidates with the highest sum of link scores: among themselves, to {@code fixed} and to the GPUs
+     * that the pod's other containers use.
+     *
+     * @param fixed GPUs that the container gets in any case
+     * @param breakTiesByPolicy whether the policy decides between sets of equal link scores
+     */
+    private int[] bestLinked(int[] candidates, int[] fixed, int k, boolean breakTiesByPolicy) {
         int n = candidates.length;
-        long[] alone = new long[n];
-        long[] pairs = new long[n * n];
+        long[] memberScores = new long[n];
+        long[] pairScores = new long[n * n];
         for (int i = 0; i < n; i++) {
-            GpuCapacity card = rooms.get(candidates[i]).card;
-            for (int room : sure) {
-                alone[i] += LINK * card.linkScoreTo(rooms.get(room).card);
+            GpuCapacity capacity = gpus.get(candidates[i]).capacity;
+            for (int gpu : fixed) {
+                memberScores[i] += LINK_WEIGHT * capacity.linkScoreTo(gpus.get(gpu).capacity);
             }
-            alone[i] += LINK * toHeld(card);
-            if (policyToo) {
-                alone[i] += switch (policy) {
+            memberScores[i] += LINK_WEIGHT * linkScoreToUsed(capacity);
+            if (breakTiesByPolicy) {
+                memberScores[i] += switch (policy) {
                     case BINPACK, FRAGMENTATION -> fullness[candidates[i]];
                     case SPREAD -> -fullness[candidates[i]];
                 };
             }
             for (int j = 0; j < i; j++) {
-                long worth = LINK * card.linkScoreTo(rooms.get(candidates[j]).card);
-                pairs[i * n + j] = worth;
-                pairs[j * n + i] = worth;
+                long score = LINK_WEIGHT * capacity.linkScoreTo(gpus.get(candidates[j]).capacity);
+                pairScores[i * n + j] = score;
+                pairScores[j * n + i] = score;
             }
         }
-        int[] set = new BestLinkedSet(n, k, alone, pairs).find();
+        int[] set = new BestLinkedSet(n, k, memberScores, pairScores).find();
         for (int i = 0; i < k; i++) {
             set[i] = candidates[set[i]];
         }
         return set;
     }
 
-    private long toHeld(GpuCapacity card) {
-        long worth = 0;
-        for (int room = 0; anyHeld && room < held.length; room++) {
-            if (held[room]) {
-                worth += card.linkScoreTo(rooms.get(room).card);
+    /** Sum of the link scores from a GPU to those that the pod's other containers use. */
+    private long linkScoreToUsed(GpuCapacity capacity) {
+        long score = 0;
+        for (int gpu = 0; anyUsed && gpu < used.length; gpu++) {
+            if (used[gpu]) {
+                score += capacity.linkScoreTo(gpus.get(gpu).capacity);
             }
         }
-        return worth;
+        return score;
     }
 
-    /** Whether a set is better than another of as many, by the same as within a domain. */
-    private boolean better(int[] set, int[] other) {
-        int policy = Long.compare(liking(set), liking(other));
-        int links = Long.compare(worth(set), worth(other));
-        int first = linksFirst ? links : policy;
-        return first != 0 ? first > 0 : (linksFirst ? policy : links) > 0;
+    /** Compares sets of two NUMA domains by the criteria that apply within one; the sets have equal sizes. */
+    private boolean isBetter(int[] set, int[] other) {
+        int byPolicy = Long.compare(policyScore(set), policyScore(other));
+        int byLinks = Long.compare(linkScore(set), linkScore(other));
+        int first = linksFirst ? byLinks : byPolicy;
+        return first != 0 ? first > 0 : (linksFirst ? byPolicy : byLinks) > 0;
     }
 
-    /** How much the policy likes a set; the sum over its members, as the best of each come first. */
-    private long liking(int[] set) {
-        long liking = 0;
-        for (int room : set) {
-            liking += switch (policy) {
+    /** Rates a set under the policy, higher is better. A sum is enough because each set has its domain's best GPUs. */
+    private long policyScore(int[] set) {
+        long score = 0;
+        for (int gpu : set) {
+            score += switch (policy) {
                 case BINPACK, FRAGMENTATION ->
-                    ((long) fullness[room] << 32) - rooms.get(room).card.gpu.memoryMiB();
-                case SPREAD -> -(long) fullness[room];
+                    ((long) fullness[gpu] << 32) - gpus.get(gpu).capacity.gpu.memoryMiB();
+                case SPREAD -> -(long) fullness[gpu];
             };
         }
-        return liking;
+        return score;
     }
 
-    private long worth(int[] set) {
-        long worth = 0;
-        for (int i = 0; wired && i < set.length; i++) {
-            GpuCapacity card = rooms.get(set[i]).card;
-            worth += toHeld(card);
+    /** Sum of the link scores within a set and to the GPUs of the pod's other containers; 0 if links are unknown. */
+    private long linkScore(int[] set) {
+        long score = 0;
+        for (int i = 0; linksKnown && i < set.length; i++) {
+            GpuCapacity capacity = gpus.get(set[i]).capacity;
+            score += linkScoreToUsed(capacity);
             for (int j = 0; j < i; j++) {
-                worth += card.linkScoreTo(rooms.get(set[j]).card);
+                score += capacity.linkScoreTo(gpus.get(set[j]).capacity);
             }
         }
-        return worth;
+        return score;
     }
 }

@@ -1,11 +1,11 @@
 package io.aliquot.scheduler.placement;
 
-/** When a container runs, which decides with whom it shares what its pod is given. */
+/** When a container runs, and so with which containers of its pod it can reuse capacity. */
 public enum ContainerKind {
-    /** An init container that ends before the next one starts. */
+    /** An init container that ends before the next container starts. */
     INIT,
-    /** An init container with {@code restartPolicy: Always}: runs on beside those after it. */
+    /** A sidecar: an init container with {@code restartPolicy: Always}, which runs beside all later containers. */
     SIDECAR,
-    /** An ordinary container. */
+    /** An app container; runs beside all other app containers and the sidecars. */
     APP
 }

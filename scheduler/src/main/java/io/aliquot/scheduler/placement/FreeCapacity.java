@@ -19,7 +19,7 @@ public final class FreeCapacity {
      * What a node has when nothing runs on it.
      *
      * @param gpuMiB of each GPU
-     * @param gpuCores of each GPU, in percent; 0 where nobody asks for any
+     * @param gpuCores of each GPU, in percent; 0 if no pod requests any
      * @param model number of its GPUs' model, 0 to 63
      */
     public record Shape(int cpuMillis, int memoryMiB, int gpus, int gpuMiB, int gpuCores, int model) {

@@ -4,29 +4,30 @@ import io.aliquot.api.Vgpu;
 import java.util.List;
 
 /**
- * Part of one GPU.
+ * An amount of one GPU that one or more vGPUs hold.
  *
- * @param memoryMiB device memory
- * @param cores percent of its compute
- * @param slots vGPUs
- * @param exclusive whether nobody else may share the GPU
+ * @param memoryMiB device memory in MiB
+ * @param cores compute in percent of the GPU
+ * @param slots number of vGPUs
+ * @param exclusive whether the GPU is held as a whole card, so that no other pod can share it
  */
 public record GpuAmount(long memoryMiB, int cores, int slots, boolean exclusive) {
     public static final GpuAmount NOTHING = new GpuAmount(0, 0, 0, false);
 
-    /** One vGPU's. */
+    /** The amount that one vGPU holds. */
     public static GpuAmount of(Vgpu vgpu) {
         return new GpuAmount(vgpu.memoryMiB(), vgpu.cores(), 1, vgpu.exclusive());
     }
 
-    /** A part of one container, and when that runs. */
+    /** The amount that one container holds, and when the container runs. */
     public record Timed(ContainerKind kind, GpuAmount amount) {}
 
     /**
-     * The most of one GPU that a pod's containers hold at once: all ordinary and restartable init containers together,
-     * or an ordinary init container with the restartable ones declared before it, whichever is larger.
+     * The most of one GPU that a pod's containers hold at once. That is the larger of two: all app containers and
+     * sidecars together, or an init container with the sidecars declared before it. Exclusive if any container's amount
+     * is.
      *
-     * @param containers in the order of their declaration, init containers first
+     * @param containers in the order of their declaration, init containers and sidecars first
      */
     public static GpuAmount peak(List<Timed> containers) {
         var peak = new Peak();
@@ -37,7 +38,7 @@ public record GpuAmount(long memoryMiB, int cores, int slots, boolean exclusive)
         return peak.amount();
     }
 
-    /** Adds a pod's containers up to the most that they hold at once. */
+    /** Accumulates {@link GpuAmount#peak} container by container. Not thread-safe. */
     static final class Peak {
         private long memoryMiB;
         private int cores;
@@ -47,16 +48,25 @@ public record GpuAmount(long memoryMiB, int cores, int slots, boolean exclusive)
         private int runningSlots;
         private boolean exclusive;
 
-        /** The next container, in the order of their declaration. */
-        void add(ContainerKind kind, long ofMemoryMiB, int ofCores, int ofSlots, boolean ofExclusive) {
-            memoryMiB = Math.max(memoryMiB, runningMiB + ofMemoryMiB);
-            cores = Math.max(cores, runningCores + ofCores);
-            slots = Math.max(slots, runningSlots + ofSlots);
-            exclusive |= ofExclusive;
-            if (kind != ContainerKind.INIT) {
-                runningMiB += ofMemoryMiB;
-                runningCores += ofCores;
-                runningSlots += ofSlots;
+        /** Adds the next container in the order of declaration. */
+        void add(
+                ContainerKind kind,
+                long containerMiB,
+                int containerCores,
+                int containerSlots,
+                boolean containerExclusive) {
+            memoryMiB = Math.max(memoryMiB, runningMiB + containerMiB);
+            cores = Math.max(cores, runningCores + containerCores);
+            slots = Math.max(slots, runningSlots + containerSlots);
+            exclusive |= containerExclusive;
+            boolean keepsRunning = switch (kind) {
+                case INIT -> false;
+                case SIDECAR, APP -> true;
+            };
+            if (keepsRunning) {
+                runningMiB += containerMiB;
+                runningCores += containerCores;
+                runningSlots += containerSlots;
             }
         }
 

@@ -3,84 +3,90 @@ package io.aliquot.scheduler.placement;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.SharingMode;
 
-/** A GPU as its node offers it. Immutable; made by {@link NodeGpus}. */
+/** A GPU and what its node offers of it to pods, allocated or not. Immutable; {@link NodeGpus} creates it. */
 public final class GpuCapacity {
     final Gpu gpu;
-    final SharingMode share;
+    final SharingMode sharingMode;
     final long memoryMiB;
     final int vgpuMiB;
     final int cores;
     final int slots;
-    final boolean open;
+    final boolean schedulable;
 
     private final boolean cordoned;
-    private final int place;
-    private final GpuTopology wiring;
+    private final int position;
+    private final GpuTopology topology;
 
+    /**
+     * Creates the capacity of one GPU.
+     *
+     * @param position of the GPU in the node's inventory and in {@code topology}
+     */
     GpuCapacity(
             Gpu gpu,
-            SharingMode share,
+            SharingMode sharingMode,
             long memoryMiB,
             int cores,
             int slots,
             boolean cordoned,
-            int place,
-            GpuTopology wiring) {
+            int position,
+            GpuTopology topology) {
         this.gpu = gpu;
-        this.share = share;
+        this.sharingMode = sharingMode;
         this.memoryMiB = memoryMiB;
         this.vgpuMiB = (int) Math.min(memoryMiB, gpu.memoryMiB());
         this.cores = cores;
         this.slots = slots;
-        this.open = gpu.healthy() && !cordoned;
+        this.schedulable = gpu.healthy() && !cordoned;
         this.cordoned = cordoned;
-        this.place = place;
-        this.wiring = wiring;
+        this.position = position;
+        this.topology = topology;
     }
 
     public Gpu gpu() {
         return gpu;
     }
 
-    /** What the GPUs of its node are shared by. */
-    public SharingMode share() {
-        return share;
+    /** The sharing mode of the GPU's node. */
+    public SharingMode sharingMode() {
+        return sharingMode;
     }
 
-    /** Memory for all vGPUs on it together. */
+    /** Memory for all vGPUs of the GPU together, in MiB; above the GPU's memory if the node over-commits memory. */
     public long memoryMiB() {
         return memoryMiB;
     }
 
     /**
-     * Memory for one vGPU at most: of the GPU's own as much as is sold. What whole cards get, and percentages are of it.
+     * Memory for one vGPU at most, in MiB: {@link #memoryMiB()}, but no more than the GPU has. A request for a whole
+     * card gets all of it; requests in percent refer to it.
      */
     public int vgpuMiB() {
         return vgpuMiB;
     }
 
-    /** Compute for all vGPUs on it together, in percent of the GPU. */
+    /** Compute for all vGPUs of the GPU together, in percent of the GPU; above 100 if the node over-commits compute. */
     public int cores() {
         return cores;
     }
 
-    /** vGPUs at most. */
+    /** The number of vGPUs that the GPU can be split into. */
     public int slots() {
         return slots;
     }
 
-    /** Whether it takes new shares: it is healthy, and not cordoned. */
-    public boolean open() {
-        return open;
+    /** Whether the GPU takes new vGPUs: it is healthy and not cordoned. */
+    public boolean schedulable() {
+        return schedulable;
     }
 
-    /** Whether its admin keeps new shares off it. */
+    /** Whether the cluster's administrator cordoned the GPU, so that it takes no new vGPUs. */
     public boolean cordoned() {
         return cordoned;
     }
 
-    /** The same, were it healthy and not cordoned. */
-    public GpuCapacity opened() {
+    /** The same GPU, as if it were healthy and not cordoned. */
+    public GpuCapacity asSchedulable() {
         var healthy = new Gpu(
                 gpu.uuid(),
                 gpu.index(),
@@ -91,16 +97,16 @@ public final class GpuCapacity {
                 true,
                 gpu.mode(),
                 gpu.links());
-        return new GpuCapacity(healthy, share, memoryMiB, cores, slots, false, place, wiring);
+        return new GpuCapacity(healthy, sharingMode, memoryMiB, cores, slots, false, position, topology);
     }
 
-    /** How well it reaches another card of its node, see {@link GpuTopology}. */
+    /** The {@link GpuTopology} score of the link to another GPU of the node; 0 if unknown. */
     int linkScoreTo(GpuCapacity other) {
-        return wiring.linkScore(place, other.place);
+        return topology.linkScore(position, other.position);
     }
 
-    /** Whether some card of its node is known to reach another one. */
-    boolean topology() {
-        return wiring.known();
+    /** Whether any link between GPUs of the node is known. */
+    boolean linksKnown() {
+        return topology.known();
     }
 }

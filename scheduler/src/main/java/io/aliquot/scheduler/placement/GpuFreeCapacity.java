@@ -4,77 +4,87 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.SharingMode;
 
 /**
- * A GPU and what others hold of it. Immutable, and made anew only when what is taken changes: what the chooser compares
- * for each pod is worked out here.
+ * A GPU, what is allocated of it, and the difference. Immutable. Its values are computed once for each change of the
+ * allocated amount, because every pod compares them.
  */
 public final class GpuFreeCapacity {
-    /** What {@link #fullness} counts in. */
+    /** The {@link #fullness} of a fully allocated GPU. */
     static final int FULL = 1 << 20;
 
-    final GpuCapacity card;
+    final GpuCapacity capacity;
+    /** Below 0 if pods hold more than the GPU's capacity, after the capacity was lowered; likewise cores and slots. */
     final long freeMiB;
+
     final int freeCores;
     final int freeSlots;
-    /** 0 for empty to {@link #FULL}: the mean of memory and compute, so that either makes a GPU full to some extent. */
+    /**
+     * 0 for an empty GPU to {@link #FULL}: the mean of the allocated fractions of memory and compute; of memory alone
+     * where the node does not share compute. Above {@link #FULL} if pods hold more than the GPU's capacity.
+     */
     final int fullness;
 
-    private final GpuAmount taken;
+    private final GpuAmount allocated;
 
     /**
-     * Room.
+     * Subtracts the allocated amount from a capacity.
      *
-     * @param taken by everybody but the pod in question
+     * @param allocated to all pods other than the one to place
      */
-    public GpuFreeCapacity(GpuCapacity card, GpuAmount taken) {
-        this.card = card;
-        this.taken = taken;
-        this.freeMiB = card.memoryMiB - taken.memoryMiB();
-        this.freeCores = card.cores - taken.cores();
-        this.freeSlots = card.slots - taken.slots();
+    public GpuFreeCapacity(GpuCapacity capacity, GpuAmount allocated) {
+        this.capacity = capacity;
+        this.allocated = allocated;
+        this.freeMiB = capacity.memoryMiB - allocated.memoryMiB();
+        this.freeCores = capacity.cores - allocated.cores();
+        this.freeSlots = capacity.slots - allocated.slots();
         this.fullness = fullnessWith(0, 0, false);
     }
 
-    public GpuCapacity card() {
-        return card;
+    public GpuCapacity capacity() {
+        return capacity;
     }
 
     public Gpu gpu() {
-        return card.gpu;
+        return capacity.gpu;
     }
 
-    public GpuAmount taken() {
-        return taken;
+    public GpuAmount allocated() {
+        return allocated;
     }
 
-    /** Whether a pod may hold so much here beside the others. */
+    /** Whether the GPU is schedulable and has this amount free. */
     public boolean holds(long memoryMiB, int cores, int slots, boolean exclusive) {
-        return card.open && memoryMiB <= freeMiB && cores <= freeCores && slots <= freeSlots && alone(exclusive);
+        return capacity.schedulable
+                && memoryMiB <= freeMiB
+                && cores <= freeCores
+                && slots <= freeSlots
+                && respectsExclusivity(exclusive);
     }
 
-    /** Whether any pod that might come finds something left once so much more is taken. */
+    /** Whether the GPU could hold any further vGPU after a pod got this amount. */
     boolean usableWith(int slots, boolean exclusive) {
-        return card.open && freeSlots > slots && !exclusive && !taken.exclusive();
+        return capacity.schedulable && freeSlots > slots && !exclusive && !allocated.exclusive();
     }
 
-    /** Whether nobody's wish for a whole card is hurt. */
-    boolean alone(boolean exclusive) {
-        return !taken.exclusive() && (!exclusive || taken.slots() == 0);
+    /** Whether no pod holds the GPU as a whole card and, for an exclusive request, no pod holds any of it. */
+    boolean respectsExclusivity(boolean exclusive) {
+        return !allocated.exclusive() && (!exclusive || allocated.slots() == 0);
     }
 
+    /** The {@link #fullness} after a pod got this amount. */
     int fullnessWith(long memoryMiB, int cores, boolean exclusive) {
-        if (exclusive || taken.exclusive()) {
+        if (exclusive || allocated.exclusive()) {
             return FULL;
         }
-        long memory = (taken.memoryMiB() + memoryMiB) * FULL / card.memoryMiB;
-        if (card.share == SharingMode.MEMORY) {
+        long memory = (allocated.memoryMiB() + memoryMiB) * FULL / capacity.memoryMiB;
+        if (capacity.sharingMode == SharingMode.MEMORY) {
             return (int) memory;
         }
-        long compute = (long) (taken.cores() + cores) * FULL / card.cores;
+        long compute = (long) (allocated.cores() + cores) * FULL / capacity.cores;
         return (int) ((memory + compute) / 2);
     }
 
     @Override
     public String toString() {
-        return card.gpu.uuid() + " " + taken;
+        return capacity.gpu.uuid() + " " + allocated;
     }
 }

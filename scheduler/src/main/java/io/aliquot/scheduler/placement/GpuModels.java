@@ -38,7 +38,7 @@ public final class GpuModels {
                 memoryMiB,
                 cards.size(),
                 FreeCapacity.counted(largest.memoryMiB),
-                largest.share == SharingMode.MEMORY ? FreeCapacity.UNCOUNTED : largest.cores,
+                largest.sharingMode == SharingMode.MEMORY ? FreeCapacity.UNCOUNTED : largest.cores,
                 number(largest));
     }
 
@@ -57,7 +57,7 @@ public final class GpuModels {
     }
 
     private int number(GpuCapacity card) {
-        var model = new Model(card.gpu.model(), card.share == SharingMode.EXCLUSIVE);
+        var model = new Model(card.gpu.model(), card.sharingMode == SharingMode.EXCLUSIVE);
         Known known = models.get(model);
         return known != null && known.sample().vgpuMiB >= card.vgpuMiB ? known.number() : add(model, card);
     }

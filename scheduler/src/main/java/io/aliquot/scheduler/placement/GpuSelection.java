@@ -3,24 +3,24 @@ package io.aliquot.scheduler.placement;
 import io.aliquot.api.Vgpus;
 import java.util.Map;
 
-/** What a node can give a pod. */
+/** Which GPUs of a node a pod gets, or why it gets none. */
 public sealed interface GpuSelection {
-    /** What a node can give a pod, without saying which GPUs. */
-    sealed interface Glance {}
+    /** Whether a node fits a pod, without the GPUs that the pod would get. */
+    sealed interface QuickCheck {}
 
     /**
-     * It fits.
+     * The node fits the pod.
      *
-     * @param fullness of the node's GPUs afterwards, 0 to 1
+     * @param fullness mean fullness of the node's GPUs with the pod, 0 to 1
      */
-    record Fits(double fullness) implements Glance {}
+    record Fits(double fullness) implements QuickCheck {}
 
     /**
-     * It fits.
+     * The node fits the pod, on these GPUs.
      *
-     * @param containers what each gets, by its name
-     * @param perGpu what the pod then holds of each GPU, by UUID
-     * @param fullness of the node's GPUs afterwards, 0 to 1
+     * @param containers the vGPUs of each container, by the container's name
+     * @param perGpu the amount that the pod then holds of each GPU, by UUID; other GPUs of the node are absent
+     * @param fullness mean fullness of the node's GPUs with the pod, 0 to 1
      */
     record Selected(Map<String, Vgpus> containers, Map<String, GpuAmount> perGpu, double fullness)
             implements GpuSelection {
@@ -31,10 +31,11 @@ public sealed interface GpuSelection {
     }
 
     /**
-     * It doesn't fit.
+     * The node does not fit the pod.
      *
-     * @param reason a few words that are the same at every try; kube-scheduler puts a count of nodes before them
-     * @param hopeless whether it wouldn't fit on the node's empty GPUs either
+     * @param reason a short phrase that is identical on every node and at every attempt, because kube-scheduler counts
+     *     nodes by it
+     * @param unresolvable whether the pod would not fit on the node's empty GPUs either, so that preemption cannot help
      */
-    record Refused(String reason, boolean hopeless) implements GpuSelection, Glance {}
+    record Refused(String reason, boolean unresolvable) implements GpuSelection, QuickCheck {}
 }

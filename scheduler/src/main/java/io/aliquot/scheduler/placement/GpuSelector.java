@@ -6,137 +6,142 @@ import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.Glance;
+import io.aliquot.scheduler.placement.GpuSelection.QuickCheck;
 import io.aliquot.scheduler.placement.GpuSelection.Refused;
 import io.aliquot.scheduler.placement.RefusalReasons.Reason;
 import java.util.List;
 import java.util.Map;
 
 /*
- * A pod with one GPU container, nearly every pod, fits if and only if enough GPUs hold a vGPU of it (of one NUMA
- * domain, where it requires that); for one vGPU that is a loop over the GPUs that allocates nothing but its answer.
- * Pods with several GPU containers are PodSearch's.
+ * The entry point for selecting GPUs. Nearly every pod requests one vGPU: it fits if and only if some GPU holds that
+ * vGPU. For such a pod the selection is a loop over the GPUs that allocates nothing but its result. PodGpuSelector
+ * handles all other pods; it uses ContainerGpuSelector for each container.
  */
-/** Chooses a pod's GPUs among those of one node. */
+/** Selects a pod's GPUs among those of one node. Thread-safe: pure functions of their arguments. */
 public final class GpuSelector {
     private GpuSelector() {}
 
     /**
-     * Whether a pod fits, and how full the node's GPUs would then be. Fits if and only if {@link #select} chooses; on a
-     * node with different cards that is chosen from by links, the fullness may be another.
+     * Answers whether a pod fits, and how full the node's GPUs would then be. A pod fits if and only if {@link #select}
+     * selects GPUs for it. The fullness can differ from that of {@link #select} for a container with several vGPUs on a
+     * node with GPUs of different sizes, because this check ignores links.
      *
-     * @param rooms every GPU of the node, in its order
-     * @param policy which GPU to take first among those that hold a container
+     * @param gpus every GPU of the node, in the order of its inventory
+     * @param policy which GPUs to prefer among those that hold a container
      */
-    public static Glance feasible(PodGpuRequest ask, List<GpuFreeCapacity> rooms, Placement policy) {
-        if (!ask.wantsOneGpu()) {
-            return new PodGpuSearch(ask, rooms, policy, ask.containers().size() != 1).quickCheck();
+    public static QuickCheck feasible(PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy) {
+        if (!pod.requestsOneVgpu()) {
+            return new PodGpuSelector(pod, gpus, policy, pod.containers().size() != 1).quickCheck();
         }
-        int best = best(ask, rooms, policy);
-        return best < 0 ? refuse(ask, rooms) : new Fits(fullness(ask, rooms, best));
+        int best = bestGpu(pod, gpus, policy);
+        return best < 0 ? refuse(pod, gpus) : new Fits(fullness(pod, gpus, best));
     }
 
     /**
-     * Chooses.
+     * Selects a pod's GPUs, or refuses the node with a reason.
      *
-     * @param rooms every GPU of the node, in its order
-     * @param policy which GPU to take first among those that hold a container
+     * @param gpus every GPU of the node, in the order of its inventory
+     * @param policy which GPUs to prefer among those that hold a container
      */
-    public static GpuSelection select(PodGpuRequest ask, List<GpuFreeCapacity> rooms, Placement policy) {
-        if (!ask.wantsOneGpu()) {
-            return new PodGpuSearch(ask, rooms, policy, true).selection();
+    public static GpuSelection select(PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy) {
+        if (!pod.requestsOneVgpu()) {
+            return new PodGpuSelector(pod, gpus, policy, true).select();
         }
-        int best = best(ask, rooms, policy);
-        return best < 0 ? refuse(ask, rooms) : on(best, ask, rooms);
+        int best = bestGpu(pod, gpus, policy);
+        return best < 0 ? refuse(pod, gpus) : selectGpu(best, pod, gpus);
     }
 
-    /** What a pod that asks for one vGPU gets of this GPU, which holds it. */
-    public static GpuSelection.Selected on(int gpu, PodGpuRequest ask, List<GpuFreeCapacity> rooms) {
-        ContainerGpuRequest container = ask.containers().get(0);
-        Vgpu vgpu = vgpu(ask, container.request(), rooms.get(gpu).card);
+    /**
+     * Selects a given GPU for a pod that requests one vGPU.
+     *
+     * @param gpu index in {@code gpus} of a GPU that holds the vGPU
+     */
+    public static GpuSelection.Selected selectGpu(int gpu, PodGpuRequest pod, List<GpuFreeCapacity> gpus) {
+        ContainerGpuRequest container = pod.containers().get(0);
+        Vgpu vgpu = vgpu(pod, container.request(), gpus.get(gpu).capacity);
         return new GpuSelection.Selected(
                 Map.of(container.name(), new Vgpus(List.of(vgpu))),
                 Map.of(vgpu.uuid(), GpuAmount.of(vgpu)),
-                fullness(ask, rooms, gpu));
+                fullness(pod, gpus, gpu));
     }
 
-    /** The GPU that the policy likes best for the one vGPU that the pod asks for; -1 where none holds it. */
-    private static int best(PodGpuRequest ask, List<GpuFreeCapacity> rooms, Placement policy) {
+    /** The index of the GPU that the policy prefers for a pod's only vGPU; -1 if no GPU holds it. */
+    private static int bestGpu(PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy) {
         int best = -1;
-        for (int gpu = 0; gpu < rooms.size(); gpu++) {
-            GpuFreeCapacity room = rooms.get(gpu);
-            if (holds(ask, room) && (best < 0 || ContainerGpuSelector.byPolicy(policy, room, rooms.get(best)) < 0)) {
+        for (int gpu = 0; gpu < gpus.size(); gpu++) {
+            GpuFreeCapacity free = gpus.get(gpu);
+            if (holds(pod, free) && (best < 0 || ContainerGpuSelector.byPolicy(policy, free, gpus.get(best)) < 0)) {
                 best = gpu;
             }
         }
         return best;
     }
 
-    /** Of the node, once this GPU holds the one vGPU that the pod asks for. */
-    private static double fullness(PodGpuRequest ask, List<GpuFreeCapacity> rooms, int gpu) {
-        long fullness = 0;
-        for (int i = 0; i < rooms.size(); i++) {
-            fullness += rooms.get(i).fullness;
+    /** The mean fullness of the node's GPUs, 0 to 1, after a GPU got the pod's only vGPU. */
+    private static double fullness(PodGpuRequest pod, List<GpuFreeCapacity> gpus, int gpu) {
+        long sum = 0;
+        for (int i = 0; i < gpus.size(); i++) {
+            sum += gpus.get(i).fullness;
         }
-        GpuFreeCapacity room = rooms.get(gpu);
-        GpuRequest request = ask.containers().get(0).request();
-        fullness += room.fullnessWith(memory(request, room.card), cores(request, room.card), request.exclusive())
-                - room.fullness;
-        return (double) fullness / GpuFreeCapacity.FULL / rooms.size();
+        GpuFreeCapacity free = gpus.get(gpu);
+        GpuRequest request = pod.containers().get(0).request();
+        sum += free.fullnessWith(memoryMiB(request, free.capacity), cores(request, free.capacity), request.exclusive())
+                - free.fullness;
+        return (double) sum / GpuFreeCapacity.FULL / gpus.size();
     }
 
-    /** A container's vGPU on this card. */
-    static Vgpu vgpu(PodGpuRequest ask, GpuRequest request, GpuCapacity card) {
+    /** The vGPU that a container gets on a GPU. */
+    static Vgpu vgpu(PodGpuRequest pod, GpuRequest request, GpuCapacity capacity) {
         return new Vgpu(
-                card.gpu.uuid(),
-                memory(request, card),
-                cores(request, card),
-                ask.corePolicy(),
-                ask.priority(),
-                card.gpu.contextMiB(),
+                capacity.gpu.uuid(),
+                memoryMiB(request, capacity),
+                cores(request, capacity),
+                pod.corePolicy(),
+                pod.priority(),
+                capacity.gpu.contextMiB(),
                 request.exclusive());
     }
 
-    /** What a vGPU takes of this card, in MiB; more than it has where it can't fit. */
-    static int memory(GpuRequest request, GpuCapacity card) {
-        return request.memory().on(card.vgpuMiB);
+    /** Memory that a vGPU needs on a GPU, in MiB; more than {@link GpuCapacity#vgpuMiB} if the GPU is too small. */
+    static int memoryMiB(GpuRequest request, GpuCapacity capacity) {
+        return request.memory().on(capacity.vgpuMiB);
     }
 
-    /** What a vGPU takes of this card, in percent of its compute. */
-    static int cores(GpuRequest request, GpuCapacity card) {
-        return card.share == SharingMode.MEMORY ? 0 : request.cores();
+    /** Cores that a vGPU needs on a GPU, in percent of the GPU; 0 where the node does not share compute. */
+    static int cores(GpuRequest request, GpuCapacity capacity) {
+        return capacity.sharingMode == SharingMode.MEMORY ? 0 : request.cores();
     }
 
-    /** Whether a vGPU may be on this card, however much others hold of it. */
-    static boolean suits(PodGpuRequest ask, GpuRequest request, GpuCapacity card) {
-        return card.open
-                && (request.exclusive() || card.share != SharingMode.EXCLUSIVE)
-                && memory(request, card) <= card.vgpuMiB
-                && cores(request, card) <= card.cores
-                && ask.takes(card.gpu);
+    /** Whether a GPU would hold a vGPU if the GPU were empty. */
+    static boolean holdsWhenEmpty(PodGpuRequest pod, GpuRequest request, GpuCapacity capacity) {
+        return capacity.schedulable
+                && (request.exclusive() || capacity.sharingMode != SharingMode.EXCLUSIVE)
+                && memoryMiB(request, capacity) <= capacity.vgpuMiB
+                && cores(request, capacity) <= capacity.cores
+                && pod.takes(capacity.gpu);
     }
 
-    /** Whether a GPU holds a pod that asks for one vGPU. */
-    static boolean holds(PodGpuRequest ask, GpuFreeCapacity room) {
-        return holds(ask, ask.containers().get(0).request(), room);
+    /** Whether a GPU holds the only vGPU of a pod. */
+    static boolean holds(PodGpuRequest pod, GpuFreeCapacity free) {
+        return holds(pod, pod.containers().get(0).request(), free);
     }
 
-    /** Whether a GPU holds a vGPU of a container, were it the pod's only one. */
-    static boolean holds(PodGpuRequest ask, GpuRequest request, GpuFreeCapacity room) {
-        return room.holds(memory(request, room.card), cores(request, room.card), 1, request.exclusive())
-                && suits(ask, request, room.card);
+    /** Whether a GPU holds one vGPU of a container, with no other vGPU of the pod on that GPU. */
+    static boolean holds(PodGpuRequest pod, GpuRequest request, GpuFreeCapacity free) {
+        return free.holds(memoryMiB(request, free.capacity), cores(request, free.capacity), 1, request.exclusive())
+                && holdsWhenEmpty(pod, request, free.capacity);
     }
 
-    /** Why no GPU holds the one vGPU that the pod asks for: the least that is in the way of any. */
-    private static Refused refuse(PodGpuRequest ask, List<GpuFreeCapacity> rooms) {
-        GpuRequest request = ask.containers().get(0).request();
-        Reason least = Reason.TOO_FEW_GPUS;
-        for (int i = 0; i < rooms.size(); i++) {
-            Reason obstacle = PodGpuSearch.obstacle(ask, request, rooms.get(i));
-            if (i == 0 || obstacle.compareTo(least) > 0) {
-                least = obstacle;
+    /** Refuses a pod that requests one vGPU, with the last in {@link Reason}'s order of the GPUs' obstacles. */
+    private static Refused refuse(PodGpuRequest pod, List<GpuFreeCapacity> gpus) {
+        GpuRequest request = pod.containers().get(0).request();
+        Reason last = Reason.TOO_FEW_GPUS;
+        for (int i = 0; i < gpus.size(); i++) {
+            Reason obstacle = PodGpuSelector.obstacle(pod, request, gpus.get(i));
+            if (i == 0 || obstacle.compareTo(last) > 0) {
+                last = obstacle;
             }
         }
-        return ask.refusals(0).of(least);
+        return pod.refusals(0).of(last);
     }
 }

@@ -7,49 +7,50 @@ import java.util.List;
 import java.util.Map;
 
 /*
- * A lane of NVLink is worth 100, and so more than any way over PCIe, which is worth 10 for the slowest to 50 for the
- * fastest: the proportions of NVIDIA's own allocator (github.com/NVIDIA/go-gpuallocator, gpuallocator/besteffort_policy.go).
+ * One NVLink scores 100; a PCIe path scores 10 (slowest) to 50 (fastest), so that any NVLink beats any PCIe path. These
+ * are the proportions of NVIDIA's allocator (github.com/NVIDIA/go-gpuallocator, gpuallocator/besteffort_policy.go).
  */
-/** How well the GPUs of a node reach each other: a worth per pair, higher is better, 0 where nothing is known. */
+/** How well the GPUs of a node are linked: a score for each pair, higher is better, 0 if unknown. Immutable. */
 final class GpuTopology {
-    /** More than any link between two GPUs: what stays on one needs none. */
+    /** The score of a GPU with itself, above that of any link: data on one GPU crosses none. */
     static final int SAME_GPU = 10_000;
 
-    private static final int LANE = 100;
+    private static final int NVLINK_SCORE = 100;
 
     private final int gpus;
-    private final int[] worth;
+    /** The score of GPUs i and j at {@code i * gpus + j}; empty if no link is known. */
+    private final int[] scores;
 
-    private GpuTopology(int gpus, int[] worth) {
+    private GpuTopology(int gpus, int[] scores) {
         this.gpus = gpus;
-        this.worth = worth;
+        this.scores = scores;
     }
 
     static GpuTopology of(List<Gpu> gpus) {
         if (gpus.stream().allMatch(gpu -> gpu.links().isEmpty())) {
             return new GpuTopology(gpus.size(), new int[0]);
         }
-        Map<String, Integer> places = new HashMap<>();
-        gpus.forEach(gpu -> places.put(gpu.uuid(), places.size()));
-        int[] worth = new int[gpus.size() * gpus.size()];
+        Map<String, Integer> positions = new HashMap<>();
+        gpus.forEach(gpu -> positions.put(gpu.uuid(), positions.size()));
+        int[] scores = new int[gpus.size() * gpus.size()];
         for (int one = 0; one < gpus.size(); one++) {
-            worth[one * gpus.size() + one] = SAME_GPU;
+            scores[one * gpus.size() + one] = SAME_GPU;
             for (Map.Entry<String, Link> link : gpus.get(one).links().entrySet()) {
-                Integer other = places.get(link.getKey());
+                Integer other = positions.get(link.getKey());
                 if (other != null && other != one) {
-                    // Where the two ends tell differently one of them saw a link that was down for a moment.
-                    int best = Math.max(linkScore(link.getValue()), worth[one * gpus.size() + other]);
-                    worth[one * gpus.size() + other] = best;
-                    worth[other * gpus.size() + one] = best;
+                    // If the two GPUs report different links, one of them saw a link that was down for a moment.
+                    int best = Math.max(linkScore(link.getValue()), scores[one * gpus.size() + other]);
+                    scores[one * gpus.size() + other] = best;
+                    scores[other * gpus.size() + one] = best;
                 }
             }
         }
-        return new GpuTopology(gpus.size(), worth);
+        return new GpuTopology(gpus.size(), scores);
     }
 
     private static int linkScore(Link link) {
         return switch (link.kind()) {
-            case NVLINK -> LANE * link.lanes();
+            case NVLINK -> NVLINK_SCORE * link.lanes();
             case PIX -> 50;
             case PXB -> 40;
             case PHB -> 30;
@@ -58,11 +59,13 @@ final class GpuTopology {
         };
     }
 
+    /** Whether at least one link is known. */
     boolean known() {
-        return worth.length > 0;
+        return scores.length > 0;
     }
 
+    /** The score of two GPUs, by their positions in the inventory. */
     int linkScore(int one, int other) {
-        return known() ? worth[one * gpus + other] : 0;
+        return known() ? scores[one * gpus + other] : 0;
     }
 }

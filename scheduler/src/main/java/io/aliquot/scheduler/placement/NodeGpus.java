@@ -11,48 +11,48 @@ import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The GPUs of a node as it offers them, with everything worked out that doesn't depend on a pod. Immutable; two are
- * equal if they were made of equal things.
+ * The capacity of a node's GPUs: all that a selection needs of the node and that does not depend on a pod. Immutable;
+ * two are equal if they were created from equal arguments.
  */
 public final class NodeGpus {
     private final Inventory inventory;
-    private final SharingMode share;
+    private final SharingMode sharingMode;
     private final Set<String> cordoned;
     private final List<GpuCapacity> list;
 
     /**
-     * Cards.
+     * Computes the capacity of each GPU of an inventory.
      *
-     * @param cordoned UUIDs of GPUs that take no new share; those that the node doesn't have are passed over, see
+     * @param cordoned UUIDs of GPUs that take no new vGPUs; UUIDs that the inventory lacks are ignored, see
      *     {@link #unknown}
      */
-    public NodeGpus(Inventory inventory, SharingMode share, Set<String> cordoned) {
+    public NodeGpus(Inventory inventory, SharingMode sharingMode, Set<String> cordoned) {
         this.inventory = inventory;
-        this.share = share;
+        this.sharingMode = sharingMode;
         this.cordoned = Set.copyOf(cordoned);
         List<Gpu> gpus = inventory.gpus();
-        var wiring = GpuTopology.of(gpus);
+        var topology = GpuTopology.of(gpus);
         this.list = IntStream.range(0, gpus.size())
-                .mapToObj(place -> new GpuCapacity(
-                        gpus.get(place),
-                        share,
-                        inventory.allocatableMiB(gpus.get(place)),
+                .mapToObj(position -> new GpuCapacity(
+                        gpus.get(position),
+                        sharingMode,
+                        inventory.allocatableMiB(gpus.get(position)),
                         inventory.allocatableCores(),
                         inventory.slots(),
-                        cordoned.contains(gpus.get(place).uuid()),
-                        place,
-                        wiring))
+                        cordoned.contains(gpus.get(position).uuid()),
+                        position,
+                        topology))
                 .toList();
     }
 
-    /** Those of {@code uuids} that are none of the inventory's. */
+    /** The given UUIDs without those of the inventory's GPUs. */
     public static Set<String> unknown(Inventory inventory, Set<String> uuids) {
         var unknown = new HashSet<>(uuids);
         inventory.gpus().forEach(gpu -> unknown.remove(gpu.uuid()));
         return unknown;
     }
 
-    /** In the inventory's order. */
+    /** The node's GPUs, in the order of the inventory. */
     public List<GpuCapacity> list() {
         return list;
     }
@@ -61,25 +61,25 @@ public final class NodeGpus {
         return inventory;
     }
 
-    public SharingMode share() {
-        return share;
+    public SharingMode sharingMode() {
+        return sharingMode;
     }
 
     @Override
     public boolean equals(@Nullable Object other) {
-        return other instanceof NodeGpus cards
-                && inventory.equals(cards.inventory)
-                && share == cards.share
-                && cordoned.equals(cards.cordoned);
+        return other instanceof NodeGpus that
+                && inventory.equals(that.inventory)
+                && sharingMode == that.sharingMode
+                && cordoned.equals(that.cordoned);
     }
 
     @Override
     public int hashCode() {
-        return Objects.hash(inventory, share, cordoned);
+        return Objects.hash(inventory, sharingMode, cordoned);
     }
 
     @Override
     public String toString() {
-        return share.print() + " " + inventory.print() + " without " + cordoned;
+        return sharingMode.print() + " " + inventory.print() + " without " + cordoned;
     }
 }

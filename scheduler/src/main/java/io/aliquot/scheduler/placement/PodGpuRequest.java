@@ -16,184 +16,190 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What a pod wants of GPUs and of their placing. Immutable; two are equal if every node would answer both alike, which
- * pods of one template are.
+ * What a pod requests: GPUs for each container, preferences and constraints for their placement, and host resources.
+ * Immutable and thread-safe. Every node answers equal requests alike; pods of one template have equal requests.
  */
 public final class PodGpuRequest {
     private final List<ContainerGpuRequest> containers;
-    private final PlacementPreferences wishes;
+    private final PlacementPreferences placement;
     private final boolean preferences;
-    private final HostResources requests;
+    private final HostResources hostRequests;
 
     private final boolean choosesGpus;
     private final boolean oneDomain;
     private final int mostVgpus;
     private final int hash;
-    /** Of each container, by its place. */
+    /** For each container, in the order of {@link #containers}. */
     private final List<RefusalReasons> refusals;
-    /** Whether it takes a model, by the model: a cluster has few models and many GPUs. */
-    private final Map<String, Boolean> models = new ConcurrentHashMap<>();
+    /** Whether the pod takes a GPU model, cached by model: a cluster has few models and many GPUs. */
+    private final Map<String, Boolean> takenModels = new ConcurrentHashMap<>();
 
-    private @Nullable PodGpuRequest bare;
+    /** The result of {@link #withoutHostRequests}; created on first use. */
+    private @Nullable PodGpuRequest cachedWithoutHostRequests;
 
-    private PodGpuRequest(List<ContainerGpuRequest> containers, PlacementPreferences wishes, boolean preferences) {
+    private PodGpuRequest(List<ContainerGpuRequest> containers, PlacementPreferences placement, boolean preferences) {
         this(
                 containers,
-                wishes,
+                placement,
                 preferences,
                 HostResources.NONE,
-                wishes.numa().filter(Numa.REQUIRED::equals).isPresent());
+                placement.numa().filter(Numa.REQUIRED::equals).isPresent());
     }
 
     private PodGpuRequest(
             List<ContainerGpuRequest> containers,
-            PlacementPreferences wishes,
+            PlacementPreferences placement,
             boolean preferences,
-            HostResources requests,
+            HostResources hostRequests,
             boolean oneDomain) {
         this.containers = List.copyOf(containers);
-        this.wishes = wishes;
+        this.placement = placement;
         this.preferences = preferences;
-        this.requests = requests;
-        this.choosesGpus = wishes.choosesGpus();
+        this.hostRequests = hostRequests;
+        this.choosesGpus = placement.choosesGpus();
         this.oneDomain = oneDomain;
         this.mostVgpus = containers.stream()
                 .mapToInt(container -> container.request().vgpus())
                 .max()
                 .orElse(0);
-        this.hash = Objects.hash(containers, wishes, preferences, requests, oneDomain);
+        this.hash = Objects.hash(containers, placement, preferences, hostRequests, oneDomain);
         this.refusals = new ArrayList<>(containers.size());
         containers.forEach(container -> refusals.add(new RefusalReasons(container, containers.size() > 1)));
     }
 
     /**
-     * Reads a pod's wishes.
+     * Reads a pod's request.
      *
-     * @param containers that ask for GPUs, in the order of their declaration, init containers first
-     * @param annotations the pod's
-     * @param preferences whether the pod states soft preferences that kube-scheduler scores nodes by
-     * @throws FormatException where an annotation's value is unknown
+     * @param containers the containers that request GPUs, in the order of their declaration, init containers first
+     * @param annotations the pod's annotations
+     * @param preferences whether the pod has soft preferences by which kube-scheduler scores nodes
+     * @throws FormatException if an annotation's value is unknown
      */
     public static PodGpuRequest of(
             List<ContainerGpuRequest> containers, Map<String, String> annotations, boolean preferences) {
         return of(containers, PlacementPreferences.parse(annotations), preferences);
     }
 
-    /** The same of a pod whose annotations have been read. */
+    /** As {@link #of(List, Map, boolean)}, with the pod's annotations already parsed. */
     public static PodGpuRequest of(
-            List<ContainerGpuRequest> containers, PlacementPreferences wishes, boolean preferences) {
-        Compatibility compatibility = wishes.compatibility().orElse(Compatibility.NONE);
-        List<ContainerGpuRequest> asked = compatibility == Compatibility.NONE
+            List<ContainerGpuRequest> containers, PlacementPreferences placement, boolean preferences) {
+        Compatibility compatibility = placement.compatibility().orElse(Compatibility.NONE);
+        List<ContainerGpuRequest> interpreted = compatibility == Compatibility.NONE
                 ? containers
                 : containers.stream().map(one -> one.as(compatibility)).toList();
-        return new PodGpuRequest(asked, wishes, preferences);
+        return new PodGpuRequest(interpreted, placement, preferences);
     }
 
-    /** The same pod, were its containers to ask for this. */
+    /** The same pod with other requests of its containers. */
     public PodGpuRequest with(List<ContainerGpuRequest> containers) {
-        return new PodGpuRequest(containers, wishes, preferences, requests, oneDomain);
+        return new PodGpuRequest(containers, placement, preferences, hostRequests, oneDomain);
     }
 
-    /** The same pod, with these requests of CPU and memory; without this it has none. */
-    public PodGpuRequest requesting(HostResources load) {
-        return requests.equals(load) ? this : new PodGpuRequest(containers, wishes, preferences, load, oneDomain);
+    /** The same pod with these requests of CPU and memory; {@link #of} creates it without. */
+    public PodGpuRequest withHostRequests(HostResources amount) {
+        return hostRequests.equals(amount)
+                ? this
+                : new PodGpuRequest(containers, placement, preferences, amount, oneDomain);
     }
 
     /** The same pod without requests of CPU and memory. */
-    public PodGpuRequest withoutRequests() {
-        PodGpuRequest without = bare;
-        if (without == null) { // at worst made by several threads
-            without = requesting(HostResources.NONE);
-            bare = without;
+    public PodGpuRequest withoutHostRequests() {
+        PodGpuRequest without = cachedWithoutHostRequests;
+        if (without == null) { // a race creates equal objects
+            without = withHostRequests(HostResources.NONE);
+            cachedWithoutHostRequests = without;
         }
         return without;
     }
 
-    /** The same pod, if its GPUs might hang on any NUMA domains. */
-    public PodGpuRequest inAnyDomains() {
-        return new PodGpuRequest(containers, wishes, preferences, requests, false);
+    /** The same pod without the requirement that a container's GPUs are in one NUMA domain. */
+    public PodGpuRequest withoutNumaRequirement() {
+        return new PodGpuRequest(containers, placement, preferences, hostRequests, false);
     }
 
+    /** The containers that request GPUs, in the order of their declaration, init containers first; may be empty. */
     public List<ContainerGpuRequest> containers() {
         return containers;
     }
 
-    /** How the pod wants its node chosen, if it says. */
+    /** The policy by which to score nodes; empty if the pod does not set one. */
     public Optional<Placement> nodePlacement() {
-        return wishes.nodePlacement();
+        return placement.nodePlacement();
     }
 
-    /** How the pod wants its GPUs chosen, if it says. */
+    /** The policy by which to select GPUs within a node; empty if the pod does not set one. */
     public Optional<Placement> gpuPlacement() {
-        return wishes.gpuPlacement();
+        return placement.gpuPlacement();
     }
 
-    /** Whether the pod wants the GPUs that are linked best, whatever the placement. */
+    /** Whether the links between GPUs come before the placement policy. */
     public boolean topology() {
-        return wishes.topology();
+        return placement.topology();
     }
 
-    /** Whether all GPUs of a container shall hang on one NUMA domain, if the pod says. */
+    /** Whether the pod prefers or requires that a container's GPUs are in one NUMA domain; empty if neither. */
     public Optional<Numa> numa() {
-        return oneDomain ? wishes.numa() : wishes.numa().filter(Numa.PREFERRED::equals);
+        return oneDomain ? placement.numa() : placement.numa().filter(Numa.PREFERRED::equals);
     }
 
-    /** Whether a container's GPUs have to hang on one NUMA domain. */
-    public boolean oneDomain() {
+    /** Whether the pod requires that all GPUs of a container are in one NUMA domain. */
+    public boolean requiresOneNumaDomain() {
         return oneDomain;
     }
 
-    /** What its share of compute means while others are idle. */
+    /** Whether the pod's vGPUs may use more compute than their cores. */
     public CorePolicy corePolicy() {
-        return wishes.corePolicy();
+        return placement.corePolicy();
     }
 
-    /** Whose kernels go first on a GPU. */
+    /** Priority of the pod's kernels on a GPU that it shares, see {@link io.aliquot.api.Priority}. */
     public int priority() {
-        return wishes.priority();
+        return placement.priority();
     }
 
+    /** Whether the pod has soft preferences by which kube-scheduler scores nodes. */
     public boolean preferences() {
         return preferences;
     }
 
-    /** What it requests of CPU and memory. */
+    /** The pod's requests of CPU and memory. */
     public HostResources requests() {
-        return requests;
+        return hostRequests;
     }
 
-    /** Whether the pod takes this GPU at all: its model, its UUID, its index. */
+    /** Whether the pod's constraints on model, UUID and index admit a GPU. */
     public boolean takes(Gpu gpu) {
-        return !choosesGpus || (takesModel(gpu) && wishes.takes(gpu));
+        return !choosesGpus || (takesModel(gpu) && placement.takes(gpu));
     }
 
+    /** Whether the pod's constraints on the model admit a GPU. */
     boolean takesModel(Gpu gpu) {
-        return !choosesGpus || models.computeIfAbsent(gpu.model(), wishes::takesModel);
+        return !choosesGpus || takenModels.computeIfAbsent(gpu.model(), placement::takesModel);
     }
 
     RefusalReasons refusals(int container) {
         return refusals.get(container);
     }
 
-    /** Whether one vGPU is all that it asks for. */
-    public boolean wantsOneGpu() {
+    /** Whether the pod requests exactly one vGPU. */
+    public boolean requestsOneVgpu() {
         return containers.size() == 1 && containers.get(0).request().vgpus() == 1;
     }
 
-    /** The most vGPUs, and so different GPUs, that one container asks for; 0 where none asks. */
+    /** The most vGPUs of one container, each on a different GPU; 0 if the pod requests no GPU. */
     public int mostVgpus() {
         return mostVgpus;
     }
 
     @Override
     public boolean equals(@Nullable Object other) {
-        return other instanceof PodGpuRequest ask
-                && hash == ask.hash
-                && preferences == ask.preferences
-                && oneDomain == ask.oneDomain
-                && requests.equals(ask.requests)
-                && containers.equals(ask.containers)
-                && wishes.equals(ask.wishes);
+        return other instanceof PodGpuRequest that
+                && hash == that.hash
+                && preferences == that.preferences
+                && oneDomain == that.oneDomain
+                && hostRequests.equals(that.hostRequests)
+                && containers.equals(that.containers)
+                && placement.equals(that.placement);
     }
 
     @Override

@@ -7,13 +7,16 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Why a container is refused, in words that are the same on every node, so that kube-scheduler counts the nodes of each;
- * and made once for a pod, since thousands of nodes may refuse it.
+ * The messages that refuse nodes for one container. They are identical on every node, so that kube-scheduler counts the
+ * nodes of each. Each is created once per pod, because thousands of nodes can refuse it. Thread-safe.
  */
 final class RefusalReasons {
-    /** In the order in which they are looked for: a node's reason is the first that leaves too few GPUs. */
+    /**
+     * Obstacles in the order of the checks. A node's reason is the first obstacle such that fewer GPUs than the
+     * container needs get past it.
+     */
     enum Reason {
-        // What no other pod's leaving changes.
+        // Obstacles on empty GPUs, too: preemption cannot remove them.
         WHOLE_CARDS_ONLY,
         TOO_FEW_GPUS,
         MODEL,
@@ -23,45 +26,51 @@ final class RefusalReasons {
         UNHEALTHY,
         CORDONED,
         NUMA_DOMAINS,
-        // What it may change.
+        // Obstacles that disappear when other pods release their GPUs.
         NOT_WHOLLY_FREE,
         MEMORY,
         CORES,
         SLOTS,
-        NUMA_ROOM,
-        /** No reason at all; above all others. */
+        NUMA_CAPACITY,
+        /** No obstacle. Must be last. */
         NONE;
 
-        boolean hopeless() {
+        /** Whether the container would not fit on empty GPUs either. */
+        boolean unresolvable() {
             return compareTo(NOT_WHOLLY_FREE) < 0;
         }
     }
 
     private final ContainerGpuRequest container;
     private final boolean oneOfSeveral;
-    private final Map<Reason, Refused> made = new ConcurrentHashMap<>();
+    private final Map<Reason, Refused> cached = new ConcurrentHashMap<>();
 
+    /**
+     * Prepares the messages.
+     *
+     * @param oneOfSeveral whether other containers of the pod request GPUs, so that messages name the container
+     */
     RefusalReasons(ContainerGpuRequest container, boolean oneOfSeveral) {
         this.container = container;
         this.oneOfSeveral = oneOfSeveral;
     }
 
     Refused of(Reason reason) {
-        Refused refused = made.get(reason);
-        return refused == null ? made.computeIfAbsent(reason, this::make) : refused;
+        Refused refused = cached.get(reason); // computeIfAbsent may lock even if the key is present
+        return refused == null ? cached.computeIfAbsent(reason, this::refused) : refused;
     }
 
-    private Refused make(Reason reason) {
-        String whose = oneOfSeveral ? " for container " + container.name() : "";
-        return new Refused(words(reason) + whose, reason.hopeless());
+    private Refused refused(Reason reason) {
+        String suffix = oneOfSeveral ? " for container " + container.name() : "";
+        return new Refused(message(reason) + suffix, reason.unresolvable());
     }
 
-    /** Without "%": kube-scheduler takes it for a format's when it makes an event of them (1.35, schedule_one.go). */
-    private String words(Reason reason) {
+    /** Without "%": kube-scheduler uses the message as a format string for its event (1.35, schedule_one.go). */
+    private String message(Reason reason) {
         GpuRequest request = container.request();
         int vgpus = request.vgpus();
         String none = vgpus == 1 ? "no GPU" : "fewer than " + vgpus + " GPUs";
-        String memory = words(request.memory());
+        String memory = describe(request.memory());
         return switch (reason) {
             case WHOLE_CARDS_ONLY -> "gives whole cards only";
             case TOO_FEW_GPUS -> "asks for " + vgpus + (vgpus == 1 ? " vGPU" : " vGPUs") + ", the node has fewer GPUs";
@@ -76,18 +85,16 @@ final class RefusalReasons {
             case MEMORY -> none + " with " + memory + " free";
             case CORES -> none + " with " + memory + " and " + request.cores() + " percent of its cores free";
             case SLOTS -> none + " with " + memory + " and a slot free";
-            case NUMA_ROOM -> "no NUMA domain with " + vgpus + " such GPUs free";
-            case NONE -> throw new IllegalArgumentException("nothing is in the way");
+            case NUMA_CAPACITY -> "no NUMA domain with " + vgpus + " such GPUs free";
+            case NONE -> throw new IllegalArgumentException("expected an obstacle, found NONE");
         };
     }
 
-    private static String words(MemoryRequest memory) {
-        if (memory instanceof MemoryRequest.Mebibytes mebibytes) {
-            return mebibytes.amount() + " MiB";
-        }
-        if (memory instanceof MemoryRequest.Percentage percentage) {
-            return percentage.percent() + " percent of its memory";
-        }
-        return "all its memory";
+    private static String describe(MemoryRequest memory) {
+        return switch (memory) {
+            case MemoryRequest.Mebibytes(int amount) -> amount + " MiB";
+            case MemoryRequest.Percentage(int percent) -> percent + " percent of its memory";
+            case MemoryRequest.WholeCard() -> "all its memory";
+        };
     }
 }

@@ -1,6 +1,8 @@
 /**
- * Which GPUs of a node a pod gets, why it gets none, and which node is best. Pure functions of what is asked and what
- * is there; who holds what is package {@code ledger}'s.
+ * Selects the GPUs of a node for a pod, or says why the node does not fit. {@link
+ * io.aliquot.scheduler.placement.GpuSelector} is the entry point: a pure function of a {@link
+ * io.aliquot.scheduler.placement.PodGpuRequest} and the node's {@link io.aliquot.scheduler.placement.GpuFreeCapacity}.
+ * Package {@code ledger} records what each pod holds.
  */
 @NullMarked
 package io.aliquot.scheduler.placement;

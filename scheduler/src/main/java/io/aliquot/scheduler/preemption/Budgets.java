@@ -7,13 +7,13 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** What disruption budgets there are, and the labels by which they mean pods. Thread-safe. */
+/** The disruption budgets of the cluster, and the labels of the pods that hold GPUs. Thread-safe. */
 public final class Budgets {
     /**
      * A disruption budget.
      *
      * @param allowed pods that may be evicted now
-     * @param counted names of pods that it has counted as evicted already
+     * @param counted names of the pods whose eviction the budget has already counted
      */
     public record Budget(String namespace, String name, Selector selector, int allowed, Set<String> counted) {
         public Budget {
@@ -26,7 +26,7 @@ public final class Budgets {
     /** Pods of one template have the same labels. */
     private final Interner<Map<String, String>> known = Interner.newWeakInterner();
 
-    /** A pod that may have to be evicted is new or has changed. */
+    /** Records the labels of a pod that holds GPUs. */
     public void putPod(String uid, Map<String, String> labels) {
         this.labels.put(uid, known.intern(Map.copyOf(labels)));
     }
@@ -36,9 +36,12 @@ public final class Budgets {
     }
 
     public void putBudget(Budget budget) {
-        byNamespace
-                .computeIfAbsent(budget.namespace(), any -> new ConcurrentHashMap<>())
-                .put(budget.name(), budget);
+        // In one step, or removeBudget could remove the namespace's map in between.
+        byNamespace.compute(budget.namespace(), (namespace, before) -> {
+            Map<String, Budget> budgets = before == null ? new ConcurrentHashMap<>() : before;
+            budgets.put(budget.name(), budget);
+            return budgets;
+        });
     }
 
     public void removeBudget(String namespace, String name) {
@@ -48,7 +51,7 @@ public final class Budgets {
         });
     }
 
-    /** Those that an eviction of this pod would count against. */
+    /** The budgets that an eviction of this pod would count against. */
     List<Budget> of(PodId pod) {
         Map<String, Budget> here = byNamespace.getOrDefault(pod.namespace(), Map.of());
         if (here.isEmpty()) {

@@ -7,11 +7,11 @@ import java.util.Comparator;
 import java.util.HashMap;
 
 /**
- * What it costs to evict some pods: a lower cost is better. First comes the priority of the most important one, then
- * how often a disruption budget is overdrawn, then how many they are, then how long the oldest one has run, the shorter
- * the better. To evict one more pod never costs less.
+ * The cost of evicting a set of pods; lower is better. Ordered by the highest priority among them, then by the number
+ * of disruption budget violations, then by the number of pods, then by the age of the oldest pod, younger first. Adding
+ * a pod never lowers the cost.
  *
- * @param oldest when the oldest got its node; {@link Instant#MAX} where nobody is evicted
+ * @param oldest when the oldest pod was bound; {@link Instant#MAX} for no pod
  */
 public record EvictionCost(int priority, int violations, int pods, Instant oldest) implements Comparable<EvictionCost> {
     public static final EvictionCost NOTHING = new EvictionCost(Integer.MIN_VALUE, 0, 0, Instant.MAX);

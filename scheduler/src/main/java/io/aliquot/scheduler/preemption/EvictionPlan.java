@@ -2,7 +2,7 @@ package io.aliquot.scheduler.preemption;
 
 import java.util.List;
 
-/** Whom to evict from one node. */
+/** The pods to evict from one node. */
 public record EvictionPlan(List<Victim> victims, EvictionCost cost) {
     static final EvictionPlan NOBODY = new EvictionPlan(List.of());
 

@@ -5,10 +5,10 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * Which pods of its namespace a disruption budget is about (Kubernetes API, LabelSelector).
+ * Selects the pods of a disruption budget within its namespace (Kubernetes API, LabelSelector).
  *
  * @param equal label values that a pod must have
- * @param further conditions that must hold, too
+ * @param further conditions that must hold as well
  */
 public record Selector(Map<String, String> equal, List<Condition> further) {
     /** A condition on one label. */
@@ -35,9 +35,9 @@ public record Selector(Map<String, String> equal, List<Condition> further) {
         DOES_NOT_EXIST;
 
         /**
-         * As the API writes it.
+         * Parses the name that the API uses.
          *
-         * @throws IllegalArgumentException where it is none of these
+         * @throws IllegalArgumentException for any other text
          */
         public static Operator parse(String text) {
             return switch (text) {
@@ -56,7 +56,7 @@ public record Selector(Map<String, String> equal, List<Condition> further) {
         further = List.copyOf(further);
     }
 
-    /** Whether a pod with these labels is meant; an empty selector means every pod (policy/v1). */
+    /** Whether the selector matches a pod with these labels; an empty selector matches every pod (policy/v1). */
     boolean matches(Map<String, String> labels) {
         return equal.entrySet().stream().allMatch(wanted -> wanted.getValue().equals(labels.get(wanted.getKey())))
                 && further.stream().allMatch(condition -> condition.holds(labels));

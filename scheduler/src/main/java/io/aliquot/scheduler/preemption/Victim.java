@@ -11,9 +11,9 @@ import java.util.Map;
 /**
  * A pod that may be evicted.
  *
- * @param since when it got its node
- * @param perGpu what it holds of each GPU, by UUID
- * @param budgets that its eviction counts against
+ * @param since when the pod was bound
+ * @param perGpu what the pod holds of each GPU, by UUID
+ * @param budgets the disruption budgets that its eviction counts against
  */
 public record Victim(PodId pod, int priority, Instant since, Map<String, GpuAmount> perGpu, List<Budget> budgets) {
     public Victim {
@@ -21,7 +21,7 @@ public record Victim(PodId pod, int priority, Instant since, Map<String, GpuAmou
         budgets = List.copyOf(budgets);
     }
 
-    /** Whether a pod of this priority may have that one evicted: it holds GPUs, stays, and matters less. */
+    /** Whether the holder is a candidate: it holds GPUs, does not terminate, and has a lower priority than this. */
     public static boolean mayBe(Holding holding, int priority) {
         return holding.state() == Holding.State.HELD
                 && holding.leavesBy().equals(Instant.MAX)

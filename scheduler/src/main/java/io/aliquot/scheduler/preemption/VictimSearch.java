@@ -17,23 +17,23 @@ import java.util.function.ToLongFunction;
 import java.util.stream.Collectors;
 
 /*
- * The cost's first part is settled first: pods are admitted by rising priority until the pod fits without all of them.
- * Those of higher priority stay, and the last priority that was admitted is that of every solution's most important
- * victim. Among the admitted, sets are looked at by rising cost, starting with the empty one and each time adding a
- * pod, so that the first set that will do is the cheapest: adding a pod never makes a set cheaper. Where one GPU is
- * wanted, victims on different GPUs don't help one another, and each GPU's are looked at by themselves. There the number
- * of victims has a lower bound that is quick to tell: if the pod doesn't fit without the n that hold most memory, most
- * compute and most slots, no n will do.
+ * How the search works. It fixes the first part of the cost first: it admits candidates by rising priority until the
+ * preemptor fits without all of them. Candidates of higher priority stay, and the last admitted priority is that of the
+ * most important victim of every solution. Among the admitted candidates it tries sets by rising cost, starting with
+ * the empty set and adding a pod each time; adding a pod never lowers the cost, so the first set that suffices is the
+ * cheapest. If the preemptor requests one GPU, victims on different GPUs do not add up, and each GPU is searched by
+ * itself. There the number of victims has a cheap lower bound: if the preemptor does not fit without the n pods that
+ * hold most memory, most compute and most slots, no n pods suffice.
  *
- * Sets beyond PATIENCE are not looked at: then, as kube-scheduler does, all are taken and as many as possible are
- * spared, the most important first, which leaves nobody who needn't go, but perhaps more than the fewest.
+ * After BUDGET sets the search does as kube-scheduler does: it takes all candidates and spares as many as possible, the
+ * most important first. Every victim is then necessary, but there may be more than the fewest.
  */
-/** Finds the cheapest pods of one node whose leaving makes room. */
+/** Finds the cheapest set of pods of one node whose eviction frees enough capacity. */
 public final class VictimSearch {
-    /** Sets tried a node; a try costs about ten microseconds. */
-    private static final int PATIENCE = 3000;
+    /** Sets that are tried per node; a try costs about ten microseconds. */
+    private static final int BUDGET = 3000;
 
-    /** Of equals always the same first, in whatever order they were found. */
+    /** A total order, so that the result does not depend on the order of the candidates. */
     private static final Comparator<Victim> LEAST_IMPORTANT_FIRST = Comparator.comparingInt(Victim::priority)
             .thenComparing(Victim::since, Comparator.reverseOrder())
             .thenComparing(victim -> victim.pod().uid());
@@ -41,7 +41,7 @@ public final class VictimSearch {
     private final Predicate<Set<String>> fits;
     private final Set<String> gone;
     private final EvictionCost bound;
-    private int patience = PATIENCE;
+    private int budget = BUDGET;
 
     private VictimSearch(Predicate<Set<String>> fits, Set<String> gone, EvictionCost bound) {
         this.fits = fits;
@@ -52,12 +52,12 @@ public final class VictimSearch {
     /**
      * Searches.
      *
-     * @param candidates who may be evicted
-     * @param fits whether the pod would fit without those pods, by uid; with fewer pods there it fits all the more
-     * @param gone uids of pods that are leaving anyway
-     * @param oneGpu whether the pod wants one GPU only
-     * @param bound a cost that the answer must be below; {@link Optional#empty} for none
-     * @return empty where it fits without none of them, or only for {@code bound} and more
+     * @param candidates the pods that may be evicted
+     * @param fits whether the preemptor would fit without these pods, by uid; must be monotonic
+     * @param gone uids of the pods that terminate anyway
+     * @param oneGpu whether the preemptor requests one GPU only
+     * @param bound a cost that the result must be below; {@link Optional#empty} for none
+     * @return empty if no set suffices, or only at the cost of {@code bound} or more
      */
     public static Optional<EvictionPlan> cheapest(
             List<Victim> candidates,
@@ -89,7 +89,7 @@ public final class VictimSearch {
             List<Victim> together = group.getValue();
             int fewest = oneGpu ? fewest(together, group.getKey(), priority, below) : 1;
             Optional<EvictionPlan> plan = byRisingCost(together, priority, fewest, below);
-            if (patience <= 0) {
+            if (budget <= 0) {
                 return better(best, spared(admitted.get()));
             }
             if (plan.isPresent()) {
@@ -104,7 +104,7 @@ public final class VictimSearch {
         return other.cost().compareTo(below) < 0 ? Optional.of(other) : one;
     }
 
-    /** The pods of the lowest priorities that suffice. */
+    /** The candidates of the lowest priorities that suffice together. */
     private Optional<List<Victim>> admitted(List<Victim> sorted) {
         for (int end = 1; end <= sorted.size(); end++) {
             int priority = sorted.get(end - 1).priority();
@@ -119,7 +119,7 @@ public final class VictimSearch {
         return Optional.empty();
     }
 
-    /** How many of those on a GPU must go at least; one more than there are, where all of them are not enough. */
+    /** A lower bound of the number of victims on a GPU; one more than there are pods if all of them do not suffice. */
     private int fewest(List<Victim> victims, String gpu, int priority, EvictionCost below) {
         List<Victim> byMemory = mostFirst(victims, gpu, GpuAmount::memoryMiB);
         List<Victim> byCores = mostFirst(victims, gpu, GpuAmount::cores);
@@ -157,7 +157,7 @@ public final class VictimSearch {
         return byGpu;
     }
 
-    /** Some victims, by their places in the list that is searched. */
+    /** A set of victims; {@code last} is the index of its last one in the searched list. */
     private record Some(List<Victim> victims, int last, EvictionCost cost) {}
 
     private Optional<EvictionPlan> byRisingCost(List<Victim> victims, int priority, int fewest, EvictionCost below) {
@@ -171,10 +171,10 @@ public final class VictimSearch {
             if (some.cost().compareTo(below) >= 0) {
                 return Optional.empty();
             }
-            if (some.victims().size() >= fewest && patience-- > 0 && fitsWithout(some.victims())) {
+            if (some.victims().size() >= fewest && budget-- > 0 && fitsWithout(some.victims())) {
                 return Optional.of(new EvictionPlan(some.victims()));
             }
-            if (patience <= 0) {
+            if (budget <= 0) {
                 return Optional.empty();
             }
             for (int i = some.last() + 1; i < victims.size(); i++) {

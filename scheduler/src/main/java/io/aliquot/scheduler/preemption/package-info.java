@@ -1,6 +1,6 @@
 /**
- * Whom to evict for a pod of higher priority: as few and as unimportant pods as make room on one node. Pure functions
- * of what is held and what disruption budgets allow; who asks and who evicts is package {@code extender}'s.
+ * Preemption: which pods to evict for a pod of higher priority, their eviction, and the reservation of the capacity
+ * that they free.
  */
 @NullMarked
 package io.aliquot.scheduler.preemption;

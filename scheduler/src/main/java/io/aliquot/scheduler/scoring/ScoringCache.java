@@ -41,7 +41,7 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
     /** The most pods of which is known that they were observed; a pod that is retried counts once. */
     private static final int MOST_PODS = 20_000;
     /** The most cached evaluations, about 350 bytes each. */
-    private static final int MOST_EVALUATIONS = CacheSizes.most(1 << 18, 350);
+    private static final int MOST_EVALUATIONS = CacheSizes.limit(1 << 18, 350);
 
     final GpuModels models;
 

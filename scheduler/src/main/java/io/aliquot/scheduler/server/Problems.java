@@ -32,7 +32,11 @@ public final class Problems {
 
     /** Logs and answers an internal error. */
     public static ProblemDetail failed(Exception why) {
-        LOG.error("a request failed", why);
+        if (why instanceof FailedRequestException request) {
+            LOG.error("{} failed {}", request.request(), request.subject(), request.getCause());
+        } else {
+            LOG.error("a request failed", why);
+        }
         return ProblemDetail.forStatusAndDetail(HttpStatus.INTERNAL_SERVER_ERROR, INTERNAL);
     }
 

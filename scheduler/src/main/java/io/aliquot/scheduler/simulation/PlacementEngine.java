@@ -166,7 +166,9 @@ public final class PlacementEngine {
 
     /** What pods hold of a node's GPUs, in the order of its inventory. */
     public List<GpuUsage> usage(String node) {
-        return view(node).gpus().stream().map(gpu -> GpuUsage.of(gpu.taken())).toList();
+        return view(node).gpus().stream()
+                .map(gpu -> GpuUsage.of(gpu.allocated()))
+                .toList();
     }
 
     private NodeView view(String node) {

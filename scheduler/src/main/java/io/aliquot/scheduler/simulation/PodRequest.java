@@ -39,8 +39,8 @@ public final class PodRequest {
         List<ContainerGpuRequest> containers = gpu.stream()
                 .map(request -> new ContainerGpuRequest(CONTAINER, ContainerKind.APP, request))
                 .toList();
-        return new PodRequest(
-                PodGpuRequest.of(containers, annotations, false).requesting(new HostResources(cpuMillis, memoryBytes)));
+        return new PodRequest(PodGpuRequest.of(containers, annotations, false)
+                .withHostRequests(new HostResources(cpuMillis, memoryBytes)));
     }
 
     /**
@@ -64,7 +64,7 @@ public final class PodRequest {
 
     private PodRequest withAnnotations(Map<String, String> annotations) {
         return new PodRequest(PodGpuRequest.of(request.containers(), annotations, request.preferences())
-                .requesting(request.requests()));
+                .withHostRequests(request.requests()));
     }
 
     public boolean requestsGpu() {
@@ -73,7 +73,7 @@ public final class PodRequest {
 
     /** Whether the pod requests a single vGPU. */
     public boolean requestsOneVgpu() {
-        return request.wantsOneGpu();
+        return request.requestsOneVgpu();
     }
 
     /** The most vGPUs, and so different GPUs, that one container requests. */

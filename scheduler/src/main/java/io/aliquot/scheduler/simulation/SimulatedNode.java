@@ -40,7 +40,7 @@ public final class SimulatedNode {
         private static OfferedGpu of(GpuCapacity capacity) {
             return new OfferedGpu(
                     capacity.gpu(),
-                    capacity.share(),
+                    capacity.sharingMode(),
                     capacity.memoryMiB(),
                     capacity.cores(),
                     capacity.slots(),
@@ -98,7 +98,7 @@ public final class SimulatedNode {
 
     /** Amounts of the extended resources that the node reports to kube-scheduler, by their names. */
     public Map<String, Long> extendedResources() {
-        return inventory().extendedResources(facts.cards().share());
+        return inventory().extendedResources(facts.cards().sharingMode());
     }
 
     /** Allocatable CPU less the requests of the pods that stay on the node. */

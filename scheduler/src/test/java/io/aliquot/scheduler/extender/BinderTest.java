@@ -6,12 +6,15 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.PodState;
+import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.recovery.WriteReconciler;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
@@ -26,7 +29,7 @@ class BinderTest {
 
     @BeforeEach
     void aPodIsBeingPlaced() {
-        world.placing(Placement.BINPACK, 0).filter(pod("a", mebibytes(80_000)), List.of("n1", "n2"));
+        world.filterAndPrioritize(Placement.BINPACK, 0).filter(pod("a", mebibytes(80_000)), List.of("n1", "n2"));
     }
 
     @Test
@@ -128,7 +131,7 @@ class BinderTest {
     void thereIsNoSecondTryOnceTheFirstTookLong() {
         world.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
         world.cluster.state = unbound(9);
-        world.cluster.whileBinding = () -> world.pass(Binder.SECOND_TRY);
+        world.cluster.whileBinding = () -> world.pass(Binder.SECOND_TRY_UNTIL);
         assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("409");
         assertThat(world.cluster.sent).hasSize(1);
         assertThat(LedgerInvariants.unconfirmed(world.ledger)).isEmpty();
@@ -146,7 +149,8 @@ class BinderTest {
     @Test
     void whileTheOutcomeIsUnknownThePodIsOfferedThatNodeAlone() {
         loseTheAnswer();
-        var answer = world.placing(Placement.SPREAD, 0).filter(pod("a", mebibytes(80_000)), List.of("n1", "n2"));
+        var answer =
+                world.filterAndPrioritize(Placement.SPREAD, 0).filter(pod("a", mebibytes(80_000)), List.of("n1", "n2"));
         assertThat(answer.nodeNames()).containsExactly("n1");
         assertThat(answer.failedAndUnresolvableNodes())
                 .isEqualTo(Map.of("n2", "the outcome of an earlier bind of this pod is not known yet"));
@@ -168,12 +172,12 @@ class BinderTest {
     @Test
     void anUnknownOutcomeIsDecidedAsSoonAsThePodCanBeRead() {
         loseTheAnswer();
-        world.pass(WriteReconciler.LEFT_ALONE);
-        world.outcomes.reconcileAll();
+        world.pass(WriteReconciler.RETRY_AFTER);
+        world.reconciler.reconcileAll();
         assertThat(world.ledger.unsettled("uid-a")).contains("n1");
         world.cluster.state = unbound(1);
         world.cluster.movedOnTo = unbound(2);
-        world.outcomes.reconcileAll();
+        world.reconciler.reconcileAll();
         assertThat(world.cluster.movedOn).containsExactly(1L);
         assertThat(LedgerInvariants.unconfirmed(world.ledger)).isEmpty();
     }
@@ -189,16 +193,16 @@ class BinderTest {
         }
         loseTheAnswer("b", 100);
         world.cluster.states.put("b", unbound(2));
-        world.pass(WriteReconciler.LEFT_ALONE);
+        world.pass(WriteReconciler.RETRY_AFTER);
         for (int round = 0; round <= stuck.size(); round++) {
-            world.outcomes.reconcileAll();
+            world.reconciler.reconcileAll();
         }
         assertThat(world.ledger.unsettled("uid-b")).isEmpty();
         assertThat(world.ledger.unsettled("uid-s1")).contains("n1");
     }
 
     private void loseTheAnswer(String pod, int memoryMiB) {
-        world.placing(Placement.BINPACK, 0).filter(pod(pod, mebibytes(memoryMiB)), List.of("n1"));
+        world.filterAndPrioritize(Placement.BINPACK, 0).filter(pod(pod, mebibytes(memoryMiB)), List.of("n1"));
         loseTheAnswer(pod);
     }
 
@@ -236,7 +240,7 @@ class BinderTest {
 
     @Test
     void whoDoesNotLeadBindsNothing() {
-        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("another one holds the Lease");
         assertThat(world.cluster.sent).isEmpty();
     }

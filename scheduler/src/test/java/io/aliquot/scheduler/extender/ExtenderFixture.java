@@ -2,18 +2,23 @@ package io.aliquot.scheduler.extender;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import io.aliquot.scheduler.preemption.Selector;
+import io.aliquot.scheduler.recovery.WriteReconciler;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
@@ -27,101 +32,120 @@ import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 
 /** Two nodes with two GPUs of 80000 MiB each, and the verbs around them. */
-final class ExtenderFixture {
-    static final int MEMORY = 80_000;
+public final class ExtenderFixture {
+    public static final int MEMORY = 80_000;
     private static final WireReader READER = new WireReader();
 
     private int holders;
 
-    final AtomicLong now = new AtomicLong();
-    final FakeCluster cluster = new FakeCluster();
-    final LedgerEvents news = new LedgerEvents();
-    final Ledger ledger = new Ledger(now::get, news);
-    final NodeScoring scoring = new NodeScoring(ledger, new Fragmentation());
-    final PendingPods pending = new PendingPods(now::get);
-    final WriteReconciler outcomes = new WriteReconciler(ledger, cluster);
-    final Binder binder = new Binder(ledger, cluster, pending, outcomes, now::get);
-    final Budgets budgets = new Budgets();
-    final PreemptionReservations kept = new PreemptionReservations(ledger, pending, cluster, now::get, this::instant);
-    final Waker waker = new Waker(ledger, news, pending, kept, cluster, now::get);
-    final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
-    final Preemptor preempting = new Preemptor(ledger, cluster, pending, budgets, kept);
+    public final AtomicLong now = new AtomicLong();
+    public final FakeCluster cluster = new FakeCluster();
+    public final LedgerEvents events = new LedgerEvents();
+    public final Ledger ledger = new Ledger(now::get, events);
+    public final NodeScoring scoring = new NodeScoring(ledger, new Fragmentation());
+    public final PendingPods pending = new PendingPods(now::get);
+    public final WriteReconciler reconciler = new WriteReconciler(ledger, cluster);
+    final Binder binder = new Binder(ledger, cluster, pending, reconciler, now::get);
+    public final Budgets budgets = new Budgets();
+    public final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
 
-    ExtenderFixture() {
+    public ExtenderFixture() {
         node(ledger, 1);
         node(ledger, 2);
-        news.takeFreed();
+        events.takeFreed();
     }
 
-    FilterAndPrioritize placing(Placement nodes, int nodesPerFilter) {
+    /** Answers filter as the program does, for tests of other packages: the nodes that fit. */
+    public List<String> filter(String name, String limits, int priority, String policy, String... nodes) {
+        return filterAndPrioritize(Placement.BINPACK, 100)
+                .filter(pod(name, limits, priority, policy), List.of(nodes))
+                .nodeNames();
+    }
+
+    /** Answers bind: the error for kube-scheduler. */
+    public String bind(String name, String node) {
+        return binder.bind(id(name), node).error();
+    }
+
+    /** A pod with this priority and preemptionPolicy. */
+    public static UnboundPod unbound(String name, String limits, int priority, String policy) {
+        return unbound(pod(name, limits, priority, policy));
+    }
+
+    /** The pod of this JSON. */
+    public static UnboundPod unbound(String json) {
+        return unbound(read(json));
+    }
+
+    private static UnboundPod unbound(Wire.Pod pod) {
+        return pod.requesting(pod.template().request());
+    }
+
+    FilterAndPrioritize filterAndPrioritize(Placement nodes, int nodesPerFilter) {
         return new FilterAndPrioritize(ledger, scoring, cluster, pending, nodes, nodesPerFilter);
     }
 
-    static void node(Ledger ledger, int number, Gpu... gpus) {
+    public static void node(Ledger ledger, int number, Gpu... gpus) {
         Gpu[] those = gpus.length > 0 ? gpus : new Gpu[] {Gpus.gpu(number, 0, MEMORY), Gpus.gpu(number, 1, MEMORY)};
         ledger.putNode(
                 "n" + number,
                 new NodeFacts.Sharing(Gpus.inventory(10, those), Placement.BINPACK, new HostResources(1000, 1000)));
     }
 
-    Evictor evictor() {
-        return new Evictor(ledger, pending, cluster, budgets, kept, waker, metrics, now::get);
-    }
-
-    Instant instant() {
+    public Instant instant() {
         return Instant.EPOCH.plusNanos(now.get());
     }
 
-    void pass(Duration time) {
+    public void pass(Duration time) {
         now.addAndGet(time.toNanos());
     }
 
-    void takenElsewhere(String pod, int node, int gpu, int memoryMiB) {
+    public void takenElsewhere(String pod, int node, int gpu, int memoryMiB) {
         var amount = new GpuAmount(memoryMiB, 0, 1, false);
         ledger.observeBound(BoundPods.of(id(pod), "n" + node, 1, BoundPods.main(Gpus.uuid(node, gpu), amount)));
     }
 
     /** A pod of that priority holds that; of several the last one is the youngest. */
-    BoundPod holds(String pod, int node, int gpu, int memoryMiB, int priority) {
+    public BoundPod holds(String pod, int node, int gpu, int memoryMiB, int priority) {
         return holds(pod, node, priority, HostResources.NONE, share(node, gpu, memoryMiB));
     }
 
-    BoundPod holds(String pod, int node, int priority, HostResources requests, ContainerAllocation... shares) {
+    public BoundPod holds(String pod, int node, int priority, HostResources requests, ContainerAllocation... shares) {
         BoundPod bound = BoundPods.of(id(pod), "n" + node, priority, holders++, requests, shares);
         ledger.observeBound(bound);
         return bound;
     }
 
-    static ContainerAllocation share(int node, int gpu, int memoryMiB) {
+    public static ContainerAllocation share(int node, int gpu, int memoryMiB) {
         return BoundPods.main(Gpus.uuid(node, gpu), new GpuAmount(memoryMiB, 0, 1, false));
     }
 
     /** A pod is told to leave. */
-    BoundPod leaves(BoundPod pod) {
+    public BoundPod leaves(BoundPod pod) {
         BoundPod leaving = BoundPods.leaving(pod, instant().plus(BoundPods.GRACE));
         ledger.observeBound(leaving);
         return leaving;
     }
 
     /** A budget for these pods. */
-    void budget(String app, int allowed, String... pods) {
+    public void budget(String app, int allowed, String... pods) {
         for (String pod : pods) {
             budgets.putPod("uid-" + pod, Map.of("app", app));
         }
         budgets.putBudget(new Budget("default", app, new Selector(Map.of("app", app), List.of()), allowed, Set.of()));
     }
 
-    static BoundPod bound(String pod, int node, long version, int memoryMiB) {
+    public static BoundPod bound(String pod, int node, long version, int memoryMiB) {
         var amount = new GpuAmount(memoryMiB, 0, 1, false);
         return BoundPods.of(id(pod), "n" + node, version, BoundPods.main(Gpus.uuid(node, 0), amount));
     }
 
-    static PodId id(String name) {
+    public static PodId id(String name) {
         return new PodId("default", name, "uid-" + name);
     }
 
     /** As kube-scheduler sends it. */
-    static String podJson(String name, String limits, String more) {
+    public static String podJson(String name, String limits, String more) {
         return """
                 {"metadata": {"name": "%1$s", "namespace": "default", "uid": "uid-%1$s", "resourceVersion": "1", "managedFields": [{}]%3$s},
                  "spec": {"schedulerName": "aliquot-scheduler", "containers": [
@@ -155,7 +179,7 @@ final class ExtenderFixture {
         return read(podJson(name, limits, more));
     }
 
-    static String mebibytes(int amount) {
+    public static String mebibytes(int amount) {
         return "\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"" + amount + "\"";
     }
 }

@@ -5,9 +5,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
+import io.aliquot.scheduler.LedgerConfiguration;
+import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.server.Problems;
 import io.aliquot.scheduler.server.RandomPorts;
 import java.io.IOException;
 import java.net.URI;
@@ -54,10 +57,15 @@ class ExtenderHttpTest {
                 "io.aliquot.scheduler.server",
                 "io.aliquot.scheduler.settings",
                 "io.aliquot.scheduler.explain",
-                "io.aliquot.scheduler.extender"
+                "io.aliquot.scheduler.extender",
+                "io.aliquot.scheduler.pending",
+                "io.aliquot.scheduler.periodic",
+                "io.aliquot.scheduler.preemption",
+                "io.aliquot.scheduler.recovery",
+                "io.aliquot.scheduler.metrics"
             },
             excludeFilters = @Filter(type = FilterType.REGEX, pattern = ".*Test\\$.*"))
-    @Import(RandomPorts.class)
+    @Import({RandomPorts.class, LedgerConfiguration.class})
     static class Program {
         @Bean
         FakeCluster cluster() {
@@ -101,15 +109,15 @@ class ExtenderHttpTest {
                 .contains("aliquot_extender_request_seconds_bucket{verb=\"filter\"")
                 .contains("aliquot_ledger_holdings{state=\"assumed\"} 1.0")
                 .contains("aliquot_ledger_size{of=\"gpus\"} 4.0")
-                .contains("aliquot_pods_waiting{cause=\"memory\"} 0.0")
-                .containsPattern("aliquot_gpu_memory_free_mebibytes\\{gpu=\"GPU-[^}]*node=\"n1\"\\} 77000.0")
-                .contains("aliquot_node_gpu_memory_allocated_mebibytes{node=\"n1\"} 3000.0")
-                .contains("aliquot_node_gpu_memory_stranded_mebibytes{node=\"n1\"} 0.0");
+                .contains("aliquot_pending_pods{cause=\"memory\"} 0.0")
+                .containsPattern("aliquot_gpu_memory_free_bytes\\{gpu=\"GPU-[^}]*node=\"n1\"\\} 8.0740352E10")
+                .contains("aliquot_node_gpu_memory_allocated_bytes{node=\"n1\"} 3.145728E9")
+                .contains("aliquot_node_gpu_memory_stranded_bytes{node=\"n1\"} 0.0");
     }
 
     @Test
-    void aVerbThatFailsLeavesALineThatNamesThePod() throws Exception {
-        var log = (Logger) LoggerFactory.getLogger(JsonExtenderHandler.class);
+    void aVerbThatFailsIsLoggedOnceWithThePod() throws Exception {
+        var log = (Logger) LoggerFactory.getLogger(Problems.class);
         var lines = new ListAppender<ILoggingEvent>();
         lines.start();
         log.addAppender(lines);

@@ -17,8 +17,9 @@ import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.api.VisibleDevices;
-import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.PodState;
+import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.AllocationChange;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
@@ -26,20 +27,25 @@ import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.recovery.RecoveryAccess;
+import io.aliquot.scheduler.recovery.Resizer;
+import io.aliquot.scheduler.recovery.WriteReconciler;
 import io.aliquot.scheduler.scoring.FeasibilityCache;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
-import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayDeque;
@@ -60,18 +66,18 @@ import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * A cluster in which everything goes wrong: an API server, and two replicas with their ledgers, binders and resizers.
- * What the API server has is the truth. Requests are refused, lost, carried out without an answer, or carried out long
- * after whoever sent them has given up; while one is under way other things happen. Watches lag, repeat themselves and
- * break. Leaders are replaced without knowing it, and replicas restart and know nothing. Nodes and their GPUs come and go,
- * and so do their scaling and slots, what they share by, and cordons.
+ * A cluster with faults: an API server, and two replicas with their ledgers, binders and resizers. The API server's
+ * objects are the truth. It refuses requests, loses them, executes them without an answer, or executes them long after
+ * the client has given up; other events happen while a request is under way. Watches lag, repeat events and break.
+ * Leaders are replaced without noticing, and replicas restart with an empty ledger. Nodes and GPUs appear and disappear,
+ * and their scaling, slots, sharing mode and cordons change.
  */
 final class FaultModel {
     private static final int NODES = 3;
     private static final int GPUS = 2;
     private static final int MEMORY = 1000;
-    private static final int MOST_SLOTS = 5;
-    private static final int DEEPEST = 2;
+    private static final int MAX_SLOTS = 5;
+    private static final int MAX_DEPTH = 2;
     private static final List<Scaling> SCALINGS = List.of(new Scaling(50), new Scaling(150), new Scaling(200));
     private static final SharingMode[] SHARES = SharingMode.values();
     private static final List<PodGpuRequest> ASKS = List.of(
@@ -164,7 +170,7 @@ final class FaultModel {
 
     private record Event(Pod pod, boolean deleted) {}
 
-    /** Whoever was deleted by force, and may run until then. */
+    /** Pods that were deleted by force, and the time until which their containers may run. */
     private record Ghost(Pod pod, long until) {}
 
     private final Random random;
@@ -174,7 +180,9 @@ final class FaultModel {
     private final List<Request> inFlight = new ArrayList<>();
     private final Map<String, Ghost> ghosts = new LinkedHashMap<>();
     private final Map<String, NodeFacts> nodes = new HashMap<>();
-    /** What the GPU had when a part of it was granted: the sum of what is granted before, and of this, is within that. */
+    /**
+     * What the GPU had when a part of it was granted: the sum of what is granted before, and of this, is within that.
+     */
     private final List<GpuCapacity> granted = new ArrayList<>();
     /** The last grant to a pod of each of its GPUs. */
     private final Map<String, Map<String, Integer>> grants = new HashMap<>();
@@ -185,7 +193,7 @@ final class FaultModel {
     private int depth;
     private boolean calm;
     /** The Lease, and what the policy that looks at fences believes that it says. */
-    private Fence lease = new Fence("nobody", 0);
+    private Fence lease = new Fence("no-leader", 0);
 
     private Fence believed = lease;
     private int leader;
@@ -205,19 +213,19 @@ final class FaultModel {
         for (int i = 0; i < steps; i++) {
             step();
         }
-        settle();
+        settleAll();
         replicas.forEach(this::checkAgreement);
         for (Pod pod : List.copyOf(pods.values())) {
             change(pod.over());
             delete(pod.id.uid());
         }
-        settle();
+        settleAll();
         for (Replica replica : replicas) {
             for (String node : replica.ledger.nodeNames()) {
                 NodeView view = replica.ledger.view(node).orElseThrow();
                 assertThat(view.holdings()).isEmpty();
                 assertThat(view.gpus())
-                        .allSatisfy(room -> assertThat(room.taken()).isEqualTo(GpuAmount.NOTHING));
+                        .allSatisfy(room -> assertThat(room.allocated()).isEqualTo(GpuAmount.NOTHING));
             }
         }
     }
@@ -238,13 +246,13 @@ final class FaultModel {
             case 17, 18, 19, 20 -> {
                 Replica one = replicas.get(random.nextInt(2));
                 for (int i = random.nextInt(12); i >= 0; i--) {
-                    one.hear();
+                    one.apply();
                 }
             }
             case 21 ->
                 pick(inFlight).forEach(request -> {
                     inFlight.remove(request);
-                    if (apply(request) instanceof WriteOutcome.Done) {
+                    if (FaultModel.this.apply(request) instanceof WriteOutcome.Done) {
                         counts.count("request carried out late");
                     }
                 });
@@ -261,7 +269,7 @@ final class FaultModel {
             }
             case 25 -> rarely(2, replica::audit);
             case 26 -> rarely(4, () -> shareOtherwise(random.nextInt(NODES)));
-            default -> replica.outcomes.reconcileAll();
+            default -> replica.reconciler.reconcileAll();
         }
         checkTruth();
     }
@@ -272,9 +280,9 @@ final class FaultModel {
         }
     }
 
-    /** While somebody waits for an answer other things happen. */
+    /** Other events happen while a client waits for an answer. */
     private void meanwhile() {
-        if (!calm && depth < DEEPEST && random.nextInt(4) == 0) {
+        if (!calm && depth < MAX_DEPTH && random.nextInt(4) == 0) {
             depth++;
             step();
             depth--;
@@ -388,7 +396,7 @@ final class FaultModel {
                         assertThat(card.gpu().healthy() && !card.cordoned())
                                 .as("%s is granted a part of %s", pod.id, gpu)
                                 .isTrue();
-                        assertThat(node.isEmpty() || amount.exclusive() || card.share() != EXCLUSIVE)
+                        assertThat(node.isEmpty() || amount.exclusive() || card.sharingMode() != EXCLUSIVE)
                                 .as("%s is granted a part of %s, which is given whole", pod.id, gpu)
                                 .isTrue();
                         decided.put(gpu, granted.size());
@@ -414,7 +422,7 @@ final class FaultModel {
                         .isLessThanOrEqualTo(card(node, vgpu.uuid()).gpu().memoryMiB());
             }
             if (vgpu.cores() > before.cores()) {
-                assertThat(card(node, vgpu.uuid()).share())
+                assertThat(card(node, vgpu.uuid()).sharingMode())
                         .as("%s is given cores of %s", pod.id, vgpu.uuid())
                         .isNotEqualTo(SharingMode.MEMORY);
             }
@@ -441,7 +449,7 @@ final class FaultModel {
 
     private void restart(int number) {
         replicas.set(number, new Replica("r" + number));
-        ghosts.clear(); // the API tells nobody of them
+        ghosts.clear(); // the API reports them to no watch
         if (number == leader && random.nextBoolean()) {
             failOver();
         } else if (number == leader) { // its kube-scheduler leads on, and it counts a transition itself
@@ -460,7 +468,7 @@ final class FaultModel {
                     gpus.add(gpu(number, i, MEMORY, calm || random.nextInt(8) > 0));
                 }
             }
-            int slots = calm ? MOST_SLOTS : 1 + random.nextInt(MOST_SLOTS);
+            int slots = calm ? MAX_SLOTS : 1 + random.nextInt(MAX_SLOTS);
             facts = facts(number, slots, gpus);
         }
         nodes.put("n" + number, facts);
@@ -523,7 +531,7 @@ final class FaultModel {
     }
 
     /** All that is under way ends, and everybody hears of everything. */
-    private void settle() {
+    private void settleAll() {
         calm = true;
         List.copyOf(inFlight).forEach(this::apply);
         inFlight.clear();
@@ -532,12 +540,12 @@ final class FaultModel {
         }
         for (Replica replica : replicas) {
             while (!replica.untold.isEmpty()) {
-                replica.hear();
+                replica.apply();
             }
         }
         pass(Ledger.KEPT_FOR.plus(BoundPods.GRACE).plusSeconds(30));
         for (Replica replica : replicas) {
-            replica.outcomes.reconcileAll();
+            replica.reconciler.reconcileAll();
         }
     }
 
@@ -556,12 +564,12 @@ final class FaultModel {
                 throw new AssertionError("a whole card and others on " + gpu);
             }
         });
-        // So the auditor makes nobody leave a GPU that has less than pods hold.
+        // So the auditor evicts no pod from a GPU whose capacity has become smaller than what its pods hold.
         List<BoundPod> oldestFirst = holding().stream()
                 .map(Pod::bound)
                 .sorted(Comparator.comparing(BoundPod::bound))
                 .toList();
-        assertThat(Auditor.eachLeaderInTurn(oldestFirst))
+        assertThat(RecoveryAccess.eachLeaderInTurn(oldestFirst))
                 .as("in turn: %s", oldestFirst)
                 .isTrue();
     }
@@ -610,20 +618,20 @@ final class FaultModel {
     /** One of the two schedulers, and its way to the API server. */
     private final class Replica implements Cluster {
         private final String name;
-        private final LedgerEvents news = new LedgerEvents();
-        private final Ledger ledger = new Ledger(now::get, news);
+        private final LedgerEvents events = new LedgerEvents();
+        private final Ledger ledger = new Ledger(now::get, events);
         private final NodeScoring scoring = new NodeScoring(ledger, new Fragmentation());
         private final PendingPods pending = new PendingPods(now::get);
-        private final WriteReconciler outcomes = new WriteReconciler(ledger, this);
-        private final Binder binder = new Binder(ledger, this, pending, outcomes, now::get);
-        private final Resizer resizer = new Resizer(ledger, this, outcomes);
-        private final Auditor auditor = new Auditor(ledger, news, this, new SimpleMeterRegistry());
+        private final WriteReconciler reconciler = new WriteReconciler(ledger, this);
+        private final Binder binder = new Binder(ledger, this, pending, reconciler, now::get);
+        private final Resizer resizer = new Resizer(ledger, this, reconciler);
+        private final Runnable auditor = RecoveryAccess.audit(ledger, events, this);
         /** What its watch still has to tell, in order. */
         private final Deque<Event> untold = new ArrayDeque<>();
         /** What its watch told last. */
         private final Map<String, Pod> known = new LinkedHashMap<>();
 
-        private Cluster.LeaderStatus standing = new Cluster.LeaderStatus.Waits("started");
+        private Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.Waits("started");
 
         Replica(String name) {
             this.name = name;
@@ -641,17 +649,17 @@ final class FaultModel {
 
         // Its watch, as ClusterConfiguration has it.
 
-        void hear() {
+        void apply() {
             Event event = untold.poll();
             if (event != null) {
-                hear(event);
+                apply(event);
                 if (random.nextInt(3) == 0) {
-                    hear(event);
+                    apply(event);
                 }
             }
         }
 
-        private void hear(Event event) {
+        private void apply(Event event) {
             Pod pod = event.pod;
             String uid = pod.id.uid();
             if (event.deleted) {
@@ -692,7 +700,7 @@ final class FaultModel {
                 gone(uid, false);
             }
             for (Pod pod : List.copyOf(pods.values())) {
-                hear(new Event(pod, false));
+                apply(new Event(pod, false));
             }
         }
 
@@ -701,10 +709,10 @@ final class FaultModel {
             var fence = new Fence(name, lease.transitions());
             if (!lease.equals(fence)
                     || !believed.equals(lease)
-                    || standing.equals(new Cluster.LeaderStatus.Leads(fence))) {
+                    || leaderStatus.equals(new Cluster.LeaderStatus.Leads(fence))) {
                 return;
             }
-            standing = new Cluster.LeaderStatus.Waits("taking over");
+            leaderStatus = new Cluster.LeaderStatus.Waits("taking over");
             for (Pod pod : List.copyOf(pods.values())) {
                 if (pod.holds()) {
                     ledger.assume(pod.bound());
@@ -712,7 +720,7 @@ final class FaultModel {
                 meanwhile();
             }
             if (lease.equals(fence)) {
-                standing = new Cluster.LeaderStatus.Leads(fence);
+                leaderStatus = new Cluster.LeaderStatus.Leads(fence);
             }
         }
 
@@ -760,10 +768,10 @@ final class FaultModel {
         }
 
         void audit() {
-            if (standing instanceof Cluster.LeaderStatus.Leads) {
+            if (leaderStatus instanceof Cluster.LeaderStatus.Leads) {
                 counts.count("audit");
             }
-            auditor.audit();
+            auditor.run();
         }
 
         void evictFor(Pod pod) {
@@ -777,7 +785,7 @@ final class FaultModel {
             if (ledger.feasibilityWithout(node, pod.id.uid(), pod.ask, uids) instanceof Feasibility.Fits
                     && ledger.reserveFor(pod.id, node, pod.ask, uids)) {
                 counts.count("room kept");
-                if (standing instanceof Cluster.LeaderStatus.Leads) {
+                if (leaderStatus instanceof Cluster.LeaderStatus.Leads) {
                     victims.forEach(victim -> change(victim.leaving()));
                 }
             }
@@ -788,7 +796,7 @@ final class FaultModel {
 
         @Override
         public Cluster.LeaderStatus leadership() {
-            return standing;
+            return leaderStatus;
         }
 
         @Override
@@ -814,12 +822,12 @@ final class FaultModel {
                 case 0 -> counts.count("request lost");
                 case 1, 2 -> inFlight.add(request);
                 case 3 -> {
-                    if (apply(request) instanceof WriteOutcome.Done) {
+                    if (FaultModel.this.apply(request) instanceof WriteOutcome.Done) {
                         counts.count("answer lost");
                     }
                 }
                 case 4 -> outcome = new WriteOutcome.Unheard("too busy");
-                default -> outcome = apply(request);
+                default -> outcome = FaultModel.this.apply(request);
             }
             meanwhile();
             return outcome;

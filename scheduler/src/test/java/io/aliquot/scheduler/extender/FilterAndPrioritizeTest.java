@@ -6,6 +6,7 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
@@ -27,8 +28,8 @@ class FilterAndPrioritizeTest {
     private static final List<String> NODES = List.of("n1", "n2");
 
     private final ExtenderFixture world = new ExtenderFixture();
-    private final FilterAndPrioritize binpack = world.placing(Placement.BINPACK, 100);
-    private final FilterAndPrioritize spread = world.placing(Placement.SPREAD, 100);
+    private final FilterAndPrioritize binpack = world.filterAndPrioritize(Placement.BINPACK, 100);
+    private final FilterAndPrioritize spread = world.filterAndPrioritize(Placement.SPREAD, 100);
 
     @Test
     void withBinpackTenPodsShareAGpuAndTheEleventhTakesAnother() {
@@ -44,16 +45,16 @@ class FilterAndPrioritizeTest {
     private int created;
 
     /** Places so many pods of 8000 MiB as kube-scheduler would, and tells which GPUs are in use then. */
-    private Set<String> gpusOf(FilterAndPrioritize placing, int pods) {
+    private Set<String> gpusOf(FilterAndPrioritize filterAndPrioritize, int pods) {
         for (int i = 0; i < pods; i++) {
             String name = "p" + created++;
             Wire.Pod pod = pod(
                     name,
                     mebibytes(8000),
-                    ", \"annotations\": {\"aliquot.io/gpu-placement\": \"" + (placing == binpack ? "binpack" : "spread")
-                            + "\"}");
-            List<String> fitting = placing.filter(pod, NODES).nodeNames();
-            String node = placing.prioritize(pod, fitting).stream()
+                    ", \"annotations\": {\"aliquot.io/gpu-placement\": \""
+                            + (filterAndPrioritize == binpack ? "binpack" : "spread") + "\"}");
+            List<String> fitting = filterAndPrioritize.filter(pod, NODES).nodeNames();
+            String node = filterAndPrioritize.prioritize(pod, fitting).stream()
                     .max(Comparator.comparingInt(HostPriority::score))
                     .orElseThrow()
                     .host();
@@ -121,17 +122,17 @@ class FilterAndPrioritizeTest {
                 return left == 0 ? after.free() : -after.free();
             }
         };
-        var ledger = new Ledger(world.now::get, world.news);
+        var ledger = new Ledger(world.now::get, world.events);
         var scoring = new NodeScoring(ledger, fickle);
         ExtenderFixture.node(ledger, 1, Gpus.gpu(1, 0, ExtenderFixture.MEMORY));
         ExtenderFixture.node(ledger, 2);
-        var placing =
+        var filterAndPrioritize =
                 new FilterAndPrioritize(ledger, scoring, world.cluster, world.pending, Placement.FRAGMENTATION, 100);
         Wire.Pod pod = pod("a", mebibytes(20_000));
 
-        assertThat(placing.filter(pod, NODES).nodeNames()).containsExactly("n2", "n1");
+        assertThat(filterAndPrioritize.filter(pod, NODES).nodeNames()).containsExactly("n2", "n1");
 
-        assertThat(scores(placing, pod, NODES)).containsOnly(Map.entry("n1", 9), Map.entry("n2", 10));
+        assertThat(scores(filterAndPrioritize, pod, NODES)).containsOnly(Map.entry("n1", 9), Map.entry("n2", 10));
     }
 
     @Test
@@ -148,8 +149,9 @@ class FilterAndPrioritizeTest {
         assertThat(scores(binpack, pod, NODES).values()).contains(2).allMatch(score -> score <= 2);
     }
 
-    private static Map<String, Integer> scores(FilterAndPrioritize placing, Wire.Pod pod, List<String> nodes) {
-        return placing.prioritize(pod, nodes).stream()
+    private static Map<String, Integer> scores(
+            FilterAndPrioritize filterAndPrioritize, Wire.Pod pod, List<String> nodes) {
+        return filterAndPrioritize.prioritize(pod, nodes).stream()
                 .collect(Collectors.toMap(HostPriority::host, HostPriority::score));
     }
 
@@ -187,7 +189,7 @@ class FilterAndPrioritizeTest {
     @Test
     void aPodThatNoNodeCouldEverHoldIsToldSo() {
         var answer = binpack.filter(pod("a", "\"nvidia.com/gpu\": \"3\", \"nvidia.com/gpumem\": \"1k\""), NODES);
-        String reason = "asks for 3 vGPUs on different GPUs, no node has more than 2 GPUs";
+        String reason = "requests 3 vGPUs on different GPUs, no node has more than 2 GPUs";
         assertThat(answer.failedAndUnresolvableNodes()).isEqualTo(Map.of("n1", reason, "n2", reason));
     }
 
@@ -219,9 +221,9 @@ class FilterAndPrioritizeTest {
     @Test
     void onlyTheBestAreAnsweredUnlessThePodHasPreferencesOfItsOwn() {
         world.takenElsewhere("x", 2, 0, 1000);
-        var one = world.placing(Placement.BINPACK, 1);
+        var one = world.filterAndPrioritize(Placement.BINPACK, 1);
         assertThat(one.filter(pod("a", mebibytes(1)), NODES).nodeNames()).containsExactly("n2");
-        var all = world.placing(Placement.BINPACK, 0);
+        var all = world.filterAndPrioritize(Placement.BINPACK, 0);
         assertThat(all.filter(pod("b", mebibytes(1)), NODES).nodeNames()).containsExactly("n2", "n1");
         String json = ExtenderFixture.podJson("c", mebibytes(1), "")
                 .replace(
@@ -251,7 +253,7 @@ class FilterAndPrioritizeTest {
 
     @Test
     void whoDoesNotLeadSaysSoInsteadOfAnswering() {
-        world.cluster.standing = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         assertThat(binpack.filter(pod("a", mebibytes(1)), NODES).error()).isEqualTo("another one holds the Lease");
     }
 }

@@ -6,6 +6,8 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.aliquot.scheduler.extender.Wire.Args;
 import io.aliquot.scheduler.extender.Wire.Container;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PreemptionRank;
+import io.aliquot.scheduler.placement.HostResources;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -25,10 +27,10 @@ class WireReaderTest {
               "status": {"phase": "Pending", "nominatedNodeName": "n2", "conditions": [{"type": "x"}]},
               "metadata": {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "12", "annotations": {"k": "v", "none": null},
                 "managedFields": [{"fieldsV1": {"f:spec": {"uid": "no", "name": ["no"]}}}]},
-              "spec": {"priority": 7, "preemptionPolicy": "Never", "nodeName": null,
+              "spec": {"overhead": {"cpu": "250m"}, "resources": {"requests": {"memory": "2Gi"}}, "priority": 7, "preemptionPolicy": "Never", "nodeName": null,
                 "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
                 "containers": [
-                  {"name": "c", "env": [{"name": "no"}], "resources": {"claims": [{}], "limits": {"x/y": "2"}}},
+                  {"name": "c", "env": [{"name": "no"}], "resources": {"claims": [{}], "limits": {"nvidia.com/gpu": "2"}}},
                   {"name": "d"}]}}}
             """;
 
@@ -44,10 +46,20 @@ class WireReaderTest {
                         Map.of("k", "v"),
                         List.of(new Container("i", Map.of(), Map.of("cpu", "1"), true)),
                         List.of(
-                                new Container("c", Map.of("x/y", "2"), Map.of(), false),
+                                new Container("c", Map.of("nvidia.com/gpu", "2"), Map.of(), false),
                                 new Container("d", Map.of(), Map.of(), false)),
+                        Map.of("memory", "2Gi"),
+                        Map.of("cpu", "250m"),
                         false,
                         "n2"));
+    }
+
+    /** As k8s.io/component-helpers does, overhead, init containers and pod-level requests included. */
+    @Test
+    void thePodRequestsWhatKubeSchedulerCounts() {
+        Wire.Pod pod = ExtenderFixture.args(ARGS.replace("\"restartPolicy\": \"Always\", ", ""))
+                .pod();
+        assertThat(pod.template().request().requests()).isEqualTo(new HostResources(1250, 2L << 30));
     }
 
     @ParameterizedTest
@@ -58,12 +70,12 @@ class WireReaderTest {
                 "\"affinity\": {\"podAntiAffinity\": {\"preferredDuringSchedulingIgnoredDuringExecution\": [[1]]}, \"x\": {}}",
                 "\"topologySpreadConstraints\": [{\"whenUnsatisfiable\": \"ScheduleAnyway\"}, {\"maxSkew\": 1}]"
             })
-    void aPodThatSaysWhatItWouldLikeHasPreferences(String wish) {
-        assertThat(ExtenderFixture.args(ARGS.replace("\"priority\"", wish + ", \"priority\""))
+    void aPodThatSaysWhatItWouldLikeHasPreferences(String kind) {
+        assertThat(ExtenderFixture.args(ARGS.replace("\"priority\"", kind + ", \"priority\""))
                         .pod()
                         .preferences())
                 .isTrue();
-        String must = wish.replace("preferred", "required").replace("ScheduleAnyway", "DoNotSchedule");
+        String must = kind.replace("preferred", "required").replace("ScheduleAnyway", "DoNotSchedule");
         assertThat(ExtenderFixture.args(ARGS.replace("\"priority\"", must + ", \"priority\""))
                         .pod()
                         .preferences())

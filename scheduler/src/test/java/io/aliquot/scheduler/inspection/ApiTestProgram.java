@@ -2,7 +2,8 @@ package io.aliquot.scheduler.inspection;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.extender.FakeCluster;
+import io.aliquot.scheduler.LedgerConfiguration;
+import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
@@ -45,10 +46,15 @@ import org.springframework.context.annotation.Import;
             "io.aliquot.scheduler.settings",
             "io.aliquot.scheduler.explain",
             "io.aliquot.scheduler.extender",
+            "io.aliquot.scheduler.pending",
+            "io.aliquot.scheduler.periodic",
+            "io.aliquot.scheduler.preemption",
+            "io.aliquot.scheduler.recovery",
+            "io.aliquot.scheduler.metrics",
             "io.aliquot.scheduler.inspection"
         },
         excludeFilters = @Filter(type = FilterType.REGEX, pattern = ".*(Test\\$|Program).*"))
-@Import(RandomPorts.class)
+@Import({RandomPorts.class, LedgerConfiguration.class})
 class ApiTestProgram {
     private static final int MEMORY = 40_000;
 

@@ -2,8 +2,8 @@ package io.aliquot.scheduler.inspection;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.extender.Cluster.LeaderStatus;
-import io.aliquot.scheduler.extender.FakeCluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus;
+import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.inspection.ApiTestProgram.Cluster;
 import io.aliquot.scheduler.inspection.PodLookup.ParsedRequest;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -338,8 +338,8 @@ class InspectionHttpTest {
     @Test
     void onlyTheLeaderResizes() throws Exception {
         var server = context.getBean(FakeCluster.class);
-        var standing = server.standing;
-        server.standing = new LeaderStatus.Waits("waiting for the kube-scheduler in this pod to lead");
+        var leaderStatus = server.leaderStatus;
+        server.leaderStatus = new LeaderStatus.Waits("waiting for the kube-scheduler in this pod to lead");
         try {
             HttpResponse<String> answer =
                     patch("admin", "team/p1-2", "{\"shares\":[{\"container\":\"main\",\"cores\":1}]}");
@@ -348,7 +348,7 @@ class InspectionHttpTest {
             assertThat(answer.headers().firstValue("Connection")).hasValue("close");
             assertThat(answer.body()).contains("waiting for the kube-scheduler in this pod to lead");
         } finally {
-            server.standing = standing;
+            server.leaderStatus = leaderStatus;
         }
     }
 

@@ -3,8 +3,8 @@ package io.aliquot.scheduler.kubernetes;
 import static io.aliquot.scheduler.kubernetes.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.extender.Cluster.PodState;
-import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.Cluster.PodState;
+import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;

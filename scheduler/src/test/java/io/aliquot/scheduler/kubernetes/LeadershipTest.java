@@ -3,8 +3,8 @@ package io.aliquot.scheduler.kubernetes;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Fence;
-import io.aliquot.scheduler.extender.Cluster;
-import io.aliquot.scheduler.extender.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
 import java.time.Duration;

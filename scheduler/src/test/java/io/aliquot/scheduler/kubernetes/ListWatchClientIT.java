@@ -207,10 +207,10 @@ class ListWatchClientIT {
     @Test
     void aRefusalHasTheServersMessage() {
         var config = server.client().withImpersonateUsername("nobody").build();
-        try (var nobody = new KubernetesClientBuilder().withConfig(config).build()) {
+        try (var unauthorized = new KubernetesClientBuilder().withConfig(config).build()) {
             var client = new ListWatchClient(
-                    new ApiServerClient(nobody.getConfiguration(), System::nanoTime),
-                    nobody.getKubernetesSerialization());
+                    new ApiServerClient(unauthorized.getConfiguration(), System::nanoTime),
+                    unauthorized.getKubernetesSerialization());
             for (ThrowingCallable call : List.<ThrowingCallable>of(
                     () -> client.list(ResourceType.PODS, pod -> {}), () -> client.watch(ResourceType.PODS, "1"))) {
                 assertThatThrownBy(call)

@@ -60,10 +60,10 @@ class NodeReaderTest {
     void theNodesShareLabelDecidesTheSharingMode() {
         assertThat(sharing(Map.of("aliquot.io/share", "memory"), Map.of())
                         .cards()
-                        .share())
+                        .sharingMode())
                 .isEqualTo(SharingMode.MEMORY);
         var acks = Map.of("ack.node.gpu.schedule", "topology", "ack.node.gpu.placement", "spread");
-        assertThat(sharing(acks, Map.of()).cards().share()).isEqualTo(SharingMode.TOPOLOGY);
+        assertThat(sharing(acks, Map.of()).cards().sharingMode()).isEqualTo(SharingMode.TOPOLOGY);
         assertThat(sharing(acks, Map.of()).gpuPlacement()).isEqualTo(Placement.SPREAD);
         assertThat(read(Map.of("aliquot.io/share", "none"), Map.of()))
                 .isEqualTo(new NodeReader.Reading(

@@ -11,6 +11,7 @@ import io.fabric8.kubernetes.api.model.EphemeralContainerBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodStatusBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
+import io.fabric8.kubernetes.api.model.ResourceRequirementsBuilder;
 import io.fabric8.kubernetes.client.utils.Serialization;
 import java.time.Duration;
 import java.util.List;
@@ -31,7 +32,7 @@ class PodReaderTest {
         assertThat(reading.pod().perGpu())
                 .isEqualTo(Map.of(
                         uuid(1, 0), new GpuAmount(600, 15, 2, false), uuid(1, 1), new GpuAmount(250, 10, 1, false)));
-        assertThat(reading.pod().requests()).isEqualTo(new HostResources(1500, 1 << 30));
+        assertThat(reading.pod().requests()).isEqualTo(new HostResources(8000, 1 << 30));
     }
 
     @Test
@@ -51,6 +52,18 @@ class PodReaderTest {
                 .containsExactly(
                         "warm " + ContainerKind.INIT, "side " + ContainerKind.SIDECAR, "main " + ContainerKind.APP);
         assertThat(ask.mostVgpus()).isEqualTo(2);
+    }
+
+    /** As k8s.io/component-helpers does. */
+    @Test
+    void overheadAndPodLevelRequestsCount() {
+        Pod pod = pod();
+        pod.getSpec().setOverhead(Map.of("cpu", new Quantity("250m"), "memory", new Quantity("1Mi")));
+        pod.getSpec()
+                .setResources(new ResourceRequirementsBuilder()
+                        .addToRequests("cpu", new Quantity("3"))
+                        .build());
+        assertThat(PodReader.requests(pod)).isEqualTo(new HostResources(3250, (1 << 30) + (1 << 20)));
     }
 
     @Test

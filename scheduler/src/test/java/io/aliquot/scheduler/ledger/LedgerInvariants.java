@@ -19,7 +19,7 @@ public final class LedgerInvariants {
     public static Map<String, GpuAmount> taken(Ledger ledger) {
         return views(ledger).stream()
                 .flatMap(view -> view.gpus().stream())
-                .collect(Collectors.toMap(room -> room.gpu().uuid(), room -> room.taken()));
+                .collect(Collectors.toMap(room -> room.gpu().uuid(), room -> room.allocated()));
     }
 
     /** What the cluster does not confirm. */

@@ -470,7 +470,9 @@ public class LedgerTest {
         now.addAndGet(Duration.ofSeconds(2).toNanos());
         ledger.reserve(pod("c"), "n1", ask("APP:main: gpumem=100"));
         NodeView view = ledger.view("n1").orElseThrow();
-        assertThat(view.gpus()).extracting(GpuFreeCapacity::taken).containsExactly(new GpuAmount(900, 10, 3, false));
+        assertThat(view.gpus())
+                .extracting(GpuFreeCapacity::allocated)
+                .containsExactly(new GpuAmount(900, 10, 3, false));
         assertThat(view.holdings())
                 .extracting(holding -> holding.pod().name() + " " + holding.state() + " "
                         + holding.age().toSeconds() + " " + holding.shares().size())

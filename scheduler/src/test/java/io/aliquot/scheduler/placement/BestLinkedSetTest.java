@@ -9,47 +9,49 @@ import org.junit.jupiter.api.Test;
 
 class BestLinkedSetTest {
     @Test
-    void itIsTheBestOfAllSetsWhateverTheWorths() {
+    void findsTheBestOfAllSetsForRandomScores() {
         for (int seed = 0; seed < 400; seed++) {
             var random = new Random(seed);
             int n = 1 + random.nextInt(10);
             int k = 1 + random.nextInt(n);
             int kinds = 1 + random.nextInt(20);
-            long[] pairs = pairs(n, (i, j) -> random.nextInt(kinds));
-            long[] alone = random.longs(n, -20, 20).toArray();
+            long[] pairScores = pairs(n, (i, j) -> random.nextInt(kinds));
+            long[] memberScores = random.longs(n, -20, 20).toArray();
 
-            int[] found = new BestLinkedSet(n, k, alone, pairs).find();
+            int[] found = new BestLinkedSet(n, k, memberScores, pairScores).find();
 
             assertThat(found)
                     .as("seed %d", seed)
                     .hasSize(k)
                     .doesNotHaveDuplicates()
                     .isSorted();
-            assertThat(worth(found, n, alone, pairs)).as("seed %d", seed).isEqualTo(best(n, k, alone, pairs));
+            assertThat(score(found, n, memberScores, pairScores))
+                    .as("seed %d", seed)
+                    .isEqualTo(best(n, k, memberScores, pairScores));
         }
     }
 
     @Test
-    void outOfSixteenItIsStillTheBestAndTheWorkStaysWithinItsBound() {
+    void findsTheBestSetOfSixteenMembersWithinTheBudget() {
         for (int seed = 0; seed < 12; seed++) {
             var random = new Random(seed);
-            long[] pairs = pairs(16, (i, j) -> random.nextInt(100));
+            long[] pairScores = pairs(16, (i, j) -> random.nextInt(100));
             for (int k : new int[] {2, 4, 8, 12}) {
-                var search = new BestLinkedSet(16, k, new long[16], pairs);
+                var search = new BestLinkedSet(16, k, new long[16], pairScores);
 
                 int[] found = search.find();
 
-                assertThat(worth(found, 16, new long[16], pairs))
+                assertThat(score(found, 16, new long[16], pairScores))
                         .as("seed %d, %d of 16", seed, k)
-                        .isEqualTo(best(16, k, new long[16], pairs));
-                // All sets of at most k members: no more branches can there be.
+                        .isEqualTo(best(16, k, new long[16], pairScores));
+                // A branch is a set of at most k members, so this bounds their number.
                 assertThat(search.branches()).isLessThan(BestLinkedSet.BUDGET);
             }
         }
     }
 
     @Test
-    void onMachinesAsTheyAreBuiltThereIsNextToNothingToSearch() {
+    void searchesFewBranchesForLinksOfRealMachines() {
         IntBinaryOperator nvSwitch = (i, j) -> 1800;
         IntBinaryOperator twoIslands = (i, j) -> i / 8 == j / 8 ? 1800 : 10;
         IntBinaryOperator pairsOverBridges = (i, j) -> i / 2 == j / 2 ? 400 : i / 8 == j / 8 ? 20 : 10;
@@ -68,7 +70,7 @@ class BestLinkedSetTest {
     }
 
     @Test
-    void manyMembersCostNoMoreThanTheBudget() {
+    void doesNotExceedTheBudgetWithManyMembers() {
         var random = new Random(1);
         for (int n : new int[] {32, 64, 128}) {
             var search = new BestLinkedSet(n, n / 2, new long[n], pairs(n, (i, j) -> random.nextInt(1000)));
@@ -78,47 +80,48 @@ class BestLinkedSetTest {
         }
     }
 
-    private static int branches(int k, IntBinaryOperator worth) {
-        long[] pairs = pairs(16, worth);
-        var search = new BestLinkedSet(16, k, new long[16], pairs);
-        assertThat(worth(search.find(), 16, new long[16], pairs)).isEqualTo(best(16, k, new long[16], pairs));
+    private static int branches(int k, IntBinaryOperator score) {
+        long[] pairScores = pairs(16, score);
+        var search = new BestLinkedSet(16, k, new long[16], pairScores);
+        assertThat(score(search.find(), 16, new long[16], pairScores)).isEqualTo(best(16, k, new long[16], pairScores));
         return search.branches();
     }
 
-    private static long[] pairs(int n, IntBinaryOperator worth) {
-        long[] pairs = new long[n * n];
+    private static long[] pairs(int n, IntBinaryOperator score) {
+        long[] pairScores = new long[n * n];
         for (int i = 0; i < n; i++) {
             for (int j = 0; j < i; j++) {
-                pairs[i * n + j] = worth.applyAsInt(i, j);
-                pairs[j * n + i] = pairs[i * n + j];
+                pairScores[i * n + j] = score.applyAsInt(i, j);
+                pairScores[j * n + i] = pairScores[i * n + j];
             }
         }
-        return pairs;
+        return pairScores;
     }
 
-    private static long best(int n, int k, long[] alone, long[] pairs) {
+    private static long best(int n, int k, long[] memberScores, long[] pairScores) {
         long best = Long.MIN_VALUE;
         for (int bits = 0; bits < 1 << n; bits++) {
             if (Integer.bitCount(bits) == k) {
-                int members = bits;
+                int remaining = bits;
                 int[] set = new int[k];
                 for (int at = 0; at < k; at++) {
-                    set[at] = Integer.numberOfTrailingZeros(members);
-                    members &= members - 1;
+                    set[at] = Integer.numberOfTrailingZeros(remaining);
+                    remaining &= remaining - 1;
                 }
-                best = Math.max(best, worth(set, n, alone, pairs));
+                best = Math.max(best, score(set, n, memberScores, pairScores));
             }
         }
         return best;
     }
 
-    private static long worth(int[] set, int n, long[] alone, long[] pairs) {
-        long worth = Arrays.stream(set).mapToLong(member -> alone[member]).sum();
+    private static long score(int[] set, int n, long[] memberScores, long[] pairScores) {
+        long score =
+                Arrays.stream(set).mapToLong(member -> memberScores[member]).sum();
         for (int i = 0; i < set.length; i++) {
             for (int j = 0; j < i; j++) {
-                worth += pairs[set[i] * n + set[j]];
+                score += pairScores[set[i] * n + set[j]];
             }
         }
-        return worth;
+        return score;
     }
 }

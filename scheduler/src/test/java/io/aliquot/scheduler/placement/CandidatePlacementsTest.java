@@ -11,7 +11,7 @@ import java.util.Map;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
-/** Each way beside the same node, made anew with the pod on it. */
+/** Compares each candidate with a new node that holds the pod. */
 class CandidatePlacementsTest {
     private static final int CASES = 3000;
     private static final HostResources HOST = new HostResources(64_000, (64L << 30) + 12_345);
@@ -26,25 +26,25 @@ class CandidatePlacementsTest {
         int ofSeveralGpus = 0;
         for (int seed = 0; seed < CASES; seed++) {
             Case one = GpuSelectorOracleTest.random(seed);
-            PodGpuRequest ask = (seed % 10 == 0 ? WITHOUT_GPUS : one.ask()).requesting(REQUESTS);
+            PodGpuRequest ask = (seed % 10 == 0 ? WITHOUT_GPUS : one.pod()).withHostRequests(REQUESTS);
             Placement policy = seed % 4 == 0 ? one.policy() : Placement.FRAGMENTATION;
-            if (!(GpuSelector.select(ask, one.rooms(), policy) instanceof GpuSelection.Selected chosen)) {
+            if (!(GpuSelector.select(ask, one.gpus(), policy) instanceof GpuSelection.Selected chosen)) {
                 continue;
             }
             var models = new GpuModels();
-            FreeCapacity.Shape shape =
-                    models.shape(one.rooms().stream().map(GpuFreeCapacity::card).toList(), HOST);
-            FreeCapacity before = FreeCapacity.of(shape, HOST, one.rooms());
-            boolean each = ask.wantsOneGpu() && policy == Placement.FRAGMENTATION;
+            FreeCapacity.Shape shape = models.shape(
+                    one.gpus().stream().map(GpuFreeCapacity::capacity).toList(), HOST);
+            FreeCapacity before = FreeCapacity.of(shape, HOST, one.gpus());
+            boolean each = ask.requestsOneVgpu() && policy == Placement.FRAGMENTATION;
 
             var ways = new CandidatePlacements(ask, models);
-            ways.find(before, HOST, one.rooms(), policy);
+            ways.find(before, HOST, one.gpus(), policy);
 
             for (int way = 0; way < ways.count(); way++) {
                 assertThat(ways.after(way)).isEqualTo(ways.copyOfAfter(way));
             }
             assertThat(IntStream.range(0, ways.count()).mapToObj(way -> new Way(ways.gpu(way), ways.copyOfAfter(way))))
-                    .as("seed %d: %s among %s", seed, ask, one.rooms())
+                    .as("seed %d: %s among %s", seed, ask, one.gpus())
                     .isEqualTo(each ? eachGpu(ask, one, shape) : List.of(way(chosen, one, shape)));
             chosenFrom += ways.count() > 1 ? 1 : 0;
             ofSeveralGpus += chosen.perGpu().size() > 1 ? 1 : 0;
@@ -56,7 +56,7 @@ class CandidatePlacementsTest {
     /** Of those that leave the same room the first, the fullest GPU first and of equally full ones the smallest. */
     private static List<Way> eachGpu(PodGpuRequest ask, Case one, FreeCapacity.Shape shape) {
         var ways = new ArrayList<Way>();
-        one.rooms().stream()
+        one.gpus().stream()
                 .sorted(Comparator.comparing((GpuFreeCapacity room) -> -room.fullness)
                         .thenComparing(room -> room.gpu().memoryMiB()))
                 .forEach(room -> {
@@ -73,7 +73,7 @@ class CandidatePlacementsTest {
 
     private static Way way(GpuSelection.Selected chosen, Case one, FreeCapacity.Shape shape) {
         int first = -1;
-        var rooms = new ArrayList<>(one.rooms());
+        var rooms = new ArrayList<>(one.gpus());
         for (int gpu = rooms.size() - 1; gpu >= 0; gpu--) {
             GpuFreeCapacity room = rooms.get(gpu);
             GpuAmount more = chosen.perGpu().get(room.gpu().uuid());
@@ -86,9 +86,9 @@ class CandidatePlacementsTest {
     }
 
     private static GpuFreeCapacity with(GpuFreeCapacity room, GpuAmount more) {
-        GpuAmount taken = room.taken();
+        GpuAmount taken = room.allocated();
         return new GpuFreeCapacity(
-                room.card(),
+                room.capacity(),
                 new GpuAmount(
                         taken.memoryMiB() + more.memoryMiB(),
                         taken.cores() + more.cores(),

@@ -27,8 +27,8 @@ import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
 /**
- * The chooser beside an oracle that tries every GPU for every vGPU and knows nothing but the rules, on small nodes of
- * every kind.
+ * Compares the selection with an oracle on random small nodes. The oracle lists every assignment of vGPUs to GPUs and
+ * knows the rules only.
  */
 class GpuSelectorOracleTest {
     private static final int CASES = 3000;
@@ -40,66 +40,68 @@ class GpuSelectorOracleTest {
             new Link(Link.Kind.SYS, 0));
 
     /** A node and a pod. */
-    record Case(int seed, PodGpuRequest ask, List<GpuFreeCapacity> rooms, Placement policy) {}
+    record Case(int seed, PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy) {}
 
     @Test
-    void aPodFitsIfAndOnlyIfThereIsAWay() {
+    void aPodFitsIfAndOnlyIfAValidAssignmentExists() {
         int fit = 0;
         for (int seed = 0; seed < CASES; seed++) {
             Case one = random(seed);
-            List<Map<ContainerGpuRequest, Set<Integer>>> ways = ways(one);
-            GpuSelection choice = GpuSelector.select(one.ask, one.rooms, one.policy);
-            GpuSelection.Glance glance = GpuSelector.feasible(one.ask, one.rooms, one.policy);
+            List<Map<ContainerGpuRequest, Set<Integer>>> assignments = assignments(one);
+            GpuSelection selection = GpuSelector.select(one.pod, one.gpus, one.policy);
+            GpuSelection.QuickCheck quickCheck = GpuSelector.feasible(one.pod, one.gpus, one.policy);
 
-            assertThat(choice instanceof GpuSelection.Selected)
-                    .as("seed %d: %s among %s is %s", seed, one.ask, one.rooms, choice)
-                    .isEqualTo(!ways.isEmpty());
-            assertThat(glance instanceof Fits).as("seed %d", seed).isEqualTo(!ways.isEmpty());
-            if (choice instanceof GpuSelection.Selected chosen) {
+            assertThat(selection instanceof GpuSelection.Selected)
+                    .as("seed %d: %s among %s is %s", seed, one.pod, one.gpus, selection)
+                    .isEqualTo(!assignments.isEmpty());
+            assertThat(quickCheck instanceof Fits).as("seed %d", seed).isEqualTo(!assignments.isEmpty());
+            if (selection instanceof GpuSelection.Selected selected) {
                 fit++;
-                assertThat(ways).as("seed %d", seed).contains(places(one, chosen));
-                assertThat(((Fits) glance).fullness()).as("seed %d", seed).isBetween(0.0, fullest(one));
+                assertThat(assignments).as("seed %d", seed).contains(positions(one, selected));
+                assertThat(((Fits) quickCheck).fullness()).as("seed %d", seed).isBetween(0.0, fullest(one));
             } else {
-                assertThat(glance).as("seed %d", seed).isEqualTo(choice);
+                assertThat(quickCheck).as("seed %d", seed).isEqualTo(selection);
             }
         }
         assertThat(fit).isBetween(CASES / 5, CASES * 4 / 5);
     }
 
     @Test
-    void whatIsCalledHopelessWouldNotFitOnEmptyGpusEither() {
-        int hopeless = 0;
+    void aPodWithAnUnresolvableRefusalDoesNotFitOnEmptyGpusEither() {
+        int unresolvable = 0;
         for (int seed = 0; seed < CASES; seed++) {
             Case one = random(seed);
-            if (GpuSelector.select(one.ask, one.rooms, one.policy) instanceof Refused refused && refused.hopeless()) {
-                hopeless++;
-                List<GpuFreeCapacity> empty = one.rooms.stream()
-                        .map(room -> new GpuFreeCapacity(room.card(), GpuAmount.NOTHING))
+            if (GpuSelector.select(one.pod, one.gpus, one.policy) instanceof Refused refused
+                    && refused.unresolvable()) {
+                unresolvable++;
+                List<GpuFreeCapacity> empty = one.gpus.stream()
+                        .map(gpu -> new GpuFreeCapacity(gpu.capacity(), GpuAmount.NOTHING))
                         .toList();
-                assertThat(ways(new Case(seed, one.ask, empty, one.policy)))
+                assertThat(assignments(new Case(seed, one.pod, empty, one.policy)))
                         .as("seed %d: %s", seed, refused.reason())
                         .isEmpty();
             }
         }
-        assertThat(hopeless).isGreaterThan(CASES / 20);
+        assertThat(unresolvable).isGreaterThan(CASES / 20);
     }
 
     @Test
-    void theOnlyContainerOfAPodGetsTheSetThatItsNodeAndItsWishesPutFirst() {
+    void thePodsOnlyContainerGetsTheBestSetUnderNumaPolicyAndLinks() {
         int several = 0;
         for (int seed = 0; seed < CASES; seed++) {
             Case one = random(seed);
-            if (one.ask.containers().size() == 1
-                    && GpuSelector.select(one.ask, one.rooms, one.policy) instanceof GpuSelection.Selected chosen) {
+            if (one.pod.containers().size() == 1
+                    && GpuSelector.select(one.pod, one.gpus, one.policy) instanceof GpuSelection.Selected selected) {
                 Comparator<Set<Integer>> better = better(one);
-                Set<Integer> got =
-                        places(one, chosen).getOrDefault(one.ask.containers().get(0), Set.of());
-                Set<Integer> best = ways(one).stream()
-                        .map(way -> way.getOrDefault(one.ask.containers().get(0), Set.of()))
+                Set<Integer> got = positions(one, selected)
+                        .getOrDefault(one.pod.containers().get(0), Set.of());
+                Set<Integer> best = assignments(one).stream()
+                        .map(assignment ->
+                                assignment.getOrDefault(one.pod.containers().get(0), Set.of()))
                         .max(better)
                         .orElseThrow();
                 assertThat(better.compare(got, best))
-                        .as("seed %d: %s beside %s among %s", seed, got, best, one.rooms)
+                        .as("seed %d: %s beside %s among %s", seed, got, best, one.gpus)
                         .isZero();
                 several += got.size() > 1 ? 1 : 0;
             }
@@ -108,45 +110,45 @@ class GpuSelectorOracleTest {
     }
 
     @Test
-    void theSearchEndsLongBeforeItsBudget() {
+    void theSearchUsesATenthOfItsBudgetAtMost() {
         int most = 0;
         for (int seed = 0; seed < CASES; seed++) {
             Case one = random(seed);
-            var search = new PodGpuSearch(one.ask, one.rooms, one.policy, false);
-            search.selection();
-            most = Math.max(most, search.tries());
+            var selector = new PodGpuSelector(one.pod, one.gpus, one.policy, false);
+            selector.select();
+            most = Math.max(most, selector.attempts());
         }
-        assertThat(most).isBetween(10, PodGpuSearch.BUDGET / 10);
+        assertThat(most).isBetween(10, PodGpuSelector.BUDGET / 10);
     }
 
-    /** More than 1 only where others hold more of a GPU than is sold now. */
+    /** The fullness of the fullest GPU, at least 1; above 1 only if pods hold more of a GPU than is allocatable. */
     private static double fullest(Case one) {
-        return one.rooms.stream()
-                .mapToDouble(room -> (double) room.fullness / GpuFreeCapacity.FULL)
+        return one.gpus.stream()
+                .mapToDouble(gpu -> (double) gpu.fullness / GpuFreeCapacity.FULL)
                 .reduce(1, Math::max);
     }
 
     // The rules.
 
-    /** All ways to give each container its GPUs. */
-    private static List<Map<ContainerGpuRequest, Set<Integer>>> ways(Case one) {
-        List<Map<ContainerGpuRequest, Set<Integer>>> ways = List.of(Map.of());
-        for (ContainerGpuRequest container : one.ask.containers()) {
-            List<Map<ContainerGpuRequest, Set<Integer>>> longer = new ArrayList<>();
-            for (var way : ways) {
-                for (int bits = 0; bits < 1 << one.rooms.size(); bits++) {
+    /** All valid assignments of GPUs to containers. */
+    private static List<Map<ContainerGpuRequest, Set<Integer>>> assignments(Case one) {
+        List<Map<ContainerGpuRequest, Set<Integer>>> assignments = List.of(Map.of());
+        for (ContainerGpuRequest container : one.pod.containers()) {
+            List<Map<ContainerGpuRequest, Set<Integer>>> extended = new ArrayList<>();
+            for (var assignment : assignments) {
+                for (int bits = 0; bits < 1 << one.gpus.size(); bits++) {
                     if (Integer.bitCount(bits) == container.request().vgpus()) {
-                        Map<ContainerGpuRequest, Set<Integer>> with = new LinkedHashMap<>(way);
+                        Map<ContainerGpuRequest, Set<Integer>> with = new LinkedHashMap<>(assignment);
                         with.put(container, members(bits));
                         if (allowed(one, with)) {
-                            longer.add(with);
+                            extended.add(with);
                         }
                     }
                 }
             }
-            ways = longer;
+            assignments = extended;
         }
-        return ways;
+        return assignments;
     }
 
     private static Set<Integer> members(int bits) {
@@ -159,63 +161,66 @@ class GpuSelectorOracleTest {
         return members;
     }
 
-    private static boolean allowed(Case one, Map<ContainerGpuRequest, Set<Integer>> way) {
-        for (int i = 0; i < one.rooms.size(); i++) {
-            GpuFreeCapacity room = one.rooms.get(i);
-            Gpu gpu = room.gpu();
-            SharingMode share = room.card().share();
+    private static boolean allowed(Case one, Map<ContainerGpuRequest, Set<Integer>> assignment) {
+        for (int i = 0; i < one.gpus.size(); i++) {
+            GpuFreeCapacity free = one.gpus.get(i);
+            Gpu gpu = free.gpu();
+            SharingMode sharingMode = free.capacity().sharingMode();
             List<GpuAmount.Timed> here = new ArrayList<>();
-            for (ContainerGpuRequest container : one.ask.containers()) {
-                if (way.getOrDefault(container, Set.of()).contains(i)) {
+            for (ContainerGpuRequest container : one.pod.containers()) {
+                if (assignment.getOrDefault(container, Set.of()).contains(i)) {
                     var request = container.request();
-                    long sold = Math.min(gpu.memoryMiB(), room.card().memoryMiB());
-                    int memory = request.memory().on((int) sold);
+                    long allocatable = Math.min(gpu.memoryMiB(), free.capacity().memoryMiB());
+                    int memory = request.memory().on((int) allocatable);
                     if (!gpu.healthy()
-                            || room.card().cordoned()
-                            || !one.ask.takes(gpu)
+                            || free.capacity().cordoned()
+                            || !one.pod.takes(gpu)
                             || memory > gpu.memoryMiB()
-                            || (share == SharingMode.EXCLUSIVE && !request.exclusive())) {
+                            || (sharingMode == SharingMode.EXCLUSIVE && !request.exclusive())) {
                         return false;
                     }
-                    int cores = share == SharingMode.MEMORY ? 0 : request.cores();
+                    int cores = sharingMode == SharingMode.MEMORY ? 0 : request.cores();
                     here.add(new GpuAmount.Timed(
                             container.kind(), new GpuAmount(memory, cores, 1, request.exclusive())));
                 }
             }
             if (!here.isEmpty()) {
-                GpuAmount ours = GpuAmount.peak(here);
-                GpuAmount theirs = room.taken();
-                if (ours.memoryMiB() + theirs.memoryMiB() > room.card().memoryMiB()
-                        || ours.cores() + theirs.cores() > room.card().cores()
-                        || ours.slots() + theirs.slots() > room.card().slots()
-                        || theirs.exclusive()
-                        || (ours.exclusive() && theirs.slots() > 0)) {
+                GpuAmount requested = GpuAmount.peak(here);
+                GpuAmount allocated = free.allocated();
+                if (requested.memoryMiB() + allocated.memoryMiB()
+                                > free.capacity().memoryMiB()
+                        || requested.cores() + allocated.cores()
+                                > free.capacity().cores()
+                        || requested.slots() + allocated.slots()
+                                > free.capacity().slots()
+                        || allocated.exclusive()
+                        || (requested.exclusive() && allocated.slots() > 0)) {
                     return false;
                 }
             }
         }
-        return !one.ask.numa().equals(Optional.of(Numa.REQUIRED))
-                || way.values().stream().allMatch(set -> set.size() == 1 || ofOneDomain(one, set));
+        return !one.pod.numa().equals(Optional.of(Numa.REQUIRED))
+                || assignment.values().stream().allMatch(set -> set.size() == 1 || inOneDomain(one, set));
     }
 
-    private static boolean ofOneDomain(Case one, Set<Integer> set) {
+    private static boolean inOneDomain(Case one, Set<Integer> set) {
         Set<Integer> domains = new HashSet<>();
-        set.forEach(i -> domains.add(one.rooms.get(i).gpu().numa()));
+        set.forEach(i -> domains.add(one.gpus.get(i).gpu().numa()));
         return domains.size() == 1 && !domains.contains(-1);
     }
 
     private static Comparator<Set<Integer>> better(Case one) {
         Comparator<Set<Integer>> numa =
-                Comparator.comparing(set -> set.size() == 1 || one.ask.numa().isEmpty() || ofOneDomain(one, set));
+                Comparator.comparing(set -> set.size() == 1 || one.pod.numa().isEmpty() || inOneDomain(one, set));
         Comparator<Set<Integer>> links = Comparator.comparing(set -> links(one, set));
         Comparator<Set<Integer>> fullness = Comparator.comparing(
-                set -> set.stream().mapToLong(i -> one.rooms.get(i).fullness).sum());
+                set -> set.stream().mapToLong(i -> one.gpus.get(i).fullness).sum());
         Comparator<Set<Integer>> small = Comparator.comparing(set ->
-                -set.stream().mapToLong(i -> one.rooms.get(i).gpu().memoryMiB()).sum());
-        boolean topology = one.ask.topology()
-                || one.rooms.stream().allMatch(room -> room.card().share() == SharingMode.TOPOLOGY);
+                -set.stream().mapToLong(i -> one.gpus.get(i).gpu().memoryMiB()).sum());
+        boolean topology = one.pod.topology()
+                || one.gpus.stream().allMatch(gpu -> gpu.capacity().sharingMode() == SharingMode.TOPOLOGY);
         Comparator<Set<Integer>> policy = one.policy == Placement.SPREAD ? fullness.reversed() : fullness;
-        if (topology && one.ask.mostVgpus() > 1 && links(one, members((1 << one.rooms.size()) - 1)) > 0) {
+        if (topology && one.pod.mostVgpus() > 1 && links(one, members((1 << one.gpus.size()) - 1)) > 0) {
             return numa.thenComparing(links).thenComparing(policy);
         }
         Comparator<Set<Integer>> whole = one.policy == Placement.SPREAD ? policy : policy.thenComparing(small);
@@ -226,11 +231,8 @@ class GpuSelectorOracleTest {
         long sum = 0;
         for (int i : set) {
             for (int j : set) {
-                Link link = one.rooms
-                        .get(i)
-                        .gpu()
-                        .links()
-                        .get(one.rooms.get(j).gpu().uuid());
+                Link link =
+                        one.gpus.get(i).gpu().links().get(one.gpus.get(j).gpu().uuid());
                 if (i < j && link != null) {
                     sum += switch (link.kind()) {
                         case NVLINK -> 100L * link.lanes();
@@ -246,20 +248,20 @@ class GpuSelectorOracleTest {
         return sum;
     }
 
-    private static Map<ContainerGpuRequest, Set<Integer>> places(Case one, GpuSelection.Selected chosen) {
-        Map<ContainerGpuRequest, Set<Integer>> places = new HashMap<>();
-        for (ContainerGpuRequest container : one.ask.containers()) {
+    private static Map<ContainerGpuRequest, Set<Integer>> positions(Case one, GpuSelection.Selected selected) {
+        Map<ContainerGpuRequest, Set<Integer>> positions = new HashMap<>();
+        for (ContainerGpuRequest container : one.pod.containers()) {
             Set<Integer> set = new HashSet<>();
-            for (String uuid : Gpus.of(chosen.containers(), container.name()).uuids()) {
-                for (int i = 0; i < one.rooms.size(); i++) {
-                    if (one.rooms.get(i).gpu().uuid().equals(uuid)) {
+            for (String uuid : Gpus.of(selected.containers(), container.name()).uuids()) {
+                for (int i = 0; i < one.gpus.size(); i++) {
+                    if (one.gpus.get(i).gpu().uuid().equals(uuid)) {
                         set.add(i);
                     }
                 }
             }
-            places.put(container, set);
+            positions.put(container, set);
         }
-        return places;
+        return positions;
     }
 
     // The cases.
@@ -298,7 +300,7 @@ class GpuSelectorOracleTest {
                 new Scaling(pick(random, 100, 100, 100, 200)),
                 pick(random, 10, 10, 3),
                 list);
-        SharingMode share = pick(
+        SharingMode sharingMode = pick(
                 random,
                 SharingMode.CORE_MEMORY,
                 SharingMode.CORE_MEMORY,
@@ -306,14 +308,14 @@ class GpuSelectorOracleTest {
                 SharingMode.MEMORY,
                 SharingMode.EXCLUSIVE);
         Set<String> cordoned = random.nextInt(6) == 0 ? Set.of(Gpus.uuid(1, random.nextInt(gpus))) : Set.of();
-        List<GpuFreeCapacity> rooms = new NodeGpus(inventory, share, cordoned)
+        List<GpuFreeCapacity> free = new NodeGpus(inventory, sharingMode, cordoned)
                 .list().stream()
-                        .map(card -> new GpuFreeCapacity(card, taken(random)))
+                        .map(capacity -> new GpuFreeCapacity(capacity, allocated(random)))
                         .toList();
-        return new Case(seed, ask(random), rooms, pick(random, Placement.BINPACK, Placement.SPREAD));
+        return new Case(seed, request(random), free, pick(random, Placement.BINPACK, Placement.SPREAD));
     }
 
-    private static GpuAmount taken(Random random) {
+    private static GpuAmount allocated(Random random) {
         return switch (random.nextInt(6)) {
             case 0 -> new GpuAmount(100, 0, 1, true);
             case 1, 2 -> new GpuAmount(10L * random.nextInt(8), 20 * random.nextInt(5), 1 + random.nextInt(2), false);
@@ -321,7 +323,7 @@ class GpuSelectorOracleTest {
         };
     }
 
-    private static PodGpuRequest ask(Random random) {
+    private static PodGpuRequest request(Random random) {
         var annotations = new HashMap<String, String>();
         if (random.nextInt(3) == 0) {
             annotations.put(Annotations.NUMA, pick(random, "required", "required", "preferred"));

@@ -5,7 +5,7 @@ import static io.aliquot.api.Placement.SPREAD;
 import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.empty;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
-import static io.aliquot.scheduler.placement.Gpus.room;
+import static io.aliquot.scheduler.placement.Gpus.gpuWith;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Gpu;
@@ -21,61 +21,62 @@ import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 class GpuSelectorTest {
-    private static final List<GpuFreeCapacity> TWO_PARTLY_TAKEN =
-            List.of(room(gpu(1, 0, 80000), 10, 20000, 0, 2), room(gpu(1, 1, 80000), 10, 30000, 0, 3));
+    private static final List<GpuFreeCapacity> TWO_PARTLY_ALLOCATED =
+            List.of(gpuWith(gpu(1, 0, 80000), 10, 20000, 0, 2), gpuWith(gpu(1, 1, 80000), 10, 30000, 0, 3));
 
     @Test
-    void binpackTakesTheFullestGpuThatStillHoldsIt() {
-        assertThat(chosenFor("APP:main: gpumem=50000", TWO_PARTLY_TAKEN, BINPACK))
+    void binpackSelectsTheFullestGpuThatHoldsTheVgpu() {
+        assertThat(selectedFor("APP:main: gpumem=50000", TWO_PARTLY_ALLOCATED, BINPACK))
                 .containsExactly(Gpus.uuid(1, 1));
-        assertThat(chosenFor("APP:main: gpumem=50001", TWO_PARTLY_TAKEN, BINPACK))
+        assertThat(selectedFor("APP:main: gpumem=50001", TWO_PARTLY_ALLOCATED, BINPACK))
                 .containsExactly(Gpus.uuid(1, 0));
     }
 
     @Test
-    void spreadTakesTheEmptiestGpu() {
-        assertThat(chosenFor("APP:main: gpumem=1000", TWO_PARTLY_TAKEN, SPREAD)).containsExactly(Gpus.uuid(1, 0));
+    void spreadSelectsTheEmptiestGpu() {
+        assertThat(selectedFor("APP:main: gpumem=1000", TWO_PARTLY_ALLOCATED, SPREAD))
+                .containsExactly(Gpus.uuid(1, 0));
     }
 
     @Test
-    void binpackLeavesTheLargerOfTwoEmptyCardsWhole() {
-        var rooms = List.of(empty(gpu(1, 0, 80000)), empty(gpu(1, 1, 40000)));
-        assertThat(chosenFor("APP:main: gpumem=1000", rooms, BINPACK)).containsExactly(Gpus.uuid(1, 1));
+    void binpackSelectsTheSmallerOfTwoEmptyGpus() {
+        var gpus = List.of(empty(gpu(1, 0, 80000)), empty(gpu(1, 1, 40000)));
+        assertThat(selectedFor("APP:main: gpumem=1000", gpus, BINPACK)).containsExactly(Gpus.uuid(1, 1));
     }
 
     @Test
-    void severalVgpusSitOnDifferentGpus() {
-        assertThat(chosenFor("APP:main: gpu=2 gpumem=1000", empty(4, 80000), BINPACK))
+    void severalVgpusOfAContainerAreOnDifferentGpus() {
+        assertThat(selectedFor("APP:main: gpu=2 gpumem=1000", empty(4, 80000), BINPACK))
                 .doesNotHaveDuplicates()
                 .hasSize(2);
     }
 
     @Test
-    void aWholeCardIsNotSharedEitherWay() {
-        assertThat(reason("APP:main: gpu=1", List.of(room(gpu(1, 0, 80000), 10, 1, 0, 1))))
+    void aWholeCardIsNotSharedWithEarlierOrLaterPods() {
+        assertThat(reason("APP:main: gpu=1", List.of(gpuWith(gpu(1, 0, 80000), 10, 1, 0, 1))))
                 .isEqualTo("no GPU wholly free");
-        var held =
-                new GpuFreeCapacity(Gpus.cards(10, gpu(1, 0, 80000)).list().get(0), new GpuAmount(80000, 0, 1, true));
-        assertThat(reason("APP:main: gpumem=1", List.of(held))).isEqualTo("no GPU with 1 MiB free");
+        var exclusivelyHeld = new GpuFreeCapacity(
+                Gpus.nodeGpus(10, gpu(1, 0, 80000)).list().get(0), new GpuAmount(80000, 0, 1, true));
+        assertThat(reason("APP:main: gpumem=1", List.of(exclusivelyHeld))).isEqualTo("no GPU with 1 MiB free");
     }
 
     @Test
     void aWholeCardIsRecordedAsExclusive() {
-        var chosen = (GpuSelection.Selected) GpuSelector.select(ask("APP:main: gpu=1"), empty(1, 80000), BINPACK);
-        assertThat(Gpus.of(chosen.containers(), "main").print())
+        var selected = (GpuSelection.Selected) GpuSelector.select(ask("APP:main: gpu=1"), empty(1, 80000), BINPACK);
+        assertThat(Gpus.of(selected.containers(), "main").print())
                 .isEqualTo(Gpus.uuid(1, 0) + " memory=80000Mi cores=0 policy=fixed priority=0 context=0Mi exclusive\n");
     }
 
     @Test
-    void percentagesAreOfTheCardTheyLandOn() {
-        var chosen = (GpuSelection.Selected)
+    void aPercentageRefersToTheMemoryOfTheSelectedGpu() {
+        var selected = (GpuSelection.Selected)
                 GpuSelector.select(ask("APP:main: gpumem-percentage=50"), empty(1, 81920), BINPACK);
-        assertThat(Gpus.of(chosen.containers(), "main").list().get(0).memoryMiB())
+        assertThat(Gpus.of(selected.containers(), "main").list().get(0).memoryMiB())
                 .isEqualTo(40960);
     }
 
     @Test
-    void whereLessIsSoldThanThereIsAWholeCardIsAllThatIsSoldAndPercentagesAreOfThat() {
+    void wholeCardsAndPercentagesReferToTheAllocatableMemoryOfAScaledGpu() {
         assertThat(memory("APP:main: gpu=1", 90, SharingMode.EXCLUSIVE)).isEqualTo(72000);
         assertThat(memory("APP:main: gpu=1", 90, SharingMode.CORE_MEMORY)).isEqualTo(72000);
         assertThat(memory("APP:main: gpucores=30", 90, SharingMode.CORE_MEMORY)).isEqualTo(72000);
@@ -87,75 +88,77 @@ class GpuSelectorTest {
                 .isEqualTo("no GPU that large: 72001 MiB");
         for (String all : List.of("gpu=1", "gpumem-percentage=100")) {
             assertThat(memory("APP:main: " + all, 150, SharingMode.CORE_MEMORY))
-                    .as("nobody has more than the card")
+                    .as("a vGPU has at most the memory of the GPU")
                     .isEqualTo(80000);
         }
     }
 
-    private static int memory(String container, int scaling, SharingMode share) {
-        var chosen =
-                (GpuSelection.Selected) GpuSelector.select(ask(container), List.of(scaled(scaling, share)), BINPACK);
-        return Gpus.of(chosen.containers(), "main").list().get(0).memoryMiB();
+    private static int memory(String container, int scaling, SharingMode sharingMode) {
+        var selected = (GpuSelection.Selected)
+                GpuSelector.select(ask(container), List.of(scaled(scaling, sharingMode)), BINPACK);
+        return Gpus.of(selected.containers(), "main").list().get(0).memoryMiB();
     }
 
-    private static GpuFreeCapacity scaled(int hundredths, SharingMode share) {
+    private static GpuFreeCapacity scaled(int hundredths, SharingMode sharingMode) {
         var inventory = new Inventory(
                 new VisibleDevices("{uuid}"), new Scaling(hundredths), Scaling.ONE, 10, List.of(gpu(1, 0, 80000)));
         return new GpuFreeCapacity(
-                new NodeGpus(inventory, share, Set.of()).list().get(0), GpuAmount.NOTHING);
+                new NodeGpus(inventory, sharingMode, Set.of()).list().get(0), GpuAmount.NOTHING);
     }
 
     @Test
-    void aRefusalSaysWhatIsMissing() {
-        assertThat(reason("APP:main: gpumem=3000", List.of(room(gpu(1, 0, 80000), 10, 77001, 0, 1))))
+    void aRefusalNamesTheMissingResource() {
+        assertThat(reason("APP:main: gpumem=3000", List.of(gpuWith(gpu(1, 0, 80000), 10, 77001, 0, 1))))
                 .isEqualTo("no GPU with 3000 MiB free");
-        assertThat(reason("APP:main: gpumem=3000 gpucores=30", List.of(room(gpu(1, 0, 80000), 10, 0, 71, 1))))
+        assertThat(reason("APP:main: gpumem=3000 gpucores=30", List.of(gpuWith(gpu(1, 0, 80000), 10, 0, 71, 1))))
                 .isEqualTo("no GPU with 3000 MiB and 30 percent of its cores free");
-        assertThat(reason("APP:main: gpumem=3000", List.of(room(gpu(1, 0, 80000), 10, 0, 0, 10))))
+        assertThat(reason("APP:main: gpumem=3000", List.of(gpuWith(gpu(1, 0, 80000), 10, 0, 0, 10))))
                 .isEqualTo("no GPU with 3000 MiB and a slot free");
         assertThat(reason("APP:main: gpu=3 gpumem=3000", empty(2, 80000)))
                 .isEqualTo("asks for 3 vGPUs, the node has fewer GPUs");
         assertThat(reason("APP:main: gpumem=90000", empty(2, 80000))).isEqualTo("no GPU that large: 90000 MiB");
-        assertThat(reason("APP:main: gpu=2 gpumem-percentage=60", TWO_HALF_TAKEN))
+        assertThat(reason("APP:main: gpu=2 gpumem-percentage=60", ONE_OF_TWO_HALF_ALLOCATED))
                 .isEqualTo("fewer than 2 GPUs with 60 percent of its memory free");
-        assertThat(reason("APP:main: gpucores=20", List.of(room(gpu(1, 0, 80000), 10, 1, 0, 1))))
+        assertThat(reason("APP:main: gpucores=20", List.of(gpuWith(gpu(1, 0, 80000), 10, 1, 0, 1))))
                 .isEqualTo("no GPU with all its memory free");
         assertThat(reason("APP:main: gpumem=1", List.of(empty(gpu(1, 0, 80000, false)))))
                 .isEqualTo("no GPU healthy");
     }
 
-    private static final List<GpuFreeCapacity> TWO_HALF_TAKEN =
-            List.of(room(gpu(1, 0, 80000), 10, 40000, 0, 1), room(gpu(1, 1, 80000), 10, 0, 0, 0));
+    private static final List<GpuFreeCapacity> ONE_OF_TWO_HALF_ALLOCATED =
+            List.of(gpuWith(gpu(1, 0, 80000), 10, 40000, 0, 1), gpuWith(gpu(1, 1, 80000), 10, 0, 0, 0));
 
     @Test
-    void onlyWhatEmptyGpusCannotGiveIsHopeless() {
-        assertThat(((Refused) GpuSelector.select(ask("APP:main: gpumem=90000"), empty(1, 80000), BINPACK)).hopeless())
+    void aRefusalIsUnresolvableOnlyIfEmptyGpusWouldNotFitThePod() {
+        assertThat(((Refused) GpuSelector.select(ask("APP:main: gpumem=90000"), empty(1, 80000), BINPACK))
+                        .unresolvable())
                 .isTrue();
-        assertThat(((Refused) GpuSelector.select(ask("APP:main: gpumem=60000 gpu=2"), TWO_HALF_TAKEN, BINPACK))
-                        .hopeless())
+        assertThat(((Refused) GpuSelector.select(
+                                ask("APP:main: gpumem=60000 gpu=2"), ONE_OF_TWO_HALF_ALLOCATED, BINPACK))
+                        .unresolvable())
                 .isFalse();
     }
 
     @Test
-    void containersOfOnePodShareAGpuWithinItsRoom() {
-        var ask = ask("APP:a: gpumem=30000", "APP:b: gpumem=50000");
-        var chosen = (GpuSelection.Selected) GpuSelector.select(ask, empty(2, 80000), BINPACK);
-        assertThat(chosen.perGpu()).containsOnlyKeys(Gpus.uuid(1, 0));
-        assertThat(chosen.perGpu().get(Gpus.uuid(1, 0))).isEqualTo(new GpuAmount(80000, 0, 2, false));
-        var tooMuch = ask("APP:a: gpumem=30001", "APP:b: gpumem=50000");
-        assertThat(((GpuSelection.Selected) GpuSelector.select(tooMuch, empty(2, 80000), BINPACK)).perGpu())
+    void containersOfOnePodShareAGpuWithinItsCapacity() {
+        var pod = ask("APP:a: gpumem=30000", "APP:b: gpumem=50000");
+        var selected = (GpuSelection.Selected) GpuSelector.select(pod, empty(2, 80000), BINPACK);
+        assertThat(selected.perGpu()).containsOnlyKeys(Gpus.uuid(1, 0));
+        assertThat(selected.perGpu().get(Gpus.uuid(1, 0))).isEqualTo(new GpuAmount(80000, 0, 2, false));
+        var tooLarge = ask("APP:a: gpumem=30001", "APP:b: gpumem=50000");
+        assertThat(((GpuSelection.Selected) GpuSelector.select(tooLarge, empty(2, 80000), BINPACK)).perGpu())
                 .hasSize(2);
     }
 
     @Test
-    void anInitContainerReusesWhatTheOthersHoldLater() {
-        var ask = ask("INIT:first: gpu=1", "APP:main: gpumem=80000");
-        var chosen = (GpuSelection.Selected) GpuSelector.select(ask, empty(1, 80000), BINPACK);
-        assertThat(chosen.perGpu().get(Gpus.uuid(1, 0))).isEqualTo(new GpuAmount(80000, 0, 1, true));
+    void anInitContainerReusesTheCapacityOfLaterContainers() {
+        var pod = ask("INIT:first: gpu=1", "APP:main: gpumem=80000");
+        var selected = (GpuSelection.Selected) GpuSelector.select(pod, empty(1, 80000), BINPACK);
+        assertThat(selected.perGpu().get(Gpus.uuid(1, 0))).isEqualTo(new GpuAmount(80000, 0, 1, true));
     }
 
     @Test
-    void aRestartableInitContainerRunsBesideThoseDeclaredAfterIt() {
+    void aSidecarHoldsItsAmountBesideAllLaterContainers() {
         assertThat(GpuAmount.peak(List.of(
                         timed(ContainerKind.INIT, 50),
                         timed(ContainerKind.SIDECAR, 10),
@@ -167,10 +170,10 @@ class GpuSelectorTest {
     }
 
     @Test
-    void aRefusedContainerIsNamedWhenThereAreSeveral() {
+    void aRefusalNamesTheContainerIfSeveralRequestGpus() {
         var refused = (Refused) GpuSelector.select(
                 ask("APP:small: gpumem=10", "APP:large: gpumem=70000"),
-                List.of(room(gpu(1, 0, 80000), 10, 20000, 0, 1)),
+                List.of(gpuWith(gpu(1, 0, 80000), 10, 20000, 0, 1)),
                 BINPACK);
         assertThat(refused.reason()).isEqualTo("no GPU with 70000 MiB free for container large");
     }
@@ -179,65 +182,66 @@ class GpuSelectorTest {
         return new GpuAmount.Timed(kind, new GpuAmount(memoryMiB, 0, 1, false));
     }
 
-    private static List<String> chosenFor(String container, List<GpuFreeCapacity> rooms, Placement policy) {
-        return Gpus.of(((GpuSelection.Selected) GpuSelector.select(ask(container), rooms, policy)).containers(), "main")
+    private static List<String> selectedFor(String container, List<GpuFreeCapacity> gpus, Placement policy) {
+        return Gpus.of(((GpuSelection.Selected) GpuSelector.select(ask(container), gpus, policy)).containers(), "main")
                 .uuids();
     }
 
-    private static String reason(String container, List<GpuFreeCapacity> rooms) {
-        return ((Refused) GpuSelector.select(ask(container), rooms, BINPACK)).reason();
+    private static String reason(String container, List<GpuFreeCapacity> gpus) {
+        return ((Refused) GpuSelector.select(ask(container), gpus, BINPACK)).reason();
     }
 
     @Test
-    void aPodTakesTheModelsUuidsAndIndexesThatItSays() {
-        var rooms = List.of(card("NVIDIA L4", 0), card("NVIDIA A100-SXM4-80GB", 1), card("NVIDIA A100-SXM4-80GB", 2));
-        assertThat(wishing("use-gpu-model", "a100", rooms)).isEqualTo(Gpus.uuid(1, 1));
-        assertThat(wishing("avoid-gpu-model", "L4, T4", rooms)).isEqualTo(Gpus.uuid(1, 1));
-        assertThat(wishing("use-gpu-uuid", Gpus.uuid(1, 2), rooms)).isEqualTo(Gpus.uuid(1, 2));
-        assertThat(wishing("avoid-gpu-uuid", Gpus.uuid(1, 0) + "," + Gpus.uuid(1, 1), rooms))
+    void constraintsOnModelUuidAndIndexLimitTheSelectedGpus() {
+        var gpus = List.of(
+                emptyGpu("NVIDIA L4", 0), emptyGpu("NVIDIA A100-SXM4-80GB", 1), emptyGpu("NVIDIA A100-SXM4-80GB", 2));
+        assertThat(selectedOrReason("use-gpu-model", "a100", gpus)).isEqualTo(Gpus.uuid(1, 1));
+        assertThat(selectedOrReason("avoid-gpu-model", "L4, T4", gpus)).isEqualTo(Gpus.uuid(1, 1));
+        assertThat(selectedOrReason("use-gpu-uuid", Gpus.uuid(1, 2), gpus)).isEqualTo(Gpus.uuid(1, 2));
+        assertThat(selectedOrReason("avoid-gpu-uuid", Gpus.uuid(1, 0) + "," + Gpus.uuid(1, 1), gpus))
                 .isEqualTo(Gpus.uuid(1, 2));
-        assertThat(wishing("use-gpu-index", "2", rooms)).isEqualTo(Gpus.uuid(1, 2));
-        assertThat(wishing("use-gpu-model", "H100", rooms)).isEqualTo("no GPU of a model that the pod takes");
-        assertThat(wishing("use-gpu-uuid", Gpus.uuid(9, 9), rooms))
+        assertThat(selectedOrReason("use-gpu-index", "2", gpus)).isEqualTo(Gpus.uuid(1, 2));
+        assertThat(selectedOrReason("use-gpu-model", "H100", gpus)).isEqualTo("no GPU of a model that the pod takes");
+        assertThat(selectedOrReason("use-gpu-uuid", Gpus.uuid(9, 9), gpus))
                 .isEqualTo("no GPU with a UUID and an index that the pod takes");
     }
 
     @Test
-    void whatAPodSaysOfPolicyAndPriorityIsInItsShare() {
+    void theVgpuCarriesThePodsCorePolicyAndPriority() {
         var annotations = Map.of("aliquot.io/core-policy", "elastic", "aliquot.io/priority", "7");
-        var chosen = (GpuSelection.Selected)
+        var selected = (GpuSelection.Selected)
                 GpuSelector.select(ask(annotations, "APP:main: gpumem=10 gpucores=5"), empty(1, 80), BINPACK);
-        assertThat(Gpus.of(chosen.containers(), "main").print())
+        assertThat(Gpus.of(selected.containers(), "main").print())
                 .isEqualTo(Gpus.uuid(1, 0) + " memory=10Mi cores=5 policy=elastic priority=7 context=0Mi\n");
     }
 
     @Test
-    void aSearchFindsTheWayThatTheHeuristicMisses() {
-        // 7+5, 6+6 and 5+5 fill the cards to the last MiB.
-        var rooms = List.of(empty(gpu(1, 0, 12)), empty(gpu(1, 1, 12)), empty(gpu(1, 2, 10)));
-        var ask = ask(
+    void theSearchFindsAnAssignmentThatFirstFitDecreasingMisses() {
+        // 7+5, 6+6 and 5+5 fill the three GPUs completely.
+        var gpus = List.of(empty(gpu(1, 0, 12)), empty(gpu(1, 1, 12)), empty(gpu(1, 2, 10)));
+        var pod = ask(
                 "APP:a: gpumem=7",
                 "APP:b: gpumem=6",
                 "APP:c: gpumem=6",
                 "APP:d: gpumem=5",
                 "APP:e: gpumem=5",
                 "APP:f: gpumem=5");
-        var search = new PodGpuSearch(ask, rooms, BINPACK, true);
-        assertThat(search.selection()).isInstanceOf(GpuSelection.Selected.class);
-        assertThat(search.tries()).isPositive();
+        var selector = new PodGpuSelector(pod, gpus, BINPACK, true);
+        assertThat(selector.select()).isInstanceOf(GpuSelection.Selected.class);
+        assertThat(selector.attempts()).isPositive();
     }
 
-    private static GpuFreeCapacity card(String model, int index) {
-        var plain = gpu(1, index, 80000);
-        return empty(new Gpu(plain.uuid(), index, model, 80000, 0, -1, true, Gpu.SHIM, Map.of()));
+    private static GpuFreeCapacity emptyGpu(String model, int index) {
+        var template = gpu(1, index, 80000);
+        return empty(new Gpu(template.uuid(), index, model, 80000, 0, -1, true, Gpu.SHIM, Map.of()));
     }
 
-    /** The GPU that a pod with this annotation gets, or why it gets none. */
-    private static String wishing(String name, String value, List<GpuFreeCapacity> rooms) {
-        GpuSelection choice =
-                GpuSelector.select(ask(Map.of("aliquot.io/" + name, value), "APP:main: gpumem=1"), rooms, BINPACK);
-        return choice instanceof GpuSelection.Selected chosen
-                ? Gpus.of(chosen.containers(), "main").uuids().get(0)
-                : ((Refused) choice).reason();
+    /** The UUID of the GPU that a pod with this annotation gets, or the reason why it gets none. */
+    private static String selectedOrReason(String name, String value, List<GpuFreeCapacity> gpus) {
+        GpuSelection selection =
+                GpuSelector.select(ask(Map.of("aliquot.io/" + name, value), "APP:main: gpumem=1"), gpus, BINPACK);
+        return selection instanceof GpuSelection.Selected selected
+                ? Gpus.of(selected.containers(), "main").uuids().get(0)
+                : ((Refused) selection).reason();
     }
 }

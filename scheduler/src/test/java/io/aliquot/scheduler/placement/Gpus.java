@@ -31,7 +31,7 @@ public final class Gpus {
         return new Gpu(uuid(node, index), index, "NVIDIA Test", memoryMiB, 0, -1, healthy, Gpu.SHIM, Map.of());
     }
 
-    /** A pod's wishes; each container as {@code kind:name: gpu=1 gpumem=3000 gpucores=30}. */
+    /** A pod's request; each container is written as {@code kind:name: gpu=1 gpumem=3000 gpucores=30}. */
     public static PodGpuRequest ask(String... containers) {
         return ask(Map.of(), containers);
     }
@@ -57,17 +57,18 @@ public final class Gpus {
         return new Inventory(new VisibleDevices("{uuid}"), Scaling.ONE, Scaling.ONE, slots, List.of(gpus));
     }
 
-    static NodeGpus cards(int slots, Gpu... gpus) {
+    static NodeGpus nodeGpus(int slots, Gpu... gpus) {
         return new NodeGpus(inventory(slots, gpus), SharingMode.CORE_MEMORY, Set.of());
     }
 
-    static GpuFreeCapacity room(Gpu gpu, int slots, long takenMiB, int takenCores, int takenSlots) {
+    /** A GPU with {@code slots} slots and this amount allocated. */
+    static GpuFreeCapacity gpuWith(Gpu gpu, int slots, long allocatedMiB, int allocatedCores, int allocatedSlots) {
         return new GpuFreeCapacity(
-                cards(slots, gpu).list().get(0), new GpuAmount(takenMiB, takenCores, takenSlots, false));
+                nodeGpus(slots, gpu).list().get(0), new GpuAmount(allocatedMiB, allocatedCores, allocatedSlots, false));
     }
 
     static GpuFreeCapacity empty(Gpu gpu) {
-        return new GpuFreeCapacity(cards(10, gpu).list().get(0), GpuAmount.NOTHING);
+        return new GpuFreeCapacity(nodeGpus(10, gpu).list().get(0), GpuAmount.NOTHING);
     }
 
     static List<GpuFreeCapacity> empty(int gpus, int memoryMiB) {
@@ -76,7 +77,7 @@ public final class Gpus {
                 .toList();
     }
 
-    /** What one container got. */
+    /** The vGPUs of one container. */
     public static Vgpus of(Map<String, Vgpus> containers, String name) {
         return Objects.requireNonNull(containers.get(name), name);
     }

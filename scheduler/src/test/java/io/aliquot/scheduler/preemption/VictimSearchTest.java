@@ -189,9 +189,9 @@ class VictimSearchTest {
         node(gpus);
         int pods = random.nextInt(9);
         for (int i = 0; i < pods; i++) {
-            String wish = "APP:main: gpu=" + (gpus > 1 && random.nextInt(5) == 0 ? 2 : 1) + " gpumem="
+            String kind = "APP:main: gpu=" + (gpus > 1 && random.nextInt(5) == 0 ? 2 : 1) + " gpumem="
                     + (50 + random.nextInt(600)) + " gpucores=" + random.nextInt(60);
-            PodGpuRequest ask = Gpus.ask(wish);
+            PodGpuRequest ask = Gpus.ask(kind);
             String name = "p" + i;
             if (ledger.commit(id(name), "n1", ask, 1) instanceof Granted granted) {
                 hold(

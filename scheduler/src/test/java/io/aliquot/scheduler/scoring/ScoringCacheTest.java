@@ -137,7 +137,7 @@ class ScoringCacheTest {
             case 2 -> ask(BY_JUDGE, "APP:main: gpu=2 gpumem=300");
             default -> ask(BY_JUDGE, "APP:main: gpu=1");
         };
-        return ask.requesting(new HostResources(500L * number, (long) number << 30));
+        return ask.withHostRequests(new HostResources(500L * number, (long) number << 30));
     }
 
     @Test
@@ -278,7 +278,7 @@ class ScoringCacheTest {
     @Test
     void aPodsOwnReservationIsSetAside() {
         ledger.putNode("n1", node(1, 1000));
-        PodGpuRequest ask = QUARTER.requesting(new HostResources(1_000, 1 << 30));
+        PodGpuRequest ask = QUARTER.withHostRequests(new HostResources(1_000, 1 << 30));
         judge.likes = (after, free) -> after.cpuMillis();
 
         assertThat(liking("n1", "a", ask)).isEqualTo(7_000);
@@ -380,9 +380,9 @@ class ScoringCacheTest {
         ledger.putNode("n1", node(1, 1000));
         judge.likes = (after, free) -> after.cpuMillis();
 
-        assertThat(liking("n1", "a", QUARTER.requesting(new HostResources(1_000, 0))))
+        assertThat(liking("n1", "a", QUARTER.withHostRequests(new HostResources(1_000, 0))))
                 .isEqualTo(7_000);
-        assertThat(liking("n1", "a", QUARTER.requesting(new HostResources(2_000, 0))))
+        assertThat(liking("n1", "a", QUARTER.withHostRequests(new HostResources(2_000, 0))))
                 .isEqualTo(6_000);
     }
 

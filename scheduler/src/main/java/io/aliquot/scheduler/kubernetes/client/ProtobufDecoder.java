@@ -164,6 +164,10 @@ final class ProtobufDecoder {
         if (read.hasPriority()) {
             spec.setPriority(read.getPriority());
         }
+        spec.setOverhead(quantities(read.getOverheadMap()));
+        if (read.hasResources()) {
+            spec.setResources(resources(read.getResources()));
+        }
         return spec;
     }
 
@@ -172,14 +176,18 @@ final class ProtobufDecoder {
     }
 
     private static Container container(KubernetesProto.Container read) {
-        var resources = new ResourceRequirements();
-        resources.setLimits(quantities(read.getResources().getLimitsMap()));
-        resources.setRequests(quantities(read.getResources().getRequestsMap()));
         var container = new Container();
         container.setName(read.getName());
-        container.setResources(resources);
+        container.setResources(resources(read.getResources()));
         container.setRestartPolicy(nullIfEmpty(read.getRestartPolicy()));
         return container;
+    }
+
+    private static ResourceRequirements resources(KubernetesProto.ResourceRequirements read) {
+        var resources = new ResourceRequirements();
+        resources.setLimits(quantities(read.getLimitsMap()));
+        resources.setRequests(quantities(read.getRequestsMap()));
+        return resources;
     }
 
     private static PodStatus podStatus(KubernetesProto.PodStatus read) {

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.kubernetes.client;
 
-import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient.Answer;
 import io.fabric8.kubernetes.api.model.Status;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;

@@ -293,7 +293,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     }
 
     private static int mostKept(Sample sample) {
-        return CacheSizes.most(MOST_KEPT, BYTES + BYTES_PER_DEMAND * sample.demands.length);
+        return CacheSizes.limit(MOST_KEPT, BYTES + BYTES_PER_DEMAND * sample.demands.length);
     }
 
     /** What a demand takes of a GPU of this cluster, on average over its nodes. */

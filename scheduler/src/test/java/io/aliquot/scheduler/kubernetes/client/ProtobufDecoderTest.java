@@ -38,6 +38,25 @@ class ProtobufDecoderTest {
                 .isEmpty();
     }
 
+    /** PodSpec.overhead and PodSpec.resources in k8s.io/api core/v1/generated.proto. */
+    @Test
+    void overheadAndPodLevelResourcesAreRead() throws IOException {
+        byte[] quantity = message(out -> out.writeString(1, "250m"));
+        byte[] cpu = message(out -> {
+            out.writeString(1, "cpu");
+            out.writeByteArray(2, quantity);
+        });
+        byte[] resources = message(out -> out.writeByteArray(2, cpu));
+        byte[] spec = message(out -> {
+            out.writeByteArray(32, cpu);
+            out.writeByteArray(40, resources);
+        });
+
+        Pod read = read(out -> out.writeByteArray(2, spec));
+
+        assertThat(PodReader.requests(read).cpuMillis()).isEqualTo(500);
+    }
+
     private static Pod withoutNode(String reason) throws IOException {
         byte[] quantity = message(out -> out.writeString(1, "3k"));
         byte[] limit = message(out -> {

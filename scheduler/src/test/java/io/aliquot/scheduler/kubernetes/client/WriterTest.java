@@ -3,7 +3,7 @@ package io.aliquot.scheduler.kubernetes.client;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.sun.net.httpserver.HttpServer;
-import io.aliquot.scheduler.extender.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.ConfigBuilder;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;

@@ -1,0 +1,34 @@
+package io.aliquot.scheduler;
+
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerEvents;
+import io.aliquot.scheduler.periodic.PeriodicTask;
+import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
+import java.time.Duration;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+
+/** The ledger and the scoring of its nodes, whose packages know no Spring. */
+@Configuration(proxyBeanMethods = false)
+public class LedgerConfiguration {
+    @Bean
+    LedgerEvents ledgerEvents() {
+        return new LedgerEvents();
+    }
+
+    @Bean
+    Ledger ledger(LedgerEvents events) {
+        return new Ledger(System::nanoTime, events);
+    }
+
+    @Bean
+    NodeScoring nodeScoring(Ledger ledger) {
+        return new NodeScoring(ledger, new Fragmentation());
+    }
+
+    @Bean
+    PeriodicTask expireTask(Ledger ledger) {
+        return new PeriodicTask("expire", Duration.ofSeconds(1), ledger::expire);
+    }
+}

@@ -1,0 +1,7 @@
+/**
+ * The API server as the scheduler needs it. Package {@code cluster} implements it.
+ */
+@NullMarked
+package io.aliquot.scheduler.apiserver;
+
+import org.jspecify.annotations.NullMarked;

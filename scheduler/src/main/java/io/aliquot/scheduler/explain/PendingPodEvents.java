@@ -1,0 +1,131 @@
+package io.aliquot.scheduler.explain;
+
+import com.github.benmanes.caffeine.cache.Cache;
+import com.github.benmanes.caffeine.cache.Caffeine;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PendingPods.PodKind;
+import io.aliquot.scheduler.pending.PendingPods.Waiting;
+import java.time.Duration;
+import java.util.Comparator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.function.LongSupplier;
+import java.util.stream.Collectors;
+
+/*
+ * How the work is bounded. Thousands of pods may be pending, for reasons that change with every allocation. A pod gets
+ * at most one event a minute, and all pods together two a second, beginning with pods that were never evaluated and
+ * then with those evaluated longest ago. Pods of one kind have the same reason, which is cached for ten seconds. A run
+ * ends after 20 ms and the next one, a second later, goes on.
+ */
+/**
+ * Writes an event on a pending pod that says why it is pending, if the reason is new or the last event is old; leader
+ * only.
+ */
+final class PendingPodEvents {
+    static final String REASON = "WaitingForGPU";
+    /** A pod that is bound within this time gets no event. */
+    static final Duration GRACE = Duration.ofSeconds(3);
+    /** Between two events about a pod. */
+    static final Duration MIN_INTERVAL = Duration.ofMinutes(1);
+    /** When the same event is written again: the API server drops events after an hour ({@code --event-ttl}). */
+    static final Duration REPEAT_AFTER = Duration.ofMinutes(30);
+
+    static final int MAX_EVENTS_PER_RUN = 2;
+    private static final String ALL_NODES = " (of all nodes, whether or not kube-scheduler would take them)";
+    private static final Duration CACHED_FOR = Duration.ofSeconds(10);
+    private static final Duration MAX_RUN = Duration.ofMillis(20);
+
+    /**
+     * What was written about a pending pod.
+     *
+     * @param since when the pod was first seen pending
+     * @param looked whether the reason was evaluated
+     * @param told the text of the last event; empty for none
+     * @param toldAt the time of the last event
+     */
+    private record Reported(long since, boolean looked, String told, long toldAt) {}
+
+    private final PendingPods pending;
+    private final Explainer explainer;
+    private final Ledger ledger;
+    private final Cluster cluster;
+    private final LongSupplier nanoTime;
+    /** By uid; the pod evaluated longest ago comes first. */
+    private final Map<String, Reported> reported = new LinkedHashMap<>();
+
+    private final Cache<PodKind, Optional<String>> known;
+
+    PendingPodEvents(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
+        this.pending = pending;
+        this.explainer = explainer;
+        this.ledger = ledger;
+        this.cluster = cluster;
+        this.nanoTime = nanoTime;
+        this.known = Caffeine.newBuilder()
+                .weakKeys()
+                .expireAfterWrite(CACHED_FOR)
+                .ticker(nanoTime::getAsLong)
+                .build();
+    }
+
+    /** One run, about once a second. */
+    void report() {
+        if (!(cluster.leadership() instanceof Leads)) {
+            reported.clear();
+            return;
+        }
+        long now = nanoTime.getAsLong();
+        Map<String, Waiting> waiting = pending.allWaiting().stream()
+                .collect(Collectors.toMap(pod -> pod.pod().uid(), pod -> pod, (one, other) -> one));
+        reported.keySet().retainAll(waiting.keySet());
+        waiting.keySet().forEach(uid -> reported.putIfAbsent(uid, new Reported(now, false, "", now)));
+        long began = nanoTime.getAsLong();
+        int events = 0;
+        List<Map.Entry<String, Reported>> inTurn = reported.entrySet().stream()
+                .sorted(Comparator.comparing(entry -> entry.getValue().looked()))
+                .toList();
+        for (var entry : inTurn) {
+            Waiting pod = waiting.get(entry.getKey());
+            if (pod == null || !due(entry.getValue(), now)) {
+                continue;
+            }
+            if (events == MAX_EVENTS_PER_RUN || nanoTime.getAsLong() - began > MAX_RUN.toNanos()) {
+                return;
+            }
+            events += report(pod, entry.getValue(), now) ? 1 : 0;
+        }
+    }
+
+    private static boolean due(Reported report, long now) {
+        return now - report.since() >= GRACE.toNanos()
+                && (report.told().isEmpty() || now - report.toldAt() >= MIN_INTERVAL.toNanos());
+    }
+
+    private boolean report(Waiting pod, Reported report, long now) {
+        Optional<String> why = known.get(pod.kind(), kind -> why(pod));
+        boolean old = now - report.toldAt() >= REPEAT_AFTER.toNanos();
+        boolean isNew = why.filter(text -> old || !text.equals(report.told())).isPresent();
+        if (isNew) {
+            cluster.note(pod.pod(), REASON, why.orElseThrow());
+        }
+        reported.remove(pod.pod().uid());
+        reported.put(
+                pod.pod().uid(),
+                isNew
+                        ? new Reported(report.since(), true, why.orElseThrow(), now)
+                        : new Reported(report.since(), true, report.told(), report.toldAt()));
+        return isNew;
+    }
+
+    private Optional<String> why(Waiting pod) {
+        Optional<String> why =
+                explainer.oneLiner(pod.pod(), pod.kind().request(), pod.kind().nodesOr(ledger::nodeNames));
+        return pod.kind().nodes().names().isEmpty() ? why.map(text -> text + ALL_NODES) : why;
+    }
+}

@@ -1,0 +1,218 @@
+package io.aliquot.scheduler.metrics;
+
+import io.aliquot.api.MemoryRequest.Mebibytes;
+import io.aliquot.api.MemoryRequest.WholeCard;
+import io.aliquot.api.Vgpu;
+import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
+import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.prometheus.metrics.model.registry.MultiCollector;
+import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
+import io.prometheus.metrics.model.snapshots.GaugeSnapshot.GaugeDataPointSnapshot;
+import io.prometheus.metrics.model.snapshots.Labels;
+import io.prometheus.metrics.model.snapshots.MetricSnapshot;
+import io.prometheus.metrics.model.snapshots.MetricSnapshots;
+import java.util.ArrayList;
+import java.util.EnumMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.function.Supplier;
+
+/*
+ * Why a collector and not gauges: the values are read from the ledger at each scrape, since gauges for tens of
+ * thousands of GPUs would cost hundreds of MB. For the same reason a large cluster has series by node and none by GPU.
+ */
+/** Capacity, allocated, free and stranded, of each GPU and each node; and the size of the ledger. */
+final class LedgerMetrics implements MultiCollector {
+    /** With more GPUs than this there are no series by GPU. */
+    static final int MAX_GPUS = 2000;
+
+    /** What is measured of a GPU, and summed over the GPUs of a node. */
+    private enum Measure {
+        MEMORY("memory_bytes", "Device memory for vGPUs"),
+        MEMORY_ALLOCATED("memory_allocated_bytes", "Device memory allocated to pods"),
+        MEMORY_FREE("memory_free_bytes", "Device memory that is not allocated"),
+        MEMORY_STRANDED(
+                "memory_stranded_bytes",
+                "Free device memory that no vGPU of a shape that runs or is pending in this cluster fits into"),
+        CORES("cores_ratio", "Compute for vGPUs; 1 is a whole GPU"),
+        CORES_ALLOCATED("cores_allocated_ratio", "Compute allocated to pods"),
+        CORES_FREE("cores_free_ratio", "Compute that is not allocated"),
+        SLOTS("slots", "Largest number of vGPUs"),
+        SLOTS_ALLOCATED("slots_allocated", "vGPUs allocated to pods"),
+        SLOTS_FREE("slots_free", "vGPUs that are not allocated"),
+        SCHEDULABLE("schedulable", "1 for a GPU that is healthy and not cordoned; for a node, the number of such GPUs");
+
+        final String name;
+        final String help;
+
+        Measure(String name, String help) {
+            this.name = name;
+            this.help = help;
+        }
+    }
+
+    private final Ledger ledger;
+    private final PendingPods pending;
+    private final Supplier<Map<String, Integer>> pendingByCause;
+
+    LedgerMetrics(Ledger ledger, PendingPods pending, Supplier<Map<String, Integer>> pendingByCause) {
+        this.ledger = ledger;
+        this.pending = pending;
+        this.pendingByCause = pendingByCause;
+    }
+
+    @Override
+    public MetricSnapshots collect() {
+        List<NodeView> views = ledger.nodeNames().stream()
+                .sorted()
+                .flatMap(name -> ledger.view(name).stream())
+                .toList();
+        ShareSizes shapes = shapes(views);
+        int gpus = views.stream().mapToInt(view -> view.gpus().size()).sum();
+        var ofGpus = new Series("aliquot_gpu_");
+        var ofNodes = new Series("aliquot_node_gpu_");
+        for (NodeView view : views) {
+            if (view.gpus().isEmpty()) {
+                continue;
+            }
+            Map<Measure, Double> sums = new EnumMap<>(Measure.class);
+            for (GpuFreeCapacity gpu : view.gpus()) {
+                Map<Measure, Double> values = measure(gpu, shapes);
+                values.forEach((measure, value) -> sums.merge(measure, value, Double::sum));
+                if (gpus <= MAX_GPUS) {
+                    ofGpus.add(
+                            Labels.of(
+                                    "node", view.name(),
+                                    "gpu", gpu.gpu().uuid(),
+                                    "model", gpu.gpu().model()),
+                            values);
+                }
+            }
+            ofNodes.add(Labels.of("node", view.name()), sums);
+        }
+        var all = new ArrayList<MetricSnapshot>();
+        ofGpus.build(all);
+        ofNodes.build(all);
+        all.add(size(views, gpus));
+        all.add(holdings(views));
+        all.add(waiting());
+        return new MetricSnapshots(all);
+    }
+
+    private ShareSizes shapes(List<NodeView> views) {
+        var shapes = new ShareSizes();
+        for (NodeView view : views) {
+            for (Holding holding : view.holdings()) {
+                holding.shares().forEach(share -> {
+                    for (Vgpu vgpu : share.vgpus().list()) {
+                        shapes.add(vgpu.exclusive() ? new WholeCard() : new Mebibytes(vgpu.memoryMiB()), vgpu.cores());
+                    }
+                });
+            }
+        }
+        pending.allWaiting().forEach(waiting -> {
+            for (ContainerGpuRequest container : waiting.kind().request().containers()) {
+                shapes.add(container.request().memory(), container.request().cores());
+            }
+        });
+        return shapes;
+    }
+
+    private static Map<Measure, Double> measure(GpuFreeCapacity gpu, ShareSizes shapes) {
+        Map<Measure, Double> values = new EnumMap<>(Measure.class);
+        long memory = gpu.capacity().memoryMiB();
+        int cores = gpu.capacity().cores();
+        int slots = gpu.capacity().slots();
+        values.put(Measure.MEMORY, bytes(memory));
+        values.put(Measure.MEMORY_ALLOCATED, bytes(gpu.allocated().memoryMiB()));
+        values.put(Measure.MEMORY_FREE, bytes(memory - gpu.allocated().memoryMiB()));
+        values.put(Measure.MEMORY_STRANDED, bytes(shapes.stranded(gpu)));
+        values.put(Measure.CORES, ratio(cores));
+        values.put(Measure.CORES_ALLOCATED, ratio(gpu.allocated().cores()));
+        values.put(Measure.CORES_FREE, ratio(cores - gpu.allocated().cores()));
+        values.put(Measure.SLOTS, (double) slots);
+        values.put(Measure.SLOTS_ALLOCATED, (double) gpu.allocated().slots());
+        values.put(Measure.SLOTS_FREE, (double) (slots - gpu.allocated().slots()));
+        values.put(Measure.SCHEDULABLE, (double)
+                (gpu.gpu().healthy() && !gpu.capacity().cordoned() ? 1 : 0));
+        return values;
+    }
+
+    private static double bytes(long mebibytes) {
+        return mebibytes * (double) (1 << 20);
+    }
+
+    private static double ratio(int percent) {
+        return percent / 100.0;
+    }
+
+    private static GaugeSnapshot size(List<NodeView> views, int gpus) {
+        return GaugeSnapshot.builder()
+                .name("aliquot_ledger_size")
+                .help("Objects in the ledger: nodes, nodes that share GPUs, GPUs")
+                .dataPoint(point(Labels.of("of", "nodes"), views.size()))
+                .dataPoint(point(Labels.of("of", "sharing-nodes"), (double)
+                        views.stream().filter(view -> !view.gpus().isEmpty()).count()))
+                .dataPoint(point(Labels.of("of", "gpus"), gpus))
+                .build();
+    }
+
+    private static GaugeSnapshot holdings(List<NodeView> views) {
+        Map<Holding.State, Integer> counts = new EnumMap<>(Holding.State.class);
+        for (Holding.State state : Holding.State.values()) {
+            counts.put(state, 0);
+        }
+        for (NodeView view : views) {
+            for (Holding holding : view.holdings()) {
+                if (!holding.perGpu().isEmpty()) {
+                    counts.merge(holding.state(), 1, Integer::sum);
+                }
+            }
+        }
+        var gauge = GaugeSnapshot.builder()
+                .name("aliquot_ledger_holdings")
+                .help("Pods that hold a part of a GPU, or for which one is reserved, by state of the claim");
+        counts.forEach((state, count) ->
+                gauge.dataPoint(point(Labels.of("state", state.name().toLowerCase(Locale.ROOT)), count)));
+        return gauge.build();
+    }
+
+    private GaugeSnapshot waiting() {
+        var gauge = GaugeSnapshot.builder()
+                .name("aliquot_pending_pods")
+                .help("Pending pods that fit on no node, by what is missing on the node that comes closest");
+        pendingByCause.get().forEach((cause, count) -> gauge.dataPoint(point(Labels.of("cause", cause), count)));
+        return gauge.build();
+    }
+
+    private static GaugeDataPointSnapshot point(Labels labels, double value) {
+        return GaugeDataPointSnapshot.builder().labels(labels).value(value).build();
+    }
+
+    /** A gauge for each measure. */
+    private static final class Series {
+        private final Map<Measure, GaugeSnapshot.Builder> gauges = new LinkedHashMap<>();
+
+        Series(String prefix) {
+            for (Measure measure : Measure.values()) {
+                gauges.put(
+                        measure,
+                        GaugeSnapshot.builder().name(prefix + measure.name).help(measure.help));
+            }
+        }
+
+        void add(Labels labels, Map<Measure, Double> values) {
+            gauges.forEach((measure, gauge) -> gauge.dataPoint(point(labels, values.getOrDefault(measure, 0.0))));
+        }
+
+        void build(List<MetricSnapshot> into) {
+            gauges.values().forEach(gauge -> into.add(gauge.build()));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+package io.aliquot.scheduler.metrics;
+
+import io.aliquot.api.MemoryRequest;
+import io.aliquot.api.MemoryRequest.Mebibytes;
+import io.aliquot.api.MemoryRequest.Percentage;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import java.util.Arrays;
+
+/**
+ * The shapes of vGPU in the cluster: memory and cores of those that run and of those that pending pods request. Free
+ * memory is stranded if no such shape fits into it.
+ */
+final class ShareSizes {
+    private static final int ALL = 100;
+    private static final long NONE = Long.MAX_VALUE;
+
+    private boolean any;
+    private boolean wholeCards;
+    /** The least memory of a shape, by its cores; for shapes that request MiB. */
+    private final long[] leastMiB = new long[ALL + 1];
+    /** The least memory of a shape, by its cores; for shapes that request a percentage of the GPU. */
+    private final int[] leastPercent = new int[ALL + 1];
+
+    private boolean complete = true;
+
+    ShareSizes() {
+        Arrays.fill(leastMiB, NONE);
+        Arrays.fill(leastPercent, ALL + 1);
+    }
+
+    void add(MemoryRequest memory, int cores) {
+        int wanted = Math.max(0, Math.min(ALL, cores));
+        if (memory instanceof Mebibytes mebibytes) {
+            leastMiB[wanted] = Math.min(leastMiB[wanted], mebibytes.amount());
+        } else if (memory instanceof Percentage percentage) {
+            leastPercent[wanted] = Math.min(leastPercent[wanted], percentage.percent());
+        } else {
+            wholeCards = true;
+        }
+        any = true;
+        complete = false;
+    }
+
+    /** Free memory in MiB that no shape fits into; all free memory if the GPU takes no vGPU. */
+    long stranded(GpuFreeCapacity gpu) {
+        GpuAmount taken = gpu.allocated();
+        long free = Math.max(0, gpu.capacity().memoryMiB() - taken.memoryMiB());
+        int cores = gpu.capacity().cores() - taken.cores();
+        boolean closed = !gpu.gpu().healthy() || gpu.capacity().cordoned() || taken.exclusive();
+        if (closed || taken.slots() >= gpu.capacity().slots() || cores < 0) {
+            return free;
+        }
+        // Without any shape nothing is stranded.
+        boolean fits = !any
+                || (wholeCards && taken.slots() == 0)
+                || least(Math.min(ALL, cores), gpu)
+                        <= Math.min(free, gpu.capacity().vgpuMiB());
+        return fits ? 0 : free;
+    }
+
+    /** The least memory of the shapes with at most these cores, whole cards excluded. */
+    private long least(int cores, GpuFreeCapacity gpu) {
+        complete();
+        int percent = leastPercent[cores];
+        return percent > ALL
+                ? leastMiB[cores]
+                : Math.min(
+                        leastMiB[cores],
+                        new Percentage(percent).on(gpu.capacity().vgpuMiB()));
+    }
+
+    /** Turns minima for exactly n cores into minima for at most n cores. */
+    private void complete() {
+        if (!complete) {
+            for (int cores = 1; cores <= ALL; cores++) {
+                leastMiB[cores] = Math.min(leastMiB[cores], leastMiB[cores - 1]);
+                leastPercent[cores] = Math.min(leastPercent[cores], leastPercent[cores - 1]);
+            }
+            complete = true;
+        }
+    }
+}

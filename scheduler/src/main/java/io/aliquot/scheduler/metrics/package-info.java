@@ -1,0 +1,7 @@
+/**
+ * The ledger as Prometheus metrics: capacity, allocated, free and stranded, by GPU and by node.
+ */
+@NullMarked
+package io.aliquot.scheduler.metrics;
+
+import org.jspecify.annotations.NullMarked;

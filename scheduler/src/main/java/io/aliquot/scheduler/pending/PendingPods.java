@@ -1,0 +1,182 @@
+package io.aliquot.scheduler.pending;
+
+import com.github.benmanes.caffeine.cache.Cache;
+import com.github.benmanes.caffeine.cache.Caffeine;
+import com.github.benmanes.caffeine.cache.Interner;
+import io.aliquot.scheduler.apiserver.Cluster.PodState.Unbound;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.NodeSets.NodeSet;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import java.time.Duration;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.LongSupplier;
+import java.util.function.Supplier;
+
+/**
+ * Requests of the pods that kube-scheduler is placing, and which of them are pending. kube-scheduler sends a pod with
+ * Filter only, so Bind looks its request up here. Bounded: Bind reads an evicted entry from the API server, and
+ * kube-scheduler retries a pending pod every five minutes in any case. Pods that kube-scheduler marks Unschedulable are
+ * kept too: if its own filters leave no node, for example because every node lacks CPU, it does not call the extender.
+ * Thread-safe.
+ */
+public final class PendingPods {
+    private static final int MAX_ENTRIES = 20_000;
+
+    /**
+     * What pods of one kind have in common: request, rank and feasible nodes. Thousands of pods share one object.
+     *
+     * @param nodes those that kube-scheduler sent, which means that its own filters accept them
+     */
+    public record PodKind(PodGpuRequest request, PreemptionRank rank, NodeSet nodes) {
+        /** The nodes by name; {@code all} if the pod may run on any node. */
+        public Collection<String> nodesOr(Supplier<? extends Collection<String>> all) {
+            Collection<String> named = nodes.names();
+            return named.isEmpty() ? all.get() : named;
+        }
+    }
+
+    /**
+     * A pending pod.
+     *
+     * @param lookedAt when kube-scheduler asked about the pod last, in nanoseconds of the injected clock
+     */
+    public record Waiting(PodId pod, PodKind kind, long lookedAt) {}
+
+    /** {@code version} is the resourceVersion of the pod. */
+    private record Entry(Waiting pod, long version, boolean waits) {}
+
+    private final LongSupplier nanoTime;
+    private final NodeSets nodeSets = new NodeSets();
+    private final Interner<PodKind> interned = Interner.newWeakInterner();
+    private final Cache<String, Entry> entries = Caffeine.newBuilder()
+            .maximumSize(MAX_ENTRIES)
+            .expireAfterWrite(Duration.ofMinutes(15))
+            // Maintenance costs less than waking another thread for it, three times a pod.
+            .executor(Runnable::run)
+            .build();
+
+    /**
+     * Forgotten pods by uid. kube-scheduler may still call a verb for such a pod: it learns of the end of a pod later
+     * than this process, or its call was on the way.
+     */
+    private final Cache<String, Boolean> forgotten = Caffeine.newBuilder()
+            .maximumSize(MAX_ENTRIES)
+            .expireAfterWrite(Duration.ofMinutes(1))
+            .executor(Runnable::run)
+            .build();
+
+    /** Pods that kube-scheduler marked Unschedulable, by uid. */
+    private final Map<String, Waiting> refused = new ConcurrentHashMap<>();
+
+    public PendingPods(LongSupplier nanoTime) {
+        this.nanoTime = nanoTime;
+    }
+
+    /** Records a pod that filter evaluates. It counts as pending on any node until filter has a result. */
+    public void observe(UnboundPod pod) {
+        put(pod.id(), pod.version(), new PodKind(pod.request(), pod.rank(), nodeSets.everywhere()), true);
+    }
+
+    /** Records that the pod fits on none of these nodes, all that the filters of kube-scheduler accept. */
+    public void waits(UnboundPod pod, Collection<String> nodes) {
+        put(pod.id(), pod.version(), new PodKind(pod.request(), pod.rank(), nodeSets.of(nodes)), true);
+    }
+
+    /** Records that the pod no longer fits on the node that was chosen for it. */
+    public void waits(PodId pod, Unbound known) {
+        Entry before = entries.getIfPresent(pod.uid());
+        PreemptionRank rank =
+                before == null ? PreemptionRank.LOWEST : before.pod().kind().rank();
+        put(pod, known.at(), new PodKind(known.request(), rank, nodeSets.everywhere()), true);
+    }
+
+    public void fits(UnboundPod pod) {
+        fits(pod.id(), pod.state(), pod.rank());
+    }
+
+    public void fits(PodId pod, Unbound known, PreemptionRank rank) {
+        put(pod, known.at(), new PodKind(known.request(), rank, nodeSets.everywhere()), false);
+    }
+
+    /** Records a pod for which pods are evicted and which filter may never have evaluated; an existing entry stays. */
+    public void holdsCapacity(UnboundPod pod) {
+        PodKind kind = new PodKind(pod.request(), pod.rank(), nodeSets.everywhere());
+        entries.asMap().putIfAbsent(pod.id().uid(), entry(pod.id(), pod.version(), kind, false));
+    }
+
+    /** Records that kube-scheduler marked the pod Unschedulable, perhaps without calling the extender. */
+    public void refused(PodId pod, PodGpuRequest request) {
+        PodKind kind = interned.intern(new PodKind(request, PreemptionRank.LOWEST, nodeSets.everywhere()));
+        refused.put(pod.uid(), new Waiting(pod, kind, nanoTime.getAsLong()));
+    }
+
+    private void put(PodId pod, long version, PodKind kind, boolean waits) {
+        entries.put(pod.uid(), entry(pod, version, kind, waits));
+        if (forgotten.getIfPresent(pod.uid()) != null) {
+            entries.invalidate(pod.uid());
+        }
+    }
+
+    private Entry entry(PodId pod, long version, PodKind kind, boolean waits) {
+        return new Entry(new Waiting(pod, interned.intern(kind), nanoTime.getAsLong()), version, waits);
+    }
+
+    /** The request of the pod when filter evaluated it last. */
+    public Optional<Unbound> known(String uid) {
+        return Optional.ofNullable(entries.getIfPresent(uid))
+                .map(entry -> new Unbound(entry.version(), entry.pod().kind().request()));
+    }
+
+    public Optional<PodGpuRequest> request(String uid) {
+        return known(uid).map(Unbound::request);
+    }
+
+    /** Removes a pod that is bound, has ended or is deleted. */
+    public void forget(String uid) {
+        forgotten.put(uid, true); // first: put() checks it after it adds the entry
+        entries.invalidate(uid);
+        refused.remove(uid);
+    }
+
+    public List<Waiting> waiting() {
+        return entries.asMap().values().stream()
+                .filter(Entry::waits)
+                .map(Entry::pod)
+                .toList();
+    }
+
+    /** Pods pending after filter or by the condition of kube-scheduler; if both, the entry of filter. */
+    public Collection<Waiting> allWaiting() {
+        var all = new HashMap<>(refused);
+        waiting().forEach(pod -> all.put(pod.pod().uid(), pod));
+        return all.values();
+    }
+
+    public Optional<Waiting> waiting(String uid) {
+        return Optional.ofNullable(entries.getIfPresent(uid))
+                .filter(Entry::waits)
+                .map(Entry::pod);
+    }
+
+    /** The nodes that the filters of kube-scheduler accept for the pod, if known. */
+    public Optional<List<String>> candidates(String uid) {
+        return waiting(uid).map(pod -> pod.kind().nodes().names()).filter(names -> !names.isEmpty());
+    }
+
+    /** What waiting pods kind, each different kind once, with one of the pods that have it. */
+    public Collection<Waiting> kinds() {
+        var kinds = new IdentityHashMap<PodKind, Waiting>();
+        for (Entry entry : entries.asMap().values()) {
+            if (entry.waits()) {
+                kinds.putIfAbsent(entry.pod().kind(), entry.pod());
+            }
+        }
+        return kinds.values();
+    }
+}

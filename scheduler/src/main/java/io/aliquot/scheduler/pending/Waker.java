@@ -1,0 +1,139 @@
+package io.aliquot.scheduler.pending;
+
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerEvents;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PendingPods.Waiting;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import java.util.function.LongSupplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/*
+ * Why a write to a node wakes kube-scheduler: kube-scheduler (1.35, backend/queue/scheduling_queue.go) retries all pods
+ * that an extender refused, each after its backoff, at any event of any node or bound pod. Most freed capacity comes
+ * with such an event. Two cases do not: kube-scheduler saw the event before the ledger did, and the end of a
+ * reservation, which kube-scheduler cannot see. A write of the Waker makes kube-scheduler retry all pods too, so it is
+ * sent only if a pending pod fits.
+ */
+/**
+ * Makes kube-scheduler retry pending pods when capacity is freed that one of them fits into. Writes at most once a
+ * second. A run costs one feasibility check for each pair of a node with freed capacity and a kind of pending pod.
+ */
+public final class Waker {
+    public static final Duration MIN_INTERVAL = Duration.ofSeconds(1);
+    /** When a pod is retried that kube-scheduler has not asked about since it was woken. */
+    static final Duration RETRY_AFTER = Duration.ofMinutes(1);
+
+    private static final Logger LOG = LoggerFactory.getLogger(Waker.class);
+    /** Checks in one run, tens of milliseconds; the next run does the rest. */
+    private static final int MAX_CHECKS = 20_000;
+
+    private final Ledger ledger;
+    private final LedgerEvents events;
+    private final PendingPods pending;
+    private final ReservationHolders reservations;
+    private final Cluster cluster;
+    private final LongSupplier nanoTime;
+    private volatile long written;
+    /** The start of the last write that succeeded. */
+    private volatile long woken;
+
+    public Waker(
+            Ledger ledger,
+            LedgerEvents events,
+            PendingPods pending,
+            ReservationHolders reservations,
+            Cluster cluster,
+            LongSupplier nanoTime) {
+        this.ledger = ledger;
+        this.events = events;
+        this.pending = pending;
+        this.reservations = reservations;
+        this.cluster = cluster;
+        this.nanoTime = nanoTime;
+        this.written = nanoTime.getAsLong() - MIN_INTERVAL.toNanos();
+        this.woken = written;
+    }
+
+    /**
+     * Makes kube-scheduler retry this pod, unless it was {@linkplain #wokenSince woken} already or a write went out
+     * within the last second.
+     *
+     * @param node on which the pod fits, or would fit after evictions
+     */
+    public void wake(String node, Waiting pod) {
+        if (!wokenSince(pod)) {
+            var unused = write(node, pod.pod());
+        }
+    }
+
+    /**
+     * Whether kube-scheduler was woken within the last minute and after it asked about this pod. It then asks again
+     * after its backoff, or its own filters leave no node.
+     */
+    public boolean wokenSince(Waiting pod) {
+        long last = woken;
+        return last - pod.lookedAt() > 0 && nanoTime.getAsLong() - last < RETRY_AFTER.toNanos();
+    }
+
+    private boolean due() {
+        return nanoTime.getAsLong() - written >= MIN_INTERVAL.toNanos();
+    }
+
+    /** Writes, unless another write went out within the last second; returns whether the write succeeded. */
+    private boolean write(String node, PodId pod) {
+        long now = nanoTime.getAsLong();
+        synchronized (this) {
+            if (!due()) {
+                return false;
+            }
+            written = now;
+        }
+        LOG.info("wake node={} for {}", node, pod);
+        boolean works = cluster.wake(node);
+        if (works) {
+            woken = now;
+        }
+        return works;
+    }
+
+    public void wake() {
+        if (!due() || !(cluster.leadership() instanceof Leads)) {
+            return; // the events stay in the queue
+        }
+        Set<String> freed = events.takeFreed();
+        if (freed.isEmpty()) {
+            return;
+        }
+        List<Waiting> kinds = new ArrayList<>(pending.kinds());
+        // No other pod fits into what is reserved for one.
+        reservations.pods().forEach(pod -> pending.waiting(pod.uid()).ifPresent(kinds::add));
+        List<String> nodes = new ArrayList<>(freed);
+        int atOnce = Math.max(1, MAX_CHECKS / Math.max(1, kinds.size()));
+        for (String node : nodes.subList(0, Math.min(atOnce, nodes.size()))) {
+            Optional<Waiting> helped = kinds.stream()
+                    .filter(waiting -> waiting.kind().nodes().contains(node)
+                            && ledger.feasibility(
+                                            node,
+                                            waiting.pod().uid(),
+                                            waiting.kind().request())
+                                    instanceof Feasibility.Fits)
+                    .findFirst();
+            if (helped.isPresent()) {
+                if (!write(node, helped.get().pod())) {
+                    nodes.forEach(events::capacityFreed); // next time
+                }
+                return; // one write wakes all pods
+            }
+        }
+        nodes.stream().skip(atOnce).forEach(events::capacityFreed);
+    }
+}

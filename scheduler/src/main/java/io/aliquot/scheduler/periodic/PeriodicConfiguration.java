@@ -1,0 +1,13 @@
+package io.aliquot.scheduler.periodic;
+
+import java.util.List;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+
+@Configuration(proxyBeanMethods = false)
+class PeriodicConfiguration {
+    @Bean(destroyMethod = "close")
+    PeriodicTasks periodicTasks(List<PeriodicTask> tasks) {
+        return new PeriodicTasks(tasks, System::nanoTime);
+    }
+}

@@ -1,0 +1,289 @@
+package io.aliquot.scheduler.preemption;
+
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PendingPods.PodKind;
+import io.aliquot.scheduler.pending.PendingPods.Waiting;
+import io.aliquot.scheduler.pending.Waker;
+import io.micrometer.core.instrument.Counter;
+import io.micrometer.core.instrument.MeterRegistry;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.function.LongSupplier;
+import java.util.stream.Collectors;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/*
+ * Why this process evicts: kube-scheduler preempts for a shortage of a node's totals only. If the totals suffice and no
+ * single GPU does, the node passes its filters and fails at filter here, and kube-scheduler preempts nothing.
+ *
+ * The victims are the pods of lower priority with the lowest EvictionCost, on one of the nodes that kube-scheduler sent
+ * a moment ago, so that taints, affinities and CPU still match. Disruption budgets are respected, since the Eviction
+ * API enforces them. Capacity that terminating pods free is used first; so the next leader, after a leader that died
+ * between an eviction and the binding, evicts no further pod. The capacity is reserved (PreemptionReservations) before
+ * the first eviction.
+ */
+/** Evicts pods of lower priority for pending pods that no single GPU has enough free capacity for. */
+final class Evictor {
+    /** Time for kube-scheduler to preempt by itself, right after filter. */
+    static final Duration KUBE_SCHEDULER_TURN = Duration.ofMillis(500);
+    /**
+     * How long the nodes that kube-scheduler sent count as current. After that, kube-scheduler is made to ask again, which
+     * its backoff may delay for longer than this.
+     */
+    static final Duration FRESH = Duration.ofSeconds(10);
+    /** Pause after a disruption budget blocked an eviction; the shortest pause for a pod that no eviction helps. */
+    static final Duration RETRY_AFTER = Duration.ofSeconds(10);
+
+    private static final Logger LOG = LoggerFactory.getLogger(Evictor.class);
+    /** Kinds of pods per run; each costs a search on all its nodes. */
+    private static final int MAX_KINDS = 8;
+
+    private static final int MAX_EVICTIONS = 20;
+    private static final Duration LEAST_IMPORTANT_FOR = Duration.ofSeconds(2);
+
+    private final Ledger ledger;
+    private final PendingPods pending;
+    private final Cluster cluster;
+    private final Budgets budgets;
+    private final PreemptionReservations reservations;
+    private final Waker waker;
+    private final MeterRegistry metrics;
+    private final LongSupplier nanoTime;
+    private Duration helplessFor = RETRY_AFTER;
+    private long looked;
+    private int leastImportant = Integer.MAX_VALUE;
+    /** Pods whose eviction a budget blocked, by uid, and when to try again. */
+    private final Map<String, Long> protectedPods = new HashMap<>();
+    /** Kinds of pods that no eviction helps, and when to search again. */
+    private final Map<PodKind, Long> helpless = new HashMap<>();
+
+    Evictor(
+            Ledger ledger,
+            PendingPods pending,
+            Cluster cluster,
+            Budgets budgets,
+            PreemptionReservations reservations,
+            Waker waker,
+            MeterRegistry metrics,
+            LongSupplier nanoTime) {
+        this.ledger = ledger;
+        this.pending = pending;
+        this.cluster = cluster;
+        this.budgets = budgets;
+        this.reservations = reservations;
+        this.waker = waker;
+        this.metrics = metrics;
+        this.nanoTime = nanoTime;
+        this.looked = nanoTime.getAsLong() - LEAST_IMPORTANT_FOR.toNanos();
+    }
+
+    /** One run, about once a second. */
+    void evict() {
+        if (!(cluster.leadership() instanceof Leads)) {
+            return;
+        }
+        reservations.refresh();
+        long now = nanoTime.getAsLong();
+        if (now - looked >= LEAST_IMPORTANT_FOR.toNanos()) {
+            looked = now;
+            leastImportant = leastImportant();
+        }
+        protectedPods.values().removeIf(until -> until - now <= 0);
+        helpless.values().removeIf(until -> until - now <= 0);
+        List<Waiting> waiting = pending.waiting().stream()
+                .filter(one -> one.kind().rank().preempts()
+                        && one.kind().rank().priority() > leastImportant
+                        && now - one.lookedAt() >= KUBE_SCHEDULER_TURN.toNanos()
+                        && !reservations.holds(one.pod().uid()))
+                .sorted(Comparator.<Waiting>comparingInt(
+                                one -> -one.kind().rank().priority())
+                        .thenComparingLong(one -> -(now - one.lookedAt())))
+                .toList();
+        // Long enough for a search for each other kind.
+        helplessFor = RETRY_AFTER.plusSeconds(
+                waiting.stream().map(Waiting::kind).distinct().count() / MAX_KINDS);
+        int looks = 0;
+        int evictions = 0;
+        for (Waiting one : waiting) {
+            boolean due = fresh(one) || !waker.wokenSince(one);
+            if (due && !helpless.containsKey(one.kind())) {
+                if (looks++ == MAX_KINDS || evictions >= MAX_EVICTIONS) {
+                    return;
+                }
+                evictions += preempt(one);
+            }
+        }
+    }
+
+    /** The lowest priority of all pods that hold a GPU: a pending pod of this or a lower priority has no victims. */
+    private int leastImportant() {
+        return ledger.nodeNames().stream()
+                .flatMap(node -> ledger.view(node).stream())
+                .flatMap(node -> node.holdings().stream())
+                .filter(holding -> holding.state() == Holding.State.HELD
+                        && !holding.perGpu().isEmpty())
+                .mapToInt(Holding::priority)
+                .min()
+                .orElse(Integer.MAX_VALUE);
+    }
+
+    private boolean fresh(Waiting one) {
+        return nanoTime.getAsLong() - one.lookedAt() <= FRESH.toNanos();
+    }
+
+    private record OnNode(String node, EvictionPlan plan) {}
+
+    /** Returns the number of evicted pods. */
+    private int preempt(Waiting one) {
+        if (!stillWaits(one)) {
+            return 0;
+        }
+        Optional<OnNode> cheapest = cheapest(one);
+        if (cheapest.isEmpty()) {
+            helpless.put(one.kind(), nanoTime.getAsLong() + helplessFor.toNanos());
+            return 0;
+        }
+        String node = cheapest.get().node();
+        List<Victim> victims = cheapest.get().plan().victims();
+        if (!victims.isEmpty() && !fresh(one)) {
+            waker.wake(node, one); // the eviction follows when kube-scheduler has asked again
+            return 0;
+        }
+        if (ledger.feasibility(node, one.pod().uid(), one.kind().request()) instanceof Feasibility.Fits) {
+            waker.wake(node, one);
+            return 0;
+        }
+        Set<String> uids = victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet());
+        if (!stillWaits(one) || !reservations.reserve(one.pod(), one.kind().request(), node, uids)) {
+            return 0; // the capacity was taken in the meantime
+        }
+        LOG.info("preempting for {} node={} victims={}", one.pod(), node, victims);
+        return evict(one, node, victims);
+    }
+
+    /** Whether the pod is still pending with the same request and nodes: the search and earlier evictions take time. */
+    private boolean stillWaits(Waiting one) {
+        return pending.waiting(one.pod().uid())
+                        .filter(now -> now.kind().equals(one.kind()))
+                        .isPresent()
+                && cluster.version(one.pod()).isPresent();
+    }
+
+    private Optional<OnNode> cheapest(Waiting one) {
+        Optional<OnNode> best = Optional.empty();
+        for (String name : one.kind().nodes().names()) {
+            Optional<NodeView> view = ledger.view(name);
+            Optional<EvictionPlan> plan = view.flatMap(node -> plan(one, node));
+            if (plan.isPresent()
+                    && (best.isEmpty()
+                            || plan.get().cost().compareTo(best.get().plan().cost()) < 0)) {
+                best = Optional.of(new OnNode(name, plan.get()));
+                if (plan.get().victims().isEmpty()) {
+                    break;
+                }
+            }
+        }
+        return best;
+    }
+
+    private Optional<EvictionPlan> plan(Waiting one, NodeView node) {
+        PodKind kind = one.kind();
+        Set<String> leaving = reservations.leaving(node);
+        List<Victim> candidates = node.holdings().stream()
+                .filter(holding -> Victim.mayBe(holding, kind.rank().priority())
+                        && !protectedPods.containsKey(holding.pod().uid()))
+                .map(holding -> Victim.of(holding, budgets))
+                .filter(victim -> victim.budgets().stream().allMatch(budget -> budget.allowed() > 0))
+                .collect(Collectors.toCollection(ArrayList::new));
+        if (candidates.isEmpty() && leaving.isEmpty()) {
+            return Optional.empty();
+        }
+        while (true) {
+            Optional<EvictionPlan> plan = VictimSearch.cheapest(
+                    candidates,
+                    without -> ledger.feasibilityWithout(node.name(), one.pod().uid(), kind.request(), without)
+                            instanceof Feasibility.Fits,
+                    leaving,
+                    kind.request().requestsOneVgpu(),
+                    Optional.empty());
+            if (plan.isEmpty() || plan.get().cost().violations() == 0) {
+                return plan;
+            }
+            // Together the victims exceed a budget that none exceeds alone: search again without the most expensive
+            // one.
+            candidates.remove(plan.get().victims().stream()
+                    .filter(victim -> !victim.budgets().isEmpty())
+                    .max(Comparator.comparingInt(Victim::priority)
+                            .thenComparing(Victim::since, Comparator.reverseOrder()))
+                    .orElseThrow());
+        }
+    }
+
+    private int evict(Waiting one, String node, List<Victim> victims) {
+        if (victims.size() > 1 && !victims.stream().allMatch(victim -> evict(victim, true))) {
+            reservations.release(one.pod().uid());
+            return 0;
+        }
+        var evicted = new ArrayList<Victim>();
+        for (Victim victim : victims) {
+            if (!evict(victim, false)) {
+                reservations.release(one.pod().uid()); // the next run counts the pods that terminate by then
+                break;
+            }
+            evicted.add(victim);
+            cluster.note(
+                    victim.pod(),
+                    "Preempted",
+                    "Preempted by pod " + one.pod().namespace() + "/"
+                            + one.pod().name() + " of priority "
+                            + one.kind().rank().priority() + ", which fits on no GPU of node " + node + " otherwise");
+        }
+        if (!evicted.isEmpty()) {
+            cluster.note(
+                    one.pod(),
+                    "Preempting",
+                    "on node " + node + " a GPU is made free by evicting "
+                            + evicted.stream()
+                                    .map(victim -> victim.pod().namespace() + "/"
+                                            + victim.pod().name())
+                                    .collect(Collectors.joining(", ")));
+        }
+        return evicted.size();
+    }
+
+    private boolean evict(Victim victim, boolean dryRun) {
+        EvictOutcome outcome = cluster.evict(victim.pod(), dryRun);
+        if (!dryRun) {
+            Counter.builder("aliquot.evictions")
+                    .description("Evictions for a pod of higher priority by how they ended")
+                    .tag("outcome", label(outcome))
+                    .register(metrics)
+                    .increment();
+        }
+        if (outcome instanceof EvictOutcome.Done || outcome instanceof EvictOutcome.Gone) {
+            return true;
+        }
+        LOG.warn("cannot evict {} {}", victim.pod(), outcome);
+        protectedPods.put(victim.pod().uid(), nanoTime.getAsLong() + RETRY_AFTER.toNanos());
+        return false;
+    }
+
+    private static String label(EvictOutcome outcome) {
+        return outcome.getClass().getSimpleName().toLowerCase(Locale.ROOT);
+    }
+}

@@ -1,0 +1,45 @@
+package io.aliquot.scheduler.preemption;
+
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.Waker;
+import io.aliquot.scheduler.periodic.PeriodicTask;
+import io.micrometer.core.instrument.MeterRegistry;
+import java.time.Duration;
+import java.time.InstantSource;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+
+@Configuration(proxyBeanMethods = false)
+class PreemptionConfiguration {
+    /** The Kubernetes adapter updates it. */
+    @Bean
+    Budgets budgets() {
+        return new Budgets();
+    }
+
+    @Bean
+    PreemptionReservations preemptionReservations(Ledger ledger, PendingPods pending, Cluster cluster) {
+        return new PreemptionReservations(ledger, pending, cluster, System::nanoTime, InstantSource.system());
+    }
+
+    @Bean
+    Preemptor preemptor(
+            Ledger ledger, Cluster cluster, PendingPods pending, Budgets budgets, PreemptionReservations reservations) {
+        return new Preemptor(ledger, cluster, pending, budgets, reservations);
+    }
+
+    @Bean
+    PeriodicTask evictTask(
+            Ledger ledger,
+            PendingPods pending,
+            Cluster cluster,
+            Budgets budgets,
+            PreemptionReservations reservations,
+            Waker waker,
+            MeterRegistry metrics) {
+        var evictor = new Evictor(ledger, pending, cluster, budgets, reservations, waker, metrics, System::nanoTime);
+        return new PeriodicTask("evict", Duration.ofSeconds(1), evictor::evict);
+    }
+}

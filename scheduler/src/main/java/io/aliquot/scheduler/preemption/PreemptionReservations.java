@@ -1,0 +1,167 @@
+package io.aliquot.scheduler.preemption;
+
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.ReservationHolders;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import java.time.Duration;
+import java.time.Instant;
+import java.time.InstantSource;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.LongSupplier;
+import java.util.stream.Collectors;
+
+/**
+ * Capacity reserved for a preemptor while its victims terminate; released when the preemptor is bound, disappears or
+ * goes elsewhere. Reservations are not persisted: the evictor of the next leader finds the victims terminating and
+ * reserves their capacity again. Thread-safe.
+ */
+final class PreemptionReservations implements ReservationHolders {
+    /** How long the watch may take to report that a victim terminates. */
+    private static final Duration LAG = Duration.ofSeconds(15);
+
+    /** How long after the end of its grace period a pod is still expected to terminate. */
+    private static final Duration OVERDUE = Duration.ofSeconds(30);
+
+    /**
+     * Reserved capacity on a node.
+     *
+     * @param victims uids of the pods that are evicted for it
+     * @param awaited the victims, and the pods that were terminating on the node when the reservation began
+     * @param vacated whether none of the awaited pods holds a GPU of the node any more
+     * @param since when the reservation began, or was vacated
+     */
+    record Reservation(
+            PodId pod,
+            PodGpuRequest request,
+            String node,
+            Set<String> victims,
+            Set<String> awaited,
+            boolean vacated,
+            long since) {
+        Reservation vacatedAt(long now) {
+            return new Reservation(pod, request, node, Set.of(), Set.of(), true, now);
+        }
+    }
+
+    private final Ledger ledger;
+    private final PendingPods pending;
+    private final Cluster cluster;
+    private final LongSupplier nanoTime;
+    private final InstantSource clock;
+    private final Map<String, Reservation> byPod = new ConcurrentHashMap<>();
+
+    PreemptionReservations(
+            Ledger ledger, PendingPods pending, Cluster cluster, LongSupplier nanoTime, InstantSource clock) {
+        this.ledger = ledger;
+        this.pending = pending;
+        this.cluster = cluster;
+        this.nanoTime = nanoTime;
+        this.clock = clock;
+    }
+
+    /** Reserves what the victims and the pods that terminate anyway will free; returns whether that suffices. */
+    boolean reserve(PodId pod, PodGpuRequest request, String node, Set<String> victims) {
+        Set<String> awaited = leaving(node);
+        awaited.addAll(victims);
+        return reserve(new Reservation(
+                pod, request, node, Set.copyOf(victims), Set.copyOf(awaited), false, nanoTime.getAsLong()));
+    }
+
+    private boolean reserve(Reservation reservation) {
+        Set<String> without = leaving(reservation.node());
+        if (nanoTime.getAsLong() - reservation.since() < LAG.toNanos()) {
+            without.addAll(reservation.victims());
+        }
+        boolean done = ledger.reserveFor(reservation.pod(), reservation.node(), reservation.request(), without);
+        if (done) {
+            boolean vacated = !reservation.vacated() && Collections.disjoint(without, reservation.awaited());
+            byPod.put(reservation.pod().uid(), vacated ? reservation.vacatedAt(nanoTime.getAsLong()) : reservation);
+        } else {
+            release(reservation.pod().uid());
+        }
+        return done;
+    }
+
+    void release(String uid) {
+        byPod.remove(uid);
+        ledger.releaseReservation(uid);
+    }
+
+    /** Whether the pod has a reservation. */
+    boolean holds(String uid) {
+        return byPod.containsKey(uid);
+    }
+
+    @Override
+    public Collection<PodId> pods() {
+        return all().stream().map(Reservation::pod).toList();
+    }
+
+    Collection<Reservation> all() {
+        return List.copyOf(byPod.values());
+    }
+
+    /** Renews the reservations before the ledger drops them, and releases those that are no longer needed. */
+    void refresh() {
+        for (Reservation reservation : all()) {
+            String uid = reservation.pod().uid();
+            boolean stays = ledger.nodeOf(uid).map(reservation.node()::equals).orElse(true);
+            // A pod that was deleted during filter is still in PendingPods, but the watch no longer has it.
+            boolean waits = pending.request(uid).isPresent()
+                    && cluster.version(reservation.pod()).isPresent();
+            if (!waits || !stays || passedOver(reservation)) {
+                release(uid);
+            } else {
+                reserve(reservation);
+            }
+        }
+    }
+
+    /**
+     * Whether kube-scheduler asked about the pod without this node after the awaited pods were gone. Before that, the
+     * node may have lacked CPU or memory.
+     */
+    private boolean passedOver(Reservation reservation) {
+        return reservation.vacated()
+                && pending.waiting(reservation.pod().uid())
+                        .filter(pod -> pod.lookedAt() - reservation.since() > 0
+                                && !pod.kind().nodes().contains(reservation.node()))
+                        .isPresent();
+    }
+
+    /** Uids of the pods that terminate, or are being evicted, and still hold GPUs of the node. */
+    Set<String> leaving(String node) {
+        return ledger.view(node).map(this::leaving).orElseGet(HashSet::new);
+    }
+
+    Set<String> leaving(NodeView node) {
+        Set<String> leaving = node.holdings().stream()
+                .filter(this::leaves)
+                .map(holding -> holding.pod().uid())
+                .collect(Collectors.toCollection(HashSet::new));
+        long now = nanoTime.getAsLong();
+        for (Reservation reservation : byPod.values()) {
+            if (reservation.node().equals(node.name()) && now - reservation.since() < LAG.toNanos()) {
+                leaving.addAll(reservation.victims());
+            }
+        }
+        return leaving;
+    }
+
+    /** Whether the pod terminates. A pod long past its grace period, perhaps on an unreachable node, does not count. */
+    private boolean leaves(Holding holding) {
+        return holding.leavesBy().isBefore(Instant.MAX)
+                && holding.leavesBy().isAfter(clock.instant().minus(OVERDUE));
+    }
+}

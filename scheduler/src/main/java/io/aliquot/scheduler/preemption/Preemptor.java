@@ -1,0 +1,221 @@
+package io.aliquot.scheduler.preemption;
+
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.UnboundPod;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/*
+ * How the victims are chosen. kube-scheduler (1.35, framework/preemption) proposes for each node the pods whose
+ * eviction makes the node's totals suffice; it does not know which GPU they hold. So this class selects victims among
+ * the pods of lower priority on each node. They must also free enough CPU and memory; if they do not, the proposal is
+ * kept and only extended.
+ *
+ * This class does not count ports, affinities or the number of pods. It therefore keeps two kinds of proposed pods:
+ * those that hold no GPU, and those beside which the preemptor would fit by everything that is counted once the other
+ * proposed pods are gone. kube-scheduler spares every pod that it can, so such a pod blocks something that is not
+ * counted. A pod that blocks both a GPU and something else cannot be recognized: a cheaper pod may be evicted instead,
+ * and this one at the next try, when a GPU is free.
+ *
+ * The answer names one node, the cheapest by EvictionCost. Among several nodes kube-scheduler would choose by its own
+ * order, in which budgets come before priority.
+ */
+/** Chooses the pods that kube-scheduler evicts for a pod of higher priority. */
+public final class Preemptor {
+    private static final Logger LOG = LoggerFactory.getLogger(Preemptor.class);
+
+    private final Ledger ledger;
+    private final Cluster cluster;
+    private final PendingPods pending;
+    private final Budgets budgets;
+    private final PreemptionReservations reservations;
+
+    Preemptor(
+            Ledger ledger, Cluster cluster, PendingPods pending, Budgets budgets, PreemptionReservations reservations) {
+        this.ledger = ledger;
+        this.cluster = cluster;
+        this.pending = pending;
+        this.budgets = budgets;
+        this.reservations = reservations;
+    }
+
+    private record Found(String node, List<Victim> victims, EvictionCost cost, int violations) {}
+
+    /**
+     * The pods to evict, by node; empty where no eviction helps.
+     *
+     * @param proposed what kube-scheduler would evict, by node
+     */
+    public Map<String, NodeVictims> preempt(UnboundPod pod, Map<String, NodeVictims> proposed) {
+        if (!(cluster.leadership() instanceof Leads)) {
+            return Map.of();
+        }
+        PodGpuRequest request = pod.request();
+        if (request.containers().isEmpty()) {
+            return proposed;
+        }
+        if (!pod.rank().preempts()) {
+            return Map.of();
+        }
+        Optional<Found> best = Optional.empty();
+        for (var entry : new TreeMap<>(proposed).entrySet()) { // sorted: equal costs give the same node every time
+            Optional<EvictionCost> below = best.map(Found::cost);
+            Optional<Found> found =
+                    ledger.view(entry.getKey()).flatMap(node -> new OnNode(pod, node, entry.getValue()).find(below));
+            if (found.isPresent() && (below.isEmpty() || found.get().cost().compareTo(below.get()) < 0)) {
+                best = found;
+            }
+        }
+        if (best.isEmpty()) {
+            LOG.info("preempt {}: no victims on {} nodes would free enough capacity", pod.id(), proposed.size());
+            return Map.of();
+        }
+        Found found = best.get();
+        Set<String> uids = uids(found.victims());
+        LOG.info("preempt {} node={} victims={}", pod.id(), found.node(), found.victims());
+        if (cluster.version(pod.id())
+                .isPresent()) { // a deleted pod would stay in PendingPods, since no further watch event removes it
+            pending.holdsCapacity(pod);
+        }
+        reservations.reserve(pod.id(), request, found.node(), uids);
+        return Map.of(found.node(), new NodeVictims(uids.stream().sorted().toList(), found.violations()));
+    }
+
+    private static Set<String> uids(List<Victim> victims) {
+        return victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet());
+    }
+
+    /** The search for victims on one node that kube-scheduler proposes. */
+    private final class OnNode {
+        private final UnboundPod pod;
+        private final PodGpuRequest request;
+        private final NodeView node;
+        private final List<Victim> proposedForGpus = new ArrayList<>();
+        private final List<Victim> proposedForOthers = new ArrayList<>();
+        private final int proposedViolations;
+
+        OnNode(UnboundPod pod, NodeView node, NodeVictims proposed) {
+            this.pod = pod;
+            this.request = pod.request();
+            this.node = node;
+            this.proposedViolations = proposed.budgetViolations();
+            List<Victim> victims = victims(proposed);
+            for (Victim victim : victims) {
+                Set<String> others = new HashSet<>(uids(victims));
+                others.remove(victim.pod().uid());
+                boolean ours = !victim.perGpu().isEmpty() && !(fits(others) && hostFits(others, List.of()));
+                (ours ? proposedForGpus : proposedForOthers).add(victim);
+            }
+        }
+
+        private List<Victim> victims(NodeVictims proposed) {
+            Map<String, Holding> holdings = new HashMap<>();
+            node.holdings().forEach(holding -> holdings.put(holding.pod().uid(), holding));
+            List<Victim> victims = new ArrayList<>();
+            for (String uid : proposed.uids()) {
+                Holding holding = holdings.get(uid);
+                // A pod that the ledger does not know counts as a pod without a GPU.
+                victims.add(
+                        holding == null
+                                ? new Victim(new PodId("", "", uid), lower(), Instant.EPOCH, Map.of(), List.of())
+                                : Victim.of(holding, budgets));
+            }
+            return victims;
+        }
+
+        private int lower() {
+            return pod.rank().priority() - 1;
+        }
+
+        private boolean fits(Set<String> without) {
+            return ledger.feasibilityWithout(node.name(), pod.id().uid(), request, without) instanceof Feasibility.Fits;
+        }
+
+        Optional<Found> find(Optional<EvictionCost> below) {
+            Set<String> leaving = reservations.leaving(node);
+            Set<String> gone = new HashSet<>(leaving);
+            gone.addAll(uids(proposedForOthers));
+            List<Victim> candidates = node.holdings().stream()
+                    .filter(holding -> Victim.mayBe(holding, pod.rank().priority())
+                            && !gone.contains(holding.pod().uid()))
+                    .map(holding -> Victim.of(holding, budgets))
+                    .toList();
+            boolean oneGpu = request.requestsOneVgpu();
+            Optional<EvictionPlan> plan = VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, below);
+            if (plan.isEmpty()) {
+                return Optional.empty();
+            }
+            if (hostFits(gone, plan.get().victims())) {
+                return found(plan.get().victims(), leaving);
+            }
+            gone.addAll(uids(proposedForGpus));
+            return VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, Optional.empty())
+                    .flatMap(more -> {
+                        List<Victim> all = new ArrayList<>(proposedForGpus);
+                        all.addAll(more.victims());
+                        return found(all, leaving);
+                    });
+        }
+
+        private Optional<Found> found(List<Victim> forGpus, Set<String> leaving) {
+            List<Victim> victims = new ArrayList<>(forGpus);
+            victims.addAll(proposedForOthers);
+            EvictionPlan plan = new EvictionPlan(victims);
+            // The budgets of pods without a GPU are not known.
+            int unknown = (int)
+                    victims.stream().filter(victim -> victim.perGpu().isEmpty()).count();
+            int violations = plan.cost().violations() + Math.min(proposedViolations, unknown);
+            if (victims.isEmpty()) {
+                // kube-scheduler expects at least one victim and does not evict a terminating pod again.
+                node.holdings().stream()
+                        .filter(holding -> leaving.contains(holding.pod().uid())
+                                && holding.state() == Holding.State.HELD
+                                && holding.priority() < pod.rank().priority())
+                        .min(Comparator.comparing(holding -> holding.pod().uid()))
+                        .ifPresent(holding -> victims.add(Victim.of(holding, budgets)));
+            }
+            return victims.isEmpty()
+                    ? Optional.empty()
+                    : Optional.of(new Found(node.name(), victims, plan.cost(), violations));
+        }
+
+        /** Whether CPU and memory suffice without these pods. */
+        private boolean hostFits(Set<String> gone, List<Victim> victims) {
+            Set<String> without = new HashSet<>(gone);
+            without.addAll(uids(victims));
+            if (!(node.facts() instanceof NodeFacts.Sharing sharing)) {
+                return false;
+            }
+            long cpuMillis = request.requests().cpuMillis();
+            long memoryBytes = request.requests().memoryBytes();
+            for (Holding holding : node.holdings()) {
+                if (!without.contains(holding.pod().uid())) {
+                    cpuMillis += holding.requests().cpuMillis();
+                    memoryBytes += holding.requests().memoryBytes();
+                }
+            }
+            return cpuMillis <= sharing.allocatable().cpuMillis()
+                    && memoryBytes <= sharing.allocatable().memoryBytes();
+        }
+    }
+}

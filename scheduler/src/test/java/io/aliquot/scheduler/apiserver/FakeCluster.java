@@ -1,0 +1,99 @@
+package io.aliquot.scheduler.apiserver;
+
+import io.aliquot.api.Fence;
+import io.aliquot.scheduler.ledger.PodId;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalLong;
+
+/** An API server that answers what a test tells it to, and remembers what it was asked. */
+public final class FakeCluster implements Cluster {
+    /** {@code node} is empty for annotations only. */
+    public record Sent(PodId pod, long version, String node, Map<String, String> annotations) {}
+
+    public final List<Sent> sent = new ArrayList<>();
+    public final List<String> woken = new ArrayList<>();
+    public final Deque<WriteOutcome> outcomes = new ArrayDeque<>();
+    public volatile Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.Leads(new Fence("aliquot-1_uuid", 3));
+    public PodState state = new PodState.Unreadable("the test set no state");
+    public OptionalLong version = OptionalLong.of(1);
+    /** Of single pods, by name. */
+    public final Map<String, PodState> states = new HashMap<>();
+
+    public final List<Long> movedOn = new ArrayList<>();
+    public PodState movedOnTo = new PodState.Unreadable("the test set no state");
+    public final List<String> warnings = new ArrayList<>();
+    public final List<String> notes = new ArrayList<>();
+    public final List<String> evicted = new ArrayList<>();
+    public final List<String> rehearsed = new ArrayList<>();
+    public final Map<String, EvictOutcome> evictions = new HashMap<>();
+    public boolean wakes = true;
+    /** Runs while the leader status is read: what other processes do meanwhile. */
+    public Runnable meanwhile = () -> {};
+    /** Runs while a pod's version is read: what other processes do meanwhile. */
+    public Runnable versionAsked = () -> {};
+    /** What happens until a Binding is answered. */
+    public Runnable whileBinding = () -> {};
+
+    @Override
+    public Cluster.LeaderStatus leadership() {
+        meanwhile.run();
+        return leaderStatus;
+    }
+
+    @Override
+    public synchronized WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations) {
+        sent.add(new Sent(pod, version, node, annotations));
+        whileBinding.run();
+        WriteOutcome outcome = outcomes.poll();
+        return outcome == null ? new WriteOutcome.Done() : outcome;
+    }
+
+    @Override
+    public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
+        return bind(pod, version, "", annotations);
+    }
+
+    @Override
+    public OptionalLong version(PodId pod) {
+        versionAsked.run();
+        return version;
+    }
+
+    @Override
+    public PodState read(PodId pod) {
+        return states.getOrDefault(pod.name(), state);
+    }
+
+    @Override
+    public PodState bumpVersion(PodId pod, long version) {
+        movedOn.add(version);
+        return movedOnTo;
+    }
+
+    @Override
+    public boolean wake(String node) {
+        woken.add(node);
+        return wakes;
+    }
+
+    @Override
+    public EvictOutcome evict(PodId pod, boolean dryRun) {
+        (dryRun ? rehearsed : evicted).add(pod.name());
+        return evictions.getOrDefault(pod.name(), new EvictOutcome.Done());
+    }
+
+    @Override
+    public void note(PodId pod, String reason, String message) {
+        notes.add(pod.name() + " " + reason + ": " + message);
+    }
+
+    @Override
+    public void warn(PodId pod, String reason, String message) {
+        warnings.add(pod.name() + " " + reason + ": " + message);
+    }
+}

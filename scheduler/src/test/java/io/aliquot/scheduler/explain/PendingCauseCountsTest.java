@@ -1,0 +1,102 @@
+package io.aliquot.scheduler.explain;
+
+import static io.aliquot.scheduler.extender.ExtenderFixture.id;
+import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.extender.ExtenderFixture;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.preemption.Budgets;
+import java.time.Duration;
+import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Node 1 and 2 have 30,000 MiB free on each GPU. */
+class PendingCauseCountsTest {
+    private final ExtenderFixture world = new ExtenderFixture();
+    private final PendingCauseCounts causes = new PendingCauseCounts(
+            world.pending,
+            new Explainer(world.ledger, world.scoring, new Budgets()),
+            world.ledger,
+            world.cluster,
+            world.now::get);
+
+    @BeforeEach
+    void fill() {
+        for (int gpu : List.of(0, 1)) {
+            world.takenElsewhere("old-1-" + gpu, 1, gpu, 50_000);
+            world.takenElsewhere("old-2-" + gpu, 2, gpu, 50_000);
+        }
+    }
+
+    @Test
+    void aPodThatKubeSchedulerNeverSendsIsCountedUntilItIsForgotten() {
+        refused("a", 40_000);
+        refused("b", 40_000);
+        refused("c", 10_000);
+        world.pass(Duration.ofHours(1));
+        assertThat(causes.count()).containsEntry("memory", 2).containsEntry("elsewhere", 1);
+
+        world.pending.forget("uid-a");
+        assertThat(causes.count()).containsEntry("memory", 1);
+    }
+
+    @Test
+    void aPodThatBothHaveRefusedIsCountedOnceByWhatItMayHave() {
+        world.filter("a", mebibytes(40_000), 0, "", "n1");
+        refused("a", 40_000);
+        world.ledger.observeEnded("uid-old-2-0");
+        assertThat(causes.count()).containsEntry("memory", 1).containsEntry("elsewhere", 0);
+    }
+
+    @Test
+    void ofSeveralReplicasOnlyTheLeaderCounts() {
+        refused("a", 40_000);
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        assertThat(causes.count())
+                .containsEntry("memory", 0)
+                .containsEntry("not-evaluated", 0)
+                .containsKeys("closed", "impossible");
+    }
+
+    @Test
+    void everyKindGetsItsTurnHoweverSeldomSomebodyAsks() {
+        for (int kind = 0; kind < 3 * PendingCauseCounts.MAX_EVALUATIONS; kind++) {
+            refused("pod-" + kind, 40_000 + kind);
+        }
+        for (int scrape = 1; scrape <= 20; scrape++) {
+            assertThat(causes.count())
+                    .as("scrape " + scrape)
+                    .containsEntry("memory", Math.min(scrape, 3) * PendingCauseCounts.MAX_EVALUATIONS)
+                    .containsEntry("not-evaluated", Math.max(0, 3 - scrape) * PendingCauseCounts.MAX_EVALUATIONS);
+            world.pass(Duration.ofMinutes(1));
+        }
+    }
+
+    @Test
+    void whatIsKnownIsLookedAtAnewByAndByAndForgottenIfItIsNot() {
+        for (int kind = 0; kind < 2 * PendingCauseCounts.MAX_EVALUATIONS; kind++) {
+            refused("pod-" + kind, 40_000 + kind);
+        }
+        causes.count();
+        world.pass(Duration.ofMinutes(1));
+        causes.count();
+        world.ledger.observeEnded("uid-old-1-0");
+        world.pass(Duration.ofMinutes(1));
+        assertThat(causes.count())
+                .as("the older half is looked at")
+                .containsEntry("elsewhere", PendingCauseCounts.MAX_EVALUATIONS)
+                .containsEntry("memory", PendingCauseCounts.MAX_EVALUATIONS);
+
+        world.pass(PendingCauseCounts.CACHED_FOR);
+        assertThat(causes.count())
+                .containsEntry("elsewhere", PendingCauseCounts.MAX_EVALUATIONS)
+                .containsEntry("not-evaluated", PendingCauseCounts.MAX_EVALUATIONS);
+    }
+
+    private void refused(String name, int memoryMiB) {
+        world.pending.refused(id(name), Gpus.ask("APP:main: gpumem=" + memoryMiB));
+    }
+}

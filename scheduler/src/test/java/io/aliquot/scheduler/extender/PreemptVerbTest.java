@@ -1,0 +1,39 @@
+package io.aliquot.scheduler.extender;
+
+import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
+import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.extender.Wire.MetaPod;
+import io.aliquot.scheduler.extender.Wire.MetaVictims;
+import io.aliquot.scheduler.preemption.PreemptionFixture;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+class PreemptVerbTest {
+    private static final Map<String, MetaVictims> PROPOSED =
+            Map.of("n1", new MetaVictims(List.of(new MetaPod("uid-a")), 0));
+
+    private final ExtenderFixture world = new ExtenderFixture();
+    private final PreemptVerb verb = new PreemptVerb(new PreemptionFixture(world).preemptor);
+
+    @BeforeEach
+    void fillNode() {
+        world.holds("a", 1, 0, 80_000, 1);
+        world.holds("b", 1, 1, 80_000, 2);
+    }
+
+    @Test
+    void namesTheVictimsByUid() {
+        assertThat(verb.preempt(pod("high", mebibytes(80_000), 10, ""), PROPOSED))
+                .isEqualTo(PROPOSED);
+    }
+
+    @Test
+    void evictsNoPodForAMalformedRequest() {
+        assertThat(verb.preempt(pod("high", "\"nvidia.com/gpumem\": \"3Gi\"", 10, ""), PROPOSED))
+                .isEmpty();
+    }
+}

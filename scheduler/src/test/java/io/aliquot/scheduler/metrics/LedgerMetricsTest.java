@@ -1,0 +1,47 @@
+package io.aliquot.scheduler.metrics;
+
+import static io.aliquot.scheduler.extender.ExtenderFixture.id;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.extender.ExtenderFixture;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.Gpus;
+import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+
+/** Of two empty nodes, each with two GPUs. */
+class LedgerMetricsTest {
+    private final ExtenderFixture world = new ExtenderFixture();
+    private final LedgerMetrics metrics = new LedgerMetrics(world.ledger, world.pending, Map::of);
+
+    @Test
+    void anEmptyGpuIsNotStrandedWhileAPodWaitsForMoreWholeCardsThanANodeHas() {
+        world.pending.refused(id("a"), Gpus.ask("APP:main: gpu=3"));
+        assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isZero();
+    }
+
+    @Test
+    void noneIsASmallerGpuWhileAWholeLargerOneIsHeld() {
+        ExtenderFixture.node(world.ledger, 2, Gpus.gpu(2, 0, ExtenderFixture.MEMORY / 2));
+        var all = new GpuAmount(ExtenderFixture.MEMORY, 0, 1, true);
+        world.ledger.observeBound(BoundPods.of(id("a"), "n1", 1, BoundPods.main(Gpus.uuid(1, 0), all)));
+        assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isZero();
+    }
+
+    @Test
+    void whatIsFreeBesideAShareIsStrandedWhereHalfOfTheGpuIsAskedForAndLessIsLeft() {
+        world.takenElsewhere("a", 1, 0, 50_000);
+        world.pending.refused(id("b"), Gpus.ask("APP:main: gpumem-percentage=50"));
+        assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isEqualTo(30_000.0 * (1 << 20));
+    }
+
+    private double sum(String gauge) {
+        return metrics.collect().stream()
+                .filter(snapshot -> snapshot.getMetadata().getName().equals(gauge))
+                .flatMap(snapshot -> ((GaugeSnapshot) snapshot).getDataPoints().stream())
+                .mapToDouble(point -> point.getValue())
+                .sum();
+    }
+}

@@ -1,0 +1,359 @@
+package io.aliquot.scheduler.preemption;
+
+import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
+import static io.aliquot.scheduler.extender.ExtenderFixture.unbound;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
+import io.aliquot.scheduler.extender.ExtenderFixture;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.placement.Gpus;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalLong;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Node 1 has 50,000 MiB free, and no GPU with more than 30,000. */
+class EvictorTest {
+    private static final Duration SECOND = Duration.ofSeconds(1);
+
+    private final ExtenderFixture world = new ExtenderFixture();
+    private final PreemptionFixture preemption = new PreemptionFixture(world);
+    private final Evictor evictor = preemption.evictor();
+    private BoundPod young;
+
+    @BeforeEach
+    void fragmented() {
+        world.holds("old", 1, 0, 50_000, 1);
+        young = world.holds("young", 1, 1, 60_000, 1);
+    }
+
+    @Test
+    void theCheapestIsEvictedAndBothAreToldWhy() {
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(world.cluster.notes)
+                .containsExactly(
+                        "young Preempted: Preempted by pod default/high of priority 10, which fits on no GPU of node n1 "
+                                + "otherwise",
+                        "high Preempting: on node n1 a GPU is made free by evicting default/young");
+        assertThat(world.metrics.counter("aliquot.evictions", "outcome", "done").count())
+                .isEqualTo(1);
+    }
+
+    @Test
+    void theReservationLastsUntilThePodIsBoundAndNoFurtherPodIsEvicted() {
+        waits("high", 40_000, 10);
+        tick();
+        world.leaves(young);
+        ticks(50);
+        assertThat(world.cluster.evicted).containsExactly("young");
+        world.ledger.observeEnded("uid-young");
+        var other = Gpus.ask("APP:main: gpumem=50000");
+        assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refuses.class);
+        preemption.waker.wake();
+        assertThat(world.cluster.woken).as("for whom it is kept").containsExactly("n1");
+        assertThat(world.filter("high", mebibytes(40_000), 10, "", "n1")).containsExactly("n1");
+        assertThat(world.bind("high", "n1")).isEmpty();
+        ticks(2);
+        assertThat(preemption.reservations.all()).isEmpty();
+        assertThat(world.cluster.evicted).containsExactly("young");
+    }
+
+    @Test
+    void ifThePodIsDeletedTheRoomIsAnybodys() {
+        waits("high", 40_000, 10);
+        tick();
+        world.leaves(young);
+        world.ledger.observeEnded("uid-young");
+        world.pending.forget("uid-high");
+        tick();
+        assertThat(world.ledger.feasibility("n1", "uid-other", Gpus.ask("APP:main: gpumem=40000")))
+                .isInstanceOf(Feasibility.Fits.class);
+    }
+
+    @Test
+    void aPodThatWasDeletedWhileItWasLookedAtDoesNotWait() {
+        world.pending.forget("uid-high");
+        waits("high", 40_000, 10);
+        assertThat(world.pending.waiting()).isEmpty();
+    }
+
+    /** The pod was deleted before this process started, and kube-scheduler has not seen the deletion yet. */
+    @Test
+    void noPodIsEvictedForAPodThatDoesNotExist() {
+        waits("high", 40_000, 10);
+        world.cluster.version = OptionalLong.empty();
+        tick();
+        assertThat(world.cluster.evicted).isEmpty();
+    }
+
+    @Test
+    void noRoomIsKeptForAPodThatWasDeletedWhileItWasLookedAt() {
+        waits("high", 40_000, 10);
+        tick();
+        world.leaves(young);
+        world.ledger.observeEnded("uid-young");
+        world.pending.forget("uid-high");
+        world.cluster.version = OptionalLong.empty();
+        world.filter("high", mebibytes(40_000), 10, "", "n1");
+        tick();
+        assertThat(world.ledger.feasibility("n1", "uid-other", Gpus.ask("APP:main: gpumem=40000")))
+                .isInstanceOf(Feasibility.Fits.class);
+    }
+
+    @Test
+    void aPodThatCannotGoWhereItsRoomIsAnyMoreGetsRoomElsewhere() {
+        world.holds("there", 2, 0, 80_000, 9);
+        world.holds("there-too", 2, 1, 80_000, 20);
+        waits("high", 40_000, 10);
+        tick();
+        world.leaves(young);
+        tick();
+        waits("high", 40_000, 10, "n2");
+        tick();
+        world.ledger.observeEnded("uid-young");
+        ticks(30);
+        assertThat(preemption.reservations.holds("uid-high"))
+                .as("kube-scheduler may not have known that there is room")
+                .isTrue();
+        world.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
+        tick();
+        assertThat(preemption.reservations.holds("uid-high")).as("it is asking").isTrue();
+        assertThat(world.cluster.evicted).containsExactly("young");
+        waits("high", 40_000, 10, "n2");
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young", "there");
+        assertThat(world.ledger.feasibility("n1", "uid-other", Gpus.ask("APP:main: gpumem=80000")))
+                .isInstanceOf(Feasibility.Fits.class);
+    }
+
+    /** For example a slow drain of the node. */
+    @Test
+    void whoLeavesTheNodeLaterDoesNotMakeItsRoomBeKeptLonger() {
+        world.holds("there", 2, 0, 80_000, 20);
+        world.holds("there-too", 2, 1, 80_000, 20);
+        waits("high", 40_000, 10);
+        tick();
+        world.leaves(young);
+        world.ledger.observeEnded("uid-young");
+        ticks(5);
+        world.leaves(world.holds("slow", 1, 1, 1_000, 1));
+        ticks(15);
+        waits("high", 40_000, 10, "n2");
+        tick();
+        assertThat(preemption.reservations.holds("uid-high")).isFalse();
+    }
+
+    @Test
+    void aPodThatIsAskedAboutWhileVictimsAreLookedForIsLookedAtAgainBeforeAnybodyIsEvicted() {
+        waits("high", 40_000, 10);
+        world.pass(SECOND);
+        world.cluster.versionAsked =
+                () -> world.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
+        evictor.evict();
+        assertThat(world.cluster.evicted).isEmpty();
+    }
+
+    @Test
+    void noPodOfEqualOrHigherPriorityIsEvicted() {
+        waits("equal", 40_000, 1);
+        ticks(30);
+        assertThat(world.cluster.evicted).isEmpty();
+    }
+
+    @Test
+    void aPodThatMayNotPreemptWaits() {
+        world.filter("polite", mebibytes(40_000), 10, "Never", "n1");
+        ticks(30);
+        assertThat(world.cluster.evicted).isEmpty();
+    }
+
+    @Test
+    void whomABudgetProtectsStaysAndAnotherGoes() {
+        world.budget("guarded", 0, "young");
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("old");
+    }
+
+    @Test
+    void whereBudgetsProtectAllThePodWaitsUntilOneAllowsIt() {
+        world.budget("guarded", 0, "young", "old");
+        waits("high", 40_000, 10);
+        ticks(20);
+        assertThat(world.cluster.evicted).isEmpty();
+        world.budget("guarded", 1, "young", "old");
+        ticks(11);
+        assertThat(world.cluster.evicted)
+                .as("kube-scheduler must retry the pod")
+                .isEmpty();
+        assertThat(world.cluster.woken).containsOnly("n1");
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young");
+    }
+
+    @Test
+    void podsThatKubeSchedulerDoesNotAskAboutAgainWakeItOnceAMinuteAndLeaveOthersTheirTurn() {
+        world.budget("guarded", 0, "young", "old");
+        for (int i = 0; i < 20; i++) {
+            waits("silent" + i, 40_000 + i, 10);
+        }
+        ticks(40);
+        world.budget("guarded", 1, "young", "old");
+        ticks(50);
+        assertThat(world.cluster.woken).hasSize(1);
+        ticks(60);
+        assertThat(world.cluster.woken).hasSize(2);
+        waits("high", 40_000, 9);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young");
+    }
+
+    @Test
+    void whomTheApiProtectsIsLeftAloneAndAnotherGoes() {
+        world.cluster.evictions.put("young", new EvictOutcome.Protected("budget guarded"));
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(preemption.reservations.all()).isEmpty();
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young", "old");
+    }
+
+    @Test
+    void noneOfSeveralVictimsIsEvictedUnlessAllMayBe() {
+        world.holds("third", 1, 0, 20_000, 1);
+        world.cluster.evictions.put("old", new EvictOutcome.Protected("budget guarded"));
+        waits("high", 75_000, 10);
+        tick();
+        assertThat(world.cluster.rehearsed).isEmpty();
+        assertThat(world.cluster.evicted).as("one is enough on the other GPU").containsExactly("young");
+        world.cluster.evictions.put("young", new EvictOutcome.Protected("budget guarded"));
+        ticks(2);
+        assertThat(world.cluster.evicted).doesNotContain("third");
+    }
+
+    @Test
+    void aBudgetThatAllowsOneIsNotOverdrawnByTwo() {
+        world.holds("third", 1, 0, 20_000, 1);
+        world.ledger.observeEnded("uid-young");
+        world.holds("important", 1, 1, 60_000, 5);
+        world.budget("guarded", 1, "old", "third");
+        waits("high", 75_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("important");
+    }
+
+    @Test
+    void roomThatOthersLeaveAnywayIsTakenFirst() {
+        world.ledger.observeEnded("uid-young");
+        world.leaves(world.holds("leaving", 1, 1, 60_000, 20));
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(preemption.reservations.holds("uid-high")).isTrue();
+    }
+
+    @Test
+    void aNewLeaderDoesNotRepeatAnEviction() {
+        waits("high", 40_000, 10);
+        tick();
+        world.leaves(young);
+        preemption.reservations.release("uid-high");
+        var next = preemption.evictor();
+        waits("high", 40_000, 10);
+        for (int i = 0; i < 10; i++) {
+            world.pass(SECOND);
+            next.evict();
+        }
+        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(preemption.reservations.holds("uid-high")).isTrue();
+    }
+
+    @Test
+    void twoPodsThatWaitDoNotCountOnTheSameRoom() {
+        waits("high", 50_000, 10);
+        waits("higher", 40_000, 11);
+        ticks(2);
+        assertThat(world.cluster.evicted).containsExactly("young", "old");
+        assertThat(world.cluster.notes.get(0)).contains("default/higher");
+    }
+
+    @Test
+    void twoPodsThatFitBesideOneAnotherShareTheRoomOfOne() {
+        waits("high", 40_000, 10);
+        waits("higher", 40_000, 11);
+        ticks(2);
+        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(preemption.reservations.all()).hasSize(2);
+    }
+
+    @Test
+    void kubeSchedulerGetsItsTurnFirst() {
+        waits("high", 40_000, 10);
+        world.pass(Evictor.KUBE_SCHEDULER_TURN.dividedBy(2));
+        evictor.evict();
+        assertThat(world.cluster.evicted).isEmpty();
+        var proposal = Map.of("n1", new NodeVictims(List.of("uid-old"), 0));
+        assertThat(preemption.preemptor.preempt(unbound("high", mebibytes(40_000), 10, ""), proposal))
+                .isNotEmpty();
+        ticks(5);
+        assertThat(world.cluster.evicted).isEmpty();
+    }
+
+    @Test
+    void noPodIsEvictedOnANodeThatKubeSchedulerExcludes() {
+        world.holds("there", 2, 0, 80_000, 0);
+        world.holds("there-too", 2, 1, 80_000, 0);
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(world.cluster.evicted).containsExactly("young");
+    }
+
+    @Test
+    void aReplicaThatDoesNotLeadEvictsNoPod() {
+        waits("high", 40_000, 10);
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        ticks(5);
+        assertThat(world.cluster.evicted).isEmpty();
+    }
+
+    @Test
+    void manyKindsThatNothingHelpsAreNotLookedAtEverySecond() {
+        for (int i = 0; i < 3000; i++) {
+            waits("p" + i, 80_001 + i, 10);
+        }
+        waits("high", 40_000, 9);
+        ticks(400);
+        assertThat(world.cluster.woken)
+                .as("its turn came, and kube-scheduler must retry the pod")
+                .isNotEmpty();
+    }
+
+    private void waits(String name, int mebibytes, int priority) {
+        waits(name, mebibytes, priority, "n1");
+    }
+
+    private void waits(String name, int mebibytes, int priority, String node) {
+        assertThat(world.filter(name, mebibytes(mebibytes), priority, "", node)).isEmpty();
+    }
+
+    private void tick() {
+        ticks(1);
+    }
+
+    private void ticks(int seconds) {
+        for (int i = 0; i < seconds; i++) {
+            world.pass(SECOND);
+            evictor.evict();
+            world.ledger.expire();
+        }
+    }
+}

@@ -1,0 +1,207 @@
+package io.aliquot.scheduler.recovery;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.read.ListAppender;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
+import io.aliquot.scheduler.apiserver.Cluster.PodState;
+import io.aliquot.scheduler.extender.ExtenderFixture;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.placement.Gpus;
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import java.time.Instant;
+import org.junit.jupiter.api.Test;
+import org.slf4j.LoggerFactory;
+
+class AuditorTest {
+    private final ExtenderFixture world = new ExtenderFixture();
+    private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
+    private final Auditor auditor = new Auditor(world.ledger, world.events, world.cluster, metrics);
+
+    @Test
+    void ofPodsThatTwoLeadersGaveTheSamePartTheYoungerIsEvictedAndToldWhy() {
+        present("young", 9, "old/1");
+        present("old", 5, "new/2");
+        auditor.audit();
+        auditor.audit();
+        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(world.cluster.warnings)
+                .containsExactly("young GpuOverallocated: two leaders of the scheduler allocated the same part of "
+                        + Gpus.uuid(1, 0) + " of node n1; this pod, the younger, is evicted, and the older ones stay");
+        assertThat(metrics.counter("aliquot.ledger.overallocated").count()).isEqualTo(1);
+    }
+
+    @Test
+    void noMoreAreEvictedThanMustBe() {
+        present("a", 1, "new/2");
+        present("b", 2, "old/1");
+        present("c", 3, "new/2");
+        auditor.audit();
+        assertThat(world.cluster.evicted).containsExactly("c", "b");
+    }
+
+    @Test
+    void whatOneLeaderGaveIsTooMuchOnlySinceTheGpuHasLessAndNobodyLeaves() {
+        present("a", 1, "one/1");
+        present("b", 2, "one/1");
+        auditor.audit();
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(world.cluster.warnings)
+                .containsExactly("b GpuOverallocated: pods hold more of " + Gpus.uuid(1, 0)
+                        + " of node n1 than its capacity is now; delete this pod, or another one there");
+    }
+
+    @Test
+    void whatLeadersGaveInTurnIsTooMuchOnlySinceTheGpuHasLessAndNobodyLeaves() {
+        present("a", 1, "one/1");
+        present("b", 2, "one/1");
+        present("c", 4, "other/2");
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(world.cluster.warnings)
+                .hasSize(1)
+                .first()
+                .asString()
+                .startsWith("c GpuOverallocated: pods hold more");
+    }
+
+    /** Its transitions count from 0 again. */
+    @Test
+    void whatWasGivenBeforeAndAfterTheLeaseWasMadeAnewIsTooMuchOnlySinceTheGpuHasLess() {
+        present("a", 1, "one/7");
+        present("b", 4, "other/0");
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(world.cluster.warnings)
+                .hasSize(1)
+                .first()
+                .asString()
+                .startsWith("b GpuOverallocated: pods hold more");
+    }
+
+    @Test
+    void aStandbyForgetsWhatItWasToldOfNodesThatAreNoMore() {
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.events.capacityFreed("gone");
+        world.events.overallocated("gone", "GPU-1");
+        world.events.capacityFreed("n1");
+        auditor.audit();
+        assertThat(world.events.takeFreed()).containsExactly("n1");
+        assertThat(world.events.takeOverallocated()).isEmpty();
+    }
+
+    @Test
+    void leadersWhoBoundInTheSameSecondDidNotDoSoInTurn() {
+        present("a", 1, "old/1");
+        present("b", 1, "new/2");
+        auditor.audit();
+        assertThat(world.cluster.evicted).hasSize(1);
+    }
+
+    @Test
+    void whoIsLeavingAlreadyMakesRoomEnough() {
+        present("a", 1, "new/2");
+        BoundPod b = present("b", 2, "old/1");
+        world.cluster.states.put("b", new PodState.Bound(BoundPods.leaving(b, Instant.EPOCH)));
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(world.cluster.warnings).isEmpty();
+    }
+
+    @Test
+    void whatOnlyOldNewsMakesLookOversoldIsNot() {
+        present("a", 1, "new/2");
+        present("b", 2, "old/1");
+        world.cluster.states.put("a", new PodState.Gone());
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(world.cluster.warnings).isEmpty();
+    }
+
+    @Test
+    void whatCannotBeReadOrEvictedIsLookedIntoAgain() {
+        present("a", 1, "new/2");
+        BoundPod b = present("b", 2, "old/1");
+        world.cluster.states.put("b", new PodState.Unreadable("down"));
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        world.cluster.states.put("b", new PodState.Bound(b));
+        world.cluster.evictions.put("b", new EvictOutcome.Protected("a budget"));
+        auditor.audit();
+        world.cluster.evictions.clear();
+        auditor.audit();
+        auditor.audit();
+        assertThat(world.cluster.evicted).containsExactly("b", "b");
+    }
+
+    /** The counter and the ERROR lines grew at every audit. */
+    @Test
+    void aGpuIsCountedAndLoggedOnceWhileABudgetBlocksTheEviction() {
+        var log = (Logger) LoggerFactory.getLogger(Auditor.class);
+        var lines = new ListAppender<ILoggingEvent>();
+        lines.start();
+        log.addAppender(lines);
+        present("a", 1, "new/2");
+        present("b", 2, "old/1");
+        world.cluster.evictions.put("b", new EvictOutcome.Protected("a budget"));
+        try {
+            auditor.audit();
+            int once = lines.list.size();
+            for (int i = 0; i < 10; i++) {
+                auditor.audit();
+            }
+            assertThat(lines.list).hasSize(once);
+        } finally {
+            log.detachAppender(lines);
+        }
+        assertThat(metrics.counter("aliquot.ledger.overallocated").count()).isEqualTo(1);
+        assertThat(world.cluster.evicted).hasSize(11);
+        present("c", 3, "old/1");
+        auditor.audit();
+        assertThat(metrics.counter("aliquot.ledger.overallocated").count())
+                .as("another pod is a finding of its own")
+                .isEqualTo(2);
+    }
+
+    @Test
+    void whoDoesNotLeadEvictsNobodyUntilHeDoes() {
+        Cluster.LeaderStatus leads = world.cluster.leaderStatus;
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        present("a", 1, "new/2");
+        present("b", 2, "old/1");
+        auditor.audit();
+        assertThat(world.cluster.evicted).isEmpty();
+        world.cluster.leaderStatus = leads;
+        auditor.audit();
+        assertThat(world.cluster.evicted).containsExactly("b");
+    }
+
+    /** A standby frees a little later what lingers, so that the leader's next grant looks like too much to it. */
+    @Test
+    void howeverOftenAStandbyWasMistakenItSeesWhatIsTrueWhenItLeads() {
+        Cluster.LeaderStatus leads = world.cluster.leaderStatus;
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        for (int i = 0; i < 1000; i++) {
+            world.events.overallocated("n2", "GPU-" + i);
+        }
+        present("a", 1, "new/2");
+        present("b", 2, "old/1");
+        auditor.audit();
+        world.cluster.leaderStatus = leads;
+        auditor.audit();
+        assertThat(world.cluster.evicted).containsExactly("b");
+    }
+
+    /** Holds most of the GPU, as the watch tells and the API server. */
+    private BoundPod present(String name, int second, String fence) {
+        BoundPod pod = BoundPods.under(ExtenderFixture.bound(name, 1, 1, 50_000), second, fence);
+        world.ledger.observeBound(pod);
+        world.cluster.states.put(name, new PodState.Bound(pod));
+        return pod;
+    }
+}

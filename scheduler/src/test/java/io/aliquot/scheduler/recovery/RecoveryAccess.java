@@ -1,0 +1,21 @@
+package io.aliquot.scheduler.recovery;
+
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerEvents;
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import java.util.List;
+
+/** The auditor, for tests of other packages. */
+public final class RecoveryAccess {
+    private RecoveryAccess() {}
+
+    public static Runnable audit(Ledger ledger, LedgerEvents events, Cluster cluster) {
+        return new Auditor(ledger, events, cluster, new SimpleMeterRegistry())::audit;
+    }
+
+    public static boolean eachLeaderInTurn(List<BoundPod> oldestFirst) {
+        return Auditor.eachLeaderInTurn(oldestFirst);
+    }
+}

@@ -1,0 +1,172 @@
+package io.aliquot.scheduler.recovery;
+
+import static io.aliquot.scheduler.extender.ExtenderFixture.id;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.CorePolicy;
+import io.aliquot.api.FormatException;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.PodState;
+import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.extender.ExtenderFixture;
+import io.aliquot.scheduler.ledger.AllocationChange;
+import io.aliquot.scheduler.ledger.LedgerInvariants;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.Gpus;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+class ResizerTest {
+    private static final String GPU = Gpus.uuid(1, 0);
+
+    private final ExtenderFixture world = new ExtenderFixture();
+    private final Resizer resizer = new Resizer(world.ledger, world.cluster, world.reconciler);
+
+    @BeforeEach
+    void aPodHolds3000() {
+        world.ledger.observeBound(ExtenderFixture.bound("a", 1, 5, 3000));
+    }
+
+    @Test
+    void aResizeIsWrittenForTheVersionThatItWasDecidedOnUnderAFenceOfItsOwn() {
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(world.cluster.sent)
+                .containsExactly(new FakeCluster.Sent(
+                        id("a"),
+                        5,
+                        "",
+                        Map.of(
+                                Annotations.RESIZE_FENCE,
+                                "aliquot-1_uuid/3",
+                                Annotations.vgpu("main"),
+                                GPU + " memory=4000Mi cores=0 policy=fixed priority=0 context=0Mi\n")));
+        assertThat(taken()).isEqualTo(4000);
+        world.ledger.observeBound(ExtenderFixture.bound("a", 1, 6, 4000));
+        assertThat(world.ledger.unresolvedBase("uid-a")).isEmpty();
+        assertThat(taken()).isEqualTo(4000);
+    }
+
+    @Test
+    void theNextResizeNeedNotWaitForTheWatch() {
+        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 100));
+        assertThat(to(100)).isEqualTo(new Resizer.Result.Done());
+        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
+        assertThat(world.cluster.movedOn).isEmpty();
+        assertThat(taken()).isEqualTo(100);
+    }
+
+    @Test
+    void whatAPodHoldsAlreadyIsNotWritten() {
+        assertThat(to(3000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(world.cluster.sent).isEmpty();
+    }
+
+    @Test
+    void whoDoesNotLeadResizesNothing() {
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one leads");
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("another one leads"));
+        assertThat(world.cluster.sent).isEmpty();
+    }
+
+    @Test
+    void whatThereIsNotOrMakesNoSenseIsNotWritten() {
+        assertThat(to(ExtenderFixture.MEMORY + 1)).isInstanceOf(Resizer.Result.Refused.class);
+        assertThat(resizer.resize(ExtenderFixture.id("nobody"), List.of())).isEqualTo(new Resizer.Result.NotFound());
+        assertThatThrownBy(() -> resizer.resize(
+                        ExtenderFixture.id("a"), List.of(new AllocationChange("side", "", 1, null, null))))
+                .isInstanceOf(FormatException.class);
+        assertThat(world.cluster.sent).isEmpty();
+        assertThat(taken()).isEqualTo(3000);
+    }
+
+    @Test
+    void whatTheServerRefusesIsTakenBack() {
+        world.cluster.outcomes.add(new WriteOutcome.Refused("a policy"));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Refused("a policy"));
+        assertThat(taken()).isEqualTo(3000);
+        assertThat(world.ledger.unresolvedBase("uid-a")).isEmpty();
+    }
+
+    @Test
+    void whatABusyServerHasNotLookedAtIsTakenBackAndMayBeTriedAgain() {
+        world.cluster.outcomes.add(new WriteOutcome.Unheard("busy"));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("busy"));
+        assertThat(taken()).isEqualTo(3000);
+        assertThat(world.ledger.unresolvedBase("uid-a")).isEmpty();
+    }
+
+    @Test
+    void whoLeadsNoMoreWhenTheServerRefusesHasNotSaidNo() {
+        world.cluster.outcomes.add(new WriteOutcome.Refused("the fence is old"));
+        world.cluster.meanwhile = () -> {
+            if (!world.cluster.sent.isEmpty()) {
+                world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one leads");
+            }
+        };
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("the fence is old"));
+    }
+
+    @Test
+    void aPodThatChangedMeanwhileIsResizedAsItIsNow() {
+        world.cluster.outcomes.add(new WriteOutcome.Conflicts("version"));
+        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 3000));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 7L);
+    }
+
+    @Test
+    void aResizeWhoseAnswerWasLostIsDoneIfThePodShowsIt() {
+        world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
+        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(world.cluster.sent).hasSize(1);
+        assertThat(taken()).isEqualTo(4000);
+    }
+
+    @Test
+    void aResizeWhoseAnswerWasLostIsMadeImpossibleBeforeItIsTriedAgain() {
+        world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
+        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 5, 3000));
+        world.cluster.movedOnTo = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 3000));
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(world.cluster.movedOn).containsExactly(5L);
+        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
+    }
+
+    @Test
+    void whileNobodyKnowsTheOutcomeTheLargerCounts() {
+        world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
+        assertThat(to(4000)).isInstanceOf(Resizer.Result.Unavailable.class);
+        assertThat(taken()).isEqualTo(4000);
+        assertThat(world.ledger.unresolvedBase("uid-a")).hasValue(5);
+        assertThat(to(100))
+                .isEqualTo(
+                        new Resizer.Result.Unavailable("the outcome of an earlier resize is not known yet; try again"));
+    }
+
+    @Test
+    void aPodThatIsGoneIsNotFound() {
+        world.cluster.outcomes.add(new WriteOutcome.Conflicts("uid"));
+        world.cluster.state = new PodState.Gone();
+        assertThat(to(4000)).isEqualTo(new Resizer.Result.NotFound());
+    }
+
+    private Resizer.Result to(int memoryMiB) {
+        return resizer.resize(
+                ExtenderFixture.id("a"), List.of(new AllocationChange("main", "", memoryMiB, null, CorePolicy.FIXED)));
+    }
+
+    private long taken() {
+        GpuAmount taken =
+                Objects.requireNonNull(LedgerInvariants.taken(world.ledger).get(GPU));
+        return taken.memoryMiB();
+    }
+}
