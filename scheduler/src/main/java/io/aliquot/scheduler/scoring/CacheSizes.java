@@ -1,16 +1,16 @@
 package io.aliquot.scheduler.scoring;
 
-/** Sizes of caches: smaller in a small heap, so that caches do not take the memory that the ledger needs. */
+/** Limits of caches, scaled to the heap, so that in a small heap they leave memory for data that cannot be dropped. */
 public final class CacheSizes {
     private static final long BYTES = Runtime.getRuntime().maxMemory() / 16;
 
     private CacheSizes() {}
 
     /**
-     * The number of entries that fit into a sixteenth of the heap.
+     * The number of entries that fit into a sixteenth of the maximum heap.
      *
-     * @param most upper limit
-     * @param bytes size of an entry
+     * @param most upper limit, however large the heap is
+     * @param bytes size of one entry
      */
     public static int limit(int most, int bytes) {
         return (int) Math.min(most, BYTES / bytes);

@@ -35,7 +35,7 @@ import java.util.function.ObjIntConsumer;
  * the highest former scores, or the fullest where there is none. Nodes that are not evaluated come last, and the next
  * requests of the kind continue with them.
  *
- * The pod's claimedNode claim is disregarded, so the cached answer of the node that holds it does not apply: that node is asked
+ * The pod's own claim is disregarded, so the cached answer of the node that has it does not apply: that node is asked
  * directly.
  *
  * Locks: first the kind's, then an account's or the index's.
@@ -49,9 +49,9 @@ public final class FeasibilityCache {
      * The most evaluations of one request: one for each node, and one for each of its candidates that the scoring cache
      * does not have, about 20 to 50 microseconds on a node of 8 GPUs.
      */
-    static final int EVALUATIONS = 1024;
+    static final int EVALUATIONS = 512;
     /** The part of it that is spent in the order of the nodes, before they are sorted: few nodes change between pods. */
-    private static final int UNSORTED = 128;
+    private static final int UNSORTED = 64;
     /** Less than the score of any evaluated node. */
     private static final double NOT_EVALUATED = -1e12;
 

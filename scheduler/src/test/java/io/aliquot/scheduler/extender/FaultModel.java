@@ -252,7 +252,7 @@ final class FaultModel {
             case 21 ->
                 pick(inFlight).forEach(request -> {
                     inFlight.remove(request);
-                    if (apply(request) instanceof WriteOutcome.Done) {
+                    if (FaultModel.this.apply(request) instanceof WriteOutcome.Done) {
                         counts.count("request carried out late");
                     }
                 });
@@ -822,12 +822,12 @@ final class FaultModel {
                 case 0 -> counts.count("request lost");
                 case 1, 2 -> inFlight.add(request);
                 case 3 -> {
-                    if (apply(request) instanceof WriteOutcome.Done) {
+                    if (FaultModel.this.apply(request) instanceof WriteOutcome.Done) {
                         counts.count("answer lost");
                     }
                 }
                 case 4 -> outcome = new WriteOutcome.Unheard("too busy");
-                default -> outcome = apply(request);
+                default -> outcome = FaultModel.this.apply(request);
             }
             meanwhile();
             return outcome;

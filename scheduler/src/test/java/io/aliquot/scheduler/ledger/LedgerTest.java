@@ -252,7 +252,7 @@ public class LedgerTest {
                 .isEqualTo(new Resizing.Unchanged());
         ledger.putNode("n1", new NodeFacts.LeftOut("for a while"));
         assertThat(ledger.resize("b", List.of(new AllocationChange("main", "", 401, null, null))))
-                .isEqualTo(new Resizing.Refused("its node shares GPU " + uuid(1, 0) + " no more"));
+                .isEqualTo(new Resizing.Refused("its node no longer shares GPU " + uuid(1, 0)));
         assertThat(ledger.resize("b", List.of(new AllocationChange("main", "", 1, 0, null))))
                 .isInstanceOf(Resizing.Prepared.class);
         assertThat(ledger.resize("c", List.of())).isEqualTo(new Resizing.Unknown());
@@ -272,7 +272,7 @@ public class LedgerTest {
                 .isInstanceOf(Resizing.Refused.class);
         ledger.putNode("n1", new NodeFacts.LeftOut("for a while"));
         assertThat(ledger.resize("a", exchange(1000)))
-                .isEqualTo(new Resizing.Refused("its node shares GPU " + uuid(1, 0) + " no more"));
+                .isEqualTo(new Resizing.Refused("its node no longer shares GPU " + uuid(1, 0)));
         ledger.putNode("n1", twice);
         assertThat(ledger.resize("a", exchange(1000))).isInstanceOf(Resizing.Prepared.class);
     }
