@@ -74,7 +74,7 @@ public final class CandidatePlacements {
         return scratch;
     }
 
-    /** The same as an object of its own. */
+    /** The same free capacity in a new object, which stays valid. */
     public FreeCapacity copyOfAfter(int candidate) {
         return only.isPresent() ? only.get() : before.with(gpuBefore[candidate], gpuAfter[candidate], hostAfter);
     }
