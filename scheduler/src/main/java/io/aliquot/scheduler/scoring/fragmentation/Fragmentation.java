@@ -52,8 +52,8 @@ import org.jspecify.annotations.Nullable;
  * later that time. Where pods end as fast as they arrive, the cluster never fills, and only the next pod counts. The
  * idleness of a placement is the increase of the free GPU that the next pod of the sample cannot use, which is
  * fragmentation as defined by Weng et al. below. Its weight is IDLENESS, times the GPU released per GPU allocated
- * recently, times the fourth power of the free fraction of the cluster's GPU. So idleness has no effect where no pod
- * ends or where the cluster is full, and it dominates in a cluster that stays nearly empty.
+ * recently (at most 1), times the fourth power of the free fraction of the cluster's GPU. So idleness has no effect
+ * where no pod ends or where the cluster is full, and it dominates in a cluster that stays nearly empty.
  *
  * Sources. Scoring a placement by the change in what typical pods can use is the idea of Fragmentation Gradient Descent
  * (Weng et al., "Beware of Fragmentation", USENIX ATC 2023), which tests whether the next pod fits. Estimating the
@@ -550,8 +550,8 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     }
 
     /**
-     * The probability that a set's demands exceed their free capacity before the cluster is full, less that they do
-     * not; at least 0.
+     * The probability that a set's demands exceed their free capacity before the cluster is full, less the
+     * probability that they do not; at least 0.
      */
     private double shortage(Confined set) {
         double[] pods = outlook.sample().shares;
