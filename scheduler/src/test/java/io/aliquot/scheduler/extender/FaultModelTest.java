@@ -12,9 +12,9 @@ import org.junit.jupiter.api.Test;
 import org.slf4j.LoggerFactory;
 
 /**
- * Random histories of a small cluster with two replicas: see {@link FaultModel}. No GPU is ever over-allocated, and once
- * all events are delivered both ledgers equal the state of the API server. {@code -Daliquot.seed} repeats a failure;
- * {@code -Daliquot.histories} sets the number of histories of a thousand steps each.
+ * Random histories of a small cluster with two replicas: see {@link FaultModel}. No GPU is ever over-allocated. Once
+ * all events are delivered, both ledgers equal the state of the API server. {@code -Daliquot.seed} repeats a failure;
+ * {@code -Daliquot.histories} sets the number of histories. Each has a thousand steps.
  */
 class FaultModelTest {
     private static final int STEPS = 1000;

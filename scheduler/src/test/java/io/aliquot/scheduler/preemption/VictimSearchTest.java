@@ -42,7 +42,7 @@ class VictimSearchTest {
 
         @Override
         public void overallocated(String node, String gpu) {
-            throw new AssertionError("the test oversold " + gpu);
+            throw new AssertionError("the test over-allocated " + gpu);
         }
     });
 

@@ -181,7 +181,7 @@ class AuditorTest {
         assertThat(world.cluster.evicted).containsExactly("b");
     }
 
-    /** A standby releases capacity slightly late, so the next allocation of the leader looks like an over-allocation. */
+    /** A standby releases capacity late, so the next allocation of the leader looks like an over-allocation. */
     @Test
     void manyWrongReportsOnAStandbyDoNotHideAnOverAllocationWhenItLeads() {
         Cluster.LeaderStatus leads = world.cluster.leaderStatus;

@@ -93,7 +93,7 @@ class FragmentationTest {
         DemandVector requiring = new DemandVector(4_000, 8_192, 1, true, 0, 0, 0b10);
         see(400, WHOLE, WHOLE, busy, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, requiring);
 
-        assertThat(cost(busy, wanted, 0)).isLessThan(cost(busy, common, 0)); // a tenth of the pods requires a fifth of the GPUs
+        assertThat(cost(busy, wanted, 0)).isLessThan(cost(busy, common, 0)); // 10 % of pods require 20 % of GPUs
 
         see(4_000, WHOLE, requiring);
 
@@ -113,7 +113,7 @@ class FragmentationTest {
 
         assertThat(alone).isPositive();
         assertThat(idleness(WHOLE, empty)).isZero();
-        assertThat(idleness(HALF, empty)).isEqualTo(alone / 16); // half of the cluster is free: (1/2) to the fourth power
+        assertThat(idleness(HALF, empty)).isEqualTo(alone / 16); // half is free: 1/2 to the fourth power
     }
 
     @Test
