@@ -6,9 +6,9 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * The placements of a pod on one node that a {@link CandidateChooser} chooses from. Placements that leave identical free
- * capacity are listed once; of equally good ones the first is taken. {@link GpuSelector} decides what fits. The object is
- * reused for one node after the other, since a new one for each node would be garbage for each pod.
+ * The placements of a pod on one node that a {@link CandidateChooser} chooses from. Placements that leave identical
+ * free capacity are listed once. Of equally good ones the first is chosen. {@link GpuSelector} decides what fits. One
+ * object is reused for all nodes, because a new one for each node would be garbage for each pod.
  */
 public final class CandidatePlacements {
     private static final FreeCapacity NOWHERE = FreeCapacity.of(new FreeCapacity.Shape(0, 0, 0, 1, 0, 0));
@@ -74,7 +74,7 @@ public final class CandidatePlacements {
         return scratch;
     }
 
-    /** The same as an object of its own. */
+    /** The same free capacity in a new object, which stays valid. */
     public FreeCapacity copyOfAfter(int candidate) {
         return only.isPresent() ? only.get() : before.with(gpuBefore[candidate], gpuAfter[candidate], hostAfter);
     }
@@ -85,8 +85,8 @@ public final class CandidatePlacements {
      * @param node its free capacity
      * @param host its free CPU and memory, to the byte
      * @param freeGpus every GPU of the node
-     * @param policy how its GPUs are selected: unless it is {@link Placement#FRAGMENTATION}, or if the pod requests several
-     *     GPUs, the selection of {@link GpuSelector} is the only candidate
+     * @param policy how its GPUs are selected. With {@link Placement#FRAGMENTATION} and a pod that requests one vGPU,
+     *     every GPU that holds it is a candidate; otherwise the selection of {@link GpuSelector} is the only candidate
      */
     public void find(FreeCapacity node, HostResources host, List<GpuFreeCapacity> freeGpus, Placement policy) {
         int largest = largestMiB(freeGpus);

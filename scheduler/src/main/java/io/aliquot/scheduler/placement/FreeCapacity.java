@@ -5,31 +5,33 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What is left of a node. Immutable, but for drafts; two are equal if no pod could tell one node from the other, whichever
- * GPU of either is the fuller one.
+ * Free capacity of a node. Immutable, except for the reusable buffers of {@link #scratch}. Two objects are equal if no
+ * pod can distinguish their nodes; the order of the GPUs does not matter.
  */
 public final class FreeCapacity {
-    /** What a GPU is counted as in worth: thousandths. */
+    /** One whole GPU, in the unit of {@link #free}: thousandths of a GPU. */
     public static final int WHOLE = 1000;
 
-    /** Cores of GPUs that are shared by memory alone: more than anybody asks for. */
+    /** Cores of a GPU that is shared by memory only: more than any pod requests. */
     static final int UNCOUNTED = 1_000_000;
 
     /**
-     * What a node has when nothing runs on it.
+     * Capacity of an empty node.
      *
-     * @param gpuMiB of each GPU
-     * @param gpuCores of each GPU, in percent; 0 if no pod requests any
-     * @param model number of its GPUs' model, 0 to 63
+     * @param gpuMiB memory of each GPU
+     * @param gpuCores cores of each GPU, in percent; 0 if no pod requests cores
+     * @param model number of the GPU model, 0 to 63
      */
     public record Shape(int cpuMillis, int memoryMiB, int gpus, int gpuMiB, int gpuCores, int model) {
         public Shape {
             if (cpuMillis < 0 || memoryMiB < 0 || gpus < 0 || gpuMiB < 1 || gpuCores < 0 || model < 0 || model > 63) {
-                throw new IllegalArgumentException("no node has so little");
+                throw new IllegalArgumentException("negative capacity, no GPU memory, or a model not in 0 to 63");
             }
         }
 
-        /** What one GPU's part is of it, in thousandths: of memory or of cores, whichever is more. */
+        /**
+         * The fraction of one GPU that an allocation takes, in thousandths: of memory or of cores, whichever is more.
+         */
         public int part(int ofMiB, int ofCores) {
             int memory = (int) ((long) ofMiB * WHOLE / gpuMiB);
             return gpuCores == 0 ? memory : Math.max(memory, ofCores * WHOLE / gpuCores);
@@ -40,7 +42,7 @@ public final class FreeCapacity {
     private int cpuMillis;
     private int memoryMiB;
 
-    /** Memory and, in the lower half, cores left of each GPU, ascending. */
+    /** Free memory (upper 32 bits) and free cores (lower 32 bits) of each GPU, ascending. */
     private final long[] left;
 
     private int free;
@@ -51,13 +53,13 @@ public final class FreeCapacity {
         reset(cpuMillis, memoryMiB);
     }
 
-    /** To be drawn. */
+    /** A buffer; {@link #reset} completes it. */
     private FreeCapacity(Shape shape, long[] left) {
         this.shape = shape;
         this.left = left;
     }
 
-    /** With the GPUs as they are. */
+    /** Sets the host resources and recomputes the values that are derived from the GPUs in {@code left}. */
     private void reset(int cpuMillis, int memoryMiB) {
         this.cpuMillis = cpuMillis;
         this.memoryMiB = memoryMiB;
@@ -69,14 +71,14 @@ public final class FreeCapacity {
         hash = ((shape.hashCode() * 31 + cpuMillis) * 31 + memoryMiB) * 31 + Arrays.hashCode(left);
     }
 
-    /** A node's when nothing runs on it. */
+    /** Free capacity of an empty node. */
     public static FreeCapacity of(Shape shape) {
         long[] left = new long[shape.gpus()];
         Arrays.fill(left, pack(shape.gpuMiB(), shape.gpuCores()));
         return new FreeCapacity(shape, shape.cpuMillis(), shape.memoryMiB(), left);
     }
 
-    /** A node's as it is. */
+    /** Free capacity of a node from the free capacity of its host and of each of its GPUs. */
     public static FreeCapacity of(Shape shape, HostResources left, List<GpuFreeCapacity> gpus) {
         long[] each = new long[gpus.size()];
         for (int gpu = 0; gpu < each.length; gpu++) {
@@ -90,18 +92,18 @@ public final class FreeCapacity {
         return new FreeCapacity(shape, counted(left.cpuMillis()), mebibytes(left.memoryBytes()), each);
     }
 
-    /** What is left of a node's GPU for any pod that might come, once so much more is taken; for {@link #with}. */
+    /** Packed free capacity of a GPU for any later pod once the given amounts are allocated; for {@link #with}. */
     static long left(Shape shape, GpuFreeCapacity gpu, long memoryMiB, int cores, int slots, boolean exclusive) {
         if (!gpu.usableWith(slots, exclusive)) {
             return 0;
         }
         int leftMiB = counted(gpu.freeMiB - memoryMiB);
-        // Cores that are not counted are there as long as there is memory.
+        // Where cores are not counted, all are free while memory is free.
         return pack(
                 leftMiB, shape.gpuCores() == UNCOUNTED && leftMiB > 0 ? UNCOUNTED : Math.max(0, gpu.freeCores - cores));
     }
 
-    /** Not less than 0, and not more than an int holds. */
+    /** The amount as an int, limited to the range from 0 to {@link Integer#MAX_VALUE}. */
     static int counted(long amount) {
         return (int) Math.max(0, Math.min(Integer.MAX_VALUE, amount));
     }
@@ -130,40 +132,40 @@ public final class FreeCapacity {
         return left.length;
     }
 
-    /** Memory left of a GPU; they are counted from the fullest on. */
+    /** Free memory of a GPU; GPUs are indexed with the fullest first. */
     public int gpuMiB(int gpu) {
         return (int) (left[gpu] >> Integer.SIZE);
     }
 
-    /** Cores left of a GPU. */
+    /** Free cores of a GPU. */
     public int gpuCores(int gpu) {
         return (int) left[gpu];
     }
 
-    /** GPU left of the whole node, in thousandths: of each the memory or the cores, whichever is less. */
+    /** Free GPU capacity of the node in thousandths of a GPU: the sum of {@link #part} over its GPUs. */
     public int free() {
         return free;
     }
 
-    /** What is left of a GPU, in thousandths: of memory or of cores, whichever is less. */
+    /** Free fraction of a GPU, in thousandths: of memory or of cores, whichever is less. */
     public int part(int gpu) {
         int memory = (int) ((long) gpuMiB(gpu) * WHOLE / shape.gpuMiB());
         return shape.gpuCores() == 0 ? memory : Math.min(memory, gpuCores(gpu) * WHOLE / shape.gpuCores());
     }
 
-    /** Whether two GPUs have as much left. */
+    /** Whether two GPUs have the same free capacity. */
     public boolean alike(int gpu, int other) {
         return left[gpu] == left[other];
     }
 
-    /** Whether a GPU holds one of a demand's parts. */
+    /** Whether a GPU holds the part of a demand that goes to one GPU. */
     public boolean holds(int gpu, DemandVector demand) {
         return demand.whole()
                 ? gpuMiB(gpu) == shape.gpuMiB() && gpuCores(gpu) == shape.gpuCores()
                 : gpuMiB(gpu) >= demand.gpuMiB() && gpuCores(gpu) >= demand.gpuCores();
     }
 
-    /** Whether a demand fits. */
+    /** Whether the node holds a demand. */
     public boolean fits(DemandVector demand) {
         return demand.cpuMillis() <= cpuMillis
                 && demand.memoryMiB() <= memoryMiB
@@ -178,7 +180,7 @@ public final class FreeCapacity {
         return count;
     }
 
-    /** How many pods like this would fit beside each other, as far as each resource by itself goes. */
+    /** How many pods with this demand fit at once, with each resource checked independently of the others. */
     public int slots(DemandVector demand) {
         if (!fits(demand)) {
             return 0;
@@ -204,16 +206,17 @@ public final class FreeCapacity {
         return demand.gpuCores() > 0 ? Math.min(parts, gpuCores(gpu) / demand.gpuCores()) : parts;
     }
 
-    /** GPU that a demand takes here, in thousandths. */
+    /** GPU capacity that a demand takes on this node, in thousandths of a GPU. */
     public int takenBy(DemandVector demand) {
         return demand.gpus() * (demand.whole() ? WHOLE : shape.part(demand.gpuMiB(), demand.gpuCores()));
     }
 
     /**
-     * Once a GPU has less left, and so has the host.
+     * Free capacity after an allocation on one GPU and on the host.
      *
-     * @param before of the GPU, as {@link #left(Shape, GpuFreeCapacity, long, int, int, boolean)} has it
-     * @param after the same
+     * @param before free capacity of the GPU, packed by {@link #left(Shape, GpuFreeCapacity, long, int, int, boolean)}
+     * @param after its free capacity with the allocation, packed in the same way
+     * @param host free host resources with the allocation
      */
     FreeCapacity with(long before, long after, HostResources host) {
         FreeCapacity room = scratch();
@@ -221,12 +224,12 @@ public final class FreeCapacity {
         return room;
     }
 
-    /** A room of the same shape, to be drawn over again and again by one who looks rooms up. */
+    /** A reusable buffer of the same shape, for a caller that looks up many free capacities. */
     FreeCapacity scratch() {
         return new FreeCapacity(shape, new long[left.length]);
     }
 
-    /** The same into a draft of this room's shape, which is another room from now on. */
+    /** Writes the same result into a buffer of this shape, which changes the buffer's value. */
     void with(long before, long after, HostResources host, FreeCapacity draft) {
         System.arraycopy(left, 0, draft.left, 0, left.length);
         draft.left[Arrays.binarySearch(left, before)] = after;
@@ -234,15 +237,15 @@ public final class FreeCapacity {
         draft.reset(counted(host.cpuMillis()), mebibytes(host.memoryBytes()));
     }
 
-    /** Whether it has as many GPUs of the same size as another. */
+    /** Whether another free capacity has the same shape and the same number of GPUs. */
     boolean isShapedLike(FreeCapacity other) {
         return left.length == other.left.length && shape.equals(other.shape);
     }
 
     /**
-     * With a demand on it.
+     * Free capacity after a demand is placed.
      *
-     * @param gpu the first of its GPUs; the others are the fullest behind it that hold it
+     * @param gpu the first of the demand's GPUs; the others are the fullest ones after it that hold the demand
      */
     public FreeCapacity with(DemandVector demand, int gpu) {
         long[] after = left.clone();

@@ -7,24 +7,24 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The models of GPU that a cluster has, numbered as {@link FreeCapacity.Shape} and {@link DemandVector} need it. Cards that are given
- * whole only are a model of their own. Thread-safe.
+ * Numbers the GPU models of a cluster for {@link FreeCapacity.Shape} and {@link DemandVector}. GPUs that are allocated
+ * as whole cards only count as a separate model. Thread-safe.
  */
 public final class GpuModels {
-    /** The last number is for all models beyond. */
+    /** Number of the last model; all further models share it. */
     private static final int LAST = Long.SIZE - 1;
 
     private record Model(String name, boolean wholeOnly) {}
 
-    /** @param sample of the model; the largest that was seen */
+    /** @param sample the largest GPU of the model that was seen */
     private record Known(int number, GpuCapacity sample) {}
 
-    /** Replaced, never changed: there are few, and new ones are rare. */
+    /** Immutable; {@link #add} replaces it. Models are few and new ones are rare. */
     private volatile Map<Model, Known> models = Map.of();
 
     /**
-     * What a node has when nothing runs on it; its cards are known from now on. One with unlike cards counts as if all were
-     * like the largest, of which the others lack something from the start.
+     * Capacity of an empty node. Its GPU model is registered. A node with different GPUs counts as if all its GPUs were
+     * like the largest, with the difference already allocated on the others.
      */
     public FreeCapacity.Shape shape(List<GpuCapacity> cards, HostResources allocatable) {
         int cpuMillis = FreeCapacity.counted(allocatable.cpuMillis());
@@ -42,7 +42,7 @@ public final class GpuModels {
                 number(largest));
     }
 
-    /** Of one or more. */
+    /** The GPU with the most memory; the list has at least one. */
     private static GpuCapacity largest(List<GpuCapacity> cards) {
         GpuCapacity largest = cards.get(0);
         for (GpuCapacity card : cards) {
@@ -51,7 +51,7 @@ public final class GpuModels {
         return largest;
     }
 
-    /** Of equal ones the first. */
+    /** The GPU with more memory; the first one if both have the same. */
     static GpuCapacity larger(GpuCapacity one, GpuCapacity other) {
         return other.memoryMiB > one.memoryMiB ? other : one;
     }
@@ -71,7 +71,7 @@ public final class GpuModels {
         return number;
     }
 
-    /** What a pod asks for, wherever it may go: parts of a card are of the largest that it takes. */
+    /** A pod's demand on any node: its shares are computed for the GPU with the most memory that the pod accepts. */
     public DemandVector demand(PodGpuRequest ask) {
         int memoryMiB = 1;
         for (Map.Entry<Model, Known> model : models.entrySet()) {
@@ -82,10 +82,10 @@ public final class GpuModels {
         return demand(ask, memoryMiB);
     }
 
-    /** What a pod asks for on cards of that size. */
+    /** A pod's demand on GPUs with the given memory. */
     DemandVector demand(PodGpuRequest ask, int cardMiB) {
         int cpuMillis = FreeCapacity.counted(ask.requests().cpuMillis());
-        // A part of a MiB counts as one.
+        // Rounded up to a whole MiB.
         int memoryMiB = FreeCapacity.mebibytes(ask.requests().memoryBytes() + (1 << 20) - 1);
         if (ask.containers().isEmpty()) {
             return new DemandVector(cpuMillis, memoryMiB, 0, false, 0, 0, DemandVector.ANY);
@@ -105,7 +105,7 @@ public final class GpuModels {
         if (all.exclusive()) {
             return new DemandVector(cpuMillis, memoryMiB, all.slots(), true, 0, 0, models(ask));
         }
-        // Several containers may share GPUs, the vGPUs of one may not.
+        // Containers of a pod may share a GPU. The vGPUs of one container may not.
         int gpus = ask.mostVgpus();
         return new DemandVector(
                 cpuMillis,

@@ -7,26 +7,27 @@ import java.util.HashMap;
 import java.util.Map;
 
 /*
- * Rooms come back: before and after a pod, on nodes that are alike, for one demand and the next. So what is said of a room is
- * kept, in two generations: who is asked for moves to the younger, and when that has half of what may be kept, the older
- * is forgotten. What is said of a room depends on the sample and the room alone, so forgetting changes nothing but time.
- * The prospect, which is nearly all of the cost, is worked out when it is first asked for: of most rooms that there are only
- * the slots are ever asked for.
+ * Results are cached per free capacity, because the same free capacities recur: before and after a pod, on equal nodes,
+ * for one demand and the next. The cache has two generations. A result that is read moves to the younger one. When the
+ * younger generation has half of the permitted entries, the older one is discarded. A result depends on the workload
+ * sample and the free capacity only, so discarding it costs time and changes nothing else. The forecast is nearly all
+ * of the cost. It is computed on first use, because most free capacities are read for their slots only.
  *
- * A judgement costs a few microseconds; a replay makes 20 for each pod. Hence arrays rather than records, a room's whole GPUs as a
- * count, those begun sorted with the fullest first, which is the first that holds is the one to take, and an end to a future
- * as soon as there is not enough CPU or GPU for the most modest demand. The longest are the futures of a room that holds all
- * that comes; most such rooms can be told from a few sums (Crowd), and nothing is put into them.
+ * An evaluation costs a few microseconds; a replay makes 20 for each pod. Therefore the data is in arrays rather than
+ * records, and unused GPUs are a count. GPUs in use are sorted with the fullest first, so the first one that holds a
+ * demand is the one to take. A sequence of pods ends when not enough CPU or GPU memory is left for the smallest demand.
+ * The longest sequences are those in which every pod fits. Most of these are recognized from a few sums (Crowd) and are
+ * not simulated.
  */
-/** What a sample of demands says of rooms. Not for several threads. */
+/** Forecasts, for one workload sample, what a node's free capacity can hold. Not thread-safe. */
 final class CapacityForecast {
-    /** What is known of a room. */
+    /** The cached results for one free capacity. */
     static final class Evaluated {
-        /** {@link CapacityForecast#prospect}; not a number before it was asked for. */
+        /** The result of {@link CapacityForecast#prospect}; NaN until it is first requested. */
         private double prospect = Double.NaN;
-        /** Free GPU that the next pod can't use, by the shares of the sample's demands, in thousandths. */
+        /** Free GPU that the next pod cannot use, in thousandths of a GPU: weighted mean over the sample's demands. */
         final double idle;
-        /** Of the sample's demands: how many would fit, as {@link FreeCapacity#slots}. */
+        /** How many pods of each demand of the sample fit, as in {@link FreeCapacity#slots}. */
         final int[] slots;
 
         private Evaluated(double idle, int[] slots) {
@@ -35,9 +36,9 @@ final class CapacityForecast {
         }
     }
 
-    /** The sample's demands on nodes of one shape, each number by its demand. */
+    /** The sample's demands on nodes of one shape; the index of each array is the demand. */
     private static final class Terms {
-        /** How many of a future's pods come to such a node. */
+        /** How many pods of each future are placed on a node of this shape. */
         final int pods;
 
         final boolean[] possible;
@@ -45,20 +46,20 @@ final class CapacityForecast {
         final int[] cpuMillis;
         final int[] memoryMiB;
         final int[] gpus;
-        /** Of each GPU. */
+        /** Memory of each GPU. */
         final int[] miB;
 
         final int[] cores;
-        /** Of the GPUs that it takes, in thousandths. */
+        /** GPU that one pod takes, in thousandths of a GPU. */
         final long[] value;
-        /** How often it fits on an unused GPU. */
+        /** How many pods fit on an unused GPU. */
         final int[] perGpu;
 
-        /** Of each future. */
+        /** The total demand of each future. */
         final Crowd[] crowds;
-        /** No smaller than any of these. */
+        /** The maximum of each sum over all futures. */
         final Crowd largest;
-        /** How many pods of each demand come in all futures. */
+        /** How many pods of each demand all futures have together. */
         final int[] count;
 
         Terms(Sample sample, int pods, FreeCapacity.Shape shape) {
@@ -107,26 +108,29 @@ final class CapacityForecast {
     }
 
     /*
-     * A share is turned away only where each GPU lacks memory or cores for it. One that lacks memory has given away more than
-     * all but the largest share of it, and all of them together no more than is asked for; so those GPUs' parts (memory but
-     * for the largest share, by the memory asked for) add up to less than 1. Likewise those that lack cores. With parts of 2
-     * in all, each the lesser of a GPU's two, no demand is refused. Where a pod wants several GPUs, all but one less than
-     * that may be the ones that lack.
+     * Why `part` and `enough` are a sufficient test: A share is refused only if every GPU lacks memory or cores for it.
+     * A GPU that lacks memory has less left than the largest share. Pods of the future must already have taken more
+     * from it than the memory that was left at the start, less the largest share. All GPUs together give no more than
+     * the pods request. So over the GPUs that lack memory, the parts (memory left at the start less the largest
+     * share, divided by the memory requested) add up to less than 1. The same holds for the GPUs that lack cores. The
+     * part of a GPU is the smaller of its two quotients. If the parts of all GPUs add up to 2, no demand is refused. A
+     * pod that requests several GPUs, g of them, is refused if all but at most g − 1 GPUs lack memory or cores. The
+     * test therefore deducts g − 1 times the largest part.
      */
-    /** What pods that are possible on a shape want, all together. */
+    /** The total demand of several pods that can run on nodes of one shape. */
     private static final class Crowd {
         private long cpuMillis;
         private long memoryMiB;
         private int wholeGpus;
         private long miB;
         private long cores;
-        /** Of one pod that wants shares. */
+        /** The maximum over the pods that request shares. */
         private int mostMiB;
 
         private int mostCores;
         private int mostGpus;
 
-        /** Those of a future. */
+        /** The total demand of a future. */
         static Crowd of(int[] future, Terms on) {
             var crowd = new Crowd();
             for (int i = 0; i < on.pods; i++) {
@@ -151,7 +155,7 @@ final class CapacityForecast {
             }
         }
 
-        /** Of everything as much as whichever wants most of it. */
+        /** The maximum of each sum. */
         static Crowd most(Crowd[] of) {
             var most = new Crowd();
             for (Crowd crowd : of) {
@@ -167,14 +171,14 @@ final class CapacityForecast {
             return most;
         }
 
-        /** A GPU's part, as above; where nothing is asked for it can't be lacking. */
+        /** The part of a GPU in the proof above. A resource that no pod requests does not limit it. */
         double part(int leftMiB, int leftCores) {
             double memory = miB == 0 ? 1 : (double) (leftMiB - mostMiB) / miB;
             double compute = cores == 0 ? 1 : (double) (leftCores - mostCores) / cores;
             return Math.max(0, Math.min(memory, compute));
         }
 
-        /** The parts that are enough. */
+        /** The sum of parts with which every demand fits. */
         double enough() {
             return (miB == 0 ? 0 : 1) + (cores == 0 ? 0 : 1);
         }
@@ -188,7 +192,7 @@ final class CapacityForecast {
     private Map<FreeCapacity, Evaluated> younger = new HashMap<>();
     private Map<FreeCapacity, Evaluated> older = new HashMap<>();
 
-    /** The room that is being judged: its GPUs that are begun, the fullest first, and how many are not. */
+    /** The free capacity under evaluation: the GPUs in use, fullest first, and the number of unused GPUs. */
     private int[] miB = new int[0];
 
     private int[] cores = new int[0];
@@ -196,23 +200,23 @@ final class CapacityForecast {
     private int begun;
     private int whole;
 
-    /** The same while pods are put into it. */
+    /** The same data while pods of a future are placed. */
     private int[] trialMiB = new int[0];
 
     private int[] trialCores = new int[0];
     private int trialBegun;
     private int trialWhole;
-    /** Number of the fullest GPUs that fit no further demand. */
+    /** How many of the fullest GPUs hold no further demand. */
     private int trialFull;
-    /** Of each demand: the number of the last future in which it was seen not to fit any more. */
+    /** For each demand, the number of the last future in which it no longer fits. */
     private final int[] gone;
 
     /**
-     * An outlook.
+     * Creates a forecast with an empty cache.
      *
-     * @param podsPerGpu how many of a future's pods come to a node, for each of its GPUs
-     * @param mostGpus that are counted so
-     * @param mostKept rooms that are remembered
+     * @param podsPerGpu how many pods of each future are placed on a node, per GPU of the node
+     * @param mostGpus the largest number of GPUs per node that counts for this
+     * @param mostKept the largest number of cached free capacities
      */
     CapacityForecast(Sample sample, double podsPerGpu, int mostGpus, int mostKept) {
         this.sample = sample;
@@ -278,7 +282,7 @@ final class CapacityForecast {
         return new Evaluated(idle, slots);
     }
 
-    /** GPU that will be allocated in a room if the sample's futures come, in thousandths; their mean. */
+    /** GPU that a future of the sample allocates in a free capacity, in thousandths of a GPU: mean over the futures. */
     double prospect(FreeCapacity room, Evaluated judged) {
         if (Double.isNaN(judged.prospect)) {
             judged.prospect = prospect(room, judged.slots);
@@ -340,9 +344,9 @@ final class CapacityForecast {
         }
     }
 
-    /** Whether a crowd of demands that fit now would all be placed. False negatives are possible. */
+    /** Whether all pods of a total demand that fit now one by one also fit together. False negatives are possible. */
     private boolean holds(FreeCapacity room, Crowd crowd) {
-        // So many GPUs can be broken for shares.
+        // The number of unused GPUs that can be split into shares.
         int spare = whole - crowd.wholeGpus;
         if (crowd.cpuMillis > room.cpuMillis() || crowd.memoryMiB > room.memoryMiB() || spare < 0) {
             return false;
@@ -358,7 +362,7 @@ final class CapacityForecast {
         return parts - Math.max(0, crowd.mostGpus - 1) * most >= crowd.enough();
     }
 
-    /** What all get that fit now. */
+    /** The GPU that the pods of all futures take, if every pod that fits now is placed. */
     private static long all(Terms on, int[] slots) {
         long sum = 0;
         for (int i = 0; i < slots.length; i++) {
@@ -367,7 +371,7 @@ final class CapacityForecast {
         return sum;
     }
 
-    /** The same of one future. */
+    /** The same for one future. */
     private static long all(int[] future, Terms on, int[] slots) {
         long sum = 0;
         for (int i = 0; i < on.pods; i++) {
@@ -377,8 +381,8 @@ final class CapacityForecast {
     }
 
     /*
-     * A demand that doesn't fit will not fit later in the same future either, and isn't looked at again; where none is left
-     * that might, the future is over.
+     * Places the pods of each future one by one. A demand that does not fit never fits later in the same future and is
+     * not tried again. A future ends when no demand is left that may fit.
      */
     private long tried(FreeCapacity room, Terms on, int[] slots, int leastCpu, int leastMiB) {
         long sum = 0;
@@ -431,7 +435,7 @@ final class CapacityForecast {
         return sum;
     }
 
-    /** Puts a pod on the fullest GPUs that hold it; false if there are not enough. */
+    /** Places a pod on the fullest GPUs that hold it; returns false if there are too few. */
     private boolean put(FreeCapacity.Shape shape, Terms on, int pod) {
         int wanted = on.gpus[pod];
         if (on.whole[pod]) {
@@ -452,7 +456,7 @@ final class CapacityForecast {
                 return false;
             }
         }
-        // The fullest move to the front of those not looked at yet, so that none is taken twice.
+        // A GPU that is taken moves to an index that the loop has passed, so no GPU is taken twice.
         int gpu = trialFull;
         for (int taken = 0; taken < wanted; taken++) {
             while (gpu < trialBegun && (trialMiB[gpu] < wantedMiB || trialCores[gpu] < wantedCores)) {
@@ -471,7 +475,7 @@ final class CapacityForecast {
         return true;
     }
 
-    /** Puts a GPU that has got fuller where it belongs, before or at its place. */
+    /** Restores the order after a GPU got fuller: moves it from its index to the same or a lower one. */
     private void sortIn(int from, int leftMiB, int leftCores) {
         int at = from;
         while (at > 0

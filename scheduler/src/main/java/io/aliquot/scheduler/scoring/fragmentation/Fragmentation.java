@@ -20,100 +20,106 @@ import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /*
- * A place is judged by what it costs those who come after. Who comes after is guessed from who came (WorkloadSampler). Four costs, all
- * in thousandths of a GPU, are added up:
+ * The score of a candidate placement is the negative of its cost to later pods. Later pods are forecast from earlier
+ * ones (WorkloadSampler). The cost is the sum of four terms, each in thousandths of a GPU:
  *
- * Waste. A room's prospect is the GPU that will be allocated there if pods come at random: FUTURES sequences of pods are
- * put into it one by one, each on the fullest GPU that holds it, as long as CPU, host memory and GPU last, and what they
- * get is averaged. Waste is what the prospect shrinks by beyond what the pod itself takes. So gaps that no pod will fill, GPUs
- * that no CPU is left for, host memory that runs out first, a whole GPU broken for a small share are all seen in one
- * number, without a weight for each. The sequences are short, PODS_PER_GPU for each GPU of the node: with endless ones
- * anything would be filled by something in the end, and what is rare or large would seem to need no room.
+ * Waste. The capacity forecast of a node is the GPU that will be allocated there if pods arrive at random. FUTURES
+ * sequences of pods are placed on the node one by one, each pod on the fullest GPU that holds it, while CPU, host
+ * memory and GPU last. The forecast is the mean of what the sequences allocate. Waste is the decrease of the forecast
+ * beyond what the pod itself takes. This one number covers gaps that no pod fills, GPUs for which no CPU is left, host
+ * memory that runs out first, and a whole GPU split for a small share. None of these needs a weight of its own. The
+ * sequences are short, PODS_PER_GPU for each GPU of the node. With endless sequences some pod would fill any gap in the
+ * end, and rare or large demands would seem to need no free capacity.
  *
- * Scarcity. Waste knows one node; it doesn't see that the last nodes for 8 GPUs, or of a model that some pods insist on,
- * are being used up by pods that could go elsewhere. Each demand k of the mix, with its share s(k) of the GPU asked for, has
- * room for N(k) more in the whole cluster; a place that takes n(k) of them away costs Σ s(k) n(k) / N(k) of all GPUs: the
- * gradient of Σ s(k) log N(k), a proportionally fair division of the room. SCARCITY makes it the lesser voice, since for
- * common demands it says what waste says, only less exactly.
+ * Scarcity. Waste covers one node only. It does not show that pods that could go elsewhere use up the last nodes with 8
+ * free GPUs, or the last nodes of a model that some pods require. Each demand k of the workload sample has the share
+ * s(k) of the GPU requested, and N(k) more pods of it fit in the whole cluster. A placement that takes n(k) of these
+ * slots costs Σ s(k) n(k) / N(k) of all GPUs. This is the gradient of Σ s(k) log N(k), a proportionally fair division
+ * of the free capacity. The weight SCARCITY is small, because for common demands scarcity measures the same as waste,
+ * less exactly.
  *
- * Shortage. Some demands take certain GPU models only; what others use of those is lost to them, while the others could have gone
- * elsewhere. Whether that matters depends on what is still to come. Until the whole cluster is full, which is when the room for
- * the mix as a whole has been asked for, the demands confined to a set of models ask for a random amount, whose mean and variance
- * follow from the mix. If it exceeds their room, each GPU that others took there is a pod refused; if it does not, each
- * GPU kept there is a GPU that others miss in the end. So a place on such models costs others, for each GPU that it takes
- * from the confined demands, the probability of the first less that of the second, as long as this is positive. The confined
- * demands themselves pay nothing: the room is for them. Where sets overlap, the dearest counts.
+ * Shortage. Some demands are confined to certain GPU models. Other demands could go elsewhere, and what they use of
+ * these models is lost to the confined demands. Whether that matters depends on the pods still to come. The cluster is
+ * full when the pods have requested its free capacity for the sample as a whole. Until then the demands confined to a
+ * set of models request a random amount of GPU, whose mean and variance follow from the sample. If that amount exceeds
+ * their free capacity, each GPU that other demands took there is a pod refused. If it does not, each GPU kept free
+ * there is a GPU that other demands lack in the end. So a placement on these models costs, for each GPU that it takes
+ * from the confined demands, the probability of the first case less that of the second, if this is positive. The
+ * confined demands themselves pay nothing, because the capacity is for them. Where sets overlap, the highest cost
+ * counts. Shortage is computed as a part of scarcity.
  *
- * Idleness. Prospects, scarcity and shortage look at the time when the cluster is full. The emptier the cluster, the later that time;
- * where pods end as fast as they arrive, the cluster never fills, and only the next pod counts. A place's idleness is
- * by how much it makes the free GPU grow that the next pod of the mix can't use, which is fragmentation as the paper below
- * has it. Its weight is IDLENESS, times the GPU given back for each GPU taken lately, times the fourth power of the part
- * of the cluster's GPU that is free. So it has no say where nothing ends, rules in a cluster that stays nearly empty, and is
- * silent in one that is full.
+ * Idleness. Forecasts, scarcity and shortage describe the time when the cluster is full. The emptier the cluster, the
+ * later that time. Where pods end as fast as they arrive, the cluster never fills, and only the next pod counts. The
+ * idleness of a placement is the increase of the free GPU that the next pod of the sample cannot use, which is
+ * fragmentation as defined by Weng et al. below. Its weight is IDLENESS, times the GPU released per GPU allocated
+ * recently (at most 1), times the fourth power of the free fraction of the cluster's GPU. So idleness has no effect
+ * where no pod ends or where the cluster is full, and it dominates in a cluster that stays nearly empty.
  *
- * The idea that a placement be judged by the change of what typical pods can use is that of Fragmentation Gradient
- * Descent (Weng et al., "Beware of Fragmentation", USENIX ATC 2023), which asks whether the next pod fits; a rollout of
- * a base policy, here: fill at random, as an estimate of what a state is worth is Bertsekas' and Castañon's ("Rollout
- * algorithms for stochastic scheduling problems", Journal of Heuristics 5, 1999); proportional fairness is Kelly's
- * (European Transactions on Telecommunications 8, 1997); the price of a shortage is the newsvendor's marginal (Arrow, Harris
- * and Marschak, Econometrica 19, 1951).
+ * Sources. Scoring a placement by the change in what typical pods can use is the idea of Fragmentation Gradient Descent
+ * (Weng et al., "Beware of Fragmentation", USENIX ATC 2023), which tests whether the next pod fits. Estimating the
+ * value of a state by a rollout of a base policy, here random filling, is from Bertsekas and Castañon ("Rollout
+ * algorithms for stochastic scheduling problems", Journal of Heuristics 5, 1999). Proportional fairness is from Kelly
+ * (European Transactions on Telecommunications 8, 1997). The price of a shortage is the newsvendor's marginal (Arrow,
+ * Harris and Marschak, Econometrica 19, 1951).
  *
- * Cost: what is said of a room (CapacityForecast) is kept as long as the sample is; so for each pod only nodes that changed since a
- * pod like it came are evaluated again. Scarcity is a sum over the demands that a place takes room from; when prices have moved it
- * is added up again for those places only that might be the best (PriceSnapshot).
+ * Computing cost. CapacityForecast caches its results while the workload sample stays in effect. So for each pod only
+ * the nodes that changed since the last pod with the same demand are evaluated again. Scarcity is a sum over the
+ * demands that a placement takes slots from. When prices have moved, it is computed again only for the placements that
+ * may be the best (PriceSnapshot).
  */
-/** The placement policy that leaves the most room that pods can use. Not for several threads. */
+/** The scoring policy that leaves the most free capacity that later pods can use. Not thread-safe. */
 public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     static final int FUTURES = 32;
     private static final double PODS_PER_GPU = 7.5;
     private static final int MOST_GPUS = 16;
     private static final double SCARCITY = 0.03;
-    /** What decides between places that cost the same: the fuller node. Less than anything that a place costs. */
+    /** Weight of the tie-break, which prefers the fuller node at equal cost; smaller than any cost. */
     private static final double TIE = 1e-9;
 
-    /** Smaller changes of a shortage are not worth a new look at all nodes, which is what the fall of a price to 0 takes. */
+    /** Smaller changes of a shortage are ignored: a price that falls to 0 makes every node be evaluated again. */
     private static final double SHORTAGE_STEP = 0.1;
-    /** By which a logistic distribution's deviations are multiplied to come closest to a normal one's, halved. */
+    /** Half of 1.702, the scale at which a logistic distribution comes closest to a normal one. */
     private static final double NORMAL = 0.851;
 
     private static final double IDLENESS = 20;
-    /** In a thousandth of a GPU. */
+    /** Idleness is rounded to this number of steps per thousandth of a GPU. */
     private static final double IDLE_STEPS = 1e9;
-    /** In a cluster of n nodes the market is looked at again after n / so many changes of nodes. */
+    /** In a cluster of n nodes, prices are computed again after n / NODES_PER_CHANGE changes of nodes. */
     private static final int NODES_PER_CHANGE = 256;
 
-    /** What one call may spend on counting rooms for a new sample: a millisecond or two. */
+    /** How much one call may count for a new sample, in steps of {@link Upcoming#proceed}: a millisecond or two. */
     private static final int COUNTING = 1 << 15;
-    /** What a room costs of that, besides one for each demand of the sample. */
+    /** Steps for one free capacity, besides one step for each demand of the sample. */
     private static final int COUNTING_ROOM = 32;
 
     private static final double FADING = Math.pow(2, -1 / 4096.0);
-    /** Rooms that are remembered, and places, in a large heap. */
+    /** Cached free capacities, and placements, with a large heap. */
     private static final int MOST_KEPT = 65_536;
-    /** Of a room or place, and of that for each demand. */
+    /** Bytes of a cached free capacity or placement, besides those for each demand. */
     private static final int BYTES = 256;
 
     private static final int BYTES_PER_DEMAND = 4;
-    /** How far a loser's demand is shifted, which leaves room for as many as are lost. */
+    /** Bit offset of the demand in an entry of {@link Place#losers}; the lower bits hold the amount lost. */
     private static final int DEMAND = 21;
 
     private static final int LOST = (1 << DEMAND) - 1;
 
-    /** What a place costs by itself. Places that cost the same are one object, whose price is worked out once for all. */
+    /** The cost of a placement on its own. Placements with the same cost are one object, so that it is priced once. */
     public static final class Place {
         private double waste;
         private double idle;
         /**
-         * Demands of the sample that there is less room for then, and in the lower bits for how many pods less; after them
-         * sets of confined demands, numbered from the number of demands on, and how many thousandths of a GPU less.
+         * What other demands lose. First the demands of the sample that lose slots: the demand's index, and in the
+         * lower bits the number of slots. Then the sets of confined demands, numbered from the number of demands on,
+         * with thousandths of a GPU.
          */
         private int[] losers;
-        /** The others are void. */
+        /** How many entries of {@code losers} are in use. */
         private int count;
 
         private int hash;
 
-        /** What {@link #scarcity} last said, and in which market. */
+        /** The last result of {@link #scarcity}, and the price snapshot that it was computed at. */
         private double scarcity;
 
         private @Nullable PriceSnapshot pricedIn;
@@ -122,7 +128,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
             this.losers = losers;
         }
 
-        /** Written into from now on, if it is large enough. */
+        /** Empties this buffer and makes it large enough for the given number of entries. */
         private void draw(int demands) {
             losers = losers.length < demands ? new int[demands] : losers;
             count = 0;
@@ -162,52 +168,52 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
             return hash;
         }
 
-        /** GPU that will be free but of no use on this node, in thousandths; less than 0 where it makes some useful. */
+        /** Free GPU that becomes unusable on this node, in thousandths of a GPU; negative if some becomes usable. */
         public double waste() {
             return waste;
         }
     }
 
-    /** Of the present sample. */
+    /** The distinct costs for the current sample. */
     private final Map<Place, Place> places = new HashMap<>();
-    /** The one that is being weighed: most cost what another has cost before. */
+    /** Reusable buffer for the placement under evaluation; most costs are already in {@code places}. */
     private final Place draft = new Place(new int[0]);
 
     private final WorkloadSampler mix = new WorkloadSampler(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS));
     private final Map<FreeCapacity, Integer> rooms = new HashMap<>();
     private final Map<FreeCapacity.Shape, Integer> shapes = new LinkedHashMap<>();
     private CapacityForecast outlook = outlook(mix.sample());
-    /** What takes the place of the former; none most of the time. */
+    /** The forecast that replaces {@code outlook} when it is complete; null most of the time. */
     private @Nullable Upcoming upcoming;
 
-    /** Of the sample's demands: share of GPU asked for, and how many more there is room for. */
+    /** For each demand of the sample: its share of the GPU requested, and how many more pods fit in the cluster. */
     private double[] shares = new double[0];
 
     private long[] slots = new long[0];
-    /** The market: the two lines before, one by the other and the latter, and GPUs, as they were then. */
+    /** At the last price snapshot: prices (shares / slots, then one per confined set), slots, and number of GPUs. */
     private double[] prices = new double[0];
 
     private long[] offered = new long[0];
     private double priced;
-    /** What each demand takes of a GPU, see {@link #size}. */
+    /** GPU that a pod of each demand takes, see {@link #size}. */
     private double[] sizes = new double[0];
-    /** Of the sample. */
+    /** The confined sets of the current sample. */
     private List<Confined> confined = List.of();
-    /** Of each of these, as it was when it last changed by {@link #SHORTAGE_STEP}. */
+    /** The shortage of each confined set when it last changed by more than {@link #SHORTAGE_STEP}. */
     private double[] shortages = new double[0];
 
     private PriceSnapshot market = PriceSnapshot.CONSTANT;
     private int nodes;
     private int changes;
-    /** Of the whole cluster, and what of it is free, in thousandths. */
+    /** GPUs of the whole cluster, and what is free of them in thousandths of a GPU. */
     private double gpus;
 
     private long free;
-    /** Lately, in thousandths of a GPU; what is longer ago counts less. */
+    /** GPU allocated and released recently, in thousandths of a GPU; older amounts count less. */
     private double taken;
 
     private double givenBack;
-    /** The last node that was taken away: it comes back at once if it has changed. */
+    /** The node that was removed last. A node that changed is removed and then added again at once. */
     private Optional<FreeCapacity> changing = Optional.empty();
 
     @Override
@@ -220,8 +226,9 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
     }
 
     /*
-     * A new sample takes effect once the room for its demands is known, which takes a look at each room that there is: some at
-     * each call, so that none takes long. Rooms that come or go meanwhile are counted as they do.
+     * A new sample takes effect when the slots for its demands are counted over all free capacities. Each call counts
+     * some of them, so that no call takes long. Free capacities that appear or disappear meanwhile are counted when
+     * they do.
      */
     @Override
     public int modelVersion() {
@@ -262,11 +269,14 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         look();
     }
 
-    /** A sample that takes effect once all rooms are counted. */
+    /** The forecast of a new sample, while its slots are being counted. */
     private static final class Upcoming {
         private final CapacityForecast outlook;
         private final long[] slots;
-        /** Rooms and their numbers when this began, from {@code next} on to be counted. */
+        /**
+         * The distinct free capacities and their counts at the start; those from index {@code next} on are not counted
+         * yet.
+         */
         private final List<Map.Entry<FreeCapacity, Integer>> rooms = new ArrayList<>();
 
         private int next;
@@ -277,7 +287,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
             rooms.forEach((room, count) -> this.rooms.add(Map.entry(room, count)));
         }
 
-        /** Counts some rooms; whether all are counted then. */
+        /** Counts some free capacities; returns whether all are counted. */
         boolean proceed() {
             int some = Math.max(1, COUNTING / (COUNTING_ROOM + slots.length));
             int end = Math.min(rooms.size(), next + some);
@@ -296,7 +306,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         return CacheSizes.limit(MOST_KEPT, BYTES + BYTES_PER_DEMAND * sample.demands.length);
     }
 
-    /** What a demand takes of a GPU of this cluster, on average over its nodes. */
+    /** GPU that a demand takes, in thousandths of a GPU; the mean over the cluster's GPUs. */
     private double size(DemandVector demand) {
         if (gpus == 0) {
             return (double) demand.gpus() * FreeCapacity.WHOLE;
@@ -370,7 +380,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
                 }
             }
         }
-        // As exact as the sums are, so that equal ones are equal.
+        // Rounded to the precision of the sums, so that equal amounts compare as equal.
         draft.cost(waste, Math.rint((then.idle - now.idle) * IDLE_STEPS) / IDLE_STEPS + 0.0);
         Place known = places.get(draft);
         if (known == null) {
@@ -399,7 +409,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
             while (other < others.length && others[other] >>> DEMAND < loser >>> DEMAND) {
                 other++;
             }
-            // Of the same demand no fewer.
+            // The other placement has to lose the same demand, and at least as much of it.
             if (other == others.length || others[other] >>> DEMAND != loser >>> DEMAND || others[other] < loser) {
                 return false;
             }
@@ -420,7 +430,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
                 new ScoreTerm("idleness", idleness(place)));
     }
 
-    /** What a place costs in room that gets scarce in the whole cluster, in thousandths of a GPU. */
+    /** The cost of a placement in capacity that is scarce in the whole cluster, in thousandths of a GPU. */
     public double scarcity(Place place) {
         PriceSnapshot now = prices();
         if (place.pricedIn != now) {
@@ -453,7 +463,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         return place.idle;
     }
 
-    /** Of all the room that there is for any demand, and what others are short of. */
+    /** The lost fraction of the cluster's slots, by the demands' shares, plus the highest price of a shortage. */
     private double lost(Place place) {
         double sum = 0;
         double shortage = 0;
@@ -464,14 +474,14 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
             if (demand >= shares.length) {
                 shortage = Math.max(shortage, prices[demand] * lost);
             } else {
-                // A room that is kept for the very pod is not among those that there are for all.
+                // Capacity reserved for this pod is not in the cluster's slots, so more slots may be lost than exist.
                 sum += lost <= offered[demand] ? prices[demand] * lost : shares[demand];
             }
         }
         return sum + shortage;
     }
 
-    /** What a place costs if the cluster stays as it is, in thousandths of a GPU; less than 0 where it does good. */
+    /** The cost of a placement if the cluster stays as it is, in thousandths of a GPU; negative if it is a benefit. */
     public double idleness(Place place) {
         return prices().weight() * place.idle;
     }
@@ -484,15 +494,15 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         return market;
     }
 
-    /** Demands that take none but some of the cluster's GPU models. */
+    /** Demands that accept only some of the cluster's GPU models. */
     private static final class Confined {
-        /** Bits of those. */
+        /** Bit set of these models. */
         private final long models;
-        /** Bits of all that the cluster has. */
+        /** Bit set of all models in the cluster. */
         private final long present;
-        /** By their place in the sample. */
+        /** Indexes of the demands in the sample. */
         private final int[] demands;
-        /** Of the GPU asked for. */
+        /** Their share of the GPU requested. */
         private final double share;
 
         Confined(long models, long present, DemandVector[] sample, double[] shares) {
@@ -509,7 +519,9 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         }
     }
 
-    /** One set for each combination of models that a demand takes, with those that take fewer of these. */
+    /**
+     * One set for each combination of models that a demand accepts; it includes demands that accept only some of these.
+     */
     private List<Confined> confined(DemandVector[] demands) {
         long present = 0;
         for (FreeCapacity.Shape shape : shapes.keySet()) {
@@ -528,7 +540,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         return sets;
     }
 
-    /** Room for the demands of a set, by their shares, in thousandths of a GPU. */
+    /** Free capacity for the demands of a set, weighted by their shares, in thousandths of a GPU. */
     private double room(Confined set, int[] slots) {
         double room = 0;
         for (int demand : set.demands) {
@@ -537,7 +549,10 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         return room / set.share;
     }
 
-    /** How much likelier a set's demands exceed their room before the cluster is full than not; 0 where they are not. */
+    /**
+     * The probability that a set's demands exceed their free capacity before the cluster is full, less the
+     * probability that they do not; at least 0.
+     */
     private double shortage(Confined set) {
         double[] pods = outlook.sample().shares;
         double roomForAll = 0;
@@ -555,7 +570,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
             mean += coming * pods[i] * sizes[i];
             variance += coming * pods[i] * sizes[i] * sizes[i];
         }
-        // Twice a normal distribution's probability, less 1; a logistic one is within 0.01 of it.
+        // Twice a normal distribution's probability, less 1. A logistic one differs by at most 0.01 from it.
         return variance == 0 ? 0 : Math.max(0, Math.tanh(NORMAL * (mean - room) / Math.sqrt(variance)));
     }
 
@@ -571,7 +586,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         for (int i = 0; i < confined.size() && gpus > 0; i++) {
             double now = shortage(confined.get(i));
             shortages[i] = Math.abs(now - shortages[i]) > SHORTAGE_STEP ? now : shortages[i];
-            // What scarcity is multiplied by is none of its price.
+            // Divided by the factors that scarcity is multiplied by, which do not apply to a shortage.
             prices[slots.length + i] = shortages[i] / (SCARCITY * gpus * FreeCapacity.WHOLE);
         }
         double least = 1;
@@ -584,7 +599,7 @@ public final class Fragmentation implements ScoringPolicy<Fragmentation.Place> {
         changes = 0;
     }
 
-    /** What a place costs, in thousandths of a GPU; the cheapest is the best. */
+    /** The cost of a placement, in thousandths of a GPU; the lowest is the best. */
     public double cost(Place place) {
         return place.waste + scarcity(place) + idleness(place);
     }

@@ -9,33 +9,35 @@ import java.util.Map;
 import java.util.Random;
 
 /*
- * A histogram of what pods have asked for in which the past fades, by half over HALF_LIFE pods: instead of making all
- * weights smaller at each pod the weight of the next one is made larger, and all are scaled back now and then.
+ * A histogram of the demands of pods, in which the weight of a pod halves over HALF_LIFE later pods. Instead of
+ * reducing all weights at each pod, the histogram increases the weight of the next one and scales all weights back
+ * occasionally.
  *
- * The sample is compared with it whenever as many pods have come as a quarter of those before, but at least every 1,024, and
- * is sampled again if it has drifted: if a tenth of the pods are others than it says. What is thought of nodes holds between two
- * dealings, so that pods of a steady mix, which a sample of some thousand tells well enough, cost nothing. The sample is a deck in which each demand has as many cards as its
- * weight, shuffled always alike.
+ * The sample is compared with the histogram whenever a quarter as many pods as before have arrived, and at least every
+ * 1,024 pods. It is drawn again if it has drifted, which means that more than a tenth of the pods differ from the
+ * sample. Evaluations of nodes stay valid between two samples, so pods of a steady workload, which a sample of some
+ * thousand pods describes well enough, cause no new evaluations. The sample is a deck in which each demand has cards in
+ * proportion to its weight, shuffled with a fixed seed.
  */
-/** What pods ask for here, learnt from those that came. Not for several threads. */
+/** Learns the workload from the demands of earlier pods and draws samples of it. Not thread-safe. */
 final class WorkloadSampler {
     private static final double HALF_LIFE = 4096;
     private static final double GROWTH = Math.pow(2, 1 / HALF_LIFE);
     private static final double TOO_LARGE = 1e100;
     private static final int MOST_PODS_BETWEEN = 1024;
     private static final double MOST_DRIFT = 0.1;
-    /** Different demands that are remembered; of more the lightest are forgotten. */
+    /** How many different demands are kept; beyond that the one with the lowest weight is dropped. */
     private static final int MOST_DEMANDS = 1024;
 
-    /** What may come. */
+    /** A workload sample: demands, their shares, and possible sequences of later pods. */
     static final class Sample {
-        /** Of no other sample. */
+        /** Unique to this sample. */
         final int number;
-        /** Each once. */
+        /** The distinct demands. */
         final DemandVector[] demands;
-        /** Of the pods, by demand; they add up to 1. */
+        /** The share of each demand in the number of pods; they add up to 1. */
         final double[] shares;
-        /** Sequences of demands, by their place among all; each sequence is as likely as another. */
+        /** Sequences of indexes into {@code demands}; all sequences are equally likely. */
         final int[][] futures;
 
         private Sample(int number, DemandVector[] demands, double[] shares, int[][] futures) {
@@ -55,17 +57,17 @@ final class WorkloadSampler {
     private Sample sample = new Sample(0, new DemandVector[0], new double[0], new int[0][]);
 
     /**
-     * Nothing seen yet.
+     * Creates a sampler that has seen no pods.
      *
-     * @param count of futures in a sample
-     * @param length of each
+     * @param count number of futures in a sample
+     * @param length number of pods in each future
      */
     WorkloadSampler(int count, int length) {
         this.count = count;
         this.length = length;
     }
 
-    /** A pod has come; once for each that asks for GPUs. */
+    /** Records a pod; called once for each pod that requests GPUs. */
     void see(DemandVector demand) {
         weights.merge(demand, next, Double::sum);
         next *= GROWTH;
@@ -79,7 +81,7 @@ final class WorkloadSampler {
         seen++;
     }
 
-    /** The present one, which may be a new one now. */
+    /** The current sample; draws a new one if it is due. */
     Sample sample() {
         if (seen >= due) {
             due = seen + Math.max(1, Math.min(MOST_PODS_BETWEEN, seen / 4));
@@ -90,7 +92,7 @@ final class WorkloadSampler {
         return sample;
     }
 
-    /** The part of the pods that the sample has too few of: total variation distance. */
+    /** The fraction of the pods that the sample has too few of: total variation distance. */
     private double drift() {
         double all = all();
         double common = 0;
