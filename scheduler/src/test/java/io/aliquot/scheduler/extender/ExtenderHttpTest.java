@@ -90,7 +90,7 @@ class ExtenderHttpTest {
     }
 
     @Test
-    void aPodGoesThroughAllVerbs() throws Exception {
+    void filterPrioritizeAndBindAllocateAGpuAndUpdateTheMetrics() throws Exception {
         String pod = ExtenderFixture.podJson("a", "\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "");
         JsonNode filtered = ok("/filter", "{\"Pod\": " + pod + ", \"Nodes\": null, \"NodeNames\": [\"n1\", \"x\"]}");
         assertThat(filtered.toString())

@@ -124,7 +124,7 @@ class EvictorTest {
                 .isTrue();
         world.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
         tick();
-        assertThat(preemption.reservations.holds("uid-high")).as("filter is under way").isTrue();
+        assertThat(preemption.reservations.holds("uid-high")).as("being tried").isTrue();
         assertThat(world.cluster.evicted).containsExactly("young");
         waits("high", 40_000, 10, "n2");
         tick();

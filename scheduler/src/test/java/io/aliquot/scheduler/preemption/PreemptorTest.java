@@ -88,7 +88,7 @@ class PreemptorTest {
         world.holds("a", 1, 1, new HostResources(300, 0), share(1, 0, 80_000));
         world.holds("b", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
         preemption.reservations.release("uid-high");
-        assertThat(victims(hungry, "n1", "a")).as("the younger").containsExactly("b");
+        assertThat(victims(hungry, "n1", "a")).as("the younger pod").containsExactly("b");
     }
 
     @Test

@@ -85,7 +85,7 @@ class NodeIndexTest {
         }
     }
 
-    /** Names with one hash overwrite each other's slots and the adjacent slot; the test tries names for that one. */
+    /** Names with the same hash overwrite each other's slots and the adjacent slot; the test tries names for it. */
     @Test
     void aNameWhoseSlotWasOverwrittenIsForgotten() {
         List<String> alike = IntStream.range(0, 16)
