@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 
-/** An API server that answers what a test tells it to, and remembers what it was asked. */
+/** An API server that gives the answers set by the test and records its requests. */
 public final class FakeCluster implements Cluster {
     /** {@code node} is empty for annotations only. */
     public record Sent(PodId pod, long version, String node, Map<String, String> annotations) {}
@@ -21,7 +21,7 @@ public final class FakeCluster implements Cluster {
     public volatile Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.Leads(new Fence("aliquot-1_uuid", 3));
     public PodState state = new PodState.Unreadable("the test set no state");
     public OptionalLong version = OptionalLong.of(1);
-    /** Of single pods, by name. */
+    /** States by pod name; {@link #state} is that of all other pods. */
     public final Map<String, PodState> states = new HashMap<>();
 
     public final List<Long> movedOn = new ArrayList<>();
@@ -32,11 +32,11 @@ public final class FakeCluster implements Cluster {
     public final List<String> rehearsed = new ArrayList<>();
     public final Map<String, EvictOutcome> evictions = new HashMap<>();
     public boolean wakes = true;
-    /** Runs while the leader status is read: what other processes do meanwhile. */
+    /** Runs while the leader status is read; simulates other processes. */
     public Runnable meanwhile = () -> {};
-    /** Runs while a pod's version is read: what other processes do meanwhile. */
+    /** Runs while a pod's version is read; simulates other processes. */
     public Runnable versionAsked = () -> {};
-    /** What happens until a Binding is answered. */
+    /** Runs before a Binding is answered. */
     public Runnable whileBinding = () -> {};
 
     @Override

@@ -54,7 +54,7 @@ class ExplainerTest {
     private final Explainer explainer = new Explainer(ledger, scoring, budgets);
 
     @Test
-    void theSummarySaysThatTheSchedulerKnowsNoNode() {
+    void withoutNodesTheSummarySaysThatTheSchedulerKnowsNone() {
         assertThat(explain(Gpus.ask("APP:main: gpumem=1")).summary())
                 .isEqualTo("the scheduler knows no node with shared GPUs");
     }
@@ -142,7 +142,7 @@ class ExplainerTest {
     }
 
     @Test
-    void onACardScaledBelowItsMemoryAWholeCardLacksOnlyThatTheCardIsFree() {
+    void onAGpuScaledBelowItsMemoryAWholeCardLacksOnlyAFreeGpu() {
         var inventory = new Inventory(
                 new VisibleDevices("{uuid}"), new Scaling(90), Scaling.ONE, 10, List.of(Gpus.gpu(1, 0, MEMORY)));
         ledger.putNode(
@@ -193,7 +193,7 @@ class ExplainerTest {
     }
 
     @Test
-    void aPodThatNeedsANodeWithoutAReadyAgentHasTheCauseClosedEvenIfTheNodeIsFull() {
+    void theCauseIsClosedIfTheAgentIsNotReadyEvenIfTheNodeIsFull() {
         node(1, 1);
         node(2, 1);
         hold("a", 1, 0, 30_000, 0, 0);

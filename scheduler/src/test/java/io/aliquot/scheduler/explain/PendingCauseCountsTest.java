@@ -13,7 +13,7 @@ import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** Node 1 and 2 have 30,000 MiB free on each GPU. */
+/** Nodes 1 and 2 have 30,000 MiB free on each GPU. */
 class PendingCauseCountsTest {
     private final ExtenderFixture world = new ExtenderFixture();
     private final PendingCauseCounts causes = new PendingCauseCounts(
@@ -32,7 +32,7 @@ class PendingCauseCountsTest {
     }
 
     @Test
-    void aPodThatKubeSchedulerNeverSendsIsCountedUntilItIsForgotten() {
+    void aPodThatKubeSchedulerNeverSendsIsCountedUntilItIsDeleted() {
         refused("a", 40_000);
         refused("b", 40_000);
         refused("c", 10_000);
@@ -44,7 +44,7 @@ class PendingCauseCountsTest {
     }
 
     @Test
-    void aPodThatBothHaveRefusedIsCountedOnceByWhatItMayHave() {
+    void aPodThatFilterAndKubeSchedulerRefusedIsCountedOnceForItsNodes() {
         world.filter("a", mebibytes(40_000), 0, "", "n1");
         refused("a", 40_000);
         world.ledger.observeEnded("uid-old-2-0");
@@ -52,7 +52,7 @@ class PendingCauseCountsTest {
     }
 
     @Test
-    void ofSeveralReplicasOnlyTheLeaderCounts() {
+    void onlyTheLeaderCountsPendingPods() {
         refused("a", 40_000);
         world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         assertThat(causes.count())
@@ -62,7 +62,7 @@ class PendingCauseCountsTest {
     }
 
     @Test
-    void everyKindGetsItsTurnHoweverSeldomSomebodyAsks() {
+    void everyKindOfPodIsEvaluatedAtInfrequentScrapes() {
         for (int kind = 0; kind < 3 * PendingCauseCounts.MAX_EVALUATIONS; kind++) {
             refused("pod-" + kind, 40_000 + kind);
         }
@@ -76,7 +76,7 @@ class PendingCauseCountsTest {
     }
 
     @Test
-    void whatIsKnownIsLookedAtAnewByAndByAndForgottenIfItIsNot() {
+    void cachedCausesAreEvaluatedAgainInTurnAndExpire() {
         for (int kind = 0; kind < 2 * PendingCauseCounts.MAX_EVALUATIONS; kind++) {
             refused("pod-" + kind, 40_000 + kind);
         }
@@ -86,7 +86,7 @@ class PendingCauseCountsTest {
         world.ledger.observeEnded("uid-old-1-0");
         world.pass(Duration.ofMinutes(1));
         assertThat(causes.count())
-                .as("the older half is looked at")
+                .as("the older half is evaluated")
                 .containsEntry("elsewhere", PendingCauseCounts.MAX_EVALUATIONS)
                 .containsEntry("memory", PendingCauseCounts.MAX_EVALUATIONS);
 

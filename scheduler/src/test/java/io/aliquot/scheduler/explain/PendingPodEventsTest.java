@@ -13,7 +13,7 @@ import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** Node 1 and 2 have 30,000 MiB free on each GPU. */
+/** Nodes 1 and 2 have 30,000 MiB free on each GPU. */
 class PendingPodEventsTest {
     private final ExtenderFixture world = new ExtenderFixture();
     private final PendingPodEvents events = new PendingPodEvents(
@@ -32,7 +32,7 @@ class PendingPodEventsTest {
     }
 
     @Test
-    void aPodThatWaitsIsToldWhyOnce() {
+    void aPendingPodGetsOneEventWithTheReason() {
         waits("a", 40_000);
         for (int i = 0; i < 10; i++) {
             turn();
@@ -46,7 +46,7 @@ class PendingPodEventsTest {
     }
 
     @Test
-    void aPodThatKubeSchedulerNeverSendsIsToldWhyOfAllNodes() {
+    void aPodThatKubeSchedulerNeverSendsGetsAnEventAboutAllNodes() {
         world.pending.refused(id("a"), Gpus.ask("APP:main: gpumem=40000"));
         after(PendingPodEvents.GRACE);
         assertThat(world.cluster.notes)
@@ -57,14 +57,14 @@ class PendingPodEventsTest {
     }
 
     @Test
-    void whatWaitsForSomethingElseIsLeftToKubeSchedulerToTell() {
+    void aPodPendingForAnotherReasonGetsNoEvent() {
         world.pending.refused(id("a"), Gpus.ask("APP:main: gpumem=30000"));
         after(PendingPodEvents.GRACE);
         assertThat(world.cluster.notes).isEmpty();
     }
 
     @Test
-    void onePodThatGetsANodeSoonIsNotToldOf() {
+    void aPodThatIsBoundSoonGetsNoEvent() {
         waits("a", 40_000);
         turn();
         turn();
@@ -76,7 +76,7 @@ class PendingPodEventsTest {
     }
 
     @Test
-    void anotherReasonIsNewsButNotWithinAMinute() {
+    void aNewReasonIsReportedAfterTheMinimumInterval() {
         waits("a", 40_000);
         after(PendingPodEvents.GRACE);
         world.takenElsewhere("more", 1, 0, 10_000);
@@ -90,12 +90,12 @@ class PendingPodEventsTest {
 
         assertThat(world.cluster.notes).hasSize(2).last().asString().contains("lacks 20000 MiB");
         after(PendingPodEvents.MIN_INTERVAL);
-        assertThat(world.cluster.notes).as("it is the same still").hasSize(2);
+        assertThat(world.cluster.notes).as("the reason is the same").hasSize(2);
     }
 
-    /** The API server forgets an event in an hour. */
+    /** The API server deletes an event after an hour. */
     @Test
-    void whatIsTheSameForLongIsToldAgain() {
+    void anUnchangedReasonIsReportedAgainAfterALongTime() {
         world.pending.refused(id("a"), Gpus.ask("APP:main: gpumem=40000"));
         after(PendingPodEvents.GRACE);
         after(PendingPodEvents.REPEAT_AFTER.minusSeconds(10));
@@ -107,7 +107,7 @@ class PendingPodEventsTest {
     }
 
     @Test
-    void whoWasNeverToldOfComesBeforeThoseThatAreToldOfAgain() {
+    void aFirstEventComesBeforeRepeatedEventsOfOtherPods() {
         for (int i = 0; i < 20; i++) {
             world.pending.refused(id("pod-" + i), Gpus.ask("APP:main: gpumem=40000"));
         }
@@ -123,7 +123,7 @@ class PendingPodEventsTest {
     }
 
     @Test
-    void whereThereIsRoomNothingIsSaid() {
+    void aPodThatFitsGetsNoEvent() {
         waits("a", 40_000);
         world.ledger.observeEnded(id("old-1-0").uid());
         after(PendingPodEvents.GRACE);
@@ -131,7 +131,7 @@ class PendingPodEventsTest {
     }
 
     @Test
-    void manyPodsAreToldOfInTurnAFewASecond() {
+    void eventsOfManyPodsAreSentInTurnAtALimitedRate() {
         for (int i = 0; i < 20; i++) {
             waits("pod-" + i, 40_000 + i);
         }
@@ -147,7 +147,7 @@ class PendingPodEventsTest {
     }
 
     @Test
-    void whoDoesNotLeadSaysNothing() {
+    void aStandbySendsNoEvents() {
         waits("a", 40_000);
         world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         after(PendingPodEvents.GRACE);

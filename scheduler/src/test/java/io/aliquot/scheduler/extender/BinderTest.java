@@ -33,7 +33,7 @@ class BinderTest {
     }
 
     @Test
-    void oneWriteCarriesNodeAllocationAndFence() {
+    void oneBindingCarriesNodeAllocationAndFence() {
         assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
         assertThat(world.cluster.sent)
                 .containsExactly(new FakeCluster.Sent(
@@ -50,8 +50,8 @@ class BinderTest {
     }
 
     /**
-     * Outcome of the write, what a reading then finds, and what if the pod is moved on; whether it counts as bound,
-     * whether its share is kept, and how often a Binding was sent.
+     * Arguments of the test: outcome of the Binding, state of the pod when read, state after its resourceVersion is
+     * bumped; whether bind succeeds, the node that keeps the allocation, and the number of Bindings sent.
      */
     static List<Arguments> outcomes() {
         var done = new WriteOutcome.Done();
@@ -91,7 +91,7 @@ class BinderTest {
 
     @ParameterizedTest
     @MethodSource("outcomes")
-    void everyOutcomeKeepsTheShareIfThePodMayHaveIt(
+    void theAllocationIsKeptIfThePodMayBeBound(
             WriteOutcome outcome, PodState found, PodState movedOnTo, boolean bound, String kept, int bindings) {
         world.cluster.outcomes.add(outcome);
         world.cluster.state = found;
@@ -106,7 +106,7 @@ class BinderTest {
     }
 
     @Test
-    void aBindingIsForTheVersionThatWasFilteredAndTheSecondTryForThePresentOne() {
+    void theFirstBindingHasTheFilteredVersionAndTheRetryTheCurrentOne() {
         world.cluster.version = OptionalLong.of(0); // the watch lags
         world.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
         world.cluster.state = unbound(9);
@@ -114,9 +114,9 @@ class BinderTest {
         assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(1L, 9L);
     }
 
-    /** kube-scheduler may wait for minutes between the two, for a volume. */
+    /** kube-scheduler may wait minutes for a volume between filter and bind. */
     @Test
-    void whatAPodWantsIsReadAnewIfItHasChangedSinceItWasFiltered() {
+    void theRequestIsReadAgainIfThePodChangedSinceFilter() {
         world.cluster.version = OptionalLong.of(7);
         world.cluster.state = new PodState.Unbound(7, Gpus.ask("APP:main: gpumem=70000"));
         assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
@@ -126,9 +126,9 @@ class BinderTest {
         });
     }
 
-    /** kube-scheduler has given up by then, and may place the pod elsewhere. */
+    /** By then kube-scheduler has timed out and may place the pod on another node. */
     @Test
-    void thereIsNoSecondTryOnceTheFirstTookLong() {
+    void aSlowBindingIsNotRetried() {
         world.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
         world.cluster.state = unbound(9);
         world.cluster.whileBinding = () -> world.pass(Binder.SECOND_TRY_UNTIL);
@@ -138,7 +138,7 @@ class BinderTest {
     }
 
     @Test
-    void whoConflictsTwiceGivesItsShareBack() {
+    void aSecondConflictReleasesTheAllocation() {
         world.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
         world.cluster.outcomes.add(new WriteOutcome.Conflicts("409 again"));
         world.cluster.state = unbound(9);
@@ -147,7 +147,7 @@ class BinderTest {
     }
 
     @Test
-    void whileTheOutcomeIsUnknownThePodIsOfferedThatNodeAlone() {
+    void filterAcceptsOnlyTheNodeOfAnUnresolvedBind() {
         loseTheAnswer();
         var answer =
                 world.filterAndPrioritize(Placement.SPREAD, 0).filter(pod("a", mebibytes(80_000)), List.of("n1", "n2"));
@@ -157,7 +157,7 @@ class BinderTest {
     }
 
     @Test
-    void aLaterBindFirstFindsOutWhatBecameOfTheOneBefore() {
+    void aLaterBindFirstResolvesTheEarlierOne() {
         loseTheAnswer();
         assertThat(world.binder.bind(id("a"), "n1").error())
                 .isEqualTo("the outcome of an earlier bind is not known; the pod cannot be read: down");
@@ -170,7 +170,7 @@ class BinderTest {
     }
 
     @Test
-    void anUnknownOutcomeIsDecidedAsSoonAsThePodCanBeRead() {
+    void anUnknownOutcomeIsResolvedOnceThePodCanBeRead() {
         loseTheAnswer();
         world.pass(WriteReconciler.RETRY_AFTER);
         world.reconciler.reconcileAll();
@@ -183,13 +183,13 @@ class BinderTest {
     }
 
     @Test
-    void podsThatCannotBeDecidedAreInNobodysWay() {
+    void podsThatCannotBeResolvedDoNotBlockOthers() {
         world.ledger.observeEnded("uid-a");
         List<String> stuck = List.of("s1", "s2", "s3", "s4", "s5");
         world.cluster.movedOnTo = new PodState.Unreadable("403");
         for (String pod : stuck) {
             loseTheAnswer(pod, 100);
-            world.cluster.states.put(pod, unbound(1)); // where it has to be moved on, which is refused
+            world.cluster.states.put(pod, unbound(1)); // needs a version bump, which is refused
         }
         loseTheAnswer("b", 100);
         world.cluster.states.put("b", unbound(2));
@@ -221,7 +221,7 @@ class BinderTest {
     }
 
     @Test
-    void aPodThatFilterForgotIsReadAgain() {
+    void aPodThatIsNoLongerCachedIsReadAgain() {
         world.pending.forget("uid-a");
         world.cluster.state = unbound(3);
         assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
@@ -229,7 +229,7 @@ class BinderTest {
     }
 
     @Test
-    void aNodeThatFilledUpInTheMeantimeIsAConflict() {
+    void bindFailsIfTheNodeHasFilledUpSinceFilter() {
         world.pass(Ledger.EXPECTED_FOR.plusMillis(1));
         world.ledger.expire();
         world.takenElsewhere("b", 1, 0, 10);
@@ -239,14 +239,14 @@ class BinderTest {
     }
 
     @Test
-    void whoDoesNotLeadBindsNothing() {
+    void aStandbyBindsNoPod() {
         world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("another one holds the Lease");
         assertThat(world.cluster.sent).isEmpty();
     }
 
     @Test
-    void aPodThatTheWatchSawBoundIsNotBoundAgain() {
+    void aPodThatTheWatchReportedBoundIsNotBoundAgain() {
         world.takenElsewhere("a", 1, 0, 80_000);
         assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
         assertThat(world.binder.bind(id("a"), "n2").error()).isEqualTo("the pod is bound to node n1 already");

@@ -31,7 +31,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Two nodes with two GPUs of 80000 MiB each, and the verbs around them. */
+/** Two nodes with two GPUs of 80000 MiB each, and the extender's verbs on them. */
 public final class ExtenderFixture {
     public static final int MEMORY = 80_000;
     private static final WireReader READER = new WireReader();
@@ -55,14 +55,14 @@ public final class ExtenderFixture {
         events.takeFreed();
     }
 
-    /** Answers filter as the program does, for tests of other packages: the nodes that fit. */
+    /** Calls filter, for tests of other packages; returns the nodes that fit. */
     public List<String> filter(String name, String limits, int priority, String policy, String... nodes) {
         return filterAndPrioritize(Placement.BINPACK, 100)
                 .filter(pod(name, limits, priority, policy), List.of(nodes))
                 .nodeNames();
     }
 
-    /** Answers bind: the error for kube-scheduler. */
+    /** Calls bind; returns the error for kube-scheduler. */
     public String bind(String name, String node) {
         return binder.bind(id(name), node).error();
     }
@@ -105,7 +105,7 @@ public final class ExtenderFixture {
         ledger.observeBound(BoundPods.of(id(pod), "n" + node, 1, BoundPods.main(Gpus.uuid(node, gpu), amount)));
     }
 
-    /** A pod of that priority holds that; of several the last one is the youngest. */
+    /** Adds a bound pod with this priority and allocation; each pod is younger than the one before. */
     public BoundPod holds(String pod, int node, int gpu, int memoryMiB, int priority) {
         return holds(pod, node, priority, HostResources.NONE, share(node, gpu, memoryMiB));
     }
@@ -120,14 +120,14 @@ public final class ExtenderFixture {
         return BoundPods.main(Gpus.uuid(node, gpu), new GpuAmount(memoryMiB, 0, 1, false));
     }
 
-    /** A pod is told to leave. */
+    /** Marks the pod as terminating. */
     public BoundPod leaves(BoundPod pod) {
         BoundPod leaving = BoundPods.leaving(pod, instant().plus(BoundPods.GRACE));
         ledger.observeBound(leaving);
         return leaving;
     }
 
-    /** A budget for these pods. */
+    /** Adds a disruption budget for these pods. */
     public void budget(String app, int allowed, String... pods) {
         for (String pod : pods) {
             budgets.putPod("uid-" + pod, Map.of("app", app));
@@ -144,7 +144,7 @@ public final class ExtenderFixture {
         return new PodId("default", name, "uid-" + name);
     }
 
-    /** As kube-scheduler sends it. */
+    /** The JSON of a pod as kube-scheduler sends it. */
     public static String podJson(String name, String limits, String more) {
         return """
                 {"metadata": {"name": "%1$s", "namespace": "default", "uid": "uid-%1$s", "resourceVersion": "1", "managedFields": [{}]%3$s},
@@ -152,7 +152,7 @@ public final class ExtenderFixture {
                    {"name": "main", "image": "x", "resources": {"limits": {%2$s, "cpu": "1"}}}]}, "status": {}}""".formatted(name, limits, more);
     }
 
-    /** One of that priority, whose preemptionPolicy is that. */
+    /** A pod with this priority and preemptionPolicy, as filter reads it. */
     static Wire.Pod pod(String name, String limits, int priority, String policy) {
         String json = podJson(name, limits, "")
                 .replace(
@@ -161,12 +161,12 @@ public final class ExtenderFixture {
         return read(json);
     }
 
-    /** As kube-scheduler sends it. */
+    /** Reads a pod from the JSON that kube-scheduler sends. */
     static Wire.Pod read(String json) {
         return args("{\"Pod\": " + json + "}").pod();
     }
 
-    /** What filter and prioritize are sent. */
+    /** The arguments of filter and prioritize. */
     static Wire.Args args(String json) {
         return READER.args(new ByteArrayInputStream(json.getBytes(StandardCharsets.UTF_8)));
     }

@@ -41,7 +41,7 @@ import org.springframework.context.annotation.Import;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
 
-/** The verbs as kube-scheduler calls them: the real program over real connections, with a cluster told by the test. */
+/** Calls the verbs as kube-scheduler does: the real program over real connections, with a {@link FakeCluster}. */
 class ExtenderHttpTest {
     private static final HttpClient CLIENT = HttpClient.newHttpClient();
     private static final JsonMapper JSON = JsonMapper.shared();
@@ -90,7 +90,7 @@ class ExtenderHttpTest {
     }
 
     @Test
-    void aPodGoesThroughAllVerbs() throws Exception {
+    void filterPrioritizeAndBindAllocateAGpuAndUpdateTheMetrics() throws Exception {
         String pod = ExtenderFixture.podJson("a", "\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "");
         JsonNode filtered = ok("/filter", "{\"Pod\": " + pod + ", \"Nodes\": null, \"NodeNames\": [\"n1\", \"x\"]}");
         assertThat(filtered.toString())
@@ -116,7 +116,7 @@ class ExtenderHttpTest {
     }
 
     @Test
-    void aVerbThatFailsIsLoggedOnceWithThePod() throws Exception {
+    void aFailedRequestIsLoggedOnceWithThePod() throws Exception {
         var log = (Logger) LoggerFactory.getLogger(Problems.class);
         var lines = new ListAppender<ILoggingEvent>();
         lines.start();
@@ -140,9 +140,9 @@ class ExtenderHttpTest {
         });
     }
 
-    /** What kube-scheduler 1.35 sends: NodeNameToVictims is there, too, and null. */
+    /** kube-scheduler 1.35 also sends NodeNameToVictims, which is null. */
     @Test
-    void preemptAnswersOneNodeWithThePodsThatMustGo() throws Exception {
+    void preemptReturnsOneNodeWithItsVictims() throws Exception {
         Ledger ledger = context.getBean(Ledger.class);
         ExtenderFixture.node(ledger, 7);
         ledger.observeBound(BoundPods.of(
@@ -161,7 +161,7 @@ class ExtenderHttpTest {
     }
 
     @Test
-    void thousandsOfNodesAreAnsweredInOnePiece() throws Exception {
+    void anAnswerAboutThousandsOfNodesIsComplete() throws Exception {
         String pod = ExtenderFixture.podJson("c", "\"nvidia.com/gpu\": \"1\"", "");
         String names =
                 IntStream.range(0, 5000).mapToObj(n -> "\"no-node-" + n + "\"").collect(Collectors.joining(", "));
@@ -170,7 +170,7 @@ class ExtenderHttpTest {
     }
 
     @Test
-    void nodesInsteadOfNamesAreExplained() throws Exception {
+    void nodeObjectsInsteadOfNamesFailWithAnExplanation() throws Exception {
         String pod = ExtenderFixture.podJson("b", "\"nvidia.com/gpu\": \"1\"", "");
         assertThat(ok("/filter", "{\"Pod\": " + pod + ", \"Nodes\": {}}")
                         .get("Error")
@@ -194,7 +194,7 @@ class ExtenderHttpTest {
     private static JsonNode ok(String verb, String body) throws Exception {
         HttpResponse<String> answer = post(verb, body);
         assertThat(answer.statusCode()).as(answer.body()).isEqualTo(200);
-        // Without its length kube-scheduler would leave the connection's end unread, and open another one.
+        // Without Content-Length kube-scheduler does not read to the end of the body and opens a new connection.
         assertThat(answer.headers().firstValueAsLong("Content-Length"))
                 .hasValue(answer.body().length());
         return JSON.readTree(answer.body());

@@ -66,11 +66,11 @@ import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * A cluster with faults: an API server, and two replicas with their ledgers, binders and resizers. The API server's
- * objects are the truth. It refuses requests, loses them, executes them without an answer, or executes them long after
- * the client has given up; other events happen while a request is under way. Watches lag, repeat events and break.
- * Leaders are replaced without noticing, and replicas restart with an empty ledger. Nodes and GPUs appear and disappear,
- * and their scaling, slots, sharing mode and cordons change.
+ * A cluster with faults: an API server, and two replicas with their ledgers, binders and resizers. The objects of the
+ * API server are the truth. The API server refuses requests, loses them, executes them without an answer, or executes
+ * them long after the client has timed out. Other events happen during a request. Watches lag, repeat events and break.
+ * A new leader takes over before the old one notices, and replicas restart with an empty ledger. Nodes and GPUs appear
+ * and disappear, and their scaling, slots, sharing mode and cordons change.
  */
 final class FaultModel {
     private static final int NODES = 3;
@@ -92,7 +92,7 @@ final class FaultModel {
                     Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "fragmentation"),
                     "APP:main: gpumem=250"));
 
-    /** How often what happened that the test is about. */
+    /** Counts the occurrences of each kind of event that the test must cover. */
     static final class Counts {
         private final Map<String, Integer> counts = new TreeMap<>();
 
@@ -110,7 +110,7 @@ final class FaultModel {
         }
     }
 
-    /** A pod as the API server has it, or had it; immutable. */
+    /** An immutable pod in its current or an earlier version. */
     private record Pod(
             PodId id,
             PodGpuRequest ask,
@@ -154,11 +154,11 @@ final class FaultModel {
     }
 
     /**
-     * A write on its way.
+     * A write that a replica has sent.
      *
      * @param node empty for annotations only
-     * @param shares what it gives the pod; empty where that stays
-     * @param grants numbers of the grants that it makes known, by GPU
+     * @param shares the new allocations of the pod; empty if they do not change
+     * @param grants indexes into {@link #granted}, by GPU
      */
     private record Request(
             PodId pod,
@@ -170,7 +170,7 @@ final class FaultModel {
 
     private record Event(Pod pod, boolean deleted) {}
 
-    /** Pods that were deleted by force, and the time until which their containers may run. */
+    /** A force-deleted pod and the time until which its containers may run. */
     private record Ghost(Pod pod, long until) {}
 
     private final Random random;
@@ -181,10 +181,10 @@ final class FaultModel {
     private final Map<String, Ghost> ghosts = new LinkedHashMap<>();
     private final Map<String, NodeFacts> nodes = new HashMap<>();
     /**
-     * What the GPU had when a part of it was granted: the sum of what is granted before, and of this, is within that.
+     * The capacity of the GPU at each grant. All grants on that GPU up to and including this one must fit in it.
      */
     private final List<GpuCapacity> granted = new ArrayList<>();
-    /** The last grant to a pod of each of its GPUs. */
+    /** For each pod, its last grant on each of its GPUs: an index into {@link #granted}. */
     private final Map<String, Map<String, Integer>> grants = new HashMap<>();
 
     private final List<Replica> replicas = new ArrayList<>();
@@ -192,7 +192,7 @@ final class FaultModel {
     private int created;
     private int depth;
     private boolean calm;
-    /** The Lease, and what the policy that looks at fences believes that it says. */
+    /** The Lease; {@link #believed} is the copy that the admission policy checks fences against. */
     private Fence lease = new Fence("no-leader", 0);
 
     private Fence believed = lease;
@@ -306,7 +306,7 @@ final class FaultModel {
 
     // The API server.
 
-    /** As given, but for the version. */
+    /** Stores the pod under a new version. */
     private void change(Pod pod) {
         Pod changed = pod.at(++revision);
         pods.put(pod.id.uid(), changed);
@@ -330,7 +330,7 @@ final class FaultModel {
         }
     }
 
-    /** Only a replica that knew of the pod can hold its share. */
+    /** The allocation outlives the pod only on replicas that knew the pod. */
     private void deleteByForce(Pod pod) {
         String uid = pod.id.uid();
         if (replicas.stream().allMatch(replica -> replica.holds(pod))) {
@@ -371,11 +371,11 @@ final class FaultModel {
         return new WriteOutcome.Done();
     }
 
-    /** A write that was just decided on. */
+    /** Builds the write and records its grants. */
     private Request request(PodId id, long version, String node, Map<String, String> annotations) {
         Pod pod = pods.get(id.uid());
         if (pod == null || pod.version != version) {
-            return new Request(id, version, node, annotations, List.of(), Map.of()); // in vain
+            return new Request(id, version, node, annotations, List.of(), Map.of()); // conflicts when applied
         }
         var shares = new ArrayList<ContainerAllocation>();
         pod.ask.containers().forEach(container -> {
@@ -394,10 +394,10 @@ final class FaultModel {
                     if (!node.isEmpty() || grows(before.getOrDefault(gpu, GpuAmount.NOTHING), amount)) {
                         GpuCapacity card = card(node.isEmpty() ? pod.node : node, gpu);
                         assertThat(card.gpu().healthy() && !card.cordoned())
-                                .as("%s is granted a part of %s", pod.id, gpu)
+                                .as("%s is allocated a share of %s", pod.id, gpu)
                                 .isTrue();
                         assertThat(node.isEmpty() || amount.exclusive() || card.sharingMode() != EXCLUSIVE)
-                                .as("%s is granted a part of %s, which is given whole", pod.id, gpu)
+                                .as("%s is allocated a share of %s, a whole card", pod.id, gpu)
                                 .isTrue();
                         decided.put(gpu, granted.size());
                         granted.add(card);
@@ -406,7 +406,7 @@ final class FaultModel {
         return new Request(pod.id, version, node, annotations, shares, decided);
     }
 
-    /** A container is given no more than its card has, nor cores where memory alone is shared. */
+    /** No container gets more memory than its GPU has, nor cores on a GPU that is shared by memory. */
     private void checkParts(Pod pod, String node, ContainerAllocation share) {
         for (Vgpu vgpu : share.vgpus().list()) {
             GpuAmount before = pod.shares.stream()
@@ -418,12 +418,12 @@ final class FaultModel {
                     .orElse(GpuAmount.NOTHING);
             if (vgpu.memoryMiB() > before.memoryMiB()) {
                 assertThat(vgpu.memoryMiB())
-                        .as("%s is given MiB of %s", pod.id, vgpu.uuid())
+                        .as("memory of %s on GPU %s", pod.id, vgpu.uuid())
                         .isLessThanOrEqualTo(card(node, vgpu.uuid()).gpu().memoryMiB());
             }
             if (vgpu.cores() > before.cores()) {
                 assertThat(card(node, vgpu.uuid()).sharingMode())
-                        .as("%s is given cores of %s", pod.id, vgpu.uuid())
+                        .as("cores of %s on GPU %s", pod.id, vgpu.uuid())
                         .isNotEqualTo(SharingMode.MEMORY);
             }
         }
@@ -449,10 +449,10 @@ final class FaultModel {
 
     private void restart(int number) {
         replicas.set(number, new Replica("r" + number));
-        ghosts.clear(); // the API reports them to no watch
+        ghosts.clear(); // no watch reports deleted pods to a new replica
         if (number == leader && random.nextBoolean()) {
             failOver();
-        } else if (number == leader) { // its kube-scheduler leads on, and it counts a transition itself
+        } else if (number == leader) { // its kube-scheduler still leads; the extender increments leaseTransitions
             lease = new Fence("r" + leader, lease.transitions() + 1);
             counts.count("restart of the leader's extender alone");
         }
@@ -488,7 +488,7 @@ final class FaultModel {
                 new NodeGpus(inventory, sharing(), cordoned(number)), Placement.BINPACK, new HostResources(1000, 1000));
     }
 
-    /** What its admin may change while it runs. */
+    /** Changes settings that an administrator may change at run time. */
     private void shareOtherwise(int number) {
         String node = "n" + number;
         if (nodes.get(node) instanceof NodeFacts.Sharing sharing) {
@@ -530,7 +530,7 @@ final class FaultModel {
         ghosts.values().removeIf(ghost -> ghost.until <= now.get());
     }
 
-    /** All that is under way ends, and everybody hears of everything. */
+    /** Completes all requests and delivers all events. */
     private void settleAll() {
         calm = true;
         List.copyOf(inFlight).forEach(this::apply);
@@ -549,19 +549,19 @@ final class FaultModel {
         }
     }
 
-    // What must be so.
+    // Invariants.
 
     private void checkTruth() {
         var sums = sums(true);
         sums.forEach((gpu, sum) -> {
-            // Who got the last part of it got no more than there was beside the others.
+            // The last grant on the GPU must fit beside the others.
             GpuCapacity card = granted.get((int) sum[5]);
             if (sum[0] > card.memoryMiB() || sum[1] > card.cores() || sum[2] > card.slots()) {
                 throw new AssertionError("%s has %d MiB, %d %% and %d slots, of which pods hold %d, %d and %d"
                         .formatted(gpu, card.memoryMiB(), card.cores(), card.slots(), sum[0], sum[1], sum[2]));
             }
             if (sum[3] > 0 && sum[4] > 1) {
-                throw new AssertionError("a whole card and others on " + gpu);
+                throw new AssertionError("a whole-card pod is not alone on " + gpu);
             }
         });
         // So the auditor evicts no pod from a GPU whose capacity has become smaller than what its pods hold.
@@ -585,7 +585,7 @@ final class FaultModel {
         });
     }
 
-    /** Per GPU: memory, cores, slots, whole cards, pods, the last grant. */
+    /** Per GPU: memory, cores, slots, whole cards, pods and the last grant. */
     private Map<String, long[]> sums(boolean withGhosts) {
         var sums = new HashMap<String, long[]>();
         pods.values().stream().filter(Pod::holds).forEach(pod -> add(sums, pod));
@@ -615,7 +615,7 @@ final class FaultModel {
                 .toList();
     }
 
-    /** One of the two schedulers, and its way to the API server. */
+    /** One of the two scheduler replicas and its API client. */
     private final class Replica implements Cluster {
         private final String name;
         private final LedgerEvents events = new LedgerEvents();
@@ -626,9 +626,9 @@ final class FaultModel {
         private final Binder binder = new Binder(ledger, this, pending, reconciler, now::get);
         private final Resizer resizer = new Resizer(ledger, this, reconciler);
         private final Runnable auditor = RecoveryAccess.audit(ledger, events, this);
-        /** What its watch still has to tell, in order. */
+        /** The events that its watch has not delivered yet, in order. */
         private final Deque<Event> untold = new ArrayDeque<>();
-        /** What its watch told last. */
+        /** The last version of each pod that its watch delivered. */
         private final Map<String, Pod> known = new LinkedHashMap<>();
 
         private Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.Waits("started");
@@ -647,7 +647,7 @@ final class FaultModel {
                             && holding.shares().equals(pod.shares));
         }
 
-        // Its watch, as ClusterConfiguration has it.
+        // Its watch, wired like in ClusterConfiguration.
 
         void deliver() {
             Event event = untold.poll();
@@ -690,7 +690,7 @@ final class FaultModel {
             }
         }
 
-        /** What it had to tell is lost, and a list tells what is there. */
+        /** Drops undelivered events and delivers a list of all pods, as after a broken watch. */
         void loseWatch() {
             untold.clear();
             Set<String> before = new LinkedHashSet<>(known.keySet());
@@ -704,7 +704,7 @@ final class FaultModel {
             }
         }
 
-        /** Not before the policy believes what the Lease says: Leadership waits a second for that. */
+        /** Waits until the admission policy sees the new Lease: Leadership waits a second for that. */
         void takeOver() {
             var fence = new Fence(name, lease.transitions());
             if (!lease.equals(fence)
@@ -724,7 +724,7 @@ final class FaultModel {
             }
         }
 
-        // What it is asked to do.
+        // Requests of kube-scheduler and users.
 
         void filter(Pod pod) {
             pending.fits(pod.id, seen(pod), PreemptionRank.LOWEST);
@@ -738,7 +738,7 @@ final class FaultModel {
             }
         }
 
-        /** As kube-scheduler may see it: late. */
+        /** The possibly stale version that kube-scheduler sees. */
         private PodState.Unbound seen(Pod pod) {
             return new PodState.Unbound(Math.max(0, pod.version - random.nextInt(2)), pod.ask);
         }
@@ -792,7 +792,7 @@ final class FaultModel {
             rarely(4, () -> ledger.releaseReservation(pod.id.uid()));
         }
 
-        // The API server as it sees it.
+        // The API server as the replica sees it.
 
         @Override
         public Cluster.LeaderStatus leadership() {
@@ -867,10 +867,10 @@ final class FaultModel {
         @Override
         public void warn(PodId pod, String reason, String message) {}
 
-        /** Only the auditor asks for that, and {@link #checkTruth} sees to it that no GPU is sold twice. */
+        /** Only the auditor evicts, and {@link #checkTruth} guarantees that no GPU is over-allocated. */
         @Override
         public EvictOutcome evict(PodId id, boolean dryRun) {
-            throw new AssertionError(id + " has to leave, though no GPU was sold twice");
+            throw new AssertionError(id + " is evicted, although no GPU is over-allocated");
         }
 
         @Override

@@ -12,9 +12,9 @@ import org.junit.jupiter.api.Test;
 import org.slf4j.LoggerFactory;
 
 /**
- * Random histories of a small cluster with two replicas: see {@link FaultModel}. However it goes, no GPU is ever sold
- * twice, and once all is told both ledgers say exactly what is so. {@code -Daliquot.seed} repeats a failure, {@code
- * -Daliquot.histories} asks for more; each has a thousand steps.
+ * Random histories of a small cluster with two replicas: see {@link FaultModel}. No GPU is ever over-allocated. Once
+ * all events are delivered, both ledgers equal the state of the API server. {@code -Daliquot.seed} repeats a failure;
+ * {@code -Daliquot.histories} sets the number of histories. Each has a thousand steps.
  */
 class FaultModelTest {
     private static final int STEPS = 1000;
@@ -31,7 +31,7 @@ class FaultModelTest {
     }
 
     @Test
-    void noHistorySellsAGpuTwiceOrForgetsAReservation() {
+    void noHistoryOverAllocatesAGpuOrLosesAReservation() {
         long first = Long.getLong("aliquot.seed", System.nanoTime());
         int histories = Integer.getInteger("aliquot.histories", 1000);
         var counts = new FaultModel.Counts();
@@ -44,7 +44,7 @@ class FaultModelTest {
             }
         }
         System.out.println(histories * (long) STEPS + " steps from -Daliquot.seed=" + first + ": " + counts);
-        // What never happens proves nothing.
+        // Each of these must occur, or the test does not cover it.
         for (String what : List.of(
                 "bind bound",
                 "answer lost",

@@ -44,7 +44,7 @@ class FilterAndPrioritizeTest {
 
     private int created;
 
-    /** Places so many pods of 8000 MiB as kube-scheduler would, and tells which GPUs are in use then. */
+    /** Places this number of pods of 8000 MiB as kube-scheduler does, and returns the GPUs that are then in use. */
     private Set<String> gpusOf(FilterAndPrioritize filterAndPrioritize, int pods) {
         for (int i = 0; i < pods; i++) {
             String name = "p" + created++;
@@ -73,16 +73,16 @@ class FilterAndPrioritizeTest {
             ", \"annotations\": {\"aliquot.io/node-placement\": \"fragmentation\","
                     + " \"aliquot.io/gpu-placement\": \"fragmentation\"}";
 
-    /** Whole GPUs and quarters are asked for: the gap of a quarter is filled, whatever the fullest node is. */
+    /** Pods request whole GPUs and quarters: a quarter fills a gap of that size, even if another node is fuller. */
     @Test
-    void withFragmentationAPodGoesWhereTheGapIsForIt() {
+    void fragmentationPlacesAPodInAGapOfItsSize() {
         for (int i = 0; i < 8; i++) {
             binpack.filter(pod("large" + i, mebibytes(80_000)), NODES);
             binpack.filter(pod("small" + i, mebibytes(20_000)), NODES);
         }
         world.pass(Ledger.EXPECTED_FOR.plusSeconds(1));
         world.ledger.expire();
-        world.takenElsewhere("x", 1, 0, 70_000); // the fuller node, but a whole GPU would be broken there
+        world.takenElsewhere("x", 1, 0, 70_000); // the fuller node, but the pod would split an empty GPU
         world.takenElsewhere("y", 2, 1, 60_000);
         Wire.Pod pod = pod("a", mebibytes(20_000), BY_FRAGMENTATION);
 
@@ -96,9 +96,9 @@ class FilterAndPrioritizeTest {
                         Gpus.uuid(2, 1), taken -> assertThat(taken.memoryMiB()).isEqualTo(80_000));
     }
 
-    /** Once filter keeps room this judge likes the other node. */
+    /** After filter reserves capacity, this scoring policy prefers the other node. */
     @Test
-    void theNodeThatFilterKeepsRoomOnWinsWhateverIsLikedThen() {
+    void theNodeReservedByFilterGetsTheHighestScoreEvenIfScoresChange() {
         var fickle = new ScoringPolicy<FreeCapacity>() {
             private int left;
 
@@ -136,7 +136,7 @@ class FilterAndPrioritizeTest {
     }
 
     @Test
-    void withFragmentationTooPreferencesOfThePodsOwnHaveTheirSay() {
+    void withFragmentationThePreferencesOfThePodLimitTheScores() {
         String affinity = """
                 "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
                   {"weight": 1, "preference": {}}]}},""";
@@ -175,7 +175,7 @@ class FilterAndPrioritizeTest {
     }
 
     @Test
-    void theNodeWhereKubeSchedulerHasMadeRoomMayNotBeTakenForHopeless() {
+    void theNominatedNodeIsNotReportedAsUnresolvable() {
         world.takenElsewhere("x", 1, 0, 78_000);
         world.takenElsewhere("y", 1, 1, 78_000);
         String json = ExtenderFixture.podJson("a", mebibytes(3000), "")
@@ -187,14 +187,14 @@ class FilterAndPrioritizeTest {
     }
 
     @Test
-    void aPodThatNoNodeCouldEverHoldIsToldSo() {
+    void aPodThatNoNodeCanEverHoldGetsThatReason() {
         var answer = binpack.filter(pod("a", "\"nvidia.com/gpu\": \"3\", \"nvidia.com/gpumem\": \"1k\""), NODES);
         String reason = "requests 3 vGPUs on different GPUs, no node has more than 2 GPUs";
         assertThat(answer.failedAndUnresolvableNodes()).isEqualTo(Map.of("n1", reason, "n2", reason));
     }
 
     @Test
-    void anUnknownWishIsAnErrorThatNamesTheAllowedOnes() {
+    void anUnknownPreferenceIsAnErrorThatNamesTheAllowedValues() {
         var unknown = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/gpu-placement\": \"best\"}");
         assertThat(binpack.filter(unknown, NODES).failedAndUnresolvableNodes())
                 .containsEntry(
@@ -211,7 +211,7 @@ class FilterAndPrioritizeTest {
     }
 
     @Test
-    void theNextPodSeesTheExpectedPlaceTaken() {
+    void aReservationIsNotFreeForTheNextPod() {
         binpack.filter(pod("a", mebibytes(80_000)), List.of("n1"));
         binpack.filter(pod("b", mebibytes(80_000)), List.of("n1"));
         assertThat(binpack.filter(pod("c", mebibytes(80_000)), List.of("n1")).nodeNames())
@@ -219,7 +219,7 @@ class FilterAndPrioritizeTest {
     }
 
     @Test
-    void onlyTheBestAreAnsweredUnlessThePodHasPreferencesOfItsOwn() {
+    void filterReturnsOnlyTheBestNodesUnlessThePodHasPreferences() {
         world.takenElsewhere("x", 2, 0, 1000);
         var one = world.filterAndPrioritize(Placement.BINPACK, 1);
         assertThat(one.filter(pod("a", mebibytes(1)), NODES).nodeNames()).containsExactly("n2");
@@ -237,7 +237,7 @@ class FilterAndPrioritizeTest {
     }
 
     @Test
-    void thePodsOwnNodePlacementBeatsTheDefault() {
+    void theNodePlacementOfThePodOverridesTheDefault() {
         world.takenElsewhere("x", 2, 0, 1000);
         var spreading = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/node-placement\": \"spread\"}");
         assertThat(binpack.prioritize(spreading, NODES))
@@ -245,14 +245,14 @@ class FilterAndPrioritizeTest {
     }
 
     @Test
-    void aPodThatAsksForNothingMayGoAnywhere() {
+    void aPodWithoutAGpuRequestFitsOnEveryNode() {
         var nothing = pod("a", "\"memory\": \"1Gi\"");
         assertThat(binpack.filter(nothing, List.of("n1", "cpu-only")).nodeNames())
                 .containsExactly("n1", "cpu-only");
     }
 
     @Test
-    void whoDoesNotLeadSaysSoInsteadOfAnswering() {
+    void aStandbyAnswersFilterWithAnError() {
         world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         assertThat(binpack.filter(pod("a", mebibytes(1)), NODES).error()).isEqualTo("another one holds the Lease");
     }

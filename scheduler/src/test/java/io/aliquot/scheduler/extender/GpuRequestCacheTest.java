@@ -15,7 +15,7 @@ class GpuRequestCacheTest {
     private final GpuRequestCache asks = new GpuRequestCache();
 
     @Test
-    void podsOfOneTemplateShareWhatTheyAskFor() {
+    void podsOfOneTemplateShareOneRequestObject() {
         PodGpuRequest first = asks.of(ExtenderFixture.pod("a", ExtenderFixture.mebibytes(3000)));
         assertThat(asks.of(ExtenderFixture.pod("b", ExtenderFixture.mebibytes(3000))))
                 .isSameAs(first);
@@ -23,7 +23,7 @@ class GpuRequestCacheTest {
     }
 
     @Test
-    void whoAsksForSomethingElseGetsSomethingElse() {
+    void differentPodsHaveDifferentRequests() {
         PodGpuRequest first = asks.of(ExtenderFixture.pod("a", ExtenderFixture.mebibytes(3000)));
         assertThat(asks.of(ExtenderFixture.pod("b", ExtenderFixture.mebibytes(3001))))
                 .isNotEqualTo(first);
@@ -37,7 +37,7 @@ class GpuRequestCacheTest {
     }
 
     @Test
-    void aSidecarIsNoInitContainer() {
+    void aSidecarIsDistinguishedFromAnInitContainer() {
         String init = "\"spec\": {\"initContainers\": [{\"name\": \"init\", %s\"resources\": {\"limits\": {"
                 + ExtenderFixture.mebibytes(1000) + "}}}], ";
         PodGpuRequest ends = asks.of(edited("a", "\"spec\": {", init.formatted("")));
@@ -47,7 +47,7 @@ class GpuRequestCacheTest {
     }
 
     @Test
-    void whatMakesNoSenseIsToldEachTime() {
+    void anInvalidRequestFailsEachTime() {
         for (String name : List.of("a", "b")) {
             assertThatThrownBy(() -> asks.of(annotated(name, "aliquot.io/priority", "high")))
                     .isInstanceOf(FormatException.class)
@@ -59,7 +59,7 @@ class GpuRequestCacheTest {
     }
 
     @Test
-    void aPodWithAHundredContainersIsReadAndNotRemembered() {
+    void aPodWithAHundredContainersIsReadAndNotCached() {
         String containers = IntStream.range(0, 100)
                 .mapToObj(n -> "{\"name\": \"c" + n + "\", \"resources\": {\"limits\": {" + ExtenderFixture.mebibytes(1)
                         + "}}}")

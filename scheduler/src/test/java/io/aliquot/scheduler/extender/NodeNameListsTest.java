@@ -35,14 +35,14 @@ class NodeNameListsTest {
     }
 
     @Test
-    void aNameThatWasReadBeforeIsTheSameObject() {
+    void aRepeatedNameIsTheSameObject() {
         assertThat(read("[\"gpu-node-1\"]").get(0))
                 .isSameAs(read("[\"x\", \"gpu-node-1\"]").get(1));
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"gpu-node-%05d", "node-%d", "ip-10-0-%d.eu-west-1.compute.internal", "gpu-%x-a"})
-    void alikeNamesDoNotTakeEachOthersPlaces(String pattern) {
+    void similarNamesDoNotEvictEachOtherFromTheCache(String pattern) {
         var reader = new WireReader();
         List<String> names =
                 IntStream.range(0, 5000).mapToObj(pattern::formatted).toList();
@@ -51,7 +51,7 @@ class NodeNameListsTest {
     }
 
     @Test
-    void namesThatComeAgainFindAPlaceHoweverManyOthersThereWere() {
+    void repeatedNamesAreCachedAfterManyOtherNames() {
         var reader = new WireReader();
         strangers(
                 reader,
@@ -66,7 +66,7 @@ class NodeNameListsTest {
 
     private final Set<String> objects = Collections.newSetFromMap(new IdentityHashMap<>());
 
-    /** How many of these names are read as an object that was never seen. */
+    /** Reads the names; returns how many are objects that no earlier call returned. */
     private long strangers(WireReader reader, List<String> names) {
         return read(reader, JSON.writeValueAsString(names)).stream()
                 .filter(objects::add)
@@ -74,7 +74,7 @@ class NodeNameListsTest {
     }
 
     @Test
-    void whateverWasReadBeforeNamesAreRead() {
+    void namesAreReadCorrectlyWhateverTheCacheHolds() {
         long seed = new Random().nextLong();
         var random = new Random(seed);
         for (int round = 0; round < 50; round++) {
@@ -100,7 +100,7 @@ class NodeNameListsTest {
     }
 
     @Test
-    void whoeverReadsBesideOthersReadsWhatWasSentToHim() {
+    void concurrentRequestsReadTheirOwnNames() {
         var reader = new WireReader();
         IntStream.range(0, 2000).parallel().forEach(i -> {
             List<String> names = IntStream.rangeClosed(0, i % 50)
@@ -111,7 +111,7 @@ class NodeNameListsTest {
     }
 
     @Test
-    void namesAreReadInWhateverOrderTheyComeAndHoweverOftenThatChanges() {
+    void namesAreReadAndCachedInAnyOrder() {
         long seed = new Random().nextLong();
         var random = new Random(seed);
         var reader = new WireReader();
@@ -135,13 +135,13 @@ class NodeNameListsTest {
     }
 
     @Test
-    void namesWithTheSameHashAreToldApart() {
+    void namesWithTheSameHashAreDistinguished() {
         assertThat("AaAa".hashCode()).isEqualTo("BBBB".hashCode());
         assertThat(read("[\"AaAa\", \"BBBB\", \"AaBB\", \"AaAa\"]")).containsExactly("AaAa", "BBBB", "AaBB", "AaAa");
     }
 
     @Test
-    void noListIsNoNamesAndAnythingElseIsRefused() {
+    void nullMeansNoNamesAndOtherValuesAreRefused() {
         assertThat(read("null")).containsExactly("none");
         for (String wrong : List.of("{}", "\"a\"", "[1]", "[null]", "[[\"a\"]]")) {
             assertThatThrownBy(() -> read(wrong)).as(wrong).isInstanceOf(JacksonException.class);

@@ -35,7 +35,7 @@ class WireReaderTest {
             """;
 
     @Test
-    void whatIsNotLookedAtIsSteppedOver() {
+    void unusedFieldsAreSkipped() {
         Args args = ExtenderFixture.args(ARGS);
         assertThat(args.nodeNames()).hasValue(List.of("n1", "n2"));
         assertThat(args.pod())
@@ -54,9 +54,9 @@ class WireReaderTest {
                         "n2"));
     }
 
-    /** As k8s.io/component-helpers does, overhead, init containers and pod-level requests included. */
+    /** Like k8s.io/component-helpers, the sum includes overhead, init containers and pod-level requests. */
     @Test
-    void thePodRequestsWhatKubeSchedulerCounts() {
+    void thePodsRequestsEqualThoseOfKubeScheduler() {
         Wire.Pod pod = ExtenderFixture.args(ARGS.replace("\"restartPolicy\": \"Always\", ", ""))
                 .pod();
         assertThat(pod.template().request().requests()).isEqualTo(new HostResources(1250, 2L << 30));
@@ -70,7 +70,7 @@ class WireReaderTest {
                 "\"affinity\": {\"podAntiAffinity\": {\"preferredDuringSchedulingIgnoredDuringExecution\": [[1]]}, \"x\": {}}",
                 "\"topologySpreadConstraints\": [{\"whenUnsatisfiable\": \"ScheduleAnyway\"}, {\"maxSkew\": 1}]"
             })
-    void aPodThatSaysWhatItWouldLikeHasPreferences(String kind) {
+    void onlySoftSchedulingConstraintsArePreferences(String kind) {
         assertThat(ExtenderFixture.args(ARGS.replace("\"priority\"", kind + ", \"priority\""))
                         .pod()
                         .preferences())
@@ -83,7 +83,7 @@ class WireReaderTest {
     }
 
     @Test
-    void wherePartsAreMissingTheErrorSaysWhich() {
+    void theErrorNamesTheMissingField() {
         for (String part : List.of("\"uid\"", "\"namespace\"", "\"metadata\"", "\"spec\"", "\"Pod\"", "\"name\"")) {
             assertThatThrownBy(() -> ExtenderFixture.args(ARGS.replace(part, "\"other\"")))
                     .as(part)
@@ -96,7 +96,7 @@ class WireReaderTest {
     }
 
     @Test
-    void whateverIsCutOffIsMalformed() {
+    void truncatedInputIsMalformed() {
         String whole = ARGS.strip();
         for (int length = 0; length < whole.length(); length++) {
             String cut = whole.substring(0, length);
@@ -104,10 +104,10 @@ class WireReaderTest {
         }
     }
 
-    /** In the place of each value another one: it is read, or it is malformed, and nothing else befalls. */
+    /** Replaces each value by another one: the reader reads it or throws a JacksonException, and nothing else. */
     @ParameterizedTest
     @ValueSource(strings = {"null", "3", "1e400", "true", "\"x\"", "{}", "[]", "[null]", "{\"name\": {\"uid\": []}}"})
-    void whateverAValueIsNothingBreaks(String other) {
+    void anyValueIsReadOrRejectedAsMalformed(String other) {
         var answers = new ArrayList<Boolean>();
         JsonNode args = JSON.readTree(ARGS);
         inPlaceOfEach(args, JSON.readTree(other), () -> {

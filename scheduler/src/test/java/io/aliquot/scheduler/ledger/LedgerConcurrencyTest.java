@@ -29,8 +29,8 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 
 /**
- * Threads that place pods, resize them and end them, all at once and the same ones, beside one that tells the ledger of it
- * afterwards, in order, as a watch does. What a pod holds counts where the API server has it.
+ * Threads place, resize and end the same pods concurrently. Another thread delivers the resulting events to the ledger
+ * later and in order, as a watch does. The invariants are checked on the state of the API server.
  */
 class LedgerConcurrencyTest {
     private static final PodGpuRequest ASK =
@@ -48,17 +48,17 @@ class LedgerConcurrencyTest {
         @Override
         public void capacityFreed(String node) {}
 
-        /** A pod that was read beside the watch may be gone: then it looks so until that is settled. */
+        /** Ignored: a pod read outside the watch may be deleted already and counts until that is resolved. */
         @Override
         public void overallocated(String node, String gpu) {}
     });
     private final Server server = new Server();
 
     LedgerConcurrencyTest() {
-        new NodeScoring(ledger, new Fragmentation()); // chooses the GPUs
+        new NodeScoring(ledger, new Fragmentation()); // selects the GPUs
     }
 
-    /** What is known of the pods, and what the watch has not told of it yet. */
+    /** The API server: the current pods and the events that the watch has not delivered yet. */
     private final class Server {
         private final Pod[] pods = new Pod[PODS];
         private final Queue<Runnable> news = new ConcurrentLinkedQueue<>();
@@ -85,7 +85,7 @@ class LedgerConcurrencyTest {
             return List.of(pods).stream().filter(pod -> pod.id().equals(id)).findFirst();
         }
 
-        /** Of a Binding or a resize; whether it had its effect: only if the pod has this version still. */
+        /** Applies a Binding or a resize if the pod still has this version; returns whether it did. */
         synchronized boolean write(int place, Pod before, String node, List<ContainerAllocation> shares) {
             if (pods[place].version() != before.version()) {
                 return false;
@@ -114,7 +114,7 @@ class LedgerConcurrencyTest {
             }
         }
 
-        /** The pod ends and is deleted, or is deleted by force, and another one comes in its place. */
+        /** Ends and deletes the pod, or deletes it by force, and creates another pod in its place. */
         synchronized void end(int place, boolean byForce) {
             String uid = pods[place].id().uid();
             replace(place);
@@ -132,7 +132,7 @@ class LedgerConcurrencyTest {
             assertThat(memory.values()).allMatch(sum -> sum <= 1000);
         }
 
-        /** What the watch tells next; whether there was anything. */
+        /** Delivers the next event of the watch; returns whether there was one. */
         boolean tell() {
             Runnable next = news.poll();
             if (next != null) {
@@ -143,7 +143,7 @@ class LedgerConcurrencyTest {
     }
 
     @Test
-    void manyThreadsNeverSellAGpuTwiceAndLeaveNothingBehind() throws Exception {
+    void concurrentThreadsNeverOverAllocateAGpuAndLeaveNoClaims() throws Exception {
         putNodes();
         List<Callable<Integer>> workers = new ArrayList<>();
         for (int thread = 0; thread < THREADS; thread++) {
@@ -197,7 +197,7 @@ class LedgerConcurrencyTest {
         while (server.tell()) {}
     }
 
-    /** How many Bindings had their effect. */
+    /** Runs random operations; returns the number of successful Bindings. */
     private int work(Random random) {
         int bound = 0;
         for (int step = 0; step < STEPS; step++) {
@@ -229,7 +229,7 @@ class LedgerConcurrencyTest {
                 .map(container -> new ContainerAllocation(container.getKey(), ContainerKind.APP, container.getValue()))
                 .toList();
         boolean done = random.nextInt(8) != 0 && server.write(place, pod, node, shares);
-        if (!done && random.nextInt(8) != 0) { // else the answer is lost
+        if (!done && random.nextInt(8) != 0) { // otherwise the answer is lost
             ledger.release(pod.id().uid(), pod.version());
         }
         return done;
@@ -241,18 +241,18 @@ class LedgerConcurrencyTest {
         }
         Vgpu vgpu = pod.bound().get().shares().get(0).vgpus().list().get(0);
         var change = new AllocationChange("main", vgpu.uuid(), 100 + random.nextInt(5) * 100, null, null);
-        // Prepared for the version that the ledger knows, which may be an older one or a newer one.
+        // The ledger prepares the resize for the version that it knows, which may be older or newer.
         if (ledger.resize(pod.id().uid(), List.of(change)) instanceof Resizing.Prepared prepared) {
             boolean done = random.nextInt(8) != 0
                     && prepared.version() == pod.version()
                     && server.write(place, pod, prepared.node(), prepared.shares());
-            if (!done && random.nextInt(8) != 0) { // else the answer is lost
+            if (!done && random.nextInt(8) != 0) { // otherwise the answer is lost
                 ledger.rollbackResize(pod.id().uid(), prepared.version());
             }
         }
     }
 
-    /** Decides what became of writes whose answer was lost. Others may be under way, so each pod is moved on first. */
+    /** Resolves writes with lost answers. Bumps each pod's version first, so that no pending write can apply later. */
     private void settleAll() {
         for (PodId id : ledger.unconfirmed(Duration.ZERO)) {
             OptionalLong base = ledger.unresolvedBase(id.uid());

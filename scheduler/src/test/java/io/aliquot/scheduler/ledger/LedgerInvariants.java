@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 
-/** What a ledger's views say, for tests. */
+/** Reads the views of a ledger for tests. */
 public final class LedgerInvariants {
     private LedgerInvariants() {}
 
@@ -15,14 +15,14 @@ public final class LedgerInvariants {
                 .toList();
     }
 
-    /** What is taken of each GPU that a node shares, by UUID. */
+    /** The allocated amount of each shared GPU, by UUID. */
     public static Map<String, GpuAmount> taken(Ledger ledger) {
         return views(ledger).stream()
                 .flatMap(view -> view.gpus().stream())
                 .collect(Collectors.toMap(room -> room.gpu().uuid(), room -> room.allocated()));
     }
 
-    /** What the cluster does not confirm. */
+    /** The holdings that no watch event has confirmed. */
     public static List<Holding> unconfirmed(Ledger ledger) {
         return views(ledger).stream()
                 .flatMap(view -> view.holdings().stream())

@@ -11,19 +11,19 @@ import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
-/** Of two empty nodes, each with two GPUs. */
+/** The cluster has two empty nodes with two GPUs each. */
 class LedgerMetricsTest {
     private final ExtenderFixture world = new ExtenderFixture();
     private final LedgerMetrics metrics = new LedgerMetrics(world.ledger, world.pending, Map::of);
 
     @Test
-    void anEmptyGpuIsNotStrandedWhileAPodWaitsForMoreWholeCardsThanANodeHas() {
+    void anEmptyGpuIsNotStrandedWhileAPendingPodRequestsMoreWholeCardsThanANodeHas() {
         world.pending.refused(id("a"), Gpus.ask("APP:main: gpu=3"));
         assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isZero();
     }
 
     @Test
-    void noneIsASmallerGpuWhileAWholeLargerOneIsHeld() {
+    void aSmallerGpuIsNotStrandedWhileALargerWholeCardIsAllocated() {
         ExtenderFixture.node(world.ledger, 2, Gpus.gpu(2, 0, ExtenderFixture.MEMORY / 2));
         var all = new GpuAmount(ExtenderFixture.MEMORY, 0, 1, true);
         world.ledger.observeBound(BoundPods.of(id("a"), "n1", 1, BoundPods.main(Gpus.uuid(1, 0), all)));
@@ -31,7 +31,7 @@ class LedgerMetricsTest {
     }
 
     @Test
-    void whatIsFreeBesideAShareIsStrandedWhereHalfOfTheGpuIsAskedForAndLessIsLeft() {
+    void freeMemoryBelowTheRequestedPercentageIsStranded() {
         world.takenElsewhere("a", 1, 0, 50_000);
         world.pending.refused(id("b"), Gpus.ask("APP:main: gpumem-percentage=50"));
         assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isEqualTo(30_000.0 * (1 << 20));

@@ -25,12 +25,12 @@ class ShareSizesTest {
     private final ShareSizes shapes = new ShareSizes();
 
     @Test
-    void withoutAnyShapeNothingIsStranded() {
+    void withoutShareSizesNoMemoryIsStranded() {
         assertThat(shapes.stranded(room(10, 30_000, 40, 1))).isZero();
     }
 
     @Test
-    void whatIsLessThanTheSmallestShareIsStranded() {
+    void freeMemorySmallerThanTheSmallestShareIsStranded() {
         shapes.add(new Mebibytes(8_000), 20);
         shapes.add(new Mebibytes(20_000), 10);
         assertThat(shapes.stranded(room(10, 32_000, 0, 1))).isZero();
@@ -38,7 +38,7 @@ class ShareSizesTest {
     }
 
     @Test
-    void coresThatAreTakenStrandMemory() {
+    void allocatedCoresStrandMemory() {
         shapes.add(new Mebibytes(8_000), 20);
         shapes.add(new Mebibytes(20_000), 10);
         assertThat(shapes.stranded(room(10, 10_000, 80, 1))).isZero();
@@ -50,13 +50,13 @@ class ShareSizesTest {
     }
 
     @Test
-    void slotsThatAreTakenAndGpusThatAreClosedStrandMemory() {
+    void aGpuWithoutFreeSlotsStrandsMemory() {
         shapes.add(new Mebibytes(1), 0);
         assertThat(shapes.stranded(room(2, 10_000, 0, 2))).isEqualTo(30_000);
     }
 
     @Test
-    void aPartOfTheCardIsAsMuchAsTheCardHas() {
+    void aPercentageRefersToTheMemoryOfTheGpu() {
         shapes.add(new Percentage(50), 0);
         shapes.add(new Percentage(20), 30);
         assertThat(shapes.stranded(room(10, 20_000, 80, 1))).isZero();
@@ -68,14 +68,14 @@ class ShareSizesTest {
     }
 
     @Test
-    void onlyAnEmptyCardIsOfUseToWhoWantsItWhole() {
+    void aWholeCardShareUsesOnlyAnEmptyGpu() {
         shapes.add(new WholeCard(), 0);
         assertThat(shapes.stranded(room(10, 0, 0, 0))).isZero();
         assertThat(shapes.stranded(room(10, 1, 0, 1))).isEqualTo(39_999);
     }
 
     @Test
-    void whereMoreIsSoldThanThereIsAVgpuHasNoMoreThanTheCardAndAWholeOneIsNobodyElses() {
+    void withOverCommittedMemoryAVgpuIsLimitedToTheMemoryOfTheGpu() {
         shapes.add(new WholeCard(), 0);
         shapes.add(new Mebibytes(50_000), 0);
         var doubled = new Inventory(
@@ -87,7 +87,7 @@ class ShareSizesTest {
     }
 
     @Test
-    void whereLessIsSoldThanThereIsAWholeCardIsAllThatIsSold() {
+    void withScalingBelowOneAWholeCardIsTheScaledMemory() {
         shapes.add(new WholeCard(), 0);
         var half = new Inventory(
                 new VisibleDevices("{uuid}"), new Scaling(50), Scaling.ONE, 10, List.of(Gpus.gpu(1, 0, 40_000)));

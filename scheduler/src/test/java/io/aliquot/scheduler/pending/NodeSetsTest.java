@@ -18,7 +18,7 @@ class NodeSetsTest {
     }
 
     @Test
-    void aSetKnowsItsNodes() {
+    void aSetContainsItsNodes() {
         NodeSet some = sets.of(List.of("b", "a"));
         assertThat(some.names()).containsExactlyInAnyOrder("a", "b");
         assertThat(some.contains("a")).isTrue();
@@ -29,14 +29,14 @@ class NodeSetsTest {
 
     /** Autoscalers give every node a new name. */
     @Test
-    void namesThatNobodySendsAnyMoreAreForgottenAndSetsOfBeforeStayRight() {
+    void unusedNamesAreEvictedAndOlderSetsStayValid() {
         NodeSet before = sets.of(List.of("a", "b"));
         for (int day = 0; day < 40; day++) {
             int today = day;
             sets.of(IntStream.range(0, 1000).mapToObj(i -> today + "-" + i).toList());
         }
         NodeSet after = sets.of(List.of("b", "a"));
-        assertThat(after).as("by other numbers").isNotEqualTo(before);
+        assertThat(after).as("with other indexes").isNotEqualTo(before);
         for (NodeSet set : List.of(before, after)) {
             assertThat(set.names()).containsExactlyInAnyOrder("a", "b");
             assertThat(set.contains("a")).isTrue();

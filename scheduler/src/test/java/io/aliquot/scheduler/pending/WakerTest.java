@@ -36,14 +36,14 @@ class WakerTest {
     }
 
     @Test
-    void nobodyIsWokenByRoomThatIsTooSmall() {
+    void freeCapacityThatIsTooSmallWakesNoPod() {
         waits("a", 2000, "n1");
         world.ledger.observeBound(ExtenderFixture.bound("x", 1, 2, 78_500));
         assertThat(wokenAfterASecond()).isEmpty();
     }
 
     @Test
-    void aReleaseWakesAtOnce() {
+    void releasedCapacityWakesAPodAtOnce() {
         waits("a", 2000, "n1");
         world.ledger.observeEnded("uid-x");
         waker.wake();
@@ -52,7 +52,7 @@ class WakerTest {
     }
 
     @Test
-    void aGpuThatIsHealthyAgainWakes() {
+    void aGpuThatIsHealthyAgainWakesAPod() {
         sick(true);
         waits("a", 2000, "n1");
         world.ledger.observeEnded("uid-x");
@@ -62,14 +62,14 @@ class WakerTest {
     }
 
     @Test
-    void aShareThatIsMadeSmallerWakes() {
+    void shrinkingAnAllocationWakesAPod() {
         waits("a", 2000, "n1");
         world.ledger.observeBound(ExtenderFixture.bound("x", 1, 2, 70_000));
         assertThat(wokenAfterASecond()).containsExactly("n1");
     }
 
     @Test
-    void aCordonThatIsLiftedWakes() {
+    void uncordoningAGpuWakesAPod() {
         cordon(Gpus.uuid(1, 0));
         waits("a", 2000, "n1");
         world.ledger.observeEnded("uid-x");
@@ -94,7 +94,7 @@ class WakerTest {
     }
 
     @Test
-    void aNewNodeAndAnAgentThatIsBackWake() {
+    void aNewNodeAndAnAgentThatIsReadyAgainWakeAPod() {
         waits("a", 2000, "n1", "n3");
         Gpu gpu = Gpus.gpu(3, 0, ExtenderFixture.MEMORY);
         world.ledger.setAgentReady("n3", false);
@@ -109,7 +109,7 @@ class WakerTest {
     }
 
     @Test
-    void aPlaceThatAnotherPodWasExpectedAtAndDidNotTakeWakes() {
+    void anExpiredReservationWakesAPod() {
         world.ledger.observeEnded("uid-x");
         world.ledger.reserve(id("b"), "n1", Gpus.ask("APP:main: gpumem=80000"));
         waits("a", 2000, "n1");
@@ -120,21 +120,21 @@ class WakerTest {
     }
 
     @Test
-    void roomWhereThePodMayNotGoWakesNobody() {
+    void freeCapacityOnANodeThatThePodExcludesWakesNoPod() {
         waits("a", 2000, "n1");
         world.ledger.observeEnded("uid-z");
         assertThat(wokenAfterASecond()).isEmpty();
     }
 
     @Test
-    void aPodWhoseBindFailedMayGoAnywhere() {
+    void aPodWhoseBindFailedIsWokenForAnyNode() {
         world.pending.waits(id("a"), new Cluster.PodState.Unbound(1, Gpus.ask("APP:main: gpumem=2000")));
         world.ledger.observeEnded("uid-z");
         assertThat(wokenAfterASecond()).containsExactly("n2");
     }
 
     @Test
-    void aPodThatIsGoneWakesNobody() {
+    void aDeletedPodIsNotWoken() {
         waits("a", 2000, "n1");
         world.pending.forget("uid-a");
         world.ledger.observeEnded("uid-x");
@@ -142,7 +142,7 @@ class WakerTest {
     }
 
     @Test
-    void howeverMuchRoomIsFreedOneWriteASecond() {
+    void atMostOneWakingWriteIsSentASecond() {
         waits("a", 2000, "n1", "n2");
         for (int tenth = 0; tenth < 50; tenth++) {
             world.takenElsewhere("x", 1, 0, 79_000);
@@ -154,7 +154,7 @@ class WakerTest {
     }
 
     @Test
-    void whoeverElseWakesDuringALookOneWriteASecond() {
+    void concurrentWakingsSendOneWriteASecond() {
         waits("a", 2000, "n1");
         Waiting a = world.pending.waiting("uid-a").orElseThrow();
         world.ledger.observeEnded("uid-x");
@@ -162,11 +162,11 @@ class WakerTest {
         waker.wake();
         assertThat(world.cluster.woken).containsExactly("n2");
         world.cluster.meanwhile = () -> {};
-        assertThat(wokenAfterASecond()).as("what was freed isn't forgotten").containsExactly("n2", "n1");
+        assertThat(wokenAfterASecond()).as("freed capacity is not forgotten").containsExactly("n2", "n1");
     }
 
     @Test
-    void forOnePodOneWriteUntilKubeSchedulerAsksOrAMinuteIsOver() {
+    void aPodIsWokenOnceUntilKubeSchedulerRetriesItOrAMinutePasses() {
         waits("a", 2000, "n1");
         for (int second = 0; second < 100; second++) {
             world.pass(Waker.MIN_INTERVAL);
@@ -180,7 +180,7 @@ class WakerTest {
     }
 
     @Test
-    void aWriteThatFailedIsTriedAgain() {
+    void aFailedWriteIsRetried() {
         waits("a", 2000, "n1");
         world.cluster.wakes = false;
         world.ledger.observeEnded("uid-x");
@@ -192,7 +192,7 @@ class WakerTest {
     }
 
     @Test
-    void forOnePodAWriteThatFailedIsTriedAgainToo() {
+    void aFailedWriteForAGivenPodIsRetried() {
         waits("a", 2000, "n1");
         Waiting a = world.pending.waiting("uid-a").orElseThrow();
         world.cluster.wakes = false;
@@ -204,7 +204,7 @@ class WakerTest {
     }
 
     @Test
-    void whoTakesOverWakesForWhatWasFreedBefore() {
+    void aNewLeaderWakesPodsForCapacityFreedBeforeItLed() {
         waits("a", 2000, "n1");
         Cluster.LeaderStatus leads = world.cluster.leaderStatus;
         world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
@@ -215,7 +215,7 @@ class WakerTest {
     }
 
     @Test
-    void thousandsOfPodsOfAKindAreOneQuestion() {
+    void pendingPodsAreGroupedByKind() {
         for (int i = 0; i < 5000; i++) {
             waits("a" + i, 2000 + i % 3, "n1", "n2");
         }
@@ -224,7 +224,7 @@ class WakerTest {
     }
 
     @Test
-    void moreKindsThanCanBeAskedAtOnceAreAskedInTurn() {
+    void manyKindsOfPodsAreEvaluatedInTurn() {
         for (int i = 0; i < 15_000; i++) {
             waits("a" + i, 60_000 + i, "n2");
         }

@@ -18,9 +18,9 @@ class BudgetsTest {
 
     private final Budgets budgets = new Budgets();
 
-    /** The budget that was put was lost where the namespace's last other budget was removed at the same moment. */
+    /** Regression: a budget was lost if the last other budget of its namespace was removed at the same time. */
     @Test
-    void aBudgetThatIsPutWhileTheLastOtherOfItsNamespaceIsRemovedStays() throws Exception {
+    void aBudgetAddedWhileTheLastOneOfItsNamespaceIsRemovedStays() throws Exception {
         var round = new AtomicInteger();
         var removed = new AtomicInteger();
         var remover = new Thread(() -> {

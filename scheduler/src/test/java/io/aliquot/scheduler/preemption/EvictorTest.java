@@ -33,7 +33,7 @@ class EvictorTest {
     }
 
     @Test
-    void theCheapestIsEvictedAndBothAreToldWhy() {
+    void theCheapestVictimIsEvictedAndBothPodsGetAnEvent() {
         waits("high", 40_000, 10);
         tick();
         assertThat(world.cluster.evicted).containsExactly("young");
@@ -57,7 +57,7 @@ class EvictorTest {
         var other = Gpus.ask("APP:main: gpumem=50000");
         assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refuses.class);
         preemption.waker.wake();
-        assertThat(world.cluster.woken).as("for whom it is kept").containsExactly("n1");
+        assertThat(world.cluster.woken).as("the node of the preemptor").containsExactly("n1");
         assertThat(world.filter("high", mebibytes(40_000), 10, "", "n1")).containsExactly("n1");
         assertThat(world.bind("high", "n1")).isEmpty();
         ticks(2);
@@ -66,7 +66,7 @@ class EvictorTest {
     }
 
     @Test
-    void ifThePodIsDeletedTheRoomIsAnybodys() {
+    void deletingThePreemptorReleasesItsReservation() {
         waits("high", 40_000, 10);
         tick();
         world.leaves(young);
@@ -78,7 +78,7 @@ class EvictorTest {
     }
 
     @Test
-    void aPodThatWasDeletedWhileItWasLookedAtDoesNotWait() {
+    void aPodDeletedDuringFilterDoesNotBecomePending() {
         world.pending.forget("uid-high");
         waits("high", 40_000, 10);
         assertThat(world.pending.waiting()).isEmpty();
@@ -94,7 +94,7 @@ class EvictorTest {
     }
 
     @Test
-    void noRoomIsKeptForAPodThatWasDeletedWhileItWasLookedAt() {
+    void aPodDeletedDuringFilterKeepsNoReservation() {
         waits("high", 40_000, 10);
         tick();
         world.leaves(young);
@@ -108,7 +108,7 @@ class EvictorTest {
     }
 
     @Test
-    void aPodThatCannotGoWhereItsRoomIsAnyMoreGetsRoomElsewhere() {
+    void aPodExcludedFromItsReservedNodePreemptsOnAnotherNode() {
         world.holds("there", 2, 0, 80_000, 9);
         world.holds("there-too", 2, 1, 80_000, 20);
         waits("high", 40_000, 10);
@@ -120,11 +120,11 @@ class EvictorTest {
         world.ledger.observeEnded("uid-young");
         ticks(30);
         assertThat(preemption.reservations.holds("uid-high"))
-                .as("kube-scheduler may not have known that there is room")
+                .as("kube-scheduler may not have seen the free capacity")
                 .isTrue();
         world.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
         tick();
-        assertThat(preemption.reservations.holds("uid-high")).as("it is asking").isTrue();
+        assertThat(preemption.reservations.holds("uid-high")).as("being tried").isTrue();
         assertThat(world.cluster.evicted).containsExactly("young");
         waits("high", 40_000, 10, "n2");
         tick();
@@ -133,9 +133,9 @@ class EvictorTest {
                 .isInstanceOf(Feasibility.Fits.class);
     }
 
-    /** For example a slow drain of the node. */
+    /** For example during a slow drain of the node. */
     @Test
-    void whoLeavesTheNodeLaterDoesNotMakeItsRoomBeKeptLonger() {
+    void aPodThatTerminatesLaterDoesNotExtendTheReservation() {
         world.holds("there", 2, 0, 80_000, 20);
         world.holds("there-too", 2, 1, 80_000, 20);
         waits("high", 40_000, 10);
@@ -151,7 +151,7 @@ class EvictorTest {
     }
 
     @Test
-    void aPodThatIsAskedAboutWhileVictimsAreLookedForIsLookedAtAgainBeforeAnybodyIsEvicted() {
+    void aPreemptorObservedDuringTheVictimSearchIsEvaluatedAgainBeforeAnyEviction() {
         waits("high", 40_000, 10);
         world.pass(SECOND);
         world.cluster.versionAsked =
@@ -168,14 +168,14 @@ class EvictorTest {
     }
 
     @Test
-    void aPodThatMayNotPreemptWaits() {
+    void aPodWithPreemptionPolicyNeverStaysPending() {
         world.filter("polite", mebibytes(40_000), 10, "Never", "n1");
         ticks(30);
         assertThat(world.cluster.evicted).isEmpty();
     }
 
     @Test
-    void whomABudgetProtectsStaysAndAnotherGoes() {
+    void aPodThatADisruptionBudgetProtectsStaysAndAnotherIsEvicted() {
         world.budget("guarded", 0, "young");
         waits("high", 40_000, 10);
         tick();
@@ -183,7 +183,7 @@ class EvictorTest {
     }
 
     @Test
-    void whereBudgetsProtectAllThePodWaitsUntilOneAllowsIt() {
+    void ifBudgetsProtectAllVictimsThePreemptorWaitsUntilOneAllowsADisruption() {
         world.budget("guarded", 0, "young", "old");
         waits("high", 40_000, 10);
         ticks(20);
@@ -200,7 +200,7 @@ class EvictorTest {
     }
 
     @Test
-    void podsThatKubeSchedulerDoesNotAskAboutAgainWakeItOnceAMinuteAndLeaveOthersTheirTurn() {
+    void podsThatKubeSchedulerDoesNotRetryAreWokenOnceAMinuteAndDoNotStarveOthers() {
         world.budget("guarded", 0, "young", "old");
         for (int i = 0; i < 20; i++) {
             waits("silent" + i, 40_000 + i, 10);
@@ -217,7 +217,7 @@ class EvictorTest {
     }
 
     @Test
-    void whomTheApiProtectsIsLeftAloneAndAnotherGoes() {
+    void ifTheApiServerRefusesAnEvictionAnotherPodIsEvicted() {
         world.cluster.evictions.put("young", new EvictOutcome.Protected("budget guarded"));
         waits("high", 40_000, 10);
         tick();
@@ -228,20 +228,20 @@ class EvictorTest {
     }
 
     @Test
-    void noneOfSeveralVictimsIsEvictedUnlessAllMayBe() {
+    void noVictimIsEvictedUnlessAllVictimsCanBe() {
         world.holds("third", 1, 0, 20_000, 1);
         world.cluster.evictions.put("old", new EvictOutcome.Protected("budget guarded"));
         waits("high", 75_000, 10);
         tick();
         assertThat(world.cluster.rehearsed).isEmpty();
-        assertThat(world.cluster.evicted).as("one is enough on the other GPU").containsExactly("young");
+        assertThat(world.cluster.evicted).as("the other GPU needs one victim").containsExactly("young");
         world.cluster.evictions.put("young", new EvictOutcome.Protected("budget guarded"));
         ticks(2);
         assertThat(world.cluster.evicted).doesNotContain("third");
     }
 
     @Test
-    void aBudgetThatAllowsOneIsNotOverdrawnByTwo() {
+    void twoVictimsDoNotExceedABudgetThatAllowsOneDisruption() {
         world.holds("third", 1, 0, 20_000, 1);
         world.ledger.observeEnded("uid-young");
         world.holds("important", 1, 1, 60_000, 5);
@@ -252,7 +252,7 @@ class EvictorTest {
     }
 
     @Test
-    void roomThatOthersLeaveAnywayIsTakenFirst() {
+    void capacityOfTerminatingPodsIsUsedBeforeAnyEviction() {
         world.ledger.observeEnded("uid-young");
         world.leaves(world.holds("leaving", 1, 1, 60_000, 20));
         waits("high", 40_000, 10);
@@ -278,7 +278,7 @@ class EvictorTest {
     }
 
     @Test
-    void twoPodsThatWaitDoNotCountOnTheSameRoom() {
+    void twoPreemptorsDoNotReserveTheSameCapacity() {
         waits("high", 50_000, 10);
         waits("higher", 40_000, 11);
         ticks(2);
@@ -287,7 +287,7 @@ class EvictorTest {
     }
 
     @Test
-    void twoPodsThatFitBesideOneAnotherShareTheRoomOfOne() {
+    void twoPreemptorsThatFitTogetherShareTheCapacityOfOneVictim() {
         waits("high", 40_000, 10);
         waits("higher", 40_000, 11);
         ticks(2);
@@ -296,7 +296,7 @@ class EvictorTest {
     }
 
     @Test
-    void kubeSchedulerGetsItsTurnFirst() {
+    void kubeSchedulerPreemptsBeforeTheEvictor() {
         waits("high", 40_000, 10);
         world.pass(Evictor.KUBE_SCHEDULER_TURN.dividedBy(2));
         evictor.evict();
@@ -309,7 +309,7 @@ class EvictorTest {
     }
 
     @Test
-    void noPodIsEvictedOnANodeThatKubeSchedulerExcludes() {
+    void noPodIsEvictedFromANodeThatKubeSchedulerExcludes() {
         world.holds("there", 2, 0, 80_000, 0);
         world.holds("there-too", 2, 1, 80_000, 0);
         waits("high", 40_000, 10);
@@ -326,14 +326,14 @@ class EvictorTest {
     }
 
     @Test
-    void manyKindsThatNothingHelpsAreNotLookedAtEverySecond() {
+    void manyUnschedulableKindsOfPodsDoNotStarveAnother() {
         for (int i = 0; i < 3000; i++) {
             waits("p" + i, 80_001 + i, 10);
         }
         waits("high", 40_000, 9);
         ticks(400);
         assertThat(world.cluster.woken)
-                .as("its turn came, and kube-scheduler must retry the pod")
+                .as("the pod was evaluated; kube-scheduler must retry it")
                 .isNotEmpty();
     }
 

@@ -3,7 +3,7 @@ package io.aliquot.scheduler.preemption;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.pending.Waker;
 
-/** Preemption on the nodes of {@link ExtenderFixture}. */
+/** The preemption classes on the nodes of {@link ExtenderFixture}. */
 public final class PreemptionFixture {
     final PreemptionReservations reservations;
     public final Waker waker;

@@ -30,16 +30,16 @@ class PreemptorTest {
     private final UnboundPod high = unbound("high", mebibytes(LARGE), 10, "PreemptLowerPriority");
 
     @Test
-    void whoHoldsPartsOfSeveralGpusInVainIsSparedForThoseWhoFillOne() {
+    void victimsAreChosenPerGpuAndNotByTheNodesTotals() {
         world.holds("a", 1, 0, 50_000, 1);
         world.holds("b", 1, 1, 40_000, 1);
         world.holds("c", 1, 1, 40_000, 1);
-        // By the totals b and c do just as well.
+        // By the totals of the node, evicting b and c frees enough memory too.
         assertThat(victims(high, "n1", "b", "c")).containsExactly("a");
     }
 
     @Test
-    void moreThanWasProposedMustGoWhereTheProposalLeavesNoGpuFree() {
+    void victimsAreAddedIfTheProposalFreesNoGpu() {
         world.holds("a", 1, 0, 80_000, 5);
         world.holds("b", 1, 1, 40_000, 1);
         world.holds("c", 1, 1, 40_000, 1);
@@ -47,7 +47,7 @@ class PreemptorTest {
     }
 
     @Test
-    void noPodOfEqualOrHigherPriorityIsAVictimAndANodeThatNoEvictionHelpsIsLeftOut() {
+    void noPodOfEqualOrHigherPriorityIsAVictimAndANodeWithoutEnoughVictimsIsOmitted() {
         world.holds("a", 1, 0, 50_000, 10);
         world.holds("b", 1, 0, 30_000, 1);
         world.holds("c", 1, 1, 80_000, 11);
@@ -55,7 +55,7 @@ class PreemptorTest {
     }
 
     @Test
-    void oneNodeIsAnsweredTheCheapest() {
+    void theAnswerHasOnlyTheCheapestNode() {
         world.holds("a", 1, 0, 80_000, 3);
         world.holds("b", 1, 1, 80_000, 3);
         world.holds("c", 2, 0, 40_000, 2);
@@ -68,7 +68,7 @@ class PreemptorTest {
     }
 
     @Test
-    void podsWithoutAGpuThatKubeSchedulerWouldEvictGoToo() {
+    void proposedVictimsWithoutAGpuStayVictims() {
         world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 2);
         world.holds("web", 1, 0, new HostResources(900, 0));
@@ -76,7 +76,7 @@ class PreemptorTest {
     }
 
     @Test
-    void aVictimProposedForItsCpuStaysAVictimThoughAnotherPodHasTheCheaperGpu() {
+    void aVictimProposedForItsCpuStaysAVictimEvenIfAnotherPodHasTheCheaperGpu() {
         var half = new HostResources(500, 0);
         world.holds("a", 1, 1, half, share(1, 0, 80_000));
         world.holds("b", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
@@ -88,22 +88,22 @@ class PreemptorTest {
         world.holds("a", 1, 1, new HostResources(300, 0), share(1, 0, 80_000));
         world.holds("b", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
         preemption.reservations.release("uid-high");
-        assertThat(victims(hungry, "n1", "a")).as("the younger").containsExactly("b");
+        assertThat(victims(hungry, "n1", "a")).as("the younger pod").containsExactly("b");
     }
 
     @Test
-    void whoIsProposedThoughAGpuIsFreeIsInTheWayForSomethingElseAndGoes() {
+    void ifAGpuIsFreeAProposedVictimBlocksAnotherResourceAndStaysAVictim() {
         world.holds("port", 1, 0, 10_000, 1);
         world.holds("cheaper", 1, 1, 10_000, 0);
         world.budget("guarded", 0, "port");
         var proposal = Map.of("n1", new NodeVictims(List.of("uid-port"), 1));
         assertThat(preemption.preemptor.preempt(unbound("high", mebibytes(40_000), 10, ""), proposal))
-                .as("a pod that holds its port, say")
+                .as("for example, a host port")
                 .isEqualTo(proposal);
     }
 
     @Test
-    void whoIsInTheWayForSomethingElseGoesAndForTheGpuTheCheapest() {
+    void aVictimForAnotherResourceStaysAndTheCheapestVictimFreesTheGpu() {
         world.holds("port", 1, 0, 10_000, 5);
         world.holds("important", 1, 0, 70_000, 20);
         world.holds("old", 1, 1, 40_000, 3);
@@ -113,7 +113,7 @@ class PreemptorTest {
     }
 
     @Test
-    void whoIsInTheWayForAGpuAndForSomethingElseGoesAtTheNextTry() {
+    void aVictimForAGpuAndAnotherResourceIsEvictedAtTheNextTry() {
         world.holds("port", 1, 0, 30_000, 2);
         world.holds("cheaper", 1, 1, 80_000, 1);
         var wide = unbound("wide", mebibytes(60_000), 10, "");
@@ -124,7 +124,7 @@ class PreemptorTest {
     }
 
     @Test
-    void overdrawnBudgetsAreCountedAndAvoidedAmongEqualPriorities() {
+    void exceededBudgetsAreCountedAndAvoidedAmongVictimsOfEqualPriority() {
         world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 1);
         world.budget("guarded", 0, "b");
@@ -136,7 +136,7 @@ class PreemptorTest {
     }
 
     @Test
-    void whereTerminatingPodsFreeEnoughNoOtherPodIsAVictim() {
+    void ifTerminatingPodsFreeEnoughNoOtherPodIsAVictim() {
         BoundPod a = world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 1);
         world.leaves(a);
@@ -144,7 +144,7 @@ class PreemptorTest {
     }
 
     @Test
-    void oneThatShouldHaveLeftLongAgoIsNotWaitedFor() {
+    void aPodTerminatingPastItsGracePeriodIsNotWaitedFor() {
         BoundPod a = world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 1);
         world.leaves(a);
@@ -153,7 +153,7 @@ class PreemptorTest {
     }
 
     @Test
-    void theRoomIsKeptForThePodWhileItWaitsAndNoLonger() {
+    void theReservationLastsWhileThePreemptorIsPending() {
         world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 20);
         world.filter("high", mebibytes(LARGE), 10, "PreemptLowerPriority", "n1");
@@ -174,7 +174,7 @@ class PreemptorTest {
     }
 
     @Test
-    void theRoomIsKeptForAPodThatPassedNoFilterOfKubeSchedulersYet() {
+    void capacityIsReservedForAPreemptorThatFilterHasNotSeen() {
         var other = Gpus.ask("APP:main: gpumem=1000");
         world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 20);
@@ -188,7 +188,7 @@ class PreemptorTest {
     }
 
     @Test
-    void noRoomIsKeptForAPodThatIsGoneAlready() {
+    void noCapacityIsReservedForADeletedPreemptor() {
         world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 20);
         world.cluster.version = OptionalLong.empty();
@@ -198,12 +198,12 @@ class PreemptorTest {
     }
 
     @Test
-    void roomThatIsNotLeftAfterAllIsNotKept() {
+    void theReservationIsReleasedIfTheVictimIsNotEvicted() {
         world.holds("a", 1, 0, 80_000, 1);
         world.holds("b", 1, 1, 80_000, 20);
         world.filter("high", mebibytes(LARGE), 10, "PreemptLowerPriority", "n1");
         victims(high, "n1", "a");
-        world.pass(Duration.ofMinutes(1)); // and pod a was not evicted
+        world.pass(Duration.ofMinutes(1)); // pod a was not evicted
         preemption.reservations.refresh();
         assertThat(preemption.reservations.all()).isEmpty();
         assertThat(LedgerInvariants.unconfirmed(world.ledger)).isEmpty();
@@ -220,7 +220,7 @@ class PreemptorTest {
     }
 
     @Test
-    void aPodThatAsksForNoGpuIsKubeSchedulersBusiness() {
+    void theProposalForAPodWithoutAGpuRequestIsUnchanged() {
         var proposal = proposal("n1", "a");
         assertThat(preemption.preemptor.preempt(unbound("h", "\"memory\": \"1Gi\"", 10, ""), proposal))
                 .isEqualTo(proposal);

@@ -24,7 +24,7 @@ class SelectorTest {
     }
 
     @Test
-    void anEmptyOneMeansEveryPod() {
+    void anEmptySelectorMatchesEveryPod() {
         assertThat(new Selector(Map.of(), List.of()).matches(Map.of())).isTrue();
     }
 
@@ -41,7 +41,7 @@ class SelectorTest {
         "DoesNotExist, '',  a, false",
         "DoesNotExist, '',   , true",
     })
-    void conditionsMeanWhatKubernetesMeans(String operator, String values, String value, boolean matches) {
+    void operatorsMatchLikeThoseOfKubernetes(String operator, String values, String value, boolean matches) {
         var condition =
                 new Condition("app", Operator.parse(operator), Set.copyOf(Arrays.asList(values.split(" ", -1))));
         assertThat(new Selector(Map.of(), List.of(condition)).matches(value == null ? Map.of() : Map.of("app", value)))
@@ -49,7 +49,7 @@ class SelectorTest {
     }
 
     @Test
-    void anUnknownOperatorIsNotGuessed() {
+    void anUnknownOperatorIsAnError() {
         assertThatThrownBy(() -> Operator.parse("Like")).hasMessageContaining("found Like");
     }
 }

@@ -42,12 +42,12 @@ class VictimSearchTest {
 
         @Override
         public void overallocated(String node, String gpu) {
-            throw new AssertionError("the test oversold " + gpu);
+            throw new AssertionError("the test over-allocated " + gpu);
         }
     });
 
     @Test
-    void theLeastImportantGoesFirstThenTheFewestThenTheYoungest() {
+    void victimsHaveTheLowestPriorityThenTheSmallestNumberThenTheYoungestAge() {
         node(2);
         hold("old", 1, share(1, 500));
         hold("young", 1, share(1, 500));
@@ -59,7 +59,7 @@ class VictimSearchTest {
     }
 
     @Test
-    void aBudgetWeighsMoreThanTheNumberAndLessThanThePriority() {
+    void aBudgetCountsMoreThanTheNumberOfVictimsAndLessThanPriority() {
         node(2);
         hold("guarded", 1, share(0, 1000));
         hold("one", 1, share(1, 500));
@@ -71,7 +71,7 @@ class VictimSearchTest {
     }
 
     @Test
-    void ofEqualVictimsTheSameGoWhateverTheOrderTheyWereFoundIn() {
+    void theChoiceAmongEqualVictimsDoesNotDependOnTheirOrder() {
         node(3);
         for (int i = 0; i < 12; i++) {
             second = 0;
@@ -92,7 +92,7 @@ class VictimSearchTest {
     }
 
     @Test
-    void whereItFitsAnywayNobodyGoesAndWhereNothingHelpsThereIsNoPlan() {
+    void aPodThatFitsNeedsNoVictimAndWithoutEnoughVictimsThereIsNoPlan() {
         node(1);
         assertThat(victims("APP:main: gpumem=400", Optional.empty())).isEmpty();
         assertThat(plan(Gpus.ask("APP:main: gpumem=2000"), List.of(), true, Optional.empty()))
@@ -134,7 +134,7 @@ class VictimSearchTest {
     }
 
     @Test
-    void withMorePodsThanCanBeTriedInFullNobodyGoesInVain() {
+    void ifThereAreTooManyPodsForAFullSearchNoVictimIsUnnecessary() {
         node(4, 100);
         for (int i = 0; i < 4 * 60; i++) {
             hold("p" + i, i % 7, share(i % 4, 16));
@@ -151,7 +151,7 @@ class VictimSearchTest {
     }
 
     @Test
-    void aThousandNodesTakeMilliseconds() {
+    void aSearchOnAThousandNodesTakesMilliseconds() {
         node(8);
         for (int i = 0; i < 80; i++) {
             hold("p" + i, i % 3, share(i % 8, 100));
@@ -175,7 +175,7 @@ class VictimSearchTest {
             tries += counted[0];
             bound = plan.isPresent() ? plan.map(EvictionPlan::cost) : below;
         }
-        // A try is some microseconds; only the first of equal nodes is searched, the others are bounded by its cost.
+        // One try takes microseconds. Only the first of equal nodes is searched; its cost is the bound for the others.
         assertThat(tries).isLessThan(30_000);
     }
 

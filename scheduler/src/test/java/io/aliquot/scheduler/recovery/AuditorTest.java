@@ -23,7 +23,7 @@ class AuditorTest {
     private final Auditor auditor = new Auditor(world.ledger, world.events, world.cluster, metrics);
 
     @Test
-    void ofPodsThatTwoLeadersGaveTheSamePartTheYoungerIsEvictedAndToldWhy() {
+    void ifTwoLeadersAllocatedTheSameCapacityTheYoungerPodIsEvictedWithAnEvent() {
         present("young", 9, "old/1");
         present("old", 5, "new/2");
         auditor.audit();
@@ -36,7 +36,7 @@ class AuditorTest {
     }
 
     @Test
-    void noMoreAreEvictedThanMustBe() {
+    void noMorePodsAreEvictedThanNecessary() {
         present("a", 1, "new/2");
         present("b", 2, "old/1");
         present("c", 3, "new/2");
@@ -45,7 +45,7 @@ class AuditorTest {
     }
 
     @Test
-    void whatOneLeaderGaveIsTooMuchOnlySinceTheGpuHasLessAndNobodyLeaves() {
+    void noPodOfOneLeaderIsEvictedWhenTheCapacityShrinks() {
         present("a", 1, "one/1");
         present("b", 2, "one/1");
         auditor.audit();
@@ -57,7 +57,7 @@ class AuditorTest {
     }
 
     @Test
-    void whatLeadersGaveInTurnIsTooMuchOnlySinceTheGpuHasLessAndNobodyLeaves() {
+    void noPodOfSuccessiveLeadersIsEvictedWhenTheCapacityShrinks() {
         present("a", 1, "one/1");
         present("b", 2, "one/1");
         present("c", 4, "other/2");
@@ -70,9 +70,9 @@ class AuditorTest {
                 .startsWith("c GpuOverallocated: pods hold more");
     }
 
-    /** Its transitions count from 0 again. */
+    /** The leaseTransitions of a recreated Lease start at 0. */
     @Test
-    void whatWasGivenBeforeAndAfterTheLeaseWasMadeAnewIsTooMuchOnlySinceTheGpuHasLess() {
+    void noPodIsEvictedForARecreatedLeaseWhenTheCapacityShrinks() {
         present("a", 1, "one/7");
         present("b", 4, "other/0");
         auditor.audit();
@@ -85,7 +85,7 @@ class AuditorTest {
     }
 
     @Test
-    void aStandbyForgetsWhatItWasToldOfNodesThatAreNoMore() {
+    void aStandbyDiscardsEventsOfUnknownNodes() {
         world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         world.events.capacityFreed("gone");
         world.events.overallocated("gone", "GPU-1");
@@ -96,7 +96,7 @@ class AuditorTest {
     }
 
     @Test
-    void leadersWhoBoundInTheSameSecondDidNotDoSoInTurn() {
+    void bindsOfTwoLeadersInOneSecondCountAsConcurrent() {
         present("a", 1, "old/1");
         present("b", 1, "new/2");
         auditor.audit();
@@ -104,7 +104,7 @@ class AuditorTest {
     }
 
     @Test
-    void whoIsLeavingAlreadyMakesRoomEnough() {
+    void aTerminatingPodFreesEnoughCapacity() {
         present("a", 1, "new/2");
         BoundPod b = present("b", 2, "old/1");
         world.cluster.states.put("b", new PodState.Bound(BoundPods.leaving(b, Instant.EPOCH)));
@@ -114,7 +114,7 @@ class AuditorTest {
     }
 
     @Test
-    void whatOnlyOldNewsMakesLookOversoldIsNot() {
+    void anOverAllocationFromStaleEventsEvictsNoPod() {
         present("a", 1, "new/2");
         present("b", 2, "old/1");
         world.cluster.states.put("a", new PodState.Gone());
@@ -124,7 +124,7 @@ class AuditorTest {
     }
 
     @Test
-    void whatCannotBeReadOrEvictedIsLookedIntoAgain() {
+    void aFailedReadOrEvictionIsRetriedAtTheNextAudit() {
         present("a", 1, "new/2");
         BoundPod b = present("b", 2, "old/1");
         world.cluster.states.put("b", new PodState.Unreadable("down"));
@@ -139,7 +139,7 @@ class AuditorTest {
         assertThat(world.cluster.evicted).containsExactly("b", "b");
     }
 
-    /** The counter and the ERROR lines grew at every audit. */
+    /** Regression: every audit incremented the counter and logged an ERROR line. */
     @Test
     void aGpuIsCountedAndLoggedOnceWhileABudgetBlocksTheEviction() {
         var log = (Logger) LoggerFactory.getLogger(Auditor.class);
@@ -164,12 +164,12 @@ class AuditorTest {
         present("c", 3, "old/1");
         auditor.audit();
         assertThat(metrics.counter("aliquot.ledger.overallocated").count())
-                .as("another pod is a finding of its own")
+                .as("a further pod is a separate finding")
                 .isEqualTo(2);
     }
 
     @Test
-    void whoDoesNotLeadEvictsNobodyUntilHeDoes() {
+    void aStandbyEvictsNoPodUntilItLeads() {
         Cluster.LeaderStatus leads = world.cluster.leaderStatus;
         world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         present("a", 1, "new/2");
@@ -181,9 +181,9 @@ class AuditorTest {
         assertThat(world.cluster.evicted).containsExactly("b");
     }
 
-    /** A standby frees a little later what lingers, so that the leader's next grant looks like too much to it. */
+    /** A standby releases capacity late, so the next allocation of the leader looks like an over-allocation. */
     @Test
-    void howeverOftenAStandbyWasMistakenItSeesWhatIsTrueWhenItLeads() {
+    void manyWrongReportsOnAStandbyDoNotHideAnOverAllocationWhenItLeads() {
         Cluster.LeaderStatus leads = world.cluster.leaderStatus;
         world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         for (int i = 0; i < 1000; i++) {
@@ -197,7 +197,7 @@ class AuditorTest {
         assertThat(world.cluster.evicted).containsExactly("b");
     }
 
-    /** Holds most of the GPU, as the watch tells and the API server. */
+    /** Adds a pod that holds most of the GPU, both in the ledger and on the API server. */
     private BoundPod present(String name, int second, String fence) {
         BoundPod pod = BoundPods.under(ExtenderFixture.bound(name, 1, 1, 50_000), second, fence);
         world.ledger.observeBound(pod);

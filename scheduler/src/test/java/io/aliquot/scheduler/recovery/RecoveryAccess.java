@@ -7,7 +7,7 @@ import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import java.util.List;
 
-/** The auditor, for tests of other packages. */
+/** Gives tests of other packages access to the auditor. */
 public final class RecoveryAccess {
     private RecoveryAccess() {}
 

@@ -34,7 +34,7 @@ class ResizerTest {
     }
 
     @Test
-    void aResizeIsWrittenForTheVersionThatItWasDecidedOnUnderAFenceOfItsOwn() {
+    void aResizeIsWrittenForItsPodVersionWithTheResizeFence() {
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
         assertThat(world.cluster.sent)
                 .containsExactly(new FakeCluster.Sent(
@@ -53,7 +53,7 @@ class ResizerTest {
     }
 
     @Test
-    void theNextResizeNeedNotWaitForTheWatch() {
+    void aSecondResizeDoesNotWaitForTheWatch() {
         world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
         world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 100));
@@ -64,20 +64,20 @@ class ResizerTest {
     }
 
     @Test
-    void whatAPodHoldsAlreadyIsNotWritten() {
+    void aResizeToTheCurrentAmountIsNotWritten() {
         assertThat(to(3000)).isEqualTo(new Resizer.Result.Done());
         assertThat(world.cluster.sent).isEmpty();
     }
 
     @Test
-    void whoDoesNotLeadResizesNothing() {
+    void aStandbyResizesNoPod() {
         world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one leads");
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("another one leads"));
         assertThat(world.cluster.sent).isEmpty();
     }
 
     @Test
-    void whatThereIsNotOrMakesNoSenseIsNotWritten() {
+    void anImpossibleOrInvalidResizeIsNotWritten() {
         assertThat(to(ExtenderFixture.MEMORY + 1)).isInstanceOf(Resizer.Result.Refused.class);
         assertThat(resizer.resize(ExtenderFixture.id("nobody"), List.of())).isEqualTo(new Resizer.Result.NotFound());
         assertThatThrownBy(() -> resizer.resize(
@@ -88,7 +88,7 @@ class ResizerTest {
     }
 
     @Test
-    void whatTheServerRefusesIsTakenBack() {
+    void aResizeThatTheApiServerRefusesIsRolledBack() {
         world.cluster.outcomes.add(new WriteOutcome.Refused("a policy"));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Refused("a policy"));
         assertThat(taken()).isEqualTo(3000);
@@ -96,7 +96,7 @@ class ResizerTest {
     }
 
     @Test
-    void whatABusyServerHasNotLookedAtIsTakenBackAndMayBeTriedAgain() {
+    void aResizeThatABusyApiServerRejectsIsRolledBackAndCanBeRetried() {
         world.cluster.outcomes.add(new WriteOutcome.Unheard("busy"));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("busy"));
         assertThat(taken()).isEqualTo(3000);
@@ -104,7 +104,7 @@ class ResizerTest {
     }
 
     @Test
-    void whoLeadsNoMoreWhenTheServerRefusesHasNotSaidNo() {
+    void aRefusalAfterLosingTheLeaseIsReportedAsUnavailable() {
         world.cluster.outcomes.add(new WriteOutcome.Refused("the fence is old"));
         world.cluster.meanwhile = () -> {
             if (!world.cluster.sent.isEmpty()) {
@@ -115,7 +115,7 @@ class ResizerTest {
     }
 
     @Test
-    void aPodThatChangedMeanwhileIsResizedAsItIsNow() {
+    void afterAConflictThePodIsResizedAtItsCurrentVersion() {
         world.cluster.outcomes.add(new WriteOutcome.Conflicts("version"));
         world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 3000));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
@@ -123,7 +123,7 @@ class ResizerTest {
     }
 
     @Test
-    void aResizeWhoseAnswerWasLostIsDoneIfThePodShowsIt() {
+    void aResizeWithALostAnswerIsDoneIfThePodHasTheNewAmount() {
         world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
         world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
@@ -132,7 +132,7 @@ class ResizerTest {
     }
 
     @Test
-    void aResizeWhoseAnswerWasLostIsMadeImpossibleBeforeItIsTriedAgain() {
+    void aResizeWithALostAnswerIsInvalidatedBeforeTheRetry() {
         world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
         world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 5, 3000));
         world.cluster.movedOnTo = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 3000));
@@ -142,7 +142,7 @@ class ResizerTest {
     }
 
     @Test
-    void whileNobodyKnowsTheOutcomeTheLargerCounts() {
+    void whileTheOutcomeIsUnknownTheLargerAmountIsAllocated() {
         world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
         assertThat(to(4000)).isInstanceOf(Resizer.Result.Unavailable.class);
         assertThat(taken()).isEqualTo(4000);
@@ -153,7 +153,7 @@ class ResizerTest {
     }
 
     @Test
-    void aPodThatIsGoneIsNotFound() {
+    void resizingADeletedPodReturnsNotFound() {
         world.cluster.outcomes.add(new WriteOutcome.Conflicts("uid"));
         world.cluster.state = new PodState.Gone();
         assertThat(to(4000)).isEqualTo(new Resizer.Result.NotFound());

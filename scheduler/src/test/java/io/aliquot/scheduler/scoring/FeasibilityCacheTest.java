@@ -26,10 +26,10 @@ import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 
-/** What is remembered of nodes' answers is what they would answer. */
+/** Cached answers equal those that the ledger computes. */
 class FeasibilityCacheTest {
     private static final int NODES = 4;
-    /** Asked about by the same strings again and again, as by the extender. */
+    /** The same String objects for every request, as in the extender. */
     private static final List<String> NAMES = List.of("n0", "n1", "n2", "n3", "n4");
 
     private static final int PODS = 12;
@@ -50,7 +50,7 @@ class FeasibilityCacheTest {
 
     private final long seed = Long.getLong("aliquot.seed", System.nanoTime());
 
-    /** A new object each time: two pods are of one kind because their requests are equal, not identical. */
+    /** Returns a new object each time: pods of one kind have equal requests, not identical ones. */
     private static PodGpuRequest kind(int number) {
         return switch (number) {
             case 0 -> ask("APP:main: gpumem=100");
@@ -62,7 +62,7 @@ class FeasibilityCacheTest {
     }
 
     @Test
-    void whateverHasHappenedTheyAnswerAsTheNodesThemselvesDo() {
+    void afterAnyChangesTheCacheAnswersLikeTheLedger() {
         var random = new Random(seed);
         for (int step = 0; step < STEPS; step++) {
             happen(random);
@@ -71,9 +71,9 @@ class FeasibilityCacheTest {
         }
     }
 
-    /** In a cluster of so many nodes some dozens are remembered. */
+    /** In a cluster of this size the cache holds some dozens of kinds. */
     @Test
-    void moreKindsThanAreRememberedAreAnsweredAllTheSame() {
+    void kindsOfPodsBeyondTheCacheSizeGetCorrectAnswers() {
         for (int node = 0; node < 2_000; node++) {
             ledger.putNode("n" + node, LedgerTest.sharing(4, gpu(node, 0, 1000, true)));
         }
@@ -86,7 +86,7 @@ class FeasibilityCacheTest {
     }
 
     @Test
-    void afterManyThreadsHaveAskedAndChangedThingsNoOldAnswerIsLeft() throws Exception {
+    void concurrentRequestsAndChangesLeaveNoStaleAnswer() throws Exception {
         var pool = Executors.newFixedThreadPool(THREADS);
         try {
             for (int round = 0; round < 20; round++) {

@@ -9,23 +9,23 @@ import org.junit.jupiter.api.Test;
 
 class FullnessScoresTest {
     @Test
-    void theBestGetsTenAndTheOthersUpToNineLinearly() {
+    void theBestNodeScoresTenAndTheOthersScaleLinearlyUpToNine() {
         assertThat(scores(false, 0, 0.9, 0.9, 0.5, 0.1)).containsExactly(10, 9, 5, 0);
     }
 
     @Test
-    void equalNodesDifferByOneSoThatTheWinnerIsTheOneExpected() {
+    void equalNodesDifferByOneSoThatTheReservedNodeWins() {
         assertThat(scores(false, 1, 0.5, 0.5)).containsExactly(9, 10);
     }
 
     @Test
-    void aNodeThatThePodCannotHaveGetsNothingAndDoesNotStretchTheScale() {
+    void anInfeasibleNodeScoresZeroAndDoesNotAffectTheScale() {
         assertThat(scores(false, 0, 0.5, FullnessScores.NONE, 0.5)).containsExactly(10, 0, 9);
         assertThat(scores(false, -1, FullnessScores.NONE)).containsExactly(0);
     }
 
     @Test
-    void aPodsOwnPreferencesOutweighThePolicy() {
+    void thePreferencesOfThePodOutweighThePolicy() {
         assertThat(scores(true, 0, 0.9, 0.8, 0.1)).containsExactly(2, 1, 0);
     }
 

@@ -46,12 +46,12 @@ class NodeIndexTest {
                 .as("seed %d", seed)
                 .isSorted();
         assertThat(byRank.stream().map(names::get).dropWhile(nodes::containsKey))
-                .as("those without an account come last; seed %d", seed)
+                .as("unknown nodes come last; seed %d", seed)
                 .noneMatch(nodes::containsKey);
     }
 
     @Test
-    void whateverComesAndGoesAndInWhateverOrderOneAsksNumbersAndRanksAreRight() {
+    void numbersAndRanksAreRightInAnyOrderWhileNodesComeAndGo() {
         var open = new TreeSet<Integer>();
         List<String> names = new ArrayList<>(
                 IntStream.range(0, 300).mapToObj(i -> "node-" + i).toList());
@@ -75,7 +75,7 @@ class NodeIndexTest {
                 Collections.shuffle(names, random);
             }
             if (random.nextInt(20) == 0) {
-                names.replaceAll(String::new); // equal, and not the same
+                names.replaceAll(String::new); // equal, not identical
             }
             if (random.nextInt(5) == 0) {
                 some = List.copyOf(names.subList(random.nextInt(10), 10 + random.nextInt(names.size() - 10)));
@@ -85,9 +85,9 @@ class NodeIndexTest {
         }
     }
 
-    /** Names that have one hash take each other's slots, and that of a neighbour; which names are neighbours is tried out. */
+    /** Names with the same hash overwrite each other's slots and the adjacent slot; the test tries names for it. */
     @Test
-    void whoseSlotWasTakenIsForgottenAllTheSame() {
+    void aNameWhoseSlotWasOverwrittenIsForgotten() {
         List<String> alike = IntStream.range(0, 16)
                 .mapToObj(i -> Integer.toBinaryString(16 + i).replace("0", "Aa").replace("1", "BB"))
                 .toList();

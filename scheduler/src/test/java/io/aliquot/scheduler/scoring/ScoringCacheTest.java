@@ -45,7 +45,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.ToDoubleBiFunction;
 import org.junit.jupiter.api.Test;
 
-/** The judge knows all nodes and pods, and is listened to. */
+/** The scoring policy is notified of all nodes and pods, and its scores select GPUs and nodes. */
 class ScoringCacheTest {
     private static final int NODES = 4;
     private static final int PODS = 12;
@@ -57,7 +57,7 @@ class ScoringCacheTest {
     private final AtomicLong now = new AtomicLong();
     private final long seed = Long.getLong("aliquot.seed", System.nanoTime());
 
-    /** Notes what it is told, and likes what the test says. */
+    /** A scoring policy that records its calls and scores by the function of the test. */
     private static final class Notes implements ScoringPolicy<FreeCapacity> {
         final Map<FreeCapacity, Integer> rooms = new HashMap<>();
         final List<DemandVector> demands = new ArrayList<>();
@@ -141,7 +141,7 @@ class ScoringCacheTest {
     }
 
     @Test
-    void whateverHasHappenedTheJudgeKnowsTheRoomsThatThereAre() {
+    void afterAnyChangesThePolicyKnowsTheCurrentFreeCapacities() {
         var random = new Random(seed);
         for (int step = 0; step < 5_000; step++) {
             happen(random);
@@ -154,7 +154,7 @@ class ScoringCacheTest {
         }
     }
 
-    /** From what the ledger shows. */
+    /** The free capacities computed from the views of the ledger. */
     private Map<FreeCapacity, Integer> rooms() {
         Map<FreeCapacity, Integer> rooms = new HashMap<>();
         for (String name : ledger.nodeNames()) {
@@ -204,18 +204,18 @@ class ScoringCacheTest {
     }
 
     @Test
-    void theGpuThatTheJudgeLikesIsTakenAndOfEqualOnesTheFullest() {
+    void theGpuWithTheHighestScoreIsAllocatedAndTheFullestOfEquals() {
         ledger.putNode("n1", node(1, 1000, 1000, 1000));
         ledger.observeBound(LedgerTest.bound("half", "n1", uuid(1, 1), new GpuAmount(500, 0, 1, false)));
 
         assertThat(taken("a")).isEqualTo(uuid(1, 1));
-        judge.likes = (after, free) -> after.gpuMiB(1) < 1000 ? 1 : 0; // two GPUs begun
+        judge.likes = (after, free) -> after.gpuMiB(1) < 1000 ? 1 : 0; // prefers two partly allocated GPUs
         judge.version++;
         assertThat(taken("b")).isEqualTo(uuid(1, 0));
     }
 
     @Test
-    void aGpuThatDoesNotHoldThePodIsNotTakenHoweverMuchItIsLiked() {
+    void aGpuThatDoesNotFitIsNotAllocatedWhateverItsScore() {
         ledger.putNode("n1", node(1, 1000, 1000));
         ledger.observeBound(LedgerTest.bound("large", "n1", uuid(1, 0), new GpuAmount(900, 0, 1, false)));
         judge.likes = (after, free) -> -after.gpuMiB(0);
@@ -224,7 +224,7 @@ class ScoringCacheTest {
     }
 
     @Test
-    void aCordonedGpuIsNeitherTakenNorRoom() {
+    void aCordonedGpuIsNeitherAllocatedNorFreeCapacity() {
         var inventory = Gpus.inventory(4, gpu(1, 0, 1000), gpu(1, 1, 1000));
         ledger.putNode(
                 "n1",
@@ -241,7 +241,7 @@ class ScoringCacheTest {
     }
 
     @Test
-    void theNodesLabelGivesTheGpusToTheJudgeWhereThePodSaysNothing() {
+    void theNodesPlacementAppliesIfThePodHasNone() {
         ledger.putNode(
                 "n1", new Sharing(Gpus.inventory(4, gpu(1, 0, 1000), gpu(1, 1, 1000)), Placement.FRAGMENTATION, HOST));
         ledger.observeBound(LedgerTest.bound("half", "n1", uuid(1, 1), new GpuAmount(500, 0, 1, false)));
@@ -251,18 +251,18 @@ class ScoringCacheTest {
     }
 
     @Test
-    void aNodeIsLikedAsTheJudgeLikesTheBestOfItsPlaces() {
+    void aNodeHasTheScoreOfItsBestPlacement() {
         ledger.putNode("n1", node(1, 1000, 1000));
         ledger.putNode("n2", node(2, 1000, 1000));
         ledger.observeBound(LedgerTest.bound("half", "n2", uuid(2, 1), new GpuAmount(500, 0, 1, false)));
         judge.likes = (after, free) -> after.gpuMiB(0);
 
         assertThat(liking("n1", "a")).isEqualTo(750);
-        assertThat(liking("n2", "a")).isEqualTo(500); // on the empty one
+        assertThat(liking("n2", "a")).isEqualTo(500); // on the empty GPU
     }
 
     @Test
-    void whereAnotherPolicyChoosesTheGpuThatOneIsJudged() {
+    void ifAnotherPolicySelectsTheGpuThatGpuIsScored() {
         ledger.putNode("n2", node(2, 1000, 1000));
         ledger.observeBound(LedgerTest.bound("half", "n2", uuid(2, 1), new GpuAmount(500, 0, 1, false)));
         judge.likes = (after, free) -> after.gpuMiB(0);
@@ -276,7 +276,7 @@ class ScoringCacheTest {
     }
 
     @Test
-    void aPodsOwnReservationIsSetAside() {
+    void aPodsOwnReservationDoesNotAffectItsScores() {
         ledger.putNode("n1", node(1, 1000));
         PodGpuRequest ask = QUARTER.withHostRequests(new HostResources(1_000, 1 << 30));
         judge.likes = (after, free) -> after.cpuMillis();
@@ -288,7 +288,7 @@ class ScoringCacheTest {
     }
 
     @Test
-    void nodesThatAreAlikeAreWeighedOnce() {
+    void identicalNodesAreEvaluatedOnce() {
         for (int number = 0; number < 10; number++) {
             ledger.putNode("n" + number, node(number, 1000, 1000));
         }
@@ -301,9 +301,9 @@ class ScoringCacheTest {
         assertThat(judge.weighed).isEqualTo(2);
     }
 
-    /** All nodes were once evaluated within the request that came first: 0.75 s of 5,000 nodes. */
+    /** Regression: the first request evaluated all nodes, which took 0.75 s for 5,000 nodes. */
     @Test
-    void afterTheMixHasChangedEachRequestEvaluatesSomeOfTheNodesAndTheLikeliestFirst() {
+    void afterAModelChangeEachRequestEvaluatesSomeNodesFormerBestFirst() {
         List<String> names = unlikeNodes(1_000);
         judge.likes = (after, free) -> -Math.abs(after.gpuMiB(3) - 2_300);
         evaluateAll(names);
@@ -323,7 +323,7 @@ class ScoringCacheTest {
     }
 
     @Test
-    void ofAKindThatIsNewEachRequestEvaluatesSomeOfTheNodesAndTheFullestFirst() {
+    void forANewKindOfPodEachRequestEvaluatesSomeNodesFullestFirst() {
         List<String> names = unlikeNodes(1_000);
         ledger.observeBound(LedgerTest.bound("large", "n777", uuid(777, 3), new GpuAmount(900, 0, 1, false)));
         judge.likes = (after, free) -> -after.free();
@@ -332,9 +332,9 @@ class ScoringCacheTest {
         assertThat(judge.weighed).isBetween(1, FeasibilityCache.EVALUATIONS + 4);
     }
 
-    /** Also those that are not evaluated yet: a pod with preferences of its own may like them best. */
+    /** Includes nodes that are not evaluated yet: preferences of the pod may favor them. */
     @Test
-    void allNodesThatFitAreListedAndScored() {
+    void allFeasibleNodesAreListedAndScored() {
         List<String> names = unlikeNodes(1_000);
         judge.likes = (after, free) -> -after.free();
         FeasibilityCache cache = scoring.forPod("a", QUARTER, Placement.FRAGMENTATION);
@@ -363,7 +363,7 @@ class ScoringCacheTest {
         return scoring.forPod("a", QUARTER, Placement.FRAGMENTATION).best(names, 5, (node, refuses) -> {});
     }
 
-    /** Asks until nothing is left to be evaluated; how often that was. */
+    /** Repeats the request until all nodes are evaluated; returns the number of requests. */
     private int evaluateAll(List<String> names) {
         int requests = 0;
         int weighed;
@@ -376,7 +376,7 @@ class ScoringCacheTest {
     }
 
     @Test
-    void ofKindsThatDifferInCpuTheJudgeHearsWhatEachRequests() {
+    void thePolicySeesTheCpuRequestOfEachPod() {
         ledger.putNode("n1", node(1, 1000));
         judge.likes = (after, free) -> after.cpuMillis();
 
@@ -387,7 +387,7 @@ class ScoringCacheTest {
     }
 
     @Test
-    void aPodThatComesAgainCountsOnceAndThoseThatWereThereBeforeCountFirst() {
+    void eachPodIsObservedOnceAndBoundPodsAreObservedFirst() {
         ledger.putNode("n1", node(1, 1000));
         ledger.observeBound(BoundPods.of(
                 LedgerTest.pod("second"),
@@ -407,9 +407,9 @@ class ScoringCacheTest {
         assertThat(judge.demands).extracting(DemandVector::gpuMiB).containsExactly(10, 20, 250, 250);
     }
 
-    /** Also where no policy has asked the judge anything yet. */
+    /** Also before any request for scores. */
     @Test
-    void whatIsAskedInPercentIsLearntAsOfTheLargestCard() {
+    void aPercentageIsObservedAsAShareOfTheLargestGpu() {
         ledger.putNode("n1", node(1, 1000, 2000));
 
         scoring.observe("a", ask("APP:main: gpumem-percentage=25"));
@@ -452,7 +452,7 @@ class ScoringCacheTest {
     }
 
     @Test
-    void fromManyThreadsTheJudgeIsAskedByOneAndKnowsAllInTheEnd() throws Exception {
+    void concurrentRequestsCallThePolicyFromOneThreadAtATime() throws Exception {
         var pool = Executors.newFixedThreadPool(4);
         try {
             List<Callable<Void>> work = new ArrayList<>();
@@ -484,7 +484,7 @@ class ScoringCacheTest {
 
     /** Selecting a GPU takes the policy's lock under a node's lock; listing the bound pods takes the nodes' locks. */
     @Test
-    void whatWasPlacedBeforeIsLookedForWithoutTheJudgesLock() {
+    void boundPodsAreListedWithoutThePolicysLock() {
         var scores = new ScoringCache<>(new Fragmentation(), new GpuModels(), new NodeIndex(node -> NodeIndex.UNKNOWN));
         var free = new AtomicBoolean();
         scores.observe("first", QUARTER, () -> {
@@ -501,9 +501,9 @@ class ScoringCacheTest {
         assertThat(free).isTrue();
     }
 
-    /** Pods and nodes come and go, prices move, and the workload is sampled again: no score is older than that. */
+    /** Scores stay current while pods and nodes come and go, prices change and the workload is resampled. */
     @Test
-    void whateverHasHappenedANodeIsLikedAsIfItWereLookedAtForTheFirstTime() {
+    void cachedScoresEqualFreshlyEvaluatedOnes() {
         var fragmentation = new Fragmentation();
         Ledger fresh = ledger();
         var freshScoring = new NodeScoring(fresh, fragmentation);
@@ -563,7 +563,7 @@ class ScoringCacheTest {
         return cache.score(node);
     }
 
-    /** The GPU of node n1 that a pod gets. */
+    /** The GPU of node n1 that is allocated to a pod. */
     private String taken(String pod) {
         return granted(pod, QUARTER);
     }

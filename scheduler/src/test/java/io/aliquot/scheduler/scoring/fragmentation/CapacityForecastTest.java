@@ -23,9 +23,9 @@ class CapacityForecastTest {
             new Shape(48_000, 196_608, 4, 40_960, 100, 1),
             new Shape(96_000, 393_216, 8, 1_000, 0, 1));
 
-    /** The definition: the room itself is asked, pod by pod. */
+    /** The reference places each sampled pod on the free capacity in turn. */
     @Test
-    void whatIsSaidOfARoomIsWhatPuttingThePodsThereOneByOneGives() {
+    void theForecastEqualsPlacingTheSampledPodsOneByOne() {
         for (long seed = 0; seed < 200; seed++) {
             var random = new Random(seed);
             Sample sample = sample(random);
@@ -49,9 +49,9 @@ class CapacityForecastTest {
         }
     }
 
-    /** A demand of whole GPUs only, shares of several, none of memory or cores: all that the sums beforehand tell apart. */
+    /** Samples cover all cases of the sum check: whole GPUs only, shares of several GPUs, no memory or no cores. */
     @Test
-    void roomsThatHoldAllThatComesAreNotTakenForOthers() {
+    void theForecastIsExactForNodesThatFitAllSampledPods() {
         int all = 0;
         int some = 0;
         for (long seed = 0; seed < 2_000; seed++) {
@@ -70,12 +70,12 @@ class CapacityForecastTest {
                 some++;
             }
         }
-        assertThat(all).as("rooms that hold all").isGreaterThan(500);
-        assertThat(some).as("rooms that don't").isGreaterThan(500);
+        assertThat(all).as("nodes that fit all").isGreaterThan(500);
+        assertThat(some).as("nodes that do not").isGreaterThan(500);
     }
 
     @Test
-    void whereNobodyHasComeYetNothingIsToBeExpected() {
+    void withoutPodsTheForecastIsZero() {
         Sample noPods = new WorkloadSampler(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS)).sample();
 
         for (Shape shape : SHAPES) {
@@ -87,7 +87,7 @@ class CapacityForecastTest {
     }
 
     @Test
-    void onlySoManyRoomsAreRememberedAndForgettingChangesNothing() {
+    void theCacheIsBoundedAndEvictionChangesNoResult() {
         var random = new Random(1);
         Sample sample = sample(random);
         CapacityForecast outlook = outlook(sample, 10);
@@ -116,7 +116,7 @@ class CapacityForecastTest {
         return mix.sample();
     }
 
-    /** For a GPU at least; its parts are such that one fits on a GPU of each shape, or not. */
+    /** A random demand of at least {@code fewestGpus}; it fits some of {@link #SHAPES} and not others. */
     private static DemandVector demand(Random random, int fewestGpus) {
         int cpu = random.nextInt(8) * 1_000;
         int memory = random.nextInt(8) * 4_096;
@@ -128,7 +128,7 @@ class CapacityForecastTest {
         return new DemandVector(cpu, memory, gpus, whole, !whole && miB == 0 && cores == 0 ? 100 : miB, cores, models);
     }
 
-    /** Of small demands, and few kinds. */
+    /** A sample of few kinds of small demands. */
     private static Sample modest(Random random) {
         var mix = new WorkloadSampler(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS));
         int most = 1 + random.nextInt(8);
@@ -182,7 +182,7 @@ class CapacityForecastTest {
         return (double) sum / sample.futures.length;
     }
 
-    /** What all get that fit on the room as it is, if none takes another's place. */
+    /** The capacity of all sampled pods that fit on the free capacity individually. */
     private static double wanted(Sample sample, FreeCapacity room) {
         long sum = 0;
         for (int[] future : sample.futures) {

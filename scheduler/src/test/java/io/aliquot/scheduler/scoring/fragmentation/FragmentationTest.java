@@ -23,7 +23,7 @@ class FragmentationTest {
     private final Fragmentation policy = new Fragmentation();
 
     @Test
-    void halvesShareAGpuWhereWholeOnesAreAskedFor() {
+    void halfGpusShareAGpuIfPodsRequestWholeGpus() {
         see(10, HALF, WHOLE);
         FreeCapacity room = FreeCapacity.of(NODE).with(HALF, 0); // its fullest GPU is half full
         policy.nodeAdded(room);
@@ -32,7 +32,7 @@ class FragmentationTest {
     }
 
     @Test
-    void memoryAloneIsNotRoomWhereTheCoresAreGone() {
+    void freeMemoryOnAGpuWithoutFreeCoresIsNotFreeCapacity() {
         DemandVector computing = new DemandVector(1_000, 1_024, 1, false, 4_096, 90, DemandVector.ANY);
         DemandVector remembering = new DemandVector(1_000, 1_024, 1, false, 36_864, 10, DemandVector.ANY);
         see(10, computing, remembering, WHOLE);
@@ -46,9 +46,9 @@ class FragmentationTest {
     }
 
     @Test
-    void aPodWithoutGpuGoesWhereCpuIsPlenty() {
+    void aPodWithoutAGpuCostsLessOnANodeWithSpareCpu() {
         see(10, WHOLE);
-        FreeCapacity scarce = FreeCapacity.of(NODE); // 12 CPUs for each GPU, which is what the pods want
+        FreeCapacity scarce = FreeCapacity.of(NODE); // 12 CPUs per GPU, as the pods request
         FreeCapacity plenty = FreeCapacity.of(new Shape(128_000, 393_216, 2, 40_960, 100, 0));
         policy.nodeAdded(scarce);
         policy.nodeAdded(plenty);
@@ -58,7 +58,7 @@ class FragmentationTest {
     }
 
     @Test
-    void theLastNodeForEightGpusIsLeftToThoseWhoWantIt() {
+    void theLastNodeWithEightFreeGpusCostsMoreForSmallerPods() {
         see(10, HALF, HALF, HALF, EIGHT);
         FreeCapacity empty = FreeCapacity.of(NODE);
         FreeCapacity begun = empty.with(WHOLE, 0);
@@ -69,7 +69,7 @@ class FragmentationTest {
     }
 
     @Test
-    void aModelThatSomeInsistOnIsLeftToThem() {
+    void aGpuModelThatSomePodsRequireCostsMoreForOtherPods() {
         DemandVector insisting = new DemandVector(4_000, 8_192, 1, true, 0, 0, 0b10);
         see(10, WHOLE, insisting);
         FreeCapacity common = FreeCapacity.of(NODE);
@@ -80,9 +80,9 @@ class FragmentationTest {
         assertThat(cost(WHOLE, common, 0)).isLessThan(cost(WHOLE, wanted, 0));
     }
 
-    /** Before, such pods went where CPU was plenty, and those that required the model were refused. */
+    /** Regression: such pods took the nodes with spare CPU, and pods that required the model were refused. */
     @Test
-    void othersStayAwayFromAModelThatIsRequiredMoreThanThereIsOfIt() {
+    void aGpuModelWithMoreDemandThanCapacityCostsMoreForOtherPods() {
         FreeCapacity common = FreeCapacity.of(NODE);
         FreeCapacity wanted = FreeCapacity.of(new Shape(128_000, 393_216, 2, 40_960, 100, 1));
         for (int i = 0; i < 20; i++) {
@@ -93,31 +93,31 @@ class FragmentationTest {
         DemandVector requiring = new DemandVector(4_000, 8_192, 1, true, 0, 0, 0b10);
         see(400, WHOLE, WHOLE, busy, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, requiring);
 
-        assertThat(cost(busy, wanted, 0)).isLessThan(cost(busy, common, 0)); // a tenth requires a fifth of the GPUs
+        assertThat(cost(busy, wanted, 0)).isLessThan(cost(busy, common, 0)); // 10 % of pods require 20 % of GPUs
 
         see(4_000, WHOLE, requiring);
 
         assertThat(cost(busy, wanted, 0)).isGreaterThan(cost(busy, common, 0));
-        assertThat(cost(requiring, wanted, 0)).isLessThan(100); // it pays nothing for what is kept for it
+        assertThat(cost(requiring, wanted, 0)).isLessThan(100); // low: the GPUs are held back for these pods
     }
 
     @Test
-    void whatTheNextPodCannotUseCountsWherePodsEndAndByHowEmptyTheClusterIs() {
+    void idleCapacityCostsMoreTheEmptierTheClusterIsOncePodsEnd() {
         see(10, WHOLE);
         FreeCapacity empty = FreeCapacity.of(NODE);
         policy.nodeAdded(empty);
         change(empty, empty.with(EIGHT, 0));
         change(empty.with(EIGHT, 0), empty);
-        double alone = idleness(HALF, empty); // half a GPU is left that no pod wants
+        double alone = idleness(HALF, empty); // the free half of a GPU fits no pod
         policy.nodeAdded(empty.with(EIGHT, 0));
 
         assertThat(alone).isPositive();
         assertThat(idleness(WHOLE, empty)).isZero();
-        assertThat(idleness(HALF, empty)).isEqualTo(alone / 16); // half is free, to the fourth power
+        assertThat(idleness(HALF, empty)).isEqualTo(alone / 16); // half is free: 1/2 to the fourth power
     }
 
     @Test
-    void whatTheNextPodCannotUseDoesNotCountWhereNothingEnds() {
+    void idleCapacityCostsNothingIfNoPodEnds() {
         see(10, WHOLE);
         FreeCapacity empty = FreeCapacity.of(NODE);
         policy.nodeAdded(empty);
@@ -153,9 +153,9 @@ class FragmentationTest {
                 .isEqualTo(cost(HALF, FreeCapacity.of(NODE), 0));
     }
 
-    /** All rooms were once looked at by one call. */
+    /** Regression: one call evaluated all free capacities. */
     @Test
-    void aNewSampleTakesEffectOnceTheRoomForItIsKnownSomeRoomsAtEachCall() {
+    void aNewSampleTakesEffectOnceAllFreeCapacitiesAreEvaluatedInSteps() {
         var random = new Random(5);
         for (int i = 0; i < 400; i++) {
             policy.observe(new DemandVector(4_000, 8_192, 1, false, 1_000 + 50 * i, 1, DemandVector.ANY));
@@ -191,7 +191,7 @@ class FragmentationTest {
 
     /** The incrementally updated state equals the state computed from the current free capacities. */
     @Test
-    void scarcityDependsOnTheRoomsThatThereAreAndNotOnHowTheyCameToBe() {
+    void scarcityDependsOnTheCurrentFreeCapacitiesAndNotOnTheirHistory() {
         see(20, HALF, WHOLE, EIGHT);
         var random = new Random(7);
         List<FreeCapacity> rooms =
@@ -224,9 +224,9 @@ class FragmentationTest {
         }
     }
 
-    /** By which it is told without looking whether a place can be among the best. */
+    /** The cache uses the bound to skip placements that cannot be among the best. */
     @Test
-    void whateverHappensToTheClusterNoPlaceIsLikedMoreThanItsLastScoreTells() {
+    void scoresNeverExceedTheirUpperBoundWhenTheClusterChanges() {
         long seed = System.nanoTime();
         var random = new Random(seed);
         see(20, HALF, WHOLE, EIGHT);
@@ -265,7 +265,7 @@ class FragmentationTest {
     }
 
     @Test
-    void ofManyNodesOneThatChangesMakesNextToNoDifferenceToWhatTheOthersMayBeLiked() {
+    void aChangeOfOneOfManyNodesHardlyRaisesTheUpperBoundOfTheOthers() {
         see(20, HALF, WHOLE, EIGHT);
         FreeCapacity begun = FreeCapacity.of(NODE).with(WHOLE, 0);
         for (int i = 0; i < 255; i++) {
@@ -281,12 +281,12 @@ class FragmentationTest {
         double weighed = policy.idleCost(place);
         assertThat(policy.prices().upperBound(before, then, priced, weighed, weighed))
                 .isBetween(policy.score(place), before + priced / 10);
-        assertThat(policy.score(place)).isGreaterThan(before); // what it takes has become less scarce
+        assertThat(policy.score(place)).isGreaterThan(before); // the requested capacity has become less scarce
     }
 
-    /** So that it needn't be looked at again. */
+    /** So the cache can drop a dominated placement. */
     @Test
-    void whateverHappensToTheClusterAPlaceThatIsOutdoneIsNeverLikedMore() {
+    void aDominatedPlacementNeverScoresHigherWhenTheClusterChanges() {
         see(20, HALF, WHOLE, EIGHT, new DemandVector(1_000, 1_024, 1, false, 4_096, 90, DemandVector.ANY));
         long seed = Long.getLong("aliquot.seed", System.nanoTime());
         var random = new Random(seed);
@@ -299,7 +299,7 @@ class FragmentationTest {
         int neither = 0;
         for (int step = 0; step < 2_000; step++) {
             happen(rooms, random);
-            // Any two places, be it of different nodes.
+            // Any two placements, also on different nodes.
             Place place = anywhere(rooms, random);
             Place other = anywhere(rooms, random);
             if (policy.dominates(place, other)) {
@@ -329,7 +329,7 @@ class FragmentationTest {
         }
     }
 
-    /** Nodes fill up and are emptied, come and go. */
+    /** Fills, empties, adds and removes nodes at random. */
     private void happen(List<FreeCapacity> rooms, Random random) {
         for (int change = 0; change < 5; change++) {
             FreeCapacity before = rooms.remove(random.nextInt(rooms.size()));
