@@ -5,18 +5,18 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What is left of a node. Immutable, but for drafts; two are equal if no pod could tell one node from the other, whichever
- * GPU of either is the fuller one.
+ * Free capacity of a node. Immutable, except for scratch objects. Two are equal if no pod can distinguish the nodes; the
+ * order of the GPUs does not matter.
  */
 public final class FreeCapacity {
-    /** What a GPU is counted as in worth: thousandths. */
+    /** A whole GPU, in thousandths. */
     public static final int WHOLE = 1000;
 
-    /** Cores of GPUs that are shared by memory alone: more than anybody asks for. */
+    /** Cores of GPUs that are shared by memory only: more than any request. */
     static final int UNCOUNTED = 1_000_000;
 
     /**
-     * What a node has when nothing runs on it.
+     * Capacity of a node without pods.
      *
      * @param gpuMiB of each GPU
      * @param gpuCores of each GPU, in percent; 0 if no pod requests any
@@ -25,11 +25,12 @@ public final class FreeCapacity {
     public record Shape(int cpuMillis, int memoryMiB, int gpus, int gpuMiB, int gpuCores, int model) {
         public Shape {
             if (cpuMillis < 0 || memoryMiB < 0 || gpus < 0 || gpuMiB < 1 || gpuCores < 0 || model < 0 || model > 63) {
-                throw new IllegalArgumentException("no node has so little");
+                throw new IllegalArgumentException(
+                        "expected amounts of 0 or more, GPUs with memory and a model from 0 to 63");
             }
         }
 
-        /** What one GPU's part is of it, in thousandths: of memory or of cores, whichever is more. */
+        /** The part of one GPU in thousandths, of its memory or of its cores, whichever is more. */
         public int part(int ofMiB, int ofCores) {
             int memory = (int) ((long) ofMiB * WHOLE / gpuMiB);
             return gpuCores == 0 ? memory : Math.max(memory, ofCores * WHOLE / gpuCores);
@@ -40,7 +41,7 @@ public final class FreeCapacity {
     private int cpuMillis;
     private int memoryMiB;
 
-    /** Memory and, in the lower half, cores left of each GPU, ascending. */
+    /** Free memory and, in the lower half, free cores of each GPU, ascending. */
     private final long[] left;
 
     private int free;
@@ -51,13 +52,13 @@ public final class FreeCapacity {
         reset(cpuMillis, memoryMiB);
     }
 
-    /** To be drawn. */
+    /** A scratch object. */
     private FreeCapacity(Shape shape, long[] left) {
         this.shape = shape;
         this.left = left;
     }
 
-    /** With the GPUs as they are. */
+    /** Sets the host's part; the GPUs are set already. */
     private void reset(int cpuMillis, int memoryMiB) {
         this.cpuMillis = cpuMillis;
         this.memoryMiB = memoryMiB;
@@ -69,14 +70,14 @@ public final class FreeCapacity {
         hash = ((shape.hashCode() * 31 + cpuMillis) * 31 + memoryMiB) * 31 + Arrays.hashCode(left);
     }
 
-    /** A node's when nothing runs on it. */
+    /** A node without pods. */
     public static FreeCapacity of(Shape shape) {
         long[] left = new long[shape.gpus()];
         Arrays.fill(left, pack(shape.gpuMiB(), shape.gpuCores()));
         return new FreeCapacity(shape, shape.cpuMillis(), shape.memoryMiB(), left);
     }
 
-    /** A node's as it is. */
+    /** A node with these GPUs. */
     public static FreeCapacity of(Shape shape, HostResources left, List<GpuFreeCapacity> gpus) {
         long[] each = new long[gpus.size()];
         for (int gpu = 0; gpu < each.length; gpu++) {
@@ -90,18 +91,18 @@ public final class FreeCapacity {
         return new FreeCapacity(shape, counted(left.cpuMillis()), mebibytes(left.memoryBytes()), each);
     }
 
-    /** What is left of a node's GPU for any pod that might come, once so much more is taken; for {@link #with}. */
+    /** Free capacity of a GPU for any later pod once these amounts are allocated too; for {@link #with}. */
     static long left(Shape shape, GpuFreeCapacity gpu, long memoryMiB, int cores, int slots, boolean exclusive) {
         if (!gpu.usableWith(slots, exclusive)) {
             return 0;
         }
         int leftMiB = counted(gpu.freeMiB - memoryMiB);
-        // Cores that are not counted are there as long as there is memory.
+        // Cores that are not counted are free while memory is.
         return pack(
                 leftMiB, shape.gpuCores() == UNCOUNTED && leftMiB > 0 ? UNCOUNTED : Math.max(0, gpu.freeCores - cores));
     }
 
-    /** Not less than 0, and not more than an int holds. */
+    /** The amount as an int from 0 on. */
     static int counted(long amount) {
         return (int) Math.max(0, Math.min(Integer.MAX_VALUE, amount));
     }
@@ -130,33 +131,33 @@ public final class FreeCapacity {
         return left.length;
     }
 
-    /** Memory left of a GPU; they are counted from the fullest on. */
+    /** Free memory of a GPU; GPUs are numbered from the fullest on. */
     public int gpuMiB(int gpu) {
         return (int) (left[gpu] >> Integer.SIZE);
     }
 
-    /** Cores left of a GPU. */
+    /** Free cores of a GPU, in percent. */
     public int gpuCores(int gpu) {
         return (int) left[gpu];
     }
 
-    /** GPU left of the whole node, in thousandths: of each the memory or the cores, whichever is less. */
+    /** Free GPU of the node in thousandths: of each GPU's memory or cores, whichever is less. */
     public int free() {
         return free;
     }
 
-    /** What is left of a GPU, in thousandths: of memory or of cores, whichever is less. */
+    /** Free part of a GPU in thousandths, of its memory or of its cores, whichever is less. */
     public int part(int gpu) {
         int memory = (int) ((long) gpuMiB(gpu) * WHOLE / shape.gpuMiB());
         return shape.gpuCores() == 0 ? memory : Math.min(memory, gpuCores(gpu) * WHOLE / shape.gpuCores());
     }
 
-    /** Whether two GPUs have as much left. */
+    /** Whether two GPUs have equal free capacity. */
     public boolean alike(int gpu, int other) {
         return left[gpu] == left[other];
     }
 
-    /** Whether a GPU holds one of a demand's parts. */
+    /** Whether a GPU holds one vGPU of a demand. */
     public boolean holds(int gpu, DemandVector demand) {
         return demand.whole()
                 ? gpuMiB(gpu) == shape.gpuMiB() && gpuCores(gpu) == shape.gpuCores()
@@ -178,7 +179,7 @@ public final class FreeCapacity {
         return count;
     }
 
-    /** How many pods like this would fit beside each other, as far as each resource by itself goes. */
+    /** How many pods of a demand fit together, by each resource on its own. */
     public int slots(DemandVector demand) {
         if (!fits(demand)) {
             return 0;
@@ -204,34 +205,34 @@ public final class FreeCapacity {
         return demand.gpuCores() > 0 ? Math.min(parts, gpuCores(gpu) / demand.gpuCores()) : parts;
     }
 
-    /** GPU that a demand takes here, in thousandths. */
+    /** GPU that a demand takes on this node, in thousandths. */
     public int takenBy(DemandVector demand) {
         return demand.gpus() * (demand.whole() ? WHOLE : shape.part(demand.gpuMiB(), demand.gpuCores()));
     }
 
     /**
-     * Once a GPU has less left, and so has the host.
+     * This capacity with one GPU and the host changed.
      *
-     * @param before of the GPU, as {@link #left(Shape, GpuFreeCapacity, long, int, int, boolean)} has it
-     * @param after the same
+     * @param before of the GPU, a result of {@link #left(Shape, GpuFreeCapacity, long, int, int, boolean)}
+     * @param after of the GPU, likewise
      */
     FreeCapacity with(long before, long after, HostResources host) {
-        FreeCapacity room = scratch();
-        with(before, after, host, room);
-        return room;
+        FreeCapacity changed = scratch();
+        with(before, after, host, changed);
+        return changed;
     }
 
-    /** A room of the same shape, to be drawn over again and again by one who looks rooms up. */
+    /** A reusable object of the same shape, for lookups. */
     FreeCapacity scratch() {
         return new FreeCapacity(shape, new long[left.length]);
     }
 
-    /** The same into a draft of this room's shape, which is another room from now on. */
-    void with(long before, long after, HostResources host, FreeCapacity draft) {
-        System.arraycopy(left, 0, draft.left, 0, left.length);
-        draft.left[Arrays.binarySearch(left, before)] = after;
-        Arrays.sort(draft.left);
-        draft.reset(counted(host.cpuMillis()), mebibytes(host.memoryBytes()));
+    /** The same, written into a scratch object of this shape. */
+    void with(long before, long after, HostResources host, FreeCapacity scratch) {
+        System.arraycopy(left, 0, scratch.left, 0, left.length);
+        scratch.left[Arrays.binarySearch(left, before)] = after;
+        Arrays.sort(scratch.left);
+        scratch.reset(counted(host.cpuMillis()), mebibytes(host.memoryBytes()));
     }
 
     /** Whether it has as many GPUs of the same size as another. */
@@ -240,9 +241,9 @@ public final class FreeCapacity {
     }
 
     /**
-     * With a demand on it.
+     * This capacity with a pod.
      *
-     * @param gpu the first of its GPUs; the others are the fullest behind it that hold it
+     * @param gpu the first of the pod's GPUs; the others are the next ones that hold a vGPU of it
      */
     public FreeCapacity with(DemandVector demand, int gpu) {
         long[] after = left.clone();
@@ -259,12 +260,12 @@ public final class FreeCapacity {
 
     @Override
     public boolean equals(@Nullable Object other) {
-        return other instanceof FreeCapacity room
-                && hash == room.hash
-                && cpuMillis == room.cpuMillis
-                && memoryMiB == room.memoryMiB
-                && shape.equals(room.shape)
-                && Arrays.equals(left, room.left);
+        return other instanceof FreeCapacity that
+                && hash == that.hash
+                && cpuMillis == that.cpuMillis
+                && memoryMiB == that.memoryMiB
+                && shape.equals(that.shape)
+                && Arrays.equals(left, that.left);
     }
 
     @Override

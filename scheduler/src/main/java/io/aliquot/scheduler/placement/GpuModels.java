@@ -7,11 +7,11 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The models of GPU that a cluster has, numbered as {@link FreeCapacity.Shape} and {@link DemandVector} need it. Cards that are given
- * whole only are a model of their own. Thread-safe.
+ * Numbers the GPU models of a cluster for {@link FreeCapacity.Shape} and {@link DemandVector}. GPUs that are allocated as
+ * whole cards only count as a model of their own. Thread-safe.
  */
 public final class GpuModels {
-    /** The last number is for all models beyond. */
+    /** The last number; all further models share it. */
     private static final int LAST = Long.SIZE - 1;
 
     private record Model(String name, boolean wholeOnly) {}
@@ -19,12 +19,12 @@ public final class GpuModels {
     /** @param sample of the model; the largest that was seen */
     private record Known(int number, GpuCapacity sample) {}
 
-    /** Replaced, never changed: there are few, and new ones are rare. */
+    /** Replaced as a whole, since new models are rare. */
     private volatile Map<Model, Known> models = Map.of();
 
     /**
-     * What a node has when nothing runs on it; its cards are known from now on. One with unlike cards counts as if all were
-     * like the largest, of which the others lack something from the start.
+     * Capacity of a node without pods; registers its GPU models. On a node with different GPUs all count as the largest one,
+     * of which the others lack a part from the start.
      */
     public FreeCapacity.Shape shape(List<GpuCapacity> cards, HostResources allocatable) {
         int cpuMillis = FreeCapacity.counted(allocatable.cpuMillis());
@@ -42,7 +42,7 @@ public final class GpuModels {
                 number(largest));
     }
 
-    /** Of one or more. */
+    /** The first of the largest; {@code cards} must not be empty. */
     private static GpuCapacity largest(List<GpuCapacity> cards) {
         GpuCapacity largest = cards.get(0);
         for (GpuCapacity card : cards) {
@@ -51,7 +51,7 @@ public final class GpuModels {
         return largest;
     }
 
-    /** Of equal ones the first. */
+    /** The larger one; the first if they are equal. */
     static GpuCapacity larger(GpuCapacity one, GpuCapacity other) {
         return other.memoryMiB > one.memoryMiB ? other : one;
     }
@@ -71,42 +71,42 @@ public final class GpuModels {
         return number;
     }
 
-    /** What a pod asks for, wherever it may go: parts of a card are of the largest that it takes. */
-    public DemandVector demand(PodGpuRequest ask) {
+    /** The demand of a pod on any node; percentages are of the largest GPU that it accepts. */
+    public DemandVector demand(PodGpuRequest request) {
         int memoryMiB = 1;
         for (Map.Entry<Model, Known> model : models.entrySet()) {
-            if (takes(ask, model.getKey(), model.getValue())) {
+            if (takes(request, model.getKey(), model.getValue())) {
                 memoryMiB = Math.max(memoryMiB, model.getValue().sample().vgpuMiB);
             }
         }
-        return demand(ask, memoryMiB);
+        return demand(request, memoryMiB);
     }
 
-    /** What a pod asks for on cards of that size. */
-    DemandVector demand(PodGpuRequest ask, int cardMiB) {
-        int cpuMillis = FreeCapacity.counted(ask.requests().cpuMillis());
-        // A part of a MiB counts as one.
-        int memoryMiB = FreeCapacity.mebibytes(ask.requests().memoryBytes() + (1 << 20) - 1);
-        if (ask.containers().isEmpty()) {
+    /** The demand of a pod on GPUs of this size. */
+    DemandVector demand(PodGpuRequest request, int cardMiB) {
+        int cpuMillis = FreeCapacity.counted(request.requests().cpuMillis());
+        // Rounded up to whole MiB.
+        int memoryMiB = FreeCapacity.mebibytes(request.requests().memoryBytes() + (1 << 20) - 1);
+        if (request.containers().isEmpty()) {
             return new DemandVector(cpuMillis, memoryMiB, 0, false, 0, 0, DemandVector.ANY);
         }
         var peak = new GpuAmount.Peak();
-        for (ContainerGpuRequest container : ask.containers()) {
-            GpuRequest request = container.request();
-            int vgpus = request.vgpus();
+        for (ContainerGpuRequest container : request.containers()) {
+            GpuRequest requested = container.request();
+            int vgpus = requested.vgpus();
             peak.add(
                     container.kind(),
-                    (long) vgpus * request.memory().on(cardMiB),
-                    vgpus * request.cores(),
+                    (long) vgpus * requested.memory().on(cardMiB),
+                    vgpus * requested.cores(),
                     vgpus,
-                    request.exclusive());
+                    requested.exclusive());
         }
         GpuAmount all = peak.amount();
         if (all.exclusive()) {
-            return new DemandVector(cpuMillis, memoryMiB, all.slots(), true, 0, 0, models(ask));
+            return new DemandVector(cpuMillis, memoryMiB, all.slots(), true, 0, 0, models(request));
         }
-        // Several containers may share GPUs, the vGPUs of one may not.
-        int gpus = ask.mostVgpus();
+        // Containers may share a GPU, but the vGPUs of one container are on different GPUs.
+        int gpus = request.mostVgpus();
         return new DemandVector(
                 cpuMillis,
                 memoryMiB,
@@ -114,23 +114,23 @@ public final class GpuModels {
                 false,
                 FreeCapacity.counted((all.memoryMiB() + gpus - 1) / gpus),
                 (all.cores() + gpus - 1) / gpus,
-                models(ask));
+                models(request));
     }
 
-    private long models(PodGpuRequest ask) {
+    private long models(PodGpuRequest request) {
         long taken = DemandVector.ANY;
         for (Map.Entry<Model, Known> model : models.entrySet()) {
-            if (model.getValue().number() < LAST && !takes(ask, model.getKey(), model.getValue())) {
+            if (model.getValue().number() < LAST && !takes(request, model.getKey(), model.getValue())) {
                 taken &= ~(1L << model.getValue().number());
             }
         }
         return taken;
     }
 
-    private static boolean takes(PodGpuRequest ask, Model model, Known known) {
-        return ask.takesModel(known.sample().gpu)
+    private static boolean takes(PodGpuRequest request, Model model, Known known) {
+        return request.takesModel(known.sample().gpu)
                 && (!model.wholeOnly()
-                        || ask.containers().stream()
+                        || request.containers().stream()
                                 .allMatch(one -> one.request().exclusive()));
     }
 }

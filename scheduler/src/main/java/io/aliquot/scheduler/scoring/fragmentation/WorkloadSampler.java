@@ -9,33 +9,33 @@ import java.util.Map;
 import java.util.Random;
 
 /*
- * A histogram of what pods have asked for in which the past fades, by half over HALF_LIFE pods: instead of making all
- * weights smaller at each pod the weight of the next one is made larger, and all are scaled back now and then.
+ * A histogram of demands in which the weight of a pod halves over the next HALF_LIFE pods. Instead of reducing all weights at
+ * each pod the sampler increases the weight of the next one and scales all weights back from time to time.
  *
- * The sample is compared with it whenever as many pods have come as a quarter of those before, but at least every 1,024, and
- * is dealt anew if it has drifted: if a tenth of the pods are others than it says. What is thought of nodes holds between two
- * dealings, so that pods of a steady mix, which a sample of some thousand tells well enough, cost nothing. The sample is a deck in which each demand has as many cards as its
- * weight, shuffled always alike.
+ * The sample is compared with the histogram each time a quarter more pods have come, at least every MOST_PODS_BETWEEN pods,
+ * and drawn again if it has drifted: if a tenth of the pods are not as the sample says. Forecasts stay valid while the sample
+ * does, so pods of a steady workload, which a sample of some thousand represents well enough, cost nothing. The sample is a
+ * deck in which each demand has as many cards as its weight, shuffled with the same seed each time.
  */
-/** What pods ask for here, learnt from those that came. Not for several threads. */
+/** Samples the demands of recent pods. Not thread-safe. */
 final class WorkloadSampler {
     private static final double HALF_LIFE = 4096;
     private static final double GROWTH = Math.pow(2, 1 / HALF_LIFE);
     private static final double TOO_LARGE = 1e100;
     private static final int MOST_PODS_BETWEEN = 1024;
     private static final double MOST_DRIFT = 0.1;
-    /** Different demands that are remembered; of more the lightest are forgotten. */
+    /** The most different demands; beyond that the one with the lowest weight is dropped. */
     private static final int MOST_DEMANDS = 1024;
 
-    /** What may come. */
+    /** A prediction of the pods to come. */
     static final class Sample {
-        /** Of no other sample. */
+        /** Differs from all earlier samples'. */
         final int number;
-        /** Each once. */
+        /** Without duplicates. */
         final DemandVector[] demands;
-        /** Of the pods, by demand; they add up to 1. */
+        /** The part of the pods with each demand; the sum is 1. */
         final double[] shares;
-        /** Sequences of demands, by their place among all; each sequence is as likely as another. */
+        /** Sequences of indexes of demands; all sequences are equally likely. */
         final int[][] futures;
 
         private Sample(int number, DemandVector[] demands, double[] shares, int[][] futures) {
@@ -55,18 +55,18 @@ final class WorkloadSampler {
     private Sample sample = new Sample(0, new DemandVector[0], new double[0], new int[0][]);
 
     /**
-     * Nothing seen yet.
+     * A sampler without pods.
      *
-     * @param count of futures in a sample
-     * @param length of each
+     * @param count sequences in a sample
+     * @param length pods in a sequence
      */
     WorkloadSampler(int count, int length) {
         this.count = count;
         this.length = length;
     }
 
-    /** A pod has come; once for each that asks for GPUs. */
-    void see(DemandVector demand) {
+    /** Counts a pod that requests GPUs. */
+    void observe(DemandVector demand) {
         weights.merge(demand, next, Double::sum);
         next *= GROWTH;
         if (next > TOO_LARGE) {
@@ -79,7 +79,7 @@ final class WorkloadSampler {
         seen++;
     }
 
-    /** The present one, which may be a new one now. */
+    /** The current sample; a new one if the demands have drifted. */
     Sample sample() {
         if (seen >= due) {
             due = seen + Math.max(1, Math.min(MOST_PODS_BETWEEN, seen / 4));
@@ -90,17 +90,17 @@ final class WorkloadSampler {
         return sample;
     }
 
-    /** The part of the pods that the sample has too few of: total variation distance. */
+    /** The total variation distance between the sample and the histogram. */
     private double drift() {
-        double all = all();
+        double total = totalWeight();
         double common = 0;
         for (int i = 0; i < sample.demands.length; i++) {
-            common += Math.min(sample.shares[i], weights.getOrDefault(sample.demands[i], 0.0) / all);
+            common += Math.min(sample.shares[i], weights.getOrDefault(sample.demands[i], 0.0) / total);
         }
         return 1 - common;
     }
 
-    private double all() {
+    private double totalWeight() {
         return weights.values().stream().mapToDouble(weight -> weight).sum();
     }
 
@@ -110,9 +110,9 @@ final class WorkloadSampler {
 
     private Sample resample() {
         DemandVector[] demands = weights.keySet().toArray(new DemandVector[0]);
-        double all = all();
+        double total = totalWeight();
         double[] shares =
-                weights.values().stream().mapToDouble(weight -> weight / all).toArray();
+                weights.values().stream().mapToDouble(weight -> weight / total).toArray();
         int cards = count * length;
         List<Integer> deck = new ArrayList<>(cards);
         double upTo = 0;

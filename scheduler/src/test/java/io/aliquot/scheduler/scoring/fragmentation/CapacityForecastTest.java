@@ -29,17 +29,17 @@ class CapacityForecastTest {
         for (long seed = 0; seed < 200; seed++) {
             var random = new Random(seed);
             Sample sample = sample(random);
-            CapacityForecast outlook = outlook(sample, 100);
+            CapacityForecast forecast = forecast(sample, 100);
             for (int i = 0; i < 5; i++) {
                 FreeCapacity room = used(SHAPES.get(random.nextInt(SHAPES.size())), random);
-                Evaluated judged = outlook.of(room);
+                Evaluated judged = forecast.of(room);
 
                 assertThat(judged.slots)
                         .as("seed %d: slots in %s", seed, room)
                         .isEqualTo(Arrays.stream(sample.demands)
                                 .mapToInt(room::slots)
                                 .toArray());
-                assertThat(outlook.prospect(room, judged))
+                assertThat(forecast.prospect(room, judged))
                         .as("seed %d: prospect of %s", seed, room)
                         .isEqualTo(prospect(sample, room));
                 assertThat(judged.idle)
@@ -60,8 +60,8 @@ class CapacityForecastTest {
             FreeCapacity room = used(SHAPES.get(random.nextInt(SHAPES.size())), random);
             double prospect = prospect(sample, room);
 
-            CapacityForecast outlook = outlook(sample, 100);
-            assertThat(outlook.prospect(room, outlook.of(room)))
+            CapacityForecast forecast = forecast(sample, 100);
+            assertThat(forecast.prospect(room, forecast.of(room)))
                     .as("seed %d: prospect of %s", seed, room)
                     .isEqualTo(prospect);
             if (prospect == wanted(sample, room)) {
@@ -79,9 +79,9 @@ class CapacityForecastTest {
         Sample nobody = new WorkloadSampler(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS)).sample();
 
         for (Shape shape : SHAPES) {
-            CapacityForecast outlook = outlook(nobody, 100);
-            Evaluated judged = outlook.of(FreeCapacity.of(shape));
-            assertThat(outlook.prospect(FreeCapacity.of(shape), judged)).isZero();
+            CapacityForecast forecast = forecast(nobody, 100);
+            Evaluated judged = forecast.of(FreeCapacity.of(shape));
+            assertThat(forecast.prospect(FreeCapacity.of(shape), judged)).isZero();
             assertThat(judged.idle).isZero();
         }
     }
@@ -90,28 +90,28 @@ class CapacityForecastTest {
     void onlySoManyRoomsAreRememberedAndForgettingChangesNothing() {
         var random = new Random(1);
         Sample sample = sample(random);
-        CapacityForecast outlook = outlook(sample, 10);
-        CapacityForecast remembering = outlook(sample, 10_000);
+        CapacityForecast forecast = forecast(sample, 10);
+        CapacityForecast remembering = forecast(sample, 10_000);
         List<FreeCapacity> rooms = new ArrayList<>();
         for (int i = 0; i < 200; i++) {
             rooms.add(used(SHAPES.get(i % SHAPES.size()), random));
         }
         for (int i = 0; i < 1_000; i++) {
             FreeCapacity room = rooms.get(random.nextInt(rooms.size()));
-            assertThat(outlook.prospect(room, outlook.of(room)))
+            assertThat(forecast.prospect(room, forecast.of(room)))
                     .isEqualTo(remembering.prospect(room, remembering.of(room)));
-            assertThat(outlook.kept()).isLessThanOrEqualTo(10);
+            assertThat(forecast.cached()).isLessThanOrEqualTo(10);
         }
     }
 
-    private static CapacityForecast outlook(Sample sample, int kept) {
+    private static CapacityForecast forecast(Sample sample, int kept) {
         return new CapacityForecast(sample, PODS_PER_GPU, MOST_GPUS, kept);
     }
 
     private static Sample sample(Random random) {
         var mix = new WorkloadSampler(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS));
         for (int i = 0; i < 30; i++) {
-            mix.see(demand(random, 1));
+            mix.observe(demand(random, 1));
         }
         return mix.sample();
     }
@@ -137,7 +137,7 @@ class CapacityForecastTest {
             boolean whole = random.nextInt(8) == 0;
             int miB = whole ? 0 : random.nextInt(3) * most * 60;
             int cores = whole ? 0 : random.nextInt(3) * most;
-            mix.see(new DemandVector(
+            mix.observe(new DemandVector(
                     random.nextInt(2) * most * 100,
                     random.nextInt(2) * most * 400,
                     random.nextInt(6) == 0 ? 2 : 1,

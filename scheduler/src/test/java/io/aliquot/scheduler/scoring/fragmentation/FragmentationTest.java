@@ -6,7 +6,7 @@ import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.FreeCapacity.Shape;
 import io.aliquot.scheduler.scoring.PriceSnapshot;
-import io.aliquot.scheduler.scoring.fragmentation.Fragmentation.Place;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation.Evaluation;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
@@ -133,7 +133,7 @@ class FragmentationTest {
     }
 
     private double idleness(DemandVector demand, FreeCapacity room) {
-        return policy.idleness(weigh(policy, demand, room, 0));
+        return policy.idleness(evaluate(policy, demand, room, 0));
     }
 
     @Test
@@ -149,7 +149,7 @@ class FragmentationTest {
         other.nodeAdded(FreeCapacity.of(NODE));
 
         assertThat(other.modelVersion()).isEqualTo(policy.modelVersion());
-        assertThat(other.cost(weigh(other, HALF, FreeCapacity.of(NODE), 0)))
+        assertThat(other.cost(evaluate(other, HALF, FreeCapacity.of(NODE), 0)))
                 .isEqualTo(cost(HALF, FreeCapacity.of(NODE), 0));
     }
 
@@ -218,13 +218,13 @@ class FragmentationTest {
         rooms.forEach(fresh::nodeAdded);
         for (FreeCapacity room : rooms) {
             if (room.fits(HALF)) {
-                Place place = weigh(fresh, HALF, room, first(HALF, room));
-                assertThat(fresh.cost(place)).isEqualTo(cost(HALF, room, first(HALF, room)));
+                Evaluation evaluation = evaluate(fresh, HALF, room, first(HALF, room));
+                assertThat(fresh.cost(evaluation)).isEqualTo(cost(HALF, room, first(HALF, room)));
             }
         }
     }
 
-    /** By which it is told without looking whether a place can be among the best. */
+    /** By which it is told without looking whether a evaluation can be among the best. */
     @Test
     void whateverHappensToTheClusterNoPlaceIsLikedMoreThanItsLastScoreTells() {
         long seed = System.nanoTime();
@@ -236,19 +236,19 @@ class FragmentationTest {
             rooms.add(i % 3 == 0 ? FreeCapacity.of(NODE) : i % 3 == 1 ? begun : begun.with(WHOLE, 3));
         }
         rooms.forEach(policy::nodeAdded);
-        Place place = weigh(policy, HALF, FreeCapacity.of(NODE), 0);
-        double last = policy.score(place);
+        Evaluation evaluation = evaluate(policy, HALF, FreeCapacity.of(NODE), 0);
+        double last = policy.score(evaluation);
         PriceSnapshot then = policy.prices();
-        double priced = policy.priceCost(place);
+        double priced = policy.priceCost(evaluation);
         double most = 0;
         double least = Double.MAX_VALUE;
         for (int i = 0; i < 2_000; i++) {
             happen(rooms, random);
             policy.observe(HALF);
-            double weighed = policy.idleCost(place);
+            double weighed = policy.idleCost(evaluation);
             double over = policy.prices().upperBound(last, then, priced, weighed, weighed);
-            double single = policy.upperBound(place);
-            double now = policy.score(place);
+            double single = policy.upperBound(evaluation);
+            double now = policy.score(evaluation);
             assertThat(now)
                     .as("seed %d, step %d", seed, i)
                     .isLessThanOrEqualTo(over)
@@ -258,7 +258,7 @@ class FragmentationTest {
             if (i % 10 == 0) {
                 last = now;
                 then = policy.prices();
-                priced = policy.priceCost(place);
+                priced = policy.priceCost(evaluation);
             }
         }
         assertThat(most - least).as("seed %d: scores do change", seed).isGreaterThan(1);
@@ -271,17 +271,17 @@ class FragmentationTest {
         for (int i = 0; i < 255; i++) {
             policy.nodeAdded(begun);
         }
-        Place place = weigh(policy, HALF, begun, 0);
-        double before = policy.score(place);
+        Evaluation evaluation = evaluate(policy, HALF, begun, 0);
+        double before = policy.score(evaluation);
         PriceSnapshot then = policy.prices();
-        double priced = policy.priceCost(place);
+        double priced = policy.priceCost(evaluation);
         change(begun, FreeCapacity.of(NODE));
 
         assertThat(policy.prices()).isNotSameAs(then);
-        double weighed = policy.idleCost(place);
+        double weighed = policy.idleCost(evaluation);
         assertThat(policy.prices().upperBound(before, then, priced, weighed, weighed))
-                .isBetween(policy.score(place), before + priced / 10);
-        assertThat(policy.score(place)).isGreaterThan(before); // what it takes has become less scarce
+                .isBetween(policy.score(evaluation), before + priced / 10);
+        assertThat(policy.score(evaluation)).isGreaterThan(before); // what it takes has become less scarce
     }
 
     /** So that it needn't be looked at again. */
@@ -300,17 +300,17 @@ class FragmentationTest {
         for (int step = 0; step < 2_000; step++) {
             happen(rooms, random);
             // Any two places, be it of different nodes.
-            Place place = anywhere(rooms, random);
-            Place other = anywhere(rooms, random);
-            if (policy.dominates(place, other)) {
+            Evaluation evaluation = anywhere(rooms, random);
+            Evaluation other = anywhere(rooms, random);
+            if (policy.dominates(evaluation, other)) {
                 outdone++;
                 for (int later = 0; later < 5; later++) {
-                    assertThat(policy.score(place))
+                    assertThat(policy.score(evaluation))
                             .as("-Daliquot.seed=%d, step %d", seed, step)
                             .isGreaterThanOrEqualTo(policy.score(other));
                     happen(rooms, random);
                 }
-            } else if (!policy.dominates(other, place)) {
+            } else if (!policy.dominates(other, evaluation)) {
                 neither++;
             }
         }
@@ -318,13 +318,13 @@ class FragmentationTest {
         assertThat(neither).as("-Daliquot.seed=%d", seed).isGreaterThan(100);
     }
 
-    private Place anywhere(List<FreeCapacity> rooms, Random random) {
+    private Evaluation anywhere(List<FreeCapacity> rooms, Random random) {
         while (true) {
             FreeCapacity room = rooms.get(random.nextInt(rooms.size()));
             DemandVector demand = random.nextBoolean() ? HALF : WHOLE;
             int gpu = random.nextInt(room.gpus());
             if (room.fits(demand) && room.holds(gpu, demand)) {
-                return weigh(policy, demand, room, gpu);
+                return evaluate(policy, demand, room, gpu);
             }
         }
     }
@@ -364,10 +364,10 @@ class FragmentationTest {
     }
 
     private double cost(DemandVector demand, FreeCapacity room, int gpu) {
-        return policy.cost(weigh(policy, demand, room, gpu));
+        return policy.cost(evaluate(policy, demand, room, gpu));
     }
 
-    private static Place weigh(Fragmentation policy, DemandVector demand, FreeCapacity room, int gpu) {
+    private static Evaluation evaluate(Fragmentation policy, DemandVector demand, FreeCapacity room, int gpu) {
         policy.modelVersion();
         return policy.evaluate(demand, room, room.with(demand, gpu));
     }

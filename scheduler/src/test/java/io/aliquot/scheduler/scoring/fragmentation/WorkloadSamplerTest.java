@@ -53,7 +53,7 @@ class WorkloadSamplerTest {
     private void see(int times, DemandVector... demands) {
         var random = new Random(1);
         for (int i = 0; i < times; i++) {
-            mix.see(List.of(demands).get(random.nextInt(demands.length)));
+            mix.observe(List.of(demands).get(random.nextInt(demands.length)));
         }
     }
 }
