@@ -6,6 +6,7 @@ import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.time.Duration;
+import java.util.function.LongSupplier;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
@@ -18,8 +19,8 @@ public class LedgerConfiguration {
     }
 
     @Bean
-    Ledger ledger(LedgerEvents events) {
-        return new Ledger(System::nanoTime, events);
+    Ledger ledger(LedgerEvents events, LongSupplier nanoTime) {
+        return new Ledger(nanoTime, events);
     }
 
     @Bean

@@ -1,5 +1,5 @@
 /**
- * The API server as the scheduler needs it. Package {@code cluster} implements it.
+ * The API server as the scheduler needs it. Package {@code kubernetes} implements it.
  */
 @NullMarked
 package io.aliquot.scheduler.apiserver;

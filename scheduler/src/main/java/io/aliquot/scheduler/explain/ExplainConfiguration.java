@@ -7,6 +7,7 @@ import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import java.time.Duration;
+import java.util.function.LongSupplier;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
@@ -18,13 +19,15 @@ class ExplainConfiguration {
     }
 
     @Bean
-    PendingCauseCounts pendingCauseCounts(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster) {
-        return new PendingCauseCounts(pending, explainer, ledger, cluster, System::nanoTime);
+    PendingCauseCounts pendingCauseCounts(
+            PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
+        return new PendingCauseCounts(pending, explainer, ledger, cluster, nanoTime);
     }
 
     @Bean
-    PeriodicTask pendingPodEventsTask(PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster) {
-        var events = new PendingPodEvents(pending, explainer, ledger, cluster, System::nanoTime);
+    PeriodicTask pendingPodEventsTask(
+            PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
+        var events = new PendingPodEvents(pending, explainer, ledger, cluster, nanoTime);
         return new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), events::report);
     }
 }

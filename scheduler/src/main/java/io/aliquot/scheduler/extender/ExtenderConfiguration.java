@@ -9,6 +9,7 @@ import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;
+import java.util.function.LongSupplier;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import tools.jackson.databind.json.JsonMapper;
@@ -23,13 +24,14 @@ class ExtenderConfiguration {
     }
 
     @Bean
-    Binder binder(Ledger ledger, Cluster cluster, PendingPods pending, WriteReconciler reconciler) {
-        return new Binder(ledger, cluster, pending, reconciler, System::nanoTime);
+    Binder binder(
+            Ledger ledger, Cluster cluster, PendingPods pending, WriteReconciler reconciler, LongSupplier nanoTime) {
+        return new Binder(ledger, cluster, pending, reconciler, nanoTime);
     }
 
     @Bean
-    VerbMetrics verbMetrics(MeterRegistry metrics) {
-        return new VerbMetrics(metrics, System::nanoTime);
+    VerbMetrics verbMetrics(MeterRegistry metrics, LongSupplier nanoTime) {
+        return new VerbMetrics(metrics, nanoTime);
     }
 
     @Bean

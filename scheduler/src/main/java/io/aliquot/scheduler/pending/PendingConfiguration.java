@@ -5,20 +5,26 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.periodic.PeriodicTask;
 import java.time.Duration;
+import java.util.function.LongSupplier;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
 @Configuration(proxyBeanMethods = false)
 class PendingConfiguration {
     @Bean
-    PendingPods pendingPods() {
-        return new PendingPods(System::nanoTime);
+    PendingPods pendingPods(LongSupplier nanoTime) {
+        return new PendingPods(nanoTime);
     }
 
     @Bean
     Waker waker(
-            Ledger ledger, LedgerEvents events, PendingPods pending, ReservationHolders reservations, Cluster cluster) {
-        return new Waker(ledger, events, pending, reservations, cluster, System::nanoTime);
+            Ledger ledger,
+            LedgerEvents events,
+            PendingPods pending,
+            ReservationHolders reservations,
+            Cluster cluster,
+            LongSupplier nanoTime) {
+        return new Waker(ledger, events, pending, reservations, cluster, nanoTime);
     }
 
     @Bean

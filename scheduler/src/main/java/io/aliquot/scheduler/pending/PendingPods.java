@@ -169,7 +169,7 @@ public final class PendingPods {
         return waiting(uid).map(pod -> pod.kind().nodes().names()).filter(names -> !names.isEmpty());
     }
 
-    /** What waiting pods kind, each different kind once, with one of the pods that have it. */
+    /** One Pending pod of each kind. */
     public Collection<Waiting> kinds() {
         var kinds = new IdentityHashMap<PodKind, Waiting>();
         for (Entry entry : entries.asMap().values()) {

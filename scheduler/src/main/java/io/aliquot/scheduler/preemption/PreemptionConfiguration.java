@@ -6,8 +6,9 @@ import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.Waker;
 import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.micrometer.core.instrument.MeterRegistry;
+import java.time.Clock;
 import java.time.Duration;
-import java.time.InstantSource;
+import java.util.function.LongSupplier;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
@@ -20,8 +21,9 @@ class PreemptionConfiguration {
     }
 
     @Bean
-    PreemptionReservations preemptionReservations(Ledger ledger, PendingPods pending, Cluster cluster) {
-        return new PreemptionReservations(ledger, pending, cluster, System::nanoTime, InstantSource.system());
+    PreemptionReservations preemptionReservations(
+            Ledger ledger, PendingPods pending, Cluster cluster, LongSupplier nanoTime, Clock clock) {
+        return new PreemptionReservations(ledger, pending, cluster, nanoTime, clock);
     }
 
     @Bean
@@ -38,8 +40,9 @@ class PreemptionConfiguration {
             Budgets budgets,
             PreemptionReservations reservations,
             Waker waker,
-            MeterRegistry metrics) {
-        var evictor = new Evictor(ledger, pending, cluster, budgets, reservations, waker, metrics, System::nanoTime);
+            MeterRegistry metrics,
+            LongSupplier nanoTime) {
+        var evictor = new Evictor(ledger, pending, cluster, budgets, reservations, waker, metrics, nanoTime);
         return new PeriodicTask("evict", Duration.ofSeconds(1), evictor::evict);
     }
 }

@@ -246,7 +246,7 @@ final class FaultModel {
             case 17, 18, 19, 20 -> {
                 Replica one = replicas.get(random.nextInt(2));
                 for (int i = random.nextInt(12); i >= 0; i--) {
-                    one.apply();
+                    one.deliver();
                 }
             }
             case 21 ->
@@ -540,7 +540,7 @@ final class FaultModel {
         }
         for (Replica replica : replicas) {
             while (!replica.untold.isEmpty()) {
-                replica.apply();
+                replica.deliver();
             }
         }
         pass(Ledger.KEPT_FOR.plus(BoundPods.GRACE).plusSeconds(30));
@@ -649,17 +649,17 @@ final class FaultModel {
 
         // Its watch, as ClusterConfiguration has it.
 
-        void apply() {
+        void deliver() {
             Event event = untold.poll();
             if (event != null) {
-                apply(event);
+                deliver(event);
                 if (random.nextInt(3) == 0) {
-                    apply(event);
+                    deliver(event);
                 }
             }
         }
 
-        private void apply(Event event) {
+        private void deliver(Event event) {
             Pod pod = event.pod;
             String uid = pod.id.uid();
             if (event.deleted) {
@@ -700,7 +700,7 @@ final class FaultModel {
                 gone(uid, false);
             }
             for (Pod pod : List.copyOf(pods.values())) {
-                apply(new Event(pod, false));
+                deliver(new Event(pod, false));
             }
         }
 

@@ -29,11 +29,11 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 
 /**
- * Threads that place pods, resize them and end them, all at once and the same ones, beside one that tells the ledger of it
- * afterwards, in order, as a watch does. What a pod holds counts where the API server has it.
+ * Threads place, resize and end the same pods at once, while another thread reports the changes to the ledger in order, as
+ * a watch does. What a pod holds is checked at the API server.
  */
 class LedgerConcurrencyTest {
-    private static final PodGpuRequest ASK =
+    private static final PodGpuRequest REQUEST =
             ask(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=300 gpucores=10");
     private static final NodeFacts[] NODES = {
         LedgerTest.sharing(10, gpu(0, 0, 1000), gpu(0, 1, 1000)),
@@ -48,7 +48,7 @@ class LedgerConcurrencyTest {
         @Override
         public void capacityFreed(String node) {}
 
-        /** A pod that was read beside the watch may be gone: then it looks so until that is settled. */
+        /** May be called for a pod that was read beside the watch and is gone. */
         @Override
         public void overallocated(String node, String gpu) {}
     });
@@ -58,10 +58,10 @@ class LedgerConcurrencyTest {
         new NodeScoring(ledger, new Fragmentation()); // chooses the GPUs
     }
 
-    /** What is known of the pods, and what the watch has not told of it yet. */
+    /** The API server: the pods, and the reports that the watch has not delivered yet. */
     private final class Server {
         private final Pod[] pods = new Pod[PODS];
-        private final Queue<Runnable> news = new ConcurrentLinkedQueue<>();
+        private final Queue<Runnable> reports = new ConcurrentLinkedQueue<>();
         private long version;
 
         record Pod(PodId id, long version, Optional<BoundPod> bound) {}
@@ -85,7 +85,7 @@ class LedgerConcurrencyTest {
             return List.of(pods).stream().filter(pod -> pod.id().equals(id)).findFirst();
         }
 
-        /** Of a Binding or a resize; whether it had its effect: only if the pod has this version still. */
+        /** A Binding or a resize; takes effect, and returns true, only if the pod still has this version. */
         synchronized boolean write(int place, Pod before, String node, List<ContainerAllocation> shares) {
             if (pods[place].version() != before.version()) {
                 return false;
@@ -93,12 +93,12 @@ class LedgerConcurrencyTest {
             version++;
             BoundPod bound = BoundPods.of(before.id(), node, version, shares.toArray(new ContainerAllocation[0]));
             pods[place] = new Pod(before.id(), version, Optional.of(bound));
-            news.add(() -> ledger.observeBound(bound));
-            expectThatNothingIsSoldTwice();
+            reports.add(() -> ledger.observeBound(bound));
+            expectNoDoubleAllocation();
             return true;
         }
 
-        /** Something about the pod changes that is nobody's concern. */
+        /** A change of the pod that does not affect the ledger. */
         synchronized void touch(int place, Pod before) {
             if (pods[place].version() != before.version()) {
                 return;
@@ -110,18 +110,18 @@ class LedgerConcurrencyTest {
                 version++;
                 Pod after = new Pod(before.id(), version, Optional.empty());
                 pods[place] = after;
-                news.add(() -> ledger.observeUnbound(after.id().uid(), after.version()));
+                reports.add(() -> ledger.observeUnbound(after.id().uid(), after.version()));
             }
         }
 
-        /** The pod ends and is deleted, or is deleted by force, and another one comes in its place. */
+        /** The pod ends and is deleted, or is deleted by force, and another one replaces it. */
         synchronized void end(int place, boolean byForce) {
             String uid = pods[place].id().uid();
             replace(place);
-            news.add(byForce ? () -> ledger.deletedBeforeEnd(uid) : () -> ledger.observeEnded(uid));
+            reports.add(byForce ? () -> ledger.deletedBeforeEnd(uid) : () -> ledger.observeEnded(uid));
         }
 
-        private void expectThatNothingIsSoldTwice() {
+        private void expectNoDoubleAllocation() {
             var memory = new HashMap<String, Integer>();
             for (Pod pod : pods) {
                 pod.bound().stream()
@@ -132,9 +132,9 @@ class LedgerConcurrencyTest {
             assertThat(memory.values()).allMatch(sum -> sum <= 1000);
         }
 
-        /** What the watch tells next; whether there was anything. */
-        boolean tell() {
-            Runnable next = news.poll();
+        /** Delivers the next report of the watch; returns whether there was one. */
+        boolean report() {
+            Runnable next = reports.poll();
             if (next != null) {
                 next.run();
             }
@@ -143,7 +143,7 @@ class LedgerConcurrencyTest {
     }
 
     @Test
-    void manyThreadsNeverSellAGpuTwiceAndLeaveNothingBehind() throws Exception {
+    void concurrentChangesNeverOverallocateAGpuAndLeaveNoClaim() throws Exception {
         putNodes();
         List<Callable<Integer>> workers = new ArrayList<>();
         for (int thread = 0; thread < THREADS; thread++) {
@@ -166,7 +166,7 @@ class LedgerConcurrencyTest {
 
         putNodes();
         catchUp();
-        settle();
+        settleAll();
         catchUp();
         assertThat(ledger.unconfirmed(Duration.ZERO)).isEmpty();
         for (int place = 0; place < PODS; place++) {
@@ -187,17 +187,17 @@ class LedgerConcurrencyTest {
 
     private void watch() {
         while (!Thread.currentThread().isInterrupted()) {
-            if (!server.tell()) {
+            if (!server.report()) {
                 Thread.onSpinWait();
             }
         }
     }
 
     private void catchUp() {
-        while (server.tell()) {}
+        while (server.report()) {}
     }
 
-    /** How many Bindings had their effect. */
+    /** Returns how many Bindings took effect. */
     private int work(Random random) {
         int bound = 0;
         for (int step = 0; step < STEPS; step++) {
@@ -209,11 +209,11 @@ class LedgerConcurrencyTest {
                 case 1 -> clock.addAndGet(Duration.ofMillis(random.nextInt(500)).toNanos());
                 case 2 -> server.touch(place, pod);
                 case 3 -> server.end(place, random.nextInt(4) == 0);
-                case 4 -> settle();
+                case 4 -> settleAll();
                 case 5 -> ledger.putNode("n" + node, NODES[node]);
                 case 6 -> ledger.setAgentReady("n" + node, random.nextInt(4) != 0);
                 case 7, 8, 9 -> resize(place, pod, random);
-                case 10, 11 -> ledger.reserve(pod.id(), "n" + node, ASK);
+                case 10, 11 -> ledger.reserve(pod.id(), "n" + node, REQUEST);
                 default -> bound += bind(place, pod, "n" + node, random) ? 1 : 0;
             }
         }
@@ -222,7 +222,7 @@ class LedgerConcurrencyTest {
 
     private boolean bind(int place, Server.Pod pod, String node, Random random) {
         if (pod.bound().isPresent()
-                || !(ledger.commit(pod.id(), node, ASK, pod.version()) instanceof Granted granted)) {
+                || !(ledger.commit(pod.id(), node, REQUEST, pod.version()) instanceof Granted granted)) {
             return false;
         }
         List<ContainerAllocation> shares = granted.containers().entrySet().stream()
@@ -241,7 +241,7 @@ class LedgerConcurrencyTest {
         }
         Vgpu vgpu = pod.bound().get().shares().get(0).vgpus().list().get(0);
         var change = new AllocationChange("main", vgpu.uuid(), 100 + random.nextInt(5) * 100, null, null);
-        // Prepared for the version that the ledger knows, which may be an older one or a newer one.
+        // Prepared for the version that the ledger knows, which may be older or newer.
         if (ledger.resize(pod.id().uid(), List.of(change)) instanceof Resizing.Prepared prepared) {
             boolean done = random.nextInt(8) != 0
                     && prepared.version() == pod.version()
@@ -252,8 +252,8 @@ class LedgerConcurrencyTest {
         }
     }
 
-    /** Decides what became of writes whose answer was lost. Others may be under way, so each pod is moved on first. */
-    private void settle() {
+    /** Resolves writes whose answer was lost. Others may be in flight, so each pod gets a new version first. */
+    private void settleAll() {
         for (PodId id : ledger.unconfirmed(Duration.ZERO)) {
             OptionalLong base = ledger.unresolvedBase(id.uid());
             for (int place = 0; place < PODS; place++) {

@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 
-/** What a ledger's views say, for tests. */
+/** Reads a ledger's views, for tests. */
 public final class LedgerInvariants {
     private LedgerInvariants() {}
 
@@ -15,14 +15,14 @@ public final class LedgerInvariants {
                 .toList();
     }
 
-    /** What is taken of each GPU that a node shares, by UUID. */
+    /** The allocated amounts of each shared GPU, by UUID. */
     public static Map<String, GpuAmount> taken(Ledger ledger) {
         return views(ledger).stream()
                 .flatMap(view -> view.gpus().stream())
-                .collect(Collectors.toMap(room -> room.gpu().uuid(), room -> room.allocated()));
+                .collect(Collectors.toMap(gpu -> gpu.gpu().uuid(), gpu -> gpu.allocated()));
     }
 
-    /** What the cluster does not confirm. */
+    /** Holdings that the watch has not reported. */
     public static List<Holding> unconfirmed(Ledger ledger) {
         return views(ledger).stream()
                 .flatMap(view -> view.holdings().stream())

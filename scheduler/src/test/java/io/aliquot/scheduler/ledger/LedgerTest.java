@@ -71,7 +71,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aNodeWhoseAgentDoesNotAnswerTakesNoPodAndKeepsThoseItHas() {
+    void aNodeWhoseAgentIsNotReadyRefusesPodsAndKeepsItsOwn() {
         ledger.commit(pod("a"), "n1", HALF, 1);
         ledger.setAgentReady("n1", false);
         assertThat(ledger.feasibility("n1", "b", HALF))
@@ -87,7 +87,7 @@ public class LedgerTest {
     }
 
     @Test
-    void anExpectedPodKeepsItsPlaceAgainstOthersButNotAgainstItself() {
+    void aReservationBlocksOtherPodsButNotItsOwn() {
         ledger.reserve(pod("a"), "n1", WHOLE);
         assertThat(ledger.feasibility("n1", "b", HALF))
                 .isEqualTo(new Feasibility.Refuses("no GPU with 500 MiB free", false));
@@ -96,7 +96,7 @@ public class LedgerTest {
     }
 
     @Test
-    void anExpectationEndsByItselfAndTellsOfTheRoom() {
+    void aReservationExpiresAndReportsTheFreedCapacity() {
         ledger.reserve(pod("a"), "n1", WHOLE);
         now.addAndGet(Ledger.EXPECTED_FOR.toNanos() + 1);
         ledger.expire();
@@ -106,7 +106,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aPodBoundElsewhereThanExpectedGivesTheExpectedPlaceBack() {
+    void aPodBoundOnAnotherNodeReleasesItsReservation() {
         ledger.reserve(pod("a"), "n1", WHOLE);
         assertThat(ledger.commit(pod("a"), "n2", WHOLE, 1)).isInstanceOf(Granted.class);
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
@@ -114,7 +114,7 @@ public class LedgerTest {
     }
 
     @Test
-    void whileABindsOutcomeIsUnknownNothingElseIsGrantedForTheSameVersionOfThePod() {
+    void noSecondBindingIsGrantedForAVersionWhoseOutcomeIsUnknown() {
         ledger.commit(pod("a"), "n1", HALF, 5);
         assertThat(ledger.unsettled("a")).contains("n1");
         assertThat(ledger.unresolvedBase("a")).hasValue(5);
@@ -136,7 +136,7 @@ public class LedgerTest {
     }
 
     @Test
-    void oldNewsChangeNothing() {
+    void reportsOfOldVersionsAreIgnored() {
         ledger.observeBound(
                 BoundPods.of(pod("a"), "n1", 7, BoundPods.main(uuid(1, 0), new GpuAmount(800, 0, 1, false))));
         ledger.observeBound(
@@ -146,7 +146,7 @@ public class LedgerTest {
     }
 
     @Test
-    void whatTheClusterToldIsNotReleasedByALateAnswer() {
+    void aLateReleaseDoesNotRemoveAClaimThatTheWatchReported() {
         ledger.commit(pod("a"), "n1", WHOLE, 1);
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(1000, 0, 1, true)));
         ledger.release("a", 1);
@@ -155,7 +155,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aReleasedOrForgottenPodTellsOfTheRoomOnce() {
+    void aReleasedOrEndedPodReportsFreedCapacityOnce() {
         ledger.commit(pod("a"), "n1", HALF, 1);
         ledger.release("a", 1);
         ledger.release("a", 1);
@@ -166,7 +166,7 @@ public class LedgerTest {
     }
 
     @Test
-    void pendingOutcomesAreListedOnceTheyAreOld() {
+    void unconfirmedWritesAreListedOnceTheyAreOld() {
         ledger.commit(pod("a"), "n1", HALF, 1);
         assertThat(ledger.unconfirmed(Duration.ofSeconds(1))).isEmpty();
         now.addAndGet(Duration.ofSeconds(1).toNanos());
@@ -176,7 +176,7 @@ public class LedgerTest {
     }
 
     @Test
-    void whileAResizeIsUnderWayTheLargerOfBeforeAndAfterCounts() {
+    void duringAResizeTheLargerOfBeforeAndAfterCounts() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         var grow = List.of(new AllocationChange("main", "", 700, 10, null));
         assertThat(ledger.resize("a", grow)).isInstanceOf(Resizing.Prepared.class);
@@ -200,7 +200,7 @@ public class LedgerTest {
     }
 
     @Test
-    void whoTakesOverBelievesAResizeThatItsWatchHasNotToldOfYet() {
+    void theNextLeaderAppliesAResizeThatItsWatchHasNotReportedYet() {
         ledger.observeBound(bound("grows", "n1", uuid(1, 0), new GpuAmount(300, 0, 1, false)));
         ledger.observeBound(bound("shrinks", "n2", uuid(2, 0), new GpuAmount(900, 0, 1, false)));
         // The leader before has resized both; all pods are listed before anything is granted.
@@ -228,7 +228,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aResizeThatWasRefusedLeavesNothing() {
+    void aRefusedResizeLeavesNoTrace() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.resize("a", List.of(new AllocationChange("main", "", 900, null, null)));
         ledger.rollbackResize("a", 0);
@@ -239,7 +239,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aPodGrowsOnlyIntoWhatIsFreeAndShrinksAlways() {
+    void aPodGrowsOnlyIntoFreeCapacityAndCanAlwaysShrink() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(400, 50, 1, false)));
         assertThat(ledger.resize("a", List.of(new AllocationChange("main", "", 601, null, null))))
@@ -259,7 +259,7 @@ public class LedgerTest {
     }
 
     @Test
-    void noContainerGrowsBeyondTheMemoryOfItsCardHoweverMuchIsSold() {
+    void noContainerGrowsBeyondThePhysicalMemoryOfItsGpu() {
         NodeFacts twice = sharing(CORE_MEMORY, new Scaling(200));
         ledger.putNode("n1", twice);
         ledger.observeBound(BoundPods.of(pod("a"), "n1", 1, share("one", 800), share("other", 800)));
@@ -284,7 +284,7 @@ public class LedgerTest {
     }
 
     @Test
-    void whereMemoryAloneIsSharedCoresAreGivenUpOnly() {
+    void onAGpuSharedByMemoryCoresCanOnlyBeSetToZero() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.putNode("n1", sharing(MEMORY, Scaling.ONE));
         for (int cores : new int[] {10, 30}) {
@@ -301,7 +301,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aResizeThatMakesNoSenseIsToldWhatWould() {
+    void anImpossibleResizeIsRefusedWithWhatIsPossible() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.observeBound(bound("w", "n2", uuid(2, 0), new GpuAmount(1000, 0, 1, true)));
         assertThatThrownBy(() -> ledger.resize("a", List.of(new AllocationChange("side", "", 1, null, null))))
@@ -320,7 +320,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aGpuThatComesBackIsNoEmptier() {
+    void aGpuThatReappearsIsAsFullAsBefore() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.putNode("n1", sharing(10));
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
@@ -333,7 +333,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aNodeThatIsGoneIsForgottenWithTheLastPodThere() {
+    void aRemovedNodeIsDroppedWithItsLastPod() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(300, 0, 1, false)));
         ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(300, 0, 1, false)));
         ledger.removeNode("n1");
@@ -353,7 +353,7 @@ public class LedgerTest {
     }
 
     @Test
-    void thatANodesAgentDoesNotAnswerIsRememberedWithoutTheNode() {
+    void anAgentThatIsNotReadyIsKnownBeforeItsNode() {
         ledger.setAgentReady("n1", false);
         ledger.setAgentReady("n3", false);
         ledger.removeNode("n1");
@@ -366,7 +366,7 @@ public class LedgerTest {
     }
 
     @Test
-    void thatANodeHasNoAgentIsForgottenWithTheNode() {
+    void aMissingAgentIsForgottenWithItsNode() {
         ledger.setAgentMissing("n1");
         assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refuses.class);
         ledger.removeNode("n1");
@@ -376,7 +376,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aNodeThatIsMadeAgainWithOtherGpusHasRoomOnThemOnly() {
+    void aNodeRecreatedWithOtherGpusHasCapacityOnThoseOnly() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.removeNode("n1");
         ledger.putNode("n1", sharing(10, gpu(1, 1, 1000)));
@@ -388,7 +388,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aPodMadeAgainUnderItsNameIsAnotherPod() {
+    void aPodRecreatedUnderItsNameIsAnotherPod() {
         var again = new PodId("default", "a", "another uid");
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(400, 0, 1, false)));
         assertThat(ledger.commit(again, "n1", HALF, 9)).isInstanceOf(Granted.class);
@@ -417,7 +417,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aPodReadBesideTheWatchCountsUntilTheWatchOrAnotherReadingDecides() {
+    void aPodReadBesideTheWatchCountsUntilTheWatchOrAnotherReadDecides() {
         ledger.assume(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
         assertThat(ledger.commit(pod("a"), "n1", HALF, 9)).isEqualTo(new AlreadyBound("n1"));
@@ -433,7 +433,7 @@ public class LedgerTest {
     }
 
     @Test
-    void anOversoldGpuIsReported() {
+    void anOverallocatedGpuIsReported() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
@@ -442,7 +442,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aGpuThatGetsLessThanIsHeldIsReported() {
+    void aGpuWhoseCapacityFallsBelowItsAllocationIsReported() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(400, 0, 1, false)));
         ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(400, 0, 1, false)));
         ledger.putNode("n1", sharing(2, gpu(1, 0, 1000)));
@@ -455,7 +455,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aGpuIsReportedAlsoWhenItsPodsWereHeardOfBeforeItsNode() {
+    void anOverallocatedGpuIsReportedAlsoIfItsPodsAreKnownBeforeItsNode() {
         ledger.observeBound(bound("a", "n3", uuid(3, 0), new GpuAmount(800, 0, 1, false)));
         ledger.observeBound(bound("b", "n3", uuid(3, 0), new GpuAmount(800, 0, 1, false)));
         assertThat(told).isEmpty();
@@ -464,7 +464,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aNodeIsSeenWithItsRoomsAndWhoHoldsWhat() {
+    void aViewShowsFreeCapacityAndHoldings() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(300, 10, 1, false)));
         ledger.commit(pod("b"), "n1", HALF, 1);
         now.addAndGet(Duration.ofSeconds(2).toNanos());
@@ -482,7 +482,7 @@ public class LedgerTest {
     }
 
     @Test
-    void whatWouldFitWithoutOthersIsAskedWithoutChangingAnything() {
+    void feasibilityWithoutOtherPodsChangesNothing() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.observeBound(bound("b", "n2", uuid(2, 0), new GpuAmount(800, 0, 1, false)));
         assertThat(ledger.feasibilityWithout("n1", "c", HALF, Set.of("b"))).isInstanceOf(Feasibility.Refuses.class);
@@ -492,7 +492,7 @@ public class LedgerTest {
     }
 
     @Test
-    void roomThatOthersMustLeaveIsKeptUntilItIsTaken() {
+    void aPreemptorsReservationLastsUntilItBinds() {
         ledger.observeBound(bound("victim", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         assertThat(ledger.reserveFor(pod("c"), "n1", HALF, Set.of())).isFalse();
         assertThat(ledger.reserveFor(pod("c"), "n1", HALF, Set.of("victim"))).isTrue();
@@ -510,7 +510,7 @@ public class LedgerTest {
     }
 
     @Test
-    void keptRoomIsFreeAgainOnceNobodyRenewsTheKeepingOrLetsGo() {
+    void aPreemptorsReservationEndsWhenItExpiresOrIsReleased() {
         assertThat(ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
         now.addAndGet(Ledger.KEPT_FOR.toNanos());
         assertThat(ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
@@ -527,7 +527,7 @@ public class LedgerTest {
     }
 
     @Test
-    void whoWasDeletedByForceHoldsItsShareForItsGracePeriod() {
+    void aPodDeletedByForceHoldsItsGpusForItsGracePeriod() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.deletedBeforeEnd("a");
         now.addAndGet(BoundPods.GRACE.toNanos());
@@ -542,7 +542,7 @@ public class LedgerTest {
     }
 
     @Test
-    void whoWasDeletedByForceWhileItHadLongerToEndHoldsItsShareForThatLong() {
+    void aPodDeletedByForceHoldsItsGpusForTheLongestReportedGracePeriod() {
         Duration longer = BoundPods.GRACE.multipliedBy(20);
         BoundPod runs = bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false));
         BoundPod ends = BoundPods.leaving(runs, Instant.EPOCH.plus(longer), longer);
@@ -560,7 +560,7 @@ public class LedgerTest {
     }
 
     @Test
-    void whoVanishesWithoutAShareLeavesNothing() {
+    void aPodWithoutGpusDeletedByForceLeavesNoClaim() {
         ledger.observeBound(BoundPods.of(pod("a"), "n1", 1));
         ledger.reserve(pod("b"), "n1", WHOLE);
         ledger.deletedBeforeEnd("a");
@@ -571,7 +571,7 @@ public class LedgerTest {
     }
 
     @Test
-    void whatWasGrantedIsWrittenAsTheNodesRuntimeWantsIt() {
+    void aGrantNamesGpusAsTheNodesRuntimeDoes() {
         var granted = (Granted) ledger.commit(pod("a"), "n1", HALF, 1);
         assertThat(Gpus.of(granted.containers(), "main").print())
                 .isEqualTo(uuid(1, 0) + " memory=500Mi cores=0 policy=fixed priority=0 context=0Mi\n");
@@ -582,7 +582,7 @@ public class LedgerTest {
         return new NodeFacts.Sharing(Gpus.inventory(slots, gpus), Placement.BINPACK, new HostResources(1000, 1000));
     }
 
-    /** One GPU of 1000 MiB, of whose memory so much is sold. */
+    /** A node with one GPU of 1000 MiB and this scaling. */
     private static NodeFacts sharing(SharingMode by, Scaling memory) {
         var inventory = new Inventory(new VisibleDevices("{uuid}"), memory, Scaling.ONE, 10, List.of(gpu(1, 0, 1000)));
         return new NodeFacts.Sharing(

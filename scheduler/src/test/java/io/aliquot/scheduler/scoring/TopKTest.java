@@ -30,7 +30,7 @@ class TopKTest {
     }
 
     @Test
-    void itKeepsWhatSortingEverythingWouldPutFirst() {
+    void itKeepsTheFirstOfTheSortedNodes() {
         long seed = new Random().nextLong();
         var random = new Random(seed);
         var best = new TopK();

@@ -23,30 +23,30 @@ class FragmentationTest {
     private final Fragmentation policy = new Fragmentation();
 
     @Test
-    void halvesShareAGpuWhereWholeOnesAreAskedFor() {
+    void halvesShareAGpuIfWholeOnesAreRequested() {
         see(10, HALF, WHOLE);
-        FreeCapacity room = FreeCapacity.of(NODE).with(HALF, 0); // its fullest GPU is half full
-        policy.nodeAdded(room);
+        FreeCapacity node = FreeCapacity.of(NODE).with(HALF, 0); // its fullest GPU is half full
+        policy.nodeAdded(node);
 
-        assertThat(cost(HALF, room, 0)).isLessThan(cost(HALF, room, 1));
+        assertThat(cost(HALF, node, 0)).isLessThan(cost(HALF, node, 1));
     }
 
     @Test
-    void memoryAloneIsNotRoomWhereTheCoresAreGone() {
+    void memoryWithoutCoresIsNotUsableCapacity() {
         DemandVector computing = new DemandVector(1_000, 1_024, 1, false, 4_096, 90, DemandVector.ANY);
         DemandVector remembering = new DemandVector(1_000, 1_024, 1, false, 36_864, 10, DemandVector.ANY);
         see(10, computing, remembering, WHOLE);
-        FreeCapacity room = FreeCapacity.of(NODE).with(computing, 0).with(remembering, 1);
-        int withRemembering = room.gpuMiB(0) < room.gpuMiB(1) ? 0 : 1;
-        policy.nodeAdded(room);
+        FreeCapacity node = FreeCapacity.of(NODE).with(computing, 0).with(remembering, 1);
+        int withRemembering = node.gpuMiB(0) < node.gpuMiB(1) ? 0 : 1;
+        policy.nodeAdded(node);
 
         // The two fit on one GPU exactly.
-        assertThat(cost(computing, room, withRemembering)).isLessThan(cost(computing, room, 2));
-        assertThat(cost(remembering, room, 1 - withRemembering)).isLessThan(cost(remembering, room, 2));
+        assertThat(cost(computing, node, withRemembering)).isLessThan(cost(computing, node, 2));
+        assertThat(cost(remembering, node, 1 - withRemembering)).isLessThan(cost(remembering, node, 2));
     }
 
     @Test
-    void aPodWithoutGpuGoesWhereCpuIsPlenty() {
+    void aPodWithoutGpuGoesWhereMuchCpuIsFree() {
         see(10, WHOLE);
         FreeCapacity scarce = FreeCapacity.of(NODE); // 12 CPUs for each GPU, which is what the pods want
         FreeCapacity plenty = FreeCapacity.of(new Shape(128_000, 393_216, 2, 40_960, 100, 0));
@@ -58,7 +58,7 @@ class FragmentationTest {
     }
 
     @Test
-    void theLastNodeForEightGpusIsLeftToThoseWhoWantIt() {
+    void theLastNodeForEightGpusIsLeftToPodsThatNeedIt() {
         see(10, HALF, HALF, HALF, EIGHT);
         FreeCapacity empty = FreeCapacity.of(NODE);
         FreeCapacity begun = empty.with(WHOLE, 0);
@@ -69,7 +69,7 @@ class FragmentationTest {
     }
 
     @Test
-    void aModelThatSomeInsistOnIsLeftToThem() {
+    void aModelThatSomePodsRequireIsLeftToThem() {
         DemandVector insisting = new DemandVector(4_000, 8_192, 1, true, 0, 0, 0b10);
         see(10, WHOLE, insisting);
         FreeCapacity common = FreeCapacity.of(NODE);
@@ -82,7 +82,7 @@ class FragmentationTest {
 
     /** Before, such pods went where CPU was plenty, and those that required the model were refused. */
     @Test
-    void othersStayAwayFromAModelThatIsRequiredMoreThanThereIsOfIt() {
+    void otherPodsAvoidAModelThatIsShort() {
         FreeCapacity common = FreeCapacity.of(NODE);
         FreeCapacity wanted = FreeCapacity.of(new Shape(128_000, 393_216, 2, 40_960, 100, 1));
         for (int i = 0; i < 20; i++) {
@@ -102,7 +102,7 @@ class FragmentationTest {
     }
 
     @Test
-    void whatTheNextPodCannotUseCountsWherePodsEndAndByHowEmptyTheClusterIs() {
+    void idlenessCountsWherePodsEndAndMoreInAnEmptierCluster() {
         see(10, WHOLE);
         FreeCapacity empty = FreeCapacity.of(NODE);
         policy.nodeAdded(empty);
@@ -117,7 +117,7 @@ class FragmentationTest {
     }
 
     @Test
-    void whatTheNextPodCannotUseDoesNotCountWhereNothingEnds() {
+    void idlenessDoesNotCountWhereNoPodEnds() {
         see(10, WHOLE);
         FreeCapacity empty = FreeCapacity.of(NODE);
         policy.nodeAdded(empty);
@@ -132,8 +132,8 @@ class FragmentationTest {
         policy.nodeAdded(after);
     }
 
-    private double idleness(DemandVector demand, FreeCapacity room) {
-        return policy.idleness(evaluate(policy, demand, room, 0));
+    private double idleness(DemandVector demand, FreeCapacity node) {
+        return policy.idleness(evaluate(policy, demand, node, 0));
     }
 
     @Test
@@ -153,9 +153,9 @@ class FragmentationTest {
                 .isEqualTo(cost(HALF, FreeCapacity.of(NODE), 0));
     }
 
-    /** All rooms were once looked at by one call. */
+    /** All nodes were once looked at by one call. */
     @Test
-    void aNewSampleTakesEffectOnceTheRoomForItIsKnownSomeRoomsAtEachCall() {
+    void aNewSampleTakesEffectOnceAllNodesAreCountedSomeAtEachCall() {
         var random = new Random(5);
         for (int i = 0; i < 400; i++) {
             policy.observe(new DemandVector(4_000, 8_192, 1, false, 1_000 + 50 * i, 1, DemandVector.ANY));
@@ -189,25 +189,25 @@ class FragmentationTest {
                 .isEqualTo(afresh.scarcity(afresh.evaluate(HALF, last, last.with(HALF, 0))));
     }
 
-    /** What is kept from pod to pod is what would be worked out anew from the rooms there are. */
+    /** The incrementally updated state equals the state computed from the current free capacities. */
     @Test
-    void scarcityDependsOnTheRoomsThatThereAreAndNotOnHowTheyCameToBe() {
+    void scarcityDependsOnTheFreeCapacitiesAndNotOnTheirHistory() {
         see(20, HALF, WHOLE, EIGHT);
         var random = new Random(7);
-        List<FreeCapacity> rooms =
+        List<FreeCapacity> nodes =
                 new ArrayList<>(List.of(FreeCapacity.of(NODE), FreeCapacity.of(NODE), FreeCapacity.of(NODE)));
-        rooms.forEach(policy::nodeAdded);
+        nodes.forEach(policy::nodeAdded);
         for (int i = 0; i < 30; i++) {
             DemandVector demand = List.of(HALF, WHOLE, CPU).get(random.nextInt(3));
-            FreeCapacity best = rooms.stream()
-                    .filter(room -> room.fits(demand))
-                    .min(Comparator.comparingDouble(room -> cost(demand, room, first(demand, room))))
+            FreeCapacity best = nodes.stream()
+                    .filter(node -> node.fits(demand))
+                    .min(Comparator.comparingDouble(node -> cost(demand, node, first(demand, node))))
                     .orElse(null);
             if (best != null) {
-                rooms.remove(best);
+                nodes.remove(best);
                 policy.nodeRemoved(best);
                 FreeCapacity after = best.with(demand, first(demand, best));
-                rooms.add(after);
+                nodes.add(after);
                 policy.nodeAdded(after);
             }
         }
@@ -215,27 +215,27 @@ class FragmentationTest {
         for (int i = 0; i < 20; i++) {
             List.of(HALF, WHOLE, EIGHT).forEach(fresh::observe);
         }
-        rooms.forEach(fresh::nodeAdded);
-        for (FreeCapacity room : rooms) {
-            if (room.fits(HALF)) {
-                Evaluation evaluation = evaluate(fresh, HALF, room, first(HALF, room));
-                assertThat(fresh.cost(evaluation)).isEqualTo(cost(HALF, room, first(HALF, room)));
+        nodes.forEach(fresh::nodeAdded);
+        for (FreeCapacity node : nodes) {
+            if (node.fits(HALF)) {
+                Evaluation evaluation = evaluate(fresh, HALF, node, first(HALF, node));
+                assertThat(fresh.cost(evaluation)).isEqualTo(cost(HALF, node, first(HALF, node)));
             }
         }
     }
 
     /** By which it is told without looking whether a evaluation can be among the best. */
     @Test
-    void whateverHappensToTheClusterNoPlaceIsLikedMoreThanItsLastScoreTells() {
+    void noScoreExceedsItsUpperBoundAfterAnyHistory() {
         long seed = System.nanoTime();
         var random = new Random(seed);
         see(20, HALF, WHOLE, EIGHT);
-        List<FreeCapacity> rooms = new ArrayList<>();
+        List<FreeCapacity> nodes = new ArrayList<>();
         for (int i = 0; i < 300; i++) {
             FreeCapacity begun = FreeCapacity.of(NODE).with(HALF, random.nextInt(8));
-            rooms.add(i % 3 == 0 ? FreeCapacity.of(NODE) : i % 3 == 1 ? begun : begun.with(WHOLE, 3));
+            nodes.add(i % 3 == 0 ? FreeCapacity.of(NODE) : i % 3 == 1 ? begun : begun.with(WHOLE, 3));
         }
-        rooms.forEach(policy::nodeAdded);
+        nodes.forEach(policy::nodeAdded);
         Evaluation evaluation = evaluate(policy, HALF, FreeCapacity.of(NODE), 0);
         double last = policy.score(evaluation);
         PriceSnapshot then = policy.prices();
@@ -243,7 +243,7 @@ class FragmentationTest {
         double most = 0;
         double least = Double.MAX_VALUE;
         for (int i = 0; i < 2_000; i++) {
-            happen(rooms, random);
+            happen(nodes, random);
             policy.observe(HALF);
             double weighed = policy.idleCost(evaluation);
             double over = policy.prices().upperBound(last, then, priced, weighed, weighed);
@@ -265,7 +265,7 @@ class FragmentationTest {
     }
 
     @Test
-    void ofManyNodesOneThatChangesMakesNextToNoDifferenceToWhatTheOthersMayBeLiked() {
+    void aChangeOfOneOfManyNodesHardlyMovesTheUpperBoundsOfOthers() {
         see(20, HALF, WHOLE, EIGHT);
         FreeCapacity begun = FreeCapacity.of(NODE).with(WHOLE, 0);
         for (int i = 0; i < 255; i++) {
@@ -286,29 +286,29 @@ class FragmentationTest {
 
     /** So that it needn't be looked at again. */
     @Test
-    void whateverHappensToTheClusterAPlaceThatIsOutdoneIsNeverLikedMore() {
+    void aDominatedCandidateNeverHasAHigherScore() {
         see(20, HALF, WHOLE, EIGHT, new DemandVector(1_000, 1_024, 1, false, 4_096, 90, DemandVector.ANY));
         long seed = Long.getLong("aliquot.seed", System.nanoTime());
         var random = new Random(seed);
-        var rooms = new ArrayList<FreeCapacity>();
+        var nodes = new ArrayList<FreeCapacity>();
         for (int i = 0; i < 20; i++) {
-            rooms.add(FreeCapacity.of(NODE));
+            nodes.add(FreeCapacity.of(NODE));
             policy.nodeAdded(FreeCapacity.of(NODE));
         }
         int outdone = 0;
         int neither = 0;
         for (int step = 0; step < 2_000; step++) {
-            happen(rooms, random);
+            happen(nodes, random);
             // Any two places, be it of different nodes.
-            Evaluation evaluation = anywhere(rooms, random);
-            Evaluation other = anywhere(rooms, random);
+            Evaluation evaluation = anywhere(nodes, random);
+            Evaluation other = anywhere(nodes, random);
             if (policy.dominates(evaluation, other)) {
                 outdone++;
                 for (int later = 0; later < 5; later++) {
                     assertThat(policy.score(evaluation))
                             .as("-Daliquot.seed=%d, step %d", seed, step)
                             .isGreaterThanOrEqualTo(policy.score(other));
-                    happen(rooms, random);
+                    happen(nodes, random);
                 }
             } else if (!policy.dominates(other, evaluation)) {
                 neither++;
@@ -318,40 +318,40 @@ class FragmentationTest {
         assertThat(neither).as("-Daliquot.seed=%d", seed).isGreaterThan(100);
     }
 
-    private Evaluation anywhere(List<FreeCapacity> rooms, Random random) {
+    private Evaluation anywhere(List<FreeCapacity> nodes, Random random) {
         while (true) {
-            FreeCapacity room = rooms.get(random.nextInt(rooms.size()));
+            FreeCapacity node = nodes.get(random.nextInt(nodes.size()));
             DemandVector demand = random.nextBoolean() ? HALF : WHOLE;
-            int gpu = random.nextInt(room.gpus());
-            if (room.fits(demand) && room.holds(gpu, demand)) {
-                return evaluate(policy, demand, room, gpu);
+            int gpu = random.nextInt(node.gpus());
+            if (node.fits(demand) && node.holds(gpu, demand)) {
+                return evaluate(policy, demand, node, gpu);
             }
         }
     }
 
     /** Nodes fill up and are emptied, come and go. */
-    private void happen(List<FreeCapacity> rooms, Random random) {
+    private void happen(List<FreeCapacity> nodes, Random random) {
         for (int change = 0; change < 5; change++) {
-            FreeCapacity before = rooms.remove(random.nextInt(rooms.size()));
+            FreeCapacity before = nodes.remove(random.nextInt(nodes.size()));
             policy.nodeRemoved(before);
             DemandVector demand = random.nextBoolean() ? HALF : WHOLE;
             FreeCapacity after = random.nextInt(3) > 0 && before.fits(demand)
                     ? before.with(demand, first(demand, before))
                     : FreeCapacity.of(NODE);
-            rooms.add(after);
+            nodes.add(after);
             policy.nodeAdded(after);
         }
-        if (random.nextInt(10) == 0 && rooms.size() > 100) {
-            policy.nodeRemoved(rooms.remove(0));
+        if (random.nextInt(10) == 0 && nodes.size() > 100) {
+            policy.nodeRemoved(nodes.remove(0));
         } else if (random.nextInt(5) == 0) {
-            rooms.add(FreeCapacity.of(NODE));
+            nodes.add(FreeCapacity.of(NODE));
             policy.nodeAdded(FreeCapacity.of(NODE));
         }
     }
 
-    private static int first(DemandVector demand, FreeCapacity room) {
+    private static int first(DemandVector demand, FreeCapacity node) {
         int gpu = 0;
-        while (demand.gpus() > 0 && !room.holds(gpu, demand)) {
+        while (demand.gpus() > 0 && !node.holds(gpu, demand)) {
             gpu++;
         }
         return gpu;
@@ -363,12 +363,12 @@ class FragmentationTest {
         }
     }
 
-    private double cost(DemandVector demand, FreeCapacity room, int gpu) {
-        return policy.cost(evaluate(policy, demand, room, gpu));
+    private double cost(DemandVector demand, FreeCapacity node, int gpu) {
+        return policy.cost(evaluate(policy, demand, node, gpu));
     }
 
-    private static Evaluation evaluate(Fragmentation policy, DemandVector demand, FreeCapacity room, int gpu) {
+    private static Evaluation evaluate(Fragmentation policy, DemandVector demand, FreeCapacity node, int gpu) {
         policy.modelVersion();
-        return policy.evaluate(demand, room, room.with(demand, gpu));
+        return policy.evaluate(demand, node, node.with(demand, gpu));
     }
 }

@@ -17,7 +17,7 @@ class WorkloadSamplerTest {
     private final WorkloadSampler mix = new WorkloadSampler(4, 50);
 
     @Test
-    void theSampleHasEachDemandAsOftenAsItCame() {
+    void theSampleHasEachDemandAsOftenAsItWasObserved() {
         see(2_000, SMALL, HALF, HALF, HALF);
 
         Sample sample = mix.sample();
@@ -29,7 +29,7 @@ class WorkloadSamplerTest {
     }
 
     @Test
-    void aSteadyMixIsDealtOnceAndNotAgain() {
+    void aSteadyWorkloadIsSampledOnce() {
         see(2_000, SMALL, HALF, WHOLE);
         Sample sample = mix.sample();
         see(20_000, SMALL, HALF, WHOLE);
@@ -38,7 +38,7 @@ class WorkloadSamplerTest {
     }
 
     @Test
-    void aMixThatChangesIsDealtAnewAndThePastFades() {
+    void aChangedWorkloadIsSampledAgainAndThePastFades() {
         see(4_000, SMALL);
         see(20_000, HALF, WHOLE);
 
