@@ -1,29 +1,30 @@
 package io.aliquot.scheduler.placement;
 
 /**
- * What a pod requests of a node, in the units of {@link FreeCapacity}.
+ * A pod's request in the units of {@link FreeCapacity}.
  *
- * @param gpus number of different GPUs on one node; 0 for none
- * @param whole whether the pod requests whole GPUs
- * @param gpuMiB memory of each GPU; not used if {@code whole}
- * @param gpuCores cores of each GPU, in percent; not used if {@code whole}
- * @param models bit set of the GPU models that the pod accepts, see {@link FreeCapacity.Shape#model}
+ * @param gpus how many different GPUs of one node; may be 0
+ * @param whole whether it requests whole cards
+ * @param gpuMiB of each, unless whole
+ * @param gpuCores of each, in percent, unless whole
+ * @param models bits of the GPU models that it accepts, see {@link FreeCapacity.Shape#model}
  */
 public record DemandVector(
         int cpuMillis, int memoryMiB, int gpus, boolean whole, int gpuMiB, int gpuCores, long models) {
-    /** The pod accepts every GPU model. */
+    /** Accepts all models. */
     public static final long ANY = -1;
 
     public DemandVector {
         if (cpuMillis < 0 || memoryMiB < 0 || gpus < 0 || gpuMiB < 0 || gpuCores < 0) {
-            throw new IllegalArgumentException("a demand has a negative amount");
+            throw new IllegalArgumentException("expected amounts of 0 or more, found " + cpuMillis + " mCPU, "
+                    + memoryMiB + " MiB, " + gpus + " GPUs of " + gpuMiB + " MiB and " + gpuCores + " %");
         }
         if (gpus > 0 && !whole && gpuMiB == 0 && gpuCores == 0) {
-            throw new IllegalArgumentException("a share of a GPU has neither memory nor cores; expected either");
+            throw new IllegalArgumentException("expected memory or cores of a GPU, found neither");
         }
     }
 
-    /** Whether the demand accepts the GPU model of a node. */
+    /** Whether the model of a node's GPUs is accepted. */
     public boolean takes(FreeCapacity.Shape node) {
         return (models >> node.model() & 1) != 0;
     }

@@ -5,33 +5,32 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Free capacity of a node. Immutable, except for the reusable buffers of {@link #scratch}. Two objects are equal if no
- * pod can distinguish their nodes; the order of the GPUs does not matter.
+ * Free capacity of a node. Immutable, except for scratch objects. Two are equal if no pod can distinguish the nodes; the
+ * order of the GPUs does not matter.
  */
 public final class FreeCapacity {
-    /** One whole GPU, in the unit of {@link #free}: thousandths of a GPU. */
+    /** A whole GPU, in thousandths. */
     public static final int WHOLE = 1000;
 
-    /** Cores of a GPU that is shared by memory only: more than any pod requests. */
+    /** Cores of GPUs that are shared by memory only: more than any request. */
     static final int UNCOUNTED = 1_000_000;
 
     /**
-     * Capacity of an empty node.
+     * Capacity of a node without pods.
      *
-     * @param gpuMiB memory of each GPU
-     * @param gpuCores cores of each GPU, in percent; 0 if no pod requests cores
-     * @param model number of the GPU model, 0 to 63
+     * @param gpuMiB of each GPU
+     * @param gpuCores of each GPU, in percent; 0 if no pod requests any
+     * @param model number of its GPUs' model, 0 to 63
      */
     public record Shape(int cpuMillis, int memoryMiB, int gpus, int gpuMiB, int gpuCores, int model) {
         public Shape {
             if (cpuMillis < 0 || memoryMiB < 0 || gpus < 0 || gpuMiB < 1 || gpuCores < 0 || model < 0 || model > 63) {
-                throw new IllegalArgumentException("negative capacity, no GPU memory, or a model not in 0 to 63");
+                throw new IllegalArgumentException(
+                        "expected amounts of 0 or more, GPUs with memory and a model from 0 to 63");
             }
         }
 
-        /**
-         * The fraction of one GPU that an allocation takes, in thousandths: of memory or of cores, whichever is more.
-         */
+        /** The part of one GPU in thousandths, of its memory or of its cores, whichever is more. */
         public int part(int ofMiB, int ofCores) {
             int memory = (int) ((long) ofMiB * WHOLE / gpuMiB);
             return gpuCores == 0 ? memory : Math.max(memory, ofCores * WHOLE / gpuCores);
@@ -42,7 +41,7 @@ public final class FreeCapacity {
     private int cpuMillis;
     private int memoryMiB;
 
-    /** Free memory (upper 32 bits) and free cores (lower 32 bits) of each GPU, ascending. */
+    /** Free memory and, in the lower half, free cores of each GPU, ascending. */
     private final long[] left;
 
     private int free;
@@ -53,13 +52,13 @@ public final class FreeCapacity {
         reset(cpuMillis, memoryMiB);
     }
 
-    /** A buffer; {@link #reset} completes it. */
+    /** A scratch object. */
     private FreeCapacity(Shape shape, long[] left) {
         this.shape = shape;
         this.left = left;
     }
 
-    /** Sets the host resources and recomputes the values that are derived from the GPUs in {@code left}. */
+    /** Sets the host's part; the GPUs are set already. */
     private void reset(int cpuMillis, int memoryMiB) {
         this.cpuMillis = cpuMillis;
         this.memoryMiB = memoryMiB;
@@ -71,14 +70,14 @@ public final class FreeCapacity {
         hash = ((shape.hashCode() * 31 + cpuMillis) * 31 + memoryMiB) * 31 + Arrays.hashCode(left);
     }
 
-    /** Free capacity of an empty node. */
+    /** A node without pods. */
     public static FreeCapacity of(Shape shape) {
         long[] left = new long[shape.gpus()];
         Arrays.fill(left, pack(shape.gpuMiB(), shape.gpuCores()));
         return new FreeCapacity(shape, shape.cpuMillis(), shape.memoryMiB(), left);
     }
 
-    /** Free capacity of a node from the free capacity of its host and of each of its GPUs. */
+    /** A node with these GPUs. */
     public static FreeCapacity of(Shape shape, HostResources left, List<GpuFreeCapacity> gpus) {
         long[] each = new long[gpus.size()];
         for (int gpu = 0; gpu < each.length; gpu++) {
@@ -92,18 +91,18 @@ public final class FreeCapacity {
         return new FreeCapacity(shape, counted(left.cpuMillis()), mebibytes(left.memoryBytes()), each);
     }
 
-    /** Packed free capacity of a GPU for any later pod once the given amounts are allocated; for {@link #with}. */
+    /** Free capacity of a GPU for any later pod once these amounts are allocated too; for {@link #with}. */
     static long left(Shape shape, GpuFreeCapacity gpu, long memoryMiB, int cores, int slots, boolean exclusive) {
         if (!gpu.usableWith(slots, exclusive)) {
             return 0;
         }
         int leftMiB = counted(gpu.freeMiB - memoryMiB);
-        // Where cores are not counted, all are free while memory is free.
+        // Cores that are not counted are free while memory is.
         return pack(
                 leftMiB, shape.gpuCores() == UNCOUNTED && leftMiB > 0 ? UNCOUNTED : Math.max(0, gpu.freeCores - cores));
     }
 
-    /** The amount as an int, limited to the range from 0 to {@link Integer#MAX_VALUE}. */
+    /** The amount as an int from 0 on. */
     static int counted(long amount) {
         return (int) Math.max(0, Math.min(Integer.MAX_VALUE, amount));
     }
@@ -132,40 +131,40 @@ public final class FreeCapacity {
         return left.length;
     }
 
-    /** Free memory of a GPU; GPUs are indexed with the fullest first. */
+    /** Free memory of a GPU; GPUs are numbered from the fullest on. */
     public int gpuMiB(int gpu) {
         return (int) (left[gpu] >> Integer.SIZE);
     }
 
-    /** Free cores of a GPU. */
+    /** Free cores of a GPU, in percent. */
     public int gpuCores(int gpu) {
         return (int) left[gpu];
     }
 
-    /** Free GPU capacity of the node in thousandths of a GPU: the sum of {@link #part} over its GPUs. */
+    /** Free GPU of the node in thousandths: of each GPU's memory or cores, whichever is less. */
     public int free() {
         return free;
     }
 
-    /** Free fraction of a GPU, in thousandths: of memory or of cores, whichever is less. */
+    /** Free part of a GPU in thousandths, of its memory or of its cores, whichever is less. */
     public int part(int gpu) {
         int memory = (int) ((long) gpuMiB(gpu) * WHOLE / shape.gpuMiB());
         return shape.gpuCores() == 0 ? memory : Math.min(memory, gpuCores(gpu) * WHOLE / shape.gpuCores());
     }
 
-    /** Whether two GPUs have the same free capacity. */
+    /** Whether two GPUs have equal free capacity. */
     public boolean alike(int gpu, int other) {
         return left[gpu] == left[other];
     }
 
-    /** Whether a GPU holds the part of a demand that goes to one GPU. */
+    /** Whether a GPU holds one vGPU of a demand. */
     public boolean holds(int gpu, DemandVector demand) {
         return demand.whole()
                 ? gpuMiB(gpu) == shape.gpuMiB() && gpuCores(gpu) == shape.gpuCores()
                 : gpuMiB(gpu) >= demand.gpuMiB() && gpuCores(gpu) >= demand.gpuCores();
     }
 
-    /** Whether the node holds a demand. */
+    /** Whether a demand fits. */
     public boolean fits(DemandVector demand) {
         return demand.cpuMillis() <= cpuMillis
                 && demand.memoryMiB() <= memoryMiB
@@ -180,7 +179,7 @@ public final class FreeCapacity {
         return count;
     }
 
-    /** How many pods with this demand fit at once, with each resource checked independently of the others. */
+    /** How many pods of a demand fit together, by each resource on its own. */
     public int slots(DemandVector demand) {
         if (!fits(demand)) {
             return 0;
@@ -206,46 +205,45 @@ public final class FreeCapacity {
         return demand.gpuCores() > 0 ? Math.min(parts, gpuCores(gpu) / demand.gpuCores()) : parts;
     }
 
-    /** GPU capacity that a demand takes on this node, in thousandths of a GPU. */
+    /** GPU that a demand takes on this node, in thousandths. */
     public int takenBy(DemandVector demand) {
         return demand.gpus() * (demand.whole() ? WHOLE : shape.part(demand.gpuMiB(), demand.gpuCores()));
     }
 
     /**
-     * Free capacity after an allocation on one GPU and on the host.
+     * This capacity with one GPU and the host changed.
      *
-     * @param before free capacity of the GPU, packed by {@link #left(Shape, GpuFreeCapacity, long, int, int, boolean)}
-     * @param after its free capacity with the allocation, packed in the same way
-     * @param host free host resources with the allocation
+     * @param before of the GPU, a result of {@link #left(Shape, GpuFreeCapacity, long, int, int, boolean)}
+     * @param after of the GPU, likewise
      */
     FreeCapacity with(long before, long after, HostResources host) {
-        FreeCapacity room = scratch();
-        with(before, after, host, room);
-        return room;
+        FreeCapacity changed = scratch();
+        with(before, after, host, changed);
+        return changed;
     }
 
-    /** A reusable buffer of the same shape, for a caller that looks up many free capacities. */
+    /** A reusable object of the same shape, for lookups. */
     FreeCapacity scratch() {
         return new FreeCapacity(shape, new long[left.length]);
     }
 
-    /** Writes the same result into a buffer of this shape, which changes the buffer's value. */
-    void with(long before, long after, HostResources host, FreeCapacity draft) {
-        System.arraycopy(left, 0, draft.left, 0, left.length);
-        draft.left[Arrays.binarySearch(left, before)] = after;
-        Arrays.sort(draft.left);
-        draft.reset(counted(host.cpuMillis()), mebibytes(host.memoryBytes()));
+    /** The same, written into a scratch object of this shape. */
+    void with(long before, long after, HostResources host, FreeCapacity scratch) {
+        System.arraycopy(left, 0, scratch.left, 0, left.length);
+        scratch.left[Arrays.binarySearch(left, before)] = after;
+        Arrays.sort(scratch.left);
+        scratch.reset(counted(host.cpuMillis()), mebibytes(host.memoryBytes()));
     }
 
-    /** Whether another free capacity has the same shape and the same number of GPUs. */
+    /** Whether it has as many GPUs of the same size as another. */
     boolean isShapedLike(FreeCapacity other) {
         return left.length == other.left.length && shape.equals(other.shape);
     }
 
     /**
-     * Free capacity after a demand is placed.
+     * This capacity with a pod.
      *
-     * @param gpu the first of the demand's GPUs; the others are the fullest ones after it that hold the demand
+     * @param gpu the first of the pod's GPUs; the others are the next ones that hold a vGPU of it
      */
     public FreeCapacity with(DemandVector demand, int gpu) {
         long[] after = left.clone();
@@ -262,12 +260,12 @@ public final class FreeCapacity {
 
     @Override
     public boolean equals(@Nullable Object other) {
-        return other instanceof FreeCapacity room
-                && hash == room.hash
-                && cpuMillis == room.cpuMillis
-                && memoryMiB == room.memoryMiB
-                && shape.equals(room.shape)
-                && Arrays.equals(left, room.left);
+        return other instanceof FreeCapacity that
+                && hash == that.hash
+                && cpuMillis == that.cpuMillis
+                && memoryMiB == that.memoryMiB
+                && shape.equals(that.shape)
+                && Arrays.equals(left, that.left);
     }
 
     @Override

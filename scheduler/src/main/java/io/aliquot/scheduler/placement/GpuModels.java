@@ -7,24 +7,24 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Numbers the GPU models of a cluster for {@link FreeCapacity.Shape} and {@link DemandVector}. GPUs that are allocated
- * as whole cards only count as a separate model. Thread-safe.
+ * Numbers the GPU models of a cluster for {@link FreeCapacity.Shape} and {@link DemandVector}. GPUs that are allocated as
+ * whole cards only count as a model of their own. Thread-safe.
  */
 public final class GpuModels {
-    /** Number of the last model; all further models share it. */
+    /** The last number; all further models share it. */
     private static final int LAST = Long.SIZE - 1;
 
     private record Model(String name, boolean wholeOnly) {}
 
-    /** @param sample the largest GPU of the model that was seen */
+    /** @param sample of the model; the largest that was seen */
     private record Known(int number, GpuCapacity sample) {}
 
-    /** Immutable; {@link #add} replaces it. Models are few and new ones are rare. */
+    /** Replaced as a whole, since new models are rare. */
     private volatile Map<Model, Known> models = Map.of();
 
     /**
-     * Capacity of an empty node. Its GPU model is registered. A node with different GPUs counts as if all its GPUs were
-     * like the largest, with the difference already allocated on the others.
+     * Capacity of a node without pods; registers its GPU models. On a node with different GPUs all count as the largest one,
+     * of which the others lack a part from the start.
      */
     public FreeCapacity.Shape shape(List<GpuCapacity> cards, HostResources allocatable) {
         int cpuMillis = FreeCapacity.counted(allocatable.cpuMillis());
@@ -42,7 +42,7 @@ public final class GpuModels {
                 number(largest));
     }
 
-    /** The GPU with the most memory; the list has at least one. */
+    /** The first of the largest; {@code cards} must not be empty. */
     private static GpuCapacity largest(List<GpuCapacity> cards) {
         GpuCapacity largest = cards.get(0);
         for (GpuCapacity card : cards) {
@@ -51,7 +51,7 @@ public final class GpuModels {
         return largest;
     }
 
-    /** The GPU with more memory; the first one if both have the same. */
+    /** The larger one; the first if they are equal. */
     static GpuCapacity larger(GpuCapacity one, GpuCapacity other) {
         return other.memoryMiB > one.memoryMiB ? other : one;
     }
@@ -71,42 +71,42 @@ public final class GpuModels {
         return number;
     }
 
-    /** A pod's demand on any node: its shares are computed for the GPU with the most memory that the pod accepts. */
-    public DemandVector demand(PodGpuRequest ask) {
+    /** The demand of a pod on any node; percentages are of the largest GPU that it accepts. */
+    public DemandVector demand(PodGpuRequest request) {
         int memoryMiB = 1;
         for (Map.Entry<Model, Known> model : models.entrySet()) {
-            if (takes(ask, model.getKey(), model.getValue())) {
+            if (takes(request, model.getKey(), model.getValue())) {
                 memoryMiB = Math.max(memoryMiB, model.getValue().sample().vgpuMiB);
             }
         }
-        return demand(ask, memoryMiB);
+        return demand(request, memoryMiB);
     }
 
-    /** A pod's demand on GPUs with the given memory. */
-    DemandVector demand(PodGpuRequest ask, int cardMiB) {
-        int cpuMillis = FreeCapacity.counted(ask.requests().cpuMillis());
-        // Rounded up to a whole MiB.
-        int memoryMiB = FreeCapacity.mebibytes(ask.requests().memoryBytes() + (1 << 20) - 1);
-        if (ask.containers().isEmpty()) {
+    /** The demand of a pod on GPUs of this size. */
+    DemandVector demand(PodGpuRequest request, int cardMiB) {
+        int cpuMillis = FreeCapacity.counted(request.requests().cpuMillis());
+        // Rounded up to whole MiB.
+        int memoryMiB = FreeCapacity.mebibytes(request.requests().memoryBytes() + (1 << 20) - 1);
+        if (request.containers().isEmpty()) {
             return new DemandVector(cpuMillis, memoryMiB, 0, false, 0, 0, DemandVector.ANY);
         }
         var peak = new GpuAmount.Peak();
-        for (ContainerGpuRequest container : ask.containers()) {
-            GpuRequest request = container.request();
-            int vgpus = request.vgpus();
+        for (ContainerGpuRequest container : request.containers()) {
+            GpuRequest requested = container.request();
+            int vgpus = requested.vgpus();
             peak.add(
                     container.kind(),
-                    (long) vgpus * request.memory().on(cardMiB),
-                    vgpus * request.cores(),
+                    (long) vgpus * requested.memory().on(cardMiB),
+                    vgpus * requested.cores(),
                     vgpus,
-                    request.exclusive());
+                    requested.exclusive());
         }
         GpuAmount all = peak.amount();
         if (all.exclusive()) {
-            return new DemandVector(cpuMillis, memoryMiB, all.slots(), true, 0, 0, models(ask));
+            return new DemandVector(cpuMillis, memoryMiB, all.slots(), true, 0, 0, models(request));
         }
-        // Containers of a pod may share a GPU. The vGPUs of one container may not.
-        int gpus = ask.mostVgpus();
+        // Containers may share a GPU, but the vGPUs of one container are on different GPUs.
+        int gpus = request.mostVgpus();
         return new DemandVector(
                 cpuMillis,
                 memoryMiB,
@@ -114,23 +114,23 @@ public final class GpuModels {
                 false,
                 FreeCapacity.counted((all.memoryMiB() + gpus - 1) / gpus),
                 (all.cores() + gpus - 1) / gpus,
-                models(ask));
+                models(request));
     }
 
-    private long models(PodGpuRequest ask) {
+    private long models(PodGpuRequest request) {
         long taken = DemandVector.ANY;
         for (Map.Entry<Model, Known> model : models.entrySet()) {
-            if (model.getValue().number() < LAST && !takes(ask, model.getKey(), model.getValue())) {
+            if (model.getValue().number() < LAST && !takes(request, model.getKey(), model.getValue())) {
                 taken &= ~(1L << model.getValue().number());
             }
         }
         return taken;
     }
 
-    private static boolean takes(PodGpuRequest ask, Model model, Known known) {
-        return ask.takesModel(known.sample().gpu)
+    private static boolean takes(PodGpuRequest request, Model model, Known known) {
+        return request.takesModel(known.sample().gpu)
                 && (!model.wholeOnly()
-                        || ask.containers().stream()
+                        || request.containers().stream()
                                 .allMatch(one -> one.request().exclusive()));
     }
 }

@@ -31,7 +31,7 @@ public final class BoundPods {
                 "");
     }
 
-    /** A pod with this priority and these CPU and memory requests, bound {@code second} seconds after 1970. */
+    /** A pod bound this many seconds after 1970. */
     public static BoundPod of(
             PodId id, String node, int priority, int second, HostResources requests, ContainerAllocation... shares) {
         var since = Instant.ofEpochSecond(second);
@@ -39,7 +39,7 @@ public final class BoundPods {
                 id, node, 1 + second, List.of(shares), requests, priority, since, since, GRACE, Instant.MAX, "");
     }
 
-    /** The same pod, bound {@code second} seconds after 1970 under this fence. */
+    /** The same pod, bound this many seconds after 1970 with this fence. */
     public static BoundPod under(BoundPod pod, int second, String fence) {
         return new BoundPod(
                 pod.id(),
@@ -55,12 +55,12 @@ public final class BoundPods {
                 fence);
     }
 
-    /** The same pod, terminating with this deadline. */
+    /** The same pod being deleted with this deadline. */
     public static BoundPod leaving(BoundPod pod, Instant leavesBy) {
         return leaving(pod, leavesBy, pod.grace());
     }
 
-    /** The same pod, terminating with this deadline and grace period. */
+    /** The same pod being deleted with this deadline and grace period. */
     public static BoundPod leaving(BoundPod pod, Instant leavesBy, Duration grace) {
         return new BoundPod(
                 pod.id(),
@@ -76,7 +76,7 @@ public final class BoundPods {
                 pod.fence());
     }
 
-    /** The allocation of the container {@code main}. */
+    /** The allocation of a container {@code main}. */
     public static ContainerAllocation main(String gpu, GpuAmount amount) {
         return new ContainerAllocation("main", ContainerKind.APP, new Vgpus(List.of(vgpu(gpu, amount))));
     }

@@ -29,11 +29,11 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 
 /**
- * Threads place, resize and end the same pods concurrently. Another thread delivers the resulting events to the ledger
- * later and in order, as a watch does. The invariants are checked on the state of the API server.
+ * Threads place, resize and end the same pods at once, while another thread reports the changes to the ledger in order, as
+ * a watch does. What a pod holds is checked at the API server.
  */
 class LedgerConcurrencyTest {
-    private static final PodGpuRequest ASK =
+    private static final PodGpuRequest REQUEST =
             ask(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=300 gpucores=10");
     private static final NodeFacts[] NODES = {
         LedgerTest.sharing(10, gpu(0, 0, 1000), gpu(0, 1, 1000)),
@@ -48,20 +48,20 @@ class LedgerConcurrencyTest {
         @Override
         public void capacityFreed(String node) {}
 
-        /** Ignored: a pod read outside the watch may be deleted already and counts until that is resolved. */
+        /** May be called for a pod that was read beside the watch and is gone. */
         @Override
         public void overallocated(String node, String gpu) {}
     });
     private final Server server = new Server();
 
     LedgerConcurrencyTest() {
-        new NodeScoring(ledger, new Fragmentation()); // selects the GPUs
+        new NodeScoring(ledger, new Fragmentation()); // chooses the GPUs
     }
 
-    /** The API server: the current pods and the events that the watch has not delivered yet. */
+    /** The API server: the pods, and the reports that the watch has not delivered yet. */
     private final class Server {
         private final Pod[] pods = new Pod[PODS];
-        private final Queue<Runnable> news = new ConcurrentLinkedQueue<>();
+        private final Queue<Runnable> reports = new ConcurrentLinkedQueue<>();
         private long version;
 
         record Pod(PodId id, long version, Optional<BoundPod> bound) {}
@@ -85,7 +85,7 @@ class LedgerConcurrencyTest {
             return List.of(pods).stream().filter(pod -> pod.id().equals(id)).findFirst();
         }
 
-        /** Applies a Binding or a resize if the pod still has this version; returns whether it did. */
+        /** A Binding or a resize; takes effect, and returns true, only if the pod still has this version. */
         synchronized boolean write(int place, Pod before, String node, List<ContainerAllocation> shares) {
             if (pods[place].version() != before.version()) {
                 return false;
@@ -93,8 +93,8 @@ class LedgerConcurrencyTest {
             version++;
             BoundPod bound = BoundPods.of(before.id(), node, version, shares.toArray(new ContainerAllocation[0]));
             pods[place] = new Pod(before.id(), version, Optional.of(bound));
-            news.add(() -> ledger.observeBound(bound));
-            expectThatNothingIsSoldTwice();
+            reports.add(() -> ledger.observeBound(bound));
+            expectNoDoubleAllocation();
             return true;
         }
 
@@ -110,18 +110,18 @@ class LedgerConcurrencyTest {
                 version++;
                 Pod after = new Pod(before.id(), version, Optional.empty());
                 pods[place] = after;
-                news.add(() -> ledger.observeUnbound(after.id().uid(), after.version()));
+                reports.add(() -> ledger.observeUnbound(after.id().uid(), after.version()));
             }
         }
 
-        /** Ends and deletes the pod, or deletes it by force, and creates another pod in its place. */
+        /** The pod ends and is deleted, or is deleted by force, and another one replaces it. */
         synchronized void end(int place, boolean byForce) {
             String uid = pods[place].id().uid();
             replace(place);
-            news.add(byForce ? () -> ledger.deletedBeforeEnd(uid) : () -> ledger.observeEnded(uid));
+            reports.add(byForce ? () -> ledger.deletedBeforeEnd(uid) : () -> ledger.observeEnded(uid));
         }
 
-        private void expectThatNothingIsSoldTwice() {
+        private void expectNoDoubleAllocation() {
             var memory = new HashMap<String, Integer>();
             for (Pod pod : pods) {
                 pod.bound().stream()
@@ -132,9 +132,9 @@ class LedgerConcurrencyTest {
             assertThat(memory.values()).allMatch(sum -> sum <= 1000);
         }
 
-        /** Delivers the next event of the watch; returns whether there was one. */
-        boolean tell() {
-            Runnable next = news.poll();
+        /** Delivers the next report of the watch; returns whether there was one. */
+        boolean report() {
+            Runnable next = reports.poll();
             if (next != null) {
                 next.run();
             }
@@ -143,7 +143,7 @@ class LedgerConcurrencyTest {
     }
 
     @Test
-    void concurrentThreadsNeverOverAllocateAGpuAndLeaveNoClaims() throws Exception {
+    void concurrentChangesNeverOverallocateAGpuAndLeaveNoClaim() throws Exception {
         putNodes();
         List<Callable<Integer>> workers = new ArrayList<>();
         for (int thread = 0; thread < THREADS; thread++) {
@@ -187,17 +187,17 @@ class LedgerConcurrencyTest {
 
     private void watch() {
         while (!Thread.currentThread().isInterrupted()) {
-            if (!server.tell()) {
+            if (!server.report()) {
                 Thread.onSpinWait();
             }
         }
     }
 
     private void catchUp() {
-        while (server.tell()) {}
+        while (server.report()) {}
     }
 
-    /** Runs random operations; returns the number of successful Bindings. */
+    /** Returns how many Bindings took effect. */
     private int work(Random random) {
         int bound = 0;
         for (int step = 0; step < STEPS; step++) {
@@ -213,7 +213,7 @@ class LedgerConcurrencyTest {
                 case 5 -> ledger.putNode("n" + node, NODES[node]);
                 case 6 -> ledger.setAgentReady("n" + node, random.nextInt(4) != 0);
                 case 7, 8, 9 -> resize(place, pod, random);
-                case 10, 11 -> ledger.reserve(pod.id(), "n" + node, ASK);
+                case 10, 11 -> ledger.reserve(pod.id(), "n" + node, REQUEST);
                 default -> bound += bind(place, pod, "n" + node, random) ? 1 : 0;
             }
         }
@@ -222,14 +222,14 @@ class LedgerConcurrencyTest {
 
     private boolean bind(int place, Server.Pod pod, String node, Random random) {
         if (pod.bound().isPresent()
-                || !(ledger.commit(pod.id(), node, ASK, pod.version()) instanceof Granted granted)) {
+                || !(ledger.commit(pod.id(), node, REQUEST, pod.version()) instanceof Granted granted)) {
             return false;
         }
         List<ContainerAllocation> shares = granted.containers().entrySet().stream()
                 .map(container -> new ContainerAllocation(container.getKey(), ContainerKind.APP, container.getValue()))
                 .toList();
         boolean done = random.nextInt(8) != 0 && server.write(place, pod, node, shares);
-        if (!done && random.nextInt(8) != 0) { // otherwise the answer is lost
+        if (!done && random.nextInt(8) != 0) { // else the answer is lost
             ledger.release(pod.id().uid(), pod.version());
         }
         return done;
@@ -241,18 +241,18 @@ class LedgerConcurrencyTest {
         }
         Vgpu vgpu = pod.bound().get().shares().get(0).vgpus().list().get(0);
         var change = new AllocationChange("main", vgpu.uuid(), 100 + random.nextInt(5) * 100, null, null);
-        // The ledger prepares the resize for the version that it knows, which may be older or newer.
+        // Prepared for the version that the ledger knows, which may be older or newer.
         if (ledger.resize(pod.id().uid(), List.of(change)) instanceof Resizing.Prepared prepared) {
             boolean done = random.nextInt(8) != 0
                     && prepared.version() == pod.version()
                     && server.write(place, pod, prepared.node(), prepared.shares());
-            if (!done && random.nextInt(8) != 0) { // otherwise the answer is lost
+            if (!done && random.nextInt(8) != 0) { // else the answer is lost
                 ledger.rollbackResize(pod.id().uid(), prepared.version());
             }
         }
     }
 
-    /** Resolves writes with lost answers. Bumps each pod's version first, so that no pending write can apply later. */
+    /** Resolves writes whose answer was lost. Others may be in flight, so each pod gets a new version first. */
     private void settleAll() {
         for (PodId id : ledger.unconfirmed(Duration.ZERO)) {
             OptionalLong base = ledger.unresolvedBase(id.uid());

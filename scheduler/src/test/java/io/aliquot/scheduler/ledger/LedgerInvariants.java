@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 
-/** Reads the views of a ledger for tests. */
+/** Reads a ledger's views, for tests. */
 public final class LedgerInvariants {
     private LedgerInvariants() {}
 
@@ -15,14 +15,14 @@ public final class LedgerInvariants {
                 .toList();
     }
 
-    /** The allocated amount of each shared GPU, by UUID. */
+    /** The allocated amounts of each shared GPU, by UUID. */
     public static Map<String, GpuAmount> taken(Ledger ledger) {
         return views(ledger).stream()
                 .flatMap(view -> view.gpus().stream())
-                .collect(Collectors.toMap(room -> room.gpu().uuid(), room -> room.allocated()));
+                .collect(Collectors.toMap(gpu -> gpu.gpu().uuid(), gpu -> gpu.allocated()));
     }
 
-    /** The holdings that no watch event has confirmed. */
+    /** Holdings that the watch has not reported. */
     public static List<Holding> unconfirmed(Ledger ledger) {
         return views(ledger).stream()
                 .flatMap(view -> view.holdings().stream())

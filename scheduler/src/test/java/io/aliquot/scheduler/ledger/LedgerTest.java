@@ -64,14 +64,14 @@ public class LedgerTest {
     }
 
     @Test
-    void commitsOnAGpuConflictOnceItIsFull() {
+    void aGpuIsGrantedUntilItIsFullAndNoFurther() {
         assertThat(ledger.commit(pod("a"), "n1", HALF, 1)).isInstanceOf(Granted.class);
         assertThat(ledger.commit(pod("b"), "n1", HALF, 1)).isInstanceOf(Granted.class);
         assertThat(ledger.commit(pod("c"), "n1", HALF, 1)).isEqualTo(new Conflict("no GPU with 500 MiB free"));
     }
 
     @Test
-    void aNodeWithoutAReadyAgentAcceptsNoNewPodAndKeepsItsPods() {
+    void aNodeWhoseAgentIsNotReadyRefusesPodsAndKeepsItsOwn() {
         ledger.commit(pod("a"), "n1", HALF, 1);
         ledger.setAgentReady("n1", false);
         assertThat(ledger.feasibility("n1", "b", HALF))
@@ -87,7 +87,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aReservationBlocksOtherPodsButNotItsOwnPod() {
+    void aReservationBlocksOtherPodsButNotItsOwn() {
         ledger.reserve(pod("a"), "n1", WHOLE);
         assertThat(ledger.feasibility("n1", "b", HALF))
                 .isEqualTo(new Feasibility.Refuses("no GPU with 500 MiB free", false));
@@ -96,7 +96,7 @@ public class LedgerTest {
     }
 
     @Test
-    void anExpiredReservationFreesCapacityAndReportsIt() {
+    void aReservationExpiresAndReportsTheFreedCapacity() {
         ledger.reserve(pod("a"), "n1", WHOLE);
         now.addAndGet(Ledger.EXPECTED_FOR.toNanos() + 1);
         ledger.expire();
@@ -106,7 +106,7 @@ public class LedgerTest {
     }
 
     @Test
-    void bindingAPodToAnotherNodeReleasesItsReservation() {
+    void aPodBoundOnAnotherNodeReleasesItsReservation() {
         ledger.reserve(pod("a"), "n1", WHOLE);
         assertThat(ledger.commit(pod("a"), "n2", WHOLE, 1)).isInstanceOf(Granted.class);
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
@@ -114,7 +114,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aPodVersionWithAnUnresolvedBindGetsNoSecondAllocation() {
+    void noSecondBindingIsGrantedForAVersionWhoseOutcomeIsUnknown() {
         ledger.commit(pod("a"), "n1", HALF, 5);
         assertThat(ledger.unsettled("a")).contains("n1");
         assertThat(ledger.unresolvedBase("a")).hasValue(5);
@@ -129,14 +129,14 @@ public class LedgerTest {
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         ledger.release("a", 5);
         assertThat(ledger.unsettled("a"))
-                .as("the release is for the earlier Binding")
+                .as("the refusal was of the Binding before")
                 .contains("n2");
         ledger.observeUnbound("a", 7);
         assertThat(LedgerInvariants.unconfirmed(ledger)).isEmpty();
     }
 
     @Test
-    void eventsWithAnOlderVersionAreIgnored() {
+    void reportsOfOldVersionsAreIgnored() {
         ledger.observeBound(
                 BoundPods.of(pod("a"), "n1", 7, BoundPods.main(uuid(1, 0), new GpuAmount(800, 0, 1, false))));
         ledger.observeBound(
@@ -146,7 +146,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aLateReleaseDoesNotAffectAPodThatTheWatchReportedBound() {
+    void aLateReleaseDoesNotRemoveAClaimThatTheWatchReported() {
         ledger.commit(pod("a"), "n1", WHOLE, 1);
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(1000, 0, 1, true)));
         ledger.release("a", 1);
@@ -166,7 +166,7 @@ public class LedgerTest {
     }
 
     @Test
-    void unconfirmedBindsAreListedAfterTheGivenAge() {
+    void unconfirmedWritesAreListedOnceTheyAreOld() {
         ledger.commit(pod("a"), "n1", HALF, 1);
         assertThat(ledger.unconfirmed(Duration.ofSeconds(1))).isEmpty();
         now.addAndGet(Duration.ofSeconds(1).toNanos());
@@ -176,14 +176,14 @@ public class LedgerTest {
     }
 
     @Test
-    void duringAResizeTheLargerOfTheOldAndNewAmountsIsAllocated() {
+    void duringAResizeTheLargerOfBeforeAndAfterCounts() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         var grow = List.of(new AllocationChange("main", "", 700, 10, null));
         assertThat(ledger.resize("a", grow)).isInstanceOf(Resizing.Prepared.class);
         assertThat(taken()).isEqualTo(new GpuAmount(700, 20, 1, false));
         assertThat(ledger.resize("a", grow)).isEqualTo(new Resizing.Undecided());
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
-        assertThat(taken()).as("the event is as old as the resize").isEqualTo(new GpuAmount(700, 20, 1, false));
+        assertThat(taken()).as("the news are as old as the resize").isEqualTo(new GpuAmount(700, 20, 1, false));
         ledger.observeBound(
                 BoundPods.of(pod("a"), "n1", 2, BoundPods.main(uuid(1, 0), new GpuAmount(700, 10, 1, false))));
         assertThat(taken()).isEqualTo(new GpuAmount(700, 10, 1, false));
@@ -194,16 +194,16 @@ public class LedgerTest {
         ledger.observeBound(
                 BoundPods.of(pod("a"), "n1", 3, BoundPods.main(uuid(1, 0), new GpuAmount(700, 10, 1, false))));
         assertThat(ledger.unresolvedBase("a"))
-                .as("a newer version without the resize rules it out")
+                .as("a newer version without it: it cannot happen any more")
                 .isEmpty();
         assertThat(taken()).isEqualTo(new GpuAmount(700, 10, 1, false));
     }
 
     @Test
-    void aNewLeaderAppliesAListedResizeThatItsWatchHasNotReported() {
+    void theNextLeaderAppliesAResizeThatItsWatchHasNotReportedYet() {
         ledger.observeBound(bound("grows", "n1", uuid(1, 0), new GpuAmount(300, 0, 1, false)));
         ledger.observeBound(bound("shrinks", "n2", uuid(2, 0), new GpuAmount(900, 0, 1, false)));
-        // The previous leader resized both pods. A new leader lists all pods before it allocates.
+        // The leader before has resized both; all pods are listed before anything is granted.
         ledger.assume(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
         ledger.assume(
                 BoundPods.of(pod("shrinks"), "n2", 5, BoundPods.main(uuid(2, 0), new GpuAmount(100, 0, 1, false))));
@@ -221,14 +221,14 @@ public class LedgerTest {
         ledger.observeBound(
                 BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
         assertThat(ledger.unconfirmed(Duration.ZERO)).containsExactly(pod("b"));
-        // An older list does not undo the resize of this leader.
+        // Its own resize is not undone by a list that is older.
         ledger.resize("grows", List.of(new AllocationChange("main", "", 1000, null, null)));
         ledger.assume(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
         assertThat(taken()).isEqualTo(new GpuAmount(1000, 0, 1, false));
     }
 
     @Test
-    void rollingBackAResizeRestoresTheOldAmount() {
+    void aRefusedResizeLeavesNoTrace() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.resize("a", List.of(new AllocationChange("main", "", 900, null, null)));
         ledger.rollbackResize("a", 0);
@@ -259,7 +259,7 @@ public class LedgerTest {
     }
 
     @Test
-    void noContainerGrowsBeyondTheMemoryOfItsGpuWhateverTheScaling() {
+    void noContainerGrowsBeyondThePhysicalMemoryOfItsGpu() {
         NodeFacts twice = sharing(CORE_MEMORY, new Scaling(200));
         ledger.putNode("n1", twice);
         ledger.observeBound(BoundPods.of(pod("a"), "n1", 1, share("one", 800), share("other", 800)));
@@ -268,7 +268,7 @@ public class LedgerTest {
                         + " itself has 1000 MiB, whatever its node's scaling, and no container gets more of it; one is to"
                         + " hold 1001 MiB"));
         assertThat(ledger.resize("a", exchange(1001)))
-                .as("the sum of both containers does not grow")
+                .as("together they hold no more than before")
                 .isInstanceOf(Resizing.Refused.class);
         ledger.putNode("n1", new NodeFacts.LeftOut("for a while"));
         assertThat(ledger.resize("a", exchange(1000)))
@@ -284,7 +284,7 @@ public class LedgerTest {
     }
 
     @Test
-    void withMemorySharingAResizeCanOnlyRemoveCores() {
+    void onAGpuSharedByMemoryCoresCanOnlyBeSetToZero() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.putNode("n1", sharing(MEMORY, Scaling.ONE));
         for (int cores : new int[] {10, 30}) {
@@ -301,7 +301,7 @@ public class LedgerTest {
     }
 
     @Test
-    void anInvalidResizeFailsWithAMessageThatNamesTheAllowedValues() {
+    void anImpossibleResizeIsRefusedWithWhatIsPossible() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.observeBound(bound("w", "n2", uuid(2, 0), new GpuAmount(1000, 0, 1, true)));
         assertThatThrownBy(() -> ledger.resize("a", List.of(new AllocationChange("side", "", 1, null, null))))
@@ -320,7 +320,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aGpuThatReappearsKeepsItsAllocations() {
+    void aGpuThatReappearsIsAsFullAsBefore() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.putNode("n1", sharing(10));
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
@@ -333,7 +333,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aRemovedNodeIsForgottenWhenItsLastPodEnds() {
+    void aRemovedNodeIsDroppedWithItsLastPod() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(300, 0, 1, false)));
         ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(300, 0, 1, false)));
         ledger.removeNode("n1");
@@ -353,7 +353,7 @@ public class LedgerTest {
     }
 
     @Test
-    void theNotReadyStateOfAnAgentOutlivesItsNode() {
+    void anAgentThatIsNotReadyIsKnownBeforeItsNode() {
         ledger.setAgentReady("n1", false);
         ledger.setAgentReady("n3", false);
         ledger.removeNode("n1");
@@ -366,7 +366,7 @@ public class LedgerTest {
     }
 
     @Test
-    void theMissingAgentStateIsRemovedWithItsNode() {
+    void aMissingAgentIsForgottenWithItsNode() {
         ledger.setAgentMissing("n1");
         assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refuses.class);
         ledger.removeNode("n1");
@@ -376,7 +376,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aRecreatedNodeHasFreeCapacityOnlyOnItsNewGpus() {
+    void aNodeRecreatedWithOtherGpusHasCapacityOnThoseOnly() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.removeNode("n1");
         ledger.putNode("n1", sharing(10, gpu(1, 1, 1000)));
@@ -388,12 +388,12 @@ public class LedgerTest {
     }
 
     @Test
-    void aRecreatedPodOfTheSameNameIsADifferentPod() {
+    void aPodRecreatedUnderItsNameIsAnotherPod() {
         var again = new PodId("default", "a", "another uid");
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(400, 0, 1, false)));
         assertThat(ledger.commit(again, "n1", HALF, 9)).isInstanceOf(Granted.class);
         ledger.deletedBeforeEnd("a");
-        assertThat(taken()).as("containers of the old pod may still run").isEqualTo(new GpuAmount(900, 0, 2, false));
+        assertThat(taken()).as("the old one's containers may still run").isEqualTo(new GpuAmount(900, 0, 2, false));
         ledger.observeEnded("a");
         assertThat(taken()).isEqualTo(new GpuAmount(500, 0, 1, false));
         ledger.observeEnded("a");
@@ -401,14 +401,14 @@ public class LedgerTest {
     }
 
     @Test
-    void aPodCanBeObservedBeforeItsNode() {
+    void aPodMayBeKnownBeforeItsNode() {
         ledger.observeBound(bound("a", "n3", uuid(3, 0), new GpuAmount(800, 0, 1, false)));
         ledger.putNode("n3", sharing(10, gpu(3, 0, 1000)));
         assertThat(ledger.feasibility("n3", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
     }
 
     @Test
-    void anExcludedNodeRefusesPodsWithItsReasonAndKeepsItsPods() {
+    void aNodeLeftOutRefusesWithItsReasonAndKeepsItsPods() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.putNode("n1", new NodeFacts.LeftOut("the node is not labelled gpu=on"));
         assertThat(ledger.feasibility("n1", "b", HALF))
@@ -417,7 +417,7 @@ public class LedgerTest {
     }
 
     @Test
-    void anAssumedPodCountsUntilTheWatchOrAnotherReadResolvesIt() {
+    void aPodReadBesideTheWatchCountsUntilTheWatchOrAnotherReadDecides() {
         ledger.assume(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
         assertThat(ledger.commit(pod("a"), "n1", HALF, 9)).isEqualTo(new AlreadyBound("n1"));
@@ -425,7 +425,7 @@ public class LedgerTest {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         assertThat(ledger.unconfirmed(Duration.ZERO)).isEmpty();
         ledger.discardAssumed("a");
-        assertThat(ledger.nodeOf("a")).as("the watch takes precedence").contains("n1");
+        assertThat(ledger.nodeOf("a")).as("the watch knows better").contains("n1");
         ledger.observeEnded("a");
         ledger.assume(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.discardAssumed("a");
@@ -433,7 +433,7 @@ public class LedgerTest {
     }
 
     @Test
-    void anOverAllocatedGpuIsReportedOnce() {
+    void anOverallocatedGpuIsReported() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
@@ -442,7 +442,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aGpuWhoseCapacityDropsBelowItsAllocationsIsReported() {
+    void aGpuWhoseCapacityFallsBelowItsAllocationIsReported() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(400, 0, 1, false)));
         ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(400, 0, 1, false)));
         ledger.putNode("n1", sharing(2, gpu(1, 0, 1000)));
@@ -455,7 +455,7 @@ public class LedgerTest {
     }
 
     @Test
-    void anOverAllocatedGpuIsReportedWhenItsPodsPrecedeItsNode() {
+    void anOverallocatedGpuIsReportedAlsoIfItsPodsAreKnownBeforeItsNode() {
         ledger.observeBound(bound("a", "n3", uuid(3, 0), new GpuAmount(800, 0, 1, false)));
         ledger.observeBound(bound("b", "n3", uuid(3, 0), new GpuAmount(800, 0, 1, false)));
         assertThat(told).isEmpty();
@@ -464,7 +464,7 @@ public class LedgerTest {
     }
 
     @Test
-    void theNodeViewListsAllocationsPerGpuAndPerPod() {
+    void aViewShowsFreeCapacityAndHoldings() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(300, 10, 1, false)));
         ledger.commit(pod("b"), "n1", HALF, 1);
         now.addAndGet(Duration.ofSeconds(2).toNanos());
@@ -482,7 +482,7 @@ public class LedgerTest {
     }
 
     @Test
-    void feasibilityWithoutOtherPodsDoesNotChangeTheLedger() {
+    void feasibilityWithoutOtherPodsChangesNothing() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.observeBound(bound("b", "n2", uuid(2, 0), new GpuAmount(800, 0, 1, false)));
         assertThat(ledger.feasibilityWithout("n1", "c", HALF, Set.of("b"))).isInstanceOf(Feasibility.Refuses.class);
@@ -492,13 +492,13 @@ public class LedgerTest {
     }
 
     @Test
-    void capacityOfVictimsIsReservedUntilThePreemptorIsCommitted() {
+    void aPreemptorsReservationLastsUntilItBinds() {
         ledger.observeBound(bound("victim", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         assertThat(ledger.reserveFor(pod("c"), "n1", HALF, Set.of())).isFalse();
         assertThat(ledger.reserveFor(pod("c"), "n1", HALF, Set.of("victim"))).isTrue();
         ledger.reserve(pod("c"), "n1", HALF);
         assertThat(ledger.feasibility("n1", "c", HALF))
-                .as("the victim still runs here")
+                .as("the victim is still there")
                 .isInstanceOf(Feasibility.Refuses.class);
         ledger.observeEnded("victim");
         assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
@@ -506,11 +506,11 @@ public class LedgerTest {
         assertThat(ledger.commit(pod("c"), "n1", HALF, 1)).isInstanceOf(Granted.class);
         ledger.releaseReservation("c");
         assertThat(ledger.unsettled("c")).contains("n1");
-        assertThat(told).as("a reservation is no over-allocation").containsExactly("freed n1");
+        assertThat(told).as("what is kept is not oversold").containsExactly("freed n1");
     }
 
     @Test
-    void aPreemptionReservationEndsWhenItExpiresOrIsReleased() {
+    void aPreemptorsReservationEndsWhenItExpiresOrIsReleased() {
         assertThat(ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
         now.addAndGet(Ledger.KEPT_FOR.toNanos());
         assertThat(ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
@@ -527,7 +527,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aForceDeletedPodHoldsItsAllocationForItsGracePeriod() {
+    void aPodDeletedByForceHoldsItsGpusForItsGracePeriod() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.deletedBeforeEnd("a");
         now.addAndGet(BoundPods.GRACE.toNanos());
@@ -542,13 +542,13 @@ public class LedgerTest {
     }
 
     @Test
-    void aForceDeletedTerminatingPodHoldsItsAllocationForTheLongerGracePeriod() {
+    void aPodDeletedByForceHoldsItsGpusForTheLongestReportedGracePeriod() {
         Duration longer = BoundPods.GRACE.multipliedBy(20);
         BoundPod runs = bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false));
         BoundPod ends = BoundPods.leaving(runs, Instant.EPOCH.plus(longer), longer);
         ledger.observeBound(runs);
         ledger.observeBound(ends);
-        // On a forced deletion the API server reports no deletion grace period, so the pod's own applies.
+        // What the API server says of it then: no grace for its deletion, so that its own is left.
         ledger.observeBound(BoundPods.leaving(ends, Instant.EPOCH, BoundPods.GRACE));
         ledger.deletedBeforeEnd("a");
         now.addAndGet(longer.plus(Ledger.LATE).toNanos());
@@ -560,7 +560,7 @@ public class LedgerTest {
     }
 
     @Test
-    void deletedPodsWithoutAnAllocationLeaveNoEntry() {
+    void aPodWithoutGpusDeletedByForceLeavesNoClaim() {
         ledger.observeBound(BoundPods.of(pod("a"), "n1", 1));
         ledger.reserve(pod("b"), "n1", WHOLE);
         ledger.deletedBeforeEnd("a");
@@ -571,7 +571,7 @@ public class LedgerTest {
     }
 
     @Test
-    void aGrantUsesTheNodesFormatOfVisibleDevices() {
+    void aGrantNamesGpusAsTheNodesRuntimeDoes() {
         var granted = (Granted) ledger.commit(pod("a"), "n1", HALF, 1);
         assertThat(Gpus.of(granted.containers(), "main").print())
                 .isEqualTo(uuid(1, 0) + " memory=500Mi cores=0 policy=fixed priority=0 context=0Mi\n");
@@ -582,7 +582,7 @@ public class LedgerTest {
         return new NodeFacts.Sharing(Gpus.inventory(slots, gpus), Placement.BINPACK, new HostResources(1000, 1000));
     }
 
-    /** A node with one GPU of 1000 MiB and this memory scaling. */
+    /** A node with one GPU of 1000 MiB and this scaling. */
     private static NodeFacts sharing(SharingMode by, Scaling memory) {
         var inventory = new Inventory(new VisibleDevices("{uuid}"), memory, Scaling.ONE, 10, List.of(gpu(1, 0, 1000)));
         return new NodeFacts.Sharing(

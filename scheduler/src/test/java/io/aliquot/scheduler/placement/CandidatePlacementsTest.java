@@ -21,7 +21,7 @@ class CandidatePlacementsTest {
     private record Way(int gpu, FreeCapacity after) {}
 
     @Test
-    void eachLeavesTheRoomOfTheNodeWithThePodOnIt() {
+    void eachCandidateLeavesTheFreeCapacityOfTheNodeWithThePod() {
         int chosenFrom = 0;
         int ofSeveralGpus = 0;
         for (int seed = 0; seed < CASES; seed++) {

@@ -26,10 +26,10 @@ import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 
-/** Cached answers equal those that the ledger computes. */
+/** Cached answers equal the nodes' answers. */
 class FeasibilityCacheTest {
     private static final int NODES = 4;
-    /** The same String objects for every request, as in the extender. */
+    /** The same string objects in each request, as in the extender. */
     private static final List<String> NAMES = List.of("n0", "n1", "n2", "n3", "n4");
 
     private static final int PODS = 12;
@@ -50,7 +50,7 @@ class FeasibilityCacheTest {
 
     private final long seed = Long.getLong("aliquot.seed", System.nanoTime());
 
-    /** Returns a new object each time: pods of one kind have equal requests, not identical ones. */
+    /** A new object each time: two pods are of one kind because their requests are equal, not identical. */
     private static PodGpuRequest kind(int number) {
         return switch (number) {
             case 0 -> ask("APP:main: gpumem=100");
@@ -62,31 +62,31 @@ class FeasibilityCacheTest {
     }
 
     @Test
-    void afterAnyChangesTheCacheAnswersLikeTheLedger() {
+    void cachedAnswersEqualTheNodesAnswersAfterAnyHistory() {
         var random = new Random(seed);
         for (int step = 0; step < STEPS; step++) {
-            happen(random);
+            changeAnything(random);
             String uid = pod(random.nextInt(PODS)).uid();
             compare(uid, random.nextInt(KINDS));
         }
     }
 
-    /** In a cluster of this size the cache holds some dozens of kinds. */
+    /** With this many nodes a few dozen kinds are cached. */
     @Test
-    void kindsOfPodsBeyondTheCacheSizeGetCorrectAnswers() {
+    void kindsBeyondTheLimitOfTheCacheAreAnsweredToo() {
         for (int node = 0; node < 2_000; node++) {
             ledger.putNode("n" + node, LedgerTest.sharing(4, gpu(node, 0, 1000, true)));
         }
         for (int kind = 0; kind < 5_000; kind++) {
-            PodGpuRequest ask = ask("APP:main: gpumem=" + (100 + kind));
-            assertThat(scoring.forPod("anybody", ask, Placement.BINPACK).feasibility("n0"))
+            PodGpuRequest request = ask("APP:main: gpumem=" + (100 + kind));
+            assertThat(scoring.forPod("anybody", request, Placement.BINPACK).feasibility("n0"))
                     .as("kind %d", kind)
-                    .hasToString(ledger.feasibility("n0", "anybody", ask).toString());
+                    .hasToString(ledger.feasibility("n0", "anybody", request).toString());
         }
     }
 
     @Test
-    void concurrentRequestsAndChangesLeaveNoStaleAnswer() throws Exception {
+    void concurrentRequestsAndChangesLeaveNoOutdatedAnswer() throws Exception {
         var pool = Executors.newFixedThreadPool(THREADS);
         try {
             for (int round = 0; round < 20; round++) {
@@ -95,7 +95,7 @@ class FeasibilityCacheTest {
                     var random = new Random(seed + 100L * round + thread);
                     work.add(() -> {
                         for (int step = 0; step < 500; step++) {
-                            happen(random);
+                            changeAnything(random);
                             FeasibilityCache cache = scoring.forPod(
                                     pod(random.nextInt(PODS)).uid(), kind(random.nextInt(KINDS)), Placement.BINPACK);
                             for (int node = 0; node <= NODES; node++) {
@@ -135,11 +135,11 @@ class FeasibilityCacheTest {
         return LedgerTest.pod("p" + number);
     }
 
-    private void happen(Random random) {
+    private void changeAnything(Random random) {
         int n = random.nextInt(NODES);
         String node = "n" + n;
         PodId pod = pod(random.nextInt(PODS));
-        PodGpuRequest ask = kind(random.nextInt(KINDS));
+        PodGpuRequest request = kind(random.nextInt(KINDS));
         switch (random.nextInt(14)) {
             case 0 ->
                 ledger.putNode(
@@ -154,8 +154,8 @@ class FeasibilityCacheTest {
                     ledger.removeNode(node);
                 }
             }
-            case 3, 4 -> ledger.reserve(pod, node, ask);
-            case 5, 6 -> ledger.commit(pod, node, ask, version.incrementAndGet());
+            case 3, 4 -> ledger.reserve(pod, node, request);
+            case 5, 6 -> ledger.commit(pod, node, request, version.incrementAndGet());
             case 7 ->
                 ledger.observeBound(BoundPods.of(
                         pod,
@@ -166,8 +166,8 @@ class FeasibilityCacheTest {
                                 new GpuAmount(100L * (1 + random.nextInt(4)), random.nextInt(40), 1, false))));
             case 8, 9 -> ledger.observeEnded(pod.uid());
             case 10 -> ledger.observeUnbound(pod.uid(), version.incrementAndGet());
-            case 11 -> ledger.feasibilityWithout(node, pod.uid(), ask, Set.of("p0", "p1", "p2"));
-            case 12 -> ledger.reserveFor(pod, node, ask, Set.of("p3", "p4", "p5"));
+            case 11 -> ledger.feasibilityWithout(node, pod.uid(), request, Set.of("p0", "p1", "p2"));
+            case 12 -> ledger.reserveFor(pod, node, request, Set.of("p3", "p4", "p5"));
             default -> {
                 now.addAndGet(Duration.ofSeconds(random.nextInt(4)).toNanos());
                 ledger.expire();

@@ -9,31 +9,31 @@ import org.junit.jupiter.api.Test;
 
 class FullnessScoresTest {
     @Test
-    void theBestNodeScoresTenAndTheOthersScaleLinearlyUpToNine() {
+    void theBestGetsTenAndTheOthersUpToNineLinearly() {
         assertThat(scores(false, 0, 0.9, 0.9, 0.5, 0.1)).containsExactly(10, 9, 5, 0);
     }
 
     @Test
-    void equalNodesDifferByOneSoThatTheReservedNodeWins() {
+    void equalNodesDifferByOneSoThatTheWinnerIsTheOneExpected() {
         assertThat(scores(false, 1, 0.5, 0.5)).containsExactly(9, 10);
     }
 
     @Test
-    void anInfeasibleNodeScoresZeroAndDoesNotAffectTheScale() {
+    void aNodeThatDoesNotFitGetsZeroAndDoesNotStretchTheScale() {
         assertThat(scores(false, 0, 0.5, FullnessScores.NONE, 0.5)).containsExactly(10, 0, 9);
         assertThat(scores(false, -1, FullnessScores.NONE)).containsExactly(0);
     }
 
     @Test
-    void thePreferencesOfThePodOutweighThePolicy() {
+    void aPodsOwnPreferencesOutweighThePolicy() {
         assertThat(scores(true, 0, 0.9, 0.8, 0.1)).containsExactly(2, 1, 0);
     }
 
-    private static List<Integer> scores(boolean preferences, int winner, double... likings) {
+    private static List<Integer> scores(boolean preferences, int winner, double... fullness) {
         var scores = new FullnessScores(preferences);
-        Arrays.stream(likings).forEach(scores::add);
-        return IntStream.range(0, likings.length)
-                .mapToObj(i -> scores.of(likings[i], i == winner))
+        Arrays.stream(fullness).forEach(scores::add);
+        return IntStream.range(0, fullness.length)
+                .mapToObj(i -> scores.of(fullness[i], i == winner))
                 .toList();
     }
 }

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 
 class NodeIndexTest {
     private final Map<String, Integer> nodes = new HashMap<>();
-    private final NodeIndex directory = new NodeIndex(node -> nodes.getOrDefault(node, NodeIndex.UNKNOWN));
+    private final NodeIndex index = new NodeIndex(node -> nodes.getOrDefault(node, NodeIndex.UNKNOWN));
     private final long seed = new Random().nextLong();
     private final Random random = new Random(seed);
 
@@ -25,18 +25,18 @@ class NodeIndexTest {
 
     private void close(String node) {
         nodes.remove(node);
-        directory.forget(node);
+        index.forget(node);
     }
 
-    private void looksRight(List<String> names) {
+    private void assertRight(List<String> names) {
         int[] numbers = new int[names.size() + 1];
         int[] ranks = new int[names.size() + 1];
-        directory.numbers(names, numbers, ranks);
+        index.numbers(names, numbers, ranks);
         for (int i = 0; i < names.size(); i++) {
             String name = names.get(i);
             int number = nodes.getOrDefault(name, NodeIndex.UNKNOWN);
             assertThat(numbers[i]).as("seed %d, %s", seed, name).isEqualTo(number);
-            assertThat(directory.number(name)).as("seed %d, %s", seed, name).isEqualTo(number);
+            assertThat(index.number(name)).as("seed %d, %s", seed, name).isEqualTo(number);
         }
         List<Integer> byRank = IntStream.range(0, names.size())
                 .boxed()
@@ -46,12 +46,12 @@ class NodeIndexTest {
                 .as("seed %d", seed)
                 .isSorted();
         assertThat(byRank.stream().map(names::get).dropWhile(nodes::containsKey))
-                .as("unknown nodes come last; seed %d", seed)
+                .as("those without an account come last; seed %d", seed)
                 .noneMatch(nodes::containsKey);
     }
 
     @Test
-    void numbersAndRanksAreRightInAnyOrderWhileNodesComeAndGo() {
+    void numbersAndRanksAreRightAfterAnyHistory() {
         var open = new TreeSet<Integer>();
         List<String> names = new ArrayList<>(
                 IntStream.range(0, 300).mapToObj(i -> "node-" + i).toList());
@@ -75,35 +75,35 @@ class NodeIndexTest {
                 Collections.shuffle(names, random);
             }
             if (random.nextInt(20) == 0) {
-                names.replaceAll(String::new); // equal, not identical
+                names.replaceAll(String::new); // equal, and not the same
             }
             if (random.nextInt(5) == 0) {
                 some = List.copyOf(names.subList(random.nextInt(10), 10 + random.nextInt(names.size() - 10)));
             }
-            looksRight(some);
-            looksRight(names);
+            assertRight(some);
+            assertRight(names);
         }
     }
 
-    /** Names with the same hash overwrite each other's slots and the adjacent slot; the test tries names for it. */
+    /** Names with one hash use each other's slots and those of neighbors; the test tries which names are neighbors. */
     @Test
-    void aNameWhoseSlotWasOverwrittenIsForgotten() {
+    void aNameWhoseSlotWasReplacedIsForgottenToo() {
         List<String> alike = IntStream.range(0, 16)
                 .mapToObj(i -> Integer.toBinaryString(16 + i).replace("0", "Aa").replace("1", "BB"))
                 .toList();
         assertThat(alike).extracting(String::hashCode).containsOnly(alike.get(0).hashCode());
         for (int i = 0; i < 1000; i++) {
-            var neighbour = "node-" + i;
-            List<String> names = Stream.of(alike.subList(0, 7), List.of(neighbour), alike.subList(7, 16))
+            var neighbor = "node-" + i;
+            List<String> names = Stream.of(alike.subList(0, 7), List.of(neighbor), alike.subList(7, 16))
                     .flatMap(List::stream)
                     .toList();
             names = List.copyOf(names);
             for (int number = 0; number < names.size(); number++) {
                 open(names.get(number), number);
             }
-            looksRight(names);
-            close(neighbour);
-            looksRight(names);
+            assertRight(names);
+            close(neighbor);
+            assertRight(names);
             alike.forEach(this::close);
         }
     }

@@ -45,35 +45,35 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.ToDoubleBiFunction;
 import org.junit.jupiter.api.Test;
 
-/** The scoring policy is notified of all nodes and pods, and its scores select GPUs and nodes. */
+/** The policy is informed of all nodes and pods, and its scores decide. */
 class ScoringCacheTest {
     private static final int NODES = 4;
     private static final int PODS = 12;
-    private static final Map<String, String> BY_JUDGE =
+    private static final Map<String, String> FRAGMENTATION =
             Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "fragmentation");
-    private static final PodGpuRequest QUARTER = ask(BY_JUDGE, "APP:main: gpumem=250");
+    private static final PodGpuRequest QUARTER = ask(FRAGMENTATION, "APP:main: gpumem=250");
     private static final HostResources HOST = new HostResources(8_000, 32L << 30);
 
     private final AtomicLong now = new AtomicLong();
     private final long seed = Long.getLong("aliquot.seed", System.nanoTime());
 
-    /** A scoring policy that records its calls and scores by the function of the test. */
-    private static final class Notes implements ScoringPolicy<FreeCapacity> {
-        final Map<FreeCapacity, Integer> rooms = new HashMap<>();
+    /** Records reports, and scores as the test says. */
+    private static final class RecordingPolicy implements ScoringPolicy<FreeCapacity> {
+        final Map<FreeCapacity, Integer> freeCapacities = new HashMap<>();
         final List<DemandVector> demands = new ArrayList<>();
         final AtomicInteger inside = new AtomicInteger();
-        int weighed;
+        int evaluated;
         int version;
-        ToDoubleBiFunction<FreeCapacity, Integer> likes = (after, free) -> 0;
+        ToDoubleBiFunction<FreeCapacity, Integer> scorer = (after, free) -> 0;
 
         @Override
-        public void nodeAdded(FreeCapacity room) {
-            alone(() -> rooms.merge(room, 1, Integer::sum));
+        public void nodeAdded(FreeCapacity free) {
+            alone(() -> freeCapacities.merge(free, 1, Integer::sum));
         }
 
         @Override
-        public void nodeRemoved(FreeCapacity room) {
-            alone(() -> rooms.compute(room, (any, count) -> count == null || count == 1 ? null : count - 1));
+        public void nodeRemoved(FreeCapacity free) {
+            alone(() -> freeCapacities.compute(free, (any, count) -> count == null || count == 1 ? null : count - 1));
         }
 
         @Override
@@ -88,13 +88,13 @@ class ScoringCacheTest {
 
         @Override
         public FreeCapacity evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after) {
-            alone(() -> weighed++);
+            alone(() -> evaluated++);
             return after;
         }
 
         @Override
         public double score(FreeCapacity after) {
-            return likes.applyAsDouble(after, after.free());
+            return scorer.applyAsDouble(after, after.free());
         }
 
         private void alone(Runnable work) {
@@ -104,9 +104,9 @@ class ScoringCacheTest {
         }
     }
 
-    private final Notes judge = new Notes();
+    private final RecordingPolicy policy = new RecordingPolicy();
     private final Ledger ledger = ledger();
-    private final NodeScoring scoring = new NodeScoring(ledger, judge);
+    private final NodeScoring scoring = new NodeScoring(ledger, policy);
 
     private Ledger ledger() {
         return new Ledger(now::get, new LedgerListener() {
@@ -131,32 +131,32 @@ class ScoringCacheTest {
     }
 
     private static PodGpuRequest kind(int number) {
-        PodGpuRequest ask = switch (number) {
+        PodGpuRequest request = switch (number) {
             case 0 -> ask("APP:main: gpumem=100");
-            case 1 -> ask(BY_JUDGE, "APP:main: gpumem=400 gpucores=40");
-            case 2 -> ask(BY_JUDGE, "APP:main: gpu=2 gpumem=300");
-            default -> ask(BY_JUDGE, "APP:main: gpu=1");
+            case 1 -> ask(FRAGMENTATION, "APP:main: gpumem=400 gpucores=40");
+            case 2 -> ask(FRAGMENTATION, "APP:main: gpu=2 gpumem=300");
+            default -> ask(FRAGMENTATION, "APP:main: gpu=1");
         };
-        return ask.withHostRequests(new HostResources(500L * number, (long) number << 30));
+        return request.withHostRequests(new HostResources(500L * number, (long) number << 30));
     }
 
     @Test
-    void afterAnyChangesThePolicyKnowsTheCurrentFreeCapacities() {
+    void thePolicyKnowsTheFreeCapacitiesAfterAnyHistory() {
         var random = new Random(seed);
         for (int step = 0; step < 5_000; step++) {
-            happen(random);
+            changeAnything(random);
             if (random.nextInt(4) == 0) {
                 scoring.forPod("anybody", kind(1), Placement.FRAGMENTATION);
-                assertThat(judge.rooms)
+                assertThat(policy.freeCapacities)
                         .as("-Daliquot.seed=%d, step %d", seed, step)
-                        .isEqualTo(rooms());
+                        .isEqualTo(freeCapacities());
             }
         }
     }
 
-    /** The free capacities computed from the views of the ledger. */
-    private Map<FreeCapacity, Integer> rooms() {
-        Map<FreeCapacity, Integer> rooms = new HashMap<>();
+    /** From the ledger's views. */
+    private Map<FreeCapacity, Integer> freeCapacities() {
+        Map<FreeCapacity, Integer> freeCapacities = new HashMap<>();
         for (String name : ledger.nodeNames()) {
             NodeView view = ledger.view(name).orElseThrow();
             if (view.facts() instanceof Sharing sharing && view.served()) {
@@ -165,17 +165,17 @@ class ScoringCacheTest {
                     left = left.minus(holding.requests());
                 }
                 FreeCapacity.Shape shape = new GpuModels().shape(sharing.cards().list(), sharing.allocatable());
-                rooms.merge(FreeCapacity.of(shape, left, view.gpus()), 1, Integer::sum);
+                freeCapacities.merge(FreeCapacity.of(shape, left, view.gpus()), 1, Integer::sum);
             }
         }
-        return rooms;
+        return freeCapacities;
     }
 
-    private void happen(Random random) {
+    private void changeAnything(Random random) {
         int number = random.nextInt(NODES);
         String node = "n" + number;
         PodId pod = pod(random.nextInt(PODS));
-        PodGpuRequest ask = kind(random.nextInt(4));
+        PodGpuRequest request = kind(random.nextInt(4));
         switch (random.nextInt(10)) {
             case 0 -> ledger.putNode(node, node(number, 1000, 1000 + 500 * random.nextInt(2)));
             case 1 -> ledger.setAgentReady(node, random.nextInt(4) != 0);
@@ -184,8 +184,8 @@ class ScoringCacheTest {
                     ledger.removeNode(node);
                 }
             }
-            case 3 -> ledger.reserve(pod, node, ask);
-            case 4, 5 -> ledger.commit(pod, node, ask, now.incrementAndGet());
+            case 3 -> ledger.reserve(pod, node, request);
+            case 4, 5 -> ledger.commit(pod, node, request, now.incrementAndGet());
             case 6 ->
                 ledger.observeBound(BoundPods.of(
                         pod,
@@ -195,7 +195,7 @@ class ScoringCacheTest {
                         new HostResources(100, 1 << 20),
                         BoundPods.main(uuid(number, 0), new GpuAmount(100, 5, 1, false))));
             case 7 -> ledger.observeEnded(pod.uid());
-            case 8 -> ledger.reserveFor(pod, node, ask, Set.of("p3", "p4", "p5"));
+            case 8 -> ledger.reserveFor(pod, node, request, Set.of("p3", "p4", "p5"));
             default -> {
                 now.addAndGet(Duration.ofSeconds(random.nextInt(4)).toNanos());
                 ledger.expire();
@@ -204,27 +204,27 @@ class ScoringCacheTest {
     }
 
     @Test
-    void theGpuWithTheHighestScoreIsAllocatedAndTheFullestOfEquals() {
+    void theGpuWithTheBestScoreIsTakenAndOfEqualOnesTheFullest() {
         ledger.putNode("n1", node(1, 1000, 1000, 1000));
         ledger.observeBound(LedgerTest.bound("half", "n1", uuid(1, 1), new GpuAmount(500, 0, 1, false)));
 
         assertThat(taken("a")).isEqualTo(uuid(1, 1));
-        judge.likes = (after, free) -> after.gpuMiB(1) < 1000 ? 1 : 0; // prefers two partly allocated GPUs
-        judge.version++;
+        policy.scorer = (after, free) -> after.gpuMiB(1) < 1000 ? 1 : 0; // two GPUs begun
+        policy.version++;
         assertThat(taken("b")).isEqualTo(uuid(1, 0));
     }
 
     @Test
-    void aGpuThatDoesNotFitIsNotAllocatedWhateverItsScore() {
+    void aGpuThatDoesNotFitIsNotTakenWhateverItsScore() {
         ledger.putNode("n1", node(1, 1000, 1000));
         ledger.observeBound(LedgerTest.bound("large", "n1", uuid(1, 0), new GpuAmount(900, 0, 1, false)));
-        judge.likes = (after, free) -> -after.gpuMiB(0);
+        policy.scorer = (after, free) -> -after.gpuMiB(0);
 
         assertThat(taken("a")).isEqualTo(uuid(1, 1));
     }
 
     @Test
-    void aCordonedGpuIsNeitherAllocatedNorFreeCapacity() {
+    void aCordonedGpuIsNotTakenAndIsNoFreeCapacity() {
         var inventory = Gpus.inventory(4, gpu(1, 0, 1000), gpu(1, 1, 1000));
         ledger.putNode(
                 "n1",
@@ -235,37 +235,37 @@ class ScoringCacheTest {
 
         assertThat(taken("a")).isEqualTo(uuid(1, 1));
         scoring.forPod("b", QUARTER, Placement.FRAGMENTATION);
-        assertThat(judge.rooms.keySet())
+        assertThat(policy.freeCapacities.keySet())
                 .singleElement()
-                .satisfies(room -> assertThat(room.free()).isEqualTo(750));
+                .satisfies(free -> assertThat(free.free()).isEqualTo(750));
     }
 
     @Test
-    void theNodesPlacementAppliesIfThePodHasNone() {
+    void theNodesPolicySelectsTheGpuOfAPodWithoutPolicy() {
         ledger.putNode(
                 "n1", new Sharing(Gpus.inventory(4, gpu(1, 0, 1000), gpu(1, 1, 1000)), Placement.FRAGMENTATION, HOST));
         ledger.observeBound(LedgerTest.bound("half", "n1", uuid(1, 1), new GpuAmount(500, 0, 1, false)));
-        judge.likes = (after, free) -> -after.gpuMiB(1);
+        policy.scorer = (after, free) -> -after.gpuMiB(1);
 
         assertThat(granted("a", ask("APP:main: gpumem=250"))).isEqualTo(uuid(1, 0));
     }
 
     @Test
-    void aNodeHasTheScoreOfItsBestPlacement() {
+    void aNodeHasTheScoreOfItsBestCandidate() {
         ledger.putNode("n1", node(1, 1000, 1000));
         ledger.putNode("n2", node(2, 1000, 1000));
         ledger.observeBound(LedgerTest.bound("half", "n2", uuid(2, 1), new GpuAmount(500, 0, 1, false)));
-        judge.likes = (after, free) -> after.gpuMiB(0);
+        policy.scorer = (after, free) -> after.gpuMiB(0);
 
-        assertThat(liking("n1", "a")).isEqualTo(750);
-        assertThat(liking("n2", "a")).isEqualTo(500); // on the empty GPU
+        assertThat(score("n1", "a")).isEqualTo(750);
+        assertThat(score("n2", "a")).isEqualTo(500); // on the empty one
     }
 
     @Test
-    void ifAnotherPolicySelectsTheGpuThatGpuIsScored() {
+    void theGpuThatAnotherPolicySelectsIsTheOneScored() {
         ledger.putNode("n2", node(2, 1000, 1000));
         ledger.observeBound(LedgerTest.bound("half", "n2", uuid(2, 1), new GpuAmount(500, 0, 1, false)));
-        judge.likes = (after, free) -> after.gpuMiB(0);
+        policy.scorer = (after, free) -> after.gpuMiB(0);
         var binpack = ask(
                 Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "binpack"),
                 "APP:main: gpumem=250");
@@ -276,67 +276,67 @@ class ScoringCacheTest {
     }
 
     @Test
-    void aPodsOwnReservationDoesNotAffectItsScores() {
+    void aPodsOwnReservationIsDisregarded() {
         ledger.putNode("n1", node(1, 1000));
-        PodGpuRequest ask = QUARTER.withHostRequests(new HostResources(1_000, 1 << 30));
-        judge.likes = (after, free) -> after.cpuMillis();
+        PodGpuRequest request = QUARTER.withHostRequests(new HostResources(1_000, 1 << 30));
+        policy.scorer = (after, free) -> after.cpuMillis();
 
-        assertThat(liking("n1", "a", ask)).isEqualTo(7_000);
-        ledger.reserve(LedgerTest.pod("a"), "n1", ask);
-        assertThat(liking("n1", "a", ask)).isEqualTo(7_000);
-        assertThat(liking("n1", "b", ask)).isEqualTo(6_000);
+        assertThat(score("n1", "a", request)).isEqualTo(7_000);
+        ledger.reserve(LedgerTest.pod("a"), "n1", request);
+        assertThat(score("n1", "a", request)).isEqualTo(7_000);
+        assertThat(score("n1", "b", request)).isEqualTo(6_000);
     }
 
     @Test
-    void identicalNodesAreEvaluatedOnce() {
+    void nodesThatAreAlikeAreEvaluatedOnce() {
         for (int number = 0; number < 10; number++) {
             ledger.putNode("n" + number, node(number, 1000, 1000));
         }
         for (int number = 0; number < 10; number++) {
-            liking("n" + number, "a");
+            score("n" + number, "a");
         }
-        assertThat(judge.weighed).isEqualTo(1);
-        judge.version++;
-        liking("n0", "a");
-        assertThat(judge.weighed).isEqualTo(2);
+        assertThat(policy.evaluated).isEqualTo(1);
+        policy.version++;
+        score("n0", "a");
+        assertThat(policy.evaluated).isEqualTo(2);
     }
 
-    /** Regression: the first request evaluated all nodes, which took 0.75 s for 5,000 nodes. */
+    /** Formerly the first request evaluated all nodes: 0.75 s with 5,000 nodes. */
     @Test
-    void afterAModelChangeEachRequestEvaluatesSomeNodesFormerBestFirst() {
+    void afterAChangeOfTheWorkloadEachRequestEvaluatesSomeNodesTheBestFormerScoresFirst() {
         List<String> names = unlikeNodes(1_000);
-        judge.likes = (after, free) -> -Math.abs(after.gpuMiB(3) - 2_300);
+        policy.scorer = (after, free) -> -Math.abs(after.gpuMiB(3) - 2_300);
         evaluateAll(names);
         List<String> before = best(names);
 
-        judge.version++;
-        judge.likes = (after, free) -> -Math.abs(after.gpuMiB(3) - 2_301);
-        int weighed = judge.weighed;
+        policy.version++;
+        policy.scorer = (after, free) -> -Math.abs(after.gpuMiB(3) - 2_301);
+        int evaluated = policy.evaluated;
         List<String> first = best(names);
 
-        assertThat(judge.weighed - weighed).isBetween(1, FeasibilityCache.EVALUATIONS + 4);
+        assertThat(policy.evaluated - evaluated).isBetween(1, FeasibilityCache.EVALUATIONS + 4);
         assertThat(first).containsExactlyInAnyOrderElementsOf(before);
         int requests = evaluateAll(names);
         assertThat(requests).isBetween(2, 10);
-        assertThat(judge.weighed - weighed).isEqualTo(4 * names.size());
+        assertThat(policy.evaluated - evaluated).isEqualTo(4 * names.size());
         assertThat(first).isEqualTo(best(names));
     }
 
     @Test
-    void forANewKindOfPodEachRequestEvaluatesSomeNodesFullestFirst() {
+    void ofANewKindEachRequestEvaluatesSomeNodesTheFullestFirst() {
         List<String> names = unlikeNodes(1_000);
         ledger.observeBound(LedgerTest.bound("large", "n777", uuid(777, 3), new GpuAmount(900, 0, 1, false)));
-        judge.likes = (after, free) -> -after.free();
+        policy.scorer = (after, free) -> -after.free();
 
         assertThat(best(names).get(0)).isEqualTo("n777");
-        assertThat(judge.weighed).isBetween(1, FeasibilityCache.EVALUATIONS + 4);
+        assertThat(policy.evaluated).isBetween(1, FeasibilityCache.EVALUATIONS + 4);
     }
 
-    /** Includes nodes that are not evaluated yet: preferences of the pod may favor them. */
+    /** Also nodes that are not evaluated yet, since a pod may have node preferences of its own. */
     @Test
-    void allFeasibleNodesAreListedAndScored() {
+    void allNodesThatFitAreListedAndScored() {
         List<String> names = unlikeNodes(1_000);
-        judge.likes = (after, free) -> -after.free();
+        policy.scorer = (after, free) -> -after.free();
         FeasibilityCache cache = scoring.forPod("a", QUARTER, Placement.FRAGMENTATION);
 
         List<String> listed = cache.best(names, names.size(), (node, refuses) -> {});
@@ -346,7 +346,7 @@ class ScoringCacheTest {
 
         assertThat(scores).hasSize(names.size());
         assertThat(scores.values()).contains(10, 0);
-        assertThat(judge.weighed).isBetween(1, 2 * (FeasibilityCache.EVALUATIONS + 4));
+        assertThat(policy.evaluated).isBetween(1, 2 * (FeasibilityCache.EVALUATIONS + 4));
     }
 
     private List<String> unlikeNodes(int count) {
@@ -366,28 +366,28 @@ class ScoringCacheTest {
     /** Repeats the request until all nodes are evaluated; returns the number of requests. */
     private int evaluateAll(List<String> names) {
         int requests = 0;
-        int weighed;
+        int evaluated;
         do {
-            weighed = judge.weighed;
+            evaluated = policy.evaluated;
             best(names);
             requests++;
-        } while (judge.weighed > weighed);
+        } while (policy.evaluated > evaluated);
         return requests;
     }
 
     @Test
-    void thePolicySeesTheCpuRequestOfEachPod() {
+    void kindsThatDifferInCpuAreEvaluatedSeparately() {
         ledger.putNode("n1", node(1, 1000));
-        judge.likes = (after, free) -> after.cpuMillis();
+        policy.scorer = (after, free) -> after.cpuMillis();
 
-        assertThat(liking("n1", "a", QUARTER.withHostRequests(new HostResources(1_000, 0))))
+        assertThat(score("n1", "a", QUARTER.withHostRequests(new HostResources(1_000, 0))))
                 .isEqualTo(7_000);
-        assertThat(liking("n1", "a", QUARTER.withHostRequests(new HostResources(2_000, 0))))
+        assertThat(score("n1", "a", QUARTER.withHostRequests(new HostResources(2_000, 0))))
                 .isEqualTo(6_000);
     }
 
     @Test
-    void eachPodIsObservedOnceAndBoundPodsAreObservedFirst() {
+    void aRetriedPodCountsOnceAndBoundPodsCountFirst() {
         ledger.putNode("n1", node(1, 1000));
         ledger.observeBound(BoundPods.of(
                 LedgerTest.pod("second"),
@@ -404,17 +404,17 @@ class ScoringCacheTest {
         scoring.observe("a", QUARTER);
         scoring.observe("b", QUARTER);
 
-        assertThat(judge.demands).extracting(DemandVector::gpuMiB).containsExactly(10, 20, 250, 250);
+        assertThat(policy.demands).extracting(DemandVector::gpuMiB).containsExactly(10, 20, 250, 250);
     }
 
-    /** Also before any request for scores. */
+    /** Also before the first refresh. */
     @Test
-    void aPercentageIsObservedAsAShareOfTheLargestGpu() {
+    void aRequestInPercentCountsAsAPartOfTheLargestGpu() {
         ledger.putNode("n1", node(1, 1000, 2000));
 
         scoring.observe("a", ask("APP:main: gpumem-percentage=25"));
 
-        assertThat(judge.demands).extracting(DemandVector::gpuMiB).containsExactly(500);
+        assertThat(policy.demands).extracting(DemandVector::gpuMiB).containsExactly(500);
     }
 
     @Test
@@ -431,9 +431,9 @@ class ScoringCacheTest {
         List<String> choices = new ArrayList<>();
         for (int i = 0; i < 60; i++) {
             PodId pod = LedgerTest.pod("q" + i);
-            PodGpuRequest ask = kind(1 + i % 3);
-            freshScoring.observe(pod.uid(), ask);
-            FeasibilityCache cache = freshScoring.forPod(pod.uid(), ask, Placement.FRAGMENTATION);
+            PodGpuRequest request = kind(1 + i % 3);
+            freshScoring.observe(pod.uid(), request);
+            FeasibilityCache cache = freshScoring.forPod(pod.uid(), request, Placement.FRAGMENTATION);
             String best = "";
             double most = Double.NEGATIVE_INFINITY;
             for (int number = 0; number < NODES; number++) {
@@ -443,7 +443,7 @@ class ScoringCacheTest {
                     best = node;
                 }
             }
-            choices.add(best + fresh.commit(pod, best, ask, 1));
+            choices.add(best + fresh.commit(pod, best, request, 1));
             if (i % 3 == 0) {
                 fresh.observeEnded("q" + i / 2);
             }
@@ -452,7 +452,7 @@ class ScoringCacheTest {
     }
 
     @Test
-    void concurrentRequestsCallThePolicyFromOneThreadAtATime() throws Exception {
+    void concurrentRequestsCallThePolicyOneAtATimeAndInformItOfAllNodes() throws Exception {
         var pool = Executors.newFixedThreadPool(4);
         try {
             List<Callable<Void>> work = new ArrayList<>();
@@ -460,11 +460,11 @@ class ScoringCacheTest {
                 var random = new Random(seed + thread);
                 work.add(() -> {
                     for (int step = 0; step < 3_000; step++) {
-                        happen(random);
-                        PodGpuRequest ask = kind(1 + random.nextInt(3));
+                        changeAnything(random);
+                        PodGpuRequest request = kind(1 + random.nextInt(3));
                         String uid = pod(random.nextInt(PODS)).uid();
-                        scoring.observe(uid, ask);
-                        FeasibilityCache cache = scoring.forPod(uid, ask, Placement.FRAGMENTATION);
+                        scoring.observe(uid, request);
+                        FeasibilityCache cache = scoring.forPod(uid, request, Placement.FRAGMENTATION);
                         for (int number = 0; number < NODES; number++) {
                             cache.score("n" + number);
                         }
@@ -479,12 +479,12 @@ class ScoringCacheTest {
             pool.shutdownNow();
         }
         scoring.forPod("anybody", kind(1), Placement.FRAGMENTATION);
-        assertThat(judge.rooms).as("-Daliquot.seed=%d", seed).isEqualTo(rooms());
+        assertThat(policy.freeCapacities).as("-Daliquot.seed=%d", seed).isEqualTo(freeCapacities());
     }
 
     /** Selecting a GPU takes the policy's lock under a node's lock; listing the bound pods takes the nodes' locks. */
     @Test
-    void boundPodsAreListedWithoutThePolicysLock() {
+    void boundPodsAreReadWithoutTheCachesLock() {
         var scores = new ScoringCache<>(new Fragmentation(), new GpuModels(), new NodeIndex(node -> NodeIndex.UNKNOWN));
         var free = new AtomicBoolean();
         scores.observe("first", QUARTER, () -> {
@@ -501,9 +501,9 @@ class ScoringCacheTest {
         assertThat(free).isTrue();
     }
 
-    /** Scores stay current while pods and nodes come and go, prices change and the workload is resampled. */
+    /** Pods and nodes come and go, prices move, and the workload is sampled again: no score is older than that. */
     @Test
-    void cachedScoresEqualFreshlyEvaluatedOnes() {
+    void aCachedScoreEqualsANewEvaluationAfterAnyHistory() {
         var fragmentation = new Fragmentation();
         Ledger fresh = ledger();
         var freshScoring = new NodeScoring(fresh, fragmentation);
@@ -516,26 +516,26 @@ class ScoringCacheTest {
         var models = new GpuModels();
         for (int step = 0; step < 2_000; step++) {
             int number = random.nextInt(names.length);
-            PodGpuRequest ask = ask(BY_JUDGE, "APP:main: gpumem=" + (300 + 100 * random.nextInt(3)));
+            PodGpuRequest request = ask(FRAGMENTATION, "APP:main: gpumem=" + (300 + 100 * random.nextInt(3)));
             PodId pod = LedgerTest.pod("p" + step);
             switch (random.nextInt(10)) {
                 case 0 -> fresh.removeNode(names[number]);
                 case 1, 2 -> fresh.putNode(names[number], node(number, 1000));
                 case 3, 4, 5 -> fresh.observeEnded("p" + random.nextInt(step + 1));
-                default -> fresh.commit(pod, names[number], ask, 1);
+                default -> fresh.commit(pod, names[number], request, 1);
             }
-            freshScoring.observe(pod.uid(), ask);
-            FeasibilityCache cache = freshScoring.forPod("anybody", ask, Placement.FRAGMENTATION);
+            freshScoring.observe(pod.uid(), request);
+            FeasibilityCache cache = freshScoring.forPod("anybody", request, Placement.FRAGMENTATION);
             List<String> best = step % 2 == 0 ? List.of() : cache.best(List.of(names), 5, (node, refuses) -> {});
-            var likings = new TreeMap<String, Double>();
+            var scores = new TreeMap<String, Double>();
             for (String name : names) {
                 if (cache.feasibility(name) instanceof Feasibility.Fits) {
                     FreeCapacity before = FreeCapacity.of(
                             models.shape(node(0, 1000).cards().list(), HOST),
                             HOST,
                             fresh.view(name).orElseThrow().gpus());
-                    DemandVector demand = models.demand(ask);
-                    likings.put(name, cache.score(name));
+                    DemandVector demand = models.demand(request);
+                    scores.put(name, cache.score(name));
                     assertThat(cache.score(name))
                             .as("-Daliquot.seed=%d, step %d, %s", seed, step, name)
                             .isEqualTo(
@@ -546,30 +546,30 @@ class ScoringCacheTest {
             if (step % 2 == 1) {
                 assertThat(best)
                         .as("-Daliquot.seed=%d, step %d", seed, step)
-                        .isEqualTo(likings.keySet().stream()
-                                .sorted(Comparator.comparing(likings::get).reversed())
+                        .isEqualTo(scores.keySet().stream()
+                                .sorted(Comparator.comparing(scores::get).reversed())
                                 .limit(5)
                                 .toList());
             }
         }
     }
 
-    private double liking(String node, String pod) {
-        return liking(node, pod, QUARTER);
+    private double score(String node, String pod) {
+        return score(node, pod, QUARTER);
     }
 
-    private double liking(String node, String pod, PodGpuRequest ask) {
-        FeasibilityCache cache = scoring.forPod(pod, ask, Placement.FRAGMENTATION);
+    private double score(String node, String pod, PodGpuRequest request) {
+        FeasibilityCache cache = scoring.forPod(pod, request, Placement.FRAGMENTATION);
         return cache.score(node);
     }
 
-    /** The GPU of node n1 that is allocated to a pod. */
+    /** The GPU of node n1 that a pod gets. */
     private String taken(String pod) {
         return granted(pod, QUARTER);
     }
 
-    private String granted(String pod, PodGpuRequest ask) {
-        var granted = (Granted) ledger.commit(LedgerTest.pod(pod), "n1", ask, 1);
+    private String granted(String pod, PodGpuRequest request) {
+        var granted = (Granted) ledger.commit(LedgerTest.pod(pod), "n1", request, 1);
         return Gpus.of(granted.containers(), "main").list().get(0).uuid();
     }
 }

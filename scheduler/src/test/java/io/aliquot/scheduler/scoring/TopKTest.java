@@ -20,7 +20,7 @@ class TopKTest {
     }
 
     @Test
-    void equalScoresAreOrderedByRank() {
+    void ofEqualScoresTheFirstByRankIsBetter() {
         var best = new TopK();
         best.reset(2);
         best.add(0, 7, 0.5);
@@ -30,7 +30,7 @@ class TopKTest {
     }
 
     @Test
-    void theResultEqualsTheFirstElementsOfAFullSort() {
+    void itKeepsTheFirstOfTheSortedNodes() {
         long seed = new Random().nextLong();
         var random = new Random(seed);
         var best = new TopK();

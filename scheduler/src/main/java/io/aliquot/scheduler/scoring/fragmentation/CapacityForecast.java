@@ -7,27 +7,25 @@ import java.util.HashMap;
 import java.util.Map;
 
 /*
- * Results are cached per free capacity, because the same free capacities recur: before and after a pod, on equal nodes,
- * for one demand and the next. The cache has two generations. A result that is read moves to the younger one. When the
- * younger generation has half of the permitted entries, the older one is discarded. A result depends on the workload
- * sample and the free capacity only, so discarding it costs time and changes nothing else. The forecast is nearly all
- * of the cost. It is computed on first use, because most free capacities are read for their slots only.
+ * The same free capacities recur: before and after a pod, on nodes that are alike, for one demand and the next. So forecasts
+ * are cached in two generations: an entry that is used moves to the young one, and when that has half of the limit, the old
+ * one is dropped. A forecast depends only on the sample and the free capacity, so dropping it costs time only. The prospect,
+ * nearly all of the cost, is computed at its first use: of most free capacities only the slots are ever needed.
  *
- * An evaluation costs a few microseconds; a replay makes 20 for each pod. Therefore the data is in arrays rather than
- * records, and unused GPUs are a count. GPUs in use are sorted with the fullest first, so the first one that holds a
- * demand is the one to take. A sequence of pods ends when not enough CPU or GPU memory is left for the smallest demand.
- * The longest sequences are those in which every pod fits. Most of these are recognized from a few sums (Crowd) and are
- * not simulated.
+ * A forecast costs a few microseconds, and a replay makes 20 for each pod. Hence arrays rather than records; a node's unused
+ * GPUs as a count; its used GPUs sorted with the fullest first, so that the first one that fits is the one to take; and an
+ * early end of a sequence when CPU or GPU is too short for the smallest demand. The longest sequences are those of a node
+ * that holds all pods; a few sums (TotalDemand) recognize most such nodes, on which no pod has to be placed.
  */
-/** Forecasts, for one workload sample, what a node's free capacity can hold. Not thread-safe. */
+/** Forecasts for free capacities from a sample of demands. Not thread-safe. */
 final class CapacityForecast {
-    /** The cached results for one free capacity. */
+    /** The forecast for one free capacity. */
     static final class Evaluated {
-        /** The result of {@link CapacityForecast#prospect}; NaN until it is first requested. */
+        /** {@link CapacityForecast#prospect}; NaN before its first use. */
         private double prospect = Double.NaN;
-        /** Free GPU that the next pod cannot use, in thousandths of a GPU: weighted mean over the sample's demands. */
+        /** Free GPU that the next pod cannot use, averaged over the sample's demands, in thousandths. */
         final double idle;
-        /** How many pods of each demand of the sample fit, as in {@link FreeCapacity#slots}. */
+        /** How many pods of each of the sample's demands fit, see {@link FreeCapacity#slots}. */
         final int[] slots;
 
         private Evaluated(double idle, int[] slots) {
@@ -36,9 +34,9 @@ final class CapacityForecast {
         }
     }
 
-    /** The sample's demands on nodes of one shape; the index of each array is the demand. */
-    private static final class Terms {
-        /** How many pods of each future are placed on a node of this shape. */
+    /** The sample's demands on nodes of one shape; arrays are indexed by demand. */
+    private static final class ShapeDemands {
+        /** How many pods of a sequence arrive at such a node. */
         final int pods;
 
         final boolean[] possible;
@@ -50,19 +48,19 @@ final class CapacityForecast {
         final int[] miB;
 
         final int[] cores;
-        /** GPU that one pod takes, in thousandths of a GPU. */
+        /** GPU that a pod takes, in thousandths. */
         final long[] value;
-        /** How many pods fit on an unused GPU. */
+        /** How many vGPUs of the demand fit on an unused GPU. */
         final int[] perGpu;
 
-        /** The total demand of each future. */
-        final Crowd[] crowds;
-        /** The maximum of each sum over all futures. */
-        final Crowd largest;
-        /** How many pods of each demand all futures have together. */
+        /** The total demand of each sequence. */
+        final TotalDemand[] totals;
+        /** An upper bound of all of them. */
+        final TotalDemand largest;
+        /** How many pods of each demand are in all sequences. */
         final int[] count;
 
-        Terms(Sample sample, int pods, FreeCapacity.Shape shape) {
+        ShapeDemands(Sample sample, int pods, FreeCapacity.Shape shape) {
             DemandVector[] demands = sample.demands;
             int count = demands.length;
             this.pods = pods;
@@ -87,15 +85,15 @@ final class CapacityForecast {
                 perGpu[i] = times(shape.gpuMiB(), shape.gpuCores(), i);
                 possible[i] = demand.takes(shape) && demand.gpus() <= shape.gpus() && perGpu[i] > 0;
             }
-            crowds = new Crowd[sample.futures.length];
+            totals = new TotalDemand[sample.futures.length];
             this.count = new int[count];
-            for (int number = 0; number < crowds.length; number++) {
-                crowds[number] = Crowd.of(sample.futures[number], this);
+            for (int number = 0; number < totals.length; number++) {
+                totals[number] = TotalDemand.of(sample.futures[number], this);
                 for (int i = 0; i < pods; i++) {
                     this.count[sample.futures[number][i]]++;
                 }
             }
-            largest = Crowd.most(crowds);
+            largest = TotalDemand.most(totals);
         }
 
         int times(int leftMiB, int leftCores, int demand) {
@@ -108,40 +106,37 @@ final class CapacityForecast {
     }
 
     /*
-     * Why `part` and `enough` are a sufficient test: A share is refused only if every GPU lacks memory or cores for it.
-     * A GPU that lacks memory has less left than the largest share. Pods of the future must already have taken more
-     * from it than the memory that was left at the start, less the largest share. All GPUs together give no more than
-     * the pods request. So over the GPUs that lack memory, the parts (memory left at the start less the largest
-     * share, divided by the memory requested) add up to less than 1. The same holds for the GPUs that lack cores. The
-     * part of a GPU is the smaller of its two quotients. If the parts of all GPUs add up to 2, no demand is refused. A
-     * pod that requests several GPUs, g of them, is refused if all but at most g − 1 GPUs lack memory or cores. The
-     * test therefore deducts g − 1 times the largest part.
+     * A vGPU is refused only if each GPU lacks memory or cores for it. A GPU that lacks memory has given away more than its
+     * memory less the largest vGPU, and all GPUs together give away no more than is requested. So the ratios of those GPUs,
+     * memory less the largest vGPU by requested memory, add up to less than 1. The same holds for GPUs that lack cores. If
+     * the smaller ratios of all GPUs add up to 2, no pod is refused. Where a pod requests n GPUs, n - 1 GPUs may fit and the
+     * pod is still refused, so n - 1 of the largest ratios are subtracted.
      */
-    /** The total demand of several pods that can run on nodes of one shape. */
-    private static final class Crowd {
+    /** What the pods of a sequence that fit on an empty node of a shape request in total. */
+    private static final class TotalDemand {
         private long cpuMillis;
         private long memoryMiB;
         private int wholeGpus;
         private long miB;
         private long cores;
-        /** The maximum over the pods that request shares. */
+        /** The largest request of one pod with parts of GPUs. */
         private int mostMiB;
 
         private int mostCores;
         private int mostGpus;
 
-        /** The total demand of a future. */
-        static Crowd of(int[] future, Terms on) {
-            var crowd = new Crowd();
+        /** The total of one sequence. */
+        static TotalDemand of(int[] future, ShapeDemands on) {
+            var total = new TotalDemand();
             for (int i = 0; i < on.pods; i++) {
                 if (on.possible[future[i]]) {
-                    crowd.add(future[i], on);
+                    total.add(future[i], on);
                 }
             }
-            return crowd;
+            return total;
         }
 
-        private void add(int pod, Terms on) {
+        private void add(int pod, ShapeDemands on) {
             cpuMillis += on.cpuMillis[pod];
             memoryMiB += on.memoryMiB[pod];
             if (on.whole[pod]) {
@@ -155,30 +150,30 @@ final class CapacityForecast {
             }
         }
 
-        /** The maximum of each sum. */
-        static Crowd most(Crowd[] of) {
-            var most = new Crowd();
-            for (Crowd crowd : of) {
-                most.cpuMillis = Math.max(most.cpuMillis, crowd.cpuMillis);
-                most.memoryMiB = Math.max(most.memoryMiB, crowd.memoryMiB);
-                most.wholeGpus = Math.max(most.wholeGpus, crowd.wholeGpus);
-                most.miB = Math.max(most.miB, crowd.miB);
-                most.cores = Math.max(most.cores, crowd.cores);
-                most.mostMiB = Math.max(most.mostMiB, crowd.mostMiB);
-                most.mostCores = Math.max(most.mostCores, crowd.mostCores);
-                most.mostGpus = Math.max(most.mostGpus, crowd.mostGpus);
+        /** The maximum of each amount. */
+        static TotalDemand most(TotalDemand[] of) {
+            var most = new TotalDemand();
+            for (TotalDemand total : of) {
+                most.cpuMillis = Math.max(most.cpuMillis, total.cpuMillis);
+                most.memoryMiB = Math.max(most.memoryMiB, total.memoryMiB);
+                most.wholeGpus = Math.max(most.wholeGpus, total.wholeGpus);
+                most.miB = Math.max(most.miB, total.miB);
+                most.cores = Math.max(most.cores, total.cores);
+                most.mostMiB = Math.max(most.mostMiB, total.mostMiB);
+                most.mostCores = Math.max(most.mostCores, total.mostCores);
+                most.mostGpus = Math.max(most.mostGpus, total.mostGpus);
             }
             return most;
         }
 
-        /** The part of a GPU in the proof above. A resource that no pod requests does not limit it. */
+        /** A GPU's smaller ratio, as above; 1 for an amount that is not requested. */
         double part(int leftMiB, int leftCores) {
             double memory = miB == 0 ? 1 : (double) (leftMiB - mostMiB) / miB;
             double compute = cores == 0 ? 1 : (double) (leftCores - mostCores) / cores;
             return Math.max(0, Math.min(memory, compute));
         }
 
-        /** The sum of parts with which every demand fits. */
+        /** The sum of ratios that suffices. */
         double enough() {
             return (miB == 0 ? 0 : 1) + (cores == 0 ? 0 : 1);
         }
@@ -187,111 +182,111 @@ final class CapacityForecast {
     private final Sample sample;
     private final double podsPerGpu;
     private final int mostGpus;
-    private final int mostKept;
-    private final Map<FreeCapacity.Shape, Terms> terms = new HashMap<>();
-    private Map<FreeCapacity, Evaluated> younger = new HashMap<>();
-    private Map<FreeCapacity, Evaluated> older = new HashMap<>();
+    private final int limit;
+    private final Map<FreeCapacity.Shape, ShapeDemands> demandsByShape = new HashMap<>();
+    private Map<FreeCapacity, Evaluated> young = new HashMap<>();
+    private Map<FreeCapacity, Evaluated> old = new HashMap<>();
 
-    /** The free capacity under evaluation: the GPUs in use, fullest first, and the number of unused GPUs. */
+    /** The node of the current forecast: its used GPUs, the fullest first, and the number of unused ones. */
     private int[] miB = new int[0];
 
     private int[] cores = new int[0];
     private int[] parts = new int[0];
-    private int begun;
-    private int whole;
+    private int used;
+    private int unused;
 
-    /** The same data while pods of a future are placed. */
+    /** The same while the pods of a sequence are placed. */
     private int[] trialMiB = new int[0];
 
     private int[] trialCores = new int[0];
-    private int trialBegun;
-    private int trialWhole;
-    /** How many of the fullest GPUs hold no further demand. */
+    private int trialUsed;
+    private int trialUnused;
+    /** How many of them, the fullest, hold no further pod. */
     private int trialFull;
-    /** For each demand, the number of the last future in which it no longer fits. */
-    private final int[] gone;
+    /** For each demand the number of the last sequence in which it no longer fits. */
+    private final int[] unfitSince;
 
     /**
-     * Creates a forecast with an empty cache.
+     * Forecasts from a sample.
      *
-     * @param podsPerGpu how many pods of each future are placed on a node, per GPU of the node
-     * @param mostGpus the largest number of GPUs per node that counts for this
-     * @param mostKept the largest number of cached free capacities
+     * @param podsPerGpu how many pods of a sequence arrive at a node, for each of its GPUs
+     * @param mostGpus upper limit of the GPUs counted so
+     * @param limit the most cached forecasts
      */
-    CapacityForecast(Sample sample, double podsPerGpu, int mostGpus, int mostKept) {
+    CapacityForecast(Sample sample, double podsPerGpu, int mostGpus, int limit) {
         this.sample = sample;
         this.podsPerGpu = podsPerGpu;
         this.mostGpus = mostGpus;
-        this.mostKept = mostKept;
-        this.gone = new int[sample.demands.length];
+        this.limit = limit;
+        this.unfitSince = new int[sample.demands.length];
     }
 
     Sample sample() {
         return sample;
     }
 
-    int kept() {
-        return younger.size() + older.size();
+    int cached() {
+        return young.size() + old.size();
     }
 
-    Evaluated of(FreeCapacity room) {
-        Evaluated judged = younger.get(room);
-        if (judged == null) {
-            judged = older.remove(room);
-            if (judged == null) {
-                judged = judge(room);
+    Evaluated of(FreeCapacity node) {
+        Evaluated forecast = young.get(node);
+        if (forecast == null) {
+            forecast = old.remove(node);
+            if (forecast == null) {
+                forecast = compute(node);
             }
-            if (younger.size() >= mostKept / 2) {
-                older = younger;
-                younger = new HashMap<>();
+            if (young.size() >= limit / 2) {
+                old = young;
+                young = new HashMap<>();
             }
-            younger.put(room, judged);
+            young.put(node, forecast);
         }
-        return judged;
+        return forecast;
     }
 
-    private Evaluated judge(FreeCapacity room) {
-        Terms on = terms(room.shape());
-        open(room);
+    private Evaluated compute(FreeCapacity node) {
+        ShapeDemands on = demands(node.shape());
+        load(node);
         int[] slots = new int[sample.demands.length];
         double idle = 0;
         for (int i = 0; i < slots.length; i++) {
-            int useless = room.free();
-            if (on.possible[i] && on.cpuMillis[i] <= room.cpuMillis() && on.memoryMiB[i] <= room.memoryMiB()) {
-                int holding = whole;
-                int fitting = whole * on.perGpu[i];
-                int beside = 0;
-                for (int gpu = 0; gpu < begun; gpu++) {
+            int notUsable = node.free();
+            if (on.possible[i] && on.cpuMillis[i] <= node.cpuMillis() && on.memoryMiB[i] <= node.memoryMiB()) {
+                int gpusThatFit = unused;
+                int vgpusThatFit = unused * on.perGpu[i];
+                int unusable = 0;
+                for (int gpu = 0; gpu < used; gpu++) {
                     if (!on.whole[i] && miB[gpu] >= on.miB[i] && cores[gpu] >= on.cores[i]) {
-                        holding++;
-                        fitting += on.times(miB[gpu], cores[gpu], i);
+                        gpusThatFit++;
+                        vgpusThatFit += on.times(miB[gpu], cores[gpu], i);
                     } else {
-                        beside += parts[gpu];
+                        unusable += parts[gpu];
                     }
                 }
-                if (holding >= on.gpus[i]) {
-                    useless = beside;
+                if (gpusThatFit >= on.gpus[i]) {
+                    notUsable = unusable;
                     slots[i] = atMost(
-                            atMost(fitting / on.gpus[i], on.cpuMillis[i], room.cpuMillis()),
+                            atMost(vgpusThatFit / on.gpus[i], on.cpuMillis[i], node.cpuMillis()),
                             on.memoryMiB[i],
-                            room.memoryMiB());
+                            node.memoryMiB());
                 }
             }
-            idle += sample.shares[i] * useless;
+            idle += sample.shares[i] * notUsable;
         }
         return new Evaluated(idle, slots);
     }
 
-    /** GPU that a future of the sample allocates in a free capacity, in thousandths of a GPU: mean over the futures. */
-    double prospect(FreeCapacity room, Evaluated judged) {
-        if (Double.isNaN(judged.prospect)) {
-            judged.prospect = prospect(room, judged.slots);
+    /** GPU that will be allocated on the node, in thousandths; the mean over the sample's sequences. */
+    double prospect(FreeCapacity node, Evaluated forecast) {
+        if (Double.isNaN(forecast.prospect)) {
+            forecast.prospect = prospect(node, forecast.slots);
         }
-        return judged.prospect;
+        return forecast.prospect;
     }
 
-    private double prospect(FreeCapacity room, int[] slots) {
-        Terms on = terms(room.shape());
+    private double prospect(FreeCapacity node, int[] slots) {
+        ShapeDemands on = demands(node.shape());
         int leastCpu = Integer.MAX_VALUE;
         int leastMiB = Integer.MAX_VALUE;
         for (int i = 0; i < slots.length; i++) {
@@ -303,16 +298,16 @@ final class CapacityForecast {
         if (leastMiB == Integer.MAX_VALUE) {
             return 0; // nothing fits
         }
-        open(room);
-        long sum = holds(room, on.largest) ? all(on, slots) : tried(room, on, slots, leastCpu, leastMiB);
+        load(node);
+        long sum = holds(node, on.largest) ? all(on, slots) : simulate(node, on, slots, leastCpu, leastMiB);
         return (double) sum / sample.futures.length;
     }
 
-    private Terms terms(FreeCapacity.Shape shape) {
-        Terms known = terms.get(shape);
+    private ShapeDemands demands(FreeCapacity.Shape shape) {
+        ShapeDemands known = demandsByShape.get(shape);
         if (known == null) {
-            known = new Terms(sample, (int) (podsPerGpu * Math.min(shape.gpus(), mostGpus)), shape);
-            terms.put(shape, known);
+            known = new ShapeDemands(sample, (int) (podsPerGpu * Math.min(shape.gpus(), mostGpus)), shape);
+            demandsByShape.put(shape, known);
         }
         return known;
     }
@@ -321,8 +316,8 @@ final class CapacityForecast {
         return (long) slots * each > all ? all / each : slots;
     }
 
-    private void open(FreeCapacity room) {
-        int count = room.gpus();
+    private void load(FreeCapacity node) {
+        int count = node.gpus();
         if (miB.length < count) {
             miB = new int[count];
             cores = new int[count];
@@ -330,40 +325,40 @@ final class CapacityForecast {
             trialMiB = new int[count];
             trialCores = new int[count];
         }
-        begun = 0;
-        whole = 0;
+        used = 0;
+        unused = 0;
         for (int gpu = 0; gpu < count; gpu++) {
-            if (room.gpuMiB(gpu) == room.shape().gpuMiB()
-                    && room.gpuCores(gpu) == room.shape().gpuCores()) {
-                whole++;
+            if (node.gpuMiB(gpu) == node.shape().gpuMiB()
+                    && node.gpuCores(gpu) == node.shape().gpuCores()) {
+                unused++;
             } else {
-                miB[begun] = room.gpuMiB(gpu);
-                cores[begun] = room.gpuCores(gpu);
-                parts[begun++] = room.part(gpu);
+                miB[used] = node.gpuMiB(gpu);
+                cores[used] = node.gpuCores(gpu);
+                parts[used++] = node.part(gpu);
             }
         }
     }
 
-    /** Whether all pods of a total demand that fit now one by one also fit together. False negatives are possible. */
-    private boolean holds(FreeCapacity room, Crowd crowd) {
-        // The number of unused GPUs that can be split into shares.
-        int spare = whole - crowd.wholeGpus;
-        if (crowd.cpuMillis > room.cpuMillis() || crowd.memoryMiB > room.memoryMiB() || spare < 0) {
+    /** Whether all pods that fit now certainly fit together; false if that is unknown. */
+    private boolean holds(FreeCapacity node, TotalDemand total) {
+        // Unused GPUs that can be split.
+        int splittable = unused - total.wholeGpus;
+        if (total.cpuMillis > node.cpuMillis() || total.memoryMiB > node.memoryMiB() || splittable < 0) {
             return false;
         }
-        double unbroken = crowd.part(room.shape().gpuMiB(), room.shape().gpuCores());
-        double parts = spare * unbroken;
-        double most = spare > 0 ? unbroken : 0;
-        for (int gpu = 0; gpu < begun; gpu++) {
-            double part = crowd.part(miB[gpu], cores[gpu]);
+        double ofUnused = total.part(node.shape().gpuMiB(), node.shape().gpuCores());
+        double parts = splittable * ofUnused;
+        double most = splittable > 0 ? ofUnused : 0;
+        for (int gpu = 0; gpu < used; gpu++) {
+            double part = total.part(miB[gpu], cores[gpu]);
             parts += part;
             most = Math.max(most, part);
         }
-        return parts - Math.max(0, crowd.mostGpus - 1) * most >= crowd.enough();
+        return parts - Math.max(0, total.mostGpus - 1) * most >= total.enough();
     }
 
-    /** The GPU that the pods of all futures take, if every pod that fits now is placed. */
-    private static long all(Terms on, int[] slots) {
+    /** The GPU of all pods of all sequences that fit now. */
+    private static long all(ShapeDemands on, int[] slots) {
         long sum = 0;
         for (int i = 0; i < slots.length; i++) {
             sum += slots[i] > 0 ? on.count[i] * on.value[i] : 0;
@@ -371,8 +366,8 @@ final class CapacityForecast {
         return sum;
     }
 
-    /** The same for one future. */
-    private static long all(int[] future, Terms on, int[] slots) {
+    /** The same of one sequence. */
+    private static long all(int[] future, ShapeDemands on, int[] slots) {
         long sum = 0;
         for (int i = 0; i < on.pods; i++) {
             sum += slots[future[i]] > 0 ? on.value[future[i]] : 0;
@@ -381,51 +376,51 @@ final class CapacityForecast {
     }
 
     /*
-     * Places the pods of each future one by one. A demand that does not fit never fits later in the same future and is
-     * not tried again. A future ends when no demand is left that may fit.
+     * A demand that does not fit will not fit later in the same sequence either, and is skipped. When no demand is left, the
+     * sequence ends.
      */
-    private long tried(FreeCapacity room, Terms on, int[] slots, int leastCpu, int leastMiB) {
+    private long simulate(FreeCapacity node, ShapeDemands on, int[] slots, int leastCpu, int leastMiB) {
         long sum = 0;
         int full = 0;
-        while (full < begun && miB[full] < leastMiB) {
+        while (full < used && miB[full] < leastMiB) {
             full++;
         }
-        int fitting = 0;
+        int vgpusThatFit = 0;
         for (int i = 0; i < slots.length; i++) {
-            gone[i] = slots[i] > 0 ? -1 : Integer.MAX_VALUE;
-            fitting += slots[i] > 0 ? 1 : 0;
+            unfitSince[i] = slots[i] > 0 ? -1 : Integer.MAX_VALUE;
+            vgpusThatFit += slots[i] > 0 ? 1 : 0;
         }
         for (int number = 0; number < sample.futures.length; number++) {
             int[] future = sample.futures[number];
-            if (holds(room, on.crowds[number])) {
+            if (holds(node, on.totals[number])) {
                 sum += all(future, on, slots);
                 continue;
             }
-            System.arraycopy(miB, 0, trialMiB, 0, begun);
-            System.arraycopy(cores, 0, trialCores, 0, begun);
-            trialBegun = begun;
-            trialWhole = whole;
+            System.arraycopy(miB, 0, trialMiB, 0, used);
+            System.arraycopy(cores, 0, trialCores, 0, used);
+            trialUsed = used;
+            trialUnused = unused;
             trialFull = full;
-            int cpuMillis = room.cpuMillis();
-            int memoryMiB = room.memoryMiB();
-            int left = fitting;
+            int cpuMillis = node.cpuMillis();
+            int memoryMiB = node.memoryMiB();
+            int left = vgpusThatFit;
             for (int i = 0; i < on.pods; i++) {
                 int pod = future[i];
-                if (gone[pod] >= number) {
+                if (unfitSince[pod] >= number) {
                     continue;
                 }
-                if (on.cpuMillis[pod] <= cpuMillis && on.memoryMiB[pod] <= memoryMiB && put(room.shape(), on, pod)) {
+                if (on.cpuMillis[pod] <= cpuMillis && on.memoryMiB[pod] <= memoryMiB && place(node.shape(), on, pod)) {
                     cpuMillis -= on.cpuMillis[pod];
                     memoryMiB -= on.memoryMiB[pod];
                     sum += on.value[pod];
-                    while (trialFull < trialBegun && trialMiB[trialFull] < leastMiB) {
+                    while (trialFull < trialUsed && trialMiB[trialFull] < leastMiB) {
                         trialFull++;
                     }
-                    if ((trialWhole == 0 && trialFull == trialBegun) || cpuMillis < leastCpu) {
+                    if ((trialUnused == 0 && trialFull == trialUsed) || cpuMillis < leastCpu) {
                         break;
                     }
                 } else {
-                    gone[pod] = number;
+                    unfitSince[pod] = number;
                     if (--left == 0) {
                         break;
                     }
@@ -435,38 +430,38 @@ final class CapacityForecast {
         return sum;
     }
 
-    /** Places a pod on the fullest GPUs that hold it; returns false if there are too few. */
-    private boolean put(FreeCapacity.Shape shape, Terms on, int pod) {
-        int wanted = on.gpus[pod];
+    /** Places a pod on the fullest GPUs that hold it; false if there are too few. */
+    private boolean place(FreeCapacity.Shape shape, ShapeDemands on, int pod) {
+        int requested = on.gpus[pod];
         if (on.whole[pod]) {
-            if (trialWhole < wanted) {
+            if (trialUnused < requested) {
                 return false;
             }
-            trialWhole -= wanted;
+            trialUnused -= requested;
             return true;
         }
-        int wantedMiB = on.miB[pod];
-        int wantedCores = on.cores[pod];
-        if (wanted > 1) {
-            int holding = trialWhole;
-            for (int gpu = 0; gpu < trialBegun; gpu++) {
-                holding += trialMiB[gpu] >= wantedMiB && trialCores[gpu] >= wantedCores ? 1 : 0;
+        int requestedMiB = on.miB[pod];
+        int requestedCores = on.cores[pod];
+        if (requested > 1) {
+            int gpusThatFit = trialUnused;
+            for (int gpu = 0; gpu < trialUsed; gpu++) {
+                gpusThatFit += trialMiB[gpu] >= requestedMiB && trialCores[gpu] >= requestedCores ? 1 : 0;
             }
-            if (holding < wanted) {
+            if (gpusThatFit < requested) {
                 return false;
             }
         }
-        // A GPU that is taken moves to an index that the loop has passed, so no GPU is taken twice.
+        // A GPU that becomes fuller moves before the ones not examined yet, so that none is taken twice.
         int gpu = trialFull;
-        for (int taken = 0; taken < wanted; taken++) {
-            while (gpu < trialBegun && (trialMiB[gpu] < wantedMiB || trialCores[gpu] < wantedCores)) {
+        for (int taken = 0; taken < requested; taken++) {
+            while (gpu < trialUsed && (trialMiB[gpu] < requestedMiB || trialCores[gpu] < requestedCores)) {
                 gpu++;
             }
-            if (gpu < trialBegun) {
-                sortIn(gpu, trialMiB[gpu] - wantedMiB, trialCores[gpu] - wantedCores);
-            } else if (trialWhole > 0) {
-                trialWhole--;
-                sortIn(trialBegun++, shape.gpuMiB() - wantedMiB, shape.gpuCores() - wantedCores);
+            if (gpu < trialUsed) {
+                sortIn(gpu, trialMiB[gpu] - requestedMiB, trialCores[gpu] - requestedCores);
+            } else if (trialUnused > 0) {
+                trialUnused--;
+                sortIn(trialUsed++, shape.gpuMiB() - requestedMiB, shape.gpuCores() - requestedCores);
             } else {
                 return false;
             }
@@ -475,7 +470,7 @@ final class CapacityForecast {
         return true;
     }
 
-    /** Restores the order after a GPU got fuller: moves it from its index to the same or a lower one. */
+    /** Moves a GPU that has become fuller to its sorted position. */
     private void sortIn(int from, int leftMiB, int leftCores) {
         int at = from;
         while (at > 0

@@ -9,35 +9,33 @@ import java.util.Map;
 import java.util.Random;
 
 /*
- * A histogram of the demands of pods, in which the weight of a pod halves over HALF_LIFE later pods. Instead of
- * reducing all weights at each pod, the histogram increases the weight of the next one and scales all weights back
- * occasionally.
+ * A histogram of demands in which the weight of a pod halves over the next HALF_LIFE pods. Instead of reducing all weights at
+ * each pod the sampler increases the weight of the next one and scales all weights back from time to time.
  *
- * The sample is compared with the histogram whenever a quarter as many pods as before have arrived, and at least every
- * 1,024 pods. It is drawn again if it has drifted, which means that more than a tenth of the pods differ from the
- * sample. Evaluations of nodes stay valid between two samples, so pods of a steady workload, which a sample of some
- * thousand pods describes well enough, cause no new evaluations. The sample is a deck in which each demand has cards in
- * proportion to its weight, shuffled with a fixed seed.
+ * The sample is compared with the histogram each time a quarter more pods have come, at least every MOST_PODS_BETWEEN pods,
+ * and drawn again if it has drifted: if a tenth of the pods are not as the sample says. Forecasts stay valid while the sample
+ * does, so pods of a steady workload, which a sample of some thousand represents well enough, cost nothing. The sample is a
+ * deck in which each demand has as many cards as its weight, shuffled with the same seed each time.
  */
-/** Learns the workload from the demands of earlier pods and draws samples of it. Not thread-safe. */
+/** Samples the demands of recent pods. Not thread-safe. */
 final class WorkloadSampler {
     private static final double HALF_LIFE = 4096;
     private static final double GROWTH = Math.pow(2, 1 / HALF_LIFE);
     private static final double TOO_LARGE = 1e100;
     private static final int MOST_PODS_BETWEEN = 1024;
     private static final double MOST_DRIFT = 0.1;
-    /** How many different demands are kept; beyond that the one with the lowest weight is dropped. */
+    /** The most different demands; beyond that the one with the lowest weight is dropped. */
     private static final int MOST_DEMANDS = 1024;
 
-    /** A workload sample: demands, their shares, and possible sequences of later pods. */
+    /** A prediction of the pods to come. */
     static final class Sample {
-        /** Unique to this sample. */
+        /** Differs from all earlier samples'. */
         final int number;
-        /** The distinct demands. */
+        /** Without duplicates. */
         final DemandVector[] demands;
-        /** The share of each demand in the number of pods; they add up to 1. */
+        /** The part of the pods with each demand; the sum is 1. */
         final double[] shares;
-        /** Sequences of indexes into {@code demands}; all sequences are equally likely. */
+        /** Sequences of indexes of demands; all sequences are equally likely. */
         final int[][] futures;
 
         private Sample(int number, DemandVector[] demands, double[] shares, int[][] futures) {
@@ -57,18 +55,18 @@ final class WorkloadSampler {
     private Sample sample = new Sample(0, new DemandVector[0], new double[0], new int[0][]);
 
     /**
-     * Creates a sampler that has seen no pods.
+     * A sampler without pods.
      *
-     * @param count number of futures in a sample
-     * @param length number of pods in each future
+     * @param count sequences in a sample
+     * @param length pods in a sequence
      */
     WorkloadSampler(int count, int length) {
         this.count = count;
         this.length = length;
     }
 
-    /** Records a pod; called once for each pod that requests GPUs. */
-    void see(DemandVector demand) {
+    /** Counts a pod that requests GPUs. */
+    void observe(DemandVector demand) {
         weights.merge(demand, next, Double::sum);
         next *= GROWTH;
         if (next > TOO_LARGE) {
@@ -81,7 +79,7 @@ final class WorkloadSampler {
         seen++;
     }
 
-    /** The current sample; draws a new one if it is due. */
+    /** The current sample; a new one if the demands have drifted. */
     Sample sample() {
         if (seen >= due) {
             due = seen + Math.max(1, Math.min(MOST_PODS_BETWEEN, seen / 4));
@@ -92,17 +90,17 @@ final class WorkloadSampler {
         return sample;
     }
 
-    /** The fraction of the pods that the sample has too few of: total variation distance. */
+    /** The total variation distance between the sample and the histogram. */
     private double drift() {
-        double all = all();
+        double total = totalWeight();
         double common = 0;
         for (int i = 0; i < sample.demands.length; i++) {
-            common += Math.min(sample.shares[i], weights.getOrDefault(sample.demands[i], 0.0) / all);
+            common += Math.min(sample.shares[i], weights.getOrDefault(sample.demands[i], 0.0) / total);
         }
         return 1 - common;
     }
 
-    private double all() {
+    private double totalWeight() {
         return weights.values().stream().mapToDouble(weight -> weight).sum();
     }
 
@@ -112,9 +110,9 @@ final class WorkloadSampler {
 
     private Sample resample() {
         DemandVector[] demands = weights.keySet().toArray(new DemandVector[0]);
-        double all = all();
+        double total = totalWeight();
         double[] shares =
-                weights.values().stream().mapToDouble(weight -> weight / all).toArray();
+                weights.values().stream().mapToDouble(weight -> weight / total).toArray();
         int cards = count * length;
         List<Integer> deck = new ArrayList<>(cards);
         double upTo = 0;

@@ -23,55 +23,55 @@ class CapacityForecastTest {
             new Shape(48_000, 196_608, 4, 40_960, 100, 1),
             new Shape(96_000, 393_216, 8, 1_000, 0, 1));
 
-    /** The reference places each sampled pod on the free capacity in turn. */
+    /** The definition: the node itself is asked, pod by pod. */
     @Test
-    void theForecastEqualsPlacingTheSampledPodsOneByOne() {
+    void aForecastEqualsPlacingThePodsOneByOne() {
         for (long seed = 0; seed < 200; seed++) {
             var random = new Random(seed);
             Sample sample = sample(random);
-            CapacityForecast outlook = outlook(sample, 100);
+            CapacityForecast forecast = forecast(sample, 100);
             for (int i = 0; i < 5; i++) {
-                FreeCapacity room = used(SHAPES.get(random.nextInt(SHAPES.size())), random);
-                Evaluated judged = outlook.of(room);
+                FreeCapacity node = used(SHAPES.get(random.nextInt(SHAPES.size())), random);
+                Evaluated judged = forecast.of(node);
 
                 assertThat(judged.slots)
-                        .as("seed %d: slots in %s", seed, room)
+                        .as("seed %d: slots in %s", seed, node)
                         .isEqualTo(Arrays.stream(sample.demands)
-                                .mapToInt(room::slots)
+                                .mapToInt(node::slots)
                                 .toArray());
-                assertThat(outlook.prospect(room, judged))
-                        .as("seed %d: prospect of %s", seed, room)
-                        .isEqualTo(prospect(sample, room));
+                assertThat(forecast.prospect(node, judged))
+                        .as("seed %d: prospect of %s", seed, node)
+                        .isEqualTo(prospect(sample, node));
                 assertThat(judged.idle)
-                        .as("seed %d: idle in %s", seed, room)
-                        .isCloseTo(idle(sample, room), within(1e-6));
+                        .as("seed %d: idle in %s", seed, node)
+                        .isCloseTo(idle(sample, node), within(1e-6));
             }
         }
     }
 
-    /** Samples cover all cases of the sum check: whole GPUs only, shares of several GPUs, no memory or no cores. */
+    /** A demand of whole GPUs only, shares of several, none of memory or cores: all that the sums beforehand tell apart. */
     @Test
-    void theForecastIsExactForNodesThatFitAllSampledPods() {
+    void nodesThatHoldAllPodsAreRecognizedCorrectly() {
         int all = 0;
         int some = 0;
         for (long seed = 0; seed < 2_000; seed++) {
             var random = new Random(seed);
             Sample sample = modest(random);
-            FreeCapacity room = used(SHAPES.get(random.nextInt(SHAPES.size())), random);
-            double prospect = prospect(sample, room);
+            FreeCapacity node = used(SHAPES.get(random.nextInt(SHAPES.size())), random);
+            double prospect = prospect(sample, node);
 
-            CapacityForecast outlook = outlook(sample, 100);
-            assertThat(outlook.prospect(room, outlook.of(room)))
-                    .as("seed %d: prospect of %s", seed, room)
+            CapacityForecast forecast = forecast(sample, 100);
+            assertThat(forecast.prospect(node, forecast.of(node)))
+                    .as("seed %d: prospect of %s", seed, node)
                     .isEqualTo(prospect);
-            if (prospect == wanted(sample, room)) {
+            if (prospect == wanted(sample, node)) {
                 all++;
             } else {
                 some++;
             }
         }
-        assertThat(all).as("nodes that fit all").isGreaterThan(500);
-        assertThat(some).as("nodes that do not").isGreaterThan(500);
+        assertThat(all).as("nodes that hold all").isGreaterThan(500);
+        assertThat(some).as("nodes that don't").isGreaterThan(500);
     }
 
     @Test
@@ -79,44 +79,44 @@ class CapacityForecastTest {
         Sample noPods = new WorkloadSampler(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS)).sample();
 
         for (Shape shape : SHAPES) {
-            CapacityForecast outlook = outlook(noPods, 100);
-            Evaluated judged = outlook.of(FreeCapacity.of(shape));
-            assertThat(outlook.prospect(FreeCapacity.of(shape), judged)).isZero();
+            CapacityForecast forecast = forecast(noPods, 100);
+            Evaluated judged = forecast.of(FreeCapacity.of(shape));
+            assertThat(forecast.prospect(FreeCapacity.of(shape), judged)).isZero();
             assertThat(judged.idle).isZero();
         }
     }
 
     @Test
-    void theCacheIsBoundedAndEvictionChangesNoResult() {
+    void theCacheIsLimitedAndDroppingEntriesChangesNoForecast() {
         var random = new Random(1);
         Sample sample = sample(random);
-        CapacityForecast outlook = outlook(sample, 10);
-        CapacityForecast remembering = outlook(sample, 10_000);
-        List<FreeCapacity> rooms = new ArrayList<>();
+        CapacityForecast forecast = forecast(sample, 10);
+        CapacityForecast remembering = forecast(sample, 10_000);
+        List<FreeCapacity> nodes = new ArrayList<>();
         for (int i = 0; i < 200; i++) {
-            rooms.add(used(SHAPES.get(i % SHAPES.size()), random));
+            nodes.add(used(SHAPES.get(i % SHAPES.size()), random));
         }
         for (int i = 0; i < 1_000; i++) {
-            FreeCapacity room = rooms.get(random.nextInt(rooms.size()));
-            assertThat(outlook.prospect(room, outlook.of(room)))
-                    .isEqualTo(remembering.prospect(room, remembering.of(room)));
-            assertThat(outlook.kept()).isLessThanOrEqualTo(10);
+            FreeCapacity node = nodes.get(random.nextInt(nodes.size()));
+            assertThat(forecast.prospect(node, forecast.of(node)))
+                    .isEqualTo(remembering.prospect(node, remembering.of(node)));
+            assertThat(forecast.cached()).isLessThanOrEqualTo(10);
         }
     }
 
-    private static CapacityForecast outlook(Sample sample, int kept) {
+    private static CapacityForecast forecast(Sample sample, int kept) {
         return new CapacityForecast(sample, PODS_PER_GPU, MOST_GPUS, kept);
     }
 
     private static Sample sample(Random random) {
         var mix = new WorkloadSampler(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS));
         for (int i = 0; i < 30; i++) {
-            mix.see(demand(random, 1));
+            mix.observe(demand(random, 1));
         }
         return mix.sample();
     }
 
-    /** A random demand of at least {@code fewestGpus}; it fits some of {@link #SHAPES} and not others. */
+    /** For a GPU at least; its parts are such that one fits on a GPU of each shape, or not. */
     private static DemandVector demand(Random random, int fewestGpus) {
         int cpu = random.nextInt(8) * 1_000;
         int memory = random.nextInt(8) * 4_096;
@@ -128,7 +128,7 @@ class CapacityForecastTest {
         return new DemandVector(cpu, memory, gpus, whole, !whole && miB == 0 && cores == 0 ? 100 : miB, cores, models);
     }
 
-    /** A sample of few kinds of small demands. */
+    /** Of small demands, and few kinds. */
     private static Sample modest(Random random) {
         var mix = new WorkloadSampler(FUTURES, (int) (PODS_PER_GPU * MOST_GPUS));
         int most = 1 + random.nextInt(8);
@@ -137,7 +137,7 @@ class CapacityForecastTest {
             boolean whole = random.nextInt(8) == 0;
             int miB = whole ? 0 : random.nextInt(3) * most * 60;
             int cores = whole ? 0 : random.nextInt(3) * most;
-            mix.see(new DemandVector(
+            mix.observe(new DemandVector(
                     random.nextInt(2) * most * 100,
                     random.nextInt(2) * most * 400,
                     random.nextInt(6) == 0 ? 2 : 1,
@@ -150,57 +150,57 @@ class CapacityForecastTest {
     }
 
     private static FreeCapacity used(Shape shape, Random random) {
-        FreeCapacity room = FreeCapacity.of(shape);
+        FreeCapacity node = FreeCapacity.of(shape);
         for (int i = random.nextInt(20); i > 0; i--) {
             DemandVector demand = demand(random, 0);
-            room = room.fits(demand) ? room.with(demand, first(demand, room)) : room;
+            node = node.fits(demand) ? node.with(demand, first(demand, node)) : node;
         }
-        return room;
+        return node;
     }
 
-    private static int first(DemandVector demand, FreeCapacity room) {
+    private static int first(DemandVector demand, FreeCapacity node) {
         int gpu = 0;
-        while (demand.gpus() > 0 && !room.holds(gpu, demand)) {
+        while (demand.gpus() > 0 && !node.holds(gpu, demand)) {
             gpu++;
         }
         return gpu;
     }
 
-    private static double prospect(Sample sample, FreeCapacity room) {
+    private static double prospect(Sample sample, FreeCapacity node) {
         long sum = 0;
         for (int[] future : sample.futures) {
-            FreeCapacity left = room;
-            int pods = (int) (PODS_PER_GPU * Math.min(room.gpus(), MOST_GPUS));
+            FreeCapacity left = node;
+            int pods = (int) (PODS_PER_GPU * Math.min(node.gpus(), MOST_GPUS));
             for (int i = 0; i < pods; i++) {
                 DemandVector demand = sample.demands[future[i]];
                 if (left.fits(demand)) {
                     left = left.with(demand, first(demand, left));
-                    sum += room.takenBy(demand);
+                    sum += node.takenBy(demand);
                 }
             }
         }
         return (double) sum / sample.futures.length;
     }
 
-    /** The capacity of all sampled pods that fit on the free capacity individually. */
-    private static double wanted(Sample sample, FreeCapacity room) {
+    /** What all get that fit on the node as it is, if none takes another's place. */
+    private static double wanted(Sample sample, FreeCapacity node) {
         long sum = 0;
         for (int[] future : sample.futures) {
-            for (int i = 0; i < (int) (PODS_PER_GPU * Math.min(room.gpus(), MOST_GPUS)); i++) {
+            for (int i = 0; i < (int) (PODS_PER_GPU * Math.min(node.gpus(), MOST_GPUS)); i++) {
                 DemandVector demand = sample.demands[future[i]];
-                sum += room.fits(demand) ? room.takenBy(demand) : 0;
+                sum += node.fits(demand) ? node.takenBy(demand) : 0;
             }
         }
         return (double) sum / sample.futures.length;
     }
 
-    private static double idle(Sample sample, FreeCapacity room) {
+    private static double idle(Sample sample, FreeCapacity node) {
         double sum = 0;
         for (int i = 0; i < sample.demands.length; i++) {
             DemandVector demand = sample.demands[i];
-            int useless = room.free();
-            for (int gpu = 0; room.fits(demand) && gpu < room.gpus(); gpu++) {
-                useless -= room.holds(gpu, demand) ? room.part(gpu) : 0;
+            int useless = node.free();
+            for (int gpu = 0; node.fits(demand) && gpu < node.gpus(); gpu++) {
+                useless -= node.holds(gpu, demand) ? node.part(gpu) : 0;
             }
             sum += sample.shares[i] * useless;
         }

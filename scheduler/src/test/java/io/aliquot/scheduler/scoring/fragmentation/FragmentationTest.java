@@ -6,7 +6,7 @@ import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.FreeCapacity.Shape;
 import io.aliquot.scheduler.scoring.PriceSnapshot;
-import io.aliquot.scheduler.scoring.fragmentation.Fragmentation.Place;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation.Evaluation;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
@@ -23,32 +23,32 @@ class FragmentationTest {
     private final Fragmentation policy = new Fragmentation();
 
     @Test
-    void halfGpusShareAGpuIfPodsRequestWholeGpus() {
+    void halvesShareAGpuIfWholeOnesAreRequested() {
         see(10, HALF, WHOLE);
-        FreeCapacity room = FreeCapacity.of(NODE).with(HALF, 0); // its fullest GPU is half full
-        policy.nodeAdded(room);
+        FreeCapacity node = FreeCapacity.of(NODE).with(HALF, 0); // its fullest GPU is half full
+        policy.nodeAdded(node);
 
-        assertThat(cost(HALF, room, 0)).isLessThan(cost(HALF, room, 1));
+        assertThat(cost(HALF, node, 0)).isLessThan(cost(HALF, node, 1));
     }
 
     @Test
-    void freeMemoryOnAGpuWithoutFreeCoresIsNotFreeCapacity() {
+    void memoryWithoutCoresIsNotUsableCapacity() {
         DemandVector computing = new DemandVector(1_000, 1_024, 1, false, 4_096, 90, DemandVector.ANY);
         DemandVector remembering = new DemandVector(1_000, 1_024, 1, false, 36_864, 10, DemandVector.ANY);
         see(10, computing, remembering, WHOLE);
-        FreeCapacity room = FreeCapacity.of(NODE).with(computing, 0).with(remembering, 1);
-        int withRemembering = room.gpuMiB(0) < room.gpuMiB(1) ? 0 : 1;
-        policy.nodeAdded(room);
+        FreeCapacity node = FreeCapacity.of(NODE).with(computing, 0).with(remembering, 1);
+        int withRemembering = node.gpuMiB(0) < node.gpuMiB(1) ? 0 : 1;
+        policy.nodeAdded(node);
 
         // The two fit on one GPU exactly.
-        assertThat(cost(computing, room, withRemembering)).isLessThan(cost(computing, room, 2));
-        assertThat(cost(remembering, room, 1 - withRemembering)).isLessThan(cost(remembering, room, 2));
+        assertThat(cost(computing, node, withRemembering)).isLessThan(cost(computing, node, 2));
+        assertThat(cost(remembering, node, 1 - withRemembering)).isLessThan(cost(remembering, node, 2));
     }
 
     @Test
-    void aPodWithoutAGpuCostsLessOnANodeWithSpareCpu() {
+    void aPodWithoutGpuGoesWhereMuchCpuIsFree() {
         see(10, WHOLE);
-        FreeCapacity scarce = FreeCapacity.of(NODE); // 12 CPUs per GPU, as the pods request
+        FreeCapacity scarce = FreeCapacity.of(NODE); // 12 CPUs for each GPU, which is what the pods want
         FreeCapacity plenty = FreeCapacity.of(new Shape(128_000, 393_216, 2, 40_960, 100, 0));
         policy.nodeAdded(scarce);
         policy.nodeAdded(plenty);
@@ -58,7 +58,7 @@ class FragmentationTest {
     }
 
     @Test
-    void theLastNodeWithEightFreeGpusCostsMoreForSmallerPods() {
+    void theLastNodeForEightGpusIsLeftToPodsThatNeedIt() {
         see(10, HALF, HALF, HALF, EIGHT);
         FreeCapacity empty = FreeCapacity.of(NODE);
         FreeCapacity begun = empty.with(WHOLE, 0);
@@ -69,7 +69,7 @@ class FragmentationTest {
     }
 
     @Test
-    void aGpuModelThatSomePodsRequireCostsMoreForOtherPods() {
+    void aModelThatSomePodsRequireIsLeftToThem() {
         DemandVector insisting = new DemandVector(4_000, 8_192, 1, true, 0, 0, 0b10);
         see(10, WHOLE, insisting);
         FreeCapacity common = FreeCapacity.of(NODE);
@@ -80,9 +80,9 @@ class FragmentationTest {
         assertThat(cost(WHOLE, common, 0)).isLessThan(cost(WHOLE, wanted, 0));
     }
 
-    /** Regression: such pods took the nodes with spare CPU, and pods that required the model were refused. */
+    /** Before, such pods went where CPU was plenty, and those that required the model were refused. */
     @Test
-    void aGpuModelWithMoreDemandThanCapacityCostsMoreForOtherPods() {
+    void otherPodsAvoidAModelThatIsShort() {
         FreeCapacity common = FreeCapacity.of(NODE);
         FreeCapacity wanted = FreeCapacity.of(new Shape(128_000, 393_216, 2, 40_960, 100, 1));
         for (int i = 0; i < 20; i++) {
@@ -93,31 +93,31 @@ class FragmentationTest {
         DemandVector requiring = new DemandVector(4_000, 8_192, 1, true, 0, 0, 0b10);
         see(400, WHOLE, WHOLE, busy, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, requiring);
 
-        assertThat(cost(busy, wanted, 0)).isLessThan(cost(busy, common, 0)); // 10 % of pods require 20 % of GPUs
+        assertThat(cost(busy, wanted, 0)).isLessThan(cost(busy, common, 0)); // a tenth requires a fifth of the GPUs
 
         see(4_000, WHOLE, requiring);
 
         assertThat(cost(busy, wanted, 0)).isGreaterThan(cost(busy, common, 0));
-        assertThat(cost(requiring, wanted, 0)).isLessThan(100); // low: the GPUs are held back for these pods
+        assertThat(cost(requiring, wanted, 0)).isLessThan(100); // it pays nothing for what is kept for it
     }
 
     @Test
-    void idleCapacityCostsMoreTheEmptierTheClusterIsOncePodsEnd() {
+    void idlenessCountsWherePodsEndAndMoreInAnEmptierCluster() {
         see(10, WHOLE);
         FreeCapacity empty = FreeCapacity.of(NODE);
         policy.nodeAdded(empty);
         change(empty, empty.with(EIGHT, 0));
         change(empty.with(EIGHT, 0), empty);
-        double alone = idleness(HALF, empty); // the free half of a GPU fits no pod
+        double alone = idleness(HALF, empty); // half a GPU is left that no pod wants
         policy.nodeAdded(empty.with(EIGHT, 0));
 
         assertThat(alone).isPositive();
         assertThat(idleness(WHOLE, empty)).isZero();
-        assertThat(idleness(HALF, empty)).isEqualTo(alone / 16); // half is free: 1/2 to the fourth power
+        assertThat(idleness(HALF, empty)).isEqualTo(alone / 16); // half is free, to the fourth power
     }
 
     @Test
-    void idleCapacityCostsNothingIfNoPodEnds() {
+    void idlenessDoesNotCountWhereNoPodEnds() {
         see(10, WHOLE);
         FreeCapacity empty = FreeCapacity.of(NODE);
         policy.nodeAdded(empty);
@@ -132,8 +132,8 @@ class FragmentationTest {
         policy.nodeAdded(after);
     }
 
-    private double idleness(DemandVector demand, FreeCapacity room) {
-        return policy.idleness(evaluate(policy, demand, room, 0));
+    private double idleness(DemandVector demand, FreeCapacity node) {
+        return policy.idleness(evaluate(policy, demand, node, 0));
     }
 
     @Test
@@ -153,9 +153,9 @@ class FragmentationTest {
                 .isEqualTo(cost(HALF, FreeCapacity.of(NODE), 0));
     }
 
-    /** Regression: one call evaluated all free capacities. */
+    /** All nodes were once looked at by one call. */
     @Test
-    void aNewSampleTakesEffectOnceAllFreeCapacitiesAreEvaluatedInSteps() {
+    void aNewSampleTakesEffectOnceAllNodesAreCountedSomeAtEachCall() {
         var random = new Random(5);
         for (int i = 0; i < 400; i++) {
             policy.observe(new DemandVector(4_000, 8_192, 1, false, 1_000 + 50 * i, 1, DemandVector.ANY));
@@ -191,23 +191,23 @@ class FragmentationTest {
 
     /** The incrementally updated state equals the state computed from the current free capacities. */
     @Test
-    void scarcityDependsOnTheCurrentFreeCapacitiesAndNotOnTheirHistory() {
+    void scarcityDependsOnTheFreeCapacitiesAndNotOnTheirHistory() {
         see(20, HALF, WHOLE, EIGHT);
         var random = new Random(7);
-        List<FreeCapacity> rooms =
+        List<FreeCapacity> nodes =
                 new ArrayList<>(List.of(FreeCapacity.of(NODE), FreeCapacity.of(NODE), FreeCapacity.of(NODE)));
-        rooms.forEach(policy::nodeAdded);
+        nodes.forEach(policy::nodeAdded);
         for (int i = 0; i < 30; i++) {
             DemandVector demand = List.of(HALF, WHOLE, CPU).get(random.nextInt(3));
-            FreeCapacity best = rooms.stream()
-                    .filter(room -> room.fits(demand))
-                    .min(Comparator.comparingDouble(room -> cost(demand, room, first(demand, room))))
+            FreeCapacity best = nodes.stream()
+                    .filter(node -> node.fits(demand))
+                    .min(Comparator.comparingDouble(node -> cost(demand, node, first(demand, node))))
                     .orElse(null);
             if (best != null) {
-                rooms.remove(best);
+                nodes.remove(best);
                 policy.nodeRemoved(best);
                 FreeCapacity after = best.with(demand, first(demand, best));
-                rooms.add(after);
+                nodes.add(after);
                 policy.nodeAdded(after);
             }
         }
@@ -215,40 +215,40 @@ class FragmentationTest {
         for (int i = 0; i < 20; i++) {
             List.of(HALF, WHOLE, EIGHT).forEach(fresh::observe);
         }
-        rooms.forEach(fresh::nodeAdded);
-        for (FreeCapacity room : rooms) {
-            if (room.fits(HALF)) {
-                Place place = evaluate(fresh, HALF, room, first(HALF, room));
-                assertThat(fresh.cost(place)).isEqualTo(cost(HALF, room, first(HALF, room)));
+        nodes.forEach(fresh::nodeAdded);
+        for (FreeCapacity node : nodes) {
+            if (node.fits(HALF)) {
+                Evaluation evaluation = evaluate(fresh, HALF, node, first(HALF, node));
+                assertThat(fresh.cost(evaluation)).isEqualTo(cost(HALF, node, first(HALF, node)));
             }
         }
     }
 
-    /** The cache uses the bound to skip placements that cannot be among the best. */
+    /** By which it is told without looking whether a evaluation can be among the best. */
     @Test
-    void scoresNeverExceedTheirUpperBoundWhenTheClusterChanges() {
+    void noScoreExceedsItsUpperBoundAfterAnyHistory() {
         long seed = System.nanoTime();
         var random = new Random(seed);
         see(20, HALF, WHOLE, EIGHT);
-        List<FreeCapacity> rooms = new ArrayList<>();
+        List<FreeCapacity> nodes = new ArrayList<>();
         for (int i = 0; i < 300; i++) {
             FreeCapacity begun = FreeCapacity.of(NODE).with(HALF, random.nextInt(8));
-            rooms.add(i % 3 == 0 ? FreeCapacity.of(NODE) : i % 3 == 1 ? begun : begun.with(WHOLE, 3));
+            nodes.add(i % 3 == 0 ? FreeCapacity.of(NODE) : i % 3 == 1 ? begun : begun.with(WHOLE, 3));
         }
-        rooms.forEach(policy::nodeAdded);
-        Place place = evaluate(policy, HALF, FreeCapacity.of(NODE), 0);
-        double last = policy.score(place);
+        nodes.forEach(policy::nodeAdded);
+        Evaluation evaluation = evaluate(policy, HALF, FreeCapacity.of(NODE), 0);
+        double last = policy.score(evaluation);
         PriceSnapshot then = policy.prices();
-        double priced = policy.priceCost(place);
+        double priced = policy.priceCost(evaluation);
         double most = 0;
         double least = Double.MAX_VALUE;
         for (int i = 0; i < 2_000; i++) {
-            happen(rooms, random);
+            happen(nodes, random);
             policy.observe(HALF);
-            double weighed = policy.idleCost(place);
+            double weighed = policy.idleCost(evaluation);
             double over = policy.prices().upperBound(last, then, priced, weighed, weighed);
-            double single = policy.upperBound(place);
-            double now = policy.score(place);
+            double single = policy.upperBound(evaluation);
+            double now = policy.score(evaluation);
             assertThat(now)
                     .as("seed %d, step %d", seed, i)
                     .isLessThanOrEqualTo(over)
@@ -258,59 +258,59 @@ class FragmentationTest {
             if (i % 10 == 0) {
                 last = now;
                 then = policy.prices();
-                priced = policy.priceCost(place);
+                priced = policy.priceCost(evaluation);
             }
         }
         assertThat(most - least).as("seed %d: scores do change", seed).isGreaterThan(1);
     }
 
     @Test
-    void aChangeOfOneOfManyNodesHardlyRaisesTheUpperBoundOfTheOthers() {
+    void aChangeOfOneOfManyNodesHardlyMovesTheUpperBoundsOfOthers() {
         see(20, HALF, WHOLE, EIGHT);
         FreeCapacity begun = FreeCapacity.of(NODE).with(WHOLE, 0);
         for (int i = 0; i < 255; i++) {
             policy.nodeAdded(begun);
         }
-        Place place = evaluate(policy, HALF, begun, 0);
-        double before = policy.score(place);
+        Evaluation evaluation = evaluate(policy, HALF, begun, 0);
+        double before = policy.score(evaluation);
         PriceSnapshot then = policy.prices();
-        double priced = policy.priceCost(place);
+        double priced = policy.priceCost(evaluation);
         change(begun, FreeCapacity.of(NODE));
 
         assertThat(policy.prices()).isNotSameAs(then);
-        double weighed = policy.idleCost(place);
+        double weighed = policy.idleCost(evaluation);
         assertThat(policy.prices().upperBound(before, then, priced, weighed, weighed))
-                .isBetween(policy.score(place), before + priced / 10);
-        assertThat(policy.score(place)).isGreaterThan(before); // the requested capacity has become less scarce
+                .isBetween(policy.score(evaluation), before + priced / 10);
+        assertThat(policy.score(evaluation)).isGreaterThan(before); // what it takes has become less scarce
     }
 
-    /** So the cache can drop a dominated placement. */
+    /** So that it needn't be looked at again. */
     @Test
-    void aDominatedPlacementNeverScoresHigherWhenTheClusterChanges() {
+    void aDominatedCandidateNeverHasAHigherScore() {
         see(20, HALF, WHOLE, EIGHT, new DemandVector(1_000, 1_024, 1, false, 4_096, 90, DemandVector.ANY));
         long seed = Long.getLong("aliquot.seed", System.nanoTime());
         var random = new Random(seed);
-        var rooms = new ArrayList<FreeCapacity>();
+        var nodes = new ArrayList<FreeCapacity>();
         for (int i = 0; i < 20; i++) {
-            rooms.add(FreeCapacity.of(NODE));
+            nodes.add(FreeCapacity.of(NODE));
             policy.nodeAdded(FreeCapacity.of(NODE));
         }
         int outdone = 0;
         int neither = 0;
         for (int step = 0; step < 2_000; step++) {
-            happen(rooms, random);
-            // Any two placements, also on different nodes.
-            Place place = anywhere(rooms, random);
-            Place other = anywhere(rooms, random);
-            if (policy.dominates(place, other)) {
+            happen(nodes, random);
+            // Any two places, be it of different nodes.
+            Evaluation evaluation = anywhere(nodes, random);
+            Evaluation other = anywhere(nodes, random);
+            if (policy.dominates(evaluation, other)) {
                 outdone++;
                 for (int later = 0; later < 5; later++) {
-                    assertThat(policy.score(place))
+                    assertThat(policy.score(evaluation))
                             .as("-Daliquot.seed=%d, step %d", seed, step)
                             .isGreaterThanOrEqualTo(policy.score(other));
-                    happen(rooms, random);
+                    happen(nodes, random);
                 }
-            } else if (!policy.dominates(other, place)) {
+            } else if (!policy.dominates(other, evaluation)) {
                 neither++;
             }
         }
@@ -318,40 +318,40 @@ class FragmentationTest {
         assertThat(neither).as("-Daliquot.seed=%d", seed).isGreaterThan(100);
     }
 
-    private Place anywhere(List<FreeCapacity> rooms, Random random) {
+    private Evaluation anywhere(List<FreeCapacity> nodes, Random random) {
         while (true) {
-            FreeCapacity room = rooms.get(random.nextInt(rooms.size()));
+            FreeCapacity node = nodes.get(random.nextInt(nodes.size()));
             DemandVector demand = random.nextBoolean() ? HALF : WHOLE;
-            int gpu = random.nextInt(room.gpus());
-            if (room.fits(demand) && room.holds(gpu, demand)) {
-                return evaluate(policy, demand, room, gpu);
+            int gpu = random.nextInt(node.gpus());
+            if (node.fits(demand) && node.holds(gpu, demand)) {
+                return evaluate(policy, demand, node, gpu);
             }
         }
     }
 
-    /** Fills, empties, adds and removes nodes at random. */
-    private void happen(List<FreeCapacity> rooms, Random random) {
+    /** Nodes fill up and are emptied, come and go. */
+    private void happen(List<FreeCapacity> nodes, Random random) {
         for (int change = 0; change < 5; change++) {
-            FreeCapacity before = rooms.remove(random.nextInt(rooms.size()));
+            FreeCapacity before = nodes.remove(random.nextInt(nodes.size()));
             policy.nodeRemoved(before);
             DemandVector demand = random.nextBoolean() ? HALF : WHOLE;
             FreeCapacity after = random.nextInt(3) > 0 && before.fits(demand)
                     ? before.with(demand, first(demand, before))
                     : FreeCapacity.of(NODE);
-            rooms.add(after);
+            nodes.add(after);
             policy.nodeAdded(after);
         }
-        if (random.nextInt(10) == 0 && rooms.size() > 100) {
-            policy.nodeRemoved(rooms.remove(0));
+        if (random.nextInt(10) == 0 && nodes.size() > 100) {
+            policy.nodeRemoved(nodes.remove(0));
         } else if (random.nextInt(5) == 0) {
-            rooms.add(FreeCapacity.of(NODE));
+            nodes.add(FreeCapacity.of(NODE));
             policy.nodeAdded(FreeCapacity.of(NODE));
         }
     }
 
-    private static int first(DemandVector demand, FreeCapacity room) {
+    private static int first(DemandVector demand, FreeCapacity node) {
         int gpu = 0;
-        while (demand.gpus() > 0 && !room.holds(gpu, demand)) {
+        while (demand.gpus() > 0 && !node.holds(gpu, demand)) {
             gpu++;
         }
         return gpu;
@@ -363,12 +363,12 @@ class FragmentationTest {
         }
     }
 
-    private double cost(DemandVector demand, FreeCapacity room, int gpu) {
-        return policy.cost(evaluate(policy, demand, room, gpu));
+    private double cost(DemandVector demand, FreeCapacity node, int gpu) {
+        return policy.cost(evaluate(policy, demand, node, gpu));
     }
 
-    private static Place evaluate(Fragmentation policy, DemandVector demand, FreeCapacity room, int gpu) {
+    private static Evaluation evaluate(Fragmentation policy, DemandVector demand, FreeCapacity node, int gpu) {
         policy.modelVersion();
-        return policy.evaluate(demand, room, room.with(demand, gpu));
+        return policy.evaluate(demand, node, node.with(demand, gpu));
     }
 }

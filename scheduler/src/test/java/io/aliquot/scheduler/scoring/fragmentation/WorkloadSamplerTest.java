@@ -17,7 +17,7 @@ class WorkloadSamplerTest {
     private final WorkloadSampler mix = new WorkloadSampler(4, 50);
 
     @Test
-    void theSampleHasEachDemandInProportionToItsFrequency() {
+    void theSampleHasEachDemandAsOftenAsItWasObserved() {
         see(2_000, SMALL, HALF, HALF, HALF);
 
         Sample sample = mix.sample();
@@ -38,7 +38,7 @@ class WorkloadSamplerTest {
     }
 
     @Test
-    void aChangedWorkloadIsResampledAndOldDemandsFade() {
+    void aChangedWorkloadIsSampledAgainAndThePastFades() {
         see(4_000, SMALL);
         see(20_000, HALF, WHOLE);
 
@@ -53,7 +53,7 @@ class WorkloadSamplerTest {
     private void see(int times, DemandVector... demands) {
         var random = new Random(1);
         for (int i = 0; i < times; i++) {
-            mix.see(List.of(demands).get(random.nextInt(demands.length)));
+            mix.observe(List.of(demands).get(random.nextInt(demands.length)));
         }
     }
 }
