@@ -107,7 +107,7 @@ class PlacementIT {
 
         String message = namespace.awaitUnschedulable("three");
 
-        assertThat(message).contains("asks for 3 vGPUs");
+        assertThat(message).contains("requests 3 vGPUs");
         assertThat(namespace.describe("three")).contains(message);
     }
 
