@@ -178,12 +178,28 @@ class ChartTest {
         assertThat(update.getMaxUnavailable().getValue()).isEqualTo(0);
         assertThat(update.getMaxSurge().getValue()).isEqualTo(1);
         var labels = deployment.getSpec().getTemplate().getMetadata().getLabels();
+        // A second constraint would switch this one off on nodes that lack the other's label.
         assertThat(scheduler(rendered).getTopologySpreadConstraints())
-                .hasSize(2)
-                .allSatisfy(constraint -> {
+                .singleElement()
+                .satisfies(constraint -> {
+                    assertThat(constraint.getTopologyKey()).isEqualTo("kubernetes.io/hostname");
                     assertThat(constraint.getWhenUnsatisfiable()).isEqualTo("ScheduleAnyway");
                     assertThat(labels)
                             .containsAllEntriesOf(constraint.getLabelSelector().getMatchLabels());
+                });
+        assertThat(scheduler(rendered)
+                        .getAffinity()
+                        .getPodAntiAffinity()
+                        .getPreferredDuringSchedulingIgnoredDuringExecution())
+                .singleElement()
+                .satisfies(preferred -> {
+                    assertThat(preferred.getPodAffinityTerm().getTopologyKey())
+                            .isEqualTo("topology.kubernetes.io/zone");
+                    assertThat(labels)
+                            .containsAllEntriesOf(preferred
+                                    .getPodAffinityTerm()
+                                    .getLabelSelector()
+                                    .getMatchLabels());
                 });
         var budget = Chart.the(rendered, PodDisruptionBudget.class, "aliquot-scheduler");
         assertThat(budget.getSpec().getMaxUnavailable().getValue()).isEqualTo(1);
