@@ -89,7 +89,7 @@ static void release_context(int device, bool primary) {
     pthread_mutex_unlock(&mutex);
 }
 
-bool aliquot_context_charge_unhooked(int device) {
+bool aliquot_context_charge_now(int device) {
     return charge_context(device, true);
 }
 

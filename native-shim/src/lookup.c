@@ -50,9 +50,9 @@ static const struct {
     enum library library;
     const char *symbol;
     size_t real_offset;
-} unhooked_functions[] = {
+} called_functions[] = {
 #define ROW(library, result, symbol, parameters) {library, #symbol, offsetof(struct aliquot_real, symbol)},
-    ALIQUOT_UNHOOKED(ROW)
+    ALIQUOT_CALLED(ROW)
 #undef ROW
 };
 
@@ -124,10 +124,10 @@ static bool resolve_functions(enum library library, bool load) {
             store_pointer(real_function_at(hooks[i].real_offset), real_dlsym()(handle, hooks[i].symbol));
         }
     }
-    for (size_t i = 0; i < sizeof unhooked_functions / sizeof unhooked_functions[0]; i++) {
-        if (unhooked_functions[i].library == library) {
-            store_pointer(real_function_at(unhooked_functions[i].real_offset),
-                          real_dlsym()(handle, unhooked_functions[i].symbol));
+    for (size_t i = 0; i < sizeof called_functions / sizeof called_functions[0]; i++) {
+        if (called_functions[i].library == library) {
+            store_pointer(real_function_at(called_functions[i].real_offset),
+                          real_dlsym()(handle, called_functions[i].symbol));
         }
     }
     return true;

@@ -170,7 +170,7 @@ TEST(cuGetProcAddress_returns_the_hooks_when_the_driver_returns_addresses_that_i
     check_all_versions();
 }
 
-TEST(cuGetProcAddress_passes_through_unhooked_functions_and_failures) {
+TEST(cuGetProcAddress_passes_through_functions_without_a_hook_and_failures) {
     void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
     get_v2 *get = (get_v2 *)dlsym(driver, "cuGetProcAddress_v2");
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
