@@ -269,7 +269,7 @@ static void replace_with_hook(const char *name, void **function) {
     /* The address is of an unknown ABI, so it cannot be hooked: the program gets it, and the region counts it for
        the node agent. */
     if (is_hooked_name(name) && aliquot_config_mode() == ALIQUOT_MODE_ENFORCE) {
-        __atomic_fetch_add(&aliquot_shared_region()->header.unplaced_addresses, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&aliquot_shared_region()->header.unhooked_functions, 1, __ATOMIC_RELAXED);
     }
 }
 

@@ -171,7 +171,7 @@ libcudart_calls_the_hooks)
     export LD_LIBRARY_PATH=$fake/lib
     check() {
         [ "$(LD_PRELOAD=$shim "$@")" != 800 ] || fail "$*: cudaErrorNotPermitted with a valid limit file"
-        [ "$(od -A n -t u8 -j 128 -N 8 "$ALIQUOT_REGION" | tr -d ' ')" = 0 ] || fail "$*: unplaced_addresses is not 0"
+        [ "$(od -A n -t u8 -j 128 -N 8 "$ALIQUOT_REGION" | tr -d ' ')" = 0 ] || fail "$*: unhooked_functions is not 0"
         LD_PRELOAD=$shim ALIQUOT_CONFIG=/dev/null "$@" >"$folder/out" 2>"$folder/err"
         [ "$(cat "$folder/out")" = 800 ] || fail "$*: $(cat "$folder/out") instead of cudaErrorNotPermitted"
         [ "$(grep -c ^aliquot: "$folder/err")" = 1 ] || fail "$*: $(cat "$folder/err")"
