@@ -21,7 +21,7 @@ ELSEWHERE = {("cuProfilerStart", 4000, ""), ("cuProfilerStop", 4000, "")}
 
 def table():
     with open(os.path.join(SOURCES, "cuda_entries.def")) as entries:
-        pattern = r"^(ENTRY|PER_THREAD)\((\w+), (\d+), (\w+?)(_pt[ds][sz])?(?:, (\w+))?\)$"
+        pattern = r"^(ENTRY|PER_THREAD)\((\w+), (\d+), (\w+?)(_pt[ds][sz])?(?:,\s+(\w+))?\)$"
         return re.findall(pattern, entries.read(), re.M)
 
 
