@@ -126,9 +126,9 @@ try:
     assert nvml.nvmlDeviceGetGraphicsRunningProcesses(device) == []
     assert nvml.nvmlDeviceGetMPSComputeRunningProcesses(device) == []
     assert nvml.nvmlDeviceGetUtilizationRates(device).gpu == 0
-    for ask in nvml.nvmlDeviceGetProcessUtilization, nvml.nvmlDeviceGetProcessesUtilizationInfo:
+    for query in nvml.nvmlDeviceGetProcessUtilization, nvml.nvmlDeviceGetProcessesUtilizationInfo:
         try:
-            assert not ask(device, 0), "no process has launched a kernel"
+            assert not query(device, 0), "no process has launched a kernel"
         except nvml.NVMLError_NotFound:
             pass
     assert nvml.nvmlDeviceGetAccountingMode(device) == nvml.NVML_FEATURE_ENABLED
