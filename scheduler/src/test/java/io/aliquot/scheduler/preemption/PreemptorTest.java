@@ -21,6 +21,8 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalLong;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class PreemptorTest {
     private static final int LARGE = 80_000;
@@ -89,6 +91,27 @@ class PreemptorTest {
         world.holds("b", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
         preemption.reservations.release("uid-high");
         assertThat(victims(hungry, "n1", "a")).as("the younger pod").containsExactly("b");
+    }
+
+    /**
+     * Regression: these requests were not counted, and the younger pod was evicted, whose CPU does not suffice: the
+     * node has 1 CPU, and the older pod holds half of it.
+     */
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "\"overhead\": {\"cpu\": \"600m\"}",
+                "\"resources\": {\"requests\": {\"cpu\": \"600m\"}}",
+                "\"initContainers\": [{\"name\": \"i\", \"resources\": {\"requests\": {\"cpu\": \"600m\"}}}]",
+                "\"initContainers\": [{\"name\": \"s\", \"restartPolicy\": \"Always\", \"resources\": {\"requests\":"
+                        + " {\"cpu\": \"300m\"}}}, {\"name\": \"i\", \"resources\": {\"requests\": {\"cpu\": \"300m\"}}}]",
+            })
+    void overheadInitContainersSidecarsAndPodLevelRequestsAreCountedSoThatThePodFitsAfterTheEviction(String requests) {
+        world.holds("older", 1, 1, new HostResources(500, 0), share(1, 0, 80_000));
+        world.holds("younger", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
+        String json = ExtenderFixture.podJson("high", mebibytes(LARGE), "")
+                .replace("\"spec\": {", "\"spec\": {\"priority\": 10, " + requests + ", ");
+        assertThat(victims(ExtenderFixture.unbound(json), "n1", "older")).containsExactly("older");
     }
 
     @Test
