@@ -286,6 +286,17 @@ class EvictorTest {
         assertThat(world.cluster.notes.get(0)).contains("default/higher");
     }
 
+    /** Regression: the order was that of the clock's values, which is wrong once the clock has overflowed. */
+    @Test
+    void ofTwoPreemptorsOfOnePriorityTheOneThatHasWaitedLongerIsServedFirstAlsoWhenTheClockOverflows() {
+        waits("earlier", 40_000, 10);
+        world.pass(SECOND.multipliedBy(3));
+        waits("later", 50_000, 10);
+        ticks(2);
+        assertThat(world.cluster.evicted).containsExactly("young", "old");
+        assertThat(world.cluster.notes.get(0)).contains("default/earlier");
+    }
+
     @Test
     void twoPreemptorsThatFitTogetherShareTheCapacityOfOneVictim() {
         waits("high", 40_000, 10);
