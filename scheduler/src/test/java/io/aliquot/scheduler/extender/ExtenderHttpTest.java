@@ -144,7 +144,6 @@ class ExtenderHttpTest {
                 });
     }
 
-    /** kube-scheduler 1.35 also sends NodeNameToVictims, which is null. */
     /** Regression: the liveness probe did not ask the periodic tasks. */
     @Test
     void periodicTasksAndVerbsTakePartInTheLivenessProbe() {
@@ -153,6 +152,7 @@ class ExtenderHttpTest {
                 .contains("PeriodicTasks", "VerbMetrics", "ExtenderPort");
     }
 
+    /** kube-scheduler 1.35 also sends NodeNameToVictims, which is null. */
     @Test
     void preemptReturnsOneNodeWithItsVictims() throws Exception {
         Ledger ledger = context.getBean(Ledger.class);
