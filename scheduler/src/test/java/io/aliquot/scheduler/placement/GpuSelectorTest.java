@@ -115,7 +115,7 @@ class GpuSelectorTest {
         assertThat(reason("APP:main: gpumem=3000", List.of(gpuWith(gpu(1, 0, 80000), 10, 0, 0, 10))))
                 .isEqualTo("no GPU with 3000 MiB and a slot free");
         assertThat(reason("APP:main: gpu=3 gpumem=3000", empty(2, 80000)))
-                .isEqualTo("asks for 3 vGPUs, the node has fewer GPUs");
+                .isEqualTo("requests 3 vGPUs, the node has fewer GPUs");
         assertThat(reason("APP:main: gpumem=90000", empty(2, 80000))).isEqualTo("no GPU that large: 90000 MiB");
         assertThat(reason("APP:main: gpu=2 gpumem-percentage=60", ONE_OF_TWO_HALF_ALLOCATED))
                 .isEqualTo("fewer than 2 GPUs with 60 percent of its memory free");
