@@ -106,7 +106,7 @@ public final class Explainer {
      * The explanation in one line, for an event: {@link Explanation#summary} and suggestions for the nearest nodes.
      * Empty if a node fits the pod. Takes some microseconds for each node.
      */
-    public Optional<String> oneLiner(PodId pod, PodGpuRequest request, Collection<String> nodes) {
+    public Optional<String> eventText(PodId pod, PodGpuRequest request, Collection<String> nodes) {
         Evaluation evaluation = evaluate(pod, request, nodes);
         if (!evaluation.fitting().isEmpty()) {
             return Optional.empty();

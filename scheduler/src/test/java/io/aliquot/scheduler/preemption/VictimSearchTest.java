@@ -77,8 +77,8 @@ class VictimSearchTest {
             second = 0;
             hold("p" + i, 1, share(i % 3, 250));
         }
-        PodGpuRequest one = Gpus.ask("APP:main: gpumem=600");
-        PodGpuRequest two = Gpus.ask("APP:main: gpu=2 gpumem=600");
+        PodGpuRequest one = Gpus.request("APP:main: gpumem=600");
+        PodGpuRequest two = Gpus.request("APP:main: gpu=2 gpumem=600");
         List<Victim> candidates = new ArrayList<>(candidates());
         Set<List<Victim>> plans = new HashSet<>();
         for (int i = 0; i < 20; i++) {
@@ -95,7 +95,7 @@ class VictimSearchTest {
     void aPodThatFitsNeedsNoVictimAndWithoutEnoughVictimsThereIsNoPlan() {
         node(1);
         assertThat(victims("APP:main: gpumem=400", Optional.empty())).isEmpty();
-        assertThat(plan(Gpus.ask("APP:main: gpumem=2000"), List.of(), true, Optional.empty()))
+        assertThat(plan(Gpus.request("APP:main: gpumem=2000"), List.of(), true, Optional.empty()))
                 .isEmpty();
     }
 
@@ -103,7 +103,7 @@ class VictimSearchTest {
     void aPlanMustBeBelowTheBound() {
         node(1);
         hold("a", 1, share(0, 1000));
-        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=400");
+        PodGpuRequest ask = Gpus.request("APP:main: gpumem=400");
         EvictionPlan plan = plan(ask, candidates(), true, Optional.empty()).orElseThrow();
         assertThat(plan(ask, candidates(), true, Optional.of(plan.cost()))).isEmpty();
     }
@@ -116,7 +116,7 @@ class VictimSearchTest {
             randomNode(random);
             String container = "gpu=" + (random.nextInt(4) == 0 ? 2 : 1) + " gpumem=" + (50 + random.nextInt(950))
                     + " gpucores=" + random.nextInt(80);
-            PodGpuRequest ask = Gpus.ask("APP:main: " + container);
+            PodGpuRequest ask = Gpus.request("APP:main: " + container);
             List<Victim> all = candidates();
             Optional<EvictionCost> cheapest = IntStream.range(0, 1 << all.size())
                     .mapToObj(set -> some(all, set))
@@ -139,7 +139,7 @@ class VictimSearchTest {
         for (int i = 0; i < 4 * 60; i++) {
             hold("p" + i, i % 7, share(i % 4, 16));
         }
-        PodGpuRequest ask = Gpus.ask("APP:main: gpu=3 gpumem=700");
+        PodGpuRequest ask = Gpus.request("APP:main: gpu=3 gpumem=700");
         List<Victim> victims =
                 plan(ask, candidates(), false, Optional.empty()).orElseThrow().victims();
         assertThat(fits(ask).test(uids(victims))).isTrue();
@@ -156,7 +156,7 @@ class VictimSearchTest {
         for (int i = 0; i < 80; i++) {
             hold("p" + i, i % 3, share(i % 8, 100));
         }
-        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=300");
+        PodGpuRequest ask = Gpus.request("APP:main: gpumem=300");
         long tries = 0;
         Optional<EvictionCost> bound = Optional.empty();
         var counted = new int[1];
@@ -191,7 +191,7 @@ class VictimSearchTest {
         for (int i = 0; i < pods; i++) {
             String kind = "APP:main: gpu=" + (gpus > 1 && random.nextInt(5) == 0 ? 2 : 1) + " gpumem="
                     + (50 + random.nextInt(600)) + " gpucores=" + random.nextInt(60);
-            PodGpuRequest ask = Gpus.ask(kind);
+            PodGpuRequest ask = Gpus.request(kind);
             String name = "p" + i;
             if (ledger.commit(id(name), "n1", ask, 1) instanceof Granted granted) {
                 hold(
@@ -227,7 +227,7 @@ class VictimSearchTest {
     }
 
     private List<String> victims(String container, Optional<EvictionCost> bound) {
-        PodGpuRequest ask = Gpus.ask(container);
+        PodGpuRequest ask = Gpus.request(container);
         return plan(ask, candidates(), ask.mostVgpus() == 1, bound).orElseThrow().victims().stream()
                 .map(victim -> victim.pod().name())
                 .toList();
