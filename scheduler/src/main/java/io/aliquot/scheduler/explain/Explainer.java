@@ -23,6 +23,7 @@ import java.util.Optional;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.springframework.stereotype.Component;
 
 /*
  * An explanation covers every node. The expensive parts, suggestions in events and preemption options, cover only the
@@ -30,6 +31,7 @@ import java.util.stream.Stream;
  * evaluated in the order of their names and ties are broken by name.
  */
 /** Explains why a pod is Pending. Reads the ledger and changes nothing. Thread-safe. */
+@Component
 public final class Explainer {
     private static final int MAX_EXAMPLES = 5;
     private static final int MAX_NEAREST = 5;

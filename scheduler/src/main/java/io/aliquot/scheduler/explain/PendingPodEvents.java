@@ -8,6 +8,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PendingPods.PodKind;
 import io.aliquot.scheduler.pending.PendingPods.Waiting;
+import io.aliquot.scheduler.periodic.PeriodicTask;
 import java.time.Duration;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
@@ -16,6 +17,8 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
+import org.springframework.context.annotation.Bean;
+import org.springframework.stereotype.Component;
 
 /*
  * How the work is bounded. Thousands of pods may be pending, for reasons that change with every allocation. A pod gets
@@ -27,6 +30,7 @@ import java.util.stream.Collectors;
  * Writes an event on a pending pod that says why it is pending, if the reason is new or the last event is old; leader
  * only.
  */
+@Component
 final class PendingPodEvents {
     static final String REASON = "WaitingForGPU";
     /** A pod that is bound within this time gets no event. */
@@ -74,7 +78,12 @@ final class PendingPodEvents {
                 .build();
     }
 
-    /** One run, about once a second. */
+    @Bean
+    PeriodicTask pendingPodEventsTask() {
+        return new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), this::report);
+    }
+
+    /** One run. */
     void report() {
         if (!(cluster.leadership() instanceof Leads)) {
             reported.clear();

@@ -1,16 +1,17 @@
 package io.aliquot.scheduler.preemption;
 
-import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
-import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PendingPods.PodKind;
 import io.aliquot.scheduler.pending.PendingPods.Waiting;
+import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.Waker;
+import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Duration;
@@ -26,6 +27,8 @@ import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.context.annotation.Bean;
+import org.springframework.stereotype.Component;
 
 /*
  * Why this process evicts: kube-scheduler preempts for a shortage of a node's totals only. If the totals suffice and no
@@ -38,6 +41,7 @@ import org.slf4j.LoggerFactory;
  * the first eviction.
  */
 /** Evicts pods of lower priority for pending pods that no single GPU has enough free capacity for. */
+@Component
 final class Evictor {
     /** Time for kube-scheduler to preempt by itself, right after filter. */
     static final Duration KUBE_SCHEDULER_TURN = Duration.ofMillis(500);
@@ -92,7 +96,12 @@ final class Evictor {
         this.looked = nanoTime.getAsLong() - LEAST_IMPORTANT_FOR.toNanos();
     }
 
-    /** One run, about once a second. */
+    @Bean
+    PeriodicTask evictTask() {
+        return new PeriodicTask("evict", Duration.ofSeconds(1), this::evict);
+    }
+
+    /** One run. */
     void evict() {
         if (!(cluster.leadership() instanceof Leads)) {
             return;

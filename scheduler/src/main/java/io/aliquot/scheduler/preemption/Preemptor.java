@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.preemption;
 
-import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -24,6 +24,7 @@ import java.util.TreeMap;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.stereotype.Component;
 
 /*
  * How the victims are chosen. kube-scheduler (1.35, framework/preemption) proposes for each node the pods whose
@@ -41,6 +42,7 @@ import org.slf4j.LoggerFactory;
  * order, in which budgets come before priority.
  */
 /** Chooses the pods that kube-scheduler evicts for a pod of higher priority. */
+@Component
 public final class Preemptor {
     private static final Logger LOG = LoggerFactory.getLogger(Preemptor.class);
 
