@@ -19,8 +19,10 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.stream.Stream;
+import org.springframework.stereotype.Component;
 
 /** Reads the ledger and maps it to {@link ApiTypes}. Each node is read at one instant, two nodes at different ones. */
+@Component
 final class ApiMapper {
     /**
      * The states of pods that hold shares. A pod that was deleted by force and then created again is in the ledger

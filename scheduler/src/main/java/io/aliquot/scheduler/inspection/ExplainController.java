@@ -87,12 +87,8 @@ final class ExplainController {
     }
 
     private PodLookup.Pod find(String namespace, String name) {
-        try {
-            return pods.find(namespace, name)
-                    .orElseThrow(() -> ApiException.notFound("there is no pod " + name + " in namespace " + namespace));
-        } catch (ApiServerUnavailableException e) {
-            throw ApiException.unavailable("the API server did not return the pod, try again: " + e.getMessage());
-        }
+        return pods.find(namespace, name)
+                .orElseThrow(() -> ApiException.notFound("there is no pod " + name + " in namespace " + namespace));
     }
 
     private ExplainResponse bound(PodLookup.Pod pod) {
