@@ -6,13 +6,16 @@ import io.aliquot.scheduler.inspection.ApiMapper.NodeHolding;
 import io.aliquot.scheduler.inspection.ApiTypes.Page;
 import io.aliquot.scheduler.ledger.NodeView;
 import jakarta.servlet.http.HttpServletRequest;
+import java.io.IOException;
 import java.util.List;
+import org.springframework.core.io.ClassPathResource;
+import org.springframework.http.MediaType;
 import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.PathVariable;
 import org.springframework.web.bind.annotation.RequestAttribute;
 import org.springframework.web.bind.annotation.RestController;
 
-/** Serves nodes, GPUs, pods, shares and reservations to callers that may read nodes or pods. */
+/** Serves nodes, GPUs, pods, shares and reservations to callers that may read nodes or pods, and its own description. */
 @RestController
 final class InspectionController {
     private final ApiMapper mapper;
@@ -99,6 +102,13 @@ final class InspectionController {
         QueryParameters query = QueryParameters.of(request, QueryParameters.LIMIT, QueryParameters.AFTER);
         access.require(caller, new Access("list", "pods", "", ""));
         return query.page(mapper.reservations(), NodeHolding::key, ApiMapper::reservation);
+    }
+
+    /** The API's description: OpenAPI 3.1, written by hand. OpenApiTest compares it with the code. */
+    @GetMapping(path = "/api/v1/openapi.json", produces = MediaType.APPLICATION_JSON_VALUE)
+    byte[] description(HttpServletRequest request) throws IOException {
+        QueryParameters.of(request);
+        return new ClassPathResource("openapi.json").getContentAsByteArray();
     }
 
     private List<NodeHolding> holdings(QueryParameters query, Caller caller) {
