@@ -121,6 +121,11 @@ final class ApiMapper {
     }
 
     static ApiTypes.Pod pod(NodeHolding held) {
+        return pod(held, held.holding().shares());
+    }
+
+    /** The pod with other shares than the ledger's. */
+    static ApiTypes.Pod pod(NodeHolding held, List<ContainerAllocation> shares) {
         return new ApiTypes.Pod(
                 held.pod().namespace(),
                 held.pod().name(),
@@ -128,7 +133,7 @@ final class ApiMapper {
                 held.node(),
                 podState(held.holding()),
                 held.holding().priority(),
-                shares(held));
+                shares(held, shares));
     }
 
     private static String podState(Holding holding) {
@@ -144,8 +149,12 @@ final class ApiMapper {
     }
 
     static List<ApiTypes.ShareView> shares(NodeHolding held) {
+        return shares(held, held.holding().shares());
+    }
+
+    private static List<ApiTypes.ShareView> shares(NodeHolding held, List<ContainerAllocation> shares) {
         var views = new ArrayList<ApiTypes.ShareView>();
-        for (ContainerAllocation allocation : held.holding().shares()) {
+        for (ContainerAllocation allocation : shares) {
             for (Vgpu vgpu : allocation.vgpus().list()) {
                 views.add(new ApiTypes.ShareView(
                         held.pod().namespace(),

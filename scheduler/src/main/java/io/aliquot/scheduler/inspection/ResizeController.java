@@ -45,17 +45,16 @@ final class ResizeController {
         List<AllocationChange> changes = SharesPatch.parse(body);
         access.require(caller, new Access("patch", "pods", namespace, name));
         NodeHolding held = mapper.pod(namespace, name).orElseThrow(() -> notFound(namespace, name));
-        return switch (resize(held, changes)) {
-            case Resizer.Result.Done() -> applied(ApiMapper.pod(held), changes);
-            case Resizer.Result.Refused(String why) -> throw ApiException.conflict(why);
-            case Resizer.Result.NotFound() -> throw notFound(namespace, name);
-            case Resizer.Result.Unavailable(String why) -> throw ApiException.unavailable(why);
-        };
-    }
-
-    private Resizer.Result resize(NodeHolding held, List<AllocationChange> changes) {
         try {
-            return resizer.resize(held.pod(), changes);
+            return switch (resizer.resize(held.pod(), changes)) {
+                // With the changes that were written; the ledger may not have seen them yet.
+                case Resizer.Result.Done() ->
+                    ApiMapper.pod(
+                            held, AllocationChange.apply(changes, held.holding().shares()));
+                case Resizer.Result.Refused(String why) -> throw ApiException.conflict(why);
+                case Resizer.Result.NotFound() -> throw notFound(namespace, name);
+                case Resizer.Result.Unavailable(String why) -> throw ApiException.unavailable(why);
+            };
         } catch (FormatException e) {
             // The request is valid, but not for this pod: it names a container or GPU that the pod does not have.
             throw ApiException.conflict(String.valueOf(e.getMessage()));
@@ -64,38 +63,5 @@ final class ResizeController {
 
     private static ApiException notFound(String namespace, String name) {
         return ApiException.notFound("no pod " + name + " in namespace " + namespace + " holds a share of a GPU");
-    }
-
-    /** The pod with the changes that were written; the ledger may not have seen them yet. */
-    private static ApiTypes.Pod applied(ApiTypes.Pod pod, List<AllocationChange> changes) {
-        List<ApiTypes.ShareView> shares = pod.shares();
-        for (AllocationChange change : changes) {
-            shares = shares.stream()
-                    .map(share -> share.container().equals(change.container())
-                                    && (change.gpu().isEmpty() || change.gpu().equals(share.gpu()))
-                            ? applied(share, change)
-                            : share)
-                    .toList();
-        }
-        return new ApiTypes.Pod(
-                pod.namespace(), pod.name(), pod.uid(), pod.node(), pod.state(), pod.priority(), shares);
-    }
-
-    private static ApiTypes.ShareView applied(ApiTypes.ShareView share, AllocationChange change) {
-        Integer memory = change.memoryMiB();
-        Integer cores = change.cores();
-        var policy = change.policy();
-        return new ApiTypes.ShareView(
-                share.namespace(),
-                share.pod(),
-                share.uid(),
-                share.node(),
-                share.container(),
-                share.gpu(),
-                memory == null ? share.memoryMiB() : memory,
-                cores == null ? share.cores() : cores,
-                policy == null ? share.policy() : policy.print(),
-                share.priority(),
-                share.exclusive());
     }
 }
