@@ -20,6 +20,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.function.Predicate;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
  * Finds pods without which a Pending pod would fit: pods that terminate already, and of the pods of lower priority
@@ -43,8 +44,8 @@ final class PreemptionOptions {
     private record PricedOption(PreemptionOption option, EvictionCost cost) {}
 
     /** The options with the lowest eviction cost, one for each node at most, cheapest first. */
-    List<PreemptionOption> cheapest(List<NodeView> views, int limit) {
-        return views.stream()
+    List<PreemptionOption> cheapest(Stream<NodeView> views, int limit) {
+        return views
                 .flatMap(view -> on(view).stream())
                 .sorted(Comparator.comparing(PricedOption::cost)
                         .thenComparing(priced -> priced.option().node()))

@@ -13,7 +13,6 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.function.IntFunction;
 
@@ -24,6 +23,7 @@ import java.util.function.IntFunction;
 final class Suggestions {
     private final PodGpuRequest pod;
     private final List<NodeFreeCapacity> nodes;
+    private final List<String> suggestions = new ArrayList<>();
 
     Suggestions(PodGpuRequest pod, List<NodeFreeCapacity> nodes) {
         this.pod = pod;
@@ -31,15 +31,27 @@ final class Suggestions {
     }
 
     List<String> find() {
-        var suggestions = new ArrayList<String>();
         for (ContainerGpuRequest container : pod.containers()) {
             GpuRequest request = container.request();
-            String prefix = pod.containers().size() > 1 ? "container " + container.name() + " with " : "";
-            memory(container).ifPresent(text -> suggestions.add(prefix + text));
-            cores(container)
-                    .ifPresent(cores -> suggestions.add(prefix + text(Resources.CORES, cores, "" + request.cores())));
-            vgpus(container)
-                    .ifPresent(vgpus -> suggestions.add(prefix + text(Resources.GPU, vgpus, "" + request.vgpus())));
+            int vgpus = request.vgpus();
+            int cores = request.cores();
+            MemoryRequest memory = request.memory();
+            boolean exclusive = request.exclusive();
+            switch (memory) {
+                case Percentage(int percent) ->
+                    suggest(
+                            container,
+                            Resources.MEMORY_PERCENTAGE,
+                            1,
+                            percent,
+                            less -> new GpuRequest(vgpus, new Percentage(less), cores, exclusive));
+                case Mebibytes(int amount) -> suggestMebibytes(container, amount, "" + amount);
+                case WholeCard() ->
+                    suggestMebibytes(
+                            container, largestMiB() + 1, exclusive ? "a whole card" : "all of a GPU's memory");
+            }
+            suggest(container, Resources.CORES, 0, cores, less -> new GpuRequest(vgpus, memory, less, exclusive));
+            suggest(container, Resources.GPU, 1, vgpus, less -> new GpuRequest(less, memory, cores, exclusive));
         }
         if (pod.requiresOneNumaDomain() && fits(pod.withoutNumaRequirement())) {
             suggestions.add(Annotations.NUMA + ": " + Numa.PREFERRED.print() + " instead of " + Numa.REQUIRED.print());
@@ -50,61 +62,34 @@ final class Suggestions {
         return suggestions;
     }
 
-    private Optional<String> memory(ContainerGpuRequest container) {
+    private void suggestMebibytes(ContainerGpuRequest container, int limit, String current) {
         GpuRequest request = container.request();
-        return switch (request.memory()) {
-            case Percentage(int percent) ->
-                text(Resources.MEMORY_PERCENTAGE, percentage(container, percent), Integer.toString(percent));
-            case Mebibytes(int amount) ->
-                text(Resources.MEMORY, mebibytes(container, amount), Integer.toString(amount));
-            case WholeCard() ->
-                text(
-                        Resources.MEMORY,
-                        mebibytes(container, largestMiB() + 1),
-                        request.exclusive() ? "a whole card" : "all of a GPU's memory");
-        };
-    }
-
-    private OptionalInt percentage(ContainerGpuRequest container, int current) {
-        GpuRequest request = container.request();
-        return largestFitting(
+        suggest(
+                container,
+                Resources.MEMORY,
                 1,
+                limit,
                 current,
-                percent ->
-                        with(container, changed(request, request.vgpus(), new Percentage(percent), request.cores())));
+                less -> new GpuRequest(request.vgpus(), new Mebibytes(less), request.cores(), false));
     }
 
-    private OptionalInt mebibytes(ContainerGpuRequest container, int current) {
-        GpuRequest request = container.request();
-        return largestFitting(
-                1,
-                current,
-                memoryMiB -> with(
-                        container, new GpuRequest(request.vgpus(), new Mebibytes(memoryMiB), request.cores(), false)));
+    private void suggest(
+            ContainerGpuRequest container, String resource, int least, int current, IntFunction<GpuRequest> with) {
+        suggest(container, resource, least, current, "" + current, with);
     }
 
-    private OptionalInt cores(ContainerGpuRequest container) {
-        GpuRequest request = container.request();
-        return largestFitting(
-                0,
-                request.cores(),
-                cores -> with(container, changed(request, request.vgpus(), request.memory(), cores)));
-    }
-
-    private OptionalInt vgpus(ContainerGpuRequest container) {
-        GpuRequest request = container.request();
-        return largestFitting(
-                1,
-                request.vgpus(),
-                vgpus -> with(container, changed(request, vgpus, request.memory(), request.cores())));
-    }
-
-    private static Optional<String> text(String resource, OptionalInt amount, String current) {
-        return amount.isPresent() ? Optional.of(text(resource, amount.getAsInt(), current)) : Optional.empty();
-    }
-
-    private static String text(String resource, int amount, String current) {
-        return resource + ": " + amount + " instead of " + current;
+    /** Suggests the largest amount of the resource, at least {@code least} and below {@code limit}, that fits. */
+    private void suggest(
+            ContainerGpuRequest container,
+            String resource,
+            int least,
+            int limit,
+            String current,
+            IntFunction<GpuRequest> with) {
+        String prefix = pod.containers().size() > 1 ? "container " + container.name() + " with " : "";
+        largestFitting(least, limit, amount -> with(container, with.apply(amount)))
+                .ifPresent(amount ->
+                        suggestions.add(prefix + resource + ": " + amount + " instead of " + current));
     }
 
     private int largestMiB() {
@@ -115,10 +100,6 @@ final class Suggestions {
                 .orElse(0);
     }
 
-    private static GpuRequest changed(GpuRequest request, int vgpus, MemoryRequest memory, int cores) {
-        return new GpuRequest(vgpus, memory, cores, request.exclusive());
-    }
-
     private PodGpuRequest with(ContainerGpuRequest container, GpuRequest request) {
         return pod.with(pod.containers().stream()
                 .map(one -> one.equals(container) ? new ContainerGpuRequest(one.name(), one.kind(), request) : one)
@@ -126,13 +107,13 @@ final class Suggestions {
     }
 
     /**
-     * The largest number from {@code least} to {@code current - 1} with which the pod fits. Binary search: a pod that
+     * The largest number from {@code least} below {@code limit} with which the pod fits. Binary search: a pod that
      * fits with a number also fits with every smaller one.
      */
-    private OptionalInt largestFitting(int least, int current, IntFunction<PodGpuRequest> with) {
+    private OptionalInt largestFitting(int least, int limit, IntFunction<PodGpuRequest> with) {
         int fitting = -1;
         int low = least;
-        int high = current - 1;
+        int high = limit - 1;
         while (low <= high) {
             int middle = (low + high) >>> 1;
             if (fits(with.apply(middle))) {

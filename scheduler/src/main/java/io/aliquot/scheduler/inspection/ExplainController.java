@@ -4,13 +4,10 @@ import io.aliquot.api.Placement;
 import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.explain.Explainer.ScoredNode;
 import io.aliquot.scheduler.explain.Explanation;
+import io.aliquot.scheduler.explain.Explanation.Nodes;
 import io.aliquot.scheduler.inspection.AccessReviews.Access;
 import io.aliquot.scheduler.inspection.AccessReviews.Caller;
-import io.aliquot.scheduler.inspection.ExplainResponse.GpuShortfall;
-import io.aliquot.scheduler.inspection.ExplainResponse.NodeShortfall;
-import io.aliquot.scheduler.inspection.ExplainResponse.Nodes;
 import io.aliquot.scheduler.inspection.ExplainResponse.PreemptionOption;
-import io.aliquot.scheduler.inspection.ExplainResponse.Refusal;
 import io.aliquot.scheduler.inspection.ExplainResponse.Score;
 import io.aliquot.scheduler.inspection.ExplainResponse.Term;
 import io.aliquot.scheduler.inspection.ExplainResponse.Victim;
@@ -33,7 +30,6 @@ import org.springframework.web.bind.annotation.RestController;
 /** Serves why a pod is Pending, or what a bound pod holds. */
 @RestController
 final class ExplainController {
-    private static final int MAX_EXAMPLES = 5;
     private static final String ALL_NODES =
             "; this covers all nodes, because this replica does not know which of them kube-scheduler excludes";
 
@@ -158,26 +154,17 @@ final class ExplainController {
                 "",
                 policy.print(),
                 List.of(),
-                new Nodes(
-                        explanation.fittingNodes().size(),
-                        explanation.fittingNodes().stream().limit(MAX_EXAMPLES).toList()),
+                Nodes.of(explanation.fittingNodes()),
                 explainer.bestNodes(pod.id(), request, policy, explanation.fittingNodes()).stream()
                         .map(ExplainController::score)
                         .toList(),
-                explanation.refusals().stream()
-                        .map(refusal -> new Refusal(
-                                refusal.reason(),
-                                refusal.unresolvable(),
-                                new Nodes(refusal.nodes(), refusal.examples())))
-                        .toList(),
-                explanation.nearest().stream()
-                        .map(shortfall -> new NodeShortfall(shortfall.node(), gpuShortfalls(shortfall.gpus())))
-                        .toList(),
+                explanation.refusals(),
+                explanation.nearest(),
                 explanation.suggestions(),
                 explanation.preemptionOptions().stream()
                         .map(option -> preemptionOption(option, caller))
                         .toList(),
-                node.isEmpty() ? List.of() : gpuShortfalls(explainer.gpuShortfalls(pod.id(), request, node)));
+                node.isEmpty() ? List.of() : explainer.gpuShortfalls(pod.id(), request, node));
     }
 
     private static Score score(ScoredNode node) {
@@ -211,17 +198,5 @@ final class ExplainController {
         boolean visible = access.isAllowed(caller, new Access("list", "pods", namespace, ""));
         return new Victim(
                 visible ? namespace : "", visible ? victim.pod().name() : "", victim.priority(), victim.terminating());
-    }
-
-    private static List<GpuShortfall> gpuShortfalls(List<Explanation.GpuShortfall> shortfalls) {
-        return shortfalls.stream()
-                .map(shortfall -> new GpuShortfall(
-                        shortfall.container(),
-                        shortfall.gpu(),
-                        shortfall.text(),
-                        shortfall.memoryMiB(),
-                        shortfall.cores(),
-                        shortfall.slots()))
-                .toList();
     }
 }

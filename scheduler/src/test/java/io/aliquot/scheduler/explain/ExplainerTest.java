@@ -376,8 +376,8 @@ class ExplainerTest {
         Explanation explanation = explainer.explain(POD, request, 2, true, ledger.nodeNames());
         long millis = (System.nanoTime() - start) / 1_000_000;
         assertThat(explanation.refusals()).hasSize(1);
-        assertThat(explanation.refusals().get(0).nodes()).isEqualTo(1000);
-        assertThat(explanation.refusals().get(0).examples()).hasSize(5);
+        assertThat(explanation.refusals().get(0).nodes().count()).isEqualTo(1000);
+        assertThat(explanation.refusals().get(0).nodes().examples()).hasSize(5);
         assertThat(explanation.nearest()).hasSize(5);
         assertThat(explanation.preemptionOptions()).hasSize(3);
         assertThat(millis).isLessThan(10_000);
