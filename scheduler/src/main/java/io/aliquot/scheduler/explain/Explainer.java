@@ -20,6 +20,7 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.springframework.stereotype.Component;
@@ -143,7 +144,7 @@ public final class Explainer {
      */
     public List<GpuShortfall> gpuShortfalls(PodId pod, PodGpuRequest request, String node) {
         return ledger.view(node)
-                .map(view -> Shortfall.ofGpus(request, NodeFreeCapacity.without(view, pod.uid())))
+                .map(view -> Shortfall.ofGpus(request, NodeFreeCapacity.without(view, Set.of(pod.uid()))))
                 .orElse(List.of());
     }
 
@@ -158,7 +159,8 @@ public final class Explainer {
                     refusing.computeIfAbsent(refusal, any -> new ArrayList<>()).add(node);
                     if (!refusal.hopeless()) {
                         ledger.view(node)
-                                .flatMap(view -> Shortfall.of(request, NodeFreeCapacity.without(view, pod.uid())))
+                                .flatMap(view ->
+                                        Shortfall.of(request, NodeFreeCapacity.without(view, Set.of(pod.uid()))))
                                 .ifPresent(shortfalls::add);
                     }
                 }
@@ -167,8 +169,8 @@ public final class Explainer {
         shortfalls.sort(Comparator.comparingDouble(Shortfall::distance)
                 .thenComparing(shortfall -> shortfall.node().node()));
         List<Refusal> refusals = refusing.entrySet().stream()
-                .map(entry -> new Refusal(
-                        entry.getKey().reason(), entry.getKey().hopeless(), Nodes.of(entry.getValue())))
+                .map(entry ->
+                        new Refusal(entry.getKey().reason(), entry.getKey().hopeless(), Nodes.of(entry.getValue())))
                 .sorted(Comparator.comparing(Refusal::unresolvable)
                         .thenComparing(refusal -> -refusal.nodes().count())
                         .thenComparing(Refusal::reason))
@@ -210,7 +212,7 @@ public final class Explainer {
                 .sorted()
                 .flatMap(node -> ledger.view(node).stream())
                 .filter(view -> view.served() && view.facts() instanceof Sharing)
-                .map(view -> NodeFreeCapacity.without(view, pod.uid()))
+                .map(view -> NodeFreeCapacity.without(view, Set.of(pod.uid())))
                 .toList();
     }
 
@@ -218,7 +220,8 @@ public final class Explainer {
             PodId pod, PodGpuRequest request, int priority, boolean mayPreempt, List<Shortfall> nearest) {
         var options = new PreemptionOptions(pod, request, priority, mayPreempt, budgets);
         return options.cheapest(
-                nearest.stream().flatMap(shortfall -> ledger.view(shortfall.node().node()).stream()),
+                nearest.stream()
+                        .flatMap(shortfall -> ledger.view(shortfall.node().node()).stream()),
                 MAX_PREEMPTION_OPTIONS);
     }
 }

@@ -13,7 +13,6 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.OptionalInt;
 import java.util.function.IntFunction;
 
 /**
@@ -37,18 +36,17 @@ final class Suggestions {
             int cores = request.cores();
             MemoryRequest memory = request.memory();
             boolean exclusive = request.exclusive();
+            IntFunction<GpuRequest> withMiB = mib -> new GpuRequest(vgpus, new Mebibytes(mib), cores, false);
+            IntFunction<GpuRequest> withPercent =
+                    percent -> new GpuRequest(vgpus, new Percentage(percent), cores, exclusive);
             switch (memory) {
                 case Percentage(int percent) ->
-                    suggest(
-                            container,
-                            Resources.MEMORY_PERCENTAGE,
-                            1,
-                            percent,
-                            less -> new GpuRequest(vgpus, new Percentage(less), cores, exclusive));
-                case Mebibytes(int amount) -> suggestMebibytes(container, amount, "" + amount);
-                case WholeCard() ->
-                    suggestMebibytes(
-                            container, largestMiB() + 1, exclusive ? "a whole card" : "all of a GPU's memory");
+                    suggest(container, Resources.MEMORY_PERCENTAGE, 1, percent, withPercent);
+                case Mebibytes(int mib) -> suggest(container, Resources.MEMORY, 1, mib, withMiB);
+                case WholeCard() -> {
+                    String current = exclusive ? "a whole card" : "all of a GPU's memory";
+                    suggest(container, Resources.MEMORY, 1, largestMiB() + 1, current, withMiB);
+                }
             }
             suggest(container, Resources.CORES, 0, cores, less -> new GpuRequest(vgpus, memory, less, exclusive));
             suggest(container, Resources.GPU, 1, vgpus, less -> new GpuRequest(less, memory, cores, exclusive));
@@ -62,23 +60,15 @@ final class Suggestions {
         return suggestions;
     }
 
-    private void suggestMebibytes(ContainerGpuRequest container, int limit, String current) {
-        GpuRequest request = container.request();
-        suggest(
-                container,
-                Resources.MEMORY,
-                1,
-                limit,
-                current,
-                less -> new GpuRequest(request.vgpus(), new Mebibytes(less), request.cores(), false));
-    }
-
     private void suggest(
             ContainerGpuRequest container, String resource, int least, int current, IntFunction<GpuRequest> with) {
         suggest(container, resource, least, current, "" + current, with);
     }
 
-    /** Suggests the largest amount of the resource, at least {@code least} and below {@code limit}, that fits. */
+    /**
+     * Suggests the largest amount of the resource, at least {@code least} and below {@code limit}, with which the pod
+     * fits. Binary search: a pod that fits with an amount also fits with every smaller one.
+     */
     private void suggest(
             ContainerGpuRequest container,
             String resource,
@@ -86,10 +76,20 @@ final class Suggestions {
             int limit,
             String current,
             IntFunction<GpuRequest> with) {
-        String prefix = pod.containers().size() > 1 ? "container " + container.name() + " with " : "";
-        largestFitting(least, limit, amount -> with(container, with.apply(amount)))
-                .ifPresent(amount ->
-                        suggestions.add(prefix + resource + ": " + amount + " instead of " + current));
+        int low = least;
+        int high = limit;
+        while (low < high) {
+            int middle = (low + high) >>> 1;
+            if (fits(with(container, with.apply(middle)))) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if (low > least) {
+            String prefix = pod.containers().size() > 1 ? "container " + container.name() + " with " : "";
+            suggestions.add(prefix + resource + ": " + (low - 1) + " instead of " + current);
+        }
     }
 
     private int largestMiB() {
@@ -104,26 +104,6 @@ final class Suggestions {
         return pod.with(pod.containers().stream()
                 .map(one -> one.equals(container) ? new ContainerGpuRequest(one.name(), one.kind(), request) : one)
                 .toList());
-    }
-
-    /**
-     * The largest number from {@code least} below {@code limit} with which the pod fits. Binary search: a pod that
-     * fits with a number also fits with every smaller one.
-     */
-    private OptionalInt largestFitting(int least, int limit, IntFunction<PodGpuRequest> with) {
-        int fitting = -1;
-        int low = least;
-        int high = limit - 1;
-        while (low <= high) {
-            int middle = (low + high) >>> 1;
-            if (fits(with.apply(middle))) {
-                fitting = middle;
-                low = middle + 1;
-            } else {
-                high = middle - 1;
-            }
-        }
-        return fitting < 0 ? OptionalInt.empty() : OptionalInt.of(fitting);
     }
 
     private boolean fits(PodGpuRequest request) {
