@@ -45,8 +45,7 @@ final class PreemptionOptions {
 
     /** The options with the lowest eviction cost, one for each node at most, cheapest first. */
     List<PreemptionOption> cheapest(Stream<NodeView> views, int limit) {
-        return views
-                .flatMap(view -> on(view).stream())
+        return views.flatMap(view -> on(view).stream())
                 .sorted(Comparator.comparing(PricedOption::cost)
                         .thenComparing(priced -> priced.option().node()))
                 .limit(limit)
@@ -67,14 +66,12 @@ final class PreemptionOptions {
                 .toList();
         List<Holding> terminating =
                 others.stream().filter(PreemptionOptions::terminates).toList();
-        List<Victim> candidates = others.stream()
-                .filter(holding -> mayPreempt && Victim.mayBe(holding, priority))
-                .map(holding -> Victim.of(holding, budgets))
-                .toList();
+        List<Victim> candidates =
+                mayPreempt ? Victim.candidates(view, priority, budgets).toList() : List.of();
         Set<String> terminatingUids =
                 terminating.stream().map(holding -> holding.pod().uid()).collect(Collectors.toSet());
         return VictimSearch.cheapest(
-                        candidates, fitsWithout, terminatingUids, request.requestsOneVgpu(), Optional.empty())
+                        candidates, fitsWithout, terminatingUids, request.requestsOneVgpu(), EvictionCost.MAX)
                 .map(plan -> new PricedOption(
                         new PreemptionOption(view.name(), victims(plan, terminating, fitsWithout)), plan.cost()));
     }

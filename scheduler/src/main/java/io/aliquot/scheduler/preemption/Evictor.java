@@ -177,8 +177,8 @@ final class Evictor {
             waker.wake(node, one);
             return 0;
         }
-        Set<String> uids = victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet());
-        if (!stillWaits(one) || !reservations.reserve(one.pod(), one.kind().request(), node, uids)) {
+        if (!stillWaits(one)
+                || !reservations.reserve(one.pod(), one.kind().request(), node, Victim.uids(victims))) {
             return 0; // the capacity was taken in the meantime
         }
         LOG.info("preempting for {} node={} victims={}", one.pod(), node, victims);
@@ -213,11 +213,9 @@ final class Evictor {
     private Optional<EvictionPlan> plan(Waiting one, NodeView node) {
         PodKind kind = one.kind();
         Set<String> leaving = reservations.leaving(node);
-        List<Victim> candidates = node.holdings().stream()
-                .filter(holding -> Victim.mayBe(holding, kind.rank().priority())
-                        && !protectedPods.containsKey(holding.pod().uid()))
-                .map(holding -> Victim.of(holding, budgets))
-                .filter(victim -> victim.budgets().stream().allMatch(budget -> budget.allowed() > 0))
+        List<Victim> candidates = Victim.candidates(node, kind.rank().priority(), budgets)
+                .filter(victim -> !protectedPods.containsKey(victim.pod().uid())
+                        && victim.budgets().stream().allMatch(budget -> budget.allowed() > 0))
                 .collect(Collectors.toCollection(ArrayList::new));
         if (candidates.isEmpty() && leaving.isEmpty()) {
             return Optional.empty();
@@ -229,7 +227,7 @@ final class Evictor {
                             instanceof Feasibility.Fits,
                     leaving,
                     kind.request().requestsOneVgpu(),
-                    Optional.empty());
+                    EvictionCost.MAX);
             if (plan.isEmpty() || plan.get().cost().violations() == 0) {
                 return plan;
             }

@@ -21,7 +21,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import org.springframework.stereotype.Component;
@@ -81,10 +80,10 @@ public final class Preemptor {
         }
         Optional<Found> best = Optional.empty();
         for (var entry : new TreeMap<>(proposed).entrySet()) { // sorted: equal costs give the same node every time
-            Optional<EvictionCost> below = best.map(Found::cost);
+            EvictionCost below = best.map(Found::cost).orElse(EvictionCost.MAX);
             Optional<Found> found =
                     ledger.view(entry.getKey()).flatMap(node -> new OnNode(pod, node, entry.getValue()).find(below));
-            if (found.isPresent() && (below.isEmpty() || found.get().cost().compareTo(below.get()) < 0)) {
+            if (found.isPresent() && found.get().cost().compareTo(below) < 0) {
                 best = found;
             }
         }
@@ -93,7 +92,7 @@ public final class Preemptor {
             return Map.of();
         }
         Found found = best.get();
-        Set<String> uids = uids(found.victims());
+        Set<String> uids = Victim.uids(found.victims());
         LOG.info("preempt {} node={} victims={}", pod.id(), found.node(), found.victims());
         if (cluster.version(pod.id())
                 .isPresent()) { // a deleted pod would stay in PendingPods, since no further watch event removes it
@@ -101,10 +100,6 @@ public final class Preemptor {
         }
         reservations.reserve(pod.id(), request, found.node(), uids);
         return Map.of(found.node(), new NodeVictims(uids.stream().sorted().toList(), found.violations()));
-    }
-
-    private static Set<String> uids(List<Victim> victims) {
-        return victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet());
     }
 
     /** The search for victims on one node that kube-scheduler proposes. */
@@ -123,7 +118,7 @@ public final class Preemptor {
             this.proposedViolations = proposed.budgetViolations();
             List<Victim> victims = victims(proposed);
             for (Victim victim : victims) {
-                Set<String> others = new HashSet<>(uids(victims));
+                Set<String> others = new HashSet<>(Victim.uids(victims));
                 others.remove(victim.pod().uid());
                 boolean ours = !victim.perGpu().isEmpty() && !(fits(others) && hostFits(others, List.of()));
                 (ours ? proposedForGpus : proposedForOthers).add(victim);
@@ -153,14 +148,12 @@ public final class Preemptor {
             return ledger.feasibilityWithout(node.name(), pod.id().uid(), request, without) instanceof Feasibility.Fits;
         }
 
-        Optional<Found> find(Optional<EvictionCost> below) {
+        Optional<Found> find(EvictionCost below) {
             Set<String> leaving = reservations.leaving(node);
             Set<String> gone = new HashSet<>(leaving);
-            gone.addAll(uids(proposedForOthers));
-            List<Victim> candidates = node.holdings().stream()
-                    .filter(holding -> Victim.mayBe(holding, pod.rank().priority())
-                            && !gone.contains(holding.pod().uid()))
-                    .map(holding -> Victim.of(holding, budgets))
+            gone.addAll(Victim.uids(proposedForOthers));
+            List<Victim> candidates = Victim.candidates(node, pod.rank().priority(), budgets)
+                    .filter(victim -> !gone.contains(victim.pod().uid()))
                     .toList();
             boolean oneGpu = request.requestsOneVgpu();
             Optional<EvictionPlan> plan = VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, below);
@@ -170,8 +163,8 @@ public final class Preemptor {
             if (hostFits(gone, plan.get().victims())) {
                 return found(plan.get().victims(), leaving);
             }
-            gone.addAll(uids(proposedForGpus));
-            return VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, Optional.empty())
+            gone.addAll(Victim.uids(proposedForGpus));
+            return VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, EvictionCost.MAX)
                     .flatMap(more -> {
                         List<Victim> all = new ArrayList<>(proposedForGpus);
                         all.addAll(more.victims());
@@ -204,7 +197,7 @@ public final class Preemptor {
         /** Whether CPU and memory suffice without these pods. */
         private boolean hostFits(Set<String> gone, List<Victim> victims) {
             Set<String> without = new HashSet<>(gone);
-            without.addAll(uids(victims));
+            without.addAll(Victim.uids(victims));
             if (!(node.facts() instanceof NodeFacts.Sharing sharing)) {
                 return false;
             }

@@ -14,7 +14,6 @@ import java.util.PriorityQueue;
 import java.util.Set;
 import java.util.function.Predicate;
 import java.util.function.ToLongFunction;
-import java.util.stream.Collectors;
 
 /*
  * How the search works. It fixes the first part of the cost first: it admits candidates by rising priority until the
@@ -56,7 +55,7 @@ public final class VictimSearch {
      * @param fits whether the preemptor would fit without these pods, by uid; must be monotonic
      * @param gone uids of the pods that terminate anyway
      * @param oneGpu whether the preemptor requests one GPU only
-     * @param bound a cost that the result must be below; {@link Optional#empty} for none
+     * @param bound a cost that the result must be below, such as {@link EvictionCost#MAX}
      * @return empty if no set suffices, or only at the cost of {@code bound} or more
      */
     public static Optional<EvictionPlan> cheapest(
@@ -64,9 +63,8 @@ public final class VictimSearch {
             Predicate<Set<String>> fits,
             Set<String> gone,
             boolean oneGpu,
-            Optional<EvictionCost> bound) {
-        var none = new EvictionCost(Integer.MAX_VALUE, Integer.MAX_VALUE, Integer.MAX_VALUE, Instant.MIN);
-        return new VictimSearch(fits, gone, bound.orElse(none)).cheapest(candidates, oneGpu);
+            EvictionCost bound) {
+        return new VictimSearch(fits, gone, bound).cheapest(candidates, oneGpu);
     }
 
     private Optional<EvictionPlan> cheapest(List<Victim> candidates, boolean oneGpu) {
@@ -90,18 +88,14 @@ public final class VictimSearch {
             int fewest = oneGpu ? fewest(together, group.getKey(), priority, below) : 1;
             Optional<EvictionPlan> plan = byRisingCost(together, priority, fewest, below);
             if (budget <= 0) {
-                return better(best, spared(admitted.get()));
+                EvictionPlan spared = spared(admitted.get());
+                return spared.cost().compareTo(below) < 0 ? Optional.of(spared) : best;
             }
             if (plan.isPresent()) {
                 best = plan;
             }
         }
         return best;
-    }
-
-    private Optional<EvictionPlan> better(Optional<EvictionPlan> one, EvictionPlan other) {
-        EvictionCost below = one.map(EvictionPlan::cost).orElse(bound);
-        return other.cost().compareTo(below) < 0 ? Optional.of(other) : one;
     }
 
     /** The candidates of the lowest priorities that suffice together. */
@@ -206,7 +200,7 @@ public final class VictimSearch {
 
     private boolean fitsWithout(Collection<Victim> victims) {
         Set<String> without = new HashSet<>(gone);
-        without.addAll(victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet()));
+        without.addAll(Victim.uids(victims));
         return fits.test(without);
     }
 }
