@@ -14,7 +14,6 @@ import io.aliquot.scheduler.inspection.ExplainResponse.Victim;
 import io.aliquot.scheduler.inspection.PodLookup.ParsedRequest;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
-import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.settings.Settings;
@@ -68,7 +67,8 @@ final class ExplainController {
         QueryParameters.checkName("namespace", namespace);
         QueryParameters.checkName("name", name);
         access.require(caller, new Access("get", "pods", namespace, name));
-        PodLookup.Pod pod = find(namespace, name);
+        PodLookup.Pod pod = pods.find(namespace, name)
+                .orElseThrow(() -> ApiException.notFound("there is no pod " + name + " in namespace " + namespace));
         if (pod.ended()) {
             return ExplainResponse.plain(pod, "ended", "has ended and holds no GPU");
         }
@@ -80,11 +80,6 @@ final class ExplainController {
                 ExplainResponse.plain(pod, "invalid", "cannot be scheduled: " + reason);
             case ParsedRequest.Valid(PodGpuRequest gpus) -> unbound(pod, gpus, node, caller);
         };
-    }
-
-    private PodLookup.Pod find(String namespace, String name) {
-        return pods.find(namespace, name)
-                .orElseThrow(() -> ApiException.notFound("there is no pod " + name + " in namespace " + namespace));
     }
 
     private ExplainResponse bound(PodLookup.Pod pod) {
@@ -110,19 +105,15 @@ final class ExplainController {
     }
 
     private String gpuPlacement(PodLookup.Pod pod) {
-        Optional<Placement> ofPod = switch (pod.request()) {
-            case ParsedRequest.Valid(PodGpuRequest request) -> request.gpuPlacement();
-            case ParsedRequest.Invalid invalid -> Optional.empty();
-        };
-        return ofPod.map(policy -> policy.print() + ", set by the pod")
-                .or(() -> ledger.view(pod.node()).map(ExplainController::gpuPlacement))
+        if (pod.request() instanceof ParsedRequest.Valid(PodGpuRequest request)
+                && request.gpuPlacement().isPresent()) {
+            return request.gpuPlacement().get().print() + ", set by the pod";
+        }
+        return ledger.view(pod.node())
+                .map(view -> view.facts() instanceof Sharing sharing
+                        ? sharing.gpuPlacement().print() + ", set by the node or the chart"
+                        : "")
                 .orElse("");
-    }
-
-    private static String gpuPlacement(NodeView view) {
-        return view.facts() instanceof Sharing sharing
-                ? sharing.gpuPlacement().print() + ", set by the node or the chart"
-                : "";
     }
 
     private ExplainResponse unbound(PodLookup.Pod pod, PodGpuRequest request, String node, Caller caller) {
