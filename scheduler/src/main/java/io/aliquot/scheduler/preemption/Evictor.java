@@ -1,15 +1,15 @@
 package io.aliquot.scheduler.preemption;
 
+import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PendingPods.PodKind;
 import io.aliquot.scheduler.pending.PendingPods.Waiting;
-import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.Waker;
 import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.micrometer.core.instrument.Counter;
@@ -69,7 +69,7 @@ final class Evictor {
     private final MeterRegistry metrics;
     private final LongSupplier nanoTime;
     private Duration helplessFor = RETRY_AFTER;
-    private long looked;
+    private long leastImportantSince;
     private int leastImportant = Integer.MAX_VALUE;
     /** Pods whose eviction a budget blocked, by uid, and when to try again. */
     private final Map<String, Long> protectedPods = new HashMap<>();
@@ -93,7 +93,7 @@ final class Evictor {
         this.waker = waker;
         this.metrics = metrics;
         this.nanoTime = nanoTime;
-        this.looked = nanoTime.getAsLong() - LEAST_IMPORTANT_FOR.toNanos();
+        this.leastImportantSince = nanoTime.getAsLong() - LEAST_IMPORTANT_FOR.toNanos();
     }
 
     @Bean
@@ -108,8 +108,8 @@ final class Evictor {
         }
         reservations.refresh();
         long now = nanoTime.getAsLong();
-        if (now - looked >= LEAST_IMPORTANT_FOR.toNanos()) {
-            looked = now;
+        if (now - leastImportantSince >= LEAST_IMPORTANT_FOR.toNanos()) {
+            leastImportantSince = now;
             leastImportant = leastImportant();
         }
         protectedPods.values().removeIf(until -> until - now <= 0);
@@ -177,8 +177,7 @@ final class Evictor {
             waker.wake(node, one);
             return 0;
         }
-        if (!stillWaits(one)
-                || !reservations.reserve(one.pod(), one.kind().request(), node, Victim.uids(victims))) {
+        if (!stillWaits(one) || !reservations.reserve(one.pod(), one.kind().request(), node, Victim.uids(victims))) {
             return 0; // the capacity was taken in the meantime
         }
         LOG.info("preempting for {} node={} victims={}", one.pod(), node, victims);

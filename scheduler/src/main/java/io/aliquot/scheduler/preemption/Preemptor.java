@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.preemption;
 
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -120,28 +120,20 @@ public final class Preemptor {
             for (Victim victim : victims) {
                 Set<String> others = new HashSet<>(Victim.uids(victims));
                 others.remove(victim.pod().uid());
-                boolean ours = !victim.perGpu().isEmpty() && !(fits(others) && hostFits(others, List.of()));
-                (ours ? proposedForGpus : proposedForOthers).add(victim);
+                boolean forGpus = !victim.perGpu().isEmpty() && !(fits(others) && hostFits(others));
+                (forGpus ? proposedForGpus : proposedForOthers).add(victim);
             }
         }
 
         private List<Victim> victims(NodeVictims proposed) {
-            Map<String, Holding> holdings = new HashMap<>();
-            node.holdings().forEach(holding -> holdings.put(holding.pod().uid(), holding));
-            List<Victim> victims = new ArrayList<>();
-            for (String uid : proposed.uids()) {
-                Holding holding = holdings.get(uid);
-                // A pod that the ledger does not know counts as a pod without a GPU.
-                victims.add(
-                        holding == null
-                                ? new Victim(new PodId("", "", uid), lower(), Instant.EPOCH, Map.of(), List.of())
-                                : Victim.of(holding, budgets));
-            }
-            return victims;
-        }
-
-        private int lower() {
-            return pod.rank().priority() - 1;
+            Map<String, Victim> known = new HashMap<>();
+            node.holdings().forEach(holding -> known.put(holding.pod().uid(), Victim.of(holding, budgets)));
+            int lower = pod.rank().priority() - 1;
+            return proposed.uids().stream()
+                    // A pod that the ledger does not know counts as a pod without a GPU.
+                    .map(uid -> known.getOrDefault(
+                            uid, new Victim(new PodId("", "", uid), lower, Instant.EPOCH, Map.of(), List.of())))
+                    .toList();
         }
 
         private boolean fits(Set<String> without) {
@@ -160,7 +152,9 @@ public final class Preemptor {
             if (plan.isEmpty()) {
                 return Optional.empty();
             }
-            if (hostFits(gone, plan.get().victims())) {
+            Set<String> goneWithPlan = new HashSet<>(gone);
+            goneWithPlan.addAll(Victim.uids(plan.get().victims()));
+            if (hostFits(goneWithPlan)) {
                 return found(plan.get().victims(), leaving);
             }
             gone.addAll(Victim.uids(proposedForGpus));
@@ -195,9 +189,7 @@ public final class Preemptor {
         }
 
         /** Whether CPU and memory suffice without these pods. */
-        private boolean hostFits(Set<String> gone, List<Victim> victims) {
-            Set<String> without = new HashSet<>(gone);
-            without.addAll(Victim.uids(victims));
+        private boolean hostFits(Set<String> without) {
             if (!(node.facts() instanceof NodeFacts.Sharing sharing)) {
                 return false;
             }

@@ -72,7 +72,7 @@ public final class VictimSearch {
             return Optional.empty();
         }
         if (fitsWithout(List.of())) {
-            return Optional.of(EvictionPlan.NOBODY);
+            return Optional.of(EvictionPlan.NONE);
         }
         List<Victim> sorted = candidates.stream().sorted(LEAST_IMPORTANT_FIRST).toList();
         Optional<List<Victim>> admitted = admitted(sorted);
@@ -152,30 +152,31 @@ public final class VictimSearch {
     }
 
     /** A set of victims; {@code last} is the index of its last one in the searched list. */
-    private record Some(List<Victim> victims, int last, EvictionCost cost) {}
+    private record Subset(List<Victim> victims, int last, EvictionCost cost) {}
 
     private Optional<EvictionPlan> byRisingCost(List<Victim> victims, int priority, int fewest, EvictionCost below) {
         if (fewest > victims.size()) {
             return Optional.empty();
         }
-        var next = new PriorityQueue<>(Comparator.comparing(Some::cost));
-        next.add(new Some(List.of(), -1, new EvictionCost(priority, 0, 0, EvictionCost.NOTHING.oldest())));
+        var next = new PriorityQueue<>(Comparator.comparing(Subset::cost));
+        next.add(new Subset(List.of(), -1, new EvictionCost(priority, 0, 0, EvictionCost.NOTHING.oldest())));
         while (!next.isEmpty()) {
-            Some some = next.remove();
-            if (some.cost().compareTo(below) >= 0) {
+            Subset subset = next.remove();
+            if (subset.cost().compareTo(below) >= 0) {
                 return Optional.empty();
             }
-            if (some.victims().size() >= fewest && budget-- > 0 && fitsWithout(some.victims())) {
-                return Optional.of(new EvictionPlan(some.victims()));
+            if (subset.victims().size() >= fewest && budget-- > 0 && fitsWithout(subset.victims())) {
+                return Optional.of(new EvictionPlan(subset.victims()));
             }
             if (budget <= 0) {
                 return Optional.empty();
             }
-            for (int i = some.last() + 1; i < victims.size(); i++) {
-                List<Victim> more = new ArrayList<>(some.victims());
+            for (int i = subset.last() + 1; i < victims.size(); i++) {
+                List<Victim> more = new ArrayList<>(subset.victims());
                 more.add(victims.get(i));
                 EvictionCost cost = EvictionCost.of(more);
-                next.add(new Some(more, i, new EvictionCost(priority, cost.violations(), cost.pods(), cost.oldest())));
+                next.add(
+                        new Subset(more, i, new EvictionCost(priority, cost.violations(), cost.pods(), cost.oldest())));
             }
         }
         return Optional.empty();

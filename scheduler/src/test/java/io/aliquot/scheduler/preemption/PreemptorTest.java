@@ -159,18 +159,18 @@ class PreemptorTest {
         fixture.filter("high", mebibytes(LARGE), 10, "PreemptLowerPriority", "n1");
         assertThat(victims(high, "n1", "a")).containsExactly("a");
         fixture.ledger.observeEnded("uid-a");
-        var ask = Gpus.request("APP:main: gpumem=1000");
-        assertThat(fixture.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Refuses.class);
+        var request = Gpus.request("APP:main: gpumem=1000");
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", request)).isInstanceOf(Feasibility.Refuses.class);
         assertThat(fixture.ledger.feasibility("n1", "uid-high", high.request())).isInstanceOf(Feasibility.Fits.class);
         for (int i = 0; i < 10; i++) {
             fixture.pass(Ledger.KEPT_FOR.dividedBy(2));
             preemption.reservations.refresh();
             fixture.ledger.expire();
         }
-        assertThat(fixture.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", request)).isInstanceOf(Feasibility.Refuses.class);
         fixture.pending.forget("uid-high");
         preemption.reservations.refresh();
-        assertThat(fixture.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Fits.class);
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", request)).isInstanceOf(Feasibility.Fits.class);
     }
 
     @Test
