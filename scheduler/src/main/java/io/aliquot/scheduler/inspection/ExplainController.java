@@ -63,9 +63,9 @@ final class ExplainController {
             @RequestAttribute(TokenFilter.CALLER) Caller caller,
             @PathVariable("namespace") String namespace,
             @PathVariable("name") String name) {
-        String node = QueryParameters.of(request, "node").name("node");
-        QueryParameters.checkName("namespace", namespace);
-        QueryParameters.checkName("name", name);
+        String node = ApiRequest.of(request, "node").name("node");
+        ApiRequest.checkName("namespace", namespace);
+        ApiRequest.checkName("name", name);
         access.require(caller, new Access("get", "pods", namespace, name));
         PodLookup.Pod pod = pods.find(namespace, name)
                 .orElseThrow(() -> ApiException.notFound("there is no pod " + name + " in namespace " + namespace));

@@ -28,7 +28,7 @@ final class InspectionController {
 
     @GetMapping("/api/v1/nodes")
     Page<ApiTypes.Node> nodes(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
-        QueryParameters query = QueryParameters.of(request, QueryParameters.LIMIT, QueryParameters.AFTER);
+        ApiRequest query = ApiRequest.of(request, ApiRequest.LIMIT, ApiRequest.AFTER);
         access.require(caller, new Access("list", "nodes", "", ""));
         List<NodeView> views = mapper.views("").toList();
         return query.page(views, NodeView::name, ApiMapper::node);
@@ -39,8 +39,8 @@ final class InspectionController {
             HttpServletRequest request,
             @RequestAttribute(TokenFilter.CALLER) Caller caller,
             @PathVariable("name") String name) {
-        QueryParameters.of(request);
-        QueryParameters.checkName("name", name);
+        ApiRequest.of(request);
+        ApiRequest.checkName("name", name);
         access.require(caller, new Access("get", "nodes", "", name));
         return mapper.view(name)
                 .map(ApiMapper::node)
@@ -49,7 +49,7 @@ final class InspectionController {
 
     @GetMapping("/api/v1/gpus")
     Page<ApiTypes.Gpu> gpus(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
-        QueryParameters query = QueryParameters.of(request, "node", QueryParameters.LIMIT, QueryParameters.AFTER);
+        ApiRequest query = ApiRequest.of(request, "node", ApiRequest.LIMIT, ApiRequest.AFTER);
         String node = query.name("node");
         access.require(caller, new Access("list", "nodes", "", ""));
         List<ApiTypes.Gpu> gpus = mapper.views(node)
@@ -60,8 +60,8 @@ final class InspectionController {
 
     @GetMapping("/api/v1/pods")
     Page<ApiTypes.Pod> pods(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
-        QueryParameters query =
-                QueryParameters.of(request, "namespace", "node", QueryParameters.LIMIT, QueryParameters.AFTER);
+        ApiRequest query =
+                ApiRequest.of(request, "namespace", "node", ApiRequest.LIMIT, ApiRequest.AFTER);
         return query.page(holdings(query, caller), NodeHolding::key, ApiMapper::pod);
     }
 
@@ -71,9 +71,9 @@ final class InspectionController {
             @RequestAttribute(TokenFilter.CALLER) Caller caller,
             @PathVariable("namespace") String namespace,
             @PathVariable("name") String name) {
-        QueryParameters.of(request);
-        QueryParameters.checkName("namespace", namespace);
-        QueryParameters.checkName("name", name);
+        ApiRequest.of(request);
+        ApiRequest.checkName("namespace", namespace);
+        ApiRequest.checkName("name", name);
         access.require(caller, new Access("get", "pods", namespace, name));
         return mapper.pod(namespace, name)
                 .map(ApiMapper::pod)
@@ -83,8 +83,8 @@ final class InspectionController {
 
     @GetMapping("/api/v1/shares")
     Page<ApiTypes.ShareView> shares(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
-        QueryParameters query =
-                QueryParameters.of(request, "namespace", "node", "gpu", QueryParameters.LIMIT, QueryParameters.AFTER);
+        ApiRequest query =
+                ApiRequest.of(request, "namespace", "node", "gpu", ApiRequest.LIMIT, ApiRequest.AFTER);
         String gpu = query.gpu("gpu");
         List<ApiTypes.ShareView> shares = holdings(query, caller).stream()
                 .flatMap(held -> ApiMapper.shares(held).stream())
@@ -99,7 +99,7 @@ final class InspectionController {
     @GetMapping("/api/v1/reservations")
     Page<ApiTypes.Reservation> reservations(
             HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
-        QueryParameters query = QueryParameters.of(request, QueryParameters.LIMIT, QueryParameters.AFTER);
+        ApiRequest query = ApiRequest.of(request, ApiRequest.LIMIT, ApiRequest.AFTER);
         access.require(caller, new Access("list", "pods", "", ""));
         return query.page(mapper.reservations(), NodeHolding::key, ApiMapper::reservation);
     }
@@ -107,11 +107,11 @@ final class InspectionController {
     /** The API's description: OpenAPI 3.1, written by hand. OpenApiTest compares it with the code. */
     @GetMapping(path = "/api/v1/openapi.json", produces = MediaType.APPLICATION_JSON_VALUE)
     byte[] description(HttpServletRequest request) throws IOException {
-        QueryParameters.of(request);
+        ApiRequest.of(request);
         return new ClassPathResource("openapi.json").getContentAsByteArray();
     }
 
-    private List<NodeHolding> holdings(QueryParameters query, Caller caller) {
+    private List<NodeHolding> holdings(ApiRequest query, Caller caller) {
         String namespace = query.name("namespace");
         access.require(caller, new Access("list", "pods", namespace, ""));
         return mapper.pods(namespace, query.name("node"));

@@ -39,9 +39,9 @@ final class ResizeController {
             @PathVariable("namespace") String namespace,
             @PathVariable("name") String name,
             @RequestBody JsonNode body) {
-        QueryParameters.of(request);
-        QueryParameters.checkName("namespace", namespace);
-        QueryParameters.checkName("name", name);
+        ApiRequest.of(request);
+        ApiRequest.checkName("namespace", namespace);
+        ApiRequest.checkName("name", name);
         List<AllocationChange> changes = SharesPatch.parse(body);
         access.require(caller, new Access("patch", "pods", namespace, name));
         NodeHolding held = mapper.pod(namespace, name).orElseThrow(() -> notFound(namespace, name));

@@ -15,7 +15,7 @@ import java.util.function.Function;
 import java.util.regex.Pattern;
 
 /** The query parameters of a request: filters, and the page of a list. Unknown and repeated parameters are refused. */
-final class QueryParameters {
+final class ApiRequest {
     static final String LIMIT = "limit";
     static final String AFTER = "after";
     private static final int MAX_LIMIT = 1000;
@@ -30,7 +30,7 @@ final class QueryParameters {
 
     private final Map<String, String> values;
 
-    private QueryParameters(Map<String, String> values) {
+    private ApiRequest(Map<String, String> values) {
         this.values = values;
     }
 
@@ -40,7 +40,7 @@ final class QueryParameters {
      * @param names the parameters that this path accepts
      * @throws ApiException with status 400 if a parameter is unknown or repeated
      */
-    static QueryParameters of(HttpServletRequest request, String... names) {
+    static ApiRequest of(HttpServletRequest request, String... names) {
         Set<String> known = new TreeSet<>(Arrays.asList(names));
         var values = new TreeMap<String, String>();
         parameters(request).forEach((name, all) -> {
@@ -55,7 +55,7 @@ final class QueryParameters {
             }
             values.put(name, all[0]);
         });
-        return new QueryParameters(values);
+        return new ApiRequest(values);
     }
 
     private static Map<String, String[]> parameters(HttpServletRequest request) {
