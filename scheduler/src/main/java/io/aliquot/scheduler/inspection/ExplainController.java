@@ -22,8 +22,6 @@ import java.util.List;
 import java.util.Optional;
 import java.util.stream.Collectors;
 import org.springframework.web.bind.annotation.GetMapping;
-import org.springframework.web.bind.annotation.PathVariable;
-import org.springframework.web.bind.annotation.RequestAttribute;
 import org.springframework.web.bind.annotation.RestController;
 
 /** Serves why a pod is Pending, or what a bound pod holds. */
@@ -58,15 +56,12 @@ final class ExplainController {
     }
 
     @GetMapping("/api/v1/pods/{namespace}/{name}/explain")
-    ExplainResponse explain(
-            HttpServletRequest request,
-            @RequestAttribute(TokenFilter.CALLER) Caller caller,
-            @PathVariable("namespace") String namespace,
-            @PathVariable("name") String name) {
-        String node = ApiRequest.of(request, "node").name("node");
-        ApiRequest.checkName("namespace", namespace);
-        ApiRequest.checkName("name", name);
-        access.require(caller, new Access("get", "pods", namespace, name));
+    ExplainResponse explain(HttpServletRequest http) {
+        var request = ApiRequest.of(http, "node");
+        String node = request.name("node");
+        String namespace = request.name("namespace");
+        String name = request.name("name");
+        access.require(request.caller(), new Access("get", "pods", namespace, name));
         PodLookup.Pod pod = pods.find(namespace, name)
                 .orElseThrow(() -> ApiException.notFound("there is no pod " + name + " in namespace " + namespace));
         if (pod.ended()) {
@@ -78,7 +73,7 @@ final class ExplainController {
         return switch (pod.request()) {
             case ParsedRequest.Invalid(String reason) ->
                 ExplainResponse.plain(pod, "invalid", "cannot be scheduled: " + reason);
-            case ParsedRequest.Valid(PodGpuRequest gpus) -> unbound(pod, gpus, node, caller);
+            case ParsedRequest.Valid(PodGpuRequest gpus) -> unbound(pod, gpus, node, request.caller());
         };
     }
 

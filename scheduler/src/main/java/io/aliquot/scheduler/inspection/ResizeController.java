@@ -2,7 +2,6 @@ package io.aliquot.scheduler.inspection;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.inspection.AccessReviews.Access;
-import io.aliquot.scheduler.inspection.AccessReviews.Caller;
 import io.aliquot.scheduler.inspection.ApiMapper.NodeHolding;
 import io.aliquot.scheduler.ledger.AllocationChange;
 import io.aliquot.scheduler.recovery.Resizer;
@@ -10,8 +9,6 @@ import jakarta.servlet.http.HttpServletRequest;
 import java.util.List;
 import org.springframework.http.MediaType;
 import org.springframework.web.bind.annotation.PatchMapping;
-import org.springframework.web.bind.annotation.PathVariable;
-import org.springframework.web.bind.annotation.RequestAttribute;
 import org.springframework.web.bind.annotation.RequestBody;
 import org.springframework.web.bind.annotation.RestController;
 import tools.jackson.databind.JsonNode;
@@ -33,17 +30,12 @@ final class ResizeController {
             path = "/api/v1/pods/{namespace}/{name}/shares",
             consumes = MediaType.APPLICATION_JSON_VALUE,
             produces = MediaType.APPLICATION_JSON_VALUE)
-    ApiTypes.Pod resize(
-            HttpServletRequest request,
-            @RequestAttribute(TokenFilter.CALLER) Caller caller,
-            @PathVariable("namespace") String namespace,
-            @PathVariable("name") String name,
-            @RequestBody JsonNode body) {
-        ApiRequest.of(request);
-        ApiRequest.checkName("namespace", namespace);
-        ApiRequest.checkName("name", name);
+    ApiTypes.Pod resize(HttpServletRequest http, @RequestBody JsonNode body) {
+        var request = ApiRequest.of(http);
+        String namespace = request.name("namespace");
+        String name = request.name("name");
         List<AllocationChange> changes = SharesPatch.parse(body);
-        access.require(caller, new Access("patch", "pods", namespace, name));
+        access.require(request.caller(), new Access("patch", "pods", namespace, name));
         NodeHolding held = mapper.pod(namespace, name).orElseThrow(() -> notFound(namespace, name));
         try {
             return switch (resizer.resize(held.pod(), changes)) {
