@@ -10,6 +10,7 @@ import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.UnboundPod;
+import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -193,16 +194,12 @@ public final class Preemptor {
             if (!(node.facts() instanceof NodeFacts.Sharing sharing)) {
                 return false;
             }
-            long cpuMillis = request.requests().cpuMillis();
-            long memoryBytes = request.requests().memoryBytes();
-            for (Holding holding : node.holdings()) {
-                if (!without.contains(holding.pod().uid())) {
-                    cpuMillis += holding.requests().cpuMillis();
-                    memoryBytes += holding.requests().memoryBytes();
-                }
-            }
-            return cpuMillis <= sharing.allocatable().cpuMillis()
-                    && memoryBytes <= sharing.allocatable().memoryBytes();
+            HostResources needed = node.holdings().stream()
+                    .filter(holding -> !without.contains(holding.pod().uid()))
+                    .map(Holding::requests)
+                    .reduce(request.requests(), HostResources::plus);
+            HostResources free = sharing.allocatable().minus(needed);
+            return free.cpuMillis() >= 0 && free.memoryBytes() >= 0;
         }
     }
 }
