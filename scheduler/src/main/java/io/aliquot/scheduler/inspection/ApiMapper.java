@@ -47,10 +47,6 @@ final class ApiMapper {
         }
     }
 
-    Optional<NodeView> view(String node) {
-        return ledger.view(node);
-    }
-
     /** All nodes if the name is empty, otherwise the node of that name. */
     Stream<NodeView> views(String node) {
         Stream<String> names = node.isEmpty() ? ledger.nodeNames().stream() : Stream.of(node);

@@ -36,8 +36,9 @@ final class InspectionController {
         var request = ApiRequest.of(http);
         String name = request.name("name");
         access.require(request.caller(), new Access("get", "nodes", "", name));
-        return mapper.view(name)
+        return mapper.views(name)
                 .map(ApiMapper::node)
+                .findFirst()
                 .orElseThrow(() -> ApiException.notFound("there is no node " + name + " with shared GPUs"));
     }
 
