@@ -1,199 +1,118 @@
-package io.aliquot.scheduler.training;
+package io.aliquot.training;
 
-import com.google.protobuf.CodedOutputStream;
-import java.io.ByteArrayOutputStream;
-import java.io.IOException;
-import java.io.UncheckedIOException;
-import java.nio.charset.StandardCharsets;
+import com.google.protobuf.ByteString;
+import com.google.protobuf.Descriptors.FieldDescriptor;
+import com.google.protobuf.Message;
+import com.google.protobuf.UnknownFieldSet;
+import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto.Node;
+import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto.NodeList;
+import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto.Pod;
+import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto.PodList;
+import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto.RawExtension;
+import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto.Time;
+import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto.TypeMeta;
+import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto.Unknown;
+import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto.WatchEvent;
+import java.nio.ByteBuffer;
 import java.time.Instant;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import tools.jackson.databind.JsonNode;
 
-/**
- * Encodes pods and nodes as the API server does: field numbers of k8s.io/api core/v1/generated.proto and
- * k8s.io/apimachinery meta/v1/generated.proto. It leaves out fields that are not named here.
- */
+/** Encodes pods and nodes as the API server does, from their JSON. */
 final class KubernetesProtobuf {
     /** Precedes every object (Kubernetes API concepts, protobuf encoding). */
-    private static final byte[] MAGIC = {'k', '8', 's', 0};
-
-    private enum Type {
-        STRING,
-        NUMBER,
-        TIME,
-        MESSAGE,
-        STRINGS,
-        QUANTITIES,
-        /** Has the size of the real field, not its content. */
-        OPAQUE
-    }
-
-    private record Field(int number, Type type, Map<String, Field> message) {}
-
-    private static Field field(int number, Type type) {
-        return new Field(number, type, Map.of());
-    }
-
-    private static Field message(int number, Map<String, Field> fields) {
-        return new Field(number, Type.MESSAGE, fields);
-    }
-
-    private static final Map<String, Field> METADATA = Map.ofEntries(
-            Map.entry("name", field(1, Type.STRING)),
-            Map.entry("namespace", field(3, Type.STRING)),
-            Map.entry("uid", field(5, Type.STRING)),
-            Map.entry("resourceVersion", field(6, Type.STRING)),
-            Map.entry("creationTimestamp", field(8, Type.TIME)),
-            Map.entry("labels", field(11, Type.STRINGS)),
-            Map.entry("annotations", field(12, Type.STRINGS)),
-            Map.entry("managedFields", field(17, Type.OPAQUE)));
-
-    private static final Map<String, Field> CONTAINER = Map.of(
-            "name", field(1, Type.STRING),
-            "image", field(2, Type.STRING),
-            "env", field(7, Type.OPAQUE),
-            "resources", message(8, Map.of("limits", field(1, Type.QUANTITIES), "requests", field(2, Type.QUANTITIES))),
-            "volumeMounts", field(9, Type.OPAQUE),
-            "imagePullPolicy", field(14, Type.STRING));
-
-    private static final Map<String, Field> CONDITION = Map.of(
-            "type", field(1, Type.STRING),
-            "status", field(2, Type.STRING),
-            "lastTransitionTime", field(4, Type.TIME),
-            "reason", field(5, Type.STRING),
-            "message", field(6, Type.STRING));
-
-    private static final Map<String, Field> POD_SPEC = Map.ofEntries(
-            Map.entry("volumes", field(1, Type.OPAQUE)),
-            Map.entry("containers", message(2, CONTAINER)),
-            Map.entry("restartPolicy", field(3, Type.STRING)),
-            Map.entry("terminationGracePeriodSeconds", field(4, Type.NUMBER)),
-            Map.entry("dnsPolicy", field(6, Type.STRING)),
-            Map.entry("serviceAccountName", field(8, Type.STRING)),
-            Map.entry("nodeName", field(10, Type.STRING)),
-            Map.entry("schedulerName", field(19, Type.STRING)),
-            Map.entry("initContainers", message(20, CONTAINER)),
-            Map.entry("tolerations", field(22, Type.OPAQUE)),
-            Map.entry("priority", field(25, Type.NUMBER)));
-
-    private static final Map<String, Field> POD = Map.of(
-            "metadata", message(1, METADATA),
-            "spec", message(2, POD_SPEC),
-            "status", message(3, Map.of("phase", field(1, Type.STRING), "conditions", message(2, CONDITION))));
-
-    private static final Map<String, Field> NODE = Map.of(
-            "metadata", message(1, METADATA),
-            "status",
-                    message(
-                            3,
-                            Map.of("capacity", field(1, Type.QUANTITIES), "allocatable", field(2, Type.QUANTITIES))));
-
-    /** Resources that the API server sends in protobuf, by plural. */
-    private static final Map<String, Map<String, Field>> MESSAGES = Map.of("pods", POD, "nodes", NODE);
+    private static final ByteString MAGIC = ByteString.copyFromUtf8("k8s\0");
+    /** No message has a field of this number. */
+    private static final int UNREAD = 1000;
 
     private KubernetesProtobuf() {}
 
+    /** The plurals of what the scheduler reads in protobuf. */
     static boolean encodes(String resource) {
-        return MESSAGES.containsKey(resource);
+        return resource.equals("pods") || resource.equals("nodes");
     }
 
-    private static Map<String, Field> fields(String resource) {
-        return Objects.requireNonNull(MESSAGES.get(resource));
-    }
-
-    /** A PodList or a NodeList. */
-    static byte[] list(String resource, String version, List<JsonNode> items) {
-        return envelope(resource.equals("pods") ? "PodList" : "NodeList", bytes(list -> {
-            list.writeByteArray(1, bytes(metadata -> metadata.writeString(2, version)));
-            for (JsonNode item : items) {
-                list.writeByteArray(2, encode(fields(resource), item));
-            }
-        }));
+    /** An object or a list. */
+    static ByteString encode(JsonNode object) {
+        String kind = object.path("kind").asString();
+        Message.Builder builder = switch (kind) {
+            case "Pod" -> Pod.newBuilder();
+            case "PodList" -> PodList.newBuilder();
+            case "Node" -> Node.newBuilder();
+            case "NodeList" -> NodeList.newBuilder();
+            default -> throw new IllegalArgumentException(kind);
+        };
+        return MAGIC.concat(Unknown.newBuilder()
+                .setTypeMeta(TypeMeta.newBuilder().setKind(kind))
+                .setRaw(message(builder, object).toByteString())
+                .build()
+                .toByteString());
     }
 
     /** A frame of a watch: a WatchEvent behind its length. */
-    static byte[] event(String resource, String type, JsonNode object) {
-        byte[] raw = envelope(resource.equals("pods") ? "Pod" : "Node", encode(fields(resource), object));
-        byte[] event = bytes(out -> {
-            out.writeString(1, type);
-            out.writeByteArray(2, bytes(extension -> extension.writeByteArray(1, raw)));
-        });
-        return bytes(out -> {
-            for (int shift = 24; shift >= 0; shift -= 8) {
-                out.writeRawByte((byte) (event.length >>> shift));
-            }
-            out.writeRawBytes(event);
-        });
+    static byte[] event(String type, JsonNode object) {
+        byte[] event = WatchEvent.newBuilder()
+                .setType(type)
+                .setObject(RawExtension.newBuilder().setRaw(encode(object)))
+                .build()
+                .toByteArray();
+        return ByteBuffer.allocate(4 + event.length)
+                .putInt(event.length)
+                .put(event)
+                .array();
     }
 
-    private static byte[] envelope(String kind, byte[] object) {
-        return bytes(out -> {
-            out.writeRawBytes(MAGIC);
-            out.writeByteArray(1, bytes(type -> {
-                type.writeString(1, "v1");
-                type.writeString(2, kind);
-            }));
-            out.writeByteArray(2, object);
-        });
-    }
-
-    private static byte[] encode(Map<String, Field> fields, JsonNode object) {
-        return bytes(out -> {
-            for (Map.Entry<String, JsonNode> property : object.properties()) {
-                Field field = fields.get(property.getKey());
-                if (field != null) {
-                    write(out, field, property.getValue());
+    /**
+     * The scheduler's messages have only the fields that it reads. It receives the others too, and skips them; here
+     * their JSON stands for them.
+     */
+    private static Message message(Message.Builder builder, JsonNode json) {
+        if (json.isString()) { // a Time or a Quantity
+            return builder instanceof Time.Builder time
+                    ? time.setSeconds(Instant.parse(json.asString()).getEpochSecond())
+                            .build()
+                    : message(builder, ApiServer.JSON.createObjectNode().set("string", json));
+        }
+        var unread = UnknownFieldSet.Field.newBuilder();
+        for (Map.Entry<String, JsonNode> property : json.properties()) {
+            FieldDescriptor field = builder.getDescriptorForType().findFieldByName(property.getKey());
+            if (field == null) {
+                unread.addLengthDelimited(
+                        ByteString.copyFromUtf8(property.getValue().toString()));
+            } else if (field.isRepeated()) {
+                for (JsonNode one : elements(field, property.getValue())) {
+                    builder.addRepeatedField(field, value(builder, field, one));
                 }
-            }
-        });
-    }
-
-    private static void write(CodedOutputStream out, Field field, JsonNode value) throws IOException {
-        switch (field.type()) {
-            case STRING -> out.writeString(field.number(), value.asString());
-            case NUMBER -> out.writeInt64(field.number(), value.asLong());
-            case TIME ->
-                out.writeByteArray(
-                        field.number(),
-                        bytes(time -> time.writeInt64(
-                                1, Instant.parse(value.asString()).getEpochSecond())));
-            case OPAQUE -> out.writeByteArray(field.number(), value.toString().getBytes(StandardCharsets.UTF_8));
-            case MESSAGE -> {
-                for (JsonNode one : value.isArray() ? value.values() : List.of(value)) {
-                    out.writeByteArray(field.number(), encode(field.message(), one));
-                }
-            }
-            case STRINGS, QUANTITIES -> {
-                for (Map.Entry<String, JsonNode> entry : value.properties()) {
-                    String text = entry.getValue().asString();
-                    out.writeByteArray(field.number(), bytes(pair -> {
-                        pair.writeString(1, entry.getKey());
-                        if (field.type() == Type.QUANTITIES) {
-                            pair.writeByteArray(2, bytes(quantity -> quantity.writeString(1, text)));
-                        } else {
-                            pair.writeString(2, text);
-                        }
-                    }));
-                }
+            } else {
+                builder.setField(field, value(builder, field, property.getValue()));
             }
         }
+        return builder.setUnknownFields(UnknownFieldSet.newBuilder()
+                        .addField(UNREAD, unread.build())
+                        .build())
+                .build();
     }
 
-    private interface Writer {
-        void write(CodedOutputStream out) throws IOException;
+    /** Of a list or of a map, whose elements are messages with a key and a value. */
+    private static Collection<JsonNode> elements(FieldDescriptor field, JsonNode value) {
+        return field.isMapField()
+                ? value.properties().stream()
+                        .<JsonNode>map(entry -> ApiServer.JSON
+                                .createObjectNode()
+                                .put("key", entry.getKey())
+                                .set("value", entry.getValue()))
+                        .toList()
+                : List.copyOf(value.values());
     }
 
-    private static byte[] bytes(Writer writer) {
-        var bytes = new ByteArrayOutputStream();
-        try {
-            var out = CodedOutputStream.newInstance(bytes);
-            writer.write(out);
-            out.flush();
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
-        return bytes.toByteArray();
+    private static Object value(Message.Builder builder, FieldDescriptor field, JsonNode value) {
+        return switch (field.getJavaType()) {
+            case STRING -> value.asString();
+            case INT -> value.asInt();
+            case LONG -> value.asLong();
+            default -> message(builder.newBuilderForField(field), value);
+        };
     }
 }

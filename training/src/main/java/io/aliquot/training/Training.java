@@ -1,27 +1,24 @@
-package io.aliquot.scheduler.training;
+package io.aliquot.training;
 
 import java.io.IOException;
 import java.net.ServerSocket;
-import java.nio.file.Files;
-import java.nio.file.Path;
+import java.security.GeneralSecurityException;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
-import java.util.stream.Stream;
 
-/*
- * An AOT cache (JEP 483, 514, 515) holds a program's classes and the profiles of its methods, so that the JVM compiles
- * the hot methods as soon as they are called. The cache is as good as the run that recorded it. So the scheduler runs
- * unchanged, over TLS and HTTP, in a process that loads nothing else.
- */
 /**
  * The training run: starts the scheduler as a process of its own, acts as its API server and as its kube-scheduler for
- * some thousands of pods, and ends it with SIGTERM, upon which its JVM writes the cache.
+ * some thousands of pods, and ends it with SIGTERM, upon which its JVM writes the AOT cache.
  *
- * <p>{@code java -cp aliquot-scheduler.jar io.aliquot.scheduler.training.Training PODS java OPTION... -jar FILE}
+ * <p>An AOT cache (JEP 483, 514, 515) holds a program's classes and the profiles of its methods, so that the JVM
+ * compiles the hot methods as soon as they are called. It is as good as the run that recorded it. Therefore the
+ * scheduler runs unchanged, over TLS and HTTP, and its class path is the image's.
+ *
+ * <p>{@code java -jar aliquot-training.jar PODS java OPTION... -jar FILE}
  */
 public final class Training {
     static final int NODES = 100;
@@ -31,45 +28,44 @@ public final class Training {
 
     private Training() {}
 
-    public static void main(String[] arguments) throws IOException, InterruptedException {
-        int pods = Integer.parseInt(arguments[0]);
-        Path folder = Files.createTempDirectory("training");
+    public static void main(String[] arguments) {
+        int status = 0;
         try {
-            train(pods, List.of(arguments).subList(1, arguments.length), folder);
-        } finally {
-            remove(folder);
+            train(Integer.parseInt(arguments[0]), List.of(arguments).subList(1, arguments.length));
+        } catch (IOException | InterruptedException | GeneralSecurityException | RuntimeException e) {
+            e.printStackTrace();
+            status = 1;
         }
-        System.exit(0); // threads of the API server's connections may be left
+        System.exit(status); // the API server's threads wait for requests
     }
 
-    private static void train(int pods, List<String> command, Path folder) throws IOException, InterruptedException {
-        try (var apiServer = new ApiServer(folder)) {
-            var objects = new ClusterObjects(apiServer);
-            objects.createInitial(NODES);
-            int[] ports = freePorts();
-            var all = new ArrayList<>(command);
-            all.add(1, "-Daliquot.ports=%d,%d,%d,%d".formatted(ports[0], ports[1], ports[2], ports[3]));
-            var builder = new ProcessBuilder(all).inheritIO();
-            builder.environment().put("KUBECONFIG", apiServer.kubeconfig().toString());
-            builder.environment().put("POD_NAME", ClusterObjects.SCHEDULER_POD);
-            builder.environment().put("POD_NAMESPACE", ClusterObjects.NAMESPACE);
-            Process scheduler = builder.start();
-            try {
-                var load = new Load(objects, apiServer, new Load.Ports(ports[0], ports[1], ports[2]));
-                await("the scheduler is ready", START, () -> running(scheduler) && load.ready());
-                report("ready", scheduler);
-                objects.renewLease();
-                await("the scheduler leads", START, () -> running(scheduler) && load.leads());
-                report("leads", scheduler);
-                load.run(pods);
-                report(pods + " pods", scheduler);
-                scheduler.destroy();
-                if (!scheduler.waitFor(END.toSeconds(), TimeUnit.SECONDS)) {
-                    throw new IllegalStateException("expected the scheduler to end within " + END);
-                }
-            } finally {
-                scheduler.destroyForcibly();
+    private static void train(int pods, List<String> command)
+            throws IOException, InterruptedException, GeneralSecurityException {
+        var apiServer = new ApiServer();
+        var objects = new ClusterObjects(apiServer);
+        objects.createInitial(NODES);
+        int[] ports = freePorts();
+        var all = new ArrayList<>(command);
+        all.add(1, "-Daliquot.ports=%d,%d,%d,%d".formatted(ports[0], ports[1], ports[2], ports[3]));
+        var builder = new ProcessBuilder(all).inheritIO();
+        builder.environment().put("KUBECONFIG", apiServer.kubeconfig().toString());
+        builder.environment().put("POD_NAME", ClusterObjects.SCHEDULER_POD);
+        builder.environment().put("POD_NAMESPACE", ClusterObjects.NAMESPACE);
+        Process scheduler = builder.start();
+        try {
+            var load = new Load(objects, apiServer, new Load.Ports(ports[0], ports[1], ports[2]));
+            await("the scheduler is ready", START, () -> running(scheduler) && load.ready());
+            report("ready", scheduler);
+            objects.renewLease();
+            await("the scheduler leads", START, () -> running(scheduler) && load.leads());
+            report("leads", scheduler);
+            load.run(pods, what -> report(what, scheduler));
+            scheduler.destroy();
+            if (!scheduler.waitFor(END.toSeconds(), TimeUnit.SECONDS)) {
+                throw new IllegalStateException("expected the scheduler to end within " + END);
             }
+        } finally {
+            scheduler.destroyForcibly();
         }
     }
 
@@ -112,14 +108,5 @@ public final class Training {
             }
             Thread.sleep(50);
         }
-    }
-
-    private static void remove(Path folder) throws IOException {
-        try (Stream<Path> files = Files.list(folder)) {
-            for (Path file : files.toArray(Path[]::new)) {
-                Files.delete(file);
-            }
-        }
-        Files.delete(folder);
     }
 }
