@@ -74,14 +74,14 @@ class ArchitectureTest {
 
     /**
      * A test can set any clock: classes take theirs by constructor, and only {@link SystemClocks} reads the system's.
-     * The packages listed belong to other processes: the simulator and the training run.
+     * The package excluded belongs to another process, the simulator.
      */
     @ArchTest
     static final ArchRule onlySystemClocksReadsStaticClocks = noClasses()
             .that()
             .doNotBelongToAnyOf(SystemClocks.class)
             .and()
-            .resideOutsideOfPackages("..simulation..", "..training..")
+            .resideOutsideOfPackage("..simulation..")
             .should()
             .accessTargetWhere(describe("reads a static clock", ArchitectureTest::readsStaticClock));
 
