@@ -107,8 +107,8 @@ class PreemptorTest {
                         + " {\"cpu\": \"300m\"}}}, {\"name\": \"i\", \"resources\": {\"requests\": {\"cpu\": \"300m\"}}}]",
             })
     void overheadInitContainersSidecarsAndPodLevelRequestsAreCountedSoThatThePodFitsAfterTheEviction(String requests) {
-        world.holds("older", 1, 1, new HostResources(500, 0), share(1, 0, 80_000));
-        world.holds("younger", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
+        fixture.holds("older", 1, 1, new HostResources(500, 0), share(1, 0, 80_000));
+        fixture.holds("younger", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
         String json = ExtenderFixture.podJson("high", mebibytes(LARGE), "")
                 .replace("\"spec\": {", "\"spec\": {\"priority\": 10, " + requests + ", ");
         assertThat(victims(ExtenderFixture.unbound(json), "n1", "older")).containsExactly("older");
