@@ -292,11 +292,11 @@ class EvictorTest {
     @Test
     void ofTwoPreemptorsOfOnePriorityTheOneThatHasWaitedLongerIsServedFirstAlsoWhenTheClockOverflows() {
         waits("earlier", 40_000, 10);
-        world.pass(SECOND.multipliedBy(3));
+        fixture.pass(SECOND.multipliedBy(3));
         waits("later", 50_000, 10);
         ticks(2);
-        assertThat(world.cluster.evicted).containsExactly("young", "old");
-        assertThat(world.cluster.notes.get(0)).contains("default/earlier");
+        assertThat(fixture.cluster.evicted).containsExactly("young", "old");
+        assertThat(fixture.cluster.notes.get(0)).contains("default/earlier");
     }
 
     @Test
