@@ -3,10 +3,8 @@ package io.aliquot.scheduler.explain;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
-import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.scoring.NodeScoring;
-import java.time.Duration;
 import java.util.function.LongSupplier;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
@@ -25,9 +23,8 @@ class ExplainConfiguration {
     }
 
     @Bean
-    PeriodicTask pendingPodEventsTask(
+    PendingPodEvents pendingPodEvents(
             PendingPods pending, Explainer explainer, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
-        var events = new PendingPodEvents(pending, explainer, ledger, cluster, nanoTime);
-        return new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), events::report);
+        return new PendingPodEvents(pending, explainer, ledger, cluster, nanoTime);
     }
 }

@@ -27,7 +27,7 @@ import java.util.stream.Collectors;
  * Writes an event on a pending pod that says why it is pending, if the reason is new or the last event is old; leader
  * only.
  */
-final class PendingPodEvents {
+public final class PendingPodEvents {
     static final String REASON = "WaitingForGPU";
     /** A pod that is bound within this time gets no event. */
     static final Duration GRACE = Duration.ofSeconds(3);
@@ -75,7 +75,7 @@ final class PendingPodEvents {
     }
 
     /** One run, about once a second. */
-    void report() {
+    public void report() {
         if (!(cluster.leadership() instanceof Leads)) {
             reported.clear();
             return;

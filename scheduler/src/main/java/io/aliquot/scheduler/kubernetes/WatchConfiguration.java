@@ -273,7 +273,7 @@ class WatchConfiguration {
                 nanoTime);
     }
 
-    @Bean(initMethod = "start")
+    @Bean
     WatchHealthCheck watchHealthCheck(
             KubernetesClient kubernetes,
             Settings settings,

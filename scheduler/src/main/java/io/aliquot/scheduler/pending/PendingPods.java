@@ -17,6 +17,7 @@ import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
+import org.springframework.stereotype.Component;
 
 /**
  * Requests of the pods that kube-scheduler is placing, and which of them are pending. kube-scheduler sends a pod with
@@ -25,6 +26,7 @@ import java.util.function.Supplier;
  * kept too: if its own filters leave no node, for example because every node lacks CPU, it does not call the extender.
  * Thread-safe.
  */
+@Component
 public final class PendingPods {
     private static final int MAX_ENTRIES = 20_000;
 

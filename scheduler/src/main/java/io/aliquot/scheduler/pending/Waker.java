@@ -15,6 +15,7 @@ import java.util.Set;
 import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.stereotype.Component;
 
 /*
  * Why a write to a node wakes kube-scheduler: kube-scheduler (1.35, backend/queue/scheduling_queue.go) retries all pods
@@ -27,6 +28,7 @@ import org.slf4j.LoggerFactory;
  * Makes kube-scheduler retry pending pods when capacity is freed that one of them fits into. Writes at most once a
  * second. A run costs one feasibility check for each pair of a node with freed capacity and a kind of pending pod.
  */
+@Component
 public final class Waker {
     public static final Duration MIN_INTERVAL = Duration.ofSeconds(1);
     /** When a pod is retried that kube-scheduler has not asked about since it was woken. */

@@ -38,7 +38,7 @@ import org.slf4j.LoggerFactory;
  * the first eviction.
  */
 /** Evicts pods of lower priority for pending pods that no single GPU has enough free capacity for. */
-final class Evictor {
+public final class Evictor {
     /** Time for kube-scheduler to preempt by itself, right after filter. */
     static final Duration KUBE_SCHEDULER_TURN = Duration.ofMillis(500);
     /**
@@ -93,7 +93,7 @@ final class Evictor {
     }
 
     /** One run, about once a second. */
-    void evict() {
+    public void evict() {
         if (!(cluster.leadership() instanceof Leads)) {
             return;
         }

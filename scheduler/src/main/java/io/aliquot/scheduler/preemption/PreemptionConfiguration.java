@@ -4,10 +4,8 @@ import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.Waker;
-import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Clock;
-import java.time.Duration;
 import java.util.function.LongSupplier;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
@@ -33,7 +31,7 @@ class PreemptionConfiguration {
     }
 
     @Bean
-    PeriodicTask evictTask(
+    Evictor evictor(
             Ledger ledger,
             PendingPods pending,
             Cluster cluster,
@@ -42,7 +40,6 @@ class PreemptionConfiguration {
             Waker waker,
             MeterRegistry metrics,
             LongSupplier nanoTime) {
-        var evictor = new Evictor(ledger, pending, cluster, budgets, reservations, waker, metrics, nanoTime);
-        return new PeriodicTask("evict", Duration.ofSeconds(1), evictor::evict);
+        return new Evictor(ledger, pending, cluster, budgets, reservations, waker, metrics, nanoTime);
     }
 }

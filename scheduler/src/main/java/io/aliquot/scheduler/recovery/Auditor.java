@@ -21,6 +21,7 @@ import java.util.Set;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.stereotype.Component;
 
 /**
  * Checks GPUs that the ledger reports as over-allocated. The ledger may be behind, so the auditor reads the pods. If
@@ -33,7 +34,8 @@ import org.slf4j.LoggerFactory;
  * between. Resizes do not count, since the API does not record when they happened; a resize that got past the fence
  * leads to an event only.
  */
-final class Auditor {
+@Component
+public final class Auditor {
     private static final Logger LOG = LoggerFactory.getLogger(Auditor.class);
     private static final Comparator<BoundPod> OLDEST_FIRST = Comparator.comparing(BoundPod::bound)
             .thenComparing(BoundPod::created)
@@ -54,7 +56,7 @@ final class Auditor {
      */
     private record Finding(Set<String> holders, Map<String, EvictOutcome> evictions) {}
 
-    Auditor(Ledger ledger, LedgerEvents events, Cluster cluster, MeterRegistry metrics) {
+    public Auditor(Ledger ledger, LedgerEvents events, Cluster cluster, MeterRegistry metrics) {
         this.ledger = ledger;
         this.events = events;
         this.cluster = cluster;
@@ -64,7 +66,7 @@ final class Auditor {
     }
 
     /** One run; a replica that does not lead does nothing. */
-    void audit() {
+    public void audit() {
         if (!(cluster.leadership() instanceof Leads leads)) {
             events.keepOnly(Set.copyOf(ledger.nodeNames()));
             findings.clear();

@@ -17,11 +17,13 @@ import java.util.Map;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.stereotype.Component;
 
 /**
  * Changes the GPU allocation of a running pod. Only the leader may, since another replica could allocate the same
  * capacity. The limit file in the container follows within seconds. Thread-safe.
  */
+@Component
 public final class Resizer {
     /** The outcome of a resize. */
     public sealed interface Result {

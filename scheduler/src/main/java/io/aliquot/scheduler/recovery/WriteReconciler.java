@@ -12,12 +12,14 @@ import java.util.OptionalLong;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.stereotype.Component;
 
 /**
  * Finds the outcome of a Binding or a resize whose answer was lost. It reads the pod. If the pod still has the
  * resourceVersion that the write was conditional on, it first advances the version with an annotation that has no other
  * effect: after that the write is either visible or can no longer happen, however late the server processes it.
  */
+@Component
 public final class WriteReconciler {
     /** The sender of a write reconciles it first, and gives up before kube-scheduler times out. */
     public static final Duration RETRY_AFTER = Duration.ofSeconds(10);

@@ -269,7 +269,6 @@ class InformerIT {
 
         awaitTheTruth();
         assertThat(content).containsEntry("lease", "renewed");
-        healthCheck.close();
     }
 
     @Test
@@ -292,7 +291,6 @@ class InformerIT {
 
         await("another watch", () -> proxy.connections() > connections);
         awaitTheTruth();
-        healthCheck.close();
     }
 
     private static String version(String name) {
