@@ -43,7 +43,7 @@ class InformerIT {
             "labelSelector=test",
             ResourceType.Encoding.JSON,
             ConfigMapList.class,
-            metadata -> new ConfigMapBuilder().withMetadata(metadata).build());
+            ConfigMap::new);
 
     private final AtomicLong nanoTime = new AtomicLong();
     /** By uid, the names of what is there as far as we were told. */
