@@ -3,6 +3,7 @@ package io.aliquot.scheduler.kubernetes.client;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.DiscardUnknownFieldsParser;
 import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.protobuf.Message;
 import com.google.protobuf.Parser;
 import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto;
 import io.fabric8.kubernetes.api.model.Container;
@@ -59,7 +60,7 @@ final class ProtobufDecoder {
         return new WatchEvent(decode(read.getObject().getRaw().toByteArray()), read.getType());
     }
 
-    private static <T> T parse(Parser<T> parser, ByteString bytes) throws InvalidProtocolBufferException {
+    private static <T extends Message> T parse(Parser<T> parser, ByteString bytes) throws InvalidProtocolBufferException {
         return DiscardUnknownFieldsParser.wrap(parser).parseFrom(bytes);
     }
 
