@@ -44,12 +44,12 @@ class LeadershipTest {
     void withoutALeaseOrWithAnotherHolderItWaits() {
         leadership.onLeaseDeleted();
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
-        assertThat(leadership.known()).isFalse();
+        assertThat(leadership.waitsFor()).isPresent();
         leadership.onLease(lease("pod-ab_1", 1));
         assertThat(leadership.status())
                 .isEqualTo(new Cluster.LeaderStatus.Waits(
                         "waiting for the kube-scheduler in this pod to lead: pod-ab_1 holds the Lease"));
-        assertThat(leadership.known()).isTrue();
+        assertThat(leadership.waitsFor()).isEmpty();
         assertThat(lists).hasValue(0);
     }
 
@@ -112,7 +112,7 @@ class LeadershipTest {
         leadership.onLeaseDeleted();
 
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
-        assertThat(leadership.known()).isFalse();
+        assertThat(leadership.waitsFor()).isPresent();
     }
 
     /** kube-scheduler releases the Lease when it stops: then the Lease has no holder. */
@@ -125,7 +125,7 @@ class LeadershipTest {
         leadership.onLease(lease("", 4));
 
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
-        assertThat(leadership.known()).isTrue();
+        assertThat(leadership.waitsFor()).isEmpty();
     }
 
     @Test

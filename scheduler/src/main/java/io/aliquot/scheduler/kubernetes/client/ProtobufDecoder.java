@@ -60,7 +60,8 @@ final class ProtobufDecoder {
         return new WatchEvent(decode(read.getObject().getRaw().toByteArray()), read.getType());
     }
 
-    private static <T extends Message> T parse(Parser<T> parser, ByteString bytes) throws InvalidProtocolBufferException {
+    private static <T extends Message> T parse(Parser<T> parser, ByteString bytes)
+            throws InvalidProtocolBufferException {
         return DiscardUnknownFieldsParser.wrap(parser).parseFrom(bytes);
     }
 
