@@ -16,7 +16,7 @@ import io.prometheus.metrics.model.snapshots.Labels;
 import io.prometheus.metrics.model.snapshots.MetricSnapshot;
 import io.prometheus.metrics.model.snapshots.MetricSnapshots;
 import java.util.ArrayList;
-import java.util.EnumMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -33,60 +33,55 @@ final class LedgerMetrics implements MultiCollector {
     static final int MAX_GPUS = 2000;
 
     /** What is measured of a GPU, and summed over the GPUs of a node. */
-    private enum Measure {
-        MEMORY(
-                "memory_bytes",
-                "Device memory for vGPUs",
-                (gpu, sizes) -> bytes(gpu.capacity().memoryMiB())),
-        MEMORY_ALLOCATED(
-                "memory_allocated_bytes",
-                "Device memory allocated to pods",
-                (gpu, sizes) -> bytes(gpu.allocated().memoryMiB())),
-        MEMORY_FREE(
-                "memory_free_bytes",
-                "Device memory that is not allocated",
-                (gpu, sizes) ->
-                        bytes(gpu.capacity().memoryMiB() - gpu.allocated().memoryMiB())),
-        MEMORY_STRANDED(
-                "memory_stranded_bytes",
-                "Free device memory that no vGPU of a shape that runs or is pending in this cluster fits into",
-                (gpu, sizes) -> bytes(sizes.stranded(gpu))),
-        CORES(
-                "cores_ratio",
-                "Compute for vGPUs; 1 is a whole GPU",
-                (gpu, sizes) -> ratio(gpu.capacity().cores())),
-        CORES_ALLOCATED(
-                "cores_allocated_ratio",
-                "Compute allocated to pods",
-                (gpu, sizes) -> ratio(gpu.allocated().cores())),
-        CORES_FREE(
-                "cores_free_ratio",
-                "Compute that is not allocated",
-                (gpu, sizes) -> ratio(gpu.capacity().cores() - gpu.allocated().cores())),
-        SLOTS("slots", "Largest number of vGPUs", (gpu, sizes) -> gpu.capacity().slots()),
-        SLOTS_ALLOCATED(
-                "slots_allocated",
-                "vGPUs allocated to pods",
-                (gpu, sizes) -> gpu.allocated().slots()),
-        SLOTS_FREE(
-                "slots_free",
-                "vGPUs that are not allocated",
-                (gpu, sizes) -> gpu.capacity().slots() - gpu.allocated().slots()),
-        SCHEDULABLE(
-                "schedulable",
-                "1 for a GPU that is healthy and not cordoned; for a node, the number of such GPUs",
-                (gpu, sizes) -> gpu.gpu().healthy() && !gpu.capacity().cordoned() ? 1 : 0);
+    private record Measure(String name, String help, ToDoubleBiFunction<GpuFreeCapacity, ShareSizes> value) {}
 
-        final String name;
-        final String help;
-        final ToDoubleBiFunction<GpuFreeCapacity, ShareSizes> value;
-
-        Measure(String name, String help, ToDoubleBiFunction<GpuFreeCapacity, ShareSizes> value) {
-            this.name = name;
-            this.help = help;
-            this.value = value;
-        }
-    }
+    private static final List<Measure> MEASURES = List.of(
+            new Measure(
+                    "memory_bytes",
+                    "Device memory for vGPUs",
+                    (gpu, sizes) -> bytes(gpu.capacity().memoryMiB())),
+            new Measure(
+                    "memory_allocated_bytes",
+                    "Device memory allocated to pods",
+                    (gpu, sizes) -> bytes(gpu.allocated().memoryMiB())),
+            new Measure(
+                    "memory_free_bytes",
+                    "Device memory that is not allocated",
+                    (gpu, sizes) ->
+                            bytes(gpu.capacity().memoryMiB() - gpu.allocated().memoryMiB())),
+            new Measure(
+                    "memory_stranded_bytes",
+                    "Free device memory that no vGPU of a shape that runs or is pending in this cluster fits into",
+                    (gpu, sizes) -> bytes(sizes.stranded(gpu))),
+            new Measure(
+                    "cores_ratio",
+                    "Compute for vGPUs; 1 is a whole GPU",
+                    (gpu, sizes) -> ratio(gpu.capacity().cores())),
+            new Measure(
+                    "cores_allocated_ratio",
+                    "Compute allocated to pods",
+                    (gpu, sizes) -> ratio(gpu.allocated().cores())),
+            new Measure(
+                    "cores_free_ratio",
+                    "Compute that is not allocated",
+                    (gpu, sizes) ->
+                            ratio(gpu.capacity().cores() - gpu.allocated().cores())),
+            new Measure(
+                    "slots",
+                    "Largest number of vGPUs",
+                    (gpu, sizes) -> gpu.capacity().slots()),
+            new Measure(
+                    "slots_allocated",
+                    "vGPUs allocated to pods",
+                    (gpu, sizes) -> gpu.allocated().slots()),
+            new Measure(
+                    "slots_free",
+                    "vGPUs that are not allocated",
+                    (gpu, sizes) -> gpu.capacity().slots() - gpu.allocated().slots()),
+            new Measure(
+                    "schedulable",
+                    "1 for a GPU that is healthy and not cordoned; for a node, the number of such GPUs",
+                    (gpu, sizes) -> gpu.gpu().healthy() && !gpu.capacity().cordoned() ? 1 : 0));
 
     private final Ledger ledger;
     private final PendingPods pending;
@@ -180,7 +175,7 @@ final class LedgerMetrics implements MultiCollector {
                     .filter(holding ->
                             holding.state() == state && !holding.perGpu().isEmpty())
                     .count();
-            gauge.dataPoint(point(Labels.of("state", state.name().toLowerCase(Locale.ROOT)), count));
+            gauge.dataPoint(point(Labels.of("state", state.name().toLowerCase(Locale.ROOT)), (double) count));
         }
         return gauge.build();
     }
@@ -199,13 +194,13 @@ final class LedgerMetrics implements MultiCollector {
 
     /** A gauge for each measure. */
     private static final class Series {
-        private final Map<Measure, GaugeSnapshot.Builder> gauges = new EnumMap<>(Measure.class);
+        private final Map<Measure, GaugeSnapshot.Builder> gauges = new LinkedHashMap<>();
 
         Series(String prefix) {
-            for (Measure measure : Measure.values()) {
+            for (Measure measure : MEASURES) {
                 gauges.put(
                         measure,
-                        GaugeSnapshot.builder().name(prefix + measure.name).help(measure.help));
+                        GaugeSnapshot.builder().name(prefix + measure.name()).help(measure.help()));
             }
         }
 
@@ -213,7 +208,7 @@ final class LedgerMetrics implements MultiCollector {
             gauges.forEach((measure, gauge) -> gauge.dataPoint(point(
                     labels,
                     gpus.stream()
-                            .mapToDouble(gpu -> measure.value.applyAsDouble(gpu, sizes))
+                            .mapToDouble(gpu -> measure.value().applyAsDouble(gpu, sizes))
                             .sum())));
         }
 
