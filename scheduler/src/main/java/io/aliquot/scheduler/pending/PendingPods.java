@@ -82,12 +82,12 @@ public final class PendingPods {
 
     /** Records a pod that filter evaluates. It counts as pending on any node until filter has a result. */
     public void observe(UnboundPod pod) {
-        put(pod.id(), pod.version(), new PodKind(pod.request(), pod.rank(), nodeSets.everywhere()), true);
+        put(pod, nodeSets.everywhere(), true);
     }
 
     /** Records that the pod fits on none of these nodes, all that the filters of kube-scheduler accept. */
     public void waits(UnboundPod pod, Collection<String> nodes) {
-        put(pod.id(), pod.version(), new PodKind(pod.request(), pod.rank(), nodeSets.of(nodes)), true);
+        put(pod, nodeSets.of(nodes), true);
     }
 
     /** Records that the pod no longer fits on the node that was chosen for it. */
@@ -95,38 +95,37 @@ public final class PendingPods {
         Entry before = entries.getIfPresent(pod.uid());
         PreemptionRank rank =
                 before == null ? PreemptionRank.LOWEST : before.pod().kind().rank();
-        put(pod, known.at(), new PodKind(known.request(), rank, nodeSets.everywhere()), true);
+        put(new UnboundPod(pod, known.at(), rank, known.request()), nodeSets.everywhere(), true);
     }
 
     public void fits(UnboundPod pod) {
-        fits(pod.id(), pod.state(), pod.rank());
-    }
-
-    public void fits(PodId pod, Unbound known, PreemptionRank rank) {
-        put(pod, known.at(), new PodKind(known.request(), rank, nodeSets.everywhere()), false);
+        put(pod, nodeSets.everywhere(), false);
     }
 
     /** Records a pod for which pods are evicted and which filter may never have evaluated; an existing entry stays. */
     public void holdsCapacity(UnboundPod pod) {
-        PodKind kind = new PodKind(pod.request(), pod.rank(), nodeSets.everywhere());
-        entries.asMap().putIfAbsent(pod.id().uid(), entry(pod.id(), pod.version(), kind, false));
+        entries.asMap().putIfAbsent(pod.id().uid(), entry(pod, nodeSets.everywhere(), false));
     }
 
     /** Records that kube-scheduler marked the pod Unschedulable, perhaps without calling the extender. */
     public void refused(PodId pod, PodGpuRequest request) {
-        PodKind kind = interned.intern(new PodKind(request, PreemptionRank.LOWEST, nodeSets.everywhere()));
-        refused.put(pod.uid(), new Waiting(pod, kind, nanoTime.getAsLong()));
+        refused.put(pod.uid(), waiting(pod, new PodKind(request, PreemptionRank.LOWEST, nodeSets.everywhere())));
     }
 
-    private void put(PodId pod, long version, PodKind kind, boolean waits) {
-        entries.put(pod.uid(), entry(pod, version, kind, waits));
-        if (forgotten.getIfPresent(pod.uid()) != null) {
-            entries.invalidate(pod.uid());
+    private void put(UnboundPod pod, NodeSet nodes, boolean waits) {
+        String uid = pod.id().uid();
+        entries.put(uid, entry(pod, nodes, waits));
+        if (forgotten.getIfPresent(uid) != null) {
+            entries.invalidate(uid);
         }
     }
 
-    private Entry entry(PodId pod, long version, PodKind kind, boolean waits) {
-        return new Entry(new Waiting(pod, interned.intern(kind), nanoTime.getAsLong()), version, waits);
+    private Entry entry(UnboundPod pod, NodeSet nodes, boolean waits) {
+        return new Entry(waiting(pod.id(), new PodKind(pod.request(), pod.rank(), nodes)), pod.version(), waits);
+    }
+
+    private Waiting waiting(PodId pod, PodKind kind) {
+        return new Waiting(pod, interned.intern(kind), nanoTime.getAsLong());
     }
 
     /** The request of the pod when filter evaluated it last. */

@@ -50,12 +50,14 @@ public final class WriteReconciler {
     }
 
     public void tell(PodId pod, PodState state) {
-        if (state instanceof PodState.Bound bound) {
-            ledger.assume(bound.pod());
-        } else if (state instanceof PodState.Gone) {
-            ledger.discardAssumed(pod.uid());
-        } else if (state.version().isPresent()) {
-            ledger.observeUnbound(pod.uid(), state.version().getAsLong());
+        switch (state) {
+            case PodState.Bound bound -> ledger.assume(bound.pod());
+            case PodState.Gone gone -> ledger.discardAssumed(pod.uid());
+            case PodState.Unbound unbound -> ledger.observeUnbound(pod.uid(), unbound.at());
+            case PodState.Malformed malformed -> ledger.observeUnbound(pod.uid(), malformed.at());
+            case PodState.Unreadable unreadable -> {
+                // the next run reads the pod again
+            }
         }
     }
 

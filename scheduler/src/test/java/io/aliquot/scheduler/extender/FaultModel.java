@@ -34,6 +34,7 @@ import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PreemptionRank;
+import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.Gpus;
@@ -727,7 +728,7 @@ final class FaultModel {
         // Requests of kube-scheduler and users.
 
         void filter(Pod pod) {
-            pending.fits(pod.id, seen(pod), PreemptionRank.LOWEST);
+            pending.fits(seen(pod));
             String node = "n" + random.nextInt(NODES);
             scoring.observe(pod.id.uid(), pod.ask);
             Placement policy = pod.ask.nodePlacement().orElse(Placement.SPREAD);
@@ -739,12 +740,12 @@ final class FaultModel {
         }
 
         /** The possibly stale version that kube-scheduler sees. */
-        private PodState.Unbound seen(Pod pod) {
-            return new PodState.Unbound(Math.max(0, pod.version - random.nextInt(2)), pod.ask);
+        private UnboundPod seen(Pod pod) {
+            return new UnboundPod(pod.id, Math.max(0, pod.version - random.nextInt(2)), PreemptionRank.LOWEST, pod.ask);
         }
 
         void bind(Pod pod) {
-            rarely(2, () -> pending.fits(pod.id, seen(pod), PreemptionRank.LOWEST));
+            rarely(2, () -> pending.fits(seen(pod)));
             String node = ledger.nodeOf(pod.id.uid())
                     .filter(any -> random.nextBoolean())
                     .orElse("n" + random.nextInt(NODES));
