@@ -216,7 +216,7 @@ public final class Explainer {
         return nodes.stream()
                 .sorted()
                 .flatMap(node -> ledger.view(node).stream())
-                .filter(view -> view.served() && view.facts() instanceof Sharing)
+                .filter(view -> view.agentReady() && view.facts() instanceof Sharing)
                 .map(view -> NodeFreeCapacity.without(view, pod.uid()))
                 .toList();
     }

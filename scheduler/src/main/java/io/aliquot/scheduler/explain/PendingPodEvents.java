@@ -6,8 +6,8 @@ import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PendingPods.PendingPod;
 import io.aliquot.scheduler.pending.PendingPods.PodKind;
-import io.aliquot.scheduler.pending.PendingPods.Waiting;
 import java.time.Duration;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
@@ -81,7 +81,7 @@ public final class PendingPodEvents {
             return;
         }
         long now = nanoTime.getAsLong();
-        Map<String, Waiting> waiting = pending.allWaiting().stream()
+        Map<String, PendingPod> waiting = pending.allPending().stream()
                 .collect(Collectors.toMap(pod -> pod.pod().uid(), pod -> pod, (one, other) -> one));
         reported.keySet().retainAll(waiting.keySet());
         waiting.keySet().forEach(uid -> reported.putIfAbsent(uid, new Reported(now, false, "", now)));
@@ -91,7 +91,7 @@ public final class PendingPodEvents {
                 .sorted(Comparator.comparing(entry -> entry.getValue().looked()))
                 .toList();
         for (var entry : inTurn) {
-            Waiting pod = waiting.get(entry.getKey());
+            PendingPod pod = waiting.get(entry.getKey());
             if (pod == null || !due(entry.getValue(), now)) {
                 continue;
             }
@@ -107,7 +107,7 @@ public final class PendingPodEvents {
                 && (report.told().isEmpty() || now - report.toldAt() >= MIN_INTERVAL.toNanos());
     }
 
-    private boolean report(Waiting pod, Reported report, long now) {
+    private boolean report(PendingPod pod, Reported report, long now) {
         Optional<String> why = known.get(pod.kind(), kind -> why(pod));
         boolean old = now - report.toldAt() >= REPEAT_AFTER.toNanos();
         boolean isNew = why.filter(text -> old || !text.equals(report.told())).isPresent();
@@ -123,7 +123,7 @@ public final class PendingPodEvents {
         return isNew;
     }
 
-    private Optional<String> why(Waiting pod) {
+    private Optional<String> why(PendingPod pod) {
         Optional<String> why =
                 explainer.oneLiner(pod.pod(), pod.kind().request(), pod.kind().nodesOr(ledger::nodeNames));
         return pod.kind().nodes().names().isEmpty() ? why.map(text -> text + ALL_NODES) : why;

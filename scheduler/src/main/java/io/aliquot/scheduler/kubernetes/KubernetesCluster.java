@@ -106,7 +106,7 @@ final class KubernetesCluster implements Cluster {
     public Cluster.LeaderStatus leadership() {
         Optional<String> waitsFor = ready.waitsFor();
         return waitsFor.isPresent()
-                ? new Cluster.LeaderStatus.Waits("the ledger is not complete: waits for " + waitsFor.get())
+                ? new Cluster.LeaderStatus.NotLeading("the ledger is not complete: waits for " + waitsFor.get())
                 : leadership.status();
     }
 
@@ -158,8 +158,8 @@ final class KubernetesCluster implements Cluster {
 
     @Override
     public PodState bumpVersion(PodId pod, long version) {
-        var mark = Map.of(Annotations.MOVED_ON, Long.toString(version));
-        WriteOutcome outcome = quickWriter.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, mark));
+        var bump = Map.of(Annotations.BUMPED_VERSION, Long.toString(version));
+        WriteOutcome outcome = quickWriter.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, bump));
         return switch (outcome) {
             case WriteOutcome.Refused refused -> new PodState.Unreadable(refused.why());
             case WriteOutcome.Unheard unheard -> new PodState.Unreadable(unheard.why());

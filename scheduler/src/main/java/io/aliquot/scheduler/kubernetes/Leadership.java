@@ -3,7 +3,7 @@ package io.aliquot.scheduler.kubernetes;
 import io.aliquot.api.Fence;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Waits;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.NotLeading;
 import io.aliquot.scheduler.server.Liveness;
 import io.aliquot.scheduler.server.Readiness;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
@@ -36,8 +36,9 @@ import org.slf4j.LoggerFactory;
 final class Leadership implements Readiness, Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Leadership.class);
     private static final String NOT_LEADING = "waiting for the kube-scheduler in this pod to lead: ";
-    private static final Waits NO_LEASE = new Waits(NOT_LEADING + "no Lease yet");
-    private static final Waits TAKING_OVER = new Waits("taking over: reading which pods the previous leader has bound");
+    private static final NotLeading NO_LEASE = new NotLeading(NOT_LEADING + "no Lease yet");
+    private static final NotLeading TAKING_OVER =
+            new NotLeading("taking over: reading which pods the previous leader has bound");
 
     private final String holderPrefix;
     private final Duration grace;
@@ -88,7 +89,7 @@ final class Leadership implements Readiness, Liveness, AutoCloseable {
 
     @Override
     public Optional<String> remark() {
-        return Optional.of(status instanceof Waits waits ? waits.why() : "places pods: leads");
+        return Optional.of(status instanceof NotLeading notLeading ? notLeading.why() : "places pods: leads");
     }
 
     synchronized void onLease(Lease lease) {
@@ -97,7 +98,7 @@ final class Leadership implements Readiness, Liveness, AutoCloseable {
         String holder = lease.getSpec() == null ? null : lease.getSpec().getHolderIdentity();
         if (holder == null || !holder.startsWith(holderPrefix)) {
             currentTerm = Optional.empty();
-            status = new Waits(
+            status = new NotLeading(
                     NOT_LEADING + (holder == null || holder.isEmpty() ? "no pod" : holder) + " holds the Lease");
             return;
         }

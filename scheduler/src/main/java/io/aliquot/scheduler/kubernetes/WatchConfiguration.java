@@ -160,7 +160,7 @@ class WatchConfiguration {
                     } else {
                         ledger.observeUnbound(pod.getMetadata().getUid(), PodReader.version(pod));
                         PodReader.unschedulable(pod, settings.schedulerName())
-                                .ifPresent(ask -> pending.refused(PodReader.id(pod), ask));
+                                .ifPresent(ask -> pending.markedUnschedulable(PodReader.id(pod), ask));
                     }
                 },
                 pod -> {

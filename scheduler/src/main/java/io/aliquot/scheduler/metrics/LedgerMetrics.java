@@ -138,7 +138,7 @@ final class LedgerMetrics implements MultiCollector {
                 });
             }
         }
-        pending.allWaiting().forEach(waiting -> {
+        pending.allPending().forEach(waiting -> {
             for (ContainerGpuRequest container : waiting.kind().request().containers()) {
                 sizes.add(container.request().memory(), container.request().cores());
             }

@@ -48,10 +48,10 @@ public final class PendingPods {
      *
      * @param lookedAt when kube-scheduler asked about the pod last, in nanoseconds of the injected clock
      */
-    public record Waiting(PodId pod, PodKind kind, long lookedAt) {}
+    public record PendingPod(PodId pod, PodKind kind, long lookedAt) {}
 
     /** {@code version} is the resourceVersion of the pod. */
-    private record Entry(Waiting pod, long version, boolean waits) {}
+    private record Entry(PendingPod pod, long version, boolean pending) {}
 
     private final LongSupplier nanoTime;
     private final NodeSets nodeSets = new NodeSets();
@@ -74,7 +74,7 @@ public final class PendingPods {
             .build();
 
     /** Pods that kube-scheduler marked Unschedulable, by uid. */
-    private final Map<String, Waiting> refused = new ConcurrentHashMap<>();
+    private final Map<String, PendingPod> unschedulable = new ConcurrentHashMap<>();
 
     public PendingPods(LongSupplier nanoTime) {
         this.nanoTime = nanoTime;
@@ -86,12 +86,12 @@ public final class PendingPods {
     }
 
     /** Records that the pod fits on none of these nodes, all that the filters of kube-scheduler accept. */
-    public void waits(UnboundPod pod, Collection<String> nodes) {
+    public void doesNotFit(UnboundPod pod, Collection<String> nodes) {
         put(pod, nodeSets.of(nodes), true);
     }
 
     /** Records that the pod no longer fits on the node that was chosen for it. */
-    public void waits(PodId pod, Unbound known) {
+    public void doesNotFit(PodId pod, Unbound known) {
         Entry before = entries.getIfPresent(pod.uid());
         PreemptionRank rank =
                 before == null ? PreemptionRank.LOWEST : before.pod().kind().rank();
@@ -108,24 +108,25 @@ public final class PendingPods {
     }
 
     /** Records that kube-scheduler marked the pod Unschedulable, perhaps without calling the extender. */
-    public void refused(PodId pod, PodGpuRequest request) {
-        refused.put(pod.uid(), waiting(pod, new PodKind(request, PreemptionRank.LOWEST, nodeSets.everywhere())));
+    public void markedUnschedulable(PodId pod, PodGpuRequest request) {
+        unschedulable.put(
+                pod.uid(), pendingPod(pod, new PodKind(request, PreemptionRank.LOWEST, nodeSets.everywhere())));
     }
 
-    private void put(UnboundPod pod, NodeSet nodes, boolean waits) {
+    private void put(UnboundPod pod, NodeSet nodes, boolean pending) {
         String uid = pod.id().uid();
-        entries.put(uid, entry(pod, nodes, waits));
+        entries.put(uid, entry(pod, nodes, pending));
         if (forgotten.getIfPresent(uid) != null) {
             entries.invalidate(uid);
         }
     }
 
-    private Entry entry(UnboundPod pod, NodeSet nodes, boolean waits) {
-        return new Entry(waiting(pod.id(), new PodKind(pod.request(), pod.rank(), nodes)), pod.version(), waits);
+    private Entry entry(UnboundPod pod, NodeSet nodes, boolean pending) {
+        return new Entry(pendingPod(pod.id(), new PodKind(pod.request(), pod.rank(), nodes)), pod.version(), pending);
     }
 
-    private Waiting waiting(PodId pod, PodKind kind) {
-        return new Waiting(pod, interned.intern(kind), nanoTime.getAsLong());
+    private PendingPod pendingPod(PodId pod, PodKind kind) {
+        return new PendingPod(pod, interned.intern(kind), nanoTime.getAsLong());
     }
 
     /** The request of the pod when filter evaluated it last. */
@@ -142,39 +143,39 @@ public final class PendingPods {
     public void forget(String uid) {
         forgotten.put(uid, true); // first: put() checks it after it adds the entry
         entries.invalidate(uid);
-        refused.remove(uid);
+        unschedulable.remove(uid);
     }
 
-    public List<Waiting> waiting() {
+    public List<PendingPod> pending() {
         return entries.asMap().values().stream()
-                .filter(Entry::waits)
+                .filter(Entry::pending)
                 .map(Entry::pod)
                 .toList();
     }
 
     /** Pods pending after filter or by the condition of kube-scheduler; if both, the entry of filter. */
-    public Collection<Waiting> allWaiting() {
-        var all = new HashMap<>(refused);
-        waiting().forEach(pod -> all.put(pod.pod().uid(), pod));
+    public Collection<PendingPod> allPending() {
+        var all = new HashMap<>(unschedulable);
+        pending().forEach(pod -> all.put(pod.pod().uid(), pod));
         return all.values();
     }
 
-    public Optional<Waiting> waiting(String uid) {
+    public Optional<PendingPod> pending(String uid) {
         return Optional.ofNullable(entries.getIfPresent(uid))
-                .filter(Entry::waits)
+                .filter(Entry::pending)
                 .map(Entry::pod);
     }
 
     /** The nodes that the filters of kube-scheduler accept for the pod, if known. */
     public Optional<List<String>> candidates(String uid) {
-        return waiting(uid).map(pod -> pod.kind().nodes().names()).filter(names -> !names.isEmpty());
+        return pending(uid).map(pod -> pod.kind().nodes().names()).filter(names -> !names.isEmpty());
     }
 
     /** One Pending pod of each kind. */
-    public Collection<Waiting> kinds() {
-        var kinds = new IdentityHashMap<PodKind, Waiting>();
+    public Collection<PendingPod> kinds() {
+        var kinds = new IdentityHashMap<PodKind, PendingPod>();
         for (Entry entry : entries.asMap().values()) {
-            if (entry.waits()) {
+            if (entry.pending()) {
                 kinds.putIfAbsent(entry.pod().kind(), entry.pod());
             }
         }

@@ -75,13 +75,14 @@ public final class Auditor {
         Set<String> nodes = findings.isEmpty() ? Set.of() : Set.copyOf(ledger.nodeNames());
         findings.keySet().removeIf(gpu -> !nodes.contains(gpu.node()));
         for (LedgerEvents.OverallocatedGpu suspect : events.takeOverallocated()) {
-            if (!decided(suspect, leads.fence())) {
+            if (!check(suspect, leads.fence())) {
                 events.overallocated(suspect.node(), suspect.gpu()); // the next run tries again
             }
         }
     }
 
-    private boolean decided(LedgerEvents.OverallocatedGpu suspect, Fence present) {
+    /** Returns false if a pod could not be read or an eviction failed; the next run checks the GPU again. */
+    private boolean check(LedgerEvents.OverallocatedGpu suspect, Fence current) {
         var holders = new ArrayList<BoundPod>();
         for (PodId pod : ledger.holders(suspect.node(), suspect.gpu())) {
             PodState state = cluster.read(pod);
@@ -102,7 +103,7 @@ public final class Auditor {
         }
         Finding finding = report(suspect, holders);
         String what = suspect.gpu() + " of node " + suspect.node();
-        if (eachLeaderInTurn(holders) || leaseRecreated(present, holders)) {
+        if (eachLeaderInTurn(holders) || leaseRecreated(current, holders)) {
             cluster.warn(
                     youngest(holders).id(),
                     "GpuOverallocated",
@@ -148,8 +149,8 @@ public final class Auditor {
     }
 
     /** Whether the Lease was recreated since: its transitions then start at 0 and do not order the leaders. */
-    private static boolean leaseRecreated(Fence present, List<BoundPod> holders) {
-        return holders.stream().anyMatch(holder -> transitions(holder) > present.transitions());
+    private static boolean leaseRecreated(Fence current, List<BoundPod> holders) {
+        return holders.stream().anyMatch(holder -> transitions(holder) > current.transitions());
     }
 
     /** The transitions of the Lease when the pod was bound; -1 if the fence is unreadable. */

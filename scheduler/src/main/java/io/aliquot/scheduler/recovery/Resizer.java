@@ -65,8 +65,8 @@ public final class Resizer {
         for (int i = 0; i < TRIES && attempt.again(); i++) {
             Fence fence;
             switch (cluster.leadership()) {
-                case LeaderStatus.Waits waits -> {
-                    return new Result.Unavailable(waits.why());
+                case LeaderStatus.NotLeading notLeading -> {
+                    return new Result.Unavailable(notLeading.why());
                 }
                 case LeaderStatus.Leads leads -> fence = leads.fence();
             }

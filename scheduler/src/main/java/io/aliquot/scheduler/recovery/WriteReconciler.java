@@ -31,7 +31,7 @@ public final class WriteReconciler {
 
     private final Ledger ledger;
     private final Cluster cluster;
-    private final AtomicInteger rounds = new AtomicInteger();
+    private final AtomicInteger runs = new AtomicInteger();
 
     public WriteReconciler(Ledger ledger, Cluster cluster) {
         this.ledger = ledger;
@@ -45,11 +45,11 @@ public final class WriteReconciler {
         if (base.isPresent() && state.version().equals(base)) {
             state = cluster.bumpVersion(pod, base.getAsLong());
         }
-        tell(pod, state);
+        apply(pod, state);
         return state;
     }
 
-    public void tell(PodId pod, PodState state) {
+    public void apply(PodId pod, PodState state) {
         switch (state) {
             case PodState.Bound bound -> ledger.assume(bound.pod());
             case PodState.Gone gone -> ledger.discardAssumed(pod.uid());
@@ -67,10 +67,10 @@ public final class WriteReconciler {
      * others.
      */
     public void reconcileAll() {
-        List<PodId> doubtful = new ArrayList<>(ledger.unconfirmed(RETRY_AFTER));
-        Collections.rotate(doubtful, rounds.incrementAndGet());
+        List<PodId> unconfirmed = new ArrayList<>(ledger.unconfirmed(RETRY_AFTER));
+        Collections.rotate(unconfirmed, runs.incrementAndGet());
         int unreadable = 0;
-        for (PodId pod : doubtful) {
+        for (PodId pod : unconfirmed) {
             PodState state = reconcile(pod);
             if (!(state instanceof PodState.Unreadable)) {
                 LOG.warn("reconciled {} found={}", pod, state);

@@ -54,7 +54,7 @@ class PendingCauseCountsTest {
     @Test
     void onlyTheLeaderCountsPendingPods() {
         refused("a", 40_000);
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
         assertThat(causes.count())
                 .containsEntry("memory", 0)
                 .containsEntry("not-evaluated", 0)
@@ -97,6 +97,6 @@ class PendingCauseCountsTest {
     }
 
     private void refused(String name, int memoryMiB) {
-        world.pending.refused(id(name), Gpus.ask("APP:main: gpumem=" + memoryMiB));
+        world.pending.markedUnschedulable(id(name), Gpus.ask("APP:main: gpumem=" + memoryMiB));
     }
 }

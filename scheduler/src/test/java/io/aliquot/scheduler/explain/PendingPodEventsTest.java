@@ -47,7 +47,7 @@ class PendingPodEventsTest {
 
     @Test
     void aPodThatKubeSchedulerNeverSendsGetsAnEventAboutAllNodes() {
-        world.pending.refused(id("a"), Gpus.ask("APP:main: gpumem=40000"));
+        world.pending.markedUnschedulable(id("a"), Gpus.ask("APP:main: gpumem=40000"));
         after(PendingPodEvents.GRACE);
         assertThat(world.cluster.notes)
                 .singleElement()
@@ -58,7 +58,7 @@ class PendingPodEventsTest {
 
     @Test
     void aPodPendingForAnotherReasonGetsNoEvent() {
-        world.pending.refused(id("a"), Gpus.ask("APP:main: gpumem=30000"));
+        world.pending.markedUnschedulable(id("a"), Gpus.ask("APP:main: gpumem=30000"));
         after(PendingPodEvents.GRACE);
         assertThat(world.cluster.notes).isEmpty();
     }
@@ -96,7 +96,7 @@ class PendingPodEventsTest {
     /** The API server deletes an event after an hour. */
     @Test
     void anUnchangedReasonIsReportedAgainAfterALongTime() {
-        world.pending.refused(id("a"), Gpus.ask("APP:main: gpumem=40000"));
+        world.pending.markedUnschedulable(id("a"), Gpus.ask("APP:main: gpumem=40000"));
         after(PendingPodEvents.GRACE);
         after(PendingPodEvents.REPEAT_AFTER.minusSeconds(10));
         assertThat(world.cluster.notes).hasSize(1);
@@ -109,7 +109,7 @@ class PendingPodEventsTest {
     @Test
     void aFirstEventComesBeforeRepeatedEventsOfOtherPods() {
         for (int i = 0; i < 20; i++) {
-            world.pending.refused(id("pod-" + i), Gpus.ask("APP:main: gpumem=40000"));
+            world.pending.markedUnschedulable(id("pod-" + i), Gpus.ask("APP:main: gpumem=40000"));
         }
         world.pass(PendingPodEvents.GRACE);
         for (int i = 0; i < 20; i++) {
@@ -117,7 +117,7 @@ class PendingPodEventsTest {
         }
         assertThat(world.cluster.notes).hasSize(20);
         world.pass(PendingPodEvents.REPEAT_AFTER.minus(PendingPodEvents.GRACE));
-        world.pending.refused(id("new"), Gpus.ask("APP:main: gpumem=40000"));
+        world.pending.markedUnschedulable(id("new"), Gpus.ask("APP:main: gpumem=40000"));
         after(PendingPodEvents.GRACE);
         assertThat(world.cluster.notes).anySatisfy(note -> assertThat(note).startsWith("new "));
     }
@@ -149,7 +149,7 @@ class PendingPodEventsTest {
     @Test
     void aStandbySendsNoEvents() {
         waits("a", 40_000);
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
         after(PendingPodEvents.GRACE);
         after(PendingPodEvents.GRACE);
         assertThat(world.cluster.notes).isEmpty();

@@ -632,7 +632,7 @@ final class FaultModel {
         /** The last version of each pod that its watch delivered. */
         private final Map<String, Pod> known = new LinkedHashMap<>();
 
-        private Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.Waits("started");
+        private Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.NotLeading("started");
 
         Replica(String name) {
             this.name = name;
@@ -713,7 +713,7 @@ final class FaultModel {
                     || leaderStatus.equals(new Cluster.LeaderStatus.Leads(fence))) {
                 return;
             }
-            leaderStatus = new Cluster.LeaderStatus.Waits("taking over");
+            leaderStatus = new Cluster.LeaderStatus.NotLeading("taking over");
             for (Pod pod : List.copyOf(pods.values())) {
                 if (pod.holds()) {
                     ledger.assume(pod.bound());
@@ -836,7 +836,7 @@ final class FaultModel {
 
         @Override
         public PodState bumpVersion(PodId pod, long version) {
-            Request request = request(pod, version, "", Map.of(Annotations.MOVED_ON, Long.toString(version)));
+            Request request = request(pod, version, "", Map.of(Annotations.BUMPED_VERSION, Long.toString(version)));
             WriteOutcome outcome = write(request);
             return outcome instanceof WriteOutcome.Refused || outcome instanceof WriteOutcome.Unheard
                     ? new PodState.Unreadable("no")

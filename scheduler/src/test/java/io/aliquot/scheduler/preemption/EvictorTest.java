@@ -81,7 +81,7 @@ class EvictorTest {
     void aPodDeletedDuringFilterDoesNotBecomePending() {
         world.pending.forget("uid-high");
         waits("high", 40_000, 10);
-        assertThat(world.pending.waiting()).isEmpty();
+        assertThat(world.pending.pending()).isEmpty();
     }
 
     /** The pod was deleted before this process started, and kube-scheduler has not seen the deletion yet. */
@@ -320,7 +320,7 @@ class EvictorTest {
     @Test
     void aReplicaThatDoesNotLeadEvictsNoPod() {
         waits("high", 40_000, 10);
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
         ticks(5);
         assertThat(world.cluster.evicted).isEmpty();
     }
