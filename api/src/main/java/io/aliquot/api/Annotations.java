@@ -21,7 +21,7 @@ public final class Annotations {
      * On a pod, by the scheduler: the resourceVersion at which the response to a write was lost. Its only purpose is to
      * give the pod a new resourceVersion.
      */
-    public static final String MOVED_ON = "aliquot.io/moved-on";
+    public static final String BUMPED_VERSION = "aliquot.io/moved-on";
 
     /** On a node, only by its agent: the {@link Inventory}. */
     public static final String GPUS = "aliquot.io/gpus";

@@ -2,10 +2,8 @@ package io.aliquot.scheduler;
 
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
-import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
-import java.time.Duration;
 import java.util.function.LongSupplier;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
@@ -26,10 +24,5 @@ public class LedgerConfiguration {
     @Bean
     NodeScoring nodeScoring(Ledger ledger) {
         return new NodeScoring(ledger, new Fragmentation());
-    }
-
-    @Bean
-    PeriodicTask expireTask(Ledger ledger) {
-        return new PeriodicTask("expire", Duration.ofSeconds(1), ledger::expire);
     }
 }

@@ -22,7 +22,7 @@ public interface Cluster {
          *
          * @param why in a few words
          */
-        record Waits(String why) implements Cluster.LeaderStatus {}
+        record NotLeading(String why) implements Cluster.LeaderStatus {}
     }
 
     /** The outcome of a write that is conditional on a pod's resourceVersion. */

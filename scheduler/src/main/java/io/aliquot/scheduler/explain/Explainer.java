@@ -211,7 +211,7 @@ public final class Explainer {
         return nodes.stream()
                 .sorted()
                 .flatMap(node -> ledger.view(node).stream())
-                .filter(view -> view.served() && view.facts() instanceof Sharing)
+                .filter(view -> view.agentReady() && view.facts() instanceof Sharing)
                 .map(view -> NodeFreeCapacity.without(view, Set.of(pod.uid())))
                 .toList();
     }

@@ -4,8 +4,8 @@ import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PendingPods.PendingPod;
 import io.aliquot.scheduler.pending.PendingPods.PodKind;
-import io.aliquot.scheduler.pending.PendingPods.Waiting;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -51,9 +51,9 @@ public final class PendingCauseCounts {
 
     /** Pending pods by cause, with every cause as a key; all 0 on a replica that does not lead. */
     public synchronized Map<String, Integer> count() {
-        var kinds = new IdentityHashMap<PodKind, List<Waiting>>();
+        var kinds = new IdentityHashMap<PodKind, List<PendingPod>>();
         if (cluster.leadership() instanceof Leads) {
-            pending.allWaiting()
+            pending.allPending()
                     .forEach(pod -> kinds.computeIfAbsent(pod.kind(), kind -> new ArrayList<>())
                             .add(pod));
         }
@@ -85,7 +85,7 @@ public final class PendingCauseCounts {
         return evaluation == null ? Long.MAX_VALUE : now - evaluation.at();
     }
 
-    private PendingCause cause(Waiting pod) {
+    private PendingCause cause(PendingPod pod) {
         return explainer.cause(pod.pod(), pod.kind().request(), pod.kind().nodesOr(ledger::nodeNames));
     }
 

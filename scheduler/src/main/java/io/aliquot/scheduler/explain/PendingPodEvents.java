@@ -6,9 +6,8 @@ import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PendingPods.PendingPod;
 import io.aliquot.scheduler.pending.PendingPods.PodKind;
-import io.aliquot.scheduler.pending.PendingPods.Waiting;
-import io.aliquot.scheduler.periodic.PeriodicTask;
 import java.time.Duration;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
@@ -17,7 +16,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
-import org.springframework.context.annotation.Bean;
 import org.springframework.stereotype.Component;
 
 /*
@@ -31,7 +29,7 @@ import org.springframework.stereotype.Component;
  * only.
  */
 @Component
-final class PendingPodEvents {
+public final class PendingPodEvents {
     static final String REASON = "WaitingForGPU";
     /** A pod that is bound within this time gets no event. */
     static final Duration GRACE = Duration.ofSeconds(3);
@@ -78,19 +76,14 @@ final class PendingPodEvents {
                 .build();
     }
 
-    @Bean
-    PeriodicTask pendingPodEventsTask() {
-        return new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), this::report);
-    }
-
-    /** One run. */
-    void report() {
+    /** One run, about once a second. */
+    public void report() {
         if (!(cluster.leadership() instanceof Leads)) {
             reported.clear();
             return;
         }
         long now = nanoTime.getAsLong();
-        Map<String, Waiting> waiting = pending.allWaiting().stream()
+        Map<String, PendingPod> waiting = pending.allPending().stream()
                 .collect(Collectors.toMap(pod -> pod.pod().uid(), pod -> pod, (one, other) -> one));
         reported.keySet().retainAll(waiting.keySet());
         waiting.keySet().forEach(uid -> reported.putIfAbsent(uid, new Reported(now, false, "", now)));
@@ -100,7 +93,7 @@ final class PendingPodEvents {
                 .sorted(Comparator.comparing(entry -> entry.getValue().evaluated()))
                 .toList();
         for (var entry : inTurn) {
-            Waiting pod = waiting.get(entry.getKey());
+            PendingPod pod = waiting.get(entry.getKey());
             if (pod == null || !due(entry.getValue(), now)) {
                 continue;
             }
@@ -116,7 +109,7 @@ final class PendingPodEvents {
                 && (report.text().isEmpty() || now - report.writtenAt() >= MIN_INTERVAL.toNanos());
     }
 
-    private boolean report(Waiting pod, Reported report, long now) {
+    private boolean report(PendingPod pod, Reported report, long now) {
         Optional<String> why = known.get(pod.kind(), kind -> why(pod));
         boolean old = now - report.writtenAt() >= REPEAT_AFTER.toNanos();
         boolean isNew = why.filter(text -> old || !text.equals(report.text())).isPresent();
@@ -132,7 +125,7 @@ final class PendingPodEvents {
         return isNew;
     }
 
-    private Optional<String> why(Waiting pod) {
+    private Optional<String> why(PendingPod pod) {
         Optional<String> why =
                 explainer.eventText(pod.pod(), pod.kind().request(), pod.kind().nodesOr(ledger::nodeNames));
         return pod.kind().nodes().names().isEmpty() ? why.map(text -> text + ALL_NODES) : why;

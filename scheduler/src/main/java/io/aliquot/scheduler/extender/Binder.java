@@ -5,7 +5,7 @@ import io.aliquot.api.Fence;
 import io.aliquot.scheduler.apiserver.AllocationAnnotations;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Waits;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.NotLeading;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.PodState.Unbound;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
@@ -72,7 +72,7 @@ final class Binder {
         if (leaderStatus instanceof Leads leads) {
             return bind(pod, node, leads.fence());
         }
-        return new Result("not-leading", ((Waits) leaderStatus).why());
+        return new Result("not-leading", ((NotLeading) leaderStatus).why());
     }
 
     /**
@@ -119,7 +119,7 @@ final class Binder {
         }
         String reason = ((Conflict) commitment).reason();
         LOG.info("bind conflict {} node={} reason=\"{}\"", pod, attempt.node(), reason);
-        pending.waits(pod, known);
+        pending.doesNotFit(pod, known);
         return new Result("conflict", attempt.node() + ": " + reason);
     }
 
@@ -165,7 +165,7 @@ final class Binder {
         if (state instanceof Unbound now && attempt.first() && inTime && now.at() > known.at()) {
             return bind(now, new Attempt(attempt.pod(), attempt.node(), attempt.fence(), false, attempt.began()));
         }
-        reconciler.tell(attempt.pod(), state);
+        reconciler.apply(attempt.pod(), state);
         return notUnbound(state, attempt.node(), why);
     }
 

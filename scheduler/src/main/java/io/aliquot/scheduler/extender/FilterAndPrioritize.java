@@ -3,7 +3,7 @@ package io.aliquot.scheduler.extender;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Waits;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.NotLeading;
 import io.aliquot.scheduler.extender.Wire.FilterResult;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -48,8 +48,8 @@ final class FilterAndPrioritize {
     }
 
     FilterResult filter(Wire.Pod pod, List<String> nodes) {
-        if (cluster.leadership() instanceof Waits waits) {
-            return FilterResult.error(waits.why());
+        if (cluster.leadership() instanceof NotLeading notLeading) {
+            return FilterResult.error(notLeading.why());
         }
         PodId id = pod.id();
         PodGpuRequest request;
@@ -71,7 +71,7 @@ final class FilterAndPrioritize {
         pending.observe(unbound);
         int most = ledger.maxGpusPerNode();
         if (most > 0 && request.mostVgpus() > most) {
-            pending.waits(unbound, nodes);
+            pending.doesNotFit(unbound, nodes);
             return none(
                     nodes,
                     "requests " + request.mostVgpus() + " vGPUs on different GPUs, no node has more than " + most
@@ -79,7 +79,7 @@ final class FilterAndPrioritize {
         }
         FilterResult result = look(id, request, nodes, pod.nominatedNodeName());
         if (result.nodeNames().isEmpty()) {
-            pending.waits(unbound, nodes);
+            pending.doesNotFit(unbound, nodes);
         } else {
             pending.fits(unbound);
             ledger.reserve(id, result.nodeNames().get(0), request);

@@ -86,7 +86,7 @@ final class ApiMapper {
         if (view.facts() instanceof Sharing sharing) {
             return new ApiTypes.Node(
                     view.name(),
-                    view.served(),
+                    view.agentReady(),
                     view.leftOut(),
                     sharing.cards().sharingMode().print(),
                     sharing.gpuPlacement().print(),

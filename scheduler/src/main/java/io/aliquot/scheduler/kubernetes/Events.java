@@ -51,12 +51,13 @@ final class Events implements AutoCloseable {
     /** Warnings, and failures to send one, that the log has. */
     private final Cache<About, Boolean> logged;
 
-    private final ExecutorService sender =
-            new ThreadPoolExecutor(0, 1, 10, TimeUnit.SECONDS, new LinkedBlockingQueue<>(100), task -> {
-                var thread = new Thread(task, "events");
-                thread.setDaemon(true);
-                return thread;
-            });
+    private final ExecutorService sender = new ThreadPoolExecutor(
+            0,
+            1,
+            10,
+            TimeUnit.SECONDS,
+            new LinkedBlockingQueue<>(100),
+            Thread.ofPlatform().name("events").daemon().factory());
 
     Events(KubernetesClient kubernetes, String instance, Clock clock, LongSupplier nanoTime) {
         this.kubernetes = kubernetes;

@@ -22,6 +22,7 @@ import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
+import io.micrometer.core.instrument.Meter.MeterProvider;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Timer;
 import java.io.IOException;
@@ -32,7 +33,6 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import org.apache.hc.core5.http.ContentType;
@@ -65,9 +65,7 @@ final class KubernetesCluster implements Cluster {
     private final WatchLatency latency;
     private final Readiness ready;
     private final Events events;
-    private final MeterRegistry metrics;
-    /** Of Bindings, by the class of the outcome. */
-    private final Map<Class<?>, Timer> timers = new ConcurrentHashMap<>();
+    private final MeterProvider<Timer> bindingWrites;
 
     private final Clock clock;
     private final LongSupplier nanoTime;
@@ -97,7 +95,9 @@ final class KubernetesCluster implements Cluster {
         this.latency = latency;
         this.ready = ready;
         this.events = events;
-        this.metrics = metrics;
+        this.bindingWrites = Latency.timer(
+                        "aliquot.binding.write", "Time from sending a Binding to the API server until its answer")
+                .withRegistry(metrics);
         this.clock = clock;
         this.nanoTime = nanoTime;
     }
@@ -106,7 +106,7 @@ final class KubernetesCluster implements Cluster {
     public Cluster.LeaderStatus leadership() {
         Optional<String> waitsFor = ready.waitsFor();
         return waitsFor.isPresent()
-                ? new Cluster.LeaderStatus.Waits("the ledger is not complete: waits for " + waitsFor.get())
+                ? new Cluster.LeaderStatus.NotLeading("the ledger is not complete: waits for " + waitsFor.get())
                 : leadership.status();
     }
 
@@ -136,7 +136,8 @@ final class KubernetesCluster implements Cluster {
         long start = nanoTime.getAsLong();
         WriteOutcome outcome = writer.write("POST", ContentType.APPLICATION_JSON, path(pod) + "/binding", binding);
         latency.bindingAnswered(pod.uid(), outcome instanceof WriteOutcome.Done);
-        timers.computeIfAbsent(outcome.getClass(), this::register)
+        bindingWrites
+                .withTag("outcome", outcome.getClass().getSimpleName().toLowerCase(Locale.ROOT))
                 .record(nanoTime.getAsLong() - start, TimeUnit.NANOSECONDS);
         return outcome;
     }
@@ -150,12 +151,6 @@ final class KubernetesCluster implements Cluster {
         }
     }
 
-    private Timer register(Class<?> outcome) {
-        return Latency.timer("aliquot.binding.write", "Time from sending a Binding to the API server until its answer")
-                .tag("outcome", outcome.getSimpleName().toLowerCase(Locale.ROOT))
-                .register(metrics);
-    }
-
     @Override
     public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
         return writer.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, annotations));
@@ -163,12 +158,13 @@ final class KubernetesCluster implements Cluster {
 
     @Override
     public PodState bumpVersion(PodId pod, long version) {
-        var mark = Map.of(Annotations.MOVED_ON, Long.toString(version));
-        WriteOutcome outcome = quickWriter.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, mark));
-        if (outcome instanceof WriteOutcome.Refused refused) {
-            return new PodState.Unreadable(refused.why());
-        }
-        return outcome instanceof WriteOutcome.Unheard unheard ? new PodState.Unreadable(unheard.why()) : read(pod);
+        var bump = Map.of(Annotations.BUMPED_VERSION, Long.toString(version));
+        WriteOutcome outcome = quickWriter.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, bump));
+        return switch (outcome) {
+            case WriteOutcome.Refused refused -> new PodState.Unreadable(refused.why());
+            case WriteOutcome.Unheard unheard -> new PodState.Unreadable(unheard.why());
+            default -> read(pod);
+        };
     }
 
     /**
@@ -226,7 +222,7 @@ final class KubernetesCluster implements Cluster {
             kubernetes.nodes().withName(node).patch(PatchContext.of(PatchType.JSON_MERGE), patch);
             return true;
         } catch (KubernetesClientException e) {
-            LOG.warn("cannot wake pending pods node={} reason=\"{}\"", node, message(e));
+            LOG.warn("cannot wake pending pods node={} reason=\"{}\"", node, KubernetesConfiguration.message(e));
             return false;
         }
     }
@@ -245,15 +241,14 @@ final class KubernetesCluster implements Cluster {
                         .endPreconditions()
                         .build())
                 .build();
-        String path = "/api/v1/namespaces/" + pod.namespace() + "/pods/" + pod.name() + "/eviction";
         try {
-            kubernetes.raw(path, "POST", eviction);
+            kubernetes.raw(path(pod) + "/eviction", "POST", eviction);
             return new EvictOutcome.Done();
         } catch (KubernetesClientException e) {
             return switch (e.getCode()) {
                 case NOT_FOUND, CONFLICT -> new EvictOutcome.Gone(); // conflict: the name belongs to another pod now
-                case TOO_MANY -> new EvictOutcome.Protected(message(e));
-                default -> new EvictOutcome.Failed(message(e));
+                case TOO_MANY -> new EvictOutcome.Protected(KubernetesConfiguration.message(e));
+                default -> new EvictOutcome.Failed(KubernetesConfiguration.message(e));
             };
         }
     }
@@ -285,11 +280,5 @@ final class KubernetesCluster implements Cluster {
                 ledger.assume(PodReader.bound(pod).pod());
             }
         });
-    }
-
-    private static String message(KubernetesClientException e) {
-        return e.getStatus() != null && e.getStatus().getMessage() != null
-                ? e.getStatus().getMessage()
-                : String.valueOf(e.getMessage());
     }
 }

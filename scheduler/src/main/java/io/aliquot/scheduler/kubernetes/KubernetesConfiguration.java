@@ -3,6 +3,7 @@ package io.aliquot.scheduler.kubernetes;
 import io.fabric8.kubernetes.client.ConfigBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.RequestConfigBuilder;
 import java.time.Duration;
 import org.springframework.context.annotation.Bean;
@@ -31,5 +32,12 @@ class KubernetesConfiguration {
                         .withRequestRetryBackoffLimit(0)
                         .build())
                 .adapt(KubernetesClient.class);
+    }
+
+    /** The message of the API server's Status, or that of the exception. */
+    static String message(KubernetesClientException e) {
+        return e.getStatus() != null && e.getStatus().getMessage() != null
+                ? e.getStatus().getMessage()
+                : String.valueOf(e.getMessage());
     }
 }

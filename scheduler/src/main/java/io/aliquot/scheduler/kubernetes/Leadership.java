@@ -3,8 +3,9 @@ package io.aliquot.scheduler.kubernetes;
 import io.aliquot.api.Fence;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Waits;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.NotLeading;
 import io.aliquot.scheduler.server.Liveness;
+import io.aliquot.scheduler.server.Readiness;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
 import java.time.Duration;
@@ -32,21 +33,19 @@ import org.slf4j.LoggerFactory;
  * fence's policy for a moment (seen 5 ms later, kube-apiserver 1.35.4). Then it lists all pods, and only then places
  * any.
  */
-final class Leadership implements Liveness, AutoCloseable {
+final class Leadership implements Readiness, Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Leadership.class);
     private static final String NOT_LEADING = "waiting for the kube-scheduler in this pod to lead: ";
-    private static final Waits NO_LEASE = new Waits(NOT_LEADING + "no Lease yet");
-    private static final Waits TAKING_OVER = new Waits("taking over: reading which pods the previous leader has bound");
+    private static final NotLeading NO_LEASE = new NotLeading(NOT_LEADING + "no Lease yet");
+    private static final NotLeading TAKING_OVER =
+            new NotLeading("taking over: reading which pods the previous leader has bound");
 
     private final String holderPrefix;
     private final Duration grace;
     private final Consumer<Lease> replace;
     private final BooleanSupplier listPods;
-    private final ScheduledExecutorService thread = Executors.newSingleThreadScheduledExecutor(task -> {
-        var daemon = new Thread(task, "leadership");
-        daemon.setDaemon(true);
-        return daemon;
-    });
+    private final ScheduledExecutorService thread = Executors.newSingleThreadScheduledExecutor(
+            Thread.ofPlatform().name("leadership").daemon().factory());
     private volatile Cluster.LeaderStatus status = NO_LEASE;
     /** Present while this pod's kube-scheduler holds the Lease. */
     private volatile Optional<Term> currentTerm = Optional.empty();
@@ -82,9 +81,15 @@ final class Leadership implements Liveness, AutoCloseable {
         return status;
     }
 
-    /** Whether the Lease exists, whichever pod holds it. */
-    boolean known() {
-        return status != NO_LEASE;
+    /** Ready once the Lease exists, whichever pod holds it. */
+    @Override
+    public Optional<String> waitsFor() {
+        return status == NO_LEASE ? Optional.of("kube-scheduler's Lease") : Optional.empty();
+    }
+
+    @Override
+    public Optional<String> remark() {
+        return Optional.of(status instanceof NotLeading notLeading ? notLeading.why() : "places pods: leads");
     }
 
     synchronized void onLease(Lease lease) {
@@ -93,7 +98,7 @@ final class Leadership implements Liveness, AutoCloseable {
         String holder = lease.getSpec() == null ? null : lease.getSpec().getHolderIdentity();
         if (holder == null || !holder.startsWith(holderPrefix)) {
             currentTerm = Optional.empty();
-            status = new Waits(
+            status = new NotLeading(
                     NOT_LEADING + (holder == null || holder.isEmpty() ? "no pod" : holder) + " holds the Lease");
             return;
         }

@@ -18,6 +18,7 @@ import io.fabric8.kubernetes.api.model.Node;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.function.BiFunction;
 import org.jspecify.annotations.Nullable;
 
 /** Reads from a Node object what the ledger needs. */
@@ -40,11 +41,7 @@ public final class NodeReader {
      *
      * @param problem an error in its settings or inventory, for its administrator; empty if there is none
      */
-    public record Reading(NodeFacts facts, String problem) {
-        private Reading(NodeFacts facts) {
-            this(facts, "");
-        }
-    }
+    public record Reading(NodeFacts facts, String problem) {}
 
     /** The settings that the administrator made in labels and annotations. */
     private record Settings(Placement placement, SharingMode share, Set<String> cordoned) {}
@@ -53,7 +50,7 @@ public final class NodeReader {
         Map<String, String> labels = orEmpty(node.getMetadata().getLabels());
         Map<String, String> annotations = orEmpty(node.getMetadata().getAnnotations());
         if (!Labels.GPU_ON.equals(labels.get(Labels.GPU))) {
-            return new Reading(NOT_LABELLED);
+            return new Reading(NOT_LABELLED, "");
         }
         Settings settings;
         try {
@@ -62,11 +59,11 @@ public final class NodeReader {
             return new Reading(MISCONFIGURED, String.valueOf(e.getMessage()));
         }
         if (settings.share() == SharingMode.NONE) {
-            return new Reading(NOT_SHARED);
+            return new Reading(NOT_SHARED, "");
         }
         String text = annotations.get(Annotations.GPUS);
         if (text == null) {
-            return new Reading(NO_INVENTORY);
+            return new Reading(NO_INVENTORY, "");
         }
         Inventory inventory;
         try {
@@ -113,14 +110,10 @@ public final class NodeReader {
         return gpuPlacement;
     }
 
-    private interface Parser {
-        Object parse(String where, String text);
-    }
-
-    private static void check(Map<String, String> annotations, String name, Parser parser) {
+    private static void check(Map<String, String> annotations, String name, BiFunction<String, String, ?> parser) {
         String text = annotations.get(name);
         if (text != null) {
-            parser.parse(name, text);
+            var unused = parser.apply(name, text);
         }
     }
 

@@ -17,7 +17,6 @@ import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodCondition;
 import io.fabric8.kubernetes.api.model.PodSpec;
-import io.fabric8.kubernetes.api.model.PodStatus;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.api.model.ResourceRequirements;
 import java.time.Duration;
@@ -29,6 +28,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /** Reads from a Pod object what the ledger needs. */
@@ -91,10 +91,10 @@ public final class PodReader {
                         node(pod),
                         version(pod),
                         shares,
-                        requests(pod.getSpec()),
+                        requests(pod),
                         Optional.ofNullable(pod.getSpec().getPriority()).orElse(0),
                         created(pod),
-                        boundAt(pod.getStatus()).orElseGet(() -> created(pod)),
+                        boundAt(pod).orElseGet(() -> created(pod)),
                         grace(pod),
                         Optional.ofNullable(pod.getMetadata().getDeletionTimestamp())
                                 .map(Instant::parse)
@@ -130,30 +130,24 @@ public final class PodReader {
     }
 
     /** The API server sets the condition at the Binding (k8s.io/kubernetes, pkg/registry/core/pod/storage). */
-    private static Optional<Instant> boundAt(@Nullable PodStatus status) {
-        return scheduled(status, "True")
-                .map(PodCondition::getLastTransitionTime)
-                .map(Instant::parse);
+    private static Optional<Instant> boundAt(Pod pod) {
+        return scheduled(pod, "True").map(PodCondition::getLastTransitionTime).map(Instant::parse);
     }
 
     /** Returns why kube-scheduler last found no node; empty if it has not tried yet or found one. */
     static String unschedulableMessage(Pod pod) {
-        return scheduled(pod.getStatus(), "False")
+        return scheduled(pod, "False")
                 .map(PodCondition::getMessage)
                 .map(String::strip)
                 .orElse("");
     }
 
-    private static Optional<PodCondition> scheduled(@Nullable PodStatus status, String value) {
-        if (status != null) {
-            for (PodCondition condition : status.getConditions()) {
-                if (condition.getType().equals("PodScheduled")
-                        && condition.getStatus().equals(value)) {
-                    return Optional.of(condition);
-                }
-            }
-        }
-        return Optional.empty();
+    private static Optional<PodCondition> scheduled(Pod pod, String value) {
+        return Stream.ofNullable(pod.getStatus())
+                .flatMap(status -> status.getConditions().stream())
+                .filter(condition -> condition.getType().equals("PodScheduled")
+                        && condition.getStatus().equals(value))
+                .findFirst();
     }
 
     /** Returns all vGPUs of an annotation; of a malformed one, those of its well-formed lines. */
@@ -184,16 +178,13 @@ public final class PodReader {
         var requests = new ArrayList<ContainerGpuRequest>();
         for (Part part : parts(pod.getSpec())) {
             var limits = new HashMap<String, String>();
-            if (part.container().getResources() != null
-                    && part.container().getResources().getLimits() != null) {
-                part.container()
-                        .getResources()
-                        .getLimits()
-                        .forEach((name, quantity) -> limits.put(name, quantity.toString()));
+            ResourceRequirements resources = part.container().getResources();
+            if (resources != null && resources.getLimits() != null) {
+                resources.getLimits().forEach((name, quantity) -> limits.put(name, quantity.toString()));
             }
             ContainerGpuRequest.parse(part.name(), part.kind(), limits).ifPresent(requests::add);
         }
-        return PodGpuRequest.of(requests, annotations(pod), false).withHostRequests(requests(pod.getSpec()));
+        return PodGpuRequest.of(requests, annotations(pod), false).withHostRequests(requests(pod));
     }
 
     /**
@@ -201,7 +192,7 @@ public final class PodReader {
      */
     public static Optional<PodGpuRequest> unschedulable(Pod pod, String schedulerName) {
         if (!schedulerName.equals(pod.getSpec().getSchedulerName())
-                || scheduled(pod.getStatus(), "False")
+                || scheduled(pod, "False")
                         .filter(condition -> UNSCHEDULABLE.equals(condition.getReason()))
                         .isEmpty()) {
             return Optional.empty();
@@ -238,10 +229,7 @@ public final class PodReader {
 
     /** The CPU and memory that kube-scheduler counts for the pod. */
     public static HostResources requests(Pod pod) {
-        return requests(pod.getSpec());
-    }
-
-    private static HostResources requests(PodSpec spec) {
+        PodSpec spec = pod.getSpec();
         var sum = new PodHostRequests();
         for (Part part : parts(spec)) {
             sum.add(part.kind(), hostResources(requests(part.container().getResources())));

@@ -4,8 +4,10 @@ import io.fabric8.kubernetes.api.model.Pod;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentHashMap;
+import org.springframework.stereotype.Component;
 
 /** The resource versions of unbound pods from the watch; a Binding has one as its precondition. Thread-safe. */
+@Component
 final class UnboundPodVersions {
     private final Map<String, Long> versions = new ConcurrentHashMap<>();
 

@@ -1,8 +1,6 @@
 package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.inspection.AccessReviews;
-import io.aliquot.scheduler.inspection.PodLookup;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;
@@ -12,7 +10,6 @@ import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.preemption.Budgets;
-import io.aliquot.scheduler.server.Readiness;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.Pod;
@@ -26,6 +23,7 @@ import java.io.IOException;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
@@ -103,50 +101,13 @@ class WatchConfiguration {
                 leadership,
                 unbound,
                 latency,
-                () -> firstWait(all.get()),
+                () -> all.get().stream()
+                        .flatMap(watch -> watch.waitsFor().stream())
+                        .findFirst(),
                 events,
                 metrics,
                 clock,
                 nanoTime);
-    }
-
-    /** Returns what the first unready watch waits for. */
-    private static Optional<String> firstWait(List<Informer<?>> watches) {
-        for (Informer<?> watch : watches) {
-            Optional<String> waitsFor = watch.waitsFor();
-            if (waitsFor.isPresent()) {
-                return waitsFor;
-            }
-        }
-        return Optional.empty();
-    }
-
-    @Bean
-    AccessReviews reviews(KubernetesClient kubernetes) {
-        return new KubernetesReviews(kubernetes);
-    }
-
-    @Bean
-    PodLookup podsByName(KubernetesClient kubernetes) {
-        return new KubernetesPods(kubernetes);
-    }
-
-    @Bean
-    Readiness lease(Leadership leadership) {
-        return new Readiness() {
-            @Override
-            public Optional<String> waitsFor() {
-                return leadership.known() ? Optional.empty() : Optional.of("kube-scheduler's Lease");
-            }
-
-            @Override
-            public Optional<String> remark() {
-                return Optional.of(
-                        leadership.status() instanceof Cluster.LeaderStatus.Waits waits
-                                ? waits.why()
-                                : "places pods: leads");
-            }
-        };
     }
 
     @Bean
@@ -199,7 +160,7 @@ class WatchConfiguration {
                     } else {
                         ledger.observeUnbound(pod.getMetadata().getUid(), PodReader.version(pod));
                         PodReader.unschedulable(pod, settings.schedulerName())
-                                .ifPresent(ask -> pending.refused(PodReader.id(pod), ask));
+                                .ifPresent(ask -> pending.markedUnschedulable(PodReader.id(pod), ask));
                     }
                 },
                 pod -> {
@@ -237,16 +198,6 @@ class WatchConfiguration {
     }
 
     @Bean
-    UnboundPodVersions unbound() {
-        return new UnboundPodVersions();
-    }
-
-    @Bean
-    WatchLatency watchLatency(MeterRegistry metrics, LongSupplier nanoTime) {
-        return new WatchLatency(metrics, nanoTime);
-    }
-
-    @Bean
     Informer<PodDisruptionBudget> disruptionBudgets(ListWatchClient lists, Budgets budgets, LongSupplier nanoTime) {
         return Informer.start(
                 lists,
@@ -273,7 +224,7 @@ class WatchConfiguration {
                 nanoTime);
     }
 
-    @Bean(initMethod = "start")
+    @Bean
     WatchHealthCheck watchHealthCheck(
             KubernetesClient kubernetes,
             Settings settings,
@@ -282,10 +233,15 @@ class WatchConfiguration {
             Informer<PodDisruptionBudget> budgets,
             Informer<Lease> leases,
             MeterRegistry metrics) {
-        idleTime("nodes", nodes, metrics);
-        idleTime("pods", pods, metrics);
-        idleTime("poddisruptionbudgets", budgets, metrics);
-        idleTime("lease", leases, metrics);
+        Map.of("nodes", nodes, "pods", pods, "poddisruptionbudgets", budgets, "lease", leases)
+                .forEach((resource, informer) -> Gauge.builder(
+                                "aliquot.watch.idle",
+                                informer,
+                                watch -> watch.idleTime().toMillis() / 1000.0)
+                        .description("Time since the API server last sent anything on a watch, bookmarks included")
+                        .baseUnit("seconds")
+                        .tag("resource", resource)
+                        .register(metrics));
         return new WatchHealthCheck(leases, List.of(leases, pods, nodes, budgets), () -> {
             try {
                 return Optional.ofNullable(kubernetes
@@ -298,13 +254,5 @@ class WatchConfiguration {
                 return Optional.empty();
             }
         });
-    }
-
-    private static void idleTime(String resource, Informer<?> informer, MeterRegistry metrics) {
-        Gauge.builder("aliquot.watch.idle", informer, one -> one.idleTime().toMillis() / 1000.0)
-                .description("Time since the API server last sent anything on a watch, bookmarks included")
-                .baseUnit("seconds")
-                .tag("resource", resource)
-                .register(metrics);
     }
 }

@@ -7,12 +7,12 @@ import java.util.List;
 /**
  * A snapshot of a node.
  *
- * @param served whether its agent answers the kubelet
+ * @param agentReady whether its agent answers the kubelet
  * @param gpus free capacity of every GPU that it shares; empty for a node left out
  * @param holdings in no order
  */
 public record NodeView(
-        String name, NodeFacts facts, boolean served, List<GpuFreeCapacity> gpus, List<Holding> holdings) {
+        String name, NodeFacts facts, boolean agentReady, List<GpuFreeCapacity> gpus, List<Holding> holdings) {
     public NodeView {
         gpus = List.copyOf(gpus);
         holdings = List.copyOf(holdings);
@@ -23,6 +23,6 @@ public record NodeView(
         if (facts instanceof LeftOut leftOut) {
             return leftOut.reason();
         }
-        return served ? "" : NodeAccount.AGENT_NOT_READY.reason();
+        return agentReady ? "" : NodeAccount.AGENT_NOT_READY.reason();
     }
 }

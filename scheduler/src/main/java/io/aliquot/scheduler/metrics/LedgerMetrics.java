@@ -16,12 +16,12 @@ import io.prometheus.metrics.model.snapshots.Labels;
 import io.prometheus.metrics.model.snapshots.MetricSnapshot;
 import io.prometheus.metrics.model.snapshots.MetricSnapshots;
 import java.util.ArrayList;
-import java.util.EnumMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.function.Supplier;
+import java.util.function.ToDoubleBiFunction;
 
 /*
  * Why a collector and not gauges: the values are read from the ledger at each scrape, since gauges for tens of
@@ -33,29 +33,55 @@ final class LedgerMetrics implements MultiCollector {
     static final int MAX_GPUS = 2000;
 
     /** What is measured of a GPU, and summed over the GPUs of a node. */
-    private enum Measure {
-        MEMORY("memory_bytes", "Device memory for vGPUs"),
-        MEMORY_ALLOCATED("memory_allocated_bytes", "Device memory allocated to pods"),
-        MEMORY_FREE("memory_free_bytes", "Device memory that is not allocated"),
-        MEMORY_STRANDED(
-                "memory_stranded_bytes",
-                "Free device memory that no vGPU of a shape that runs or is pending in this cluster fits into"),
-        CORES("cores_ratio", "Compute for vGPUs; 1 is a whole GPU"),
-        CORES_ALLOCATED("cores_allocated_ratio", "Compute allocated to pods"),
-        CORES_FREE("cores_free_ratio", "Compute that is not allocated"),
-        SLOTS("slots", "Largest number of vGPUs"),
-        SLOTS_ALLOCATED("slots_allocated", "vGPUs allocated to pods"),
-        SLOTS_FREE("slots_free", "vGPUs that are not allocated"),
-        SCHEDULABLE("schedulable", "1 for a GPU that is healthy and not cordoned; for a node, the number of such GPUs");
+    private record Measure(String name, String help, ToDoubleBiFunction<GpuFreeCapacity, ShareSizes> value) {}
 
-        final String name;
-        final String help;
-
-        Measure(String name, String help) {
-            this.name = name;
-            this.help = help;
-        }
-    }
+    private static final List<Measure> MEASURES = List.of(
+            new Measure(
+                    "memory_bytes",
+                    "Device memory for vGPUs",
+                    (gpu, sizes) -> bytes(gpu.capacity().memoryMiB())),
+            new Measure(
+                    "memory_allocated_bytes",
+                    "Device memory allocated to pods",
+                    (gpu, sizes) -> bytes(gpu.allocated().memoryMiB())),
+            new Measure(
+                    "memory_free_bytes",
+                    "Device memory that is not allocated",
+                    (gpu, sizes) ->
+                            bytes(gpu.capacity().memoryMiB() - gpu.allocated().memoryMiB())),
+            new Measure(
+                    "memory_stranded_bytes",
+                    "Free device memory that no vGPU of a shape that runs or is pending in this cluster fits into",
+                    (gpu, sizes) -> bytes(sizes.stranded(gpu))),
+            new Measure(
+                    "cores_ratio",
+                    "Compute for vGPUs; 1 is a whole GPU",
+                    (gpu, sizes) -> ratio(gpu.capacity().cores())),
+            new Measure(
+                    "cores_allocated_ratio",
+                    "Compute allocated to pods",
+                    (gpu, sizes) -> ratio(gpu.allocated().cores())),
+            new Measure(
+                    "cores_free_ratio",
+                    "Compute that is not allocated",
+                    (gpu, sizes) ->
+                            ratio(gpu.capacity().cores() - gpu.allocated().cores())),
+            new Measure(
+                    "slots",
+                    "Largest number of vGPUs",
+                    (gpu, sizes) -> gpu.capacity().slots()),
+            new Measure(
+                    "slots_allocated",
+                    "vGPUs allocated to pods",
+                    (gpu, sizes) -> gpu.allocated().slots()),
+            new Measure(
+                    "slots_free",
+                    "vGPUs that are not allocated",
+                    (gpu, sizes) -> gpu.capacity().slots() - gpu.allocated().slots()),
+            new Measure(
+                    "schedulable",
+                    "1 for a GPU that is healthy and not cordoned; for a node, the number of such GPUs",
+                    (gpu, sizes) -> gpu.gpu().healthy() && !gpu.capacity().cordoned() ? 1 : 0));
 
     private final Ledger ledger;
     private final PendingPods pending;
@@ -73,7 +99,7 @@ final class LedgerMetrics implements MultiCollector {
                 .sorted()
                 .flatMap(name -> ledger.view(name).stream())
                 .toList();
-        ShareSizes shapes = shapes(views);
+        ShareSizes sizes = sizes(views);
         int gpus = views.stream().mapToInt(view -> view.gpus().size()).sum();
         var ofGpus = new Series("aliquot_gpu_");
         var ofNodes = new Series("aliquot_node_gpu_");
@@ -81,20 +107,16 @@ final class LedgerMetrics implements MultiCollector {
             if (view.gpus().isEmpty()) {
                 continue;
             }
-            Map<Measure, Double> sums = new EnumMap<>(Measure.class);
-            for (GpuFreeCapacity gpu : view.gpus()) {
-                Map<Measure, Double> values = measure(gpu, shapes);
-                values.forEach((measure, value) -> sums.merge(measure, value, Double::sum));
-                if (gpus <= MAX_GPUS) {
-                    ofGpus.add(
-                            Labels.of(
-                                    "node", view.name(),
-                                    "gpu", gpu.gpu().uuid(),
-                                    "model", gpu.gpu().model()),
-                            values);
+            ofNodes.add(Labels.of("node", view.name()), view.gpus(), sizes);
+            if (gpus <= MAX_GPUS) {
+                for (GpuFreeCapacity gpu : view.gpus()) {
+                    Labels labels = Labels.of(
+                            "node", view.name(),
+                            "gpu", gpu.gpu().uuid(),
+                            "model", gpu.gpu().model());
+                    ofGpus.add(labels, List.of(gpu), sizes);
                 }
             }
-            ofNodes.add(Labels.of("node", view.name()), sums);
         }
         var all = new ArrayList<MetricSnapshot>();
         ofGpus.build(all);
@@ -105,43 +127,23 @@ final class LedgerMetrics implements MultiCollector {
         return new MetricSnapshots(all);
     }
 
-    private ShareSizes shapes(List<NodeView> views) {
-        var shapes = new ShareSizes();
+    private ShareSizes sizes(List<NodeView> views) {
+        var sizes = new ShareSizes();
         for (NodeView view : views) {
             for (Holding holding : view.holdings()) {
                 holding.shares().forEach(share -> {
                     for (Vgpu vgpu : share.vgpus().list()) {
-                        shapes.add(vgpu.exclusive() ? new WholeCard() : new Mebibytes(vgpu.memoryMiB()), vgpu.cores());
+                        sizes.add(vgpu.exclusive() ? new WholeCard() : new Mebibytes(vgpu.memoryMiB()), vgpu.cores());
                     }
                 });
             }
         }
-        pending.allWaiting().forEach(waiting -> {
+        pending.allPending().forEach(waiting -> {
             for (ContainerGpuRequest container : waiting.kind().request().containers()) {
-                shapes.add(container.request().memory(), container.request().cores());
+                sizes.add(container.request().memory(), container.request().cores());
             }
         });
-        return shapes;
-    }
-
-    private static Map<Measure, Double> measure(GpuFreeCapacity gpu, ShareSizes shapes) {
-        Map<Measure, Double> values = new EnumMap<>(Measure.class);
-        long memory = gpu.capacity().memoryMiB();
-        int cores = gpu.capacity().cores();
-        int slots = gpu.capacity().slots();
-        values.put(Measure.MEMORY, bytes(memory));
-        values.put(Measure.MEMORY_ALLOCATED, bytes(gpu.allocated().memoryMiB()));
-        values.put(Measure.MEMORY_FREE, bytes(memory - gpu.allocated().memoryMiB()));
-        values.put(Measure.MEMORY_STRANDED, bytes(shapes.stranded(gpu)));
-        values.put(Measure.CORES, ratio(cores));
-        values.put(Measure.CORES_ALLOCATED, ratio(gpu.allocated().cores()));
-        values.put(Measure.CORES_FREE, ratio(cores - gpu.allocated().cores()));
-        values.put(Measure.SLOTS, (double) slots);
-        values.put(Measure.SLOTS_ALLOCATED, (double) gpu.allocated().slots());
-        values.put(Measure.SLOTS_FREE, (double) (slots - gpu.allocated().slots()));
-        values.put(Measure.SCHEDULABLE, (double)
-                (gpu.gpu().healthy() && !gpu.capacity().cordoned() ? 1 : 0));
-        return values;
+        return sizes;
     }
 
     private static double bytes(long mebibytes) {
@@ -164,22 +166,17 @@ final class LedgerMetrics implements MultiCollector {
     }
 
     private static GaugeSnapshot holdings(List<NodeView> views) {
-        Map<Holding.State, Integer> counts = new EnumMap<>(Holding.State.class);
-        for (Holding.State state : Holding.State.values()) {
-            counts.put(state, 0);
-        }
-        for (NodeView view : views) {
-            for (Holding holding : view.holdings()) {
-                if (!holding.perGpu().isEmpty()) {
-                    counts.merge(holding.state(), 1, Integer::sum);
-                }
-            }
-        }
         var gauge = GaugeSnapshot.builder()
                 .name("aliquot_ledger_holdings")
                 .help("Pods that hold a part of a GPU, or for which one is reserved, by state of the claim");
-        counts.forEach((state, count) ->
-                gauge.dataPoint(point(Labels.of("state", state.name().toLowerCase(Locale.ROOT)), count)));
+        for (Holding.State state : Holding.State.values()) {
+            long count = views.stream()
+                    .flatMap(view -> view.holdings().stream())
+                    .filter(holding ->
+                            holding.state() == state && !holding.perGpu().isEmpty())
+                    .count();
+            gauge.dataPoint(point(Labels.of("state", state.name().toLowerCase(Locale.ROOT)), (double) count));
+        }
         return gauge.build();
     }
 
@@ -200,15 +197,19 @@ final class LedgerMetrics implements MultiCollector {
         private final Map<Measure, GaugeSnapshot.Builder> gauges = new LinkedHashMap<>();
 
         Series(String prefix) {
-            for (Measure measure : Measure.values()) {
+            for (Measure measure : MEASURES) {
                 gauges.put(
                         measure,
-                        GaugeSnapshot.builder().name(prefix + measure.name).help(measure.help));
+                        GaugeSnapshot.builder().name(prefix + measure.name()).help(measure.help()));
             }
         }
 
-        void add(Labels labels, Map<Measure, Double> values) {
-            gauges.forEach((measure, gauge) -> gauge.dataPoint(point(labels, values.getOrDefault(measure, 0.0))));
+        void add(Labels labels, List<GpuFreeCapacity> gpus, ShareSizes sizes) {
+            gauges.forEach((measure, gauge) -> gauge.dataPoint(point(
+                    labels,
+                    gpus.stream()
+                            .mapToDouble(gpu -> measure.value().applyAsDouble(gpu, sizes))
+                            .sum())));
         }
 
         void build(List<MetricSnapshot> into) {

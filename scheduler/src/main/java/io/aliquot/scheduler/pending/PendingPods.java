@@ -17,6 +17,7 @@ import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
+import org.springframework.stereotype.Component;
 
 /**
  * Requests of the pods that kube-scheduler is placing, and which of them are pending. kube-scheduler sends a pod with
@@ -25,6 +26,7 @@ import java.util.function.Supplier;
  * kept too: if its own filters leave no node, for example because every node lacks CPU, it does not call the extender.
  * Thread-safe.
  */
+@Component
 public final class PendingPods {
     private static final int MAX_ENTRIES = 20_000;
 
@@ -46,10 +48,10 @@ public final class PendingPods {
      *
      * @param lookedAt when kube-scheduler asked about the pod last, in nanoseconds of the injected clock
      */
-    public record Waiting(PodId pod, PodKind kind, long lookedAt) {}
+    public record PendingPod(PodId pod, PodKind kind, long lookedAt) {}
 
     /** {@code version} is the resourceVersion of the pod. */
-    private record Entry(Waiting pod, long version, boolean waits) {}
+    private record Entry(PendingPod pod, long version, boolean pending) {}
 
     private final LongSupplier nanoTime;
     private final NodeSets nodeSets = new NodeSets();
@@ -72,7 +74,7 @@ public final class PendingPods {
             .build();
 
     /** Pods that kube-scheduler marked Unschedulable, by uid. */
-    private final Map<String, Waiting> refused = new ConcurrentHashMap<>();
+    private final Map<String, PendingPod> unschedulable = new ConcurrentHashMap<>();
 
     public PendingPods(LongSupplier nanoTime) {
         this.nanoTime = nanoTime;
@@ -80,51 +82,51 @@ public final class PendingPods {
 
     /** Records a pod that filter evaluates. It counts as pending on any node until filter has a result. */
     public void observe(UnboundPod pod) {
-        put(pod.id(), pod.version(), new PodKind(pod.request(), pod.rank(), nodeSets.everywhere()), true);
+        put(pod, nodeSets.everywhere(), true);
     }
 
     /** Records that the pod fits on none of these nodes, all that the filters of kube-scheduler accept. */
-    public void waits(UnboundPod pod, Collection<String> nodes) {
-        put(pod.id(), pod.version(), new PodKind(pod.request(), pod.rank(), nodeSets.of(nodes)), true);
+    public void doesNotFit(UnboundPod pod, Collection<String> nodes) {
+        put(pod, nodeSets.of(nodes), true);
     }
 
     /** Records that the pod no longer fits on the node that was chosen for it. */
-    public void waits(PodId pod, Unbound known) {
+    public void doesNotFit(PodId pod, Unbound known) {
         Entry before = entries.getIfPresent(pod.uid());
         PreemptionRank rank =
                 before == null ? PreemptionRank.LOWEST : before.pod().kind().rank();
-        put(pod, known.at(), new PodKind(known.request(), rank, nodeSets.everywhere()), true);
+        put(new UnboundPod(pod, known.at(), rank, known.request()), nodeSets.everywhere(), true);
     }
 
     public void fits(UnboundPod pod) {
-        fits(pod.id(), pod.state(), pod.rank());
-    }
-
-    public void fits(PodId pod, Unbound known, PreemptionRank rank) {
-        put(pod, known.at(), new PodKind(known.request(), rank, nodeSets.everywhere()), false);
+        put(pod, nodeSets.everywhere(), false);
     }
 
     /** Records a pod for which pods are evicted and which filter may never have evaluated; an existing entry stays. */
     public void holdsCapacity(UnboundPod pod) {
-        PodKind kind = new PodKind(pod.request(), pod.rank(), nodeSets.everywhere());
-        entries.asMap().putIfAbsent(pod.id().uid(), entry(pod.id(), pod.version(), kind, false));
+        entries.asMap().putIfAbsent(pod.id().uid(), entry(pod, nodeSets.everywhere(), false));
     }
 
     /** Records that kube-scheduler marked the pod Unschedulable, perhaps without calling the extender. */
-    public void refused(PodId pod, PodGpuRequest request) {
-        PodKind kind = interned.intern(new PodKind(request, PreemptionRank.LOWEST, nodeSets.everywhere()));
-        refused.put(pod.uid(), new Waiting(pod, kind, nanoTime.getAsLong()));
+    public void markedUnschedulable(PodId pod, PodGpuRequest request) {
+        unschedulable.put(
+                pod.uid(), pendingPod(pod, new PodKind(request, PreemptionRank.LOWEST, nodeSets.everywhere())));
     }
 
-    private void put(PodId pod, long version, PodKind kind, boolean waits) {
-        entries.put(pod.uid(), entry(pod, version, kind, waits));
-        if (forgotten.getIfPresent(pod.uid()) != null) {
-            entries.invalidate(pod.uid());
+    private void put(UnboundPod pod, NodeSet nodes, boolean pending) {
+        String uid = pod.id().uid();
+        entries.put(uid, entry(pod, nodes, pending));
+        if (forgotten.getIfPresent(uid) != null) {
+            entries.invalidate(uid);
         }
     }
 
-    private Entry entry(PodId pod, long version, PodKind kind, boolean waits) {
-        return new Entry(new Waiting(pod, interned.intern(kind), nanoTime.getAsLong()), version, waits);
+    private Entry entry(UnboundPod pod, NodeSet nodes, boolean pending) {
+        return new Entry(pendingPod(pod.id(), new PodKind(pod.request(), pod.rank(), nodes)), pod.version(), pending);
+    }
+
+    private PendingPod pendingPod(PodId pod, PodKind kind) {
+        return new PendingPod(pod, interned.intern(kind), nanoTime.getAsLong());
     }
 
     /** The request of the pod when filter evaluated it last. */
@@ -141,39 +143,39 @@ public final class PendingPods {
     public void forget(String uid) {
         forgotten.put(uid, true); // first: put() checks it after it adds the entry
         entries.invalidate(uid);
-        refused.remove(uid);
+        unschedulable.remove(uid);
     }
 
-    public List<Waiting> waiting() {
+    public List<PendingPod> pending() {
         return entries.asMap().values().stream()
-                .filter(Entry::waits)
+                .filter(Entry::pending)
                 .map(Entry::pod)
                 .toList();
     }
 
     /** Pods pending after filter or by the condition of kube-scheduler; if both, the entry of filter. */
-    public Collection<Waiting> allWaiting() {
-        var all = new HashMap<>(refused);
-        waiting().forEach(pod -> all.put(pod.pod().uid(), pod));
+    public Collection<PendingPod> allPending() {
+        var all = new HashMap<>(unschedulable);
+        pending().forEach(pod -> all.put(pod.pod().uid(), pod));
         return all.values();
     }
 
-    public Optional<Waiting> waiting(String uid) {
+    public Optional<PendingPod> pending(String uid) {
         return Optional.ofNullable(entries.getIfPresent(uid))
-                .filter(Entry::waits)
+                .filter(Entry::pending)
                 .map(Entry::pod);
     }
 
     /** The nodes that the filters of kube-scheduler accept for the pod, if known. */
     public Optional<List<String>> candidates(String uid) {
-        return waiting(uid).map(pod -> pod.kind().nodes().names()).filter(names -> !names.isEmpty());
+        return pending(uid).map(pod -> pod.kind().nodes().names()).filter(names -> !names.isEmpty());
     }
 
     /** One Pending pod of each kind. */
-    public Collection<Waiting> kinds() {
-        var kinds = new IdentityHashMap<PodKind, Waiting>();
+    public Collection<PendingPod> kinds() {
+        var kinds = new IdentityHashMap<PodKind, PendingPod>();
         for (Entry entry : entries.asMap().values()) {
-            if (entry.waits()) {
+            if (entry.pending()) {
                 kinds.putIfAbsent(entry.pod().kind(), entry.pod());
             }
         }

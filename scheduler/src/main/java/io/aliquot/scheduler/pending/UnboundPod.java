@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.pending;
 
-import io.aliquot.scheduler.apiserver.Cluster.PodState.Unbound;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 
@@ -9,8 +8,4 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
  *
  * @param version of the object that kube-scheduler looked at, which may be an old one
  */
-public record UnboundPod(PodId id, long version, PreemptionRank rank, PodGpuRequest request) {
-    Unbound state() {
-        return new Unbound(version, request);
-    }
-}
+public record UnboundPod(PodId id, long version, PreemptionRank rank, PodGpuRequest request) {}

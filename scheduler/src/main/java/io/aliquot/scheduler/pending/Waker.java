@@ -6,7 +6,7 @@ import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.pending.PendingPods.Waiting;
+import io.aliquot.scheduler.pending.PendingPods.PendingPod;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -15,6 +15,7 @@ import java.util.Set;
 import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.stereotype.Component;
 
 /*
  * Why a write to a node wakes kube-scheduler: kube-scheduler (1.35, backend/queue/scheduling_queue.go) retries all pods
@@ -27,6 +28,7 @@ import org.slf4j.LoggerFactory;
  * Makes kube-scheduler retry pending pods when capacity is freed that one of them fits into. Writes at most once a
  * second. A run costs one feasibility check for each pair of a node with freed capacity and a kind of pending pod.
  */
+@Component
 public final class Waker {
     public static final Duration MIN_INTERVAL = Duration.ofSeconds(1);
     /** When a pod is retried that kube-scheduler has not asked about since it was woken. */
@@ -69,7 +71,7 @@ public final class Waker {
      *
      * @param node on which the pod fits, or would fit after evictions
      */
-    public void wake(String node, Waiting pod) {
+    public void wake(String node, PendingPod pod) {
         if (!wokenSince(pod)) {
             var unused = write(node, pod.pod());
         }
@@ -79,7 +81,7 @@ public final class Waker {
      * Whether kube-scheduler was woken within the last minute and after it asked about this pod. It then asks again
      * after its backoff, or its own filters leave no node.
      */
-    public boolean wokenSince(Waiting pod) {
+    public boolean wokenSince(PendingPod pod) {
         long last = woken;
         return last - pod.lookedAt() > 0 && nanoTime.getAsLong() - last < RETRY_AFTER.toNanos();
     }
@@ -113,13 +115,13 @@ public final class Waker {
         if (freed.isEmpty()) {
             return;
         }
-        List<Waiting> kinds = new ArrayList<>(pending.kinds());
+        List<PendingPod> kinds = new ArrayList<>(pending.kinds());
         // No other pod fits into what is reserved for one.
-        reservations.pods().forEach(pod -> pending.waiting(pod.uid()).ifPresent(kinds::add));
+        reservations.pods().forEach(pod -> pending.pending(pod.uid()).ifPresent(kinds::add));
         List<String> nodes = new ArrayList<>(freed);
         int atOnce = Math.max(1, MAX_CHECKS / Math.max(1, kinds.size()));
         for (String node : nodes.subList(0, Math.min(atOnce, nodes.size()))) {
-            Optional<Waiting> helped = kinds.stream()
+            Optional<PendingPod> helped = kinds.stream()
                     .filter(waiting -> waiting.kind().nodes().contains(node)
                             && ledger.feasibility(
                                             node,

@@ -18,7 +18,7 @@ import org.slf4j.LoggerFactory;
  * logged and the task goes on. A task that has not completed a run for {@link #LIMIT_INTERVALS} intervals, and at least
  * {@link #SHORTEST_LIMIT}, fails the liveness probe.
  */
-final class PeriodicTasks implements Liveness, AutoCloseable {
+public final class PeriodicTasks implements Liveness, AutoCloseable {
     static final int LIMIT_INTERVALS = 60;
     /** Longer than the API server's timeouts within one run can take together. */
     static final Duration SHORTEST_LIMIT = Duration.ofMinutes(10);
@@ -32,14 +32,11 @@ final class PeriodicTasks implements Liveness, AutoCloseable {
 
     private final ScheduledExecutorService threads;
 
-    PeriodicTasks(List<PeriodicTask> tasks, LongSupplier nanoTime) {
+    public PeriodicTasks(List<PeriodicTask> tasks, LongSupplier nanoTime) {
         this.tasks = List.copyOf(tasks);
         this.nanoTime = nanoTime;
-        threads = Executors.newScheduledThreadPool(tasks.size(), task -> {
-            var thread = new Thread(task, "periodic-task");
-            thread.setDaemon(true);
-            return thread;
-        });
+        threads = Executors.newScheduledThreadPool(
+                tasks.size(), Thread.ofPlatform().name("periodic-task").daemon().factory());
         long now = nanoTime.getAsLong();
         tasks.forEach(task -> completed.put(task.name(), now));
         tasks.forEach(this::start);

@@ -8,10 +8,9 @@ import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PendingPods.PendingPod;
 import io.aliquot.scheduler.pending.PendingPods.PodKind;
-import io.aliquot.scheduler.pending.PendingPods.Waiting;
 import io.aliquot.scheduler.pending.Waker;
-import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Duration;
@@ -27,7 +26,6 @@ import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import org.springframework.context.annotation.Bean;
 import org.springframework.stereotype.Component;
 
 /*
@@ -42,7 +40,7 @@ import org.springframework.stereotype.Component;
  */
 /** Evicts pods of lower priority for pending pods that no single GPU has enough free capacity for. */
 @Component
-final class Evictor {
+public final class Evictor {
     /** Time for kube-scheduler to preempt by itself, right after filter. */
     static final Duration KUBE_SCHEDULER_TURN = Duration.ofMillis(500);
     /**
@@ -96,13 +94,8 @@ final class Evictor {
         this.leastImportantSince = nanoTime.getAsLong() - LEAST_IMPORTANT_FOR.toNanos();
     }
 
-    @Bean
-    PeriodicTask evictTask() {
-        return new PeriodicTask("evict", Duration.ofSeconds(1), this::evict);
-    }
-
-    /** One run. */
-    void evict() {
+    /** One run, about once a second. */
+    public void evict() {
         if (!(cluster.leadership() instanceof Leads)) {
             return;
         }
@@ -114,21 +107,21 @@ final class Evictor {
         }
         protectedPods.values().removeIf(until -> until - now <= 0);
         helpless.values().removeIf(until -> until - now <= 0);
-        List<Waiting> waiting = pending.waiting().stream()
+        List<PendingPod> waiting = pending.pending().stream()
                 .filter(one -> one.kind().rank().preempts()
                         && one.kind().rank().priority() > leastImportant
                         && now - one.lookedAt() >= KUBE_SCHEDULER_TURN.toNanos()
                         && !reservations.holds(one.pod().uid()))
-                .sorted(Comparator.<Waiting>comparingInt(
+                .sorted(Comparator.<PendingPod>comparingInt(
                                 one -> -one.kind().rank().priority())
                         .thenComparingLong(one -> -(now - one.lookedAt())))
                 .toList();
         // Long enough for a search for each other kind.
         helplessFor = RETRY_AFTER.plusSeconds(
-                waiting.stream().map(Waiting::kind).distinct().count() / MAX_KINDS);
+                waiting.stream().map(PendingPod::kind).distinct().count() / MAX_KINDS);
         int looks = 0;
         int evictions = 0;
-        for (Waiting one : waiting) {
+        for (PendingPod one : waiting) {
             boolean due = fresh(one) || !waker.wokenSince(one);
             if (due && !helpless.containsKey(one.kind())) {
                 if (looks++ == MAX_KINDS || evictions >= MAX_EVICTIONS) {
@@ -151,14 +144,14 @@ final class Evictor {
                 .orElse(Integer.MAX_VALUE);
     }
 
-    private boolean fresh(Waiting one) {
+    private boolean fresh(PendingPod one) {
         return nanoTime.getAsLong() - one.lookedAt() <= FRESH.toNanos();
     }
 
     private record OnNode(String node, EvictionPlan plan) {}
 
     /** Returns the number of evicted pods. */
-    private int preempt(Waiting one) {
+    private int preempt(PendingPod one) {
         if (!stillWaits(one)) {
             return 0;
         }
@@ -185,14 +178,14 @@ final class Evictor {
     }
 
     /** Whether the pod is still pending with the same request and nodes: the search and earlier evictions take time. */
-    private boolean stillWaits(Waiting one) {
-        return pending.waiting(one.pod().uid())
+    private boolean stillWaits(PendingPod one) {
+        return pending.pending(one.pod().uid())
                         .filter(now -> now.kind().equals(one.kind()))
                         .isPresent()
                 && cluster.version(one.pod()).isPresent();
     }
 
-    private Optional<OnNode> cheapest(Waiting one) {
+    private Optional<OnNode> cheapest(PendingPod one) {
         Optional<OnNode> best = Optional.empty();
         for (String name : one.kind().nodes().names()) {
             Optional<NodeView> view = ledger.view(name);
@@ -209,7 +202,7 @@ final class Evictor {
         return best;
     }
 
-    private Optional<EvictionPlan> plan(Waiting one, NodeView node) {
+    private Optional<EvictionPlan> plan(PendingPod one, NodeView node) {
         PodKind kind = one.kind();
         Set<String> leaving = reservations.leaving(node);
         List<Victim> candidates = Victim.candidates(node, kind.rank().priority(), budgets)
@@ -240,7 +233,7 @@ final class Evictor {
         }
     }
 
-    private int evict(Waiting one, String node, List<Victim> victims) {
+    private int evict(PendingPod one, String node, List<Victim> victims) {
         if (victims.size() > 1 && !victims.stream().allMatch(victim -> evict(victim, true))) {
             reservations.release(one.pod().uid());
             return 0;

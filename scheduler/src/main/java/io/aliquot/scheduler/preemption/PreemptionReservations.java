@@ -136,7 +136,7 @@ final class PreemptionReservations implements ReservationHolders {
      */
     private boolean passedOver(Reservation reservation) {
         return reservation.vacated()
-                && pending.waiting(reservation.pod().uid())
+                && pending.pending(reservation.pod().uid())
                         .filter(pod -> pod.lookedAt() - reservation.since() > 0
                                 && !pod.kind().nodes().contains(reservation.node()))
                         .isPresent();

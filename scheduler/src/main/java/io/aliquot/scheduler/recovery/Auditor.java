@@ -21,6 +21,7 @@ import java.util.Set;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.stereotype.Component;
 
 /**
  * Checks GPUs that the ledger reports as over-allocated. The ledger may be behind, so the auditor reads the pods. If
@@ -33,7 +34,8 @@ import org.slf4j.LoggerFactory;
  * between. Resizes do not count, since the API does not record when they happened; a resize that got past the fence
  * leads to an event only.
  */
-final class Auditor {
+@Component
+public final class Auditor {
     private static final Logger LOG = LoggerFactory.getLogger(Auditor.class);
     private static final Comparator<BoundPod> OLDEST_FIRST = Comparator.comparing(BoundPod::bound)
             .thenComparing(BoundPod::created)
@@ -54,7 +56,7 @@ final class Auditor {
      */
     private record Finding(Set<String> holders, Map<String, EvictOutcome> evictions) {}
 
-    Auditor(Ledger ledger, LedgerEvents events, Cluster cluster, MeterRegistry metrics) {
+    public Auditor(Ledger ledger, LedgerEvents events, Cluster cluster, MeterRegistry metrics) {
         this.ledger = ledger;
         this.events = events;
         this.cluster = cluster;
@@ -64,7 +66,7 @@ final class Auditor {
     }
 
     /** One run; a replica that does not lead does nothing. */
-    void audit() {
+    public void audit() {
         if (!(cluster.leadership() instanceof Leads leads)) {
             events.keepOnly(Set.copyOf(ledger.nodeNames()));
             findings.clear();
@@ -73,13 +75,14 @@ final class Auditor {
         Set<String> nodes = findings.isEmpty() ? Set.of() : Set.copyOf(ledger.nodeNames());
         findings.keySet().removeIf(gpu -> !nodes.contains(gpu.node()));
         for (LedgerEvents.OverallocatedGpu suspect : events.takeOverallocated()) {
-            if (!decided(suspect, leads.fence())) {
+            if (!check(suspect, leads.fence())) {
                 events.overallocated(suspect.node(), suspect.gpu()); // the next run tries again
             }
         }
     }
 
-    private boolean decided(LedgerEvents.OverallocatedGpu suspect, Fence present) {
+    /** Returns false if a pod could not be read or an eviction failed; the next run checks the GPU again. */
+    private boolean check(LedgerEvents.OverallocatedGpu suspect, Fence current) {
         var holders = new ArrayList<BoundPod>();
         for (PodId pod : ledger.holders(suspect.node(), suspect.gpu())) {
             PodState state = cluster.read(pod);
@@ -100,7 +103,7 @@ final class Auditor {
         }
         Finding finding = report(suspect, holders);
         String what = suspect.gpu() + " of node " + suspect.node();
-        if (eachLeaderInTurn(holders) || leaseRecreated(present, holders)) {
+        if (eachLeaderInTurn(holders) || leaseRecreated(current, holders)) {
             cluster.warn(
                     youngest(holders).id(),
                     "GpuOverallocated",
@@ -146,8 +149,8 @@ final class Auditor {
     }
 
     /** Whether the Lease was recreated since: its transitions then start at 0 and do not order the leaders. */
-    private static boolean leaseRecreated(Fence present, List<BoundPod> holders) {
-        return holders.stream().anyMatch(holder -> transitions(holder) > present.transitions());
+    private static boolean leaseRecreated(Fence current, List<BoundPod> holders) {
+        return holders.stream().anyMatch(holder -> transitions(holder) > current.transitions());
     }
 
     /** The transitions of the Lease when the pod was bound; -1 if the fence is unreadable. */

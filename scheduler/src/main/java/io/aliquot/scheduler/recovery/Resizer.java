@@ -4,6 +4,7 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.Fence;
 import io.aliquot.scheduler.apiserver.AllocationAnnotations;
 import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.AllocationChange;
@@ -17,11 +18,13 @@ import java.util.Map;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.stereotype.Component;
 
 /**
  * Changes the GPU allocation of a running pod. Only the leader may, since another replica could allocate the same
  * capacity. The limit file in the container follows within seconds. Thread-safe.
  */
+@Component
 public final class Resizer {
     /** The outcome of a resize. */
     public sealed interface Result {
@@ -58,69 +61,73 @@ public final class Resizer {
      * @throws io.aliquot.api.FormatException if the changes are invalid for this pod
      */
     public Result resize(PodId pod, List<AllocationChange> changes) {
-        Result result = new Result.Unavailable("the pod keeps changing; try again");
-        for (int i = 0; i < TRIES && result instanceof Result.Unavailable; i++) {
-            Cluster.LeaderStatus leaderStatus = cluster.leadership();
-            if (!(leaderStatus instanceof Cluster.LeaderStatus.Leads leads)) {
-                return new Result.Unavailable(((Cluster.LeaderStatus.Waits) leaderStatus).why());
+        Attempt attempt = new Attempt(new Result.Unavailable("the pod keeps changing; try again"), true);
+        for (int i = 0; i < TRIES && attempt.again(); i++) {
+            Fence fence;
+            switch (cluster.leadership()) {
+                case LeaderStatus.NotLeading notLeading -> {
+                    return new Result.Unavailable(notLeading.why());
+                }
+                case LeaderStatus.Leads leads -> fence = leads.fence();
             }
-            Resizing resizing = ledger.resize(pod.uid(), changes);
-            if (resizing instanceof Resizing.Unknown) {
-                return new Result.NotFound();
-            }
-            if (resizing instanceof Resizing.Refused refused) {
-                return new Result.Refused(refused.reason());
-            }
-            if (resizing instanceof Resizing.Undecided) {
-                return new Result.Unavailable("the outcome of an earlier resize is not known yet; try again");
-            }
-            if (resizing instanceof Resizing.Unchanged) {
-                return new Result.Done();
-            }
-            Prepared prepared = (Prepared) resizing;
-            Outcome outcome = write(prepared, leads.fence());
-            result = outcome.result;
-            if (!outcome.again) {
-                break;
+            switch (ledger.resize(pod.uid(), changes)) {
+                case Resizing.Unknown unknown -> {
+                    return new Result.NotFound();
+                }
+                case Resizing.Refused refused -> {
+                    return new Result.Refused(refused.reason());
+                }
+                case Resizing.Undecided undecided -> {
+                    return new Result.Unavailable("the outcome of an earlier resize is not known yet; try again");
+                }
+                case Resizing.Unchanged unchanged -> {
+                    return new Result.Done();
+                }
+                case Prepared prepared -> attempt = write(prepared, fence);
             }
         }
-        LOG.info("resize {} changes={} result={}", pod, changes, result);
-        return result;
+        LOG.info("resize {} changes={} result={}", pod, changes, attempt.result());
+        return attempt.result();
     }
 
-    private record Outcome(Result result, boolean again) {}
+    private record Attempt(Result result, boolean again) {
+        private static Attempt last(Result result) {
+            return new Attempt(result, false);
+        }
+    }
 
-    private Outcome write(Prepared prepared, Fence fence) {
-        WriteOutcome outcome =
-                cluster.annotate(prepared.pod(), prepared.version(), annotations(prepared.shares(), fence));
-        if (outcome instanceof WriteOutcome.Refused refused) {
-            ledger.rollbackResize(prepared.pod().uid(), prepared.version());
-            return new Outcome(
-                    cluster.leadership().equals(new Cluster.LeaderStatus.Leads(fence))
-                            ? new Result.Refused(refused.why())
-                            : new Result.Unavailable(refused.why()),
-                    false);
-        }
-        if (outcome instanceof WriteOutcome.Unheard unheard) {
-            ledger.rollbackResize(prepared.pod().uid(), prepared.version());
-            return new Outcome(new Result.Unavailable(unheard.why()), false);
-        }
-        // Also after success: the next resize then does not have to wait for the watch.
-        PodState state = reconciler.reconcile(prepared.pod());
-        if (outcome instanceof WriteOutcome.Done) {
-            return new Outcome(new Result.Done(), false);
-        }
-        String why = outcome instanceof WriteOutcome.Conflicts conflicts
-                ? conflicts.why()
-                : ((WriteOutcome.Unknown) outcome).why();
-        if (state instanceof PodState.Bound bound) {
-            return bound.pod().shares().equals(prepared.shares())
-                    ? new Outcome(new Result.Done(), false)
-                    : new Outcome(new Result.Unavailable(why), true);
-        }
-        return state instanceof PodState.Gone
-                ? new Outcome(new Result.NotFound(), false)
-                : new Outcome(new Result.Unavailable("its outcome is not known yet: " + why), false);
+    private Attempt write(Prepared prepared, Fence fence) {
+        PodId pod = prepared.pod();
+        return switch (cluster.annotate(pod, prepared.version(), annotations(prepared.shares(), fence))) {
+            case WriteOutcome.Refused refused -> {
+                ledger.rollbackResize(pod.uid(), prepared.version());
+                yield Attempt.last(
+                        cluster.leadership().equals(new LeaderStatus.Leads(fence))
+                                ? new Result.Refused(refused.why())
+                                : new Result.Unavailable(refused.why()));
+            }
+            case WriteOutcome.Unheard unheard -> {
+                ledger.rollbackResize(pod.uid(), prepared.version());
+                yield Attempt.last(new Result.Unavailable(unheard.why()));
+            }
+            case WriteOutcome.Done done -> {
+                // The next resize then does not have to wait for the watch.
+                var unused = reconciler.reconcile(pod);
+                yield Attempt.last(new Result.Done());
+            }
+            case WriteOutcome.Conflicts conflicts -> reconcile(prepared, conflicts.why());
+            case WriteOutcome.Unknown unknown -> reconcile(prepared, unknown.why());
+        };
+    }
+
+    private Attempt reconcile(Prepared prepared, String why) {
+        return switch (reconciler.reconcile(prepared.pod())) {
+            case PodState.Bound bound
+            when bound.pod().shares().equals(prepared.shares()) -> Attempt.last(new Result.Done());
+            case PodState.Bound bound -> new Attempt(new Result.Unavailable(why), true);
+            case PodState.Gone gone -> Attempt.last(new Result.NotFound());
+            default -> Attempt.last(new Result.Unavailable("its outcome is not known yet: " + why));
+        };
     }
 
     private static Map<String, String> annotations(List<ContainerAllocation> shares, Fence fence) {

@@ -12,12 +12,14 @@ import java.util.OptionalLong;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.stereotype.Component;
 
 /**
  * Finds the outcome of a Binding or a resize whose answer was lost. It reads the pod. If the pod still has the
  * resourceVersion that the write was conditional on, it first advances the version with an annotation that has no other
  * effect: after that the write is either visible or can no longer happen, however late the server processes it.
  */
+@Component
 public final class WriteReconciler {
     /** The sender of a write reconciles it first, and gives up before kube-scheduler times out. */
     public static final Duration RETRY_AFTER = Duration.ofSeconds(10);
@@ -29,7 +31,7 @@ public final class WriteReconciler {
 
     private final Ledger ledger;
     private final Cluster cluster;
-    private final AtomicInteger rounds = new AtomicInteger();
+    private final AtomicInteger runs = new AtomicInteger();
 
     public WriteReconciler(Ledger ledger, Cluster cluster) {
         this.ledger = ledger;
@@ -43,17 +45,19 @@ public final class WriteReconciler {
         if (base.isPresent() && state.version().equals(base)) {
             state = cluster.bumpVersion(pod, base.getAsLong());
         }
-        tell(pod, state);
+        apply(pod, state);
         return state;
     }
 
-    public void tell(PodId pod, PodState state) {
-        if (state instanceof PodState.Bound bound) {
-            ledger.assume(bound.pod());
-        } else if (state instanceof PodState.Gone) {
-            ledger.discardAssumed(pod.uid());
-        } else if (state.version().isPresent()) {
-            ledger.observeUnbound(pod.uid(), state.version().getAsLong());
+    public void apply(PodId pod, PodState state) {
+        switch (state) {
+            case PodState.Bound bound -> ledger.assume(bound.pod());
+            case PodState.Gone gone -> ledger.discardAssumed(pod.uid());
+            case PodState.Unbound unbound -> ledger.observeUnbound(pod.uid(), unbound.at());
+            case PodState.Malformed malformed -> ledger.observeUnbound(pod.uid(), malformed.at());
+            case PodState.Unreadable unreadable -> {
+                // the next run reads the pod again
+            }
         }
     }
 
@@ -63,10 +67,10 @@ public final class WriteReconciler {
      * others.
      */
     public void reconcileAll() {
-        List<PodId> doubtful = new ArrayList<>(ledger.unconfirmed(RETRY_AFTER));
-        Collections.rotate(doubtful, rounds.incrementAndGet());
+        List<PodId> unconfirmed = new ArrayList<>(ledger.unconfirmed(RETRY_AFTER));
+        Collections.rotate(unconfirmed, runs.incrementAndGet());
         int unreadable = 0;
-        for (PodId pod : doubtful) {
+        for (PodId pod : unconfirmed) {
             PodState state = reconcile(pod);
             if (!(state instanceof PodState.Unreadable)) {
                 LOG.warn("reconciled {} found={}", pod, state);

@@ -4,6 +4,7 @@ import io.aliquot.api.Compatibility;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Placement;
 import java.util.List;
+import java.util.function.BiFunction;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
@@ -67,46 +68,47 @@ public record Settings(
      */
     public static Settings read(Function<String, @Nullable String> environment) {
         return new Settings(
-                requiredName(environment, "POD_NAME"),
-                requiredName(environment, "POD_NAMESPACE"),
-                name(environment, "ALIQUOT_SCHEDULER_NAME", "aliquot-scheduler"),
-                name(environment, "ALIQUOT_LEASE_NAME", "aliquot-scheduler"),
-                placement(environment, "ALIQUOT_NODE_PLACEMENT"),
-                placement(environment, "ALIQUOT_GPU_PLACEMENT"),
-                compatibility(environment, "ALIQUOT_COMPATIBILITY"),
-                number(environment, "ALIQUOT_NODES_PER_FILTER", 100, 0, MAX_NODES_PER_FILTER),
-                name(environment, "ALIQUOT_RUNTIME_CLASS", ""),
-                name(environment, "ALIQUOT_WEBHOOK_SERVICE", "aliquot-webhook"),
-                name(environment, "ALIQUOT_WEBHOOK_SECRET", "aliquot-webhook-tls"),
-                name(environment, "ALIQUOT_WEBHOOK_CONFIGURATION", "aliquot"),
-                name(environment, "ALIQUOT_API_SERVICE", ""),
-                logFormat(environment, "ALIQUOT_LOG_FORMAT"));
+                required(environment, "POD_NAME"),
+                required(environment, "POD_NAMESPACE"),
+                setting(environment, "ALIQUOT_SCHEDULER_NAME", "aliquot-scheduler", Settings::objectName),
+                setting(environment, "ALIQUOT_LEASE_NAME", "aliquot-scheduler", Settings::objectName),
+                setting(environment, "ALIQUOT_NODE_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
+                setting(environment, "ALIQUOT_GPU_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
+                setting(environment, "ALIQUOT_COMPATIBILITY", Compatibility.NONE, Compatibility::parse),
+                setting(environment, "ALIQUOT_NODES_PER_FILTER", 100, Settings::nodesPerFilter),
+                setting(environment, "ALIQUOT_RUNTIME_CLASS", "", Settings::objectName),
+                setting(environment, "ALIQUOT_WEBHOOK_SERVICE", "aliquot-webhook", Settings::objectName),
+                setting(environment, "ALIQUOT_WEBHOOK_SECRET", "aliquot-webhook-tls", Settings::objectName),
+                setting(environment, "ALIQUOT_WEBHOOK_CONFIGURATION", "aliquot", Settings::objectName),
+                setting(environment, "ALIQUOT_API_SERVICE", "", Settings::objectName),
+                setting(environment, "ALIQUOT_LOG_FORMAT", "", Settings::logFormat));
     }
 
-    private static String requiredName(Function<String, @Nullable String> environment, String variable) {
-        String value = name(environment, variable, "");
+    private static <T> T setting(
+            Function<String, @Nullable String> environment,
+            String variable,
+            T defaultValue,
+            BiFunction<String, String, T> parser) {
+        String value = environment.apply(variable);
+        return value == null || value.isEmpty() ? defaultValue : parser.apply(variable, value);
+    }
+
+    private static String required(Function<String, @Nullable String> environment, String variable) {
+        String value = setting(environment, variable, "", Settings::objectName);
         if (value.isEmpty()) {
             throw new FormatException(variable + " is not set; the chart sets it");
         }
         return value;
     }
 
-    private static String name(Function<String, @Nullable String> environment, String variable, String defaultValue) {
-        String value = environment.apply(variable);
-        if (value == null || value.isEmpty()) {
-            return defaultValue;
-        }
+    private static String objectName(String variable, String value) {
         if (!value.matches(OBJECT_NAME)) {
             throw new FormatException(variable + ": \"" + value + "\" is not the name of a Kubernetes object");
         }
         return value;
     }
 
-    private static String logFormat(Function<String, @Nullable String> environment, String variable) {
-        String value = environment.apply(variable);
-        if (value == null || value.isEmpty()) {
-            return "";
-        }
+    private static String logFormat(String variable, String value) {
         if (!LOG_FORMATS.contains(value)) {
             throw new FormatException(variable + ": \"" + value + "\" is unknown; allowed: empty for text, "
                     + String.join(", ", LOG_FORMATS));
@@ -114,28 +116,11 @@ public record Settings(
         return value;
     }
 
-    private static Placement placement(Function<String, @Nullable String> environment, String variable) {
-        String value = environment.apply(variable);
-        return value == null || value.isEmpty() ? Placement.FRAGMENTATION : Placement.parse(variable, value);
-    }
-
-    private static Compatibility compatibility(Function<String, @Nullable String> environment, String variable) {
-        String value = environment.apply(variable);
-        return value == null || value.isEmpty() ? Compatibility.NONE : Compatibility.parse(variable, value);
-    }
-
-    private static int number(
-            Function<String, @Nullable String> environment, String variable, int defaultValue, int min, int max) {
-        String value = environment.apply(variable);
-        if (value == null || value.isEmpty()) {
-            return defaultValue;
+    private static int nodesPerFilter(String variable, String value) {
+        if (!value.matches("[0-9]{1,9}") || Integer.parseInt(value) > MAX_NODES_PER_FILTER) {
+            throw new FormatException(
+                    variable + ": \"" + value + "\" is not a whole number from 0 to " + MAX_NODES_PER_FILTER);
         }
-        if (value.matches("[0-9]{1,9}")) {
-            int number = Integer.parseInt(value);
-            if (number >= min && number <= max) {
-                return number;
-            }
-        }
-        throw new FormatException(variable + ": \"" + value + "\" is not a whole number from " + min + " to " + max);
+        return Integer.parseInt(value);
     }
 }

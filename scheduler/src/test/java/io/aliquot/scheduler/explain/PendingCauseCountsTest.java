@@ -54,7 +54,7 @@ class PendingCauseCountsTest {
     @Test
     void onlyTheLeaderCountsPendingPods() {
         refused("a", 40_000);
-        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
         assertThat(causes.count())
                 .containsEntry("memory", 0)
                 .containsEntry("not-evaluated", 0)
@@ -97,6 +97,6 @@ class PendingCauseCountsTest {
     }
 
     private void refused(String name, int memoryMiB) {
-        fixture.pending.refused(id(name), Gpus.request("APP:main: gpumem=" + memoryMiB));
+        fixture.pending.markedUnschedulable(id(name), Gpus.request("APP:main: gpumem=" + memoryMiB));
     }
 }

@@ -47,7 +47,7 @@ class PendingPodEventsTest {
 
     @Test
     void aPodThatKubeSchedulerNeverSendsGetsAnEventAboutAllNodes() {
-        fixture.pending.refused(id("a"), Gpus.request("APP:main: gpumem=40000"));
+        fixture.pending.markedUnschedulable(id("a"), Gpus.request("APP:main: gpumem=40000"));
         after(PendingPodEvents.GRACE);
         assertThat(fixture.cluster.notes)
                 .singleElement()
@@ -58,7 +58,7 @@ class PendingPodEventsTest {
 
     @Test
     void aPodPendingForAnotherReasonGetsNoEvent() {
-        fixture.pending.refused(id("a"), Gpus.request("APP:main: gpumem=30000"));
+        fixture.pending.markedUnschedulable(id("a"), Gpus.request("APP:main: gpumem=30000"));
         after(PendingPodEvents.GRACE);
         assertThat(fixture.cluster.notes).isEmpty();
     }
@@ -96,7 +96,7 @@ class PendingPodEventsTest {
     /** The API server deletes an event after an hour. */
     @Test
     void anUnchangedReasonIsReportedAgainAfterALongTime() {
-        fixture.pending.refused(id("a"), Gpus.request("APP:main: gpumem=40000"));
+        fixture.pending.markedUnschedulable(id("a"), Gpus.request("APP:main: gpumem=40000"));
         after(PendingPodEvents.GRACE);
         after(PendingPodEvents.REPEAT_AFTER.minusSeconds(10));
         assertThat(fixture.cluster.notes).hasSize(1);
@@ -109,7 +109,7 @@ class PendingPodEventsTest {
     @Test
     void aFirstEventComesBeforeRepeatedEventsOfOtherPods() {
         for (int i = 0; i < 20; i++) {
-            fixture.pending.refused(id("pod-" + i), Gpus.request("APP:main: gpumem=40000"));
+            fixture.pending.markedUnschedulable(id("pod-" + i), Gpus.request("APP:main: gpumem=40000"));
         }
         fixture.pass(PendingPodEvents.GRACE);
         for (int i = 0; i < 20; i++) {
@@ -117,7 +117,7 @@ class PendingPodEventsTest {
         }
         assertThat(fixture.cluster.notes).hasSize(20);
         fixture.pass(PendingPodEvents.REPEAT_AFTER.minus(PendingPodEvents.GRACE));
-        fixture.pending.refused(id("new"), Gpus.request("APP:main: gpumem=40000"));
+        fixture.pending.markedUnschedulable(id("new"), Gpus.request("APP:main: gpumem=40000"));
         after(PendingPodEvents.GRACE);
         assertThat(fixture.cluster.notes).anySatisfy(note -> assertThat(note).startsWith("new "));
     }
@@ -149,7 +149,7 @@ class PendingPodEventsTest {
     @Test
     void aStandbySendsNoEvents() {
         waits("a", 40_000);
-        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
         after(PendingPodEvents.GRACE);
         after(PendingPodEvents.GRACE);
         assertThat(fixture.cluster.notes).isEmpty();

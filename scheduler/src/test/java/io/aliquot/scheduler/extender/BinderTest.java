@@ -240,7 +240,7 @@ class BinderTest {
 
     @Test
     void aStandbyBindsNoPod() {
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
         assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("another one holds the Lease");
         assertThat(world.cluster.sent).isEmpty();
     }

@@ -59,7 +59,6 @@ class ExtenderHttpTest {
                 "io.aliquot.scheduler.explain",
                 "io.aliquot.scheduler.extender",
                 "io.aliquot.scheduler.pending",
-                "io.aliquot.scheduler.periodic",
                 "io.aliquot.scheduler.preemption",
                 "io.aliquot.scheduler.recovery",
                 "io.aliquot.scheduler.metrics"

@@ -33,6 +33,7 @@ import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PreemptionRank;
+import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.Gpus;
@@ -630,7 +631,7 @@ final class FaultModel {
         /** The last version of each pod that its watch delivered. */
         private final Map<String, Pod> known = new LinkedHashMap<>();
 
-        private Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.Waits("started");
+        private Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.NotLeading("started");
 
         Replica(String name) {
             this.name = name;
@@ -711,7 +712,7 @@ final class FaultModel {
                     || leaderStatus.equals(new Cluster.LeaderStatus.Leads(fence))) {
                 return;
             }
-            leaderStatus = new Cluster.LeaderStatus.Waits("taking over");
+            leaderStatus = new Cluster.LeaderStatus.NotLeading("taking over");
             for (Pod pod : List.copyOf(pods.values())) {
                 if (pod.holds()) {
                     ledger.assume(pod.bound());
@@ -726,7 +727,7 @@ final class FaultModel {
         // Requests of kube-scheduler and users.
 
         void filter(Pod pod) {
-            pending.fits(pod.id, seen(pod), PreemptionRank.LOWEST);
+            pending.fits(seen(pod));
             String node = "n" + random.nextInt(NODES);
             scoring.observe(pod.id.uid(), pod.ask);
             Placement policy = pod.ask.nodePlacement().orElse(Placement.SPREAD);
@@ -738,12 +739,12 @@ final class FaultModel {
         }
 
         /** The possibly stale version that kube-scheduler sees. */
-        private PodState.Unbound seen(Pod pod) {
-            return new PodState.Unbound(Math.max(0, pod.version - random.nextInt(2)), pod.ask);
+        private UnboundPod seen(Pod pod) {
+            return new UnboundPod(pod.id, Math.max(0, pod.version - random.nextInt(2)), PreemptionRank.LOWEST, pod.ask);
         }
 
         void bind(Pod pod) {
-            rarely(2, () -> pending.fits(pod.id, seen(pod), PreemptionRank.LOWEST));
+            rarely(2, () -> pending.fits(seen(pod)));
             String node = ledger.nodeOf(pod.id.uid())
                     .filter(any -> random.nextBoolean())
                     .orElse("n" + random.nextInt(NODES));
@@ -834,7 +835,7 @@ final class FaultModel {
 
         @Override
         public PodState bumpVersion(PodId pod, long version) {
-            Request request = request(pod, version, "", Map.of(Annotations.MOVED_ON, Long.toString(version)));
+            Request request = request(pod, version, "", Map.of(Annotations.BUMPED_VERSION, Long.toString(version)));
             WriteOutcome outcome = write(request);
             return outcome instanceof WriteOutcome.Refused || outcome instanceof WriteOutcome.Unheard
                     ? new PodState.Unreadable("no")

@@ -253,7 +253,7 @@ class FilterAndPrioritizeTest {
 
     @Test
     void aStandbyAnswersFilterWithAnError() {
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        world.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
         assertThat(binpack.filter(pod("a", mebibytes(1)), NODES).error()).isEqualTo("another one holds the Lease");
     }
 }

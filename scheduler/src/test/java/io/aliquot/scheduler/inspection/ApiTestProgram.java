@@ -47,7 +47,6 @@ import org.springframework.context.annotation.Import;
             "io.aliquot.scheduler.explain",
             "io.aliquot.scheduler.extender",
             "io.aliquot.scheduler.pending",
-            "io.aliquot.scheduler.periodic",
             "io.aliquot.scheduler.preemption",
             "io.aliquot.scheduler.recovery",
             "io.aliquot.scheduler.metrics",

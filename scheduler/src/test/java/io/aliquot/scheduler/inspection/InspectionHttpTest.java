@@ -339,7 +339,7 @@ class InspectionHttpTest {
     void onlyTheLeaderResizes() throws Exception {
         var server = context.getBean(FakeCluster.class);
         var leaderStatus = server.leaderStatus;
-        server.leaderStatus = new LeaderStatus.Waits("waiting for the kube-scheduler in this pod to lead");
+        server.leaderStatus = new LeaderStatus.NotLeading("waiting for the kube-scheduler in this pod to lead");
         try {
             HttpResponse<String> answer =
                     patch("admin", "team/p1-2", "{\"shares\":[{\"container\":\"main\",\"cores\":1}]}");

@@ -20,12 +20,12 @@ import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The GPU requests of the pods of {@code GoldenManifestsTest}, after admission: {@code asks.txt} beside each. */
+/** The GPU requests of the pods of {@code GoldenManifestsTest}, after admission: {@code requests.txt} beside each. */
 class GoldenRequestsTest {
     private static final Path FOLDER = Path.of("src/test/resources/golden");
     private static final KubernetesSerialization YAML = new KubernetesSerialization();
 
-    /** One GPU of each, of which the asks say which they take. */
+    /** One GPU of each, of which the requests say which they take. */
     private static final List<String> MODELS = List.of(
             "NVIDIA A100-SXM4-80GB",
             "NVIDIA A10",
@@ -57,25 +57,25 @@ class GoldenRequestsTest {
     @ParameterizedTest
     @MethodSource("admitted")
     void createdPodsHaveTheseGpuRequests(Path admitted) throws IOException {
-        var asks = new StringBuilder();
+        var requests = new StringBuilder();
         for (String document : Files.readString(admitted).split("(?m)^---$", -1)) {
             if (!document.isBlank()) {
-                asks.append(print(PodReader.gpuRequest(YAML.unmarshal(document, Pod.class))));
+                requests.append(print(PodReader.gpuRequest(YAML.unmarshal(document, Pod.class))));
             }
         }
         Path file = admitted.resolveSibling("asks.txt");
         if (Boolean.getBoolean("aliquot.golden.write")) {
-            Files.writeString(file, asks);
+            Files.writeString(file, requests);
         }
-        assertThat(asks.toString()).isEqualTo(Files.readString(file));
+        assertThat(requests.toString()).isEqualTo(Files.readString(file));
     }
 
-    private static String print(PodGpuRequest ask) {
-        if (ask.containers().isEmpty()) {
+    private static String print(PodGpuRequest request) {
+        if (request.containers().isEmpty()) {
             return "no GPU\n";
         }
         var text = new StringBuilder();
-        for (ContainerGpuRequest container : ask.containers()) {
+        for (ContainerGpuRequest container : request.containers()) {
             text.append("%s: %d x %s, cores %d%s%n"
                     .formatted(
                             container.name(),
@@ -86,12 +86,12 @@ class GoldenRequestsTest {
         }
         text.append("  placement: node %s, GPU %s%s%n"
                 .formatted(
-                        ask.nodePlacement().map(Placement::print).orElse("-"),
-                        ask.gpuPlacement().map(Placement::print).orElse("-"),
-                        ask.topology() ? ", linked best" : ""));
-        ask.numa().ifPresent(numa -> text.append("  NUMA: %s%n".formatted(numa.print())));
-        text.append("  policy: %s, priority %d%n".formatted(ask.corePolicy().print(), ask.priority()));
-        String taken = GPUS.stream().filter(ask::takes).map(Gpu::model).collect(Collectors.joining(", "));
+                        request.nodePlacement().map(Placement::print).orElse("-"),
+                        request.gpuPlacement().map(Placement::print).orElse("-"),
+                        request.topology() ? ", linked best" : ""));
+        request.numa().ifPresent(numa -> text.append("  NUMA: %s%n".formatted(numa.print())));
+        text.append("  policy: %s, priority %d%n".formatted(request.corePolicy().print(), request.priority()));
+        String taken = GPUS.stream().filter(request::takes).map(Gpu::model).collect(Collectors.joining(", "));
         return text.append("  takes: %s%n".formatted(taken)).toString();
     }
 }

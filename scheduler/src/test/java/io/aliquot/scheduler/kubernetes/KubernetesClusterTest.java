@@ -328,16 +328,16 @@ class KubernetesClusterTest {
             cluster.warn(POD, "Reason", "a sentence");
             cluster.note(POD, "WaitingForGPU", why);
         }
-        Supplier<List<String>> told = () -> {
+        Supplier<List<String>> bodies = () -> {
             synchronized (this) {
                 return requests.stream().map(Request::body).toList();
             }
         };
-        await("four events", () -> told.get().size() == 4);
-        assertThat(told.get())
+        await("four events", () -> bodies.get().size() == 4);
+        assertThat(bodies.get())
                 .extracting(body -> body.replaceAll(".*\"message\":\"([^\"]*)\".*", "$1"))
                 .containsExactly("a sentence", "memory", "cores", "memory");
-        assertThat(told.get())
+        assertThat(bodies.get())
                 .extracting(body -> body.replaceAll(".*\"name\":\"(aliquot-scheduler-[^\"]*)\".*", "$1"))
                 .doesNotHaveDuplicates();
     }

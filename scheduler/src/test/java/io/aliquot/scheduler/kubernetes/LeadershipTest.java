@@ -43,13 +43,13 @@ class LeadershipTest {
     @Test
     void withoutALeaseOrWithAnotherHolderItWaits() {
         leadership.onLeaseDeleted();
-        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
-        assertThat(leadership.known()).isFalse();
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.NotLeading.class);
+        assertThat(leadership.waitsFor()).isPresent();
         leadership.onLease(lease("pod-ab_1", 1));
         assertThat(leadership.status())
-                .isEqualTo(new Cluster.LeaderStatus.Waits(
+                .isEqualTo(new Cluster.LeaderStatus.NotLeading(
                         "waiting for the kube-scheduler in this pod to lead: pod-ab_1 holds the Lease"));
-        assertThat(leadership.known()).isTrue();
+        assertThat(leadership.waitsFor()).isEmpty();
         assertThat(lists).hasValue(0);
     }
 
@@ -58,7 +58,7 @@ class LeadershipTest {
         leadership.onLease(lease("pod-a_1", 4));
         Thread.sleep(60);
         assertThat(leadership.status())
-                .isEqualTo(new Cluster.LeaderStatus.Waits(
+                .isEqualTo(new Cluster.LeaderStatus.NotLeading(
                         "taking over: reading which pods the previous leader has bound"));
         mayList.release();
         await(new Leads(new Fence("pod-a_1", 4)));
@@ -80,9 +80,9 @@ class LeadershipTest {
         leadership.onLease(lease("pod-a_1", 4));
         await(new Leads(new Fence("pod-a_1", 4)));
         leadership.onLease(lease("pod-b_1", 5));
-        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.NotLeading.class);
         leadership.onLease(lease("pod-a_1", 6));
-        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.NotLeading.class);
         mayList.release();
         await(new Leads(new Fence("pod-a_1", 6)));
         assertThat(lists).hasValue(2);
@@ -97,7 +97,7 @@ class LeadershipTest {
 
         leadership.onLease(lease("second", "pod-a_1", 0));
 
-        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.NotLeading.class);
         mayList.release();
         await(new Leads(new Fence("pod-a_1", 0)));
         assertThat(lists).hasValue(2);
@@ -111,8 +111,8 @@ class LeadershipTest {
 
         leadership.onLeaseDeleted();
 
-        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
-        assertThat(leadership.known()).isFalse();
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.NotLeading.class);
+        assertThat(leadership.waitsFor()).isPresent();
     }
 
     /** kube-scheduler releases the Lease when it stops: then the Lease has no holder. */
@@ -124,8 +124,8 @@ class LeadershipTest {
 
         leadership.onLease(lease("", 4));
 
-        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
-        assertThat(leadership.known()).isTrue();
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.NotLeading.class);
+        assertThat(leadership.waitsFor()).isEmpty();
     }
 
     @Test
@@ -135,7 +135,7 @@ class LeadershipTest {
         leadership.onLease(lease("pod-b_1", 5));
         mayList.release();
         Thread.sleep(60);
-        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.NotLeading.class);
     }
 
     @Test
@@ -146,7 +146,7 @@ class LeadershipTest {
         while (lists.get() < 1) {
             Thread.sleep(5);
         }
-        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
+        assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.NotLeading.class);
         listWorks = true;
         mayList.release();
         await(new Leads(new Fence("pod-a_1", 4)));
@@ -170,7 +170,7 @@ class LeadershipTest {
 
             restarted.onLease(lease("pod-a_1", 4)); // renewed before that: a conflict
             assertThat(replacing.poll(10, TimeUnit.SECONDS)).isNotNull();
-            assertThat(restarted.status()).isInstanceOf(Cluster.LeaderStatus.Waits.class);
+            assertThat(restarted.status()).isInstanceOf(Cluster.LeaderStatus.NotLeading.class);
 
             restarted.onLease(lease("pod-a_1", 5));
             await(restarted, new Leads(new Fence("pod-a_1", 5)));

@@ -9,9 +9,9 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class NodeAgentsTest {
-    private final List<String> told = new ArrayList<>();
+    private final List<String> reports = new ArrayList<>();
     private final NodeAgents agents = new NodeAgents(
-            "aliquot", (node, served) -> told.add(node + " " + served), node -> told.add(node + " none"));
+            "aliquot", (node, ready) -> reports.add(node + " " + ready), node -> reports.add(node + " none"));
 
     @Test
     void aNodeHasAnAgentWhileTheAgentsPodIsReady() {
@@ -21,7 +21,7 @@ class NodeAgentsTest {
         agents.onPresent(agent("a", "n1", "False"));
         agents.onGone("a");
 
-        assertThat(told).containsExactly("n1 false", "n1 true", "n1 false", "n1 none");
+        assertThat(reports).containsExactly("n1 false", "n1 true", "n1 false", "n1 none");
     }
 
     @Test
@@ -33,7 +33,7 @@ class NodeAgentsTest {
         agents.onPresent(agent("new", "n1", "True"));
         agents.onGone("old");
 
-        assertThat(told).containsExactly("n1 true", "n1 false", "n1 true", "n1 true");
+        assertThat(reports).containsExactly("n1 true", "n1 false", "n1 true", "n1 true");
     }
 
     @Test
@@ -53,7 +53,7 @@ class NodeAgentsTest {
         agents.onPresent(agent("c", "", "False"));
         agents.onGone("d");
 
-        assertThat(told).isEmpty();
+        assertThat(reports).isEmpty();
     }
 
     private static Pod agent(String uid, String node, String ready) {

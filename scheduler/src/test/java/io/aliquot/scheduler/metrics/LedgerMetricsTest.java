@@ -13,27 +13,27 @@ import org.junit.jupiter.api.Test;
 
 /** The cluster has two empty nodes with two GPUs each. */
 class LedgerMetricsTest {
-    private final ExtenderFixture world = new ExtenderFixture();
-    private final LedgerMetrics metrics = new LedgerMetrics(world.ledger, world.pending, Map::of);
+    private final ExtenderFixture fixture = new ExtenderFixture();
+    private final LedgerMetrics metrics = new LedgerMetrics(fixture.ledger, fixture.pending, Map::of);
 
     @Test
     void anEmptyGpuIsNotStrandedWhileAPendingPodRequestsMoreWholeCardsThanANodeHas() {
-        world.pending.refused(id("a"), Gpus.request("APP:main: gpu=3"));
+        fixture.pending.markedUnschedulable(id("a"), Gpus.request("APP:main: gpu=3"));
         assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isZero();
     }
 
     @Test
     void aSmallerGpuIsNotStrandedWhileALargerWholeCardIsAllocated() {
-        ExtenderFixture.node(world.ledger, 2, Gpus.gpu(2, 0, ExtenderFixture.MEMORY / 2));
+        ExtenderFixture.node(fixture.ledger, 2, Gpus.gpu(2, 0, ExtenderFixture.MEMORY / 2));
         var all = new GpuAmount(ExtenderFixture.MEMORY, 0, 1, true);
-        world.ledger.observeBound(BoundPods.of(id("a"), "n1", 1, BoundPods.main(Gpus.uuid(1, 0), all)));
+        fixture.ledger.observeBound(BoundPods.of(id("a"), "n1", 1, BoundPods.main(Gpus.uuid(1, 0), all)));
         assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isZero();
     }
 
     @Test
     void freeMemoryBelowTheRequestedPercentageIsStranded() {
-        world.takenElsewhere("a", 1, 0, 50_000);
-        world.pending.refused(id("b"), Gpus.request("APP:main: gpumem-percentage=50"));
+        fixture.takenElsewhere("a", 1, 0, 50_000);
+        fixture.pending.markedUnschedulable(id("b"), Gpus.request("APP:main: gpumem-percentage=50"));
         assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isEqualTo(30_000.0 * (1 << 20));
     }
 

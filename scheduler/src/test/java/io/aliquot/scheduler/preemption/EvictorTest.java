@@ -83,7 +83,7 @@ class EvictorTest {
     void aPodDeletedDuringFilterDoesNotBecomePending() {
         fixture.pending.forget("uid-high");
         waits("high", 40_000, 10);
-        assertThat(fixture.pending.waiting()).isEmpty();
+        assertThat(fixture.pending.pending()).isEmpty();
     }
 
     /** The pod was deleted before this process started, and kube-scheduler has not seen the deletion yet. */
@@ -333,7 +333,7 @@ class EvictorTest {
     @Test
     void aReplicaThatDoesNotLeadEvictsNoPod() {
         waits("high", 40_000, 10);
-        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
         ticks(5);
         assertThat(fixture.cluster.evicted).isEmpty();
     }

@@ -238,7 +238,7 @@ class PreemptorTest {
         fixture.holds("b", 1, 1, 80_000, 1);
         assertThat(preemption.preemptor.preempt(unbound("h", mebibytes(LARGE), 10, "Never"), proposal("n1", "a")))
                 .isEmpty();
-        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
         assertThat(preemption.preemptor.preempt(high, proposal("n1", "a"))).isEmpty();
     }
 

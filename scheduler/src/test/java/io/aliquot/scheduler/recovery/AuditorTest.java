@@ -18,9 +18,9 @@ import org.junit.jupiter.api.Test;
 import org.slf4j.LoggerFactory;
 
 class AuditorTest {
-    private final ExtenderFixture world = new ExtenderFixture();
+    private final ExtenderFixture fixture = new ExtenderFixture();
     private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
-    private final Auditor auditor = new Auditor(world.ledger, world.events, world.cluster, metrics);
+    private final Auditor auditor = new Auditor(fixture.ledger, fixture.events, fixture.cluster, metrics);
 
     @Test
     void ifTwoLeadersAllocatedTheSameCapacityTheYoungerPodIsEvictedWithAnEvent() {
@@ -28,8 +28,8 @@ class AuditorTest {
         present("old", 5, "new/2");
         auditor.audit();
         auditor.audit();
-        assertThat(world.cluster.evicted).containsExactly("young");
-        assertThat(world.cluster.warnings)
+        assertThat(fixture.cluster.evicted).containsExactly("young");
+        assertThat(fixture.cluster.warnings)
                 .containsExactly("young GpuOverallocated: two leaders of the scheduler allocated the same part of "
                         + Gpus.uuid(1, 0) + " of node n1; this pod, the younger, is evicted, and the older ones stay");
         assertThat(metrics.counter("aliquot.ledger.overallocated").count()).isEqualTo(1);
@@ -41,7 +41,7 @@ class AuditorTest {
         present("b", 2, "old/1");
         present("c", 3, "new/2");
         auditor.audit();
-        assertThat(world.cluster.evicted).containsExactly("c", "b");
+        assertThat(fixture.cluster.evicted).containsExactly("c", "b");
     }
 
     @Test
@@ -50,8 +50,8 @@ class AuditorTest {
         present("b", 2, "one/1");
         auditor.audit();
         auditor.audit();
-        assertThat(world.cluster.evicted).isEmpty();
-        assertThat(world.cluster.warnings)
+        assertThat(fixture.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.warnings)
                 .containsExactly("b GpuOverallocated: pods hold more of " + Gpus.uuid(1, 0)
                         + " of node n1 than its capacity is now; delete this pod, or another one there");
     }
@@ -62,8 +62,8 @@ class AuditorTest {
         present("b", 2, "one/1");
         present("c", 4, "other/2");
         auditor.audit();
-        assertThat(world.cluster.evicted).isEmpty();
-        assertThat(world.cluster.warnings)
+        assertThat(fixture.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.warnings)
                 .hasSize(1)
                 .first()
                 .asString()
@@ -76,8 +76,8 @@ class AuditorTest {
         present("a", 1, "one/7");
         present("b", 4, "other/0");
         auditor.audit();
-        assertThat(world.cluster.evicted).isEmpty();
-        assertThat(world.cluster.warnings)
+        assertThat(fixture.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.warnings)
                 .hasSize(1)
                 .first()
                 .asString()
@@ -86,13 +86,13 @@ class AuditorTest {
 
     @Test
     void aStandbyDiscardsEventsOfUnknownNodes() {
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
-        world.events.capacityFreed("gone");
-        world.events.overallocated("gone", "GPU-1");
-        world.events.capacityFreed("n1");
+        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
+        fixture.events.capacityFreed("gone");
+        fixture.events.overallocated("gone", "GPU-1");
+        fixture.events.capacityFreed("n1");
         auditor.audit();
-        assertThat(world.events.takeFreed()).containsExactly("n1");
-        assertThat(world.events.takeOverallocated()).isEmpty();
+        assertThat(fixture.events.takeFreed()).containsExactly("n1");
+        assertThat(fixture.events.takeOverallocated()).isEmpty();
     }
 
     @Test
@@ -100,43 +100,43 @@ class AuditorTest {
         present("a", 1, "old/1");
         present("b", 1, "new/2");
         auditor.audit();
-        assertThat(world.cluster.evicted).hasSize(1);
+        assertThat(fixture.cluster.evicted).hasSize(1);
     }
 
     @Test
     void aTerminatingPodFreesEnoughCapacity() {
         present("a", 1, "new/2");
         BoundPod b = present("b", 2, "old/1");
-        world.cluster.states.put("b", new PodState.Bound(BoundPods.leaving(b, Instant.EPOCH)));
+        fixture.cluster.states.put("b", new PodState.Bound(BoundPods.leaving(b, Instant.EPOCH)));
         auditor.audit();
-        assertThat(world.cluster.evicted).isEmpty();
-        assertThat(world.cluster.warnings).isEmpty();
+        assertThat(fixture.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.warnings).isEmpty();
     }
 
     @Test
     void anOverAllocationFromStaleEventsEvictsNoPod() {
         present("a", 1, "new/2");
         present("b", 2, "old/1");
-        world.cluster.states.put("a", new PodState.Gone());
+        fixture.cluster.states.put("a", new PodState.Gone());
         auditor.audit();
-        assertThat(world.cluster.evicted).isEmpty();
-        assertThat(world.cluster.warnings).isEmpty();
+        assertThat(fixture.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.warnings).isEmpty();
     }
 
     @Test
     void aFailedReadOrEvictionIsRetriedAtTheNextAudit() {
         present("a", 1, "new/2");
         BoundPod b = present("b", 2, "old/1");
-        world.cluster.states.put("b", new PodState.Unreadable("down"));
+        fixture.cluster.states.put("b", new PodState.Unreadable("down"));
         auditor.audit();
-        assertThat(world.cluster.evicted).isEmpty();
-        world.cluster.states.put("b", new PodState.Bound(b));
-        world.cluster.evictions.put("b", new EvictOutcome.Protected("a budget"));
+        assertThat(fixture.cluster.evicted).isEmpty();
+        fixture.cluster.states.put("b", new PodState.Bound(b));
+        fixture.cluster.evictions.put("b", new EvictOutcome.Protected("a budget"));
         auditor.audit();
-        world.cluster.evictions.clear();
+        fixture.cluster.evictions.clear();
         auditor.audit();
         auditor.audit();
-        assertThat(world.cluster.evicted).containsExactly("b", "b");
+        assertThat(fixture.cluster.evicted).containsExactly("b", "b");
     }
 
     /** Regression: every audit incremented the counter and logged an ERROR line. */
@@ -148,7 +148,7 @@ class AuditorTest {
         log.addAppender(lines);
         present("a", 1, "new/2");
         present("b", 2, "old/1");
-        world.cluster.evictions.put("b", new EvictOutcome.Protected("a budget"));
+        fixture.cluster.evictions.put("b", new EvictOutcome.Protected("a budget"));
         try {
             auditor.audit();
             int once = lines.list.size();
@@ -160,7 +160,7 @@ class AuditorTest {
             log.detachAppender(lines);
         }
         assertThat(metrics.counter("aliquot.ledger.overallocated").count()).isEqualTo(1);
-        assertThat(world.cluster.evicted).hasSize(11);
+        assertThat(fixture.cluster.evicted).hasSize(11);
         present("c", 3, "old/1");
         auditor.audit();
         assertThat(metrics.counter("aliquot.ledger.overallocated").count())
@@ -170,38 +170,38 @@ class AuditorTest {
 
     @Test
     void aStandbyEvictsNoPodUntilItLeads() {
-        Cluster.LeaderStatus leads = world.cluster.leaderStatus;
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        Cluster.LeaderStatus leads = fixture.cluster.leaderStatus;
+        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
         present("a", 1, "new/2");
         present("b", 2, "old/1");
         auditor.audit();
-        assertThat(world.cluster.evicted).isEmpty();
-        world.cluster.leaderStatus = leads;
+        assertThat(fixture.cluster.evicted).isEmpty();
+        fixture.cluster.leaderStatus = leads;
         auditor.audit();
-        assertThat(world.cluster.evicted).containsExactly("b");
+        assertThat(fixture.cluster.evicted).containsExactly("b");
     }
 
     /** A standby releases capacity late, so the next allocation of the leader looks like an over-allocation. */
     @Test
     void manyWrongReportsOnAStandbyDoNotHideAnOverAllocationWhenItLeads() {
-        Cluster.LeaderStatus leads = world.cluster.leaderStatus;
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        Cluster.LeaderStatus leads = fixture.cluster.leaderStatus;
+        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
         for (int i = 0; i < 1000; i++) {
-            world.events.overallocated("n2", "GPU-" + i);
+            fixture.events.overallocated("n2", "GPU-" + i);
         }
         present("a", 1, "new/2");
         present("b", 2, "old/1");
         auditor.audit();
-        world.cluster.leaderStatus = leads;
+        fixture.cluster.leaderStatus = leads;
         auditor.audit();
-        assertThat(world.cluster.evicted).containsExactly("b");
+        assertThat(fixture.cluster.evicted).containsExactly("b");
     }
 
     /** Adds a pod that holds most of the GPU, both in the ledger and on the API server. */
     private BoundPod present(String name, int second, String fence) {
         BoundPod pod = BoundPods.under(ExtenderFixture.bound(name, 1, 1, 50_000), second, fence);
-        world.ledger.observeBound(pod);
-        world.cluster.states.put(name, new PodState.Bound(pod));
+        fixture.ledger.observeBound(pod);
+        fixture.cluster.states.put(name, new PodState.Bound(pod));
         return pod;
     }
 }

@@ -25,18 +25,18 @@ import org.junit.jupiter.api.Test;
 class ResizerTest {
     private static final String GPU = Gpus.uuid(1, 0);
 
-    private final ExtenderFixture world = new ExtenderFixture();
-    private final Resizer resizer = new Resizer(world.ledger, world.cluster, world.reconciler);
+    private final ExtenderFixture fixture = new ExtenderFixture();
+    private final Resizer resizer = new Resizer(fixture.ledger, fixture.cluster, fixture.reconciler);
 
     @BeforeEach
     void aPodHolds3000() {
-        world.ledger.observeBound(ExtenderFixture.bound("a", 1, 5, 3000));
+        fixture.ledger.observeBound(ExtenderFixture.bound("a", 1, 5, 3000));
     }
 
     @Test
     void aResizeIsWrittenForItsPodVersionWithTheResizeFence() {
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
-        assertThat(world.cluster.sent)
+        assertThat(fixture.cluster.sent)
                 .containsExactly(new FakeCluster.Sent(
                         id("a"),
                         5,
@@ -47,33 +47,33 @@ class ResizerTest {
                                 Annotations.vgpu("main"),
                                 GPU + " memory=4000Mi cores=0 policy=fixed priority=0 context=0Mi\n")));
         assertThat(taken()).isEqualTo(4000);
-        world.ledger.observeBound(ExtenderFixture.bound("a", 1, 6, 4000));
-        assertThat(world.ledger.unresolvedBase("uid-a")).isEmpty();
+        fixture.ledger.observeBound(ExtenderFixture.bound("a", 1, 6, 4000));
+        assertThat(fixture.ledger.unresolvedBase("uid-a")).isEmpty();
         assertThat(taken()).isEqualTo(4000);
     }
 
     @Test
     void aSecondResizeDoesNotWaitForTheWatch() {
-        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
+        fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
-        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 100));
+        fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 100));
         assertThat(to(100)).isEqualTo(new Resizer.Result.Done());
-        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
-        assertThat(world.cluster.movedOn).isEmpty();
+        assertThat(fixture.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
+        assertThat(fixture.cluster.movedOn).isEmpty();
         assertThat(taken()).isEqualTo(100);
     }
 
     @Test
     void aResizeToTheCurrentAmountIsNotWritten() {
         assertThat(to(3000)).isEqualTo(new Resizer.Result.Done());
-        assertThat(world.cluster.sent).isEmpty();
+        assertThat(fixture.cluster.sent).isEmpty();
     }
 
     @Test
     void aStandbyResizesNoPod() {
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one leads");
+        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one leads");
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("another one leads"));
-        assertThat(world.cluster.sent).isEmpty();
+        assertThat(fixture.cluster.sent).isEmpty();
     }
 
     @Test
@@ -83,32 +83,32 @@ class ResizerTest {
         assertThatThrownBy(() -> resizer.resize(
                         ExtenderFixture.id("a"), List.of(new AllocationChange("side", "", 1, null, null))))
                 .isInstanceOf(FormatException.class);
-        assertThat(world.cluster.sent).isEmpty();
+        assertThat(fixture.cluster.sent).isEmpty();
         assertThat(taken()).isEqualTo(3000);
     }
 
     @Test
     void aResizeThatTheApiServerRefusesIsRolledBack() {
-        world.cluster.outcomes.add(new WriteOutcome.Refused("a policy"));
+        fixture.cluster.outcomes.add(new WriteOutcome.Refused("a policy"));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Refused("a policy"));
         assertThat(taken()).isEqualTo(3000);
-        assertThat(world.ledger.unresolvedBase("uid-a")).isEmpty();
+        assertThat(fixture.ledger.unresolvedBase("uid-a")).isEmpty();
     }
 
     @Test
     void aResizeThatABusyApiServerRejectsIsRolledBackAndCanBeRetried() {
-        world.cluster.outcomes.add(new WriteOutcome.Unheard("busy"));
+        fixture.cluster.outcomes.add(new WriteOutcome.Unheard("busy"));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("busy"));
         assertThat(taken()).isEqualTo(3000);
-        assertThat(world.ledger.unresolvedBase("uid-a")).isEmpty();
+        assertThat(fixture.ledger.unresolvedBase("uid-a")).isEmpty();
     }
 
     @Test
     void aRefusalAfterLosingTheLeaseIsReportedAsUnavailable() {
-        world.cluster.outcomes.add(new WriteOutcome.Refused("the fence is old"));
-        world.cluster.meanwhile = () -> {
-            if (!world.cluster.sent.isEmpty()) {
-                world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one leads");
+        fixture.cluster.outcomes.add(new WriteOutcome.Refused("the fence is old"));
+        fixture.cluster.meanwhile = () -> {
+            if (!fixture.cluster.sent.isEmpty()) {
+                fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one leads");
             }
         };
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Unavailable("the fence is old"));
@@ -116,37 +116,37 @@ class ResizerTest {
 
     @Test
     void afterAConflictThePodIsResizedAtItsCurrentVersion() {
-        world.cluster.outcomes.add(new WriteOutcome.Conflicts("version"));
-        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 3000));
+        fixture.cluster.outcomes.add(new WriteOutcome.Conflicts("version"));
+        fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 3000));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
-        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 7L);
+        assertThat(fixture.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 7L);
     }
 
     @Test
     void aResizeWithALostAnswerIsDoneIfThePodHasTheNewAmount() {
-        world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
-        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
+        fixture.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
+        fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
-        assertThat(world.cluster.sent).hasSize(1);
+        assertThat(fixture.cluster.sent).hasSize(1);
         assertThat(taken()).isEqualTo(4000);
     }
 
     @Test
     void aResizeWithALostAnswerIsInvalidatedBeforeTheRetry() {
-        world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
-        world.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 5, 3000));
-        world.cluster.movedOnTo = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 3000));
+        fixture.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
+        fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 5, 3000));
+        fixture.cluster.movedOnTo = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 3000));
         assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
-        assertThat(world.cluster.movedOn).containsExactly(5L);
-        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
+        assertThat(fixture.cluster.movedOn).containsExactly(5L);
+        assertThat(fixture.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
     }
 
     @Test
     void whileTheOutcomeIsUnknownTheLargerAmountIsAllocated() {
-        world.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
+        fixture.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
         assertThat(to(4000)).isInstanceOf(Resizer.Result.Unavailable.class);
         assertThat(taken()).isEqualTo(4000);
-        assertThat(world.ledger.unresolvedBase("uid-a")).hasValue(5);
+        assertThat(fixture.ledger.unresolvedBase("uid-a")).hasValue(5);
         assertThat(to(100))
                 .isEqualTo(
                         new Resizer.Result.Unavailable("the outcome of an earlier resize is not known yet; try again"));
@@ -154,8 +154,8 @@ class ResizerTest {
 
     @Test
     void resizingADeletedPodReturnsNotFound() {
-        world.cluster.outcomes.add(new WriteOutcome.Conflicts("uid"));
-        world.cluster.state = new PodState.Gone();
+        fixture.cluster.outcomes.add(new WriteOutcome.Conflicts("uid"));
+        fixture.cluster.state = new PodState.Gone();
         assertThat(to(4000)).isEqualTo(new Resizer.Result.NotFound());
     }
 
@@ -166,7 +166,7 @@ class ResizerTest {
 
     private long taken() {
         GpuAmount taken =
-                Objects.requireNonNull(LedgerInvariants.taken(world.ledger).get(GPU));
+                Objects.requireNonNull(LedgerInvariants.taken(fixture.ledger).get(GPU));
         return taken.memoryMiB();
     }
 }

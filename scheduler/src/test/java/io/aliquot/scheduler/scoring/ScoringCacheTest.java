@@ -159,7 +159,7 @@ class ScoringCacheTest {
         Map<FreeCapacity, Integer> freeCapacities = new HashMap<>();
         for (String name : ledger.nodeNames()) {
             NodeView view = ledger.view(name).orElseThrow();
-            if (view.facts() instanceof Sharing sharing && view.served()) {
+            if (view.facts() instanceof Sharing sharing && view.agentReady()) {
                 HostResources left = sharing.allocatable();
                 for (Holding holding : view.holdings()) {
                     left = left.minus(holding.requests());

@@ -148,10 +148,63 @@ public final class ApiServerClient implements Closeable {
 
     private Answer answer(Supplier<HttpUriRequestBase> request, Duration timeout, boolean compressed)
             throws IOException {
+        try (ClassicHttpResponse response =
+                exchange(request, timeout, compressed).response()) {
+            Header retryAfter = response.getFirstHeader(HttpHeaders.RETRY_AFTER);
+            return new Answer(
+                    response.getCode(),
+                    Optional.ofNullable(retryAfter).map(Header::getValue),
+                    response.getEntity() == null ? new byte[0] : EntityUtils.toByteArray(response.getEntity()));
+        } catch (IOException e) {
+            connections.closeIdle(TimeValue.ZERO_MILLISECONDS); // the same cause has probably broken them
+            throw e;
+        }
+    }
+
+    /**
+     * Reads a response that goes on until one of both sides closes the connection.
+     *
+     * @param timeout until the response begins
+     */
+    public Stream stream(String path, String accept, Duration timeout) throws IOException {
+        Exchange exchange = exchange(() -> request("GET", path, accept), timeout, false);
+        if (exchange.context().getAttribute(CONNECTION) instanceof HttpClientConnection connection) {
+            connection.setSocketTimeout(Timeout.INFINITE);
+        }
+        HttpEntity entity = exchange.response().getEntity();
+        return new Stream(
+                exchange.response().getCode(),
+                entity == null ? InputStream.nullInputStream() : entity.getContent(),
+                exchange.request()::abort); // closes the socket at once; response.close() waits for the response's end
+    }
+
+    /** A request and the response whose head has arrived. */
+    private record Exchange(HttpUriRequestBase request, HttpContext context, ClassicHttpResponse response) {}
+
+    private Exchange exchange(Supplier<HttpUriRequestBase> request, Duration timeout, boolean compressed)
+            throws IOException {
         long end = nanoTime.getAsLong() + timeout.toNanos();
-        HttpUriRequestBase first = request.get();
-        Answer answer = answer(first, end, compressed);
-        return answer.code() == UNAUTHORIZED && hasNewToken(first) ? answer(request.get(), end, compressed) : answer;
+        Exchange first = exchange(request.get(), end, compressed);
+        if (first.response().getCode() != UNAUTHORIZED || !hasNewToken(first.request())) {
+            return first;
+        }
+        first.request().abort();
+        return exchange(request.get(), end, compressed);
+    }
+
+    private Exchange exchange(HttpUriRequestBase request, long end, boolean compressed) throws IOException {
+        request.setConfig(timeouts(end, compressed));
+        var context = HttpClientContext.create();
+        try {
+            return new Exchange(request, context, http.executeOpen(server, request, context));
+        } catch (IOException e) {
+            if (context.getAttribute(CONNECTION) != null || e instanceof ConnectException) {
+                throw e;
+            }
+            var nothingSent = new ConnectException(String.valueOf(e.getMessage()));
+            nothingSent.initCause(e);
+            throw nothingSent;
+        }
     }
 
     /** Reads the token's source, which fabric8 otherwise does once a minute. */
@@ -165,35 +218,8 @@ public final class ApiServerClient implements Closeable {
         return true;
     }
 
-    private Answer answer(HttpUriRequestBase request, long end, boolean compressed) throws IOException {
-        request.setConfig(timeouts(end, compressed).build());
-        var context = HttpClientContext.create();
-        try {
-            return http.execute(server, request, context, response -> {
-                Header retryAfter = response.getFirstHeader(HttpHeaders.RETRY_AFTER);
-                byte[] body = response.getEntity() == null ? null : EntityUtils.toByteArray(response.getEntity());
-                return new Answer(
-                        response.getCode(),
-                        Optional.ofNullable(retryAfter).map(Header::getValue),
-                        body == null ? new byte[0] : body);
-            });
-        } catch (IOException e) {
-            connections.closeIdle(TimeValue.ZERO_MILLISECONDS); // the same cause has probably broken them
-            throw unlessSent(e, context);
-        }
-    }
-
-    private static IOException unlessSent(IOException e, HttpContext context) {
-        if (context.getAttribute(CONNECTION) != null || e instanceof ConnectException) {
-            return e;
-        }
-        var nothingSent = new ConnectException(String.valueOf(e.getMessage()));
-        nothingSent.initCause(e);
-        return nothingSent;
-    }
-
     @SuppressWarnings("deprecation") // the replacement is one timeout for all requests
-    private RequestConfig.Builder timeouts(long end, boolean compressed) {
+    private RequestConfig timeouts(long end, boolean compressed) {
         // At least 1 ms, because 0 means no timeout.
         Timeout left = Timeout.ofMilliseconds(Math.max(1, TimeUnit.NANOSECONDS.toMillis(end - nanoTime.getAsLong())));
         return RequestConfig.custom()
@@ -201,41 +227,8 @@ public final class ApiServerClient implements Closeable {
                 .setConnectTimeout(left)
                 .setResponseTimeout(left)
                 .setProtocolUpgradeEnabled(false)
-                .setContentCompressionEnabled(compressed);
-    }
-
-    /**
-     * Reads a response that goes on until one of both sides closes the connection.
-     *
-     * @param timeout until the response begins
-     */
-    public Stream stream(String path, String accept, Duration timeout) throws IOException {
-        HttpUriRequestBase first = request("GET", path, accept);
-        Stream stream = stream(first, timeout);
-        if (stream.code() != UNAUTHORIZED || !hasNewToken(first)) {
-            return stream;
-        }
-        stream.close();
-        return stream(request("GET", path, accept), timeout);
-    }
-
-    private Stream stream(HttpUriRequestBase request, Duration timeout) throws IOException {
-        request.setConfig(
-                timeouts(nanoTime.getAsLong() + timeout.toNanos(), false).build());
-        var context = HttpClientContext.create();
-        try {
-            ClassicHttpResponse response = http.executeOpen(server, request, context);
-            if (context.getAttribute(CONNECTION) instanceof HttpClientConnection connection) {
-                connection.setSocketTimeout(Timeout.INFINITE);
-            }
-            HttpEntity entity = response.getEntity();
-            return new Stream(
-                    response.getCode(),
-                    entity == null ? InputStream.nullInputStream() : entity.getContent(),
-                    request::abort); // closes the socket at once; response.close() waits for the end of the response
-        } catch (IOException e) {
-            throw unlessSent(e, context);
-        }
+                .setContentCompressionEnabled(compressed)
+                .build();
     }
 
     private HttpUriRequestBase request(String method, String path, String accept) {

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.kubernetes.client;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.DiscardUnknownFieldsParser;
 import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.protobuf.Message;
 import com.google.protobuf.Parser;
 import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto;
 import io.fabric8.kubernetes.api.model.Container;
@@ -37,21 +38,6 @@ final class ProtobufDecoder {
     /** Precedes each object (Kubernetes API concepts, protobuf encoding). */
     private static final byte[] MAGIC = {'k', '8', 's', 0};
 
-    private static final Parser<KubernetesProto.Unknown> UNKNOWN =
-            DiscardUnknownFieldsParser.wrap(KubernetesProto.Unknown.parser());
-    private static final Parser<KubernetesProto.WatchEvent> EVENT =
-            DiscardUnknownFieldsParser.wrap(KubernetesProto.WatchEvent.parser());
-    private static final Parser<KubernetesProto.Pod> POD =
-            DiscardUnknownFieldsParser.wrap(KubernetesProto.Pod.parser());
-    private static final Parser<KubernetesProto.PodList> POD_LIST =
-            DiscardUnknownFieldsParser.wrap(KubernetesProto.PodList.parser());
-    private static final Parser<KubernetesProto.Node> NODE =
-            DiscardUnknownFieldsParser.wrap(KubernetesProto.Node.parser());
-    private static final Parser<KubernetesProto.NodeList> NODE_LIST =
-            DiscardUnknownFieldsParser.wrap(KubernetesProto.NodeList.parser());
-    private static final Parser<KubernetesProto.Status> STATUS =
-            DiscardUnknownFieldsParser.wrap(KubernetesProto.Status.parser());
-
     private ProtobufDecoder() {}
 
     static boolean isProtobuf(byte[] bytes) {
@@ -63,13 +49,20 @@ final class ProtobufDecoder {
         if (!isProtobuf(bytes)) {
             throw new InvalidProtocolBufferException("expected Kubernetes' protobuf encoding, found other bytes");
         }
-        return object(UNKNOWN.parseFrom(bytes, MAGIC.length, bytes.length - MAGIC.length));
+        return object(parse(
+                KubernetesProto.Unknown.parser(),
+                ByteString.copyFrom(bytes, MAGIC.length, bytes.length - MAGIC.length)));
     }
 
     /** Decodes a watch event of a {@link Pod}, a {@link Node} or a {@link Status}. */
     static WatchEvent decodeEvent(byte[] bytes) throws IOException {
-        KubernetesProto.WatchEvent read = EVENT.parseFrom(bytes);
+        KubernetesProto.WatchEvent read = parse(KubernetesProto.WatchEvent.parser(), ByteString.copyFrom(bytes));
         return new WatchEvent(decode(read.getObject().getRaw().toByteArray()), read.getType());
+    }
+
+    private static <T extends Message> T parse(Parser<T> parser, ByteString bytes)
+            throws InvalidProtocolBufferException {
+        return DiscardUnknownFieldsParser.wrap(parser).parseFrom(bytes);
     }
 
     private static KubernetesResource object(KubernetesProto.Unknown envelope) throws IOException {
@@ -80,7 +73,7 @@ final class ProtobufDecoder {
         ByteString raw = envelope.getRaw();
         return switch (kind) {
             case "PodList" -> {
-                KubernetesProto.PodList list = POD_LIST.parseFrom(raw);
+                KubernetesProto.PodList list = parse(KubernetesProto.PodList.parser(), raw);
                 yield new PodList(
                         null,
                         list.getItemsList().stream().map(ProtobufDecoder::pod).toList(),
@@ -88,16 +81,16 @@ final class ProtobufDecoder {
                         listMeta(list.getMetadata()));
             }
             case "NodeList" -> {
-                KubernetesProto.NodeList list = NODE_LIST.parseFrom(raw);
+                KubernetesProto.NodeList list = parse(KubernetesProto.NodeList.parser(), raw);
                 yield new NodeList(
                         null,
                         list.getItemsList().stream().map(ProtobufDecoder::node).toList(),
                         null,
                         listMeta(list.getMetadata()));
             }
-            case "Pod" -> pod(POD.parseFrom(raw));
-            case "Node" -> node(NODE.parseFrom(raw));
-            case "Status" -> status(STATUS.parseFrom(raw));
+            case "Pod" -> pod(parse(KubernetesProto.Pod.parser(), raw));
+            case "Node" -> node(parse(KubernetesProto.Node.parser(), raw));
+            case "Status" -> status(parse(KubernetesProto.Status.parser(), raw));
             default -> throw new InvalidProtocolBufferException("expected pods or nodes, found kind " + kind);
         };
     }

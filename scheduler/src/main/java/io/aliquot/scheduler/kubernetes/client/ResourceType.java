@@ -3,19 +3,14 @@ package io.aliquot.scheduler.kubernetes.client;
 import io.fabric8.kubernetes.api.model.HasMetadata;
 import io.fabric8.kubernetes.api.model.KubernetesResourceList;
 import io.fabric8.kubernetes.api.model.Node;
-import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.NodeList;
-import io.fabric8.kubernetes.api.model.ObjectMeta;
 import io.fabric8.kubernetes.api.model.Pod;
-import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.PodList;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
-import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseList;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
-import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudgetBuilder;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudgetList;
-import java.util.function.Function;
+import java.util.function.Supplier;
 
 /**
  * A type of objects to list and watch.
@@ -25,7 +20,7 @@ import java.util.function.Function;
  * @param selector a part of the query that selects among the objects; empty for all
  * @param encoding in which the API server sends them
  * @param list the class of their list
- * @param metadataOnly makes an object with only these metadata
+ * @param empty makes an object without content
  */
 public record ResourceType<T extends HasMetadata>(
         String what,
@@ -33,7 +28,7 @@ public record ResourceType<T extends HasMetadata>(
         String selector,
         Encoding encoding,
         Class<? extends KubernetesResourceList<T>> list,
-        Function<ObjectMeta, T> metadataOnly) {
+        Supplier<T> empty) {
 
     /** {@code PROTOBUF} for the types that {@link ProtobufDecoder} decodes. */
     public enum Encoding {
@@ -41,21 +36,11 @@ public record ResourceType<T extends HasMetadata>(
         PROTOBUF
     }
 
-    public static final ResourceType<Pod> PODS = new ResourceType<>(
-            "pods",
-            "/api/v1/pods",
-            "",
-            Encoding.PROTOBUF,
-            PodList.class,
-            metadata -> new PodBuilder().withMetadata(metadata).build());
+    public static final ResourceType<Pod> PODS =
+            new ResourceType<>("pods", "/api/v1/pods", "", Encoding.PROTOBUF, PodList.class, Pod::new);
 
-    public static final ResourceType<Node> NODES = new ResourceType<>(
-            "nodes",
-            "/api/v1/nodes",
-            "",
-            Encoding.PROTOBUF,
-            NodeList.class,
-            metadata -> new NodeBuilder().withMetadata(metadata).build());
+    public static final ResourceType<Node> NODES =
+            new ResourceType<>("nodes", "/api/v1/nodes", "", Encoding.PROTOBUF, NodeList.class, Node::new);
 
     public static final ResourceType<PodDisruptionBudget> DISRUPTION_BUDGETS = new ResourceType<>(
             "disruption budgets",
@@ -63,7 +48,7 @@ public record ResourceType<T extends HasMetadata>(
             "",
             Encoding.JSON,
             PodDisruptionBudgetList.class,
-            metadata -> new PodDisruptionBudgetBuilder().withMetadata(metadata).build());
+            PodDisruptionBudget::new);
 
     public static ResourceType<Lease> lease(String namespace, String name) {
         return new ResourceType<>(
@@ -72,6 +57,6 @@ public record ResourceType<T extends HasMetadata>(
                 "fieldSelector=metadata.name%3D" + name,
                 Encoding.JSON,
                 LeaseList.class,
-                metadata -> new LeaseBuilder().withMetadata(metadata).build());
+                Lease::new);
     }
 }

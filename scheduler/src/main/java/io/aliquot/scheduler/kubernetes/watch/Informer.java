@@ -14,7 +14,6 @@ import io.fabric8.kubernetes.api.model.ObjectMetaBuilder;
 import io.fabric8.kubernetes.api.model.Status;
 import io.fabric8.kubernetes.api.model.WatchEvent;
 import io.fabric8.kubernetes.client.KubernetesClientException;
-import java.io.Closeable;
 import java.io.IOException;
 import java.net.HttpURLConnection;
 import java.time.Duration;
@@ -50,12 +49,20 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
     private final Consumer<T> onPresent;
     private final Consumer<T> onGone;
     private final LongSupplier nanoTime;
+    private final Thread thread;
     /** The objects that the listeners know to exist, by namespace and name. */
-    private final Map<String, Informer.Known> known = new HashMap<>();
+    private final Map<String, Known> known = new HashMap<>();
+    /** The resource version from which to watch; empty if a list comes first. */
+    private Optional<String> version = Optional.empty();
 
+    private Optional<Watch> open = Optional.empty();
     private volatile boolean complete;
-    private Session session;
+    /** Set until the thread lists again. */
+    private volatile boolean restarted;
+
+    private volatile boolean closed;
     private long lastHeard;
+    private long pauseMs = SHORTEST_PAUSE_MS;
 
     private Informer(
             ListWatchClient client,
@@ -69,7 +76,8 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         this.onGone = onGone;
         this.nanoTime = nanoTime;
         this.lastHeard = nanoTime.getAsLong();
-        this.session = new Session();
+        this.thread =
+                Thread.ofPlatform().name("watch of " + type.what()).daemon().unstarted(this::run);
     }
 
     /**
@@ -85,7 +93,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
             Consumer<T> onGone,
             LongSupplier nanoTime) {
         var informer = new Informer<>(client, type, onPresent, onGone, nanoTime);
-        informer.session.thread.start();
+        informer.thread.start();
         return informer;
     }
 
@@ -101,157 +109,138 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
 
     /** Lists and watches again, over a new connection; the list also finds what was deleted meanwhile. */
     synchronized void restart() {
-        session.end();
-        session = new Session();
+        restarted = true;
         lastHeard = nanoTime.getAsLong();
-        session.thread.start();
+        closeWatch();
     }
 
-    /**
-     * One thread that lists and watches. Once another session has replaced it, its events are ignored: an old event
-     * after a newer one would bring back a deleted object.
-     */
-    private final class Session implements Runnable {
-        private final Thread thread = new Thread(this, "watch of " + type.what());
-        private volatile boolean ended;
-        private volatile @Nullable Closeable open;
-        /** The resource version from which to watch; empty if a list comes first. */
-        private Optional<String> version = Optional.empty();
-
-        private long pauseMs = SHORTEST_PAUSE_MS;
-
-        Session() {
-            thread.setDaemon(true);
-        }
-
-        @Override
-        public void run() {
-            while (!ended) {
-                try {
-                    listAndWatch();
-                } catch (InvalidProtocolBufferException | MalformedException | RuntimeException e) {
-                    boolean busy = e instanceof KubernetesClientException refusal
-                            && refusal.getCode() > 0
-                            && refusal.getCode() != HttpURLConnection.HTTP_GONE;
-                    if (!busy) { // else the same event would come again
-                        version = Optional.empty();
-                    }
-                    warn(e);
-                } catch (IOException e) {
-                    warn(e);
+    private void run() {
+        while (!closed) {
+            try {
+                listAndWatch();
+            } catch (InvalidProtocolBufferException | MalformedException | RuntimeException e) {
+                boolean busy = e instanceof KubernetesClientException refusal
+                        && refusal.getCode() > 0
+                        && refusal.getCode() != HttpURLConnection.HTTP_GONE;
+                if (!busy) { // else the same event would come again
+                    version = Optional.empty();
                 }
+                warn(e);
+            } catch (IOException e) {
+                warn(e);
+            }
+            if (!restarted) {
                 pause();
             }
         }
+    }
 
-        private void warn(Exception why) {
-            if (!ended) {
-                LOG.warn("watching {} failed, trying again: {}", type.what(), String.valueOf(why));
-            }
+    private void warn(Exception why) {
+        if (!closed && !restarted) {
+            LOG.warn("watching {} failed, trying again: {}", type.what(), String.valueOf(why));
         }
+    }
 
-        private void pause() {
+    private void pause() {
+        try {
+            TimeUnit.MILLISECONDS.sleep(pauseMs);
+        } catch (InterruptedException e) {
+            closed = true;
+        }
+        pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
+    }
+
+    private void closeWatch() {
+        open.ifPresent(watch -> {
             try {
-                TimeUnit.MILLISECONDS.sleep(pauseMs);
-            } catch (InterruptedException e) {
-                ended = true;
+                watch.close();
+            } catch (IOException e) {
+                LOG.debug("closing a watch of {}", type.what(), e);
             }
-            pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
-        }
+        });
+        open = Optional.empty();
+    }
 
-        void end() {
-            ended = true;
-            thread.interrupt();
-            Closeable watch = open;
-            if (watch != null) {
-                try {
-                    watch.close();
-                } catch (IOException e) {
-                    LOG.debug("closing a watch of {}", type.what(), e);
-                }
-            }
+    private void listAndWatch() throws IOException {
+        if (restarted) {
+            restarted = false;
+            version = Optional.empty();
+            pauseMs = SHORTEST_PAUSE_MS;
         }
-
-        private void listAndWatch() throws IOException {
-            if (version.isEmpty()) {
-                version = Optional.of(list());
+        if (version.isEmpty()) {
+            version = Optional.of(list());
+        }
+        try (Watch watch = client.watch(type, version.get())) {
+            if (!opened(watch)) {
+                return;
             }
-            try (Watch watch = client.watch(type, version.get())) {
-                open = watch;
-                if (ended) {
-                    return;
-                }
-                for (var event = watch.next(); event.isPresent() && !ended; event = watch.next()) {
-                    handle(event.get());
-                    pauseMs = SHORTEST_PAUSE_MS;
-                }
+            for (var event = watch.next(); event.isPresent() && !closed && !restarted; event = watch.next()) {
+                handle(event.get());
+                pauseMs = SHORTEST_PAUSE_MS;
             }
         }
+    }
 
-        private String list() throws IOException {
-            Set<String> before;
-            synchronized (Informer.this) {
-                before = new HashSet<>(known.keySet());
-            }
-            String listed = client.list(type, object -> {
-                synchronized (Informer.this) {
-                    if (session == this) {
-                        before.remove(key(object));
-                        onPresent(object);
-                    }
-                }
-            });
-            synchronized (Informer.this) {
-                if (session == this) {
-                    lastHeard = nanoTime.getAsLong();
-                    before.forEach(this::onGone);
-                    complete = true;
-                }
-            }
-            return listed;
+    /** Lets {@link #restart} and {@link #close} close the watch; false if one of them was called before. */
+    private synchronized boolean opened(Watch watch) {
+        open = Optional.of(watch);
+        return !closed && !restarted;
+    }
+
+    private String list() throws IOException {
+        Set<String> before;
+        synchronized (this) {
+            before = new HashSet<>(known.keySet());
         }
-
-        @SuppressWarnings("unchecked") // the watch is on this type
-        private void handle(WatchEvent event) {
-            if (event.getObject() instanceof Status refusal) {
-                throw new KubernetesClientException(refusal);
+        String listed = client.list(type, object -> {
+            synchronized (this) {
+                before.remove(key(object));
+                present(object);
             }
-            var object = (T) event.getObject();
-            synchronized (Informer.this) {
-                if (session != this) {
-                    return;
-                }
-                lastHeard = nanoTime.getAsLong();
-                switch (event.getType()) {
-                    case "ADDED", "MODIFIED" -> onPresent(object);
-                    case "DELETED" -> {
-                        known.remove(key(object));
-                        deliver(onGone, object);
-                    }
-                    default -> {
-                        // a bookmark
-                    }
-                }
-                version = Optional.of(object.getMetadata().getResourceVersion());
+        });
+        synchronized (this) {
+            lastHeard = nanoTime.getAsLong();
+            before.forEach(this::gone);
+            complete = true;
+        }
+        return listed;
+    }
+
+    @SuppressWarnings("unchecked") // the watch is on this type
+    private synchronized void handle(WatchEvent event) {
+        if (event.getObject() instanceof Status refusal) {
+            throw new KubernetesClientException(refusal);
+        }
+        var object = (T) event.getObject();
+        lastHeard = nanoTime.getAsLong();
+        switch (event.getType()) {
+            case "ADDED", "MODIFIED" -> present(object);
+            case "DELETED" -> {
+                known.remove(key(object));
+                deliver(onGone, object);
+            }
+            default -> {
+                // a bookmark
             }
         }
+        version = Optional.of(object.getMetadata().getResourceVersion());
+    }
 
-        private void onPresent(T object) {
-            ObjectMeta metadata = object.getMetadata();
-            var now = new Informer.Known(
-                    metadata.getNamespace(), metadata.getName(), metadata.getUid(), metadata.getResourceVersion());
-            Informer.Known before = known.put(key(object), now);
-            if (before != null && !before.uid().equals(now.uid())) {
-                deliver(onGone, metadataOnly(before));
-            }
-            deliver(onPresent, object);
+    private void present(T object) {
+        ObjectMeta metadata = object.getMetadata();
+        var now = new Known(
+                metadata.getNamespace(), metadata.getName(), metadata.getUid(), metadata.getResourceVersion());
+        Known before = known.put(key(object), now);
+        if (before != null && !before.uid().equals(now.uid())) {
+            deliver(onGone, metadataOnly(before));
         }
+        deliver(onPresent, object);
+    }
 
-        private void onGone(String key) {
-            Informer.Known object = known.remove(key);
-            if (object != null) {
-                deliver(onGone, metadataOnly(object));
-            }
+    private void gone(String key) {
+        Known object = known.remove(key);
+        if (object != null) {
+            deliver(onGone, metadataOnly(object));
         }
     }
 
@@ -259,14 +248,15 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         return object.getMetadata().getNamespace() + "/" + object.getMetadata().getName();
     }
 
-    private T metadataOnly(Informer.Known object) {
-        return type.metadataOnly()
-                .apply(new ObjectMetaBuilder()
-                        .withNamespace(object.namespace())
-                        .withName(object.name())
-                        .withUid(object.uid())
-                        .withResourceVersion(object.version())
-                        .build());
+    private T metadataOnly(Known last) {
+        T object = type.empty().get();
+        object.setMetadata(new ObjectMetaBuilder()
+                .withNamespace(last.namespace())
+                .withName(last.name())
+                .withUid(last.uid())
+                .withResourceVersion(last.version())
+                .build());
+        return object;
     }
 
     /** A failure on one object does not keep the others from their listeners. */
@@ -285,7 +275,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
 
     @Override
     public synchronized Optional<String> broken() {
-        return complete && !session.thread.isAlive()
+        return complete && !thread.isAlive()
                 ? Optional.of("the watch on " + type.what() + " has ended")
                 : Optional.empty();
     }
@@ -297,6 +287,8 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
 
     @Override
     public synchronized void close() {
-        session.end();
+        closed = true;
+        thread.interrupt();
+        closeWatch();
     }
 }

@@ -1,12 +1,8 @@
 package io.aliquot.scheduler.kubernetes.watch;
 
-import io.aliquot.scheduler.server.Liveness;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -20,29 +16,19 @@ import org.slf4j.LoggerFactory;
  * watch is dead, and so are probably the others, which use the same network path. Apart from that, a watch without
  * bookmarks counts as dead.
  */
-public final class WatchHealthCheck implements Liveness, AutoCloseable {
+public final class WatchHealthCheck {
     private static final Logger LOG = LoggerFactory.getLogger(WatchHealthCheck.class);
     /** kube-scheduler renews its Lease every retryPeriod, 2 s. */
     static final Duration RENEWED = Duration.ofSeconds(8);
     /** A bookmark comes about every minute (k8s.io/apiserver, pkg/storage/cacher, defaultBookmarkFrequency). */
     static final Duration BOOKMARKED = Duration.ofSeconds(150);
 
-    private static final long PERIOD_SECONDS = 2;
-
     private final Informer<?> lease;
     private final List<Informer<?>> all;
     private final Supplier<Optional<String>> readLease;
-    private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(task -> {
-        var thread = new Thread(task, "watch health check");
-        thread.setDaemon(true);
-        return thread;
-    });
     private boolean suspected;
-    private volatile Optional<String> failure = Optional.empty();
 
     /**
-     * Does nothing before {@link #start}.
-     *
      * @param lease one of {@code all}
      * @param readLease reads the version of the Lease from the API server; empty if that fails
      */
@@ -52,25 +38,8 @@ public final class WatchHealthCheck implements Liveness, AutoCloseable {
         this.readLease = readLease;
     }
 
-    public void start() {
-        var unused = timer.scheduleWithFixedDelay(
-                () -> {
-                    try {
-                        check();
-                    } catch (RuntimeException e) { // else the executor would not run it again
-                        LOG.error("cannot check the watches, trying again", e);
-                    } catch (Error e) {
-                        LOG.error("the watch health check has ended", e);
-                        failure = Optional.of("the watch health check has ended: " + e);
-                        throw e;
-                    }
-                },
-                PERIOD_SECONDS,
-                PERIOD_SECONDS,
-                TimeUnit.SECONDS);
-    }
-
-    void check() {
+    /** One run. */
+    public void check() {
         for (Informer<?> informer : all) {
             if (informer.idleTime().compareTo(BOOKMARKED) > 0) {
                 LOG.warn("the watch on {} received nothing for {}, restarting it", informer, BOOKMARKED);
@@ -84,16 +53,5 @@ public final class WatchHealthCheck implements Liveness, AutoCloseable {
             all.forEach(Informer::restart);
         }
         suspected = behind && !suspected;
-    }
-
-    /** Only a restart helps: after an {@link Error} the executor does not run the check again. */
-    @Override
-    public Optional<String> broken() {
-        return failure;
-    }
-
-    @Override
-    public void close() {
-        timer.shutdownNow();
     }
 }

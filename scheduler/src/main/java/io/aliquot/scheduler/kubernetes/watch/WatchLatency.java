@@ -7,11 +7,13 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
+import org.springframework.stereotype.Component;
 
 /**
  * Measures how late the watch on pods is: the time from the API server's answer to a Binding until the watch reports
  * the bound pod, 0 if the watch reports it first. Both times come from this process's clock. Thread-safe.
  */
+@Component
 public final class WatchLatency {
     private static final long UNANSWERED = Long.MIN_VALUE;
 

@@ -43,12 +43,12 @@ class InformerIT {
             "labelSelector=test",
             ResourceType.Encoding.JSON,
             ConfigMapList.class,
-            metadata -> new ConfigMapBuilder().withMetadata(metadata).build());
+            ConfigMap::new);
 
     private final AtomicLong nanoTime = new AtomicLong();
-    /** By uid, the names of what is there as far as we were told. */
-    private final Map<String, String> there = new ConcurrentSkipListMap<>();
-    /** By name, the latest content. */
+    /** The names of the objects that the listeners know, by uid. */
+    private final Map<String, String> objects = new ConcurrentSkipListMap<>();
+    /** The latest content of each object, by name. */
     private final Map<String, String> content = new ConcurrentHashMap<>();
 
     private FaultyTcpProxy proxy;
@@ -100,13 +100,13 @@ class InformerIT {
                         client.getKubernetesSerialization()),
                 CONFIG_MAPS,
                 map -> {
-                    there.put(map.getMetadata().getUid(), map.getMetadata().getName());
+                    objects.put(map.getMetadata().getUid(), map.getMetadata().getName());
                     if (map.getMetadata().getName().equals(poison)) {
-                        throw new IllegalStateException("a bug, as far as this test is concerned");
+                        throw new IllegalStateException("the listener of this test fails");
                     }
                     content.put(map.getMetadata().getName(), map.getData().get("content"));
                 },
-                map -> there.remove(map.getMetadata().getUid()),
+                map -> objects.remove(map.getMetadata().getUid()),
                 nanoTime::get);
         await("the first list", () -> watched.waitsFor().isEmpty());
     }
@@ -117,7 +117,7 @@ class InformerIT {
 
         startWatching();
 
-        assertThat(there).hasSize(ListWatchClient.PAGE * 2 + 50);
+        assertThat(objects).hasSize(ListWatchClient.PAGE * 2 + 50);
     }
 
     @Test
@@ -127,12 +127,12 @@ class InformerIT {
         var starting = new Thread(this::startWatching);
         starting.start();
         TimeUnit.MILLISECONDS.sleep(500);
-        assertThat(there).isEmpty();
+        assertThat(objects).isEmpty();
 
         proxy.startListening();
 
         starting.join(20_000);
-        assertThat(there.values()).containsExactly("early");
+        assertThat(objects.values()).containsExactly("early");
     }
 
     @Test
@@ -146,7 +146,7 @@ class InformerIT {
             remove("before");
             make("before", "again-" + i);
             proxy.startListening();
-            awaitTheTruth();
+            awaitConvergence();
         }
         assertThat(content).containsEntry("before", "again-2");
     }
@@ -161,7 +161,7 @@ class InformerIT {
         make("after", "first");
         remove("before");
 
-        awaitTheTruth();
+        awaitConvergence();
         assertThat(watched.broken()).isEmpty();
     }
 
@@ -183,7 +183,7 @@ class InformerIT {
         server.startAgain();
         proxy.startListening();
 
-        awaitTheTruth();
+        awaitConvergence();
         assertThat(content).containsEntry("made-again", "second");
     }
 
@@ -202,14 +202,16 @@ class InformerIT {
         TimeUnit.MILLISECONDS.sleep(300);
         proxy.stopDropping();
         TimeUnit.MILLISECONDS.sleep(300);
-        assertThat(there.values()).as("of itself it hears nothing").contains("goes");
+        assertThat(objects.values())
+                .as("without a restart the informer receives nothing")
+                .contains("goes");
 
         watched.restart();
 
-        awaitTheTruth();
+        awaitConvergence();
         assertThat(content).containsEntry("made-again", "second");
         make("later", "first");
-        awaitTheTruth();
+        awaitConvergence();
     }
 
     @Test
@@ -222,7 +224,7 @@ class InformerIT {
                 watched.restart();
             }
         }
-        awaitTheTruth();
+        awaitConvergence();
     }
 
     @Test
@@ -233,7 +235,7 @@ class InformerIT {
         assertThat(watched.idleTime()).isEqualTo(Duration.ofSeconds(5));
 
         make("news", "first");
-        awaitTheTruth();
+        awaitConvergence();
 
         await("the news counts", () -> watched.idleTime().isZero());
         assertThat(watched.knows(admin.configMaps()
@@ -263,13 +265,12 @@ class InformerIT {
         nanoTime.addAndGet(WatchHealthCheck.RENEWED.toNanos() + 1);
         healthCheck.check();
         assertThat(proxy.connections())
-                .as("what was only just written may be on its way")
+                .as("a change just written may still arrive")
                 .isEqualTo(connections);
         healthCheck.check();
 
-        awaitTheTruth();
+        awaitConvergence();
         assertThat(content).containsEntry("lease", "renewed");
-        healthCheck.close();
     }
 
     @Test
@@ -277,7 +278,7 @@ class InformerIT {
         make("lease", "first");
         startWatching();
         make("later", "first");
-        awaitTheTruth(); // so the watch has begun
+        awaitConvergence(); // the watch has begun
         var healthCheck = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
         int connections = proxy.connections();
         for (int i = 0; i < 5; i++) {
@@ -291,8 +292,7 @@ class InformerIT {
         healthCheck.check();
 
         await("another watch", () -> proxy.connections() > connections);
-        awaitTheTruth();
-        healthCheck.close();
+        awaitConvergence();
     }
 
     private static String version(String name) {
@@ -313,7 +313,7 @@ class InformerIT {
         startWatching();
         make("later", "first");
 
-        awaitTheTruth();
+        awaitConvergence();
         assertThat(content).containsOnlyKeys("wholesome", "later");
         assertThat(watched.broken()).isEmpty();
     }
@@ -334,14 +334,14 @@ class InformerIT {
         admin.configMaps().inNamespace("default").withName(name).delete();
     }
 
-    private void awaitTheTruth() {
-        Set<String> truth = new TreeSet<>();
+    private void awaitConvergence() {
+        Set<String> existing = new TreeSet<>();
         admin.configMaps()
                 .inNamespace("default")
                 .withLabel("test")
                 .list()
                 .getItems()
-                .forEach(map -> truth.add(map.getMetadata().getUid()));
-        await("what is there", () -> there.keySet().equals(truth));
+                .forEach(map -> existing.add(map.getMetadata().getUid()));
+        await("the objects that exist", () -> objects.keySet().equals(existing));
     }
 }

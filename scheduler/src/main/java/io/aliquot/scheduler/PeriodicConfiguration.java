@@ -1,0 +1,41 @@
+package io.aliquot.scheduler;
+
+import io.aliquot.scheduler.explain.PendingPodEvents;
+import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.pending.Waker;
+import io.aliquot.scheduler.periodic.PeriodicTask;
+import io.aliquot.scheduler.periodic.PeriodicTasks;
+import io.aliquot.scheduler.preemption.Evictor;
+import io.aliquot.scheduler.recovery.Auditor;
+import io.aliquot.scheduler.recovery.WriteReconciler;
+import java.time.Duration;
+import java.util.List;
+import java.util.function.LongSupplier;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+
+/** All periodic work of the process. */
+@Configuration(proxyBeanMethods = false)
+class PeriodicConfiguration {
+    @Bean
+    PeriodicTasks periodicTasks(
+            Ledger ledger,
+            WriteReconciler reconciler,
+            Auditor auditor,
+            Waker waker,
+            Evictor evictor,
+            PendingPodEvents pendingPodEvents,
+            WatchHealthCheck watches,
+            LongSupplier nanoTime) {
+        List<PeriodicTask> tasks = List.of(
+                new PeriodicTask("expire", Duration.ofSeconds(1), ledger::expire),
+                new PeriodicTask("reconcile", Duration.ofSeconds(2), reconciler::reconcileAll),
+                new PeriodicTask("audit", Duration.ofSeconds(5), auditor::audit),
+                new PeriodicTask("wake", Duration.ofMillis(100), waker::wake),
+                new PeriodicTask("evict", Duration.ofSeconds(1), evictor::evict),
+                new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), pendingPodEvents::report),
+                new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check));
+        return new PeriodicTasks(tasks, nanoTime);
+    }
+}
