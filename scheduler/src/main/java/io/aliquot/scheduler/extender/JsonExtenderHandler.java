@@ -31,7 +31,7 @@ final class JsonExtenderHandler implements ExtenderHandler {
     private static final String WANTS_NAMES = "expected NodeNames, found none: set nodeCacheCapable: true for this "
             + "extender in the KubeSchedulerConfiguration";
 
-    private final WireReader reader = new WireReader();
+    private final JsonMapper json = Wire.mapper();
     private final FilterAndPrioritize filterAndPrioritize;
     private final Binder binder;
     private final PreemptVerb preemptVerb;
@@ -40,31 +40,27 @@ final class JsonExtenderHandler implements ExtenderHandler {
     /** By outcome. */
     private final Map<String, Counter> binds = new ConcurrentHashMap<>();
 
-    private final JsonMapper json;
-
     JsonExtenderHandler(
             FilterAndPrioritize filterAndPrioritize,
             Binder binder,
             PreemptVerb preemptVerb,
             VerbMetrics verbMetrics,
-            MeterRegistry metrics,
-            JsonMapper json) {
+            MeterRegistry metrics) {
         this.filterAndPrioritize = filterAndPrioritize;
         this.binder = binder;
         this.preemptVerb = preemptVerb;
         this.verbMetrics = verbMetrics;
         this.metrics = metrics;
-        this.json = json;
     }
 
     @Override
     public byte[] answer(String path, InputStream body) {
         return json.writeValueAsBytes(
                 switch (path) {
-                    case FILTER -> filter(reader.args(body));
-                    case PRIORITIZE -> prioritize(reader.args(body));
-                    case BIND -> bind(reader.binding(body));
-                    case PREEMPT -> preempt(reader.preemption(body));
+                    case FILTER -> filter(json.readValue(body, Args.class));
+                    case PRIORITIZE -> prioritize(json.readValue(body, Args.class));
+                    case BIND -> bind(json.readValue(body, BindingArgs.class));
+                    case PREEMPT -> preempt(json.readValue(body, PreemptionArgs.class));
                     default -> throw new ResponseStatusException(HttpStatus.NOT_FOUND, "nothing here");
                 });
     }

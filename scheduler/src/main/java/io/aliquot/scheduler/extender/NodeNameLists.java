@@ -11,6 +11,8 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.core.JsonParser;
 import tools.jackson.core.JsonToken;
+import tools.jackson.databind.DeserializationContext;
+import tools.jackson.databind.ValueDeserializer;
 
 /*
  * How lists are recognized. kube-scheduler sends the names of all nodes that passed its own filters with every pod, mostly
@@ -25,7 +27,7 @@ import tools.jackson.core.JsonToken;
  * creates a second object for a name.
  */
 /** Reads a list of node names. Names that were read before, in any order, are the same list object. */
-final class NodeNameLists {
+final class NodeNameLists extends ValueDeserializer<List<String>> {
     private static final int BITS = 15;
     /** A name is in the slot that its hash tells or in one of those behind it, of so many in all. */
     private static final int REACH = 8;
@@ -65,17 +67,17 @@ final class NodeNameLists {
         }
     }
 
-    /** Whose beginning is the current token. */
-    List<String> read(JsonParser in) {
-        if (in.currentToken() != JsonToken.START_ARRAY) {
-            throw WireReader.wrong(in, "a list of node names");
+    @Override
+    public List<String> deserialize(JsonParser in, DeserializationContext context) {
+        if (!in.isExpectedStartArrayToken()) {
+            throw context.wrongTokenException(in, List.class, JsonToken.START_ARRAY, "expected node names");
         }
         Letters read = Objects.requireNonNullElseGet(letters.poll(), Letters::new);
         read.count = 0;
         long sum = 0;
         for (JsonToken token = in.nextToken(); token != JsonToken.END_ARRAY; token = in.nextToken()) {
             if (token != JsonToken.VALUE_STRING) {
-                throw WireReader.wrong(in, "a node's name");
+                throw context.wrongTokenException(in, String.class, JsonToken.VALUE_STRING, "expected a node's name");
             }
             char[] text = in.getStringCharacters();
             int offset = in.getStringOffset();

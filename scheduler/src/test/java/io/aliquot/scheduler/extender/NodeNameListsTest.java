@@ -3,7 +3,6 @@ package io.aliquot.scheduler.extender;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import java.io.ByteArrayInputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -20,16 +19,16 @@ import tools.jackson.databind.json.JsonMapper;
 
 class NodeNameListsTest {
     private static final JsonMapper JSON = JsonMapper.shared();
-    private static final WireReader READER = new WireReader();
+    private static final JsonMapper READER = Wire.mapper();
 
     private static List<String> read(String names) {
         return read(READER, names);
     }
 
-    private static List<String> read(WireReader reader, String names) {
+    private static List<String> read(JsonMapper reader, String names) {
         String args =
                 "{\"Pod\": " + ExtenderFixture.podJson("a", "\"x/y\": \"1\"", "") + ", \"NodeNames\": " + names + "}";
-        return reader.args(new ByteArrayInputStream(args.getBytes(StandardCharsets.UTF_8)))
+        return reader.readValue(args.getBytes(StandardCharsets.UTF_8), Wire.Args.class)
                 .nodeNames()
                 .orElse(List.of("none"));
     }
@@ -43,7 +42,7 @@ class NodeNameListsTest {
     @ParameterizedTest
     @ValueSource(strings = {"gpu-node-%05d", "node-%d", "ip-10-0-%d.eu-west-1.compute.internal", "gpu-%x-a"})
     void similarNamesDoNotEvictEachOtherFromTheCache(String pattern) {
-        var reader = new WireReader();
+        var reader = Wire.mapper();
         List<String> names =
                 IntStream.range(0, 5000).mapToObj(pattern::formatted).toList();
         assertThat(strangers(reader, names)).isEqualTo(5000);
@@ -52,7 +51,7 @@ class NodeNameListsTest {
 
     @Test
     void repeatedNamesAreCachedAfterManyOtherNames() {
-        var reader = new WireReader();
+        var reader = Wire.mapper();
         strangers(
                 reader,
                 IntStream.range(0, 200_000).mapToObj(number -> "gone-" + number).toList());
@@ -67,7 +66,7 @@ class NodeNameListsTest {
     private final Set<String> objects = Collections.newSetFromMap(new IdentityHashMap<>());
 
     /** Reads the names; returns how many are objects that no earlier call returned. */
-    private long strangers(WireReader reader, List<String> names) {
+    private long strangers(JsonMapper reader, List<String> names) {
         return read(reader, JSON.writeValueAsString(names)).stream()
                 .filter(objects::add)
                 .count();
@@ -88,7 +87,7 @@ class NodeNameListsTest {
 
     @Test
     void theSameNamesInAnyOrderAreTheSameList() {
-        var reader = new WireReader();
+        var reader = Wire.mapper();
         List<String> names = read(reader, "[\"a\", \"b\", \"c\"]");
         assertThat(read(reader, "[\"c\", \"a\", \"b\"]")).isSameAs(names);
         assertThat(read(reader, "[\"c\", \"b\"]")).containsExactly("c", "b");
@@ -101,7 +100,7 @@ class NodeNameListsTest {
 
     @Test
     void concurrentRequestsReadTheirOwnNames() {
-        var reader = new WireReader();
+        var reader = Wire.mapper();
         IntStream.range(0, 2000).parallel().forEach(i -> {
             List<String> names = IntStream.rangeClosed(0, i % 50)
                     .mapToObj(name -> "n" + i % 70 + "-" + name)
@@ -114,7 +113,7 @@ class NodeNameListsTest {
     void namesAreReadAndCachedInAnyOrder() {
         long seed = new Random().nextLong();
         var random = new Random(seed);
-        var reader = new WireReader();
+        var reader = Wire.mapper();
         List<String> nodes = new ArrayList<>(
                 IntStream.range(0, 400).mapToObj(i -> "gpu-" + i * i).toList());
         strangers(reader, nodes);
