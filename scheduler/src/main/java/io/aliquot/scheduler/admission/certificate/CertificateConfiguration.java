@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.admission.certificate;
 
+import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import java.time.Clock;
@@ -10,7 +11,8 @@ import org.springframework.context.annotation.Configuration;
 @Configuration(proxyBeanMethods = false)
 class CertificateConfiguration {
     @Bean(initMethod = "start", destroyMethod = "close")
-    CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings, Clock clock) {
+    CertificateKeeper certificateKeeper(
+            KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports) {
         var names = new CertificateKeeper.Names(
                 settings.namespace(),
                 Stream.of(settings.webhookService(), settings.apiService())
@@ -18,6 +20,6 @@ class CertificateConfiguration {
                         .toList(),
                 settings.webhookSecret(),
                 settings.webhookConfiguration());
-        return new CertificateKeeper(kubernetes, names, clock);
+        return new CertificateKeeper(kubernetes, names, clock, ports);
     }
 }

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.admission.certificate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.testing.ApiServer;
 import io.fabric8.kubernetes.api.model.NamespaceBuilder;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
@@ -38,7 +39,8 @@ class CertificateKeeperIT {
                     .create();
             client.resource(configuration()).create();
             var clock = new ManualClock(Instant.parse("2026-03-01T00:00:00Z"));
-            List<CertificateKeeper> keepers = Stream.generate(() -> new CertificateKeeper(client, NAMES, clock))
+            List<CertificateKeeper> keepers = Stream.generate(
+                            () -> new CertificateKeeper(client, NAMES, clock, new TlsCertificate()))
                     .limit(3)
                     .toList();
             for (int round = 0; round < ROUNDS; round++) {
@@ -56,7 +58,7 @@ class CertificateKeeperIT {
                         clock.instant());
                 assertThat(keepers).allSatisfy(keeper -> {
                     assertThat(keeper.waitsFor()).isEmpty();
-                    assertThat(keeper.current().orElseThrow().chain().get(0)).isEqualTo(stored.certificate());
+                    assertThat(keeper.served().orElseThrow().certificate()).isEqualTo(stored.certificate());
                 });
                 assertThat(client.admissionRegistration()
                                 .v1()

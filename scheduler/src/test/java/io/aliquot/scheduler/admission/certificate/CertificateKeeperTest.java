@@ -3,7 +3,7 @@ package io.aliquot.scheduler.admission.certificate;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.scheduler.server.CertificateSource.Identity;
+import io.aliquot.scheduler.server.TlsCertificate;
 import io.fabric8.kubernetes.api.model.Secret;
 import io.fabric8.kubernetes.api.model.SecretBuilder;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
@@ -64,7 +64,7 @@ class CertificateKeeperTest {
     void theFirstReconciliationCreatesACertificateAndMakesTheWebhooksTrustIt() {
         CertificateKeeper keeper = keeper();
         assertThat(keeper.waitsFor()).contains("the webhooks' certificate");
-        assertThat(keeper.current()).isEmpty();
+        assertThat(keeper.served()).isEmpty();
 
         keeper.reconcile();
 
@@ -179,7 +179,7 @@ class CertificateKeeperTest {
         X509Certificate old = stored().certificate();
         var names = new CertificateKeeper.Names(
                 "aliquot", List.of("aliquot-webhook", "aliquot-api"), "aliquot-webhook-tls", "aliquot");
-        var upgraded = new CertificateKeeper(kubernetes, names, clock);
+        var upgraded = new CertificateKeeper(kubernetes, names, clock, new TlsCertificate());
 
         upgraded.reconcile();
         assertThat(served(upgraded)).isEqualTo(old);
@@ -293,11 +293,11 @@ class CertificateKeeperTest {
     }
 
     private CertificateKeeper keeper() {
-        return new CertificateKeeper(kubernetes, NAMES, clock);
+        return new CertificateKeeper(kubernetes, NAMES, clock, new TlsCertificate());
     }
 
     private static X509Certificate served(CertificateKeeper keeper) {
-        return keeper.current().map(Identity::chain).orElseThrow().get(0);
+        return keeper.served().orElseThrow().certificate();
     }
 
     private ServingCertificate stored() {
