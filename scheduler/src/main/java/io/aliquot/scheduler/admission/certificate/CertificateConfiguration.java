@@ -4,22 +4,13 @@ import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import java.time.Clock;
-import java.util.stream.Stream;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
 @Configuration(proxyBeanMethods = false)
 class CertificateConfiguration {
     @Bean(initMethod = "start", destroyMethod = "close")
-    CertificateKeeper certificateKeeper(
-            KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports) {
-        var names = new CertificateKeeper.Names(
-                settings.namespace(),
-                Stream.of(settings.webhookService(), settings.apiService())
-                        .filter(service -> !service.isEmpty())
-                        .toList(),
-                settings.webhookSecret(),
-                settings.webhookConfiguration());
-        return new CertificateKeeper(kubernetes, names, clock, ports);
+    CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports) {
+        return new CertificateKeeper(kubernetes, settings, clock, ports);
     }
 }
