@@ -19,6 +19,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
 import org.springframework.http.HttpStatus;
 import org.springframework.web.server.ResponseStatusException;
+import tools.jackson.core.JsonParser;
+import tools.jackson.databind.DatabindException;
 import tools.jackson.databind.json.JsonMapper;
 
 /** The four verbs in JSON. */
@@ -57,12 +59,20 @@ final class JsonExtenderHandler implements ExtenderHandler {
     public byte[] answer(String path, InputStream body) {
         return json.writeValueAsBytes(
                 switch (path) {
-                    case FILTER -> filter(json.readValue(body, Args.class));
-                    case PRIORITIZE -> prioritize(json.readValue(body, Args.class));
-                    case BIND -> bind(json.readValue(body, BindingArgs.class));
-                    case PREEMPT -> preempt(json.readValue(body, PreemptionArgs.class));
+                    case FILTER -> filter(read(body, Args.class));
+                    case PRIORITIZE -> prioritize(read(body, Args.class));
+                    case BIND -> bind(read(body, BindingArgs.class));
+                    case PREEMPT -> preempt(read(body, PreemptionArgs.class));
                     default -> throw new ResponseStatusException(HttpStatus.NOT_FOUND, "nothing here");
                 });
+    }
+
+    private <T> T read(InputStream body, Class<T> type) {
+        T value = json.readValue(body, type);
+        if (value == null) {
+            throw DatabindException.from((JsonParser) null, "expected an object, found null");
+        }
+        return value;
     }
 
     private FilterResult filter(Args args) {

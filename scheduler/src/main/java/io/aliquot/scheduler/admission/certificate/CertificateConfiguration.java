@@ -10,7 +10,8 @@ import org.springframework.context.annotation.Configuration;
 @Configuration(proxyBeanMethods = false)
 class CertificateConfiguration {
     @Bean(initMethod = "start", destroyMethod = "close")
-    CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports) {
+    CertificateKeeper certificateKeeper(
+            KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports) {
         return new CertificateKeeper(kubernetes, settings, clock, ports);
     }
 }

@@ -40,7 +40,8 @@ class CertificateKeeperIT {
                     .create();
             client.resource(configuration()).create();
             var clock = new ManualClock(Instant.parse("2026-03-01T00:00:00Z"));
-            List<CertificateKeeper> keepers = Stream.generate(() -> new CertificateKeeper(client, SETTINGS, clock, new TlsCertificate()))
+            List<CertificateKeeper> keepers = Stream.generate(
+                            () -> new CertificateKeeper(client, SETTINGS, clock, new TlsCertificate()))
                     .limit(3)
                     .toList();
             for (int round = 0; round < ROUNDS; round++) {
