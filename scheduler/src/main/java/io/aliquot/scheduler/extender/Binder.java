@@ -9,6 +9,7 @@ import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.NotLeading;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.PodState.Unbound;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
+import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
@@ -68,11 +69,10 @@ final class Binder {
     }
 
     Result bind(PodId pod, String node) {
-        Cluster.LeaderStatus leaderStatus = cluster.leadership();
-        if (leaderStatus instanceof Leads leads) {
-            return bind(pod, node, leads.fence());
-        }
-        return new Result("not-leading", ((NotLeading) leaderStatus).why());
+        return switch (cluster.leadership()) {
+            case Leads leads -> bind(pod, node, leads.fence());
+            case NotLeading notLeading -> new Result("not-leading", notLeading.why());
+        };
     }
 
     /**
@@ -107,49 +107,44 @@ final class Binder {
                     AllocationAnnotations.annotations(Annotations.FENCE, attempt.fence(), Map.of()),
                     "no GPU");
         }
-        var commitment = ledger.commit(pod, attempt.node(), known.request(), known.at());
-        if (commitment instanceof Granted granted) {
-            return send(known, attempt, annotations(granted, attempt.fence()), words(granted));
-        }
-        if (commitment instanceof AlreadyBound bound) {
-            return bound(bound.node(), attempt.node());
-        }
-        if (commitment instanceof Undecided) {
-            return again(known, reconciler.reconcile(pod), attempt, "the outcome of an earlier bind is not known");
-        }
-        String reason = ((Conflict) commitment).reason();
-        LOG.info("bind conflict {} node={} reason=\"{}\"", pod, attempt.node(), reason);
-        pending.doesNotFit(pod, known);
-        return new Result("conflict", attempt.node() + ": " + reason);
+        return switch (ledger.commit(pod, attempt.node(), known.request(), known.at())) {
+            case Granted granted -> send(known, attempt, annotations(granted, attempt.fence()), words(granted));
+            case AlreadyBound bound -> bound(bound.node(), attempt.node());
+            case Undecided undecided ->
+                again(known, reconciler.reconcile(pod), attempt, "the outcome of an earlier bind is not known");
+            case Conflict(String reason) -> {
+                LOG.info("bind conflict {} node={} reason=\"{}\"", pod, attempt.node(), reason);
+                pending.doesNotFit(pod, known);
+                yield new Result("conflict", attempt.node() + ": " + reason);
+            }
+        };
     }
 
     private Result send(Unbound known, Attempt attempt, Map<String, String> annotations, String what) {
         PodId pod = attempt.pod();
         String node = attempt.node();
-        WriteOutcome outcome = cluster.bind(pod, known.at(), node, annotations);
-        if (outcome instanceof WriteOutcome.Done) {
-            LOG.info("bound {} node={} holds=\"{}\"", pod, node, what);
-            pending.forget(pod.uid());
-            return Result.BOUND;
-        }
-        if (outcome instanceof WriteOutcome.Refused refused) {
-            return without(known, attempt, refused.why());
-        }
-        if (outcome instanceof WriteOutcome.Unheard unheard) {
-            return without(known, attempt, unheard.why());
-        }
-        if (outcome instanceof WriteOutcome.Unknown unknown) {
-            PodState state = reconciler.reconcile(pod);
-            LOG.warn("bind unclear {} node={} reason=\"{}\" found={}", pod, node, unknown.why(), state);
-            return notUnbound(state, node, unknown.why());
-        }
-        String why = ((WriteOutcome.Conflicts) outcome).why();
-        PodState state = cluster.read(pod);
-        LOG.info("bind conflict {} node={} reason=\"{}\" found={}", pod, node, why, state);
-        if (state instanceof Unbound now && now.at() == known.at()) {
-            ledger.release(pod.uid(), known.at()); // the conflict is not about its version
-        }
-        return again(known, state, attempt, why);
+        return switch (cluster.bind(pod, known.at(), node, annotations)) {
+            case WriteOutcome.Done done -> {
+                LOG.info("bound {} node={} holds=\"{}\"", pod, node, what);
+                pending.forget(pod.uid());
+                yield Result.BOUND;
+            }
+            case WriteOutcome.Refused refused -> without(known, attempt, refused.why());
+            case WriteOutcome.Unheard unheard -> without(known, attempt, unheard.why());
+            case WriteOutcome.Unknown(String why) -> {
+                PodState state = reconciler.reconcile(pod);
+                LOG.warn("bind unclear {} node={} reason=\"{}\" found={}", pod, node, why, state);
+                yield notUnbound(state, node, why);
+            }
+            case WriteOutcome.Conflicts(String why) -> {
+                PodState state = cluster.read(pod);
+                LOG.info("bind conflict {} node={} reason=\"{}\" found={}", pod, node, why, state);
+                if (state instanceof Unbound now && now.at() == known.at()) {
+                    ledger.release(pod.uid(), known.at()); // the conflict is not about its version
+                }
+                yield again(known, state, attempt, why);
+            }
+        };
     }
 
     /** Releases the claim of a pod that was certainly not bound. */
@@ -171,17 +166,17 @@ final class Binder {
 
     /** The result for a pod that cannot be bound, or not now. */
     private Result notUnbound(PodState state, String node, String why) {
-        if (state instanceof PodState.Bound bound) {
-            pending.forget(bound.pod().id().uid());
-            return bound(bound.pod().node(), node);
-        }
-        if (state instanceof PodState.Gone) {
-            return new Result("gone", "the pod is gone");
-        }
-        if (state instanceof PodState.Unreadable unreadable) {
-            return new Result("unknown", why + "; the pod cannot be read: " + unreadable.why());
-        }
-        return new Result("failed", state instanceof PodState.Malformed malformed ? why + ": " + malformed.why() : why);
+        return switch (state) {
+            case PodState.Bound(BoundPod pod) -> {
+                pending.forget(pod.id().uid());
+                yield bound(pod.node(), node);
+            }
+            case PodState.Gone gone -> new Result("gone", "the pod is gone");
+            case PodState.Unreadable unreadable ->
+                new Result("unknown", why + "; the pod cannot be read: " + unreadable.why());
+            case PodState.Malformed malformed -> new Result("failed", why + ": " + malformed.why());
+            case Unbound unbound -> new Result("failed", why);
+        };
     }
 
     private static Result bound(String present, String wanted) {

@@ -12,7 +12,6 @@ import io.micrometer.core.instrument.MeterRegistry;
 import java.util.function.LongSupplier;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
-import tools.jackson.databind.json.JsonMapper;
 
 @Configuration(proxyBeanMethods = false)
 class ExtenderConfiguration {
@@ -40,9 +39,7 @@ class ExtenderConfiguration {
             Binder binder,
             Preemptor preemptor,
             VerbMetrics verbMetrics,
-            MeterRegistry metrics,
-            JsonMapper json) {
-        return new JsonExtenderHandler(
-                filterAndPrioritize, binder, new PreemptVerb(preemptor), verbMetrics, metrics, json);
+            MeterRegistry metrics) {
+        return new JsonExtenderHandler(filterAndPrioritize, binder, new PreemptVerb(preemptor), verbMetrics, metrics);
     }
 }

@@ -19,6 +19,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
 import org.springframework.http.HttpStatus;
 import org.springframework.web.server.ResponseStatusException;
+import tools.jackson.core.JsonParser;
+import tools.jackson.databind.DatabindException;
 import tools.jackson.databind.json.JsonMapper;
 
 /** The four verbs in JSON. */
@@ -31,7 +33,7 @@ final class JsonExtenderHandler implements ExtenderHandler {
     private static final String WANTS_NAMES = "expected NodeNames, found none: set nodeCacheCapable: true for this "
             + "extender in the KubeSchedulerConfiguration";
 
-    private final WireReader reader = new WireReader();
+    private final JsonMapper json = Wire.mapper();
     private final FilterAndPrioritize filterAndPrioritize;
     private final Binder binder;
     private final PreemptVerb preemptVerb;
@@ -40,33 +42,37 @@ final class JsonExtenderHandler implements ExtenderHandler {
     /** By outcome. */
     private final Map<String, Counter> binds = new ConcurrentHashMap<>();
 
-    private final JsonMapper json;
-
     JsonExtenderHandler(
             FilterAndPrioritize filterAndPrioritize,
             Binder binder,
             PreemptVerb preemptVerb,
             VerbMetrics verbMetrics,
-            MeterRegistry metrics,
-            JsonMapper json) {
+            MeterRegistry metrics) {
         this.filterAndPrioritize = filterAndPrioritize;
         this.binder = binder;
         this.preemptVerb = preemptVerb;
         this.verbMetrics = verbMetrics;
         this.metrics = metrics;
-        this.json = json;
     }
 
     @Override
     public byte[] answer(String path, InputStream body) {
         return json.writeValueAsBytes(
                 switch (path) {
-                    case FILTER -> filter(reader.args(body));
-                    case PRIORITIZE -> prioritize(reader.args(body));
-                    case BIND -> bind(reader.binding(body));
-                    case PREEMPT -> preempt(reader.preemption(body));
+                    case FILTER -> filter(read(body, Args.class));
+                    case PRIORITIZE -> prioritize(read(body, Args.class));
+                    case BIND -> bind(read(body, BindingArgs.class));
+                    case PREEMPT -> preempt(read(body, PreemptionArgs.class));
                     default -> throw new ResponseStatusException(HttpStatus.NOT_FOUND, "nothing here");
                 });
+    }
+
+    private <T> T read(InputStream body, Class<T> type) {
+        T value = json.readValue(body, type);
+        if (value == null) {
+            throw DatabindException.from((JsonParser) null, "expected an object, found null");
+        }
+        return value;
     }
 
     private FilterResult filter(Args args) {

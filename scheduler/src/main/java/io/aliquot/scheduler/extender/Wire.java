@@ -1,6 +1,10 @@
 package io.aliquot.scheduler.extender;
 
+import com.fasterxml.jackson.annotation.JsonIgnoreProperties;
 import com.fasterxml.jackson.annotation.JsonProperty;
+import com.fasterxml.jackson.annotation.JsonSetter;
+import com.fasterxml.jackson.annotation.Nulls;
+import io.aliquot.api.FormatException;
 import io.aliquot.api.PlacementPreferences;
 import io.aliquot.api.Quantity;
 import io.aliquot.scheduler.ledger.PodId;
@@ -16,21 +20,53 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
+import tools.jackson.databind.DeserializationFeature;
 import tools.jackson.databind.PropertyNamingStrategies.UpperCamelCaseStrategy;
+import tools.jackson.databind.annotation.JsonDeserialize;
 import tools.jackson.databind.annotation.JsonNaming;
+import tools.jackson.databind.json.JsonMapper;
 
 /**
- * Requests and answers of the verbs, in the JSON of k8s.io/kube-scheduler/extender/v1, types.go. {@link WireReader}
- * parses the requests. Of the pod, only the fields that the verbs use.
+ * Requests and answers of the verbs, in the JSON of k8s.io/kube-scheduler/extender/v1, types.go, with Go's field names,
+ * since that package has no tags, around a pod with the API's own names. Of the pod, only the fields that the verbs use.
  */
 final class Wire {
     private static final String CPU = "cpu";
     private static final String MEMORY = "memory";
+    private static final JsonSetter.Value EMPTY_IF_MISSING = JsonSetter.Value.forValueNulls(Nulls.AS_EMPTY, Nulls.SKIP);
 
     private Wire() {}
 
+    /** Reads and writes these records; null counts as missing, and a missing text, list or object is empty. */
+    static JsonMapper mapper() {
+        var mapper = JsonMapper.builder().disable(DeserializationFeature.FAIL_ON_NULL_FOR_PRIMITIVES);
+        for (Class<?> type : List.of(String.class, List.class, Map.class, Status.class, Resources.class)) {
+            mapper.withConfigOverride(type, config -> config.setNullHandling(EMPTY_IF_MISSING));
+        }
+        return mapper.build();
+    }
+
+    /** Of the fields of the JSON, only those that the record names. Without this annotation Jackson buffers the others. */
+    @JsonIgnoreProperties(ignoreUnknown = true)
+    private interface Partial {}
+
+    private static void require(String field, @Nullable Object value) {
+        if (value == null || value.equals("")) {
+            throw new FormatException("expected " + field + ", found none");
+        }
+    }
+
     /** {@code nodeNames} is empty if kube-scheduler sends whole nodes. */
-    record Args(Pod pod, Optional<List<String>> nodeNames) {}
+    @JsonNaming(UpperCamelCaseStrategy.class)
+    record Args(
+            Pod pod,
+
+            @JsonDeserialize(contentUsing = NodeNameLists.class)
+            Optional<List<String>> nodeNames) implements Partial {
+        Args {
+            require("Pod", pod);
+        }
+    }
 
     @JsonNaming(UpperCamelCaseStrategy.class)
     record FilterResult(
@@ -46,12 +82,36 @@ final class Wire {
     @JsonNaming(UpperCamelCaseStrategy.class)
     record HostPriority(String host, int score) {}
 
-    record BindingArgs(PodId pod, String node) {}
+    @JsonNaming(UpperCamelCaseStrategy.class)
+    record BindingArgs(
+            String podName,
+            String podNamespace,
+            @JsonProperty("PodUID") String podUid,
+            String node) implements Partial {
+        BindingArgs {
+            require("PodName", podName);
+            require("PodNamespace", podNamespace);
+            require("PodUID", podUid);
+            require("Node", node);
+        }
+
+        PodId pod() {
+            return new PodId(podNamespace, podName, podUid);
+        }
+    }
 
     @JsonNaming(UpperCamelCaseStrategy.class)
     record BindingResult(String error) {}
 
-    record PreemptionArgs(Pod pod, Map<String, MetaVictims> nodeNameToMetaVictims) {}
+    @JsonNaming(UpperCamelCaseStrategy.class)
+    record PreemptionArgs(
+            Pod pod, @JsonSetter(nulls = Nulls.SKIP) Map<String, MetaVictims> nodeNameToMetaVictims)
+            implements Partial {
+        PreemptionArgs {
+            require("Pod", pod);
+            require("NodeNameToMetaVictims", nodeNameToMetaVictims);
+        }
+    }
 
     @JsonNaming(UpperCamelCaseStrategy.class)
     record PreemptionResult(Map<String, MetaVictims> nodeNameToMetaVictims) {}
@@ -59,30 +119,29 @@ final class Wire {
     @JsonNaming(UpperCamelCaseStrategy.class)
     record MetaVictims(
             List<MetaPod> pods,
-            @JsonProperty("NumPDBViolations") int numPdbViolations) {}
+            @JsonProperty("NumPDBViolations") int numPdbViolations) implements Partial {}
 
-    record MetaPod(@JsonProperty("UID") String uid) {}
+    record MetaPod(@JsonProperty("UID") String uid) implements Partial {
+        MetaPod {
+            require("UID", uid);
+        }
+    }
 
-    /**
-     * A pod.
-     *
-     * @param version the resourceVersion that kube-scheduler sees, which may be an old one; 0 if it is missing
-     * @param podRequests the pod-level requests
-     * @param overhead of the pod's RuntimeClass
-     * @param preferences whether the pod has preferred affinities or spread constraints
-     * @param nominatedNodeName the node on which kube-scheduler preempted for the pod; empty for none
-     */
-    record Pod(
-            PodId id,
-            long version,
-            PreemptionRank rank,
-            Map<String, String> annotations,
-            List<Container> initContainers,
-            List<Container> containers,
-            Map<String, String> podRequests,
-            Map<String, String> overhead,
-            boolean preferences,
-            String nominatedNodeName) {
+    record Pod(Metadata metadata, Spec spec, Status status) implements Partial {
+        Pod {
+            require("metadata", metadata);
+            require("spec", spec);
+        }
+
+        PodId id() {
+            return new PodId(metadata.namespace, metadata.name, metadata.uid);
+        }
+
+        /** The node on which kube-scheduler preempted for the pod; empty for none. */
+        String nominatedNodeName() {
+            return status.nominatedNodeName;
+        }
+
         /**
          * What the pod has in common with other pods of its template.
          *
@@ -90,16 +149,83 @@ final class Wire {
          */
         Template template() {
             return new Template(
-                    initContainers,
-                    containers,
-                    podRequests,
-                    overhead,
-                    PlacementPreferences.parse(annotations),
-                    preferences);
+                    spec.initContainers,
+                    spec.containers,
+                    spec.resources.requests,
+                    spec.overhead,
+                    PlacementPreferences.parse(metadata.annotations),
+                    spec.preferences());
         }
 
         UnboundPod requesting(PodGpuRequest request) {
-            return new UnboundPod(id, version, rank, request);
+            return new UnboundPod(id(), metadata.resourceVersion, spec.rank(), request);
+        }
+    }
+
+    /** {@code resourceVersion} is the one that kube-scheduler sees, which may be an old one; 0 if it is missing. */
+    record Metadata(String namespace, String name, String uid, long resourceVersion, Map<String, String> annotations)
+            implements Partial {
+        Metadata {
+            require("metadata.namespace", namespace);
+            require("metadata.name", name);
+            require("metadata.uid", uid);
+        }
+    }
+
+    /**
+     * A pod's spec.
+     *
+     * @param resources the pod-level requests
+     * @param overhead of the pod's RuntimeClass
+     * @param affinity of nodes, of pods, and against pods
+     */
+    record Spec(
+            List<Container> initContainers,
+            List<Container> containers,
+            Resources resources,
+            Map<String, String> overhead,
+            Map<String, Affinity> affinity,
+            List<TopologySpreadConstraint> topologySpreadConstraints,
+            int priority,
+            String preemptionPolicy)
+            implements Partial {
+        /** Whether the pod has preferred affinities or spread constraints. */
+        private boolean preferences() {
+            return affinity.values().stream()
+                            .anyMatch(kind -> !kind.preferredDuringSchedulingIgnoredDuringExecution.isEmpty())
+                    || topologySpreadConstraints.stream()
+                            .anyMatch(constraint -> constraint.whenUnsatisfiable.equals("ScheduleAnyway"));
+        }
+
+        private PreemptionRank rank() {
+            return new PreemptionRank(priority, !preemptionPolicy.equals("Never"));
+        }
+    }
+
+    record Status(String nominatedNodeName) implements Partial {
+        Status() {
+            this("");
+        }
+    }
+
+    record Affinity(List<Object> preferredDuringSchedulingIgnoredDuringExecution) implements Partial {}
+
+    record TopologySpreadConstraint(String whenUnsatisfiable) implements Partial {}
+
+    record Resources(Map<String, String> limits, Map<String, String> requests) implements Partial {
+        Resources() {
+            this(Map.of(), Map.of());
+        }
+    }
+
+    /** A container; one that restarts always marks a sidecar among the init containers. */
+    record Container(String name, Resources resources, String restartPolicy) implements Partial {
+        Container {
+            require("a container's name", name);
+        }
+
+        private ContainerKind initKind() {
+            return restartPolicy.equals("Always") ? ContainerKind.SIDECAR : ContainerKind.INIT;
         }
     }
 
@@ -119,11 +245,11 @@ final class Wire {
         PodGpuRequest request() {
             var requests = new ArrayList<ContainerGpuRequest>();
             for (Container container : initContainers) {
-                ContainerGpuRequest.parse(container.name(), container.initKind(), container.limits())
+                ContainerGpuRequest.parse(container.name(), container.initKind(), container.resources.limits)
                         .ifPresent(requests::add);
             }
             for (Container container : containers) {
-                ContainerGpuRequest.parse(container.name(), ContainerKind.APP, container.limits())
+                ContainerGpuRequest.parse(container.name(), ContainerKind.APP, container.resources.limits)
                         .ifPresent(requests::add);
             }
             return PodGpuRequest.of(requests, wishes, preferences).withHostRequests(requests());
@@ -132,10 +258,10 @@ final class Wire {
         private HostResources requests() {
             var sum = new PodHostRequests();
             for (Container container : initContainers) {
-                sum.add(container.initKind(), hostResources(container.requests()));
+                sum.add(container.initKind(), hostResources(container.resources.requests));
             }
             for (Container container : containers) {
-                sum.add(ContainerKind.APP, hostResources(container.requests()));
+                sum.add(ContainerKind.APP, hostResources(container.resources.requests));
             }
             if (podRequests.containsKey(CPU)) {
                 sum.podCpu(hostResources(podRequests).cpuMillis());
@@ -145,13 +271,6 @@ final class Wire {
             }
             sum.overhead(hostResources(overhead));
             return sum.total();
-        }
-    }
-
-    /** A container; {@code restarts} marks a sidecar among the init containers. */
-    record Container(String name, Map<String, String> limits, Map<String, String> requests, boolean restarts) {
-        private ContainerKind initKind() {
-            return restarts ? ContainerKind.SIDECAR : ContainerKind.INIT;
         }
     }
 

@@ -6,9 +6,8 @@ import java.util.function.ToIntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Finds the numbers of nodes' accounts by name. Requests about thousands of nodes repeat the same string objects, which are
- * found by identity, without comparing characters elsewhere in memory; and mostly the same list object, whose last result
- * is still valid. Thread-safe.
+ * Finds the numbers of nodes' accounts by name. Requests about thousands of nodes mostly repeat the same list object, whose
+ * last result is still valid. Thread-safe.
  */
 final class NodeIndex {
     static final int UNKNOWN = -1;
@@ -63,7 +62,7 @@ final class NodeIndex {
     /**
      * The numbers of many accounts.
      *
-     * @param names the same string objects each time
+     * @param names mostly the same list object
      * @param numbers receives the numbers; may be longer
      * @param ranks receives the ranks by name; nodes without an account come last; may be longer
      */
@@ -177,9 +176,8 @@ final class NodeIndex {
         return (slot + steps) & (slots.length - 1);
     }
 
-    @SuppressWarnings("ReferenceEquality") // an equal one is looked up
     private boolean isAt(int position, String node) {
-        return position != EMPTY && names[position] == node;
+        return position != EMPTY && node.equals(names[position]);
     }
 
     /** An account was closed; its number may be given again afterwards. */

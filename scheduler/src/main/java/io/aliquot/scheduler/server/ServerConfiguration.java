@@ -2,12 +2,9 @@ package io.aliquot.scheduler.server;
 
 import io.aliquot.scheduler.settings.Settings;
 import java.util.List;
-import java.util.Optional;
 import java.util.function.LongSupplier;
 import org.apache.catalina.connector.Connector;
 import org.apache.coyote.http11.AbstractHttp11Protocol;
-import org.apache.tomcat.util.net.SSLHostConfig;
-import org.apache.tomcat.util.net.SSLHostConfigCertificate;
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.boot.tomcat.servlet.TomcatServletWebServerFactory;
 import org.springframework.boot.web.server.WebServerFactoryCustomizer;
@@ -25,6 +22,11 @@ class ServerConfiguration {
     }
 
     @Bean
+    TlsCertificate tlsCertificate() {
+        return new TlsCertificate();
+    }
+
+    @Bean
     ConnectionDrain connectionDrain(PortPolicyValve valve, LongSupplier nanoTime) {
         return new ConnectionDrain(valve::closeAfterAnswer, () -> valve.connections(PortPolicy.WEBHOOKS), nanoTime);
     }
@@ -39,7 +41,7 @@ class ServerConfiguration {
     WebServerFactoryCustomizer<TomcatServletWebServerFactory> connectors(
             PortPolicyValve valve,
             ObjectProvider<Ports> chosen,
-            ObjectProvider<CertificateSource> certificates,
+            TlsCertificate certificate,
             ObjectProvider<Settings> settings) {
         Ports ports = chosen.getIfAvailable(Ports::configured);
         Settings set = settings.getIfAvailable();
@@ -47,8 +49,6 @@ class ServerConfiguration {
             factory.setPort(ports.health());
             factory.addConnectorCustomizers(connector -> open(valve, connector, PortPolicy.HEALTH, 4));
 
-            CertificateSource certificate =
-                    () -> Optional.ofNullable(certificates.getIfAvailable()).flatMap(CertificateSource::current);
             Connector webhooks = encrypted(ports.webhooks(), certificate);
             open(valve, webhooks, PortPolicy.WEBHOOKS, 16);
             factory.addAdditionalConnectors(webhooks);
@@ -64,13 +64,12 @@ class ServerConfiguration {
         };
     }
 
-    private static Connector encrypted(int port, CertificateSource certificate) {
+    private static Connector encrypted(int port, TlsCertificate certificate) {
         var connector = new Connector();
         connector.setPort(port);
         connector.setScheme("https");
         connector.setSecure(true);
-        connector.setProperty("SSLEnabled", "true");
-        connector.addSslHostConfig(tls(certificate));
+        certificate.encrypt(connector);
         return connector;
     }
 
@@ -83,14 +82,5 @@ class ServerConfiguration {
         protocol.setConnectionTimeout((int) PortPolicy.READ_TIMEOUT.toMillis());
         protocol.setKeepAliveTimeout((int) PortPolicy.IDLE_TIMEOUT.toMillis());
         protocol.setMaxSwallowSize(PortPolicy.DISCARDED);
-    }
-
-    private static SSLHostConfig tls(CertificateSource source) {
-        var config = new SSLHostConfig();
-        config.setProtocols("TLSv1.2+TLSv1.3");
-        var certificate = new SSLHostConfigCertificate(config, SSLHostConfigCertificate.DEFAULT_TYPE);
-        certificate.setSslContext(new LiveSslContext(source));
-        config.addCertificate(certificate);
-        return config;
     }
 }

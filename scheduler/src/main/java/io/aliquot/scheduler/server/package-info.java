@@ -4,7 +4,7 @@
  * path is served on its own port only.
  *
  * <p>Other packages provide an {@link ExtenderHandler} for the extender's port, controllers for the paths in
- * {@link PortPolicy}, a {@link CertificateSource} for TLS, and {@link Readiness} and {@link Liveness} beans.
+ * {@link PortPolicy}, the certificate for {@link TlsCertificate}, and {@link Readiness} and {@link Liveness} beans.
  */
 @NullMarked
 package io.aliquot.scheduler.server;

@@ -22,7 +22,6 @@ import io.aliquot.scheduler.recovery.WriteReconciler;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
-import java.io.ByteArrayInputStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
@@ -30,12 +29,13 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
+import tools.jackson.databind.json.JsonMapper;
 
 /** Two nodes with two GPUs of 80000 MiB each, and the extender's verbs on them. */
 public final class ExtenderFixture {
     public static final int MEMORY = 80_000;
     private static final long START = Long.MAX_VALUE - Duration.ofSeconds(2).toNanos();
-    private static final WireReader READER = new WireReader();
+    private static final JsonMapper JSON = Wire.mapper();
 
     private int holders;
 
@@ -171,7 +171,7 @@ public final class ExtenderFixture {
 
     /** The arguments of filter and prioritize. */
     static Wire.Args args(String json) {
-        return READER.args(new ByteArrayInputStream(json.getBytes(StandardCharsets.UTF_8)));
+        return JSON.readValue(json.getBytes(StandardCharsets.UTF_8), Wire.Args.class);
     }
 
     static Wire.Pod pod(String name, String limits) {

@@ -11,10 +11,9 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
-import io.aliquot.scheduler.server.CertificateSource;
-import io.aliquot.scheduler.server.CertificateSource.Identity;
 import io.aliquot.scheduler.server.KeyStores;
 import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.scheduler.server.TlsCertificate;
 import java.security.KeyStore;
 import java.security.PrivateKey;
 import java.security.cert.X509Certificate;
@@ -106,11 +105,12 @@ class ApiTestProgram {
     }
 
     @Bean
-    CertificateSource certificates(KeyStore keys) throws Exception {
+    TlsCertificate certificate(KeyStore keys) throws Exception {
         var key = (PrivateKey) keys.getKey(KeyStores.ALIAS, KeyStores.PASSWORD.toCharArray());
         var certificate = (X509Certificate) keys.getCertificate(KeyStores.ALIAS);
-        var identity = Optional.of(new Identity(key, List.of(certificate)));
-        return () -> identity;
+        var ports = new TlsCertificate();
+        ports.serve(key, certificate);
+        return ports;
     }
 
     @Bean

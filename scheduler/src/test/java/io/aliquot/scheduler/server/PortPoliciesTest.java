@@ -55,7 +55,6 @@ class PortPoliciesTest {
     private static final String REQUEST = "POST /filter HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
 
     private static ServletWebServerApplicationContext context;
-    private static volatile Optional<CertificateSource.Identity> identity = Optional.empty();
     private static volatile CountDownLatch asked = new CountDownLatch(0);
     private static volatile CountDownLatch mayAnswer = new CountDownLatch(0);
     private static volatile Optional<String> failure = Optional.empty();
@@ -76,11 +75,6 @@ class PortPoliciesTest {
         @Bean
         Ports ports() {
             return new Ports(0, 0, 0, 0);
-        }
-
-        @Bean
-        CertificateSource certificates() {
-            return () -> identity;
         }
 
         @Bean
@@ -353,7 +347,7 @@ class PortPoliciesTest {
         assertThat(get(extender, "/filter").statusCode()).isEqualTo(405);
         assertThat(post(health, "/livez", "").statusCode()).isEqualTo(405);
         KeyStore store = KeyStores.selfSigned("any");
-        identity = identity(store);
+        serve(store);
         assertThat(review(store, "/admission/void", "text/xml", "<a/>").statusCode())
                 .isEqualTo(415);
     }
@@ -361,7 +355,7 @@ class PortPoliciesTest {
     @Test
     void aReviewThatIsNotJsonIsABadRequest() throws Exception {
         KeyStore store = KeyStores.selfSigned("any");
-        identity = identity(store);
+        serve(store);
         HttpResponse<String> answer = review(store, "/admission/void", "application/json", "{");
         assertThat(answer.statusCode()).isEqualTo(400);
         assertThat(answer.body()).isEqualTo("the body is not the JSON that this path expects\n");
@@ -369,21 +363,29 @@ class PortPoliciesTest {
 
     @Test
     void aNewCertificateIsUsedFromTheNextConnectionOn() throws Exception {
-        identity = Optional.empty();
         KeyStore first = KeyStores.selfSigned("first");
-        assertThatThrownBy(() -> review(first)).isInstanceOf(SSLHandshakeException.class);
-        identity = identity(first);
+        serve(first);
         assertThat(review(first).body()).isEqualTo("reviewed");
         KeyStore second = KeyStores.selfSigned("second");
-        identity = identity(second);
+        serve(second);
         assertThatThrownBy(() -> review(first)).isInstanceOf(SSLHandshakeException.class);
         assertThat(review(second).body()).isEqualTo("reviewed");
     }
 
-    private static Optional<CertificateSource.Identity> identity(KeyStore store) throws Exception {
+    @Test
+    void handshakesFailBeforeTheFirstCertificate() throws Exception {
+        KeyStore any = KeyStores.selfSigned("any");
+        try (var starting = (ServletWebServerApplicationContext) new SpringApplicationBuilder(Program.class).run()) {
+            int port = RandomPorts.webhooks(starting);
+            assertThatThrownBy(() -> review(port, any, "/admission/gpu", "application/json", ""))
+                    .isInstanceOf(SSLHandshakeException.class);
+        }
+    }
+
+    private static void serve(KeyStore store) throws Exception {
         var key = (PrivateKey) store.getKey(KeyStores.ALIAS, KeyStores.PASSWORD.toCharArray());
         var certificate = (X509Certificate) store.getCertificate(KeyStores.ALIAS);
-        return Optional.of(new CertificateSource.Identity(key, List.of(certificate)));
+        context.getBean(TlsCertificate.class).serve(key, certificate);
     }
 
     private static HttpResponse<String> review(KeyStore trusted) throws Exception {
@@ -391,6 +393,11 @@ class PortPoliciesTest {
     }
 
     private static HttpResponse<String> review(KeyStore trusted, String path, String type, String body)
+            throws Exception {
+        return review(webhooks, trusted, path, type, body);
+    }
+
+    private static HttpResponse<String> review(int port, KeyStore trusted, String path, String type, String body)
             throws Exception {
         var trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
         var anchors = KeyStore.getInstance("PKCS12");
@@ -402,7 +409,7 @@ class PortPoliciesTest {
         var client = HttpClient.newBuilder().sslContext(tls).build();
         return send(
                 client,
-                HttpRequest.newBuilder(URI.create("https://localhost:" + webhooks + path))
+                HttpRequest.newBuilder(URI.create("https://localhost:" + port + path))
                         .header("Content-Type", type)
                         .POST(BodyPublishers.ofString(body)));
     }

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.admission.certificate;
 
+import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import java.time.Clock;
@@ -9,7 +10,8 @@ import org.springframework.context.annotation.Configuration;
 @Configuration(proxyBeanMethods = false)
 class CertificateConfiguration {
     @Bean(initMethod = "start", destroyMethod = "close")
-    CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings, Clock clock) {
-        return new CertificateKeeper(kubernetes, settings, clock);
+    CertificateKeeper certificateKeeper(
+            KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports) {
+        return new CertificateKeeper(kubernetes, settings, clock, ports);
     }
 }

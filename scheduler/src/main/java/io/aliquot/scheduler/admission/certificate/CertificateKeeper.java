@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.admission.certificate;
 
 import io.aliquot.api.FormatException;
-import io.aliquot.scheduler.server.CertificateSource;
 import io.aliquot.scheduler.server.Readiness;
+import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.Secret;
 import io.fabric8.kubernetes.api.model.SecretBuilder;
@@ -35,9 +35,9 @@ import org.slf4j.LoggerFactory;
  * <p>A renewal fails no call: the Secret gets the new certificate, the {@code caBundle} then trusts both, and a replica
  * serves the new one only after a later reconciliation has found the {@code caBundle} in that state.
  *
- * <p>One thread reconciles; {@link #current} and {@link #waitsFor} are thread-safe.
+ * <p>One thread reconciles; {@link #waitsFor} is thread-safe.
  */
-final class CertificateKeeper implements CertificateSource, Readiness, AutoCloseable {
+final class CertificateKeeper implements Readiness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(CertificateKeeper.class);
     private static final long PERIOD_SECONDS = 5;
     private static final int MAX_ATTEMPTS = 5;
@@ -53,8 +53,9 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     private final List<String> hosts;
 
     private final Clock clock;
+    private final TlsCertificate ports;
     private final ScheduledExecutorService timer;
-    private volatile @Nullable ServingCertificate served;
+    private @Nullable ServingCertificate served;
     /** What this replica waits for before it is ready; empty once it is ready. */
     private volatile String waitingFor = "the webhooks' certificate";
     /** The certificate that the previous reconciliation left trusted; the API server has noticed it since. */
@@ -62,7 +63,7 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
 
     private String lastError = "";
 
-    CertificateKeeper(KubernetesClient kubernetes, Settings settings, Clock clock) {
+    CertificateKeeper(KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports) {
         this.kubernetes = kubernetes;
         this.settings = settings;
         this.hosts = Stream.of(settings.webhookService(), settings.apiService())
@@ -70,6 +71,7 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
                 .map(service -> service + "." + settings.namespace() + ".svc")
                 .toList();
         this.clock = clock;
+        this.ports = ports;
         this.timer = Executors.newSingleThreadScheduledExecutor(task -> {
             var thread = new Thread(task, "certificate");
             thread.setDaemon(true);
@@ -86,9 +88,16 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
         timer.shutdownNow();
     }
 
-    @Override
-    public Optional<Identity> current() {
-        return Optional.ofNullable(served).map(ServingCertificate::identity);
+    /** The certificate that this replica serves. */
+    Optional<ServingCertificate> served() {
+        return Optional.ofNullable(served);
+    }
+
+    private void serve(ServingCertificate certificate) {
+        if (!certificate.equals(served)) {
+            ports.serve(certificate.key(), certificate.certificate());
+        }
+        served = certificate;
     }
 
     @Override
@@ -131,7 +140,7 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
         ServingCertificate stored = ensureSecret();
         boolean trusted = ensureTrusted(configuration, stored);
         if (served == null || (trusted && stored.equals(trustedBefore))) {
-            served = stored;
+            serve(stored);
         }
         trustedBefore = stored;
         waitingFor = "";
@@ -179,7 +188,7 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
         }
         if (stored.dueForRenewal(hosts, clock.instant())) {
             if (served == null) { // the process has just started, and the webhooks trust the stored certificate
-                served = stored;
+                serve(stored);
             }
             ServingCertificate renewed =
                     ServingCertificate.create(hosts, clock.instant(), List.of(stored.certificate()));

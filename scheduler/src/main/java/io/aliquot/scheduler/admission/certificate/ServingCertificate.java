@@ -1,7 +1,6 @@
 package io.aliquot.scheduler.admission.certificate;
 
 import io.aliquot.api.FormatException;
-import io.aliquot.scheduler.server.CertificateSource.Identity;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.StringReader;
@@ -161,10 +160,6 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
     /** The trusted certificates as a webhook's {@code clientConfig.caBundle}: PEM in base64. */
     String caBundle() {
         return base64(pem(trusted));
-    }
-
-    Identity identity() {
-        return new Identity(key, List.of(certificate));
     }
 
     /** Whether two thirds of its validity are over, or a Service has been added. */

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.admission.certificate;
 
+import io.aliquot.scheduler.server.TlsCertificate;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
@@ -10,12 +11,13 @@ import org.springframework.context.support.GenericApplicationContext;
 /** A certificate keeper with a manual clock, for tests of other packages. */
 public final class CertificateKeeperFixture {
     private final ManualClock clock = new ManualClock(Instant.now());
+    private final TlsCertificate ports = new TlsCertificate();
     private final CertificateKeeper keeper;
 
     /** Creates the keeper and its MutatingWebhookConfiguration. */
     public CertificateKeeperFixture(KubernetesClient kubernetes) {
         kubernetes.resource(CertificateKeeperTest.configuration()).create();
-        keeper = new CertificateKeeper(kubernetes, CertificateKeeperTest.settings(""), clock);
+        keeper = new CertificateKeeper(kubernetes, CertificateKeeperTest.settings(""), clock, ports);
     }
 
     /** The name by which the API server calls the webhooks. */
@@ -25,6 +27,7 @@ public final class CertificateKeeperFixture {
 
     public void registerIn(GenericApplicationContext context) {
         context.registerBean("keeper", CertificateKeeper.class, () -> keeper);
+        context.registerBean(TlsCertificate.class, () -> ports, definition -> definition.setPrimary(true));
     }
 
     public void reconcile() {

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.admission.certificate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.aliquot.testing.ApiServer;
 import io.fabric8.kubernetes.api.model.NamespaceBuilder;
@@ -39,7 +40,8 @@ class CertificateKeeperIT {
                     .create();
             client.resource(configuration()).create();
             var clock = new ManualClock(Instant.parse("2026-03-01T00:00:00Z"));
-            List<CertificateKeeper> keepers = Stream.generate(() -> new CertificateKeeper(client, SETTINGS, clock))
+            List<CertificateKeeper> keepers = Stream.generate(
+                            () -> new CertificateKeeper(client, SETTINGS, clock, new TlsCertificate()))
                     .limit(3)
                     .toList();
             for (int round = 0; round < ROUNDS; round++) {
@@ -57,7 +59,7 @@ class CertificateKeeperIT {
                         clock.instant());
                 assertThat(keepers).allSatisfy(keeper -> {
                     assertThat(keeper.waitsFor()).isEmpty();
-                    assertThat(keeper.current().orElseThrow().chain().get(0)).isEqualTo(stored.certificate());
+                    assertThat(keeper.served().orElseThrow().certificate()).isEqualTo(stored.certificate());
                 });
                 assertThat(client.admissionRegistration()
                                 .v1()

@@ -3,7 +3,7 @@ package io.aliquot.scheduler.admission.certificate;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.scheduler.server.CertificateSource.Identity;
+import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.Secret;
 import io.fabric8.kubernetes.api.model.SecretBuilder;
@@ -64,7 +64,7 @@ class CertificateKeeperTest {
     void theFirstReconciliationCreatesACertificateAndMakesTheWebhooksTrustIt() {
         CertificateKeeper keeper = keeper();
         assertThat(keeper.waitsFor()).contains("the webhooks' certificate");
-        assertThat(keeper.current()).isEmpty();
+        assertThat(keeper.served()).isEmpty();
 
         keeper.reconcile();
 
@@ -177,7 +177,7 @@ class CertificateKeeperTest {
     void renewsTheCertificateWhenAServiceIsAdded() {
         keeper().reconcile();
         X509Certificate old = stored().certificate();
-        var upgraded = new CertificateKeeper(kubernetes, settings("aliquot-api"), clock);
+        var upgraded = new CertificateKeeper(kubernetes, settings("aliquot-api"), clock, new TlsCertificate());
 
         upgraded.reconcile();
         assertThat(served(upgraded)).isEqualTo(old);
@@ -292,7 +292,7 @@ class CertificateKeeperTest {
     }
 
     private CertificateKeeper keeper() {
-        return new CertificateKeeper(kubernetes, settings(""), clock);
+        return new CertificateKeeper(kubernetes, settings(""), clock, new TlsCertificate());
     }
 
     /** The chart's names in the namespace {@code aliquot}. */
@@ -302,7 +302,7 @@ class CertificateKeeperTest {
     }
 
     private static X509Certificate served(CertificateKeeper keeper) {
-        return keeper.current().map(Identity::chain).orElseThrow().get(0);
+        return keeper.served().orElseThrow().certificate();
     }
 
     private ServingCertificate stored() {

@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.scheduler.extender.Wire.Args;
 import io.aliquot.scheduler.extender.Wire.Container;
-import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.extender.Wire.Resources;
 import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.placement.HostResources;
 import java.util.ArrayList;
@@ -20,7 +20,7 @@ import tools.jackson.databind.json.JsonMapper;
 import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
-class WireReaderTest {
+class WireTest {
     private static final JsonMapper JSON = JsonMapper.shared();
     private static final String ARGS = """
             {"Nodes": null, "NodeNames": ["n1", "n2"], "Pod": {
@@ -40,18 +40,21 @@ class WireReaderTest {
         assertThat(args.nodeNames()).hasValue(List.of("n1", "n2"));
         assertThat(args.pod())
                 .isEqualTo(new Wire.Pod(
-                        new PodId("default", "a", "u"),
-                        12,
-                        new PreemptionRank(7, false),
-                        Map.of("k", "v"),
-                        List.of(new Container("i", Map.of(), Map.of("cpu", "1"), true)),
-                        List.of(
-                                new Container("c", Map.of("nvidia.com/gpu", "2"), Map.of(), false),
-                                new Container("d", Map.of(), Map.of(), false)),
-                        Map.of("memory", "2Gi"),
-                        Map.of("cpu", "250m"),
-                        false,
-                        "n2"));
+                        new Wire.Metadata("default", "a", "u", 12, Map.of("k", "v")),
+                        new Wire.Spec(
+                                List.of(new Container("i", new Resources(Map.of(), Map.of("cpu", "1")), "Always")),
+                                List.of(
+                                        new Container("c", new Resources(Map.of("nvidia.com/gpu", "2"), Map.of()), ""),
+                                        new Container("d", new Resources(), "")),
+                                new Resources(Map.of(), Map.of("memory", "2Gi")),
+                                Map.of("cpu", "250m"),
+                                Map.of(),
+                                List.of(),
+                                7,
+                                "Never"),
+                        new Wire.Status("n2")));
+        assertThat(args.pod().requesting(args.pod().template().request()).rank())
+                .isEqualTo(new PreemptionRank(7, false));
     }
 
     /** Like k8s.io/component-helpers, the sum includes overhead, init containers and pod-level requests. */
@@ -73,11 +76,13 @@ class WireReaderTest {
     void onlySoftSchedulingConstraintsArePreferences(String kind) {
         assertThat(ExtenderFixture.args(ARGS.replace("\"priority\"", kind + ", \"priority\""))
                         .pod()
+                        .template()
                         .preferences())
                 .isTrue();
         String must = kind.replace("preferred", "required").replace("ScheduleAnyway", "DoNotSchedule");
         assertThat(ExtenderFixture.args(ARGS.replace("\"priority\"", must + ", \"priority\""))
                         .pod()
+                        .template()
                         .preferences())
                 .isFalse();
     }
@@ -93,6 +98,9 @@ class WireReaderTest {
                     .hasMessageContaining(", found none");
         }
         assertThatThrownBy(() -> ExtenderFixture.args(ARGS + "{}")).isInstanceOf(JacksonException.class);
+        assertThatThrownBy(() -> Wire.mapper().readValue(ARGS, Wire.PreemptionArgs.class))
+                .isInstanceOf(JacksonException.class)
+                .hasMessageContaining("expected NodeNameToMetaVictims, found none");
     }
 
     @Test
