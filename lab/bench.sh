@@ -74,7 +74,10 @@ done
 rm -rf "${folder:?}"/*
 # The program's AOT cache takes minutes to make, so it is kept while its inputs stay the same.
 program=$lab/scheduler
-inputs=$(cd "$root" && { sha256sum scheduler/{unpack,java.options,target/aliquot-scheduler.jar} training/target/aliquot-training.jar; java -version 2>&1; } | sha256sum)
+inputs=$(
+    cd "$root"
+    { sha256sum scheduler/{unpack,java.options} {scheduler/target/aliquot-scheduler,training/target/aliquot-training}.jar; java -version 2>&1; } | sha256sum
+)
 if [ "$inputs" != "$(cat "$program/inputs" 2> /dev/null)" ]; then
     rm -rf "$program"
     step bench-unpack "Recording the scheduler's AOT cache" contained "$root/scheduler/unpack" java "$program"
