@@ -74,11 +74,14 @@ done
 rm -rf "${folder:?}"/*
 # The program's AOT cache takes minutes to make, so it is kept while its inputs stay the same.
 program=$lab/scheduler
-inputs=$(cd "$root" && { sha256sum scheduler/{unpack,java.options,target/aliquot-scheduler.jar} training/target/aliquot-training.jar; java -version 2>&1; } | sha256sum)
-if [ "$inputs" != "$(cat "$program/inputs" 2> /dev/null)" ]; then
+program_inputs=$(
+    cd "$root"
+    { sha256sum scheduler/{unpack,java.options} {scheduler/target/aliquot-scheduler,training/target/aliquot-training}.jar; java -version 2>&1; } | sha256sum
+)
+if [ "$program_inputs" != "$(cat "$program/inputs" 2> /dev/null)" ]; then
     rm -rf "$program"
     step bench-unpack "Recording the scheduler's AOT cache" contained "$root/scheduler/unpack" java "$program"
-    printf '%s\n' "$inputs" > "$program/inputs"
+    printf '%s\n' "$program_inputs" > "$program/inputs"
 fi
 # the program's name selects the component; under the name kube the first argument does
 ln -f "$(kube_program)" "$folder/kube" 2> /dev/null || cp "$(kube_program)" "$folder/kube"
