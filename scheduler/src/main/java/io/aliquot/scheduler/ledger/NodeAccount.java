@@ -3,7 +3,6 @@ package io.aliquot.scheduler.ledger;
 import static io.aliquot.api.SharingMode.MEMORY;
 
 import io.aliquot.api.Gpu;
-import io.aliquot.api.Placement;
 import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
@@ -17,6 +16,7 @@ import io.aliquot.scheduler.placement.GpuSelection.Fits;
 import io.aliquot.scheduler.placement.GpuSelection.Refused;
 import io.aliquot.scheduler.placement.GpuSelector;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PlacementPolicy;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -250,7 +250,7 @@ final class NodeAccount implements NodeAccountView {
             return refuses(unavailable());
         }
         List<GpuFreeCapacity> free = freeCapacitiesWithout(uid, without);
-        Placement policy = gpuPlacement(request, sharing);
+        PlacementPolicy policy = gpuPolicy(request, sharing);
         return switch (GpuSelector.feasible(request, free, policy)) {
             case Refused refused -> refuses(refused);
             case Fits fits -> {
@@ -282,7 +282,7 @@ final class NodeAccount implements NodeAccountView {
             Sharing sharing,
             Set<String> without,
             List<GpuFreeCapacity> freeGpus,
-            Placement policy) {
+            PlacementPolicy policy) {
         HostResources free = sharing.allocatable().minus(requested).plus(requests(uid));
         FreeCapacity before = claims.containsKey(uid) || !without.isEmpty()
                 ? FreeCapacity.of(shape, free, freeGpus)
@@ -296,8 +296,8 @@ final class NodeAccount implements NodeAccountView {
             return unavailable();
         }
         List<GpuFreeCapacity> free = freeCapacitiesWithout(uid, without);
-        Placement policy = gpuPlacement(request, sharing);
-        if (!request.requestsOneVgpu() || policy != Placement.FRAGMENTATION) {
+        PlacementPolicy policy = gpuPolicy(request, sharing);
+        if (!request.requestsOneVgpu() || !policy.scoresCandidates()) {
             return GpuSelector.select(request, free, policy);
         }
         if (GpuSelector.feasible(request, free, policy) instanceof Refused refused) {
@@ -310,7 +310,7 @@ final class NodeAccount implements NodeAccountView {
 
     /** Whether the chooser selects this pod's GPU. */
     boolean usesChooser(PodGpuRequest request) {
-        return facts instanceof Sharing sharing && gpuPlacement(request, sharing) == Placement.FRAGMENTATION;
+        return facts instanceof Sharing sharing && gpuPolicy(request, sharing).scoresCandidates();
     }
 
     private HostResources requests(String uid) {
@@ -323,8 +323,8 @@ final class NodeAccount implements NodeAccountView {
         return new Refused((facts instanceof LeftOut leftOut ? leftOut : AGENT_NOT_READY).reason(), true);
     }
 
-    private static Placement gpuPlacement(PodGpuRequest request, Sharing sharing) {
-        return request.gpuPlacement().orElse(sharing.gpuPlacement());
+    private static PlacementPolicy gpuPolicy(PodGpuRequest request, Sharing sharing) {
+        return PlacementPolicy.of(request.gpuPlacement().orElse(sharing.gpuPlacement()));
     }
 
     /** Free capacity of every GPU that the node shares; the list changes with the account. */

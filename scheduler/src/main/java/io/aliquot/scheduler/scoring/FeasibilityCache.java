@@ -2,13 +2,13 @@ package io.aliquot.scheduler.scoring;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.ChangeCounter;
 import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeAccountView;
 import io.aliquot.scheduler.placement.CandidatePlacements;
 import io.aliquot.scheduler.placement.FreeCapacity;
+import io.aliquot.scheduler.placement.PlacementPolicy;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -111,7 +111,7 @@ public final class FeasibilityCache {
     private final CachedResults results;
     private final String uid;
     private final PodGpuRequest request;
-    private final Placement policy;
+    private final PlacementPolicy policy;
     private final boolean scored;
     /** Buffer for a node's candidates; empty if the policy does not score them. */
     private final Optional<CandidatePlacements> candidates;
@@ -127,12 +127,12 @@ public final class FeasibilityCache {
             Kinds kinds,
             String uid,
             PodGpuRequest request,
-            Placement policy,
+            PlacementPolicy policy,
             String claimedNode) {
         this.ledger = ledger;
         this.scores = scores;
         this.kinds = kinds;
-        this.scored = policy == Placement.FRAGMENTATION;
+        this.scored = policy.scoresCandidates();
         this.results = kinds.of(request, scores, scored, ledger.nodeCount());
         this.uid = uid;
         this.request = request;
@@ -321,7 +321,7 @@ public final class FeasibilityCache {
     }
 
     private double byFullness(double fullness) {
-        return policy == Placement.SPREAD && fullness != FullnessScores.NONE ? -fullness : fullness;
+        return scored || fullness == FullnessScores.NONE ? fullness : policy.rateFullness(fullness);
     }
 
     /** The score of a node whose answer is cached. */

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.scoring;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeAccountView;
+import io.aliquot.scheduler.placement.PlacementPolicy;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 
 /** Which nodes of a ledger a pod fits on, and which the placement policy prefers. Thread-safe. */
@@ -14,7 +15,7 @@ public final class NodeScoring {
     /**
      * Connects the policy to a ledger that has none yet.
      *
-     * @param policy scores for {@link Placement#FRAGMENTATION}
+     * @param policy scores the candidates of placement policies that score them
      */
     public NodeScoring(Ledger ledger, ScoringPolicy<?> policy) {
         this.ledger = ledger;
@@ -33,10 +34,11 @@ public final class NodeScoring {
     /**
      * What the nodes answer one request about this pod.
      *
-     * @param policy by which the pod's node is chosen
+     * @param placement the name of the policy by which the pod's node is chosen
      */
-    public FeasibilityCache forPod(String uid, PodGpuRequest request, Placement policy) {
-        if (policy == Placement.FRAGMENTATION) {
+    public FeasibilityCache forPod(String uid, PodGpuRequest request, Placement placement) {
+        var policy = PlacementPolicy.of(placement);
+        if (policy.scoresCandidates()) {
             scores.refresh();
         }
         return new FeasibilityCache(
