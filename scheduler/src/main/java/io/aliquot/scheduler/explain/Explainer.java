@@ -11,7 +11,7 @@ import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.preemption.Budgets;
-import io.aliquot.scheduler.scoring.FeasibilityCache;
+import io.aliquot.scheduler.scoring.NodeRanking;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.ScoreTerm;
 import java.util.ArrayList;
@@ -92,10 +92,10 @@ public final class Explainer {
 
     /** The best of the given nodes that fit the pod now, by the policy's score, best first; at most 5. */
     public List<ScoredNode> bestNodes(PodId pod, PodGpuRequest request, Placement policy, Collection<String> nodes) {
-        FeasibilityCache cache = scoring.forPod(pod.uid(), request, policy);
+        NodeRanking ranking = scoring.forPod(pod.uid(), request, policy);
         return nodes.stream()
-                .flatMap(node -> cache.feasibility(node) instanceof Feasibility.Fits fits
-                        ? Stream.of(new ScoredNode(node, cache.score(node), cache.terms(fits)))
+                .flatMap(node -> ranking.feasibility(node) instanceof Feasibility.Fits fits
+                        ? Stream.of(new ScoredNode(node, ranking.score(node), ranking.terms(fits)))
                         : Stream.empty())
                 .sorted(Comparator.comparingDouble(ScoredNode::score).reversed().thenComparing(ScoredNode::node))
                 .limit(MAX_EXAMPLES)

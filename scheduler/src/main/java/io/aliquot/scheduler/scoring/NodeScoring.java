@@ -10,7 +10,7 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 public final class NodeScoring {
     private final Ledger ledger;
     private final ScoringCache<?> scores;
-    private final FeasibilityCache.Kinds kinds;
+    private final NodeRanking.Kinds kinds;
 
     /**
      * Connects the policy to a ledger that has none yet.
@@ -22,7 +22,7 @@ public final class NodeScoring {
         var index = new NodeIndex(
                 node -> ledger.account(node).map(NodeAccountView::number).orElse(NodeIndex.UNKNOWN));
         this.scores = new ScoringCache<>(policy, ledger.models(), index);
-        this.kinds = new FeasibilityCache.Kinds(ledger.changes(), index);
+        this.kinds = new NodeRanking.Kinds(ledger.changes(), index);
         ledger.connect(scores, scores);
     }
 
@@ -36,12 +36,12 @@ public final class NodeScoring {
      *
      * @param placement the name of the policy by which the pod's node is chosen
      */
-    public FeasibilityCache forPod(String uid, PodGpuRequest request, Placement placement) {
+    public NodeRanking forPod(String uid, PodGpuRequest request, Placement placement) {
         var policy = PlacementPolicy.of(placement);
         if (policy.scoresCandidates()) {
             scores.refresh();
         }
-        return new FeasibilityCache(
+        return new NodeRanking(
                 ledger, scores, kinds, uid, request, policy, ledger.nodeOf(uid).orElse(""));
     }
 }

@@ -12,7 +12,7 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
-import io.aliquot.scheduler.scoring.FeasibilityCache;
+import io.aliquot.scheduler.scoring.NodeRanking;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.ScoringPolicy;
 import java.time.Duration;
@@ -118,18 +118,18 @@ public final class PlacementEngine {
     /** Reserves the best of the nodes, by the pod's policy or else the engine's; empty if the pod fits on none. */
     public Optional<String> reserveBest(PendingPod pod, List<String> nodes) {
         Placement wanted = pod.request().request.nodePlacement().orElse(policy);
-        FeasibilityCache cache = scoring.forPod(pod.uid(), pod.request().request, wanted);
+        NodeRanking ranking = scoring.forPod(pod.uid(), pod.request().request, wanted);
         Optional<String> best =
-                cache.best(nodes, 1, (node, refuses) -> {}).stream().findFirst();
+                ranking.best(nodes, 1, (node, refuses) -> {}).stream().findFirst();
         best.ifPresent(node -> ledger.reserve(id(pod.uid()), node, pod.request().request));
         return best;
     }
 
     /** Those of the nodes that the pod fits on. */
     public List<String> feasible(PendingPod pod, List<String> nodes) {
-        FeasibilityCache cache = scoring.forPod(pod.uid(), pod.request().request, policy);
+        NodeRanking ranking = scoring.forPod(pod.uid(), pod.request().request, policy);
         return nodes.stream()
-                .filter(node -> cache.feasibility(node) instanceof Feasibility.Fits)
+                .filter(node -> ranking.feasibility(node) instanceof Feasibility.Fits)
                 .toList();
     }
 

@@ -43,7 +43,7 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.recovery.RecoveryAccess;
 import io.aliquot.scheduler.recovery.Resizer;
 import io.aliquot.scheduler.recovery.WriteReconciler;
-import io.aliquot.scheduler.scoring.FeasibilityCache;
+import io.aliquot.scheduler.scoring.NodeRanking;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.time.Duration;
@@ -731,9 +731,9 @@ final class FaultModel {
             String node = "n" + random.nextInt(NODES);
             scoring.observe(pod.id.uid(), pod.ask);
             Placement policy = pod.ask.nodePlacement().orElse(Placement.SPREAD);
-            FeasibilityCache cache = scoring.forPod(pod.id.uid(), pod.ask, policy);
-            if (cache.feasibility(node) instanceof Feasibility.Fits) {
-                assertThat(cache.score(node)).isFinite();
+            NodeRanking ranking = scoring.forPod(pod.id.uid(), pod.ask, policy);
+            if (ranking.feasibility(node) instanceof Feasibility.Fits) {
+                assertThat(ranking.score(node)).isFinite();
                 ledger.reserve(pod.id, node, pod.ask);
             }
         }

@@ -40,8 +40,11 @@ import java.util.function.ObjIntConsumer;
  *
  * Locks: first the kind's, then an account's or the index's.
  */
-/** What nodes answer one request about one pod. Valid for that request: it knows the node of the pod's claim. */
-public final class FeasibilityCache {
+/**
+ * The nodes that fit one pod, and which of them is best, for one request: it knows the node of the pod's claim. The pod's
+ * {@link PlacementPolicy} decides which node is better.
+ */
+public final class NodeRanking {
     /** The most cached answers, with scores about 390 bytes each: with more nodes, fewer kinds are cached. */
     private static final int ANSWERS = CacheSizes.limit(1 << 19, 390);
 
@@ -121,7 +124,7 @@ public final class FeasibilityCache {
     private int left = EVALUATIONS;
 
     /** {@code claimedNode}: the node of the pod's claim; empty for none. */
-    FeasibilityCache(
+    NodeRanking(
             Ledger ledger,
             ScoringCache<?> scores,
             Kinds kinds,
