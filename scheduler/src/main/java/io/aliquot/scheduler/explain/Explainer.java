@@ -4,11 +4,11 @@ import io.aliquot.api.Placement;
 import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.PreemptionOption;
 import io.aliquot.scheduler.explain.Explanation.Refusal;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.scoring.NodeRanking;
@@ -154,12 +154,12 @@ public final class Explainer {
         for (String node : nodes.stream().sorted().distinct().toList()) {
             switch (ledger.feasibility(node, pod.uid(), request)) {
                 case Feasibility.Fits fits -> fitting.add(node);
-                case Feasibility.Refuses refusal -> {
+                case Feasibility.Refused refusal -> {
                     nodesByReason
                             .computeIfAbsent(refusal.reason(), reason -> new ArrayList<>())
                             .add(node);
-                    unresolvable.put(refusal.reason(), refusal.hopeless());
-                    if (!refusal.hopeless()) {
+                    unresolvable.put(refusal.reason(), refusal.unresolvable());
+                    if (!refusal.unresolvable()) {
                         ledger.view(node)
                                 .flatMap(view -> Shortfall.of(request, view, NodeFreeCapacity.without(view, pod.uid())))
                                 .ifPresent(shortfalls::add);

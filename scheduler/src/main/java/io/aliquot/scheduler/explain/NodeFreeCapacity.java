@@ -2,9 +2,9 @@ package io.aliquot.scheduler.explain;
 
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.placement.Feasibility.Fits;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
-import io.aliquot.scheduler.placement.GpuSelection.Fits;
 import io.aliquot.scheduler.placement.GpuSelector;
 import io.aliquot.scheduler.placement.PlacementPolicy;
 import io.aliquot.scheduler.placement.PodGpuRequest;

@@ -7,9 +7,10 @@ import io.aliquot.scheduler.ledger.Commitment.Undecided;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.CandidateChooser;
+import io.aliquot.scheduler.placement.Feasibility;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuModels;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
 import io.aliquot.scheduler.placement.GpuSelection.Selected;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
@@ -53,6 +54,9 @@ import java.util.function.LongSupplier;
  * cores and vGPUs over all claims stay within its capacity, and a whole card is granted to one pod only. Thread-safe.
  */
 public final class Ledger {
+    /** The answer for a node that the ledger does not know. */
+    public static final Refused UNKNOWN_NODE = new Refused(NodeAccount.UNKNOWN.reason(), true);
+
     /** How long a reservation for a preemptor lasts unless it is renewed. */
     public static final Duration KEPT_FOR = Duration.ofSeconds(30);
 
@@ -251,9 +255,7 @@ public final class Ledger {
      */
     public Feasibility feasibilityWithout(String node, String uid, PodGpuRequest request, Set<String> without) {
         NodeAccount account = accounts.find(node);
-        return account == null
-                ? Feasibility.UNKNOWN_NODE
-                : account.feasibility(uid, request, without, Optional.empty());
+        return account == null ? UNKNOWN_NODE : account.feasibility(uid, request, without, Optional.empty());
     }
 
     /** Reserves capacity between Filter and Bind, for {@link #EXPECTED_FOR}, if the pod fits on the node. */

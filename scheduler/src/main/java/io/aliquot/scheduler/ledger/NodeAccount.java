@@ -7,13 +7,14 @@ import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.CandidatePlacements;
+import io.aliquot.scheduler.placement.Feasibility;
+import io.aliquot.scheduler.placement.Feasibility.Fits;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import io.aliquot.scheduler.placement.GpuSelection;
-import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
 import io.aliquot.scheduler.placement.GpuSelector;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PlacementPolicy;
@@ -247,17 +248,17 @@ final class NodeAccount implements NodeAccountView {
     public synchronized Feasibility feasibility(
             String uid, PodGpuRequest request, Set<String> without, Optional<CandidatePlacements> candidates) {
         if (!(facts instanceof Sharing sharing && agentReady)) {
-            return refuses(unavailable());
+            return unavailable();
         }
         List<GpuFreeCapacity> free = freeCapacitiesWithout(uid, without);
         PlacementPolicy policy = gpuPolicy(request, sharing);
         return switch (GpuSelector.feasible(request, free, policy)) {
-            case Refused refused -> refuses(refused);
+            case Refused refused -> refused;
             case Fits fits -> {
                 if (candidates.isPresent()) {
                     find(candidates.get(), uid, sharing, without, free, policy);
                 }
-                yield new Feasibility.Fits(fullness(fits.fullness(), hostFullness(sharing, uid)));
+                yield new Fits(fullness(fits.fullness(), hostFullness(sharing, uid)));
             }
         };
     }
@@ -265,10 +266,6 @@ final class NodeAccount implements NodeAccountView {
     /** A node's fullness from its GPUs' and its host's, each 0 to 1. */
     static double fullness(double gpus, double host) {
         return GPU_WEIGHT * gpus + (1 - GPU_WEIGHT) * host;
-    }
-
-    private static Feasibility refuses(Refused refused) {
-        return new Feasibility.Refuses(refused.reason(), refused.unresolvable());
     }
 
     /**

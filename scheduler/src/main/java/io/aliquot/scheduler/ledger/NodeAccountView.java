@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.ledger;
 
 import io.aliquot.scheduler.placement.CandidatePlacements;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.Optional;

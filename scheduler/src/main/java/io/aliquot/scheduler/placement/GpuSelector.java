@@ -4,9 +4,8 @@ import io.aliquot.api.GpuRequest;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
-import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.QuickCheck;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
+import io.aliquot.scheduler.placement.Feasibility.Fits;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.RefusalReasons.Reason;
 import java.util.List;
 import java.util.Map;
@@ -28,7 +27,7 @@ public final class GpuSelector {
      * @param gpus every GPU of the node, in the order of its inventory
      * @param policy which GPUs to prefer among those that hold a container
      */
-    public static QuickCheck feasible(PodGpuRequest pod, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {
+    public static Feasibility feasible(PodGpuRequest pod, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {
         if (!pod.requestsOneVgpu()) {
             return new PodGpuSelector(pod, gpus, policy, pod.containers().size() != 1).quickCheck();
         }

@@ -5,9 +5,8 @@ import io.aliquot.api.MemoryRequest;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
-import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.QuickCheck;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
+import io.aliquot.scheduler.placement.Feasibility.Fits;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.RefusalReasons.Reason;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -64,7 +63,7 @@ final class PodGpuSelector {
         return refused == null ? selected() : refused;
     }
 
-    QuickCheck quickCheck() {
+    Feasibility quickCheck() {
         Refused refused = assign();
         return refused == null ? new Fits(fullness()) : refused;
     }

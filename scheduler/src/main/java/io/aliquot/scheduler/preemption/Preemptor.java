@@ -2,7 +2,6 @@ package io.aliquot.scheduler.preemption;
 
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
@@ -10,6 +9,7 @@ import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.UnboundPod;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Instant;
 import java.util.ArrayList;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.scoring;
 
-import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.placement.Feasibility;
 import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 

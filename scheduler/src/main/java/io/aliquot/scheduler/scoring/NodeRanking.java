@@ -3,10 +3,10 @@ package io.aliquot.scheduler.scoring;
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.scheduler.ledger.ChangeCounter;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeAccountView;
 import io.aliquot.scheduler.placement.CandidatePlacements;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.PlacementPolicy;
 import io.aliquot.scheduler.placement.PodGpuRequest;
@@ -60,7 +60,7 @@ public final class NodeRanking {
 
     private static final String NO_POD = "";
 
-    private static final Answer UNKNOWN = new Answer(NodeIndex.UNKNOWN, 0, Feasibility.UNKNOWN_NODE);
+    private static final Answer UNKNOWN = new Answer(NodeIndex.UNKNOWN, 0, Ledger.UNKNOWN_NODE);
 
     /** What a node answered at a count of changes. */
     private record Answer(int number, long changes, Feasibility feasibility) {}
@@ -151,7 +151,7 @@ public final class NodeRanking {
         }
         synchronized (results) {
             int number = evaluated(node);
-            return number < 0 ? Feasibility.UNKNOWN_NODE : results.feasibility(number);
+            return number < 0 ? Ledger.UNKNOWN_NODE : results.feasibility(number);
         }
     }
 
@@ -177,7 +177,7 @@ public final class NodeRanking {
      * @param most 0 or more
      * @param refused receives the nodes that the pod does not fit on
      */
-    public List<String> best(List<String> names, int most, BiConsumer<String, Feasibility.Refuses> refused) {
+    public List<String> best(List<String> names, int most, BiConsumer<String, Feasibility.Refused> refused) {
         int limit = Math.max(1, Math.min(most, names.size()));
         synchronized (results) {
             checkModelVersion();
@@ -212,7 +212,7 @@ public final class NodeRanking {
                         likely.add(i, ranks[i], bounds[i]);
                         bar = likely.worst();
                     }
-                } else if (feasibility instanceof Feasibility.Refuses refuses) {
+                } else if (feasibility instanceof Feasibility.Refused refuses) {
                     refused.accept(node, refuses);
                     refusals++;
                 }

@@ -2,13 +2,13 @@ package io.aliquot.scheduler.scoring;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.NodeAccountView;
 import io.aliquot.scheduler.ledger.NodeAccountView.Capacity;
 import io.aliquot.scheduler.ledger.NodeObserver;
 import io.aliquot.scheduler.placement.CandidateChooser;
 import io.aliquot.scheduler.placement.CandidatePlacements;
 import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.PodGpuRequest;

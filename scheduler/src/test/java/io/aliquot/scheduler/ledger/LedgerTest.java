@@ -21,6 +21,7 @@ import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Commitment.Undecided;
 import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import io.aliquot.scheduler.placement.Gpus;
@@ -75,7 +76,7 @@ public class LedgerTest {
         ledger.commit(pod("a"), "n1", HALF, 1);
         ledger.setAgentReady("n1", false);
         assertThat(ledger.feasibility("n1", "b", HALF))
-                .isEqualTo(new Feasibility.Refuses("the node's device plugin is not ready", true));
+                .isEqualTo(new Feasibility.Refused("the node's device plugin is not ready", true));
         assertThat(ledger.commit(pod("b"), "n1", HALF, 1))
                 .isEqualTo(new Conflict("the node's device plugin is not ready"));
         assertThat(ledger.nodeOf(pod("a").uid())).contains("n1");
@@ -83,14 +84,14 @@ public class LedgerTest {
         ledger.setAgentReady("n1", true);
         assertThat(told).containsExactly("freed n1");
         assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Fits.class);
-        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refused.class);
     }
 
     @Test
     void aReservationBlocksOtherPodsButNotItsOwn() {
         ledger.reserve(pod("a"), "n1", WHOLE);
         assertThat(ledger.feasibility("n1", "b", HALF))
-                .isEqualTo(new Feasibility.Refuses("no GPU with 500 MiB free", false));
+                .isEqualTo(new Feasibility.Refused("no GPU with 500 MiB free", false));
         assertThat(ledger.feasibility("n1", "a", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         assertThat(ledger.commit(pod("a"), "n1", WHOLE, 1)).isInstanceOf(Granted.class);
     }
@@ -151,7 +152,7 @@ public class LedgerTest {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(1000, 0, 1, true)));
         ledger.release("a", 1);
         assertThat(ledger.commit(pod("a"), "n1", WHOLE, 1)).isEqualTo(new AlreadyBound("n1"));
-        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
     }
 
     @Test
@@ -324,12 +325,12 @@ public class LedgerTest {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.putNode("n1", sharing(10));
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
-        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
         ledger.removeNode("n1");
         assertThat(ledger.feasibility("n1", "b", HALF))
-                .isEqualTo(new Feasibility.Refuses("the Aliquot scheduler does not know the node yet", true));
+                .isEqualTo(new Feasibility.Refused("the Aliquot scheduler does not know the node yet", true));
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
-        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
     }
 
     @Test
@@ -359,8 +360,8 @@ public class LedgerTest {
         ledger.removeNode("n1");
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
         ledger.putNode("n3", sharing(10, gpu(3, 0, 1000)));
-        assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refuses.class);
-        assertThat(ledger.feasibility("n3", "a", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refused.class);
+        assertThat(ledger.feasibility("n3", "a", HALF)).isInstanceOf(Feasibility.Refused.class);
         ledger.setAgentReady("n1", true);
         assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Fits.class);
     }
@@ -368,7 +369,7 @@ public class LedgerTest {
     @Test
     void aMissingAgentIsForgottenWithItsNode() {
         ledger.setAgentMissing("n1");
-        assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refused.class);
         ledger.removeNode("n1");
         ledger.setAgentMissing("n1");
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
@@ -382,7 +383,7 @@ public class LedgerTest {
         ledger.putNode("n1", sharing(10, gpu(1, 1, 1000)));
         assertThat(ledger.commit(pod("b"), "n1", WHOLE, 1)).isInstanceOf(Granted.class);
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000), gpu(1, 1, 1000)));
-        assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Refused.class);
         ledger.observeEnded("a");
         assertThat(ledger.feasibility("n1", "c", WHOLE)).isInstanceOf(Feasibility.Fits.class);
     }
@@ -404,7 +405,7 @@ public class LedgerTest {
     void aPodMayBeKnownBeforeItsNode() {
         ledger.observeBound(bound("a", "n3", uuid(3, 0), new GpuAmount(800, 0, 1, false)));
         ledger.putNode("n3", sharing(10, gpu(3, 0, 1000)));
-        assertThat(ledger.feasibility("n3", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n3", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
     }
 
     @Test
@@ -412,14 +413,14 @@ public class LedgerTest {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.putNode("n1", new NodeFacts.LeftOut("the node is not labelled gpu=on"));
         assertThat(ledger.feasibility("n1", "b", HALF))
-                .isEqualTo(new Feasibility.Refuses("the node is not labelled gpu=on", true));
+                .isEqualTo(new Feasibility.Refused("the node is not labelled gpu=on", true));
         assertThat(ledger.commit(pod("b"), "n1", HALF, 1)).isEqualTo(new Conflict("the node is not labelled gpu=on"));
     }
 
     @Test
     void aPodReadBesideTheWatchCountsUntilTheWatchOrAnotherReadDecides() {
         ledger.assume(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
-        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
         assertThat(ledger.commit(pod("a"), "n1", HALF, 9)).isEqualTo(new AlreadyBound("n1"));
         assertThat(ledger.unconfirmed(Duration.ZERO)).containsExactly(pod("a"));
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
@@ -485,10 +486,10 @@ public class LedgerTest {
     void feasibilityWithoutOtherPodsChangesNothing() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.observeBound(bound("b", "n2", uuid(2, 0), new GpuAmount(800, 0, 1, false)));
-        assertThat(ledger.feasibilityWithout("n1", "c", HALF, Set.of("b"))).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibilityWithout("n1", "c", HALF, Set.of("b"))).isInstanceOf(Feasibility.Refused.class);
         assertThat(ledger.feasibilityWithout("n1", "c", WHOLE, Set.of("a", "b")))
                 .isInstanceOf(Feasibility.Fits.class);
-        assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Refused.class);
     }
 
     @Test
@@ -499,9 +500,9 @@ public class LedgerTest {
         ledger.reserve(pod("c"), "n1", HALF);
         assertThat(ledger.feasibility("n1", "c", HALF))
                 .as("the victim is still there")
-                .isInstanceOf(Feasibility.Refuses.class);
+                .isInstanceOf(Feasibility.Refused.class);
         ledger.observeEnded("victim");
-        assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Refused.class);
         assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Fits.class);
         assertThat(ledger.commit(pod("c"), "n1", HALF, 1)).isInstanceOf(Granted.class);
         ledger.releaseReservation("c");
@@ -516,7 +517,7 @@ public class LedgerTest {
         assertThat(ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
         now.addAndGet(Ledger.KEPT_FOR.toNanos());
         ledger.expire();
-        assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Refused.class);
         now.addAndGet(1);
         ledger.expire();
         assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Fits.class);
@@ -533,7 +534,7 @@ public class LedgerTest {
         now.addAndGet(BoundPods.GRACE.toNanos());
         ledger.deletedBeforeEnd("a");
         ledger.expire();
-        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refused.class);
         now.addAndGet(Ledger.LATE.toNanos() + 1);
         ledger.expire();
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
@@ -553,7 +554,7 @@ public class LedgerTest {
         ledger.deletedBeforeEnd("a");
         now.addAndGet(longer.plus(Ledger.LATE).toNanos());
         ledger.expire();
-        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refused.class);
         now.addAndGet(1);
         ledger.expire();
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);

@@ -10,8 +10,8 @@ import io.aliquot.api.Numa;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.VisibleDevices;
-import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
+import io.aliquot.scheduler.placement.Feasibility.Fits;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -48,7 +48,7 @@ class GpuSelectorOracleTest {
             Case one = random(seed);
             List<Map<ContainerGpuRequest, Set<Integer>>> assignments = assignments(one);
             GpuSelection selection = GpuSelector.select(one.pod, one.gpus, one.policy);
-            GpuSelection.QuickCheck quickCheck = GpuSelector.feasible(one.pod, one.gpus, one.policy);
+            Feasibility quickCheck = GpuSelector.feasible(one.pod, one.gpus, one.policy);
 
             assertThat(selection instanceof GpuSelection.Selected)
                     .as("seed %d: %s among %s is %s", seed, one.pod, one.gpus, selection)

@@ -13,7 +13,7 @@ import io.aliquot.api.Inventory;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.VisibleDevices;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;

@@ -8,10 +8,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.BoundPod;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.pending.UnboundPod;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import java.time.Duration;
@@ -160,14 +160,14 @@ class PreemptorTest {
         assertThat(victims(high, "n1", "a")).containsExactly("a");
         world.ledger.observeEnded("uid-a");
         var ask = Gpus.ask("APP:main: gpumem=1000");
-        assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Refused.class);
         assertThat(world.ledger.feasibility("n1", "uid-high", high.request())).isInstanceOf(Feasibility.Fits.class);
         for (int i = 0; i < 10; i++) {
             world.pass(Ledger.KEPT_FOR.dividedBy(2));
             preemption.reservations.refresh();
             world.ledger.expire();
         }
-        assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Refused.class);
         world.pending.forget("uid-high");
         preemption.reservations.refresh();
         assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Fits.class);
@@ -181,7 +181,7 @@ class PreemptorTest {
         assertThat(victims(high, "n1", "a")).containsExactly("a");
         world.ledger.observeEnded("uid-a");
         preemption.reservations.refresh();
-        assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refused.class);
         world.pending.forget("uid-high");
         preemption.reservations.refresh();
         assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Fits.class);
