@@ -12,7 +12,7 @@ import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
-import io.aliquot.scheduler.ledger.Commitment.Undecided;
+import io.aliquot.scheduler.ledger.Commitment.Unresolved;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
@@ -114,7 +114,7 @@ final class Binder {
         if (commitment instanceof AlreadyBound bound) {
             return bound(bound.node(), attempt.node());
         }
-        if (commitment instanceof Undecided) {
+        if (commitment instanceof Unresolved) {
             return again(known, reconciler.reconcile(pod), attempt, "the outcome of an earlier bind is not known");
         }
         String reason = ((Conflict) commitment).reason();

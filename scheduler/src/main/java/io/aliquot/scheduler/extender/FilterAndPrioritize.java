@@ -61,7 +61,7 @@ final class FilterAndPrioritize {
         if (request.containers().isEmpty()) {
             return new FilterResult(nodes, Map.of(), Map.of(), "");
         }
-        Optional<String> sent = ledger.unsettled(id.uid());
+        Optional<String> sent = ledger.assumedNode(id.uid());
         if (sent.isPresent()) {
             return only(sent.get(), nodes);
         }

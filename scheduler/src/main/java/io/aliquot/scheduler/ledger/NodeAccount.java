@@ -4,8 +4,8 @@ import static io.aliquot.api.SharingMode.MEMORY;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Vgpu;
-import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
 import io.aliquot.scheduler.placement.CandidatePlacements;
 import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.Feasibility.Fits;
@@ -43,8 +43,8 @@ final class NodeAccount implements NodeAccountView {
      */
     private static final double GPU_WEIGHT = 0.8;
 
-    static final LeftOut UNKNOWN = new LeftOut("the Aliquot scheduler does not know the node yet");
-    static final LeftOut AGENT_NOT_READY = new LeftOut("the node's device plugin is not ready");
+    static final Unavailable UNKNOWN = new Unavailable("the Aliquot scheduler does not know the node yet");
+    static final Unavailable AGENT_NOT_READY = new Unavailable("the node's device plugin is not ready");
 
     private final int number;
     private final NodeAccounts accounts;
@@ -178,7 +178,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     private List<GpuCapacity> gpuCapacities() {
-        return facts instanceof Sharing sharing ? sharing.cards().list() : List.of();
+        return facts instanceof Sharing sharing ? sharing.gpus().list() : List.of();
     }
 
     private static GpuFreeCapacity freeCapacity(GpuCapacity capacity, @Nullable Tally tally) {
@@ -231,7 +231,7 @@ final class NodeAccount implements NodeAccountView {
             }
             replace(freeGpus, uuid, tally);
         });
-        requested = sign > 0 ? requested.plus(claim.requests) : requested.minus(claim.requests);
+        requested = sign > 0 ? requested.plus(claim.hostRequests) : requested.minus(claim.hostRequests);
         changed();
     }
 
@@ -280,7 +280,7 @@ final class NodeAccount implements NodeAccountView {
             Set<String> without,
             List<GpuFreeCapacity> freeGpus,
             PlacementPolicy policy) {
-        HostResources free = sharing.allocatable().minus(requested).plus(requests(uid));
+        HostResources free = sharing.allocatable().minus(requested).plus(hostRequests(uid));
         FreeCapacity before = claims.containsKey(uid) || !without.isEmpty()
                 ? FreeCapacity.of(shape, free, freeGpus)
                 : freeCapacity(sharing);
@@ -310,14 +310,14 @@ final class NodeAccount implements NodeAccountView {
         return facts instanceof Sharing sharing && gpuPolicy(request, sharing).scoresCandidates();
     }
 
-    private HostResources requests(String uid) {
+    private HostResources hostRequests(String uid) {
         Claim own = claims.get(uid);
-        return own == null ? HostResources.NONE : own.requests;
+        return own == null ? HostResources.NONE : own.hostRequests;
     }
 
     /** The refusal of a node that takes no pods now. */
     private Refused unavailable() {
-        return new Refused((facts instanceof LeftOut leftOut ? leftOut : AGENT_NOT_READY).reason(), true);
+        return new Refused((facts instanceof Unavailable unavailable ? unavailable : AGENT_NOT_READY).reason(), true);
     }
 
     private static PlacementPolicy gpuPolicy(PodGpuRequest request, Sharing sharing) {
@@ -373,7 +373,7 @@ final class NodeAccount implements NodeAccountView {
 
     /** The part of CPU and memory that other pods request, 0 to 1. */
     private double hostFullness(Sharing sharing, String uid) {
-        HostResources others = requested.minus(requests(uid));
+        HostResources others = requested.minus(hostRequests(uid));
         HostResources total = sharing.allocatable();
         return (ratio(others.cpuMillis(), total.cpuMillis()) + ratio(others.memoryBytes(), total.memoryBytes())) / 2;
     }

@@ -94,7 +94,7 @@ public final class CandidatePlacements {
             demand = models.demand(request, largest);
         }
         before = node;
-        hostAfter = host.minus(request.requests());
+        hostAfter = host.minus(request.hostRequests());
         count = 0;
         only = Optional.empty();
         int most = Math.max(1, freeGpus.size());

@@ -206,12 +206,12 @@ public final class Preemptor {
             if (!(node.facts() instanceof NodeFacts.Sharing sharing)) {
                 return false;
             }
-            long cpuMillis = request.requests().cpuMillis();
-            long memoryBytes = request.requests().memoryBytes();
+            long cpuMillis = request.hostRequests().cpuMillis();
+            long memoryBytes = request.hostRequests().memoryBytes();
             for (Holding holding : node.holdings()) {
                 if (!without.contains(holding.pod().uid())) {
-                    cpuMillis += holding.requests().cpuMillis();
-                    memoryBytes += holding.requests().memoryBytes();
+                    cpuMillis += holding.hostRequests().cpuMillis();
+                    memoryBytes += holding.hostRequests().memoryBytes();
                 }
             }
             return cpuMillis <= sharing.allocatable().cpuMillis()

@@ -71,7 +71,7 @@ public final class Resizer {
             if (resizing instanceof Resizing.Refused refused) {
                 return new Result.Refused(refused.reason());
             }
-            if (resizing instanceof Resizing.Undecided) {
+            if (resizing instanceof Resizing.Unresolved) {
                 return new Result.Unavailable("the outcome of an earlier resize is not known yet; try again");
             }
             if (resizing instanceof Resizing.Unchanged) {

@@ -63,7 +63,7 @@ public final class WriteReconciler {
      * others.
      */
     public void reconcileAll() {
-        List<PodId> doubtful = new ArrayList<>(ledger.unconfirmed(RETRY_AFTER));
+        List<PodId> doubtful = new ArrayList<>(ledger.assumedFor(RETRY_AFTER));
         Collections.rotate(doubtful, rounds.incrementAndGet());
         int unreadable = 0;
         for (PodId pod : doubtful) {

@@ -84,7 +84,7 @@ public final class PlacementEngine {
         this.shapes = shapes;
         for (SimulatedNode node : nodes) {
             Sharing facts = node.facts;
-            ledger.putNode(node.name(), new Sharing(facts.cards(), policy, facts.allocatable()));
+            ledger.putNode(node.name(), new Sharing(facts.gpus(), policy, facts.allocatable()));
             ledger.observeBound(systemPod(node));
             free.put(node.name(), node.free());
         }
@@ -142,7 +142,7 @@ public final class PlacementEngine {
     public PlacedPod bind(PendingPod pod, String node) {
         var granted = (Granted) ledger.commit(id(pod.uid()), node, pod.request().request, 1);
         free.computeIfPresent(
-                node, (name, left) -> left.minus(pod.request().request.requests()));
+                node, (name, left) -> left.minus(pod.request().request.hostRequests()));
         Set<String> gpus = granted.containers().values().stream()
                 .flatMap(vgpus -> vgpus.list().stream())
                 .map(vgpu -> vgpu.uuid())
@@ -154,7 +154,7 @@ public final class PlacementEngine {
     public void end(PlacedPod pod) {
         ledger.observeEnded(pod.uid());
         free.computeIfPresent(
-                pod.node(), (name, left) -> left.plus(pod.request().request.requests()));
+                pod.node(), (name, left) -> left.plus(pod.request().request.hostRequests()));
     }
 
     /** Free capacity of a node. */

@@ -435,7 +435,7 @@ final class FaultModel {
 
     private GpuCapacity card(String node, String gpu) {
         return ((NodeFacts.Sharing) Objects.requireNonNull(nodes.get(node)))
-                .cards().list().stream()
+                .gpus().list().stream()
                         .filter(card -> card.gpu().uuid().equals(gpu))
                         .findFirst()
                         .orElseThrow();
@@ -460,7 +460,7 @@ final class FaultModel {
     }
 
     private void changeNode(int number) {
-        NodeFacts facts = new NodeFacts.LeftOut("for a while");
+        NodeFacts facts = new NodeFacts.Unavailable("for a while");
         if (calm || random.nextInt(10) > 0) {
             var gpus = new ArrayList<Gpu>();
             for (int i = 0; i < GPUS; i++) {
@@ -503,7 +503,7 @@ final class FaultModel {
     private void countOversold(NodeFacts facts) {
         if (facts instanceof NodeFacts.Sharing sharing) {
             Map<String, long[]> sums = sums(false);
-            for (GpuCapacity card : sharing.cards().list()) {
+            for (GpuCapacity card : sharing.gpus().list()) {
                 long[] sum = sums.getOrDefault(card.gpu().uuid(), new long[6]);
                 if (sum[0] > card.memoryMiB() || sum[1] > card.cores()) {
                     counts.count("GPU with less than pods hold");
@@ -543,7 +543,7 @@ final class FaultModel {
                 replica.deliver();
             }
         }
-        pass(Ledger.KEPT_FOR.plus(BoundPods.GRACE).plusSeconds(30));
+        pass(Ledger.PREEMPTOR_RESERVATION_TIME.plus(BoundPods.GRACE).plusSeconds(30));
         for (Replica replica : replicas) {
             replica.reconciler.reconcileAll();
         }

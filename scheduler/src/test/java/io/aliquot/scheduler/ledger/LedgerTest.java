@@ -19,7 +19,7 @@ import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
-import io.aliquot.scheduler.ledger.Commitment.Undecided;
+import io.aliquot.scheduler.ledger.Commitment.Unresolved;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.GpuAmount;
@@ -99,7 +99,7 @@ public class LedgerTest {
     @Test
     void aReservationExpiresAndReportsTheFreedCapacity() {
         ledger.reserve(pod("a"), "n1", WHOLE);
-        now.addAndGet(Ledger.EXPECTED_FOR.toNanos() + 1);
+        now.addAndGet(Ledger.RESERVATION_TIME.toNanos() + 1);
         ledger.expire();
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         assertThat(told).containsExactly("freed n1");
@@ -117,19 +117,19 @@ public class LedgerTest {
     @Test
     void noSecondBindingIsGrantedForAVersionWhoseOutcomeIsUnknown() {
         ledger.commit(pod("a"), "n1", HALF, 5);
-        assertThat(ledger.unsettled("a")).contains("n1");
+        assertThat(ledger.assumedNode("a")).contains("n1");
         assertThat(ledger.unresolvedBase("a")).hasValue(5);
-        assertThat(ledger.commit(pod("a"), "n1", HALF, 5)).isEqualTo(new Undecided("n1"));
-        assertThat(ledger.commit(pod("a"), "n2", HALF, 4)).isEqualTo(new Undecided("n1"));
+        assertThat(ledger.commit(pod("a"), "n1", HALF, 5)).isEqualTo(new Unresolved("n1"));
+        assertThat(ledger.commit(pod("a"), "n2", HALF, 4)).isEqualTo(new Unresolved("n1"));
         ledger.reserve(pod("a"), "n2", HALF);
-        assertThat(ledger.unsettled("a")).contains("n1");
+        assertThat(ledger.assumedNode("a")).contains("n1");
         ledger.observeUnbound("a", 5);
-        assertThat(ledger.unsettled("a")).contains("n1");
+        assertThat(ledger.assumedNode("a")).contains("n1");
         assertThat(ledger.commit(pod("a"), "n2", HALF, 6)).isInstanceOf(Granted.class);
-        assertThat(ledger.unsettled("a")).contains("n2");
+        assertThat(ledger.assumedNode("a")).contains("n2");
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         ledger.release("a", 5);
-        assertThat(ledger.unsettled("a"))
+        assertThat(ledger.assumedNode("a"))
                 .as("the refusal was of the Binding before")
                 .contains("n2");
         ledger.observeUnbound("a", 7);
@@ -169,11 +169,11 @@ public class LedgerTest {
     @Test
     void unconfirmedWritesAreListedOnceTheyAreOld() {
         ledger.commit(pod("a"), "n1", HALF, 1);
-        assertThat(ledger.unconfirmed(Duration.ofSeconds(1))).isEmpty();
+        assertThat(ledger.assumedFor(Duration.ofSeconds(1))).isEmpty();
         now.addAndGet(Duration.ofSeconds(1).toNanos());
-        assertThat(ledger.unconfirmed(Duration.ofSeconds(1))).containsExactly(pod("a"));
+        assertThat(ledger.assumedFor(Duration.ofSeconds(1))).containsExactly(pod("a"));
         ledger.observeUnbound("a", 2);
-        assertThat(ledger.unconfirmed(Duration.ZERO)).isEmpty();
+        assertThat(ledger.assumedFor(Duration.ZERO)).isEmpty();
     }
 
     @Test
@@ -182,7 +182,7 @@ public class LedgerTest {
         var grow = List.of(new AllocationChange("main", "", 700, 10, null));
         assertThat(ledger.resize("a", grow)).isInstanceOf(Resizing.Prepared.class);
         assertThat(taken()).isEqualTo(new GpuAmount(700, 20, 1, false));
-        assertThat(ledger.resize("a", grow)).isEqualTo(new Resizing.Undecided());
+        assertThat(ledger.resize("a", grow)).isEqualTo(new Resizing.Unresolved());
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         assertThat(taken()).as("the news are as old as the resize").isEqualTo(new GpuAmount(700, 20, 1, false));
         ledger.observeBound(
@@ -221,7 +221,7 @@ public class LedgerTest {
         assertThat(told).doesNotContain("oversold n2 " + uuid(2, 0));
         ledger.observeBound(
                 BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
-        assertThat(ledger.unconfirmed(Duration.ZERO)).containsExactly(pod("b"));
+        assertThat(ledger.assumedFor(Duration.ZERO)).containsExactly(pod("b"));
         // Its own resize is not undone by a list that is older.
         ledger.resize("grows", List.of(new AllocationChange("main", "", 1000, null, null)));
         ledger.assume(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
@@ -251,7 +251,7 @@ public class LedgerTest {
                 .isInstanceOf(Resizing.Refused.class);
         assertThat(ledger.resize("a", List.of(new AllocationChange("main", "", 500, 20, CorePolicy.FIXED))))
                 .isEqualTo(new Resizing.Unchanged());
-        ledger.putNode("n1", new NodeFacts.LeftOut("for a while"));
+        ledger.putNode("n1", new NodeFacts.Unavailable("for a while"));
         assertThat(ledger.resize("b", List.of(new AllocationChange("main", "", 401, null, null))))
                 .isEqualTo(new Resizing.Refused("its node no longer shares GPU " + uuid(1, 0)));
         assertThat(ledger.resize("b", List.of(new AllocationChange("main", "", 1, 0, null))))
@@ -271,7 +271,7 @@ public class LedgerTest {
         assertThat(ledger.resize("a", exchange(1001)))
                 .as("together they hold no more than before")
                 .isInstanceOf(Resizing.Refused.class);
-        ledger.putNode("n1", new NodeFacts.LeftOut("for a while"));
+        ledger.putNode("n1", new NodeFacts.Unavailable("for a while"));
         assertThat(ledger.resize("a", exchange(1000)))
                 .isEqualTo(new Resizing.Refused("its node no longer shares GPU " + uuid(1, 0)));
         ledger.putNode("n1", twice);
@@ -398,7 +398,7 @@ public class LedgerTest {
         ledger.observeEnded("a");
         assertThat(taken()).isEqualTo(new GpuAmount(500, 0, 1, false));
         ledger.observeEnded("a");
-        assertThat(ledger.unsettled("another uid")).contains("n1");
+        assertThat(ledger.assumedNode("another uid")).contains("n1");
     }
 
     @Test
@@ -411,7 +411,7 @@ public class LedgerTest {
     @Test
     void aNodeLeftOutRefusesWithItsReasonAndKeepsItsPods() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
-        ledger.putNode("n1", new NodeFacts.LeftOut("the node is not labelled gpu=on"));
+        ledger.putNode("n1", new NodeFacts.Unavailable("the node is not labelled gpu=on"));
         assertThat(ledger.feasibility("n1", "b", HALF))
                 .isEqualTo(new Feasibility.Refused("the node is not labelled gpu=on", true));
         assertThat(ledger.commit(pod("b"), "n1", HALF, 1)).isEqualTo(new Conflict("the node is not labelled gpu=on"));
@@ -422,9 +422,9 @@ public class LedgerTest {
         ledger.assume(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
         assertThat(ledger.commit(pod("a"), "n1", HALF, 9)).isEqualTo(new AlreadyBound("n1"));
-        assertThat(ledger.unconfirmed(Duration.ZERO)).containsExactly(pod("a"));
+        assertThat(ledger.assumedFor(Duration.ZERO)).containsExactly(pod("a"));
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
-        assertThat(ledger.unconfirmed(Duration.ZERO)).isEmpty();
+        assertThat(ledger.assumedFor(Duration.ZERO)).isEmpty();
         ledger.discardAssumed("a");
         assertThat(ledger.nodeOf("a")).as("the watch knows better").contains("n1");
         ledger.observeEnded("a");
@@ -477,7 +477,7 @@ public class LedgerTest {
         assertThat(view.holdings())
                 .extracting(holding -> holding.pod().name() + " " + holding.state() + " "
                         + holding.age().toSeconds() + " " + holding.shares().size())
-                .containsExactlyInAnyOrder("a HELD 2 1", "b ASSUMED 2 1", "c EXPECTED 0 0");
+                .containsExactlyInAnyOrder("a HELD 2 1", "b ASSUMED 2 1", "c RESERVED 0 0");
         assertThat(ledger.nodeNames()).containsExactlyInAnyOrder("n1", "n2");
         assertThat(ledger.view("n9")).isEmpty();
     }
@@ -506,16 +506,16 @@ public class LedgerTest {
         assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Fits.class);
         assertThat(ledger.commit(pod("c"), "n1", HALF, 1)).isInstanceOf(Granted.class);
         ledger.releaseReservation("c");
-        assertThat(ledger.unsettled("c")).contains("n1");
+        assertThat(ledger.assumedNode("c")).contains("n1");
         assertThat(told).as("what is kept is not oversold").containsExactly("freed n1");
     }
 
     @Test
     void aPreemptorsReservationEndsWhenItExpiresOrIsReleased() {
         assertThat(ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
-        now.addAndGet(Ledger.KEPT_FOR.toNanos());
+        now.addAndGet(Ledger.PREEMPTOR_RESERVATION_TIME.toNanos());
         assertThat(ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
-        now.addAndGet(Ledger.KEPT_FOR.toNanos());
+        now.addAndGet(Ledger.PREEMPTOR_RESERVATION_TIME.toNanos());
         ledger.expire();
         assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Refused.class);
         now.addAndGet(1);

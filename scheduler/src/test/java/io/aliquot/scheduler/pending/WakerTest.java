@@ -102,7 +102,7 @@ class WakerTest {
         assertThat(wokenAfterASecond()).isEmpty();
         world.ledger.setAgentReady("n3", true);
         assertThat(wokenAfterASecond()).containsExactly("n3");
-        world.ledger.putNode("n3", new NodeFacts.LeftOut("not labelled gpu=on"));
+        world.ledger.putNode("n3", new NodeFacts.Unavailable("not labelled gpu=on"));
         assertThat(wokenAfterASecond()).containsExactly("n3");
         ExtenderFixture.node(world.ledger, 3, gpu);
         assertThat(wokenAfterASecond()).containsExactly("n3", "n3");
@@ -114,7 +114,7 @@ class WakerTest {
         world.ledger.reserve(id("b"), "n1", Gpus.ask("APP:main: gpumem=80000"));
         waits("a", 2000, "n1");
         world.events.takeFreed();
-        world.pass(Ledger.EXPECTED_FOR.plusSeconds(1));
+        world.pass(Ledger.RESERVATION_TIME.plusSeconds(1));
         world.ledger.expire();
         assertThat(wokenAfterASecond()).containsExactly("n1");
     }

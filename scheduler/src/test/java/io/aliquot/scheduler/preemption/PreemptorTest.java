@@ -163,7 +163,7 @@ class PreemptorTest {
         assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Refused.class);
         assertThat(world.ledger.feasibility("n1", "uid-high", high.request())).isInstanceOf(Feasibility.Fits.class);
         for (int i = 0; i < 10; i++) {
-            world.pass(Ledger.KEPT_FOR.dividedBy(2));
+            world.pass(Ledger.PREEMPTOR_RESERVATION_TIME.dividedBy(2));
             preemption.reservations.refresh();
             world.ledger.expire();
         }

@@ -162,9 +162,9 @@ class ScoringCacheTest {
             if (view.facts() instanceof Sharing sharing && view.served()) {
                 HostResources left = sharing.allocatable();
                 for (Holding holding : view.holdings()) {
-                    left = left.minus(holding.requests());
+                    left = left.minus(holding.hostRequests());
                 }
-                FreeCapacity.Shape shape = new GpuModels().shape(sharing.cards().list(), sharing.allocatable());
+                FreeCapacity.Shape shape = new GpuModels().shape(sharing.gpus().list(), sharing.allocatable());
                 freeCapacities.merge(FreeCapacity.of(shape, left, view.gpus()), 1, Integer::sum);
             }
         }
@@ -531,7 +531,7 @@ class ScoringCacheTest {
             for (String name : names) {
                 if (ranking.feasibility(name) instanceof Feasibility.Fits) {
                     FreeCapacity before = FreeCapacity.of(
-                            models.shape(node(0, 1000).cards().list(), HOST),
+                            models.shape(node(0, 1000).gpus().list(), HOST),
                             HOST,
                             fresh.view(name).orElseThrow().gpus());
                     DemandVector demand = models.demand(request);
