@@ -548,11 +548,6 @@ public final class Ledger {
         return Optional.ofNullable(accounts.find(node));
     }
 
-    /** The change counts of all accounts, by their numbers. */
-    public ChangeCounter changes() {
-        return accounts.changes;
-    }
-
     /** The numbers of the GPU models in free capacities and demands of this ledger. */
     public GpuModels models() {
         return accounts.models;

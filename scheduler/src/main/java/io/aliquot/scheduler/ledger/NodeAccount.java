@@ -123,15 +123,18 @@ final class NodeAccount implements NodeAccountView {
 
     private void changed() {
         freeCapacity = null;
-        changes = accounts.changes.count(number);
+        countChange();
         accounts.notifyChanged(this);
     }
 
+    private void countChange() {
+        long before = changes; // only the holder of the lock writes it
+        changes = before + 1;
+    }
+
     @Override
-    public synchronized Capacity capacity() {
-        return new Capacity(
-                changes,
-                facts instanceof Sharing sharing && agentReady ? Optional.of(freeCapacity(sharing)) : Optional.empty());
+    public synchronized Optional<FreeCapacity> freeCapacity() {
+        return facts instanceof Sharing sharing && agentReady ? Optional.of(freeCapacity(sharing)) : Optional.empty();
     }
 
     private FreeCapacity freeCapacity(Sharing sharing) {
@@ -151,6 +154,7 @@ final class NodeAccount implements NodeAccountView {
     /** Marks the account as removed, for threads that found it before. */
     void close() {
         closed = true;
+        countChange();
     }
 
     boolean closed() {

@@ -12,11 +12,11 @@ public interface NodeAccountView {
     /** No two open accounts have the same number; numbers of closed ones are given again. */
     int number();
 
-    /** The count of {@link ChangeCounter} at the last change: differs after each change, and is never repeated. */
+    /** How often anything that the answer to a pod depends on has changed; the account's end counts as a change. */
     long changes();
 
-    /** The node's free capacity now. */
-    Capacity capacity();
+    /** The node's free capacity now; empty if the node takes no pods. */
+    Optional<FreeCapacity> freeCapacity();
 
     /**
      * Whether a pod fits; claims of this pod and of {@code without} are disregarded.
@@ -25,12 +25,4 @@ public interface NodeAccountView {
      */
     Feasibility feasibility(
             String uid, PodGpuRequest request, Set<String> without, Optional<CandidatePlacements> candidates);
-
-    /**
-     * Free capacity of one instant.
-     *
-     * @param changes {@link NodeAccountView#changes} then
-     * @param free empty if the node takes no pods
-     */
-    record Capacity(long changes, Optional<FreeCapacity> free) {}
 }

@@ -1,35 +1,25 @@
 package io.aliquot.scheduler.scoring;
 
-import com.github.benmanes.caffeine.cache.Cache;
-import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.scheduler.ledger.ChangeCounter;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeAccountView;
 import io.aliquot.scheduler.placement.CandidatePlacements;
 import io.aliquot.scheduler.placement.Feasibility;
+import io.aliquot.scheduler.placement.Feasibility.Fits;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.PlacementPolicy;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
+import java.util.PriorityQueue;
 import java.util.Set;
 import java.util.function.BiConsumer;
 import java.util.function.ObjIntConsumer;
 
 /*
- * Pods of one template are of one kind: a node results all of them alike until something changes there. Between one pod
- * and the next few nodes change, however many nodes and running pods there are. Therefore the ledger counts changes, and
- * the cache keeps each node's last answer to each kind together with the node's count at that time. A node that has not
- * changed costs one comparison, without a look at its account and without an allocation; a node that has changed costs
- * its lock and one run of the GPU selector. For 5,000 nodes that is 0.1 ms instead of about 3.
- *
- * A cached answer is valid at the instant at which the count is read: a node counts a change before it releases its lock,
- * and an answer and its count are read under that lock. No two nodes are ever at the same count, so a node that gets the
- * number of a closed one is not mistaken for it: numbers are looked up with the kind's lock held, and a number is given
- * again only after the index has forgotten its former node.
- *
  * Evaluating a node is far more expensive than asking whether a pod fits, and at times all nodes need it: when the scoring
  * policy has a new model, and for the first pod of a kind. One request evaluates at most EVALUATIONS: first the nodes with
  * the highest former scores, or the fullest where there is none. Nodes that are not evaluated come last, and the next
@@ -38,16 +28,13 @@ import java.util.function.ObjIntConsumer;
  * The pod's own claim is disregarded, so the cached answer of the node that has it does not apply: that node is asked
  * directly.
  *
- * Locks: first the kind's, then an account's or the index's.
+ * Locks: first the kind's, then an account's.
  */
 /**
  * The nodes that fit one pod, and which of them is best, for one request: it knows the node of the pod's claim. The pod's
  * {@link PlacementPolicy} decides which node is better.
  */
 public final class NodeRanking {
-    /** The most cached answers, with scores about 390 bytes each: with more nodes, fewer kinds are cached. */
-    private static final int ANSWERS = CacheSizes.limit(1 << 19, 390);
-
     /**
      * The most evaluations of one request: one for each node, and one for each of its candidates that the scoring cache
      * does not have, about 20 to 50 microseconds on a node of 8 GPUs.
@@ -60,109 +47,57 @@ public final class NodeRanking {
 
     private static final String NO_POD = "";
 
-    private static final Answer UNKNOWN = new Answer(NodeIndex.UNKNOWN, 0, Ledger.UNKNOWN_NODE);
-
-    /** What a node answered at a count of changes. */
-    private record Answer(int number, long changes, Feasibility feasibility) {}
-
-    /** The cached answers to all kinds of pods. Thread-safe. */
-    static final class Kinds {
-        private record Kind(PodGpuRequest request, boolean scored) {}
-
-        final ChangeCounter changes;
-        final NodeIndex index;
-
-        /** The model version of the scores among the results. */
-        private volatile int modelVersion;
-        /** The number of nodes that the size of the cache is computed for. */
-        private volatile int sizedFor = -1;
-
-        private final Cache<Kind, CachedResults> results =
-                Caffeine.newBuilder().maximumSize(1).executor(Runnable::run).build();
-
-        Kinds(ChangeCounter changes, NodeIndex index) {
-            this.changes = changes;
-            this.index = index;
-        }
-
-        /** CPU and memory make a difference to the scoring policy only. */
-        private CachedResults of(PodGpuRequest request, ScoringCache<?> scores, boolean scored, int nodes) {
-            int now = scores.modelVersion();
-            if (modelVersion != now) {
-                modelVersion = now;
-                // Evaluations of another model version are large, and kinds without new pods would keep them.
-                results.asMap().forEach((kind, known) -> {
-                    if (kind.scored()) {
-                        synchronized (known) {
-                            known.checkModelVersion(now);
-                        }
-                    }
-                });
-            }
-            if (sizedFor != nodes) {
-                sizedFor = nodes;
-                results.policy().eviction().orElseThrow().setMaximum(1 + ANSWERS / Math.max(1, nodes));
-            }
-            return results.get(
-                    new Kind(scored ? request : request.withoutHostRequests(), scored), any -> new CachedResults());
-        }
-    }
-
     private final Ledger ledger;
     private final ScoringCache<?> scores;
-    private final Kinds kinds;
-    private final CachedResults results;
+    private final FeasibilityCache.Kind kind;
     private final String uid;
     private final PodGpuRequest request;
     private final PlacementPolicy policy;
-    private final boolean scored;
     /** Buffer for a node's candidates; empty if the policy does not score them. */
     private final Optional<CandidatePlacements> candidates;
     /** The node of the pod's claim; empty for none. */
     private final String claimedNode;
-    /** Evaluations left to this request. Guarded by {@code results}. */
+    /** Evaluations left to this request. Guarded by {@code kind}. */
     private int left = EVALUATIONS;
 
     /** {@code claimedNode}: the node of the pod's claim; empty for none. */
     NodeRanking(
             Ledger ledger,
             ScoringCache<?> scores,
-            Kinds kinds,
+            FeasibilityCache cache,
             String uid,
             PodGpuRequest request,
             PlacementPolicy policy,
             String claimedNode) {
         this.ledger = ledger;
         this.scores = scores;
-        this.kinds = kinds;
-        this.scored = policy.scoresCandidates();
-        this.results = kinds.of(request, scores, scored, ledger.nodeCount());
+        this.kind = cache.kind(request, policy.scoresCandidates(), scores.modelVersion(), ledger.nodeCount());
         this.uid = uid;
         this.request = request;
         this.policy = policy;
-        this.candidates = scored ? Optional.of(new CandidatePlacements(request, scores.models)) : Optional.empty();
+        this.candidates = policy.scoresCandidates()
+                ? Optional.of(new CandidatePlacements(request, scores.models))
+                : Optional.empty();
         this.claimedNode = claimedNode;
     }
 
     /** Whether the pod fits on a node now; always equal to {@link Ledger#feasibility}. */
     public Feasibility feasibility(String node) {
-        if (node.equals(claimedNode)) {
-            return askNode(node, uid, scored).feasibility;
-        }
-        synchronized (results) {
-            int number = evaluated(node);
-            return number < 0 ? Ledger.UNKNOWN_NODE : results.feasibility(number);
+        synchronized (kind) {
+            return evaluated(node).feasibility();
         }
     }
 
     /** The policy's score of a node, higher is better; {@link FullnessScores#NONE} if the pod does not fit. */
     public double score(String node) {
-        if (node.equals(claimedNode)) {
-            return score(node, uid, askNode(node, uid, scored).feasibility);
-        }
-        synchronized (results) {
-            int number = evaluated(node);
-            return number < 0 ? FullnessScores.NONE : orAskAgain(byFullness(results.score(number)), node, NO_POD);
+        synchronized (kind) {
+            while (true) {
+                NodeAnswer answer = evaluated(node);
+                double score = answer.feasibility() instanceof Fits ? score(answer) : FullnessScores.NONE;
+                if (!isProvisional(score)) {
+                    return score;
+                }
+            }
         }
     }
 
@@ -177,101 +112,94 @@ public final class NodeRanking {
      * @param most 0 or more
      * @param refused receives the nodes that the pod does not fit on
      */
-    public List<String> best(List<String> names, int most, BiConsumer<String, Feasibility.Refused> refused) {
+    public List<String> best(List<String> names, int most, BiConsumer<String, Refused> refused) {
         int limit = Math.max(1, Math.min(most, names.size()));
-        synchronized (results) {
-            checkModelVersion();
-            int[] numbers = results.numbers(names.size());
-            int[] ranks = results.ranks(names.size());
-            double[] bounds = results.scratch(names.size());
-            int refusals = 0;
-            TopK likely = results.likely;
-            likely.reset(limit);
-            double bar = likely.worst();
-            kinds.index.numbers(names, numbers, ranks);
-            int claimedNumber = kinds.index.number(claimedNode);
-            int unevaluated = 0;
-            for (int i = 0; i < names.size(); i++) {
-                int number = numbers[i] == claimedNumber ? NodeIndex.UNKNOWN : cached(names.get(i), numbers[i]);
-                numbers[i] = number;
-                unevaluated += number >= 0 && results.unevaluated(number) ? 1 : 0;
-            }
-            if (unevaluated > 0) {
-                evaluate(names, numbers, ranks, unevaluated);
-            }
-            PriceSnapshot prices = scores.prices();
-            for (int i = 0; i < names.size(); i++) {
-                String node = names.get(i);
-                int number = numbers[i];
-                Feasibility feasibility =
-                        number < 0 ? askNode(node, uid, scored).feasibility : results.feasibility(number);
-                bounds[i] = number < 0 ? score(node, uid, feasibility) : upperBound(number, prices);
-                if (bounds[i] > FullnessScores.NONE) {
-                    // With a scoring policy the bar only orders the nodes, so an equal bound need not move it.
-                    if (scored ? bounds[i] > bar : bounds[i] >= bar) {
-                        likely.add(i, ranks[i], bounds[i]);
-                        bar = likely.worst();
-                    }
-                } else if (feasibility instanceof Feasibility.Refused refuses) {
-                    refused.accept(node, refuses);
-                    refusals++;
-                }
-            }
-            results.refusals = refusals;
-            return scored ? best(names, numbers, ranks, bounds, bar, limit) : likely.sorted(names);
-        }
-    }
-
-    private double upperBound(int number, PriceSnapshot prices) {
-        return results.unevaluated(number) ? notEvaluated(number) : byFullness(results.upperBound(number, prices));
-    }
-
-    /** Evaluates nodes while this request may: first by former scores, then by fullness. */
-    private void evaluate(List<String> names, int[] numbers, int[] ranks, int unevaluated) {
-        var waiting = new ArrayList<Integer>(unevaluated);
-        for (int i = 0; i < names.size(); i++) {
-            if (numbers[i] >= 0 && results.unevaluated(numbers[i])) {
-                waiting.add(i);
+        synchronized (kind) {
+            List<NodeAnswer> fitting = fitting(names, refused);
+            synchronized (scores) { // so that prices and model stay the same, and because each score needs this lock
+                return best(fitting, limit);
             }
         }
-        waiting.sort(Comparator.<Integer>comparingDouble(i -> -results.formerScore(numbers[i]))
-                .thenComparingDouble(i -> -results.fullness(numbers[i]))
-                .thenComparingInt(i -> ranks[i]));
-        for (int i = 0; i < waiting.size() && left > 0; i++) {
-            int at = waiting.get(i);
-            numbers[at] = evaluated(names.get(at));
+    }
+
+    private List<String> best(List<NodeAnswer> fitting, int limit) {
+        var best = new PriorityQueue<NodeAnswer>(limit, NodeAnswer.WORST_FIRST);
+        for (NodeAnswer answer : fitting) {
+            answer.bound = upperBound(answer);
+            answer.score = answer.bound;
+            offer(best, answer, limit);
         }
-    }
-
-    /** The provisional score of a node that this request can no longer evaluate. */
-    private double notEvaluated(int number) {
-        double formerScore = results.formerScore(number);
-        return NOT_EVALUATED + (Double.isInfinite(formerScore) ? results.fullness(number) : formerScore);
-    }
-
-    /** {@code bar}: nodes whose upper bound reaches it are scored first. */
-    private List<String> best(List<String> names, int[] numbers, int[] ranks, double[] bounds, double bar, int limit) {
-        TopK best = results.best;
-        best.reset(limit);
-        for (boolean likely : new boolean[] {true, false}) {
-            for (int i = 0; i < names.size(); i++) {
-                if (bounds[i] >= bar == likely
-                        && bounds[i] > FullnessScores.NONE
-                        && best.accepts(ranks[i], bounds[i])) {
-                    double score = numbers[i] < 0 ? bounds[i] : score(names.get(i), numbers[i]);
-                    if (score > FullnessScores.NONE) {
-                        best.add(i, ranks[i], score);
+        if (policy.scoresCandidates()) {
+            double bar = best.size() < limit ? FullnessScores.NONE : best.element().bound;
+            best.clear();
+            for (boolean likely : new boolean[] {true, false}) {
+                for (NodeAnswer answer : fitting) {
+                    if (answer.bound >= bar == likely && isAmongBest(best, answer, limit)) {
+                        answer.score = score(answer);
+                        offer(best, answer, limit);
                     }
                 }
             }
         }
-        return best.sorted(names);
+        return sorted(best);
+    }
+
+    /** The answers of the nodes that the pod fits on, evaluated while this request may: first the most promising. */
+    private List<NodeAnswer> fitting(List<String> names, BiConsumer<String, Refused> refused) {
+        NodeAnswer[] answers = kind.find(names);
+        var unevaluated = new ArrayList<NodeAnswer>();
+        int modelVersion = scores.modelVersion();
+        for (int i = 0; i < answers.length; i++) {
+            answers[i] = current(answers[i]);
+            if (!isEvaluated(answers[i], modelVersion)) {
+                unevaluated.add(answers[i]);
+            }
+        }
+        unevaluated.sort(Comparator.comparingDouble(NodeAnswer::formerScore)
+                .thenComparingDouble(NodeAnswer::fullness)
+                .reversed()
+                .thenComparing(answer -> answer.node));
+        for (int i = 0; i < unevaluated.size() && left > 0; i++) {
+            ask(unevaluated.get(i).node, true);
+        }
+        var fitting = new ArrayList<NodeAnswer>(answers.length);
+        kind.refusals = 0;
+        for (NodeAnswer answer : answers) {
+            if (answer.feasibility() instanceof Refused refusal) {
+                refused.accept(answer.node, refusal);
+                kind.refusals++;
+            } else {
+                fitting.add(answer);
+            }
+        }
+        return fitting;
+    }
+
+    private static void offer(PriorityQueue<NodeAnswer> best, NodeAnswer answer, int limit) {
+        if (isAmongBest(best, answer, limit)) {
+            if (best.size() == limit) {
+                best.remove();
+            }
+            best.add(answer);
+        }
+    }
+
+    private static boolean isAmongBest(PriorityQueue<NodeAnswer> best, NodeAnswer answer, int limit) {
+        return best.size() < limit || NodeAnswer.WORST_FIRST.compare(answer, best.element()) > 0;
+    }
+
+    private static List<String> sorted(PriorityQueue<NodeAnswer> best) {
+        var names = new String[best.size()];
+        for (int i = names.length - 1; i >= 0; i--) {
+            names[i] = best.remove().node;
+        }
+        return Arrays.asList(names);
     }
 
     /** How many nodes will probably refuse: as many as refused the last pod of this kind. */
     public int expectedRefusals() {
-        synchronized (results) {
-            return results.refusals;
+        synchronized (kind) {
+            return kind.refusals;
         }
     }
 
@@ -282,137 +210,112 @@ public final class NodeRanking {
      * @param priorities receives each node's priority, in their order
      */
     public void prioritize(List<String> names, ObjIntConsumer<String> priorities) {
-        synchronized (results) {
-            double[] nodeScores = results.scratch(names.size());
+        synchronized (kind) {
             var scale = new FullnessScores(request.preferences());
-            int winner = -1;
-            for (int i = 0; i < names.size(); i++) {
-                nodeScores[i] = scoreWithinLimit(names.get(i));
-                if (nodeScores[i] > NOT_EVALUATED / 2) {
-                    scale.add(nodeScores[i]);
-                }
-                if (nodeScores[i] != FullnessScores.NONE
-                        && (winner < 0 || wins(names.get(i), nodeScores[i], names.get(winner), nodeScores[winner]))) {
-                    winner = i;
+            var answers = new ArrayList<NodeAnswer>(names.size());
+            NodeAnswer winner = null;
+            for (String node : names) {
+                NodeAnswer answer = left > 0 ? evaluated(node) : current(kind.find(node));
+                answers.add(answer);
+                if (answer.feasibility() instanceof Fits) {
+                    answer.score = score(answer);
+                    scale.add(isProvisional(answer.score) ? FullnessScores.NONE : answer.score);
+                    winner = winner == null || wins(answer, winner) ? answer : winner;
+                } else {
+                    answer.score = FullnessScores.NONE;
                 }
             }
-            for (int i = 0; i < names.size(); i++) {
+            for (NodeAnswer answer : answers) {
                 priorities.accept(
-                        names.get(i),
-                        scale.of(nodeScores[i] > NOT_EVALUATED / 2 ? nodeScores[i] : FullnessScores.NONE, i == winner));
+                        answer.node,
+                        scale.of(isProvisional(answer.score) ? FullnessScores.NONE : answer.score, answer == winner));
             }
         }
     }
 
-    /** Like {@link #score(String)}, while this request may evaluate nodes. */
-    private double scoreWithinLimit(String node) {
-        if (node.equals(claimedNode)) {
-            return score(node);
-        }
-        int number = left > 0 ? evaluated(node) : cached(node);
-        return number < 0 ? FullnessScores.NONE : score(node, number);
-    }
-
-    private boolean wins(String node, double score, String other, double otherScore) {
-        return node.equals(claimedNode)
-                || (!other.equals(claimedNode)
-                        && (score > otherScore || (score == otherScore && node.compareTo(other) < 0)));
-    }
-
-    private void checkModelVersion() {
-        results.checkModelVersion(scored ? scores.modelVersion() : 0);
-    }
-
-    private double byFullness(double fullness) {
-        return scored || fullness == FullnessScores.NONE ? fullness : policy.rateFullness(fullness);
-    }
-
-    /** The score of a node whose answer is cached. */
-    private double score(String node, int number) {
-        if (results.unevaluated(number)) {
-            return notEvaluated(number);
-        }
-        double score = byFullness(results.score(number));
-        if (!Double.isNaN(score)) {
-            return score;
-        }
-        // Another request has brought a new model version meanwhile.
-        if (left <= 0) {
-            return NOT_EVALUATED;
-        }
-        Feasibility feasibility = askNode(node, NO_POD, true).feasibility;
-        return score(node, NO_POD, feasibility);
-    }
-
-    /** The score of a node that has just answered. */
-    private double score(String node, String pod, Feasibility feasibility) {
-        if (feasibility instanceof ScoringCache<?>.Evaluated evaluated) {
-            return orAskAgain(evaluated.score(), node, pod);
-        }
-        return feasibility instanceof Feasibility.Fits fits ? byFullness(fits.fullness()) : FullnessScores.NONE;
-    }
-
-    /** Asks the node again if another request has brought a new model version. */
-    private double orAskAgain(double score, String node, String pod) {
-        return Double.isNaN(score) ? score(node, pod, askNode(node, pod, scored).feasibility) : score;
+    private boolean wins(NodeAnswer answer, NodeAnswer other) {
+        return answer.node.equals(claimedNode)
+                || (!other.node.equals(claimedNode) && NodeAnswer.WORST_FIRST.compare(answer, other) > 0);
     }
 
     /** The terms of a score. */
-    public List<ScoreTerm> terms(Feasibility.Fits feasibility) {
+    public List<ScoreTerm> terms(Fits feasibility) {
         return feasibility instanceof ScoringCache<?>.Evaluated evaluated
                 ? evaluated.front.terms()
                 : List.of(new ScoreTerm("fullness", feasibility.fullness() * FreeCapacity.WHOLE));
     }
 
-    /** Caches a node's answer if it is not cached; the node may be left unevaluated. Returns its number. */
-    private int cached(String node) {
-        checkModelVersion();
-        return cached(node, kinds.index.number(node));
-    }
-
-    private int cached(String node, int number) {
-        return number >= 0 && results.isCurrent(number, kinds.changes.of(number))
-                ? number
-                : put(node, scored && left > EVALUATIONS - UNSORTED);
-    }
-
-    /** Caches a node's answer, evaluated if the pod fits. Returns its number. */
-    private int evaluated(String node) {
-        checkModelVersion();
-        int number = kinds.index.number(node);
-        return number >= 0 && results.isCurrent(number, kinds.changes.of(number)) && !results.unevaluated(number)
-                ? number
-                : put(node, scored);
-    }
-
-    private int put(String node, boolean evaluate) {
-        // No claim is disregarded, not even one that the pod has got since: the answer is for all pods of the kind.
-        Answer answer = askNode(node, NO_POD, evaluate);
-        if (answer.number >= 0) {
-            results.put(answer.number, answer.changes, answer.feasibility, scored);
+    private double upperBound(NodeAnswer answer) {
+        if (!policy.scoresCandidates()) {
+            return policy.rateFullness(answer.fullness());
         }
-        return answer.number;
+        return answer.isEvaluated(scores.modelVersion()) ? answer.upperBound() : provisionalScore(answer);
     }
 
-    /** Asks the node, disregarding this pod's claim. */
-    private Answer askNode(String node, String pod, boolean evaluate) {
+    private double score(NodeAnswer answer) {
+        if (!policy.scoresCandidates()) {
+            return policy.rateFullness(answer.fullness());
+        }
+        double score = answer.isEvaluated(scores.modelVersion()) ? answer.currentScore() : Double.NaN;
+        return Double.isNaN(score) ? provisionalScore(answer) : score;
+    }
+
+    /** The score of a node that fits and that this request can no longer evaluate, or that has to be evaluated again. */
+    private static double provisionalScore(NodeAnswer answer) {
+        double formerScore = answer.formerScore();
+        return NOT_EVALUATED + (Double.isInfinite(formerScore) ? answer.fullness() : formerScore);
+    }
+
+    private static boolean isProvisional(double score) {
+        return score < NOT_EVALUATED / 2 && score != FullnessScores.NONE;
+    }
+
+    /** Whether the node need not be evaluated, or is. */
+    private boolean isEvaluated(NodeAnswer answer, int modelVersion) {
+        return !policy.scoresCandidates()
+                || answer.isEvaluated(modelVersion)
+                || answer.feasibility() instanceof Refused;
+    }
+
+    /** The node's answer now; it may be left unevaluated. */
+    private NodeAnswer current(NodeAnswer known) {
+        boolean claimed = known.node.equals(claimedNode);
+        return known.isCurrent() && !claimed ? known : ask(known.node, claimed || left > EVALUATIONS - UNSORTED);
+    }
+
+    /** The node's answer now, evaluated if the pod fits. */
+    private NodeAnswer evaluated(String node) {
+        NodeAnswer known = kind.find(node);
+        return known.isCurrent() && isEvaluated(known, scores.modelVersion()) && !node.equals(claimedNode)
+                ? known
+                : ask(node, true);
+    }
+
+    /** Asks the node, and evaluates it if the pod fits and the policy scores candidates. */
+    private NodeAnswer ask(String node, boolean evaluate) {
         Optional<NodeAccountView> found = ledger.account(node);
         if (found.isEmpty()) {
-            return UNKNOWN;
+            return new NodeAnswer(node);
         }
         NodeAccountView account = found.get();
+        // The cached answer is for all pods of the kind: no claim is disregarded, not even one that the pod has got
+        // since.
+        boolean claimed = node.equals(claimedNode);
+        NodeAnswer answer = claimed ? new NodeAnswer(node, account) : kind.open(node, account, ledger.nodeCount());
         long changes;
         Feasibility feasibility;
         synchronized (account) {
             changes = account.changes();
-            feasibility = account.feasibility(pod, request, Set.of(), evaluate ? candidates : Optional.empty());
+            feasibility = account.feasibility(
+                    claimed ? uid : NO_POD, request, Set.of(), evaluate ? candidates : Optional.empty());
         }
-        if (evaluate && candidates.isPresent() && feasibility instanceof Feasibility.Fits fits) {
+        if (evaluate && candidates.isPresent() && feasibility instanceof Fits fits) {
             // Evaluated without the node's lock, so that other threads can use the node.
             ScoringCache<?>.Evaluated evaluated = scores.evaluate(fits.fullness(), candidates.get());
             left -= 1 + evaluated.evaluations;
-            return new Answer(account.number(), changes, evaluated);
+            feasibility = evaluated;
         }
-        return new Answer(account.number(), changes, feasibility);
+        answer.set(feasibility, claimed ? NodeAnswer.NOT_CURRENT : changes);
+        return answer;
     }
 }

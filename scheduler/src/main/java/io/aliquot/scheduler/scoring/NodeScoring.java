@@ -2,7 +2,6 @@ package io.aliquot.scheduler.scoring;
 
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.NodeAccountView;
 import io.aliquot.scheduler.placement.PlacementPolicy;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 
@@ -10,7 +9,7 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 public final class NodeScoring {
     private final Ledger ledger;
     private final ScoringCache<?> scores;
-    private final NodeRanking.Kinds kinds;
+    private final FeasibilityCache cache = new FeasibilityCache();
 
     /**
      * Connects the policy to a ledger that has none yet.
@@ -19,10 +18,7 @@ public final class NodeScoring {
      */
     public NodeScoring(Ledger ledger, ScoringPolicy<?> policy) {
         this.ledger = ledger;
-        var index = new NodeIndex(
-                node -> ledger.account(node).map(NodeAccountView::number).orElse(NodeIndex.UNKNOWN));
-        this.scores = new ScoringCache<>(policy, ledger.models(), index);
-        this.kinds = new NodeRanking.Kinds(ledger.changes(), index);
+        this.scores = new ScoringCache<>(policy, ledger.models());
         ledger.connect(scores, scores);
     }
 
@@ -32,7 +28,7 @@ public final class NodeScoring {
     }
 
     /**
-     * What the nodes answer one request about this pod.
+     * The nodes that fit this pod, and which of them is best, for one request.
      *
      * @param placement the name of the policy by which the pod's node is chosen
      */
@@ -42,6 +38,6 @@ public final class NodeScoring {
             scores.refresh();
         }
         return new NodeRanking(
-                ledger, scores, kinds, uid, request, policy, ledger.nodeOf(uid).orElse(""));
+                ledger, scores, cache, uid, request, policy, ledger.nodeOf(uid).orElse(""));
     }
 }

@@ -485,7 +485,7 @@ class ScoringCacheTest {
     /** Selecting a GPU takes the policy's lock under a node's lock; listing the bound pods takes the nodes' locks. */
     @Test
     void boundPodsAreReadWithoutTheCachesLock() {
-        var scores = new ScoringCache<>(new Fragmentation(), new GpuModels(), new NodeIndex(node -> NodeIndex.UNKNOWN));
+        var scores = new ScoringCache<>(new Fragmentation(), new GpuModels());
         var free = new AtomicBoolean();
         scores.observe("first", QUARTER, () -> {
             var other = new Thread(scores::refresh);
