@@ -64,7 +64,6 @@ final class NodeAccount implements NodeAccountView {
 
     private volatile NodeFacts facts = UNKNOWN;
     private boolean agentReady;
-    private volatile boolean closed;
     private volatile long changes;
 
     /**
@@ -123,13 +122,9 @@ final class NodeAccount implements NodeAccountView {
 
     private void changed() {
         freeCapacity = null;
-        countChange();
-        accounts.notifyChanged(this);
-    }
-
-    private void countChange() {
         long before = changes; // only the holder of the lock writes it
         changes = before + 1;
+        accounts.notifyChanged(this);
     }
 
     @Override
@@ -153,12 +148,11 @@ final class NodeAccount implements NodeAccountView {
 
     /** Marks the account as removed, for threads that found it before. */
     void close() {
-        closed = true;
-        countChange();
+        changes = CLOSED;
     }
 
     boolean closed() {
-        return closed;
+        return changes == CLOSED;
     }
 
     NodeFacts facts() {

@@ -9,10 +9,13 @@ import java.util.Set;
 
 /** One node's account, read-only. A caller that needs several values of one instant synchronizes on it. */
 public interface NodeAccountView {
+    /** Instead of a count of changes: another account may be opened for the node. */
+    long CLOSED = -1;
+
     /** No two open accounts have the same number; numbers of closed ones are given again. */
     int number();
 
-    /** How often anything that the answer to a pod depends on has changed; the account's end counts as a change. */
+    /** How often anything that the answer to a pod depends on has changed; {@link #CLOSED} once the account is closed. */
     long changes();
 
     /** The node's free capacity now; empty if the node takes no pods. */

@@ -9,9 +9,6 @@ import org.jspecify.annotations.Nullable;
 
 /** The last answer of one node to one kind of pod. Callers synchronize on the kind. */
 final class NodeAnswer {
-    /** A count of changes that no account has. */
-    static final long NOT_CURRENT = -1;
-
     /** Worst first; of equal scores the last by name. */
     static final Comparator<NodeAnswer> WORST_FIRST = (one, other) ->
             one.score != other.score ? Double.compare(one.score, other.score) : other.node.compareTo(one.node);
@@ -26,7 +23,7 @@ final class NodeAnswer {
 
     private double tieBreak;
     /** The account's count of changes at the answer. */
-    private long changes = NOT_CURRENT;
+    private long changes = NodeAccountView.CLOSED;
     /** The last score by an earlier model or before the node changed; infinite if there is none. */
     private double formerScore = Double.POSITIVE_INFINITY;
 
@@ -53,9 +50,10 @@ final class NodeAnswer {
 
     /** Whether the node has not changed since. */
     boolean isCurrent() {
-        return account != null && account.changes() == changes;
+        return account != null && changes != NodeAccountView.CLOSED && account.changes() == changes;
     }
 
+    /** {@code changes}: the account's count at the answer; {@link NodeAccountView#CLOSED} for an answer not to be used again. */
     void set(Feasibility feasibility, long changes) {
         forgetEvaluation();
         this.feasibility = feasibility;

@@ -315,7 +315,7 @@ public final class NodeRanking {
             left -= 1 + evaluated.evaluations;
             feasibility = evaluated;
         }
-        answer.set(feasibility, claimed ? NodeAnswer.NOT_CURRENT : changes);
+        answer.set(feasibility, claimed ? NodeAccountView.CLOSED : changes);
         return answer;
     }
 }
