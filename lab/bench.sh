@@ -68,9 +68,18 @@ exec 7< "$folder"
 flock --nonblock 7 || die "another ./aliquot bench of this checkout runs already."
 build_programs
 [ -n "$built" ] || step bench-build "Building the scheduler (Maven)" contained build_scheduler
-[ -f "$root/scheduler/target/aliquot-scheduler.jar" ] || die "there is no scheduler/target/aliquot-scheduler.jar." "Leave --no-build away."
+for jar in scheduler training; do
+    [ -f "$root/$jar/target/aliquot-$jar.jar" ] || die "there is no $jar/target/aliquot-$jar.jar." "Leave --no-build away."
+done
 rm -rf "${folder:?}"/*
-"$root/scheduler/unpack" java "$folder/program" > "$folder/unpack.log" 2>&1 || die "the scheduler's program could not be unpacked." "Why: $folder/unpack.log"
+# The program's AOT cache takes minutes to make, so it is kept while its inputs stay the same.
+program=$lab/scheduler
+inputs=$(cd "$root" && { sha256sum scheduler/{unpack,java.options,target/aliquot-scheduler.jar} training/target/aliquot-training.jar; java -version 2>&1; } | sha256sum)
+if [ "$inputs" != "$(cat "$program/inputs" 2> /dev/null)" ]; then
+    rm -rf "$program"
+    step bench-unpack "Recording the scheduler's AOT cache" contained "$root/scheduler/unpack" java "$program"
+    printf '%s\n' "$inputs" > "$program/inputs"
+fi
 # the program's name selects the component; under the name kube the first argument does
 ln -f "$(kube_program)" "$folder/kube" 2> /dev/null || cp "$(kube_program)" "$folder/kube"
 (cd "$root/lab/bench" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -buildvcs=false -o "$folder/bench" .)
@@ -83,5 +92,5 @@ gogc=$(of_chart deployment.yaml | sed -n 's/.*{name: GOGC, value: "\([0-9]*\)"}.
 
 # New network and PID namespaces: all ports are free, and the kernel kills all programs when this one ends.
 exec unshare --net --mount --pid --fork --kill-child=KILL --mount-proc bash -c 'ip link set lo up && exec "$@"' - \
-    "$folder/bench" -folder "$folder" -kube "$folder/kube" -program "$folder/program" \
+    "$folder/bench" -folder "$folder" -kube "$folder/kube" -program "$program" \
     -audit-policy "$root/lab/audit-policy.yaml" -config "$folder/kube-scheduler.yaml" -gogc "$gogc" "${arguments[@]/#--/-}"

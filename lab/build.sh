@@ -67,6 +67,7 @@ build_programs() {
 # Build output that the Dockerfiles copy
 aliquot_artifacts=(
     scheduler/target/aliquot-scheduler.jar
+    training/target/aliquot-training.jar
     simulator/target/aliquot-simulator.jar
     device-plugin/target/aliquot-device-plugin.jar
     native-shim/build/libaliquot.so
@@ -75,7 +76,7 @@ aliquot_artifacts=(
 )
 
 aliquot_sources() {
-    (cd "$root" && hash_of pom.xml .mvn api scheduler simulator device-plugin native-shim)
+    (cd "$root" && hash_of pom.xml .mvn api scheduler training simulator device-plugin native-shim)
 }
 
 # A fingerprint of sources and artifacts
@@ -87,14 +88,14 @@ aliquot_state() {
 build_aliquot() {
     cd "$root"
     # Maven's plugins read maven.test.skip, the native build reads skipTests
-    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl simulator,device-plugin,native-shim -am
+    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl training,simulator,device-plugin,native-shim -am
     aliquot_state > "$root/scheduler/target/aliquot-build"
 }
 
-# The part of Aliquot that the benchmarks run
+# The parts of Aliquot that the benchmarks run
 build_scheduler() {
     cd "$root"
-    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler -am
+    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl training -am
 }
 
 # Builds Aliquot's programs if sources or artifacts have changed since the last build.

@@ -12,7 +12,7 @@ image_inputs() {
         sample) printf '%s\n' lab/images/sample/Dockerfile native-shim/build/fake-driver/vgpu-sample ;;
         aliquot-scheduler)
             printf '%s\n' scheduler/Dockerfile scheduler/{unpack,java.options,entrypoint} \
-                scheduler/target/aliquot-scheduler.jar simulator/target/aliquot-simulator.jar
+                {scheduler/target/aliquot-scheduler,training/target/aliquot-training,simulator/target/aliquot-simulator}.jar
             ;;
         aliquot-device-plugin)
             printf '%s\n' device-plugin/Dockerfile device-plugin/target/aliquot-device-plugin.jar device-plugin/target/lib \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # node-mounts.sh FOLDER: mounts a node's default paths (/var/lib/kubelet and so on) from FOLDER, in the mount namespace
-# that it runs in; the machine's files do not change. Then sleeps for ever, which keeps the namespace.
+# that it runs in; the machine's files do not change. Then sleeps forever, which keeps the namespace.
 set -euo pipefail
 folder=$1
 

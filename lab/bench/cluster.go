@@ -93,22 +93,22 @@ func (p *program) closeConnections(port int) {
 	for _, file := range files {
 		number, err := strconv.Atoi(file.Name())
 		check(err)
-		ours, _, failed := syscall.Syscall(pidfdGetfd, process, uintptr(number), 0)
+		duplicate, _, failed := syscall.Syscall(pidfdGetfd, process, uintptr(number), 0)
 		if failed != 0 {
 			check(os.NewSyscallError("pidfd_getfd", failed))
 		}
-		peer, _ := syscall.Getpeername(int(ours)) // fails for files that are not sockets
+		peer, _ := syscall.Getpeername(int(duplicate)) // fails for files that are not sockets
 		switch peer := peer.(type) {
 		case *syscall.SockaddrInet4:
 			if peer.Port == port {
-				_ = syscall.Shutdown(int(ours), syscall.SHUT_RDWR)
+				_ = syscall.Shutdown(int(duplicate), syscall.SHUT_RDWR)
 			}
 		case *syscall.SockaddrInet6:
 			if peer.Port == port {
-				_ = syscall.Shutdown(int(ours), syscall.SHUT_RDWR)
+				_ = syscall.Shutdown(int(duplicate), syscall.SHUT_RDWR)
 			}
 		}
-		syscall.Close(int(ours))
+		syscall.Close(int(duplicate))
 	}
 }
 

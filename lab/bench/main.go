@@ -164,16 +164,16 @@ func (c *cluster) measurePending() {
 // measureCold compares the first pods after a start of Aliquot's extender with as many of the null extender's. Both
 // start again in each round, each with a kube-scheduler of its own.
 func (c *cluster) measureCold() {
-	var ours, null []result
+	var aliquot, null []result
 	var ratios []float64
 	for i := 0; i < c.options.rounds; i++ {
 		null = append(null, c.coldTurn(fmt.Sprintf("null-cold-%d", i), "null-scheduler", 10260, c.nullExtender()))
-		ours = append(ours, c.coldTurn(fmt.Sprintf("aliquot-cold-%d", i), "aliquot-scheduler", 10259, c.aliquot()))
-		ratios = append(ratios, ours[i].rate/null[i].rate)
+		aliquot = append(aliquot, c.coldTurn(fmt.Sprintf("aliquot-cold-%d", i), "aliquot-scheduler", 10259, c.aliquot()))
+		ratios = append(ratios, aliquot[i].rate/null[i].rate)
 	}
 	fmt.Printf("\npods per second, the first %d after a start, null extender: %.1f; Aliquot: %.1f (medians of %d starts, %d nodes)\n",
-		c.options.pods, median(null, rate), median(ours, rate), c.options.rounds, c.options.nodes)
-	compareCPU("null extender", null, "Aliquot", ours)
+		c.options.pods, median(null, rate), median(aliquot, rate), c.options.rounds, c.options.nodes)
+	compareCPU("null extender", null, "Aliquot", aliquot)
 	sort.Float64s(ratios)
 	fmt.Printf("throughput of the first %d pods after a start against the null extender: %.3f (median; %.3f to %.3f)\n",
 		c.options.pods, middle(ratios), ratios[0], ratios[len(ratios)-1])

@@ -59,7 +59,7 @@ static const char help[] =
     "                     limits add up to more than 100)\n"
     "  --total P          smallest sum of all shares in percent\n"
     "  --shown P          smallest utilization that the shim may show at any time, in percent of the tenant's limit\n"
-    "  --books P          largest difference between the shim's and the GPU's accounting in percentage points\n"
+    "  --accounting P     largest difference between the shim's and the GPU's accounting in percentage points\n"
     "  --virtual, --real  virtual or real time (default virtual)\n"
     "  --seed N           seed of the kernels' jitter and of the mixes (default 1)\n"
     "  --latency US       mean time until work reaches the GPU, exponentially distributed (default 0)\n"
@@ -82,7 +82,7 @@ struct tenant {
 struct plan {
     struct tenant tenants[MAX_TENANTS];
     int count, processes;
-    double seconds, warm_up, tolerance, total, shown, books;
+    double seconds, warm_up, tolerance, total, shown, accounting;
     bool is_virtual, arbiter, keep;
     unsigned long seed;
     int latency;
@@ -458,19 +458,21 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
 
 static struct plan parse(int count, char **arguments) {
     static const struct option options[] = {
-        {"limits", 1, NULL, 'l'},    {"tenants", 1, NULL, 't'},   {"shape", 1, NULL, 's'},   {"pattern", 1, NULL, 'p'},
-        {"processes", 1, NULL, 'n'}, {"policy", 1, NULL, 'o'},    {"arbiter", 0, NULL, 'a'}, {"seconds", 1, NULL, 'S'},
-        {"warm-up", 1, NULL, 'w'},   {"tolerance", 1, NULL, 'T'}, {"expect", 1, NULL, 'e'},  {"total", 1, NULL, 'A'},
-        {"shown", 1, NULL, 'U'},     {"books", 1, NULL, 'B'},     {"virtual", 0, NULL, 'v'}, {"real", 0, NULL, 'r'},
-        {"seed", 1, NULL, 'd'},      {"build", 1, NULL, 'b'},     {"keep", 0, NULL, 'k'},    {"help", 0, NULL, 'h'},
-        {"latency", 1, NULL, 'y'},   {NULL, 0, NULL, 0}};
+        {"limits", 1, NULL, 'l'},    {"tenants", 1, NULL, 't'},    {"shape", 1, NULL, 's'},
+        {"pattern", 1, NULL, 'p'},   {"processes", 1, NULL, 'n'},  {"policy", 1, NULL, 'o'},
+        {"arbiter", 0, NULL, 'a'},   {"seconds", 1, NULL, 'S'},    {"warm-up", 1, NULL, 'w'},
+        {"tolerance", 1, NULL, 'T'}, {"expect", 1, NULL, 'e'},     {"total", 1, NULL, 'A'},
+        {"shown", 1, NULL, 'U'},     {"accounting", 1, NULL, 'B'}, {"virtual", 0, NULL, 'v'},
+        {"real", 0, NULL, 'r'},      {"seed", 1, NULL, 'd'},       {"build", 1, NULL, 'b'},
+        {"keep", 0, NULL, 'k'},      {"help", 0, NULL, 'h'},       {"latency", 1, NULL, 'y'},
+        {NULL, 0, NULL, 0}};
     const char *limits = "25", *shapes = "1ms", *patterns = "busy", *policies = "fixed", *expect = NULL;
     struct plan plan = {.processes = 1,
                         .seconds = 5,
                         .warm_up = 2,
                         .tolerance = 2,
                         .total = -1,
-                        .books = 100,
+                        .accounting = 100,
                         .is_virtual = true,
                         .seed = 1};
     ssize_t length = readlink("/proc/self/exe", plan.build, sizeof plan.build - 1);
@@ -520,7 +522,7 @@ static struct plan parse(int count, char **arguments) {
             plan.shown = number(optarg, 0, 100);
             break;
         case 'B':
-            plan.books = number(optarg, 0, 100);
+            plan.accounting = number(optarg, 0, 100);
             break;
         case 'v':
             plan.is_virtual = true;
@@ -606,6 +608,6 @@ int main(int count, char **arguments) {
     }
     printf("total: %.1f %%; worst error %.1f points\n", shares[0], worst);
     bool good = (plan.tolerance < 0 || worst <= plan.tolerance) && shares[0] >= plan.total && min_shown >= plan.shown &&
-                accounting_error <= plan.books;
+                accounting_error <= plan.accounting;
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -140,13 +140,13 @@ static uint64_t computed_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *array, unsigned
 }
 
 /* Returns the size that the driver reports, or else the computed one. */
-#define RETURN_ARRAY_BYTES(ask, array, descriptor, computed)                                                           \
+#define RETURN_ARRAY_BYTES(get_requirements, array, descriptor, computed)                                              \
     do {                                                                                                               \
         CUDA_ARRAY_MEMORY_REQUIREMENTS requirements = {0};                                                             \
         CUdevice device = 0;                                                                                           \
-        if (!has_no_memory(descriptor) && aliquot_real.ask != NULL &&                                                  \
+        if (!has_no_memory(descriptor) && aliquot_real.get_requirements != NULL &&                                     \
             aliquot_real.cuCtxGetDevice(&device) == CUDA_SUCCESS &&                                                    \
-            aliquot_real.ask(&requirements, array, device) == CUDA_SUCCESS && requirements.size > 0) {                 \
+            aliquot_real.get_requirements(&requirements, array, device) == CUDA_SUCCESS && requirements.size > 0) {    \
             return requirements.size;                                                                                  \
         }                                                                                                              \
         return computed;                                                                                               \

@@ -171,6 +171,6 @@ bool aliquot_compute_is_alone(int number, bool seems) {
     uint64_t grant = __atomic_load_n(&limit->shared->grant, __ATOMIC_RELAXED);
     int64_t age = now - (int64_t)(ALIQUOT_GRANT_MS(grant) * 1000000);
     uint32_t active = __atomic_load_n(&limit->shared->active, __ATOMIC_RELAXED);
-    bool heard = grant != 0 && age < ALIQUOT_GCRA_GRANT_MAX_AGE_NS && active != 0;
-    return !has_active_peers(limit, now) && (heard ? active == 1 : seems);
+    bool granted = grant != 0 && age < ALIQUOT_GCRA_GRANT_MAX_AGE_NS && active != 0;
+    return !has_active_peers(limit, now) && (granted ? active == 1 : seems);
 }

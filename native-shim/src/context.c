@@ -89,7 +89,7 @@ static void release_context(int device, bool primary) {
     pthread_mutex_unlock(&mutex);
 }
 
-bool aliquot_context_charge_unhooked(int device) {
+bool aliquot_context_charge_now(int device) {
     return charge_context(device, true);
 }
 
@@ -187,8 +187,8 @@ CUresult cuCtxDetach(CUcontext context) {
     CUcontext current = NULL;
     aliquot_measure_forget_context(context);
     CUresult result = aliquot_real.cuCtxDetach(context);
-    bool lives = aliquot_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
-    return after_context_destroy(lives ? NULL : context, result);
+    bool exists = aliquot_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
+    return after_context_destroy(exists ? NULL : context, result);
 }
 
 static bool is_primary_active(CUdevice device) {

@@ -12,12 +12,12 @@
 extern atomic_bool aliquot_context_charged[];
 
 /* Slow path of aliquot_context_ensure_charged(). */
-bool aliquot_context_charge_unhooked(int device);
+bool aliquot_context_charge_now(int device);
 
 /* Charges this process's contexts on the device unless they are charged. False: no room for them. */
 static inline bool aliquot_context_ensure_charged(int device) {
     return atomic_load_explicit(&aliquot_context_charged[device], memory_order_acquire) ||
-           aliquot_context_charge_unhooked(device);
+           aliquot_context_charge_now(device);
 }
 
 /* Resets the state in a forked child. */

@@ -6,7 +6,7 @@
  * symbol is the exported name of one ABI. name, version and flags are the arguments of cuGetProcAddress that select
  * this ABI (version: the CUDA version that introduced it, as in cudaTypedefs.h). NVML has no such function.
  *
- *     UNHOOKED(library, result, symbol, parameters)
+ *     CALLED(library, result, symbol, parameters)
  *
  * is a function that the shim calls and does not hook.
  */
@@ -214,38 +214,38 @@
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingBufferSize, NULL, 0, 0, \
          (nvmlDevice_t device, unsigned int *size))
 
-#define ALIQUOT_UNHOOKED(UNHOOKED) \
-    UNHOOKED(CUDA, CUresult, cuCtxGetCurrent, (CUcontext *context)) \
-    UNHOOKED(CUDA, CUresult, cuCtxGetDevice, (CUdevice *device)) \
-    UNHOOKED(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
-    UNHOOKED(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
-    UNHOOKED(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \
-    UNHOOKED(CUDA, CUresult, cuStreamCreate, (CUstream *stream, unsigned int flags)) \
-    UNHOOKED(CUDA, CUresult, cuCtxSetCurrent, (CUcontext context)) \
-    UNHOOKED(CUDA, CUresult, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status)) \
-    UNHOOKED(CUDA, CUresult, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode)) \
-    UNHOOKED(CUDA, CUresult, cuEventCreate, (CUevent *event, unsigned int flags)) \
-    UNHOOKED(CUDA, CUresult, cuEventDestroy_v2, (CUevent event)) \
-    UNHOOKED(CUDA, CUresult, cuEventRecord, (CUevent event, CUstream stream)) \
-    UNHOOKED(CUDA, CUresult, cuEventQuery, (CUevent event)) \
-    UNHOOKED(CUDA, CUresult, cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end)) \
-    UNHOOKED(CUDA, CUresult, cuCtxPushCurrent_v2, (CUcontext context)) \
-    UNHOOKED(CUDA, CUresult, cuCtxPopCurrent_v2, (CUcontext *context)) \
-    UNHOOKED(CUDA, CUresult, cuDeviceGetMemPool, (CUmemoryPool *pool, CUdevice device)) \
-    UNHOOKED(CUDA, CUresult, cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice device)) \
-    UNHOOKED(CUDA, CUresult, cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)) \
-    UNHOOKED(CUDA, CUresult, cuStreamGetCtx, (CUstream stream, CUcontext *context)) \
-    UNHOOKED(CUDA, CUresult, cuDeviceGetGraphMemAttribute, \
+#define ALIQUOT_CALLED(CALLED) \
+    CALLED(CUDA, CUresult, cuCtxGetCurrent, (CUcontext *context)) \
+    CALLED(CUDA, CUresult, cuCtxGetDevice, (CUdevice *device)) \
+    CALLED(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
+    CALLED(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
+    CALLED(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \
+    CALLED(CUDA, CUresult, cuStreamCreate, (CUstream *stream, unsigned int flags)) \
+    CALLED(CUDA, CUresult, cuCtxSetCurrent, (CUcontext context)) \
+    CALLED(CUDA, CUresult, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status)) \
+    CALLED(CUDA, CUresult, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode)) \
+    CALLED(CUDA, CUresult, cuEventCreate, (CUevent *event, unsigned int flags)) \
+    CALLED(CUDA, CUresult, cuEventDestroy_v2, (CUevent event)) \
+    CALLED(CUDA, CUresult, cuEventRecord, (CUevent event, CUstream stream)) \
+    CALLED(CUDA, CUresult, cuEventQuery, (CUevent event)) \
+    CALLED(CUDA, CUresult, cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end)) \
+    CALLED(CUDA, CUresult, cuCtxPushCurrent_v2, (CUcontext context)) \
+    CALLED(CUDA, CUresult, cuCtxPopCurrent_v2, (CUcontext *context)) \
+    CALLED(CUDA, CUresult, cuDeviceGetMemPool, (CUmemoryPool *pool, CUdevice device)) \
+    CALLED(CUDA, CUresult, cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice device)) \
+    CALLED(CUDA, CUresult, cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)) \
+    CALLED(CUDA, CUresult, cuStreamGetCtx, (CUstream stream, CUcontext *context)) \
+    CALLED(CUDA, CUresult, cuDeviceGetGraphMemAttribute, \
          (CUdevice device, CUgraphMem_attribute attribute, void *value)) \
-    UNHOOKED(CUDA, CUresult, cuGraphGetNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count)) \
-    UNHOOKED(CUDA, CUresult, cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType *type)) \
-    UNHOOKED(CUDA, CUresult, cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph *graph)) \
-    UNHOOKED(CUDA, CUresult, cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)) \
-    UNHOOKED(CUDA, CUresult, cuArrayGetMemoryRequirements, \
+    CALLED(CUDA, CUresult, cuGraphGetNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count)) \
+    CALLED(CUDA, CUresult, cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType *type)) \
+    CALLED(CUDA, CUresult, cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph *graph)) \
+    CALLED(CUDA, CUresult, cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)) \
+    CALLED(CUDA, CUresult, cuArrayGetMemoryRequirements, \
          (CUDA_ARRAY_MEMORY_REQUIREMENTS *requirements, CUarray array, CUdevice device)) \
-    UNHOOKED(CUDA, CUresult, cuMipmappedArrayGetMemoryRequirements, \
+    CALLED(CUDA, CUresult, cuMipmappedArrayGetMemoryRequirements, \
          (CUDA_ARRAY_MEMORY_REQUIREMENTS *requirements, CUmipmappedArray array, CUdevice device)) \
-    UNHOOKED(NVML, nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length))
+    CALLED(NVML, nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length))
 /* clang-format on */
 
 #ifndef ALIQUOT_CUDA_H_INCLUDED

@@ -50,9 +50,9 @@ static const struct {
     enum library library;
     const char *symbol;
     size_t real_offset;
-} unhooked_functions[] = {
+} called_functions[] = {
 #define ROW(library, result, symbol, parameters) {library, #symbol, offsetof(struct aliquot_real, symbol)},
-    ALIQUOT_UNHOOKED(ROW)
+    ALIQUOT_CALLED(ROW)
 #undef ROW
 };
 
@@ -124,10 +124,10 @@ static bool resolve_functions(enum library library, bool load) {
             store_pointer(real_function_at(hooks[i].real_offset), real_dlsym()(handle, hooks[i].symbol));
         }
     }
-    for (size_t i = 0; i < sizeof unhooked_functions / sizeof unhooked_functions[0]; i++) {
-        if (unhooked_functions[i].library == library) {
-            store_pointer(real_function_at(unhooked_functions[i].real_offset),
-                          real_dlsym()(handle, unhooked_functions[i].symbol));
+    for (size_t i = 0; i < sizeof called_functions / sizeof called_functions[0]; i++) {
+        if (called_functions[i].library == library) {
+            store_pointer(real_function_at(called_functions[i].real_offset),
+                          real_dlsym()(handle, called_functions[i].symbol));
         }
     }
     return true;
@@ -269,7 +269,7 @@ static void replace_with_hook(const char *name, void **function) {
     /* The address is of an unknown ABI, so it cannot be hooked: the program gets it, and the region counts it for
        the node agent. */
     if (is_hooked_name(name) && aliquot_config_mode() == ALIQUOT_MODE_ENFORCE) {
-        __atomic_fetch_add(&aliquot_shared_region()->header.unplaced_addresses, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&aliquot_shared_region()->header.unhooked_functions, 1, __ATOMIC_RELAXED);
     }
 }
 

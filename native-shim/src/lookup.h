@@ -12,10 +12,10 @@
 /* The real functions by exported name; NULL: the driver does not have it. */
 struct aliquot_real {
 #define ALIQUOT_MEMBER(library, result, symbol, name, version, flags, parameters) result(*symbol) parameters;
-#define ALIQUOT_UNHOOKED_MEMBER(library, result, symbol, parameters) result(*symbol) parameters;
-    ALIQUOT_HOOKS(ALIQUOT_MEMBER) ALIQUOT_UNHOOKED(ALIQUOT_UNHOOKED_MEMBER)
+#define ALIQUOT_CALLED_MEMBER(library, result, symbol, parameters) result(*symbol) parameters;
+    ALIQUOT_HOOKS(ALIQUOT_MEMBER) ALIQUOT_CALLED(ALIQUOT_CALLED_MEMBER)
 #undef ALIQUOT_MEMBER
-#undef ALIQUOT_UNHOOKED_MEMBER
+#undef ALIQUOT_CALLED_MEMBER
 };
 
 /* Valid after aliquot_lookup_cuda() or aliquot_lookup_nvml() has returned true for the function's library. */

@@ -167,7 +167,7 @@ static bool is_expected_result(nvmlReturn_t result) {
     return result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE || result == NVML_ERROR_NOT_FOUND;
 }
 
-#define RUNNING_PROCESSES(function, info, ours)                                                                        \
+#define RUNNING_PROCESSES(function, info, visible_processes)                                                           \
     nvmlReturn_t function(nvmlDevice_t handle, unsigned int *count, info *infos) {                                     \
         NVML_HOOK_BEGIN(function, handle)                                                                              \
         if (device < 0) {                                                                                              \
@@ -175,7 +175,7 @@ static bool is_expected_result(nvmlReturn_t result) {
         }                                                                                                              \
         unsigned int none = 0;                                                                                         \
         result = aliquot_real.function(handle, &none, NULL);                                                           \
-        return is_expected_result(result) ? ours : result;                                                             \
+        return is_expected_result(result) ? visible_processes : result;                                                \
     }
 
 /* A process with memory on the GPU is listed as a compute process. Graphics and MPS clients are not shown. */

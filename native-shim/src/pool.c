@@ -31,7 +31,7 @@ struct aliquot_pool {
     uint64_t charged;          /* bytes: the driver's last figure plus in_flight */
     uint64_t in_flight;        /* bytes reserved for calls that have not returned */
     unsigned growing;          /* operations that may have grown the pool and have not charged it yet */
-    bool over_limit;           /* one of them found no room for the growth */
+    bool over_limit;           /* one of them could not reserve the growth */
     uint64_t live_allocations; /* allocations not freed */
     struct aliquot_pool *next;
 };
@@ -273,21 +273,21 @@ bool aliquot_pool_settle_growth(struct aliquot_pool *pool, uint64_t bytes) {
     unlock_pools();
     aliquot_account_decided(pool->device);
     while (more > 0 && fits) {
-        bool room = reserve_growth(pool->device, more);
+        bool reserved = reserve_growth(pool->device, more);
         lock_pools();
-        if (room) {
+        if (reserved) {
             pool->charged += more;
         }
         uint64_t before = more;
-        more =
-            refresh_charge(pool); /* another thread may have charged the same growth, or bytes in flight have settled */
-        if (!room && more >= before) {
+        /* Another thread may have charged the same growth, or bytes in flight have settled. */
+        more = refresh_charge(pool);
+        if (!reserved && more >= before) {
             force_charge(pool, more);
             pool->over_limit = true;
             fits = false;
         }
         unlock_pools();
-        if (room) {
+        if (reserved) {
             aliquot_account_decided(pool->device);
         }
     }

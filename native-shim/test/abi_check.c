@@ -20,9 +20,9 @@ _Static_assert(CU_MEM_ALLOCATION_TYPE_MANAGED == 2, "cuda.h");
     result symbol parameters;
 #define NVML(result, symbol, parameters)
 #define CHECK_HOOK(library, result, symbol, name, version, flags, parameters) library(result, symbol, parameters)
-#define CHECK_UNHOOKED(library, result, symbol, parameters) library(result, symbol, parameters)
+#define CHECK_CALLED(library, result, symbol, parameters) library(result, symbol, parameters)
 ALIQUOT_HOOKS(CHECK_HOOK)
-ALIQUOT_UNHOOKED(CHECK_UNHOOKED)
+ALIQUOT_CALLED(CHECK_CALLED)
 ALIQUOT_LAYOUTS(ALIQUOT_CHECK_LAYOUT)
 
 static_assert(CUDA_SUCCESS == 0 && CUDA_ERROR_INVALID_VALUE == 1 && CUDA_ERROR_OUT_OF_MEMORY == 2, "cuda.h");

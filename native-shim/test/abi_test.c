@@ -170,7 +170,7 @@ TEST(cuGetProcAddress_returns_the_hooks_when_the_driver_returns_addresses_that_i
     check_all_versions();
 }
 
-TEST(cuGetProcAddress_passes_through_unhooked_functions_and_failures) {
+TEST(cuGetProcAddress_passes_through_functions_without_a_hook_and_failures) {
     void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
     get_v2 *get = (get_v2 *)dlsym(driver, "cuGetProcAddress_v2");
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
@@ -189,10 +189,10 @@ TEST(an_address_of_an_unknown_ABI_is_passed_through_and_counted) {
     void *function = NULL;
     CHECK_EQUAL(get("cuMemAlloc", &function, 12050, 0, NULL), CUDA_SUCCESS);
     CHECK(strcmp(library_of(function), "libcuda.so.1") == 0, "%s", library_of(function));
-    CHECK_EQUAL(map_region()->header.unplaced_addresses, 1);
+    CHECK_EQUAL(map_region()->header.unhooked_functions, 1);
     CHECK_EQUAL(get("cuMemAlloc", &function, 12040, 0, NULL), CUDA_SUCCESS);
     check_is_hook(function, "cuMemAlloc_v2");
-    CHECK_EQUAL(map_region()->header.unplaced_addresses, 1);
+    CHECK_EQUAL(map_region()->header.unhooked_functions, 1);
 }
 
 /* The exported name of the stub's function that was called last. */

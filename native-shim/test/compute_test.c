@@ -7,7 +7,7 @@
 #define MS INT64_C(1000000)
 #define NOW (INT64_C(1000000) * MS)
 
-/* GPU time that a program gets that launches without a pause, with launches of one cost. */
+/* Simulates a program that launches kernels of one cost without a pause. Returns the GPU time that it gets. */
 static int64_t use_greedily(uint32_t share, uint64_t cost, int64_t during) {
     uint64_t word = 0;
     int64_t used = 0, until = 0;

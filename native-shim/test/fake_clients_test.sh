@@ -126,9 +126,9 @@ try:
     assert nvml.nvmlDeviceGetGraphicsRunningProcesses(device) == []
     assert nvml.nvmlDeviceGetMPSComputeRunningProcesses(device) == []
     assert nvml.nvmlDeviceGetUtilizationRates(device).gpu == 0
-    for ask in nvml.nvmlDeviceGetProcessUtilization, nvml.nvmlDeviceGetProcessesUtilizationInfo:
+    for query in nvml.nvmlDeviceGetProcessUtilization, nvml.nvmlDeviceGetProcessesUtilizationInfo:
         try:
-            assert not ask(device, 0), "no process has launched a kernel"
+            assert not query(device, 0), "no process has launched a kernel"
         except nvml.NVMLError_NotFound:
             pass
     assert nvml.nvmlDeviceGetAccountingMode(device) == nvml.NVML_FEATURE_ENABLED
@@ -171,7 +171,7 @@ libcudart_calls_the_hooks)
     export LD_LIBRARY_PATH=$fake/lib
     check() {
         [ "$(LD_PRELOAD=$shim "$@")" != 800 ] || fail "$*: cudaErrorNotPermitted with a valid limit file"
-        [ "$(od -A n -t u8 -j 128 -N 8 "$ALIQUOT_REGION" | tr -d ' ')" = 0 ] || fail "$*: unplaced_addresses is not 0"
+        [ "$(od -A n -t u8 -j 128 -N 8 "$ALIQUOT_REGION" | tr -d ' ')" = 0 ] || fail "$*: unhooked_functions is not 0"
         LD_PRELOAD=$shim ALIQUOT_CONFIG=/dev/null "$@" >"$folder/out" 2>"$folder/err"
         [ "$(cat "$folder/out")" = 800 ] || fail "$*: $(cat "$folder/out") instead of cudaErrorNotPermitted"
         [ "$(grep -c ^aliquot: "$folder/err")" = 1 ] || fail "$*: $(cat "$folder/err")"

@@ -20,9 +20,9 @@
     _Static_assert(sizeof &symbol != 0, #symbol);                                                                      \
     result symbol parameters;
 #define CHECK_HOOK(library, result, symbol, name, version, flags, parameters) library(result, symbol, parameters)
-#define CHECK_UNHOOKED(library, result, symbol, parameters) library(result, symbol, parameters)
+#define CHECK_CALLED(library, result, symbol, parameters) library(result, symbol, parameters)
 ALIQUOT_HOOKS(CHECK_HOOK)
-ALIQUOT_UNHOOKED(CHECK_UNHOOKED)
+ALIQUOT_CALLED(CHECK_CALLED)
 #endif
 
 #define SIZE(type) printf("sizeof " #type " %zu\n", sizeof(type));

@@ -30,7 +30,7 @@ static void fill(void) {
     region.header.process_size = sizeof region.process[0];
     region.header.charge_size = sizeof region.charge[0][0];
     region.header.process_high_water = 301;
-    region.header.unplaced_addresses = 2;
+    region.header.unhooked_functions = 2;
     for (uint8_t i = 0; i < 16; i++) {
         region.device[0].uuid[i] = (uint8_t)(0x10 + i);
         region.device[1].uuid[i] = (uint8_t)(0xf0 + i);
@@ -92,9 +92,9 @@ static void print_charges(FILE *text, size_t device) {
 }
 
 static void print(FILE *text) {
-    fprintf(text, "version %u\nsize %llu\ndevices %u\nprocesses %u\nhigh-water %u\nunplaced-addresses %llu\n",
+    fprintf(text, "version %u\nsize %llu\ndevices %u\nprocesses %u\nhigh-water %u\nunhooked-functions %llu\n",
             region.header.version, wide(region.header.total_size), region.header.device_count,
-            region.header.process_count, region.header.process_high_water, wide(region.header.unplaced_addresses));
+            region.header.process_count, region.header.process_high_water, wide(region.header.unhooked_functions));
     static const uint8_t nothing[16];
     for (size_t device = 0; device < ALIQUOT_REGION_DEVICES; device++) {
         if (memcmp(region.device[device].uuid, nothing, sizeof nothing) != 0) {

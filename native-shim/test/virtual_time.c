@@ -257,12 +257,12 @@ static bool wait_to_run(bool interruptible) {
             syscall(SYS_nanosleep, &timeout, NULL);
             continue;
         }
-        int why = syscall(SYS_futex, &thread->state, FUTEX_WAIT, WAITING, &timeout, NULL, 0) == 0 ? 0 : errno;
-        if (why == 0 || why == EAGAIN) {
+        int error = syscall(SYS_futex, &thread->state, FUTEX_WAIT, WAITING, &timeout, NULL, 0) == 0 ? 0 : errno;
+        if (error == 0 || error == EAGAIN) {
             continue;
         }
         lock_clock();
-        if (why == ETIMEDOUT) {
+        if (error == ETIMEDOUT) {
             if (shared->wake_ups != wake_ups) {
                 wake_ups = shared->wake_ups;
                 since = real_seconds();
@@ -621,23 +621,23 @@ int pthread_join(pthread_t thread, void **value) {
     if (current_thread < 0) {
         return real(thread, value);
     }
-    bool lives = false;
+    bool running = false;
     lock_clock();
     for (uint32_t i = 0; i < shared->thread_count; i++) {
         struct thread *entry = &shared->threads[i];
         if (atomic_load(&entry->state) != FREE && entry->process == (uint32_t)current_process &&
             entry->handle == (uint64_t)thread && (int)i != current_thread) {
             entry->joiner = current_thread;
-            lives = true;
+            running = true;
         }
     }
-    if (lives) {
+    if (running) {
         atomic_store(&shared->threads[current_thread].state, BLOCKED);
         run_next(false);
     }
     unlock_clock();
     int result = real(thread, value); /* finish_thread has made this thread WAITING */
-    if (lives) {
+    if (running) {
         (void)wait_to_run(false);
     }
     return result;

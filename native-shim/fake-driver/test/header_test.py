@@ -21,7 +21,7 @@ ELSEWHERE = {("cuProfilerStart", 4000, ""), ("cuProfilerStop", 4000, "")}
 
 def table():
     with open(os.path.join(SOURCES, "cuda_entries.def")) as entries:
-        pattern = r"^(ENTRY|PER_THREAD)\((\w+), (\d+), (\w+?)(_pt[ds][sz])?(?:, (\w+))?\)$"
+        pattern = r"^(ENTRY|PER_THREAD)\((\w+), (\d+), (\w+?)(_pt[ds][sz])?(?:,\s+(\w+))?\)$"
         return re.findall(pattern, entries.read(), re.M)
 
 
@@ -100,14 +100,14 @@ class NvmlHeaderTest(unittest.TestCase):
         include = os.path.join(self.folder, "include.c")
         with open(include, "w") as source:
             source.write("#include <nvml.h>\n")
-        theirs = self.prototypes(include, "nvml.h")
-        ours = self.prototypes(os.path.join(SOURCES, "nvml.c"), "nvml.c")
-        self.assertGreater(len(ours), 80)
-        self.assertEqual(set(), set(ours) - set(theirs))
-        for name, types in ours.items():
+        nvidia = self.prototypes(include, "nvml.h")
+        declared = self.prototypes(os.path.join(SOURCES, "nvml.c"), "nvml.c")
+        self.assertGreater(len(declared), 80)
+        self.assertEqual(set(), set(declared) - set(nvidia))
+        for name, types in declared.items():
             # The simulated driver declares pointers that it does not dereference as void *.
             seen = [own if own == "void *" and their.endswith("*") else their
-                    for own, their in zip(types, theirs[name])] + theirs[name][len(types):]
+                    for own, their in zip(types, nvidia[name])] + nvidia[name][len(types):]
             self.assertEqual(seen, types, name)
 
     def values(self, include, lines):

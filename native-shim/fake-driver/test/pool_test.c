@@ -210,15 +210,15 @@ static void a_pool_belongs_to_its_device_not_to_the_current_context(void) {
     CHECK(owner == NULL);
     EQUAL(CUDA_SUCCESS, cuPointerGetAttribute(&of_pointer, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pointer + 5));
     CHECK(of_pointer == pool);
-    CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, there = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+    CUmemLocation device_0 = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, device_1 = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
     CUmemAccess_flags access;
-    const CUmemAccessDesc allow = {here, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    EQUAL(CUDA_SUCCESS, cuMemPoolGetAccess(&access, pool, &there));
+    const CUmemAccessDesc allow = {device_0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    EQUAL(CUDA_SUCCESS, cuMemPoolGetAccess(&access, pool, &device_1));
     EQUAL(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, access);
-    EQUAL(CUDA_SUCCESS, cuMemPoolGetAccess(&access, pool, &here));
+    EQUAL(CUDA_SUCCESS, cuMemPoolGetAccess(&access, pool, &device_0));
     EQUAL(CU_MEM_ACCESS_FLAGS_PROT_NONE, access);
     EQUAL(CUDA_SUCCESS, cuMemPoolSetAccess(pool, &allow, 1));
-    EQUAL(CUDA_SUCCESS, cuMemPoolGetAccess(&access, pool, &here));
+    EQUAL(CUDA_SUCCESS, cuMemPoolGetAccess(&access, pool, &device_0));
     EQUAL(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, access);
     EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(NULL)); /* the device follows from the stream */
     EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(NULL));

@@ -72,13 +72,13 @@ install_can_be_repeated_after_a_kill_at_any_time() {
 
 uuids_derive_from_the_node_name() {
     install >/dev/null
-    here=$(ls "$root/gpus")
+    uuids=$(ls "$root/gpus")
     "$driver/aliquot-fake-driver" install --root "$folder/other" --source "$driver" --cdi "$folder/cdi2" \
         --gpus "$folder/gpus" --node node1 >/dev/null
-    equal "$here" "$(ls "$folder/other/gpus")"
+    equal "$uuids" "$(ls "$folder/other/gpus")"
     "$driver/aliquot-fake-driver" install --root "$folder/third" --source "$driver" --cdi "$folder/cdi3" \
         --gpus "$folder/gpus" --node node2 >/dev/null
-    [ "$here" != "$(ls "$folder/third/gpus")" ] || fail "two nodes have the same GPUs"
+    [ "$uuids" != "$(ls "$folder/third/gpus")" ] || fail "two nodes have the same GPUs"
 }
 
 the_cdi_specification_lists_each_gpu_by_index_and_uuid_and_all() {

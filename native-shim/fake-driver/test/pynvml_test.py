@@ -113,7 +113,7 @@ class PynvmlTest(unittest.TestCase):
                 gpus.write("A;1024;1;;1;1=nvlink4,2=pix\nA;1024;1;;1;2=nvlink2\nA;1024;1;;0\nA;1024;1;;0\n")
             installer("install", "--root", f"{root}/root", "--source", DRIVER, "--cdi", f"{root}/cdi", "--gpus",
                       f"{root}/list", "--node", "linked")
-            asked = f"""if True:
+            program = f"""if True:
                 import ctypes, pynvml as p
                 p.nvmlInit()
                 d = [p.nvmlDeviceGetHandleByIndex(i) for i in range(4)]
@@ -124,10 +124,10 @@ class PynvmlTest(unittest.TestCase):
                 print([p.nvmlDeviceGetNvLinkRemotePciInfo(d[1], n).bus for n in range(6)])
                 print(p.nvmlDeviceGetNvLinkRemoteDeviceType(d[1], 0))
                 """
-            answer = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True,
+            output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True,
                                     env=dict(os.environ, ALIQUOT_FAKE_GPUS=f"{root}/root/gpus")).stdout
             self.assertEqual("[[2], [2], [1], [1]]\n[0, 40, 10, 50]\n[50, 50, 40, 0]\n[4, 6, 2]\n"
-                             "[1, 1, 1, 1, 3, 3]\n0\n", answer)
+                             "[1, 1, 1, 1, 3, 3]\n0\n", output)
 
     def test_a_failure_raises_an_event_until_the_gpu_is_healed(self):
         devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(2)]

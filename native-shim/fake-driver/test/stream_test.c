@@ -132,12 +132,12 @@ static void a_stream_waits_for_an_event_of_another_stream(void) {
 
 static void a_stream_waits_for_an_event_of_another_gpu(void) {
     start_driver();
-    CUstream here = new_stream(CU_STREAM_NON_BLOCKING);
-    CUcontext there;
+    CUstream stream_0 = new_stream(CU_STREAM_NON_BLOCKING);
+    CUcontext context_1;
     SYMBOL("cuStreamWaitEvent", wait_event, CUstream, CUevent, unsigned);
-    launch_busy(here, 60 * MS, 1);
-    CUevent end = record(here);
-    EQUAL(CUDA_SUCCESS, cuCtxCreate_v2(&there, 0, 1));
+    launch_busy(stream_0, 60 * MS, 1);
+    CUevent end = record(stream_0);
+    EQUAL(CUDA_SUCCESS, cuCtxCreate_v2(&context_1, 0, 1));
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     EQUAL(CUDA_SUCCESS, wait_event(stream, end, 0));
     EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));

@@ -135,11 +135,11 @@ static inline void send_descriptor(int socket, int descriptor) {
     char byte = 0;
     union {
         struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {.room = {0}};
+        char buffer[CMSG_SPACE(sizeof(int))];
+    } control = {.buffer = {0}};
     struct iovec data = {&byte, 1};
     struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.buffer, .msg_controllen = sizeof control.buffer};
     control.header.cmsg_level = SOL_SOCKET;
     control.header.cmsg_type = SCM_RIGHTS;
     control.header.cmsg_len = CMSG_LEN(sizeof(int));
@@ -152,11 +152,11 @@ static inline int receive_descriptor(int socket) {
     int descriptor;
     union {
         struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
+        char buffer[CMSG_SPACE(sizeof(int))];
     } control;
     struct iovec data = {&byte, 1};
     struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.buffer, .msg_controllen = sizeof control.buffer};
     CHECK(recvmsg(socket, &message, 0) == 1);
     CHECK(control.header.cmsg_type == SCM_RIGHTS);
     memcpy(&descriptor, CMSG_DATA(&control.header), sizeof descriptor);

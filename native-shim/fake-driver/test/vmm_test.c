@@ -174,7 +174,7 @@ static void attributes_of_mapped_pointers_describe_the_allocation(void) {
     size_t size;
     CUmemGenericAllocationHandle shareable;
     CUmemAllocationProp properties;
-    const CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, there = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+    const CUmemLocation device_0 = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, device_1 = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
     start_context(1);
     CUdeviceptr address = reserve_address(8);
     EQUAL(CUDA_SUCCESS, cuMemCreate(&shareable, 4 * MIB, &exportable_memory, 0));
@@ -193,11 +193,11 @@ static void attributes_of_mapped_pointers_describe_the_allocation(void) {
     EQUAL(address + 2 * MIB, base);
     EQUAL(4 * MIB, size);
     EQUAL(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange_v2(&base, &size, address));
-    EQUAL(CUDA_SUCCESS, cuMemGetAccess(&access, &here, address + 3 * MIB));
+    EQUAL(CUDA_SUCCESS, cuMemGetAccess(&access, &device_0, address + 3 * MIB));
     EQUAL(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, access);
-    EQUAL(CUDA_SUCCESS, cuMemGetAccess(&access, &there, address + 3 * MIB));
+    EQUAL(CUDA_SUCCESS, cuMemGetAccess(&access, &device_1, address + 3 * MIB));
     EQUAL(CU_MEM_ACCESS_FLAGS_PROT_NONE, access);
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemGetAccess(&access, &here, address));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemGetAccess(&access, &device_0, address));
     EQUAL(CUDA_SUCCESS, cuMemGetAllocationPropertiesFromHandle(&properties, shareable));
     EQUAL(0, properties.location.id);
     EQUAL(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, properties.requestedHandleTypes);

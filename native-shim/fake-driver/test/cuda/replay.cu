@@ -42,7 +42,8 @@ static float replay(cudaGraphExec_t executable, int times) {
     cudaEvent_t start, end;
     MUST(cudaEventCreate(&start));
     MUST(cudaEventCreate(&end));
-    aliquot_busy<<<108, 32, 0, main_stream>>>(500000000); // blocks the stream until all work is submitted, also on a busy machine
+    // Blocks the stream until all work is submitted, also on a busy machine.
+    aliquot_busy<<<108, 32, 0, main_stream>>>(500000000);
     MUST(cudaEventRecord(start, main_stream));
     for (int i = 0; i < times; i++)
         MUST(cudaGraphLaunch(executable, main_stream));

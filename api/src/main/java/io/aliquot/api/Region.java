@@ -49,7 +49,7 @@ public final class Region {
     private static final int PROCESS_SIZE_AT = 36;
     private static final int CHARGE_SIZE_AT = 40;
     private static final int HIGH_WATER_AT = 64;
-    private static final int UNHOOKED_FUNCTIONS_AT = 128; // unplaced_addresses
+    private static final int UNHOOKED_FUNCTIONS_AT = 128; // unhooked_functions
 
     // Offsets in a device.
     private static final int TAT_AT = 64;
@@ -183,7 +183,7 @@ public final class Region {
     }
 
     /**
-     * How often the driver returned a function that the shim must hook but does not know ({@code unplaced_addresses} in
+     * How often the driver returned a function that the shim must hook but does not know ({@code unhooked_functions} in
      * region.h). Calls of such a function bypass the limits.
      */
     public long unhookedFunctions() {

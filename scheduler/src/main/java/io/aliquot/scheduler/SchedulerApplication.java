@@ -1,5 +1,7 @@
 package io.aliquot.scheduler;
 
+import java.util.Arrays;
+import java.util.Optional;
 import org.springframework.boot.SpringApplication;
 import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
@@ -8,7 +10,17 @@ import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfigura
 // Package server writes error responses; Spring Boot's error pages are not used.
 @SpringBootApplication(exclude = ErrorMvcAutoConfiguration.class)
 public class SchedulerApplication {
+    private static final int USAGE_ERROR = 2;
+
+    /** Takes properties of Spring Boot only, {@code --name=value}; exits with status 2 if there is another argument. */
     public static void main(String[] args) {
+        Optional<String> unknown =
+                Arrays.stream(args).filter(arg -> !arg.matches("--.+=.*")).findFirst();
+        if (unknown.isPresent()) {
+            System.err.println("The scheduler takes no argument \"" + unknown.get()
+                    + "\"; the simulator is a program of its own: java -jar aliquot-simulator.jar --help");
+            System.exit(USAGE_ERROR);
+        }
         SpringApplication.run(SchedulerApplication.class, args);
     }
 }

@@ -8,7 +8,7 @@ import org.junit.jupiter.api.Test;
 
 class OutcomeTest {
     @Test
-    void ofTheDecisionsTheMedianIsToldAndWhatOneInAHundredExceeds() {
+    void decisionTimesAreReportedAsMedianAnd99thPercentile() {
         long[] upTo101 =
                 LongStream.rangeClosed(1, 101).map(i -> (102 - i) * 1_000_000).toArray();
         assertThat(Decisions.of(upTo101)).isEqualTo(new Decisions(51, 100));

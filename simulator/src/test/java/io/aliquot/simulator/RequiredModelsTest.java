@@ -166,12 +166,12 @@ class RequiredModelsTest {
         var at100 = new double[seeds];
         var atEnd = new double[seeds];
         for (int seed = 0; seed < seeds; seed++) {
-            Outcome ours = experiment.run(workload, Policy.FRAGMENTATION, seed);
-            Outcome fgds = experiment.run(workload, Policy.FGD, seed);
+            Outcome fragmentation = experiment.run(workload, Policy.FRAGMENTATION, seed);
+            Outcome fgd = experiment.run(workload, Policy.FGD, seed);
             int full = (int) (100 / experiment.step());
-            at100[seed] = ours.samples().get(full).allocated()
-                    - fgds.samples().get(full).allocated();
-            atEnd[seed] = ours.allocated() - fgds.allocated();
+            at100[seed] = fragmentation.samples().get(full).allocated()
+                    - fgd.samples().get(full).allocated();
+            atEnd[seed] = fragmentation.allocated() - fgd.allocated();
         }
         return new Margin(mean(at100), interval(at100), mean(atEnd), interval(atEnd));
     }

@@ -54,8 +54,10 @@ final class BackoffTest {
         var backoff = new Backoff(() -> now, FIRST, LONGEST);
         backoff.start();
 
-        now += Duration.ofMillis(999).toNanos();
-        assertThat(backoff.isOver()).isFalse();
+        now += Duration.ofMillis(250).toNanos();
+        assertThat(backoff.isOver()).as("before the overflow").isFalse();
+        now += Duration.ofMillis(749).toNanos();
+        assertThat(backoff.isOver()).as("after it").isFalse();
         now += Duration.ofMillis(1).toNanos();
         assertThat(backoff.isOver()).isTrue();
     }

@@ -361,11 +361,11 @@ class AdmissionPoliciesIT {
                     "readOnly: true | readOnly: false | limit file at /etc/aliquot",
                     "readOnly: true | subPath: vgpu, readOnly: true | limit file at /etc/aliquot",
                     "- {name: limits, mountPath | - {name: theirs, mountPath | limit file at /etc/aliquot",
-                    "value: void | value: all | container side asks for no GPU",
-                    "value: void | value: '' | container side asks for no GPU",
-                    "name: NVIDIA_VISIBLE_DEVICES, value: void | name: OTHER, value: void | container side asks for no GPU",
-                    "{name: NVIDIA_VISIBLE_DEVICES, value: void} | {name: NVIDIA_VISIBLE_DEVICES, value: void}, {name: NVIDIA_VISIBLE_DEVICES, value: all} | container side asks for no GPU",
-                    "name: first, image: i, env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}] | name: first, image: i | container first asks for no GPU",
+                    "value: void | value: all | container side requests no GPU",
+                    "value: void | value: '' | container side requests no GPU",
+                    "name: NVIDIA_VISIBLE_DEVICES, value: void | name: OTHER, value: void | container side requests no GPU",
+                    "{name: NVIDIA_VISIBLE_DEVICES, value: void} | {name: NVIDIA_VISIBLE_DEVICES, value: void}, {name: NVIDIA_VISIBLE_DEVICES, value: all} | container side requests no GPU",
+                    "name: first, image: i, env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}] | name: first, image: i | container first requests no GPU",
                     "image: gpu-image | image: gpu-image~    securityContext: {privileged: true} | privileged container",
                 })
         void podThatWasChangedAfterTheWebhookIsDenied(String from, String to, String why) {

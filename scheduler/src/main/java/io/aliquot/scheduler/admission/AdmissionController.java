@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.admission;
 
+import io.aliquot.scheduler.settings.Settings;
 import java.nio.charset.StandardCharsets;
 import java.util.function.Function;
 import org.springframework.http.MediaType;
@@ -13,8 +14,9 @@ import org.springframework.web.bind.annotation.RestController;
 final class AdmissionController {
     private final GpuAdmission gpuAdmission;
 
-    AdmissionController(GpuAdmission gpuAdmission) {
-        this.gpuAdmission = gpuAdmission;
+    AdmissionController(Settings settings) {
+        this.gpuAdmission =
+                new GpuAdmission(settings.schedulerName(), settings.runtimeClass(), settings.compatibility());
     }
 
     @PostMapping("/admission/gpu")

@@ -10,8 +10,8 @@ import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The annotations that the webhook adds to a pod, because the pod states them by resources: its priority, its wish for
- * well-linked GPUs and the meaning of its resources. Not thread-safe.
+ * The annotations that the webhook adds to a pod, because the pod states them by resources: its priority, its request
+ * for well-linked GPUs and the meaning of its resources. Not thread-safe.
  */
 final class DerivedAnnotations {
     private final Map<String, String> podAnnotations;

@@ -126,16 +126,16 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
 
     private static void addLimitFileVolumes(ObjectNode spec, List<JsonContainer> containers) {
         var present = new HashMap<String, ObjectNode>();
-        for (ObjectNode volume : JsonTree.objects(spec, "volumes")) {
-            JsonTree.text(volume, "name").ifPresent(name -> present.put(name, volume));
+        for (ObjectNode existing : JsonTree.objects(spec, "volumes")) {
+            JsonTree.text(existing, "name").ifPresent(name -> present.put(name, existing));
         }
         ArrayNode volumes = JsonTree.ensureArray(spec, "volumes");
         for (JsonContainer container : containers) {
-            ObjectNode ours = container.limitFileVolume();
-            ObjectNode other = present.putIfAbsent(container.volumeName(), ours);
+            ObjectNode volume = container.limitFileVolume();
+            ObjectNode other = present.putIfAbsent(container.volumeName(), volume);
             if (other == null) {
-                volumes.add(ours);
-            } else if (!other.equals(ours)) {
+                volumes.add(volume);
+            } else if (!other.equals(volume)) {
                 throw new DeniedException("rename the volume " + container.volumeName()
                         + ": Aliquot adds one of that name for container " + container.name());
             }

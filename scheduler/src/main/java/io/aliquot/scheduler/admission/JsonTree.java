@@ -2,7 +2,9 @@ package io.aliquot.scheduler.admission;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.BooleanNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import com.fasterxml.jackson.databind.node.TextNode;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -18,39 +20,27 @@ final class JsonTree {
     private JsonTree() {}
 
     static Optional<ObjectNode> object(ObjectNode parent, String field) {
-        return field(parent, field).map(node -> asObject(node, field));
+        return field(parent, field, ObjectNode.class, "an object");
     }
 
     static List<ObjectNode> objects(ObjectNode parent, String field) {
         var objects = new ArrayList<ObjectNode>();
-        field(parent, field).ifPresent(node -> {
-            for (JsonNode element : asArray(node, field)) {
-                objects.add(asObject(element, field + "[]"));
-            }
-        });
+        array(parent, field)
+                .ifPresent(array -> array.forEach(
+                        element -> objects.add(cast(element, field + "[]", ObjectNode.class, "an object"))));
         return objects;
     }
 
     /** The field's text; empty if the field is absent or its text is empty. */
     static Optional<String> text(ObjectNode parent, String field) {
-        return field(parent, field)
-                .map(node -> {
-                    if (!node.isTextual()) {
-                        throw expected(field, "a string", node);
-                    }
-                    return node.textValue();
-                })
+        return field(parent, field, TextNode.class, "a string")
+                .map(TextNode::textValue)
                 .filter(text -> !text.isEmpty());
     }
 
     static boolean isTrue(ObjectNode parent, String field) {
-        return field(parent, field)
-                .map(node -> {
-                    if (!node.isBoolean()) {
-                        throw expected(field, "true or false", node);
-                    }
-                    return node.booleanValue();
-                })
+        return field(parent, field, BooleanNode.class, "true or false")
+                .map(BooleanNode::booleanValue)
                 .orElse(false);
     }
 
@@ -60,8 +50,8 @@ final class JsonTree {
         object(parent, field)
                 .ifPresent(object -> object.properties().forEach(entry -> {
                     JsonNode value = entry.getValue();
-                    if (!value.isTextual() && !value.isNumber()) {
-                        throw expected(field + "[" + entry.getKey() + "]", "a string", value);
+                    if (!value.isNumber()) {
+                        cast(value, field + "[" + entry.getKey() + "]", TextNode.class, "a string");
                     }
                     texts.put(entry.getKey(), value.asText());
                 }));
@@ -75,29 +65,25 @@ final class JsonTree {
 
     /** The field's array; added if it is absent. */
     static ArrayNode ensureArray(ObjectNode parent, String field) {
-        return field(parent, field).map(node -> asArray(node, field)).orElseGet(() -> parent.putArray(field));
+        return array(parent, field).orElseGet(() -> parent.putArray(field));
     }
 
-    private static Optional<JsonNode> field(ObjectNode parent, String field) {
-        return Optional.ofNullable(parent.get(field)).filter(node -> !node.isNull());
+    private static Optional<ArrayNode> array(ObjectNode parent, String field) {
+        return field(parent, field, ArrayNode.class, "an array");
     }
 
-    private static ObjectNode asObject(JsonNode node, String field) {
-        if (node instanceof ObjectNode object) {
-            return object;
+    private static <T extends JsonNode> Optional<T> field(
+            ObjectNode parent, String field, Class<T> type, String expected) {
+        return Optional.ofNullable(parent.get(field))
+                .filter(node -> !node.isNull())
+                .map(node -> cast(node, field, type, expected));
+    }
+
+    private static <T extends JsonNode> T cast(JsonNode node, String field, Class<T> type, String expected) {
+        if (!type.isInstance(node)) {
+            throw new MalformedReviewException("expected " + field + " to be " + expected + ", found "
+                    + node.getNodeType().name().toLowerCase(Locale.ROOT));
         }
-        throw expected(field, "an object", node);
-    }
-
-    private static ArrayNode asArray(JsonNode node, String field) {
-        if (node instanceof ArrayNode array) {
-            return array;
-        }
-        throw expected(field, "an array", node);
-    }
-
-    private static MalformedReviewException expected(String field, String type, JsonNode found) {
-        return new MalformedReviewException("expected " + field + " to be " + type + ", found "
-                + found.getNodeType().name().toLowerCase(Locale.ROOT));
+        return type.cast(node);
     }
 }

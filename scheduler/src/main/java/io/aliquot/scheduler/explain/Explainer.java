@@ -2,11 +2,11 @@ package io.aliquot.scheduler.explain;
 
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
+import io.aliquot.scheduler.explain.Explanation.Nodes;
 import io.aliquot.scheduler.explain.Explanation.PreemptionOption;
 import io.aliquot.scheduler.explain.Explanation.Refusal;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
-import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.PodGpuRequest;
@@ -17,12 +17,13 @@ import io.aliquot.scheduler.scoring.ScoreTerm;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
+import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
-import java.util.TreeMap;
+import java.util.Set;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.springframework.stereotype.Component;
 
 /*
  * An explanation covers every node. The expensive parts, suggestions in events and preemption options, cover only the
@@ -30,8 +31,9 @@ import java.util.stream.Stream;
  * evaluated in the order of their names and ties are broken by name.
  */
 /** Explains why a pod is Pending. Reads the ledger and changes nothing. Thread-safe. */
+@Component
 public final class Explainer {
-    private static final int MAX_EXAMPLES = 5;
+    private static final int MAX_BEST_NODES = 5;
     private static final int MAX_NEAREST = 5;
     private static final int MAX_PREEMPTION_OPTIONS = 3;
     private static final int MAX_REASONS_IN_SUMMARY = 4;
@@ -62,7 +64,7 @@ public final class Explainer {
     }
 
     /** What all nodes answered for a pod; shortfalls are sorted, nearest first. */
-    private record Evaluation(int nodes, List<String> fitting, List<Refusal> refusals, List<Shortfall> shortfalls) {
+    private record Evaluation(List<String> fitting, List<Refusal> refusals, List<Shortfall> shortfalls) {
         List<Shortfall> nearest() {
             return shortfalls.stream().limit(MAX_EXAMINED_NODES).toList();
         }
@@ -98,7 +100,7 @@ public final class Explainer {
                         ? Stream.of(new ScoredNode(node, ranking.score(node), ranking.terms(fits)))
                         : Stream.empty())
                 .sorted(Comparator.comparingDouble(ScoredNode::score).reversed().thenComparing(ScoredNode::node))
-                .limit(MAX_EXAMPLES)
+                .limit(MAX_BEST_NODES)
                 .toList();
     }
 
@@ -106,7 +108,7 @@ public final class Explainer {
      * The explanation in one line, for an event: {@link Explanation#summary} and suggestions for the nearest nodes.
      * Empty if a node fits the pod. Takes some microseconds for each node.
      */
-    public Optional<String> oneLiner(PodId pod, PodGpuRequest request, Collection<String> nodes) {
+    public Optional<String> eventText(PodId pod, PodGpuRequest request, Collection<String> nodes) {
         Evaluation evaluation = evaluate(pod, request, nodes);
         if (!evaluation.fitting().isEmpty()) {
             return Optional.empty();
@@ -142,26 +144,23 @@ public final class Explainer {
      */
     public List<GpuShortfall> gpuShortfalls(PodId pod, PodGpuRequest request, String node) {
         return ledger.view(node)
-                .map(view -> Shortfall.ofGpus(request, NodeFreeCapacity.without(view, pod.uid())))
+                .map(view -> Shortfall.ofGpus(request, NodeFreeCapacity.without(view, Set.of(pod.uid()))))
                 .orElse(List.of());
     }
 
     private Evaluation evaluate(PodId pod, PodGpuRequest request, Collection<String> nodes) {
         var fitting = new ArrayList<String>();
-        var nodesByReason = new TreeMap<String, List<String>>();
-        var unresolvable = new TreeMap<String, Boolean>();
+        var refusing = new HashMap<Feasibility.Refused, List<String>>();
         var shortfalls = new ArrayList<Shortfall>();
         for (String node : nodes.stream().sorted().distinct().toList()) {
             switch (ledger.feasibility(node, pod.uid(), request)) {
                 case Feasibility.Fits fits -> fitting.add(node);
                 case Feasibility.Refused refusal -> {
-                    nodesByReason
-                            .computeIfAbsent(refusal.reason(), reason -> new ArrayList<>())
-                            .add(node);
-                    unresolvable.put(refusal.reason(), refusal.unresolvable());
+                    refusing.computeIfAbsent(refusal, any -> new ArrayList<>()).add(node);
                     if (!refusal.unresolvable()) {
                         ledger.view(node)
-                                .flatMap(view -> Shortfall.of(request, view, NodeFreeCapacity.without(view, pod.uid())))
+                                .flatMap(view ->
+                                        Shortfall.of(request, NodeFreeCapacity.without(view, Set.of(pod.uid()))))
                                 .ifPresent(shortfalls::add);
                     }
                 }
@@ -169,47 +168,43 @@ public final class Explainer {
         }
         shortfalls.sort(Comparator.comparingDouble(Shortfall::distance)
                 .thenComparing(shortfall -> shortfall.node().node()));
-        int refusing = nodesByReason.values().stream().mapToInt(List::size).sum();
-        return new Evaluation(fitting.size() + refusing, fitting, refusals(nodesByReason, unresolvable), shortfalls);
-    }
-
-    private static List<Refusal> refusals(Map<String, List<String>> nodesByReason, Map<String, Boolean> unresolvable) {
-        return nodesByReason.entrySet().stream()
-                .map(entry -> new Refusal(
-                        entry.getKey(),
-                        unresolvable.getOrDefault(entry.getKey(), true),
-                        entry.getValue().size(),
-                        entry.getValue().stream().limit(MAX_EXAMPLES).toList()))
+        List<Refusal> refusals = refusing.entrySet().stream()
+                .map(entry ->
+                        new Refusal(entry.getKey().reason(), entry.getKey().unresolvable(), Nodes.of(entry.getValue())))
                 .sorted(Comparator.comparing(Refusal::unresolvable)
-                        .thenComparing(Refusal::nodes, Comparator.reverseOrder())
+                        .thenComparing(refusal -> -refusal.nodes().count())
                         .thenComparing(Refusal::reason))
                 .toList();
+        return new Evaluation(fitting, refusals, shortfalls);
     }
 
     private static String summary(Evaluation evaluation) {
-        if (evaluation.nodes() == 0) {
+        Nodes fitting = Nodes.of(evaluation.fitting());
+        List<Refusal> refusals = evaluation.refusals();
+        int nodes = fitting.count() + count(refusals);
+        if (nodes == 0) {
             return "the scheduler knows no node with shared GPUs";
         }
-        if (!evaluation.fitting().isEmpty()) {
-            String names = evaluation.fitting().stream().limit(MAX_EXAMPLES).collect(Collectors.joining(", "));
-            String more = evaluation.fitting().size() > MAX_EXAMPLES ? ", …" : "";
-            return evaluation.fitting().size() + "/" + evaluation.nodes() + " nodes fit the pod's GPU requests ("
-                    + names + more + ")";
+        if (fitting.count() > 0) {
+            String more = fitting.count() > fitting.examples().size() ? ", …" : "";
+            return fitting.count() + "/" + nodes + " nodes fit the pod's GPU requests ("
+                    + String.join(", ", fitting.examples()) + more + ")";
         }
-        String reasons = evaluation.refusals().stream()
+        String reasons = refusals.stream()
                 .limit(MAX_REASONS_IN_SUMMARY)
-                .map(refusal -> refusal.nodes() + " " + refusal.reason())
+                .map(refusal -> refusal.nodes().count() + " " + refusal.reason())
                 .collect(Collectors.joining(", "));
-        int others = evaluation.refusals().stream()
-                .skip(MAX_REASONS_IN_SUMMARY)
-                .mapToInt(Refusal::nodes)
-                .sum();
+        int others = count(refusals.subList(Math.min(MAX_REASONS_IN_SUMMARY, refusals.size()), refusals.size()));
         String nearest = evaluation.shortfalls().stream()
                 .findFirst()
                 .map(shortfall -> "; closest is " + shortfall.node().node() + ", where " + shortfall.text())
                 .orElse("; no eviction would help");
-        return "0/" + evaluation.nodes() + " nodes fit: " + reasons
-                + (others > 0 ? ", " + others + " for other reasons" : "") + nearest;
+        return "0/" + nodes + " nodes fit: " + reasons + (others > 0 ? ", " + others + " for other reasons" : "")
+                + nearest;
+    }
+
+    private static int count(List<Refusal> refusals) {
+        return refusals.stream().mapToInt(refusal -> refusal.nodes().count()).sum();
     }
 
     private List<NodeFreeCapacity> sharingNodes(PodId pod, Collection<String> nodes) {
@@ -217,16 +212,16 @@ public final class Explainer {
                 .sorted()
                 .flatMap(node -> ledger.view(node).stream())
                 .filter(view -> view.served() && view.facts() instanceof Sharing)
-                .map(view -> NodeFreeCapacity.without(view, pod.uid()))
+                .map(view -> NodeFreeCapacity.without(view, Set.of(pod.uid())))
                 .toList();
     }
 
     private List<PreemptionOption> preemptionOptions(
             PodId pod, PodGpuRequest request, int priority, boolean mayPreempt, List<Shortfall> nearest) {
-        List<NodeView> views = nearest.stream()
-                .flatMap(shortfall -> ledger.view(shortfall.node().node()).stream())
-                .toList();
-        return new PreemptionOptions(pod, request, priority, mayPreempt, budgets)
-                .cheapest(views, MAX_PREEMPTION_OPTIONS);
+        var options = new PreemptionOptions(pod, request, priority, mayPreempt, budgets);
+        return options.cheapest(
+                nearest.stream()
+                        .flatMap(shortfall -> ledger.view(shortfall.node().node()).stream()),
+                MAX_PREEMPTION_OPTIONS);
     }
 }

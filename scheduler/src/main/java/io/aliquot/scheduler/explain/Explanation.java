@@ -28,19 +28,22 @@ public record Explanation(
         preemptionOptions = List.copyOf(preemptionOptions);
     }
 
+    /** A number of nodes and the names of some of them. */
+    public record Nodes(int count, List<String> examples) {
+        static final int MAX_EXAMPLES = 5;
+
+        public static Nodes of(List<String> names) {
+            return new Nodes(names.size(), names.stream().limit(MAX_EXAMPLES).toList());
+        }
+    }
+
     /**
      * Nodes that refuse the pod for the same reason.
      *
      * @param reason as in the answer to kube-scheduler
      * @param unresolvable whether evicting other pods would not help
-     * @param nodes how many nodes
-     * @param examples names of some of them
      */
-    public record Refusal(String reason, boolean unresolvable, int nodes, List<String> examples) {
-        public Refusal {
-            examples = List.copyOf(examples);
-        }
-    }
+    public record Refusal(String reason, boolean unresolvable, Nodes nodes) {}
 
     /**
      * What a node lacks to fit the pod.

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.explain;
 
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.placement.Feasibility.Fits;
@@ -8,7 +9,6 @@ import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import io.aliquot.scheduler.placement.GpuSelector;
 import io.aliquot.scheduler.placement.PlacementPolicy;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import java.util.Collection;
 import java.util.List;
 import java.util.Set;
 
@@ -18,17 +18,13 @@ record NodeFreeCapacity(String node, List<GpuFreeCapacity> gpus) {
         gpus = List.copyOf(gpus);
     }
 
-    static NodeFreeCapacity without(NodeView view, String uid) {
-        // A Pending pod rarely holds anything on the node; then the view's own sums are correct.
-        boolean holds =
-                view.holdings().stream().anyMatch(holding -> holding.pod().uid().equals(uid));
-        return holds ? without(view, Set.of(uid)) : new NodeFreeCapacity(view.name(), view.gpus());
-    }
-
-    static NodeFreeCapacity without(NodeView view, Collection<String> uids) {
+    static NodeFreeCapacity without(NodeView view, Set<String> uids) {
         List<Holding> remaining = view.holdings().stream()
                 .filter(holding -> !uids.contains(holding.pod().uid()))
                 .toList();
+        if (remaining.size() == view.holdings().size()) {
+            return new NodeFreeCapacity(view.name(), view.gpus()); // a Pending pod rarely holds anything on the node
+        }
         return new NodeFreeCapacity(
                 view.name(),
                 view.gpus().stream()

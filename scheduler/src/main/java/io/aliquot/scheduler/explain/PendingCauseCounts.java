@@ -15,11 +15,13 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.function.LongSupplier;
+import org.springframework.stereotype.Component;
 
 /**
  * Counts pending pods by cause. Pods of one kind have the same cause, so it evaluates kinds: a few per call, since each
  * evaluation visits every node, beginning with those evaluated longest ago.
  */
+@Component
 public final class PendingCauseCounts {
     static final int MAX_EVALUATIONS = 10;
     static final String NOT_EVALUATED = "not-evaluated";

@@ -8,6 +8,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PendingPods.PodKind;
 import io.aliquot.scheduler.pending.PendingPods.Waiting;
+import io.aliquot.scheduler.periodic.PeriodicTask;
 import java.time.Duration;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
@@ -16,6 +17,8 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
+import org.springframework.context.annotation.Bean;
+import org.springframework.stereotype.Component;
 
 /*
  * How the work is bounded. Thousands of pods may be pending, for reasons that change with every allocation. A pod gets
@@ -27,6 +30,7 @@ import java.util.stream.Collectors;
  * Writes an event on a pending pod that says why it is pending, if the reason is new or the last event is old; leader
  * only.
  */
+@Component
 final class PendingPodEvents {
     static final String REASON = "WaitingForGPU";
     /** A pod that is bound within this time gets no event. */
@@ -45,11 +49,11 @@ final class PendingPodEvents {
      * What was written about a pending pod.
      *
      * @param since when the pod was first seen pending
-     * @param looked whether the reason was evaluated
-     * @param told the text of the last event; empty for none
-     * @param toldAt the time of the last event
+     * @param evaluated whether the reason was evaluated
+     * @param text the text of the last event; empty for none
+     * @param writtenAt the time of the last event
      */
-    private record Reported(long since, boolean looked, String told, long toldAt) {}
+    private record Reported(long since, boolean evaluated, String text, long writtenAt) {}
 
     private final PendingPods pending;
     private final Explainer explainer;
@@ -74,7 +78,12 @@ final class PendingPodEvents {
                 .build();
     }
 
-    /** One run, about once a second. */
+    @Bean
+    PeriodicTask pendingPodEventsTask() {
+        return new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), this::report);
+    }
+
+    /** One run. */
     void report() {
         if (!(cluster.leadership() instanceof Leads)) {
             reported.clear();
@@ -88,7 +97,7 @@ final class PendingPodEvents {
         long began = nanoTime.getAsLong();
         int events = 0;
         List<Map.Entry<String, Reported>> inTurn = reported.entrySet().stream()
-                .sorted(Comparator.comparing(entry -> entry.getValue().looked()))
+                .sorted(Comparator.comparing(entry -> entry.getValue().evaluated()))
                 .toList();
         for (var entry : inTurn) {
             Waiting pod = waiting.get(entry.getKey());
@@ -104,13 +113,13 @@ final class PendingPodEvents {
 
     private static boolean due(Reported report, long now) {
         return now - report.since() >= GRACE.toNanos()
-                && (report.told().isEmpty() || now - report.toldAt() >= MIN_INTERVAL.toNanos());
+                && (report.text().isEmpty() || now - report.writtenAt() >= MIN_INTERVAL.toNanos());
     }
 
     private boolean report(Waiting pod, Reported report, long now) {
         Optional<String> why = known.get(pod.kind(), kind -> why(pod));
-        boolean old = now - report.toldAt() >= REPEAT_AFTER.toNanos();
-        boolean isNew = why.filter(text -> old || !text.equals(report.told())).isPresent();
+        boolean old = now - report.writtenAt() >= REPEAT_AFTER.toNanos();
+        boolean isNew = why.filter(text -> old || !text.equals(report.text())).isPresent();
         if (isNew) {
             cluster.note(pod.pod(), REASON, why.orElseThrow());
         }
@@ -119,13 +128,13 @@ final class PendingPodEvents {
                 pod.pod().uid(),
                 isNew
                         ? new Reported(report.since(), true, why.orElseThrow(), now)
-                        : new Reported(report.since(), true, report.told(), report.toldAt()));
+                        : new Reported(report.since(), true, report.text(), report.writtenAt()));
         return isNew;
     }
 
     private Optional<String> why(Waiting pod) {
         Optional<String> why =
-                explainer.oneLiner(pod.pod(), pod.kind().request(), pod.kind().nodesOr(ledger::nodeNames));
+                explainer.eventText(pod.pod(), pod.kind().request(), pod.kind().nodesOr(ledger::nodeNames));
         return pod.kind().nodes().names().isEmpty() ? why.map(text -> text + ALL_NODES) : why;
     }
 }

@@ -20,6 +20,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.function.Predicate;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
  * Finds pods without which a Pending pod would fit: pods that terminate already, and of the pods of lower priority
@@ -43,9 +44,8 @@ final class PreemptionOptions {
     private record PricedOption(PreemptionOption option, EvictionCost cost) {}
 
     /** The options with the lowest eviction cost, one for each node at most, cheapest first. */
-    List<PreemptionOption> cheapest(List<NodeView> views, int limit) {
-        return views.stream()
-                .flatMap(view -> on(view).stream())
+    List<PreemptionOption> cheapest(Stream<NodeView> views, int limit) {
+        return views.flatMap(view -> on(view).stream())
                 .sorted(Comparator.comparing(PricedOption::cost)
                         .thenComparing(priced -> priced.option().node()))
                 .limit(limit)
@@ -66,14 +66,12 @@ final class PreemptionOptions {
                 .toList();
         List<Holding> terminating =
                 others.stream().filter(PreemptionOptions::terminates).toList();
-        List<Victim> candidates = others.stream()
-                .filter(holding -> mayPreempt && Victim.mayBe(holding, priority))
-                .map(holding -> Victim.of(holding, budgets))
-                .toList();
+        List<Victim> candidates =
+                mayPreempt ? Victim.candidates(view, priority, budgets).toList() : List.of();
         Set<String> terminatingUids =
                 terminating.stream().map(holding -> holding.pod().uid()).collect(Collectors.toSet());
         return VictimSearch.cheapest(
-                        candidates, fitsWithout, terminatingUids, request.requestsOneVgpu(), Optional.empty())
+                        candidates, fitsWithout, terminatingUids, request.requestsOneVgpu(), EvictionCost.MAX)
                 .map(plan -> new PricedOption(
                         new PreemptionOption(view.name(), victims(plan, terminating, fitsWithout)), plan.cost()));
     }

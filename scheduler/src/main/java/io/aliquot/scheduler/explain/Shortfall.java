@@ -4,7 +4,6 @@ import io.aliquot.api.GpuRequest;
 import io.aliquot.api.SharingMode;
 import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.NodeShortfall;
-import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
@@ -33,7 +32,7 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
     private record RankedGpu(GpuShortfall shortfall, double distance) {}
 
     /** Empty if a container finds fewer GPUs than vGPUs that would fit if they were free; then no eviction helps. */
-    static Optional<Shortfall> of(PodGpuRequest request, NodeView view, NodeFreeCapacity free) {
+    static Optional<Shortfall> of(PodGpuRequest request, NodeFreeCapacity free) {
         var shortfalls = new ArrayList<GpuShortfall>();
         double distance = 0;
         boolean wholeCard = false;
@@ -60,7 +59,7 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         boolean numaOnly =
                 shortfalls.isEmpty() && request.requiresOneNumaDomain() && free.fits(request.withoutNumaRequirement());
         return Optional.of(new Shortfall(
-                new NodeShortfall(view.name(), shortfalls), distance, cause(shortfalls, wholeCard), numaOnly));
+                new NodeShortfall(free.node(), shortfalls), distance, cause(shortfalls, wholeCard), numaOnly));
     }
 
     private static PendingCause cause(List<GpuShortfall> shortfalls, boolean wholeCard) {

@@ -13,8 +13,6 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
-import java.util.OptionalInt;
 import java.util.function.IntFunction;
 
 /**
@@ -24,6 +22,7 @@ import java.util.function.IntFunction;
 final class Suggestions {
     private final PodGpuRequest pod;
     private final List<NodeFreeCapacity> nodes;
+    private final List<String> suggestions = new ArrayList<>();
 
     Suggestions(PodGpuRequest pod, List<NodeFreeCapacity> nodes) {
         this.pod = pod;
@@ -31,15 +30,26 @@ final class Suggestions {
     }
 
     List<String> find() {
-        var suggestions = new ArrayList<String>();
         for (ContainerGpuRequest container : pod.containers()) {
             GpuRequest request = container.request();
-            String prefix = pod.containers().size() > 1 ? "container " + container.name() + " with " : "";
-            memory(container).ifPresent(text -> suggestions.add(prefix + text));
-            cores(container)
-                    .ifPresent(cores -> suggestions.add(prefix + text(Resources.CORES, cores, "" + request.cores())));
-            vgpus(container)
-                    .ifPresent(vgpus -> suggestions.add(prefix + text(Resources.GPU, vgpus, "" + request.vgpus())));
+            int vgpus = request.vgpus();
+            int cores = request.cores();
+            MemoryRequest memory = request.memory();
+            boolean exclusive = request.exclusive();
+            IntFunction<GpuRequest> withMiB = mib -> new GpuRequest(vgpus, new Mebibytes(mib), cores, false);
+            IntFunction<GpuRequest> withPercent =
+                    percent -> new GpuRequest(vgpus, new Percentage(percent), cores, exclusive);
+            switch (memory) {
+                case Percentage(int percent) ->
+                    suggest(container, Resources.MEMORY_PERCENTAGE, 1, percent, withPercent);
+                case Mebibytes(int mib) -> suggest(container, Resources.MEMORY, 1, mib, withMiB);
+                case WholeCard() -> {
+                    String current = exclusive ? "a whole card" : "all of a GPU's memory";
+                    suggest(container, Resources.MEMORY, 1, largestMiB() + 1, current, withMiB);
+                }
+            }
+            suggest(container, Resources.CORES, 0, cores, less -> new GpuRequest(vgpus, memory, less, exclusive));
+            suggest(container, Resources.GPU, 1, vgpus, less -> new GpuRequest(less, memory, cores, exclusive));
         }
         if (pod.requiresOneNumaDomain() && fits(pod.withoutNumaRequirement())) {
             suggestions.add(Annotations.NUMA + ": " + Numa.PREFERRED.print() + " instead of " + Numa.REQUIRED.print());
@@ -50,61 +60,36 @@ final class Suggestions {
         return suggestions;
     }
 
-    private Optional<String> memory(ContainerGpuRequest container) {
-        GpuRequest request = container.request();
-        return switch (request.memory()) {
-            case Percentage(int percent) ->
-                text(Resources.MEMORY_PERCENTAGE, percentage(container, percent), Integer.toString(percent));
-            case Mebibytes(int amount) ->
-                text(Resources.MEMORY, mebibytes(container, amount), Integer.toString(amount));
-            case WholeCard() ->
-                text(
-                        Resources.MEMORY,
-                        mebibytes(container, largestMiB() + 1),
-                        request.exclusive() ? "a whole card" : "all of a GPU's memory");
-        };
+    private void suggest(
+            ContainerGpuRequest container, String resource, int least, int current, IntFunction<GpuRequest> with) {
+        suggest(container, resource, least, current, "" + current, with);
     }
 
-    private OptionalInt percentage(ContainerGpuRequest container, int current) {
-        GpuRequest request = container.request();
-        return largestFitting(
-                1,
-                current,
-                percent ->
-                        with(container, changed(request, request.vgpus(), new Percentage(percent), request.cores())));
-    }
-
-    private OptionalInt mebibytes(ContainerGpuRequest container, int current) {
-        GpuRequest request = container.request();
-        return largestFitting(
-                1,
-                current,
-                memoryMiB -> with(
-                        container, new GpuRequest(request.vgpus(), new Mebibytes(memoryMiB), request.cores(), false)));
-    }
-
-    private OptionalInt cores(ContainerGpuRequest container) {
-        GpuRequest request = container.request();
-        return largestFitting(
-                0,
-                request.cores(),
-                cores -> with(container, changed(request, request.vgpus(), request.memory(), cores)));
-    }
-
-    private OptionalInt vgpus(ContainerGpuRequest container) {
-        GpuRequest request = container.request();
-        return largestFitting(
-                1,
-                request.vgpus(),
-                vgpus -> with(container, changed(request, vgpus, request.memory(), request.cores())));
-    }
-
-    private static Optional<String> text(String resource, OptionalInt amount, String current) {
-        return amount.isPresent() ? Optional.of(text(resource, amount.getAsInt(), current)) : Optional.empty();
-    }
-
-    private static String text(String resource, int amount, String current) {
-        return resource + ": " + amount + " instead of " + current;
+    /**
+     * Suggests the largest amount of the resource, at least {@code least} and below {@code limit}, with which the pod
+     * fits. Binary search: a pod that fits with an amount also fits with every smaller one.
+     */
+    private void suggest(
+            ContainerGpuRequest container,
+            String resource,
+            int least,
+            int limit,
+            String current,
+            IntFunction<GpuRequest> with) {
+        int low = least;
+        int high = limit;
+        while (low < high) {
+            int middle = (low + high) >>> 1;
+            if (fits(with(container, with.apply(middle)))) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if (low > least) {
+            String prefix = pod.containers().size() > 1 ? "container " + container.name() + " with " : "";
+            suggestions.add(prefix + resource + ": " + (low - 1) + " instead of " + current);
+        }
     }
 
     private int largestMiB() {
@@ -115,34 +100,10 @@ final class Suggestions {
                 .orElse(0);
     }
 
-    private static GpuRequest changed(GpuRequest request, int vgpus, MemoryRequest memory, int cores) {
-        return new GpuRequest(vgpus, memory, cores, request.exclusive());
-    }
-
     private PodGpuRequest with(ContainerGpuRequest container, GpuRequest request) {
         return pod.with(pod.containers().stream()
                 .map(one -> one.equals(container) ? new ContainerGpuRequest(one.name(), one.kind(), request) : one)
                 .toList());
-    }
-
-    /**
-     * The largest number from {@code least} to {@code current - 1} with which the pod fits. Binary search: a pod that
-     * fits with a number also fits with every smaller one.
-     */
-    private OptionalInt largestFitting(int least, int current, IntFunction<PodGpuRequest> with) {
-        int fitting = -1;
-        int low = least;
-        int high = current - 1;
-        while (low <= high) {
-            int middle = (low + high) >>> 1;
-            if (fits(with.apply(middle))) {
-                fitting = middle;
-                low = middle + 1;
-            } else {
-                high = middle - 1;
-            }
-        }
-        return fitting < 0 ? OptionalInt.empty() : OptionalInt.of(fitting);
     }
 
     private boolean fits(PodGpuRequest request) {

@@ -4,7 +4,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
-/** Authentication and authorization of the API's callers by the API server. Calls return within seconds. */
+/**
+ * Authentication and authorization of the API's callers by the API server. Calls return within seconds, or throw an
+ * {@link ApiException} with status 503 if the API server gives no answer.
+ */
 public interface AccessReviews {
     /** An authenticated user, as TokenReview reports it. */
     record Caller(String user, String uid, List<String> groups, Map<String, List<String>> extra) {
@@ -30,7 +33,7 @@ public interface AccessReviews {
     }
 
     /** The user of a bearer token; empty if the token is invalid or has expired. */
-    Optional<Caller> authenticate(String token) throws ApiServerUnavailableException;
+    Optional<Caller> authenticate(String token);
 
-    boolean isAllowed(Caller caller, Access access) throws ApiServerUnavailableException;
+    boolean isAllowed(Caller caller, Access access);
 }

@@ -6,7 +6,7 @@ import org.springframework.http.ProblemDetail;
 import org.springframework.web.ErrorResponseException;
 
 /** Ends a request with a status and a sentence that tells the caller what to write or do instead. */
-final class ApiException extends ErrorResponseException {
+public final class ApiException extends ErrorResponseException {
     private static final long serialVersionUID = 1L;
 
     ApiException(HttpStatus status, String detail) {
@@ -25,7 +25,7 @@ final class ApiException extends ErrorResponseException {
         return new ApiException(HttpStatus.CONFLICT, detail);
     }
 
-    static ApiException unavailable(String detail) {
+    public static ApiException unavailable(String detail) {
         return new ApiException(HttpStatus.SERVICE_UNAVAILABLE, detail);
     }
 

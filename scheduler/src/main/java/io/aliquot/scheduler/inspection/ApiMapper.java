@@ -19,8 +19,10 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.stream.Stream;
+import org.springframework.stereotype.Component;
 
 /** Reads the ledger and maps it to {@link ApiTypes}. Each node is read at one instant, two nodes at different ones. */
+@Component
 final class ApiMapper {
     /**
      * The states of pods that hold shares. A pod that was deleted by force and then created again is in the ledger
@@ -43,10 +45,6 @@ final class ApiMapper {
         String key() {
             return pod().namespace() + "/" + pod().name() + "/" + pod().uid();
         }
-    }
-
-    Optional<NodeView> view(String node) {
-        return ledger.view(node);
     }
 
     /** All nodes if the name is empty, otherwise the node of that name. */
@@ -119,6 +117,11 @@ final class ApiMapper {
     }
 
     static ApiTypes.Pod pod(NodeHolding held) {
+        return pod(held, held.holding().shares());
+    }
+
+    /** The pod with other shares than the ledger's. */
+    static ApiTypes.Pod pod(NodeHolding held, List<ContainerAllocation> shares) {
         return new ApiTypes.Pod(
                 held.pod().namespace(),
                 held.pod().name(),
@@ -126,7 +129,7 @@ final class ApiMapper {
                 held.node(),
                 podState(held.holding()),
                 held.holding().priority(),
-                shares(held));
+                shares(held, shares));
     }
 
     private static String podState(Holding holding) {
@@ -146,8 +149,12 @@ final class ApiMapper {
     }
 
     static List<ApiTypes.ShareView> shares(NodeHolding held) {
+        return shares(held, held.holding().shares());
+    }
+
+    private static List<ApiTypes.ShareView> shares(NodeHolding held, List<ContainerAllocation> shares) {
         var views = new ArrayList<ApiTypes.ShareView>();
-        for (ContainerAllocation allocation : held.holding().shares()) {
+        for (ContainerAllocation allocation : shares) {
             for (Vgpu vgpu : allocation.vgpus().list()) {
                 views.add(new ApiTypes.ShareView(
                         held.pod().namespace(),

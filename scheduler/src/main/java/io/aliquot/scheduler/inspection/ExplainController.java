@@ -4,20 +4,16 @@ import io.aliquot.api.Placement;
 import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.explain.Explainer.ScoredNode;
 import io.aliquot.scheduler.explain.Explanation;
+import io.aliquot.scheduler.explain.Explanation.Nodes;
 import io.aliquot.scheduler.inspection.AccessReviews.Access;
 import io.aliquot.scheduler.inspection.AccessReviews.Caller;
-import io.aliquot.scheduler.inspection.ExplainResponse.GpuShortfall;
-import io.aliquot.scheduler.inspection.ExplainResponse.NodeShortfall;
-import io.aliquot.scheduler.inspection.ExplainResponse.Nodes;
 import io.aliquot.scheduler.inspection.ExplainResponse.PreemptionOption;
-import io.aliquot.scheduler.inspection.ExplainResponse.Refusal;
 import io.aliquot.scheduler.inspection.ExplainResponse.Score;
 import io.aliquot.scheduler.inspection.ExplainResponse.Term;
 import io.aliquot.scheduler.inspection.ExplainResponse.Victim;
 import io.aliquot.scheduler.inspection.PodLookup.ParsedRequest;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
-import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.settings.Settings;
@@ -26,14 +22,11 @@ import java.util.List;
 import java.util.Optional;
 import java.util.stream.Collectors;
 import org.springframework.web.bind.annotation.GetMapping;
-import org.springframework.web.bind.annotation.PathVariable;
-import org.springframework.web.bind.annotation.RequestAttribute;
 import org.springframework.web.bind.annotation.RestController;
 
 /** Serves why a pod is Pending, or what a bound pod holds. */
 @RestController
 final class ExplainController {
-    private static final int MAX_EXAMPLES = 5;
     private static final String ALL_NODES =
             "; this covers all nodes, because this replica does not know which of them kube-scheduler excludes";
 
@@ -63,16 +56,14 @@ final class ExplainController {
     }
 
     @GetMapping("/api/v1/pods/{namespace}/{name}/explain")
-    ExplainResponse explain(
-            HttpServletRequest request,
-            @RequestAttribute(TokenFilter.CALLER) Caller caller,
-            @PathVariable("namespace") String namespace,
-            @PathVariable("name") String name) {
-        String node = QueryParameters.of(request, "node").name("node");
-        QueryParameters.checkName("namespace", namespace);
-        QueryParameters.checkName("name", name);
-        access.require(caller, new Access("get", "pods", namespace, name));
-        PodLookup.Pod pod = find(namespace, name);
+    ExplainResponse explain(HttpServletRequest http) {
+        var request = ApiRequest.of(http, "node");
+        String node = request.name("node");
+        String namespace = request.name("namespace");
+        String name = request.name("name");
+        access.require(request.caller(), new Access("get", "pods", namespace, name));
+        PodLookup.Pod pod = pods.find(namespace, name)
+                .orElseThrow(() -> ApiException.notFound("there is no pod " + name + " in namespace " + namespace));
         if (pod.ended()) {
             return ExplainResponse.plain(pod, "ended", "has ended and holds no GPU");
         }
@@ -82,17 +73,8 @@ final class ExplainController {
         return switch (pod.request()) {
             case ParsedRequest.Invalid(String reason) ->
                 ExplainResponse.plain(pod, "invalid", "cannot be scheduled: " + reason);
-            case ParsedRequest.Valid(PodGpuRequest gpus) -> unbound(pod, gpus, node, caller);
+            case ParsedRequest.Valid(PodGpuRequest gpus) -> unbound(pod, gpus, node, request.caller());
         };
-    }
-
-    private PodLookup.Pod find(String namespace, String name) {
-        try {
-            return pods.find(namespace, name)
-                    .orElseThrow(() -> ApiException.notFound("there is no pod " + name + " in namespace " + namespace));
-        } catch (ApiServerUnavailableException e) {
-            throw ApiException.unavailable("the API server did not return the pod, try again: " + e.getMessage());
-        }
     }
 
     private ExplainResponse bound(PodLookup.Pod pod) {
@@ -118,19 +100,15 @@ final class ExplainController {
     }
 
     private String gpuPlacement(PodLookup.Pod pod) {
-        Optional<Placement> ofPod = switch (pod.request()) {
-            case ParsedRequest.Valid(PodGpuRequest request) -> request.gpuPlacement();
-            case ParsedRequest.Invalid invalid -> Optional.empty();
-        };
-        return ofPod.map(policy -> policy.print() + ", set by the pod")
-                .or(() -> ledger.view(pod.node()).map(ExplainController::gpuPlacement))
+        if (pod.request() instanceof ParsedRequest.Valid(PodGpuRequest request)
+                && request.gpuPlacement().isPresent()) {
+            return request.gpuPlacement().get().print() + ", set by the pod";
+        }
+        return ledger.view(pod.node())
+                .map(view -> view.facts() instanceof Sharing sharing
+                        ? sharing.gpuPlacement().print() + ", set by the node or the chart"
+                        : "")
                 .orElse("");
-    }
-
-    private static String gpuPlacement(NodeView view) {
-        return view.facts() instanceof Sharing sharing
-                ? sharing.gpuPlacement().print() + ", set by the node or the chart"
-                : "";
     }
 
     private ExplainResponse unbound(PodLookup.Pod pod, PodGpuRequest request, String node, Caller caller) {
@@ -162,26 +140,17 @@ final class ExplainController {
                 "",
                 policy.print(),
                 List.of(),
-                new Nodes(
-                        explanation.fittingNodes().size(),
-                        explanation.fittingNodes().stream().limit(MAX_EXAMPLES).toList()),
+                Nodes.of(explanation.fittingNodes()),
                 explainer.bestNodes(pod.id(), request, policy, explanation.fittingNodes()).stream()
                         .map(ExplainController::score)
                         .toList(),
-                explanation.refusals().stream()
-                        .map(refusal -> new Refusal(
-                                refusal.reason(),
-                                refusal.unresolvable(),
-                                new Nodes(refusal.nodes(), refusal.examples())))
-                        .toList(),
-                explanation.nearest().stream()
-                        .map(shortfall -> new NodeShortfall(shortfall.node(), gpuShortfalls(shortfall.gpus())))
-                        .toList(),
+                explanation.refusals(),
+                explanation.nearest(),
                 explanation.suggestions(),
                 explanation.preemptionOptions().stream()
                         .map(option -> preemptionOption(option, caller))
                         .toList(),
-                node.isEmpty() ? List.of() : gpuShortfalls(explainer.gpuShortfalls(pod.id(), request, node)));
+                node.isEmpty() ? List.of() : explainer.gpuShortfalls(pod.id(), request, node));
     }
 
     private static Score score(ScoredNode node) {
@@ -215,17 +184,5 @@ final class ExplainController {
         boolean visible = access.isAllowed(caller, new Access("list", "pods", namespace, ""));
         return new Victim(
                 visible ? namespace : "", visible ? victim.pod().name() : "", victim.priority(), victim.terminating());
-    }
-
-    private static List<GpuShortfall> gpuShortfalls(List<Explanation.GpuShortfall> shortfalls) {
-        return shortfalls.stream()
-                .map(shortfall -> new GpuShortfall(
-                        shortfall.container(),
-                        shortfall.gpu(),
-                        shortfall.text(),
-                        shortfall.memoryMiB(),
-                        shortfall.cores(),
-                        shortfall.slots()))
-                .toList();
     }
 }

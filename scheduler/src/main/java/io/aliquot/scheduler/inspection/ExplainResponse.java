@@ -1,5 +1,9 @@
 package io.aliquot.scheduler.inspection;
 
+import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
+import io.aliquot.scheduler.explain.Explanation.NodeShortfall;
+import io.aliquot.scheduler.explain.Explanation.Nodes;
+import io.aliquot.scheduler.explain.Explanation.Refusal;
 import java.util.List;
 
 /**
@@ -65,18 +69,9 @@ record ExplainResponse(
                 List.of());
     }
 
-    /** A number of nodes and the names of some of them. */
-    record Nodes(int count, List<String> examples) {}
-
     record Score(String node, List<Term> terms) {}
 
     record Term(String name, int thousandths) {}
-
-    record Refusal(String reason, boolean unresolvable, Nodes nodes) {}
-
-    record NodeShortfall(String node, List<GpuShortfall> gpus) {}
-
-    record GpuShortfall(String container, String gpu, String text, long memoryMiB, int cores, int slots) {}
 
     record PreemptionOption(String node, List<Victim> victims) {}
 

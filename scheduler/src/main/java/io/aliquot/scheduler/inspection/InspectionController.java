@@ -1,18 +1,18 @@
 package io.aliquot.scheduler.inspection;
 
 import io.aliquot.scheduler.inspection.AccessReviews.Access;
-import io.aliquot.scheduler.inspection.AccessReviews.Caller;
 import io.aliquot.scheduler.inspection.ApiMapper.NodeHolding;
 import io.aliquot.scheduler.inspection.ApiTypes.Page;
 import io.aliquot.scheduler.ledger.NodeView;
 import jakarta.servlet.http.HttpServletRequest;
+import java.io.IOException;
 import java.util.List;
+import org.springframework.core.io.ClassPathResource;
+import org.springframework.http.MediaType;
 import org.springframework.web.bind.annotation.GetMapping;
-import org.springframework.web.bind.annotation.PathVariable;
-import org.springframework.web.bind.annotation.RequestAttribute;
 import org.springframework.web.bind.annotation.RestController;
 
-/** Serves nodes, GPUs, pods, shares and reservations to callers that may read nodes or pods. */
+/** Serves nodes, GPUs, pods, shares and reservations to callers that may read nodes or pods, and its own description. */
 @RestController
 final class InspectionController {
     private final ApiMapper mapper;
@@ -24,54 +24,47 @@ final class InspectionController {
     }
 
     @GetMapping("/api/v1/nodes")
-    Page<ApiTypes.Node> nodes(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
-        QueryParameters query = QueryParameters.of(request, QueryParameters.LIMIT, QueryParameters.AFTER);
-        access.require(caller, new Access("list", "nodes", "", ""));
+    Page<ApiTypes.Node> nodes(HttpServletRequest http) {
+        var request = ApiRequest.of(http, ApiRequest.LIMIT, ApiRequest.AFTER);
+        access.require(request.caller(), new Access("list", "nodes", "", ""));
         List<NodeView> views = mapper.views("").toList();
-        return query.page(views, NodeView::name, ApiMapper::node);
+        return request.page(views, NodeView::name, ApiMapper::node);
     }
 
     @GetMapping("/api/v1/nodes/{name}")
-    ApiTypes.Node node(
-            HttpServletRequest request,
-            @RequestAttribute(TokenFilter.CALLER) Caller caller,
-            @PathVariable("name") String name) {
-        QueryParameters.of(request);
-        QueryParameters.checkName("name", name);
-        access.require(caller, new Access("get", "nodes", "", name));
-        return mapper.view(name)
+    ApiTypes.Node node(HttpServletRequest http) {
+        var request = ApiRequest.of(http);
+        String name = request.name("name");
+        access.require(request.caller(), new Access("get", "nodes", "", name));
+        return mapper.views(name)
                 .map(ApiMapper::node)
+                .findFirst()
                 .orElseThrow(() -> ApiException.notFound("there is no node " + name + " with shared GPUs"));
     }
 
     @GetMapping("/api/v1/gpus")
-    Page<ApiTypes.Gpu> gpus(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
-        QueryParameters query = QueryParameters.of(request, "node", QueryParameters.LIMIT, QueryParameters.AFTER);
-        String node = query.name("node");
-        access.require(caller, new Access("list", "nodes", "", ""));
+    Page<ApiTypes.Gpu> gpus(HttpServletRequest http) {
+        var request = ApiRequest.of(http, "node", ApiRequest.LIMIT, ApiRequest.AFTER);
+        String node = request.name("node");
+        access.require(request.caller(), new Access("list", "nodes", "", ""));
         List<ApiTypes.Gpu> gpus = mapper.views(node)
                 .flatMap(view -> ApiMapper.gpus(view).stream())
                 .toList();
-        return query.page(gpus, gpu -> String.format("%s/%06d/%s", gpu.node(), gpu.index(), gpu.uuid()), gpu -> gpu);
+        return request.page(gpus, gpu -> String.format("%s/%06d/%s", gpu.node(), gpu.index(), gpu.uuid()), gpu -> gpu);
     }
 
     @GetMapping("/api/v1/pods")
-    Page<ApiTypes.Pod> pods(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
-        QueryParameters query =
-                QueryParameters.of(request, "namespace", "node", QueryParameters.LIMIT, QueryParameters.AFTER);
-        return query.page(holdings(query, caller), NodeHolding::key, ApiMapper::pod);
+    Page<ApiTypes.Pod> pods(HttpServletRequest http) {
+        var request = ApiRequest.of(http, "namespace", "node", ApiRequest.LIMIT, ApiRequest.AFTER);
+        return request.page(holdings(request), NodeHolding::key, ApiMapper::pod);
     }
 
     @GetMapping("/api/v1/pods/{namespace}/{name}")
-    ApiTypes.Pod pod(
-            HttpServletRequest request,
-            @RequestAttribute(TokenFilter.CALLER) Caller caller,
-            @PathVariable("namespace") String namespace,
-            @PathVariable("name") String name) {
-        QueryParameters.of(request);
-        QueryParameters.checkName("namespace", namespace);
-        QueryParameters.checkName("name", name);
-        access.require(caller, new Access("get", "pods", namespace, name));
+    ApiTypes.Pod pod(HttpServletRequest http) {
+        var request = ApiRequest.of(http);
+        String namespace = request.name("namespace");
+        String name = request.name("name");
+        access.require(request.caller(), new Access("get", "pods", namespace, name));
         return mapper.pod(namespace, name)
                 .map(ApiMapper::pod)
                 .orElseThrow(() -> ApiException.notFound("no pod " + name + " in namespace " + namespace
@@ -79,31 +72,36 @@ final class InspectionController {
     }
 
     @GetMapping("/api/v1/shares")
-    Page<ApiTypes.ShareView> shares(HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
-        QueryParameters query =
-                QueryParameters.of(request, "namespace", "node", "gpu", QueryParameters.LIMIT, QueryParameters.AFTER);
-        String gpu = query.gpu("gpu");
-        List<ApiTypes.ShareView> shares = holdings(query, caller).stream()
+    Page<ApiTypes.ShareView> shares(HttpServletRequest http) {
+        var request = ApiRequest.of(http, "namespace", "node", "gpu", ApiRequest.LIMIT, ApiRequest.AFTER);
+        String gpu = request.gpu("gpu");
+        List<ApiTypes.ShareView> shares = holdings(request).stream()
                 .flatMap(held -> ApiMapper.shares(held).stream())
                 .filter(share -> gpu.isEmpty() || share.gpu().equals(gpu))
                 .toList();
-        return query.page(
+        return request.page(
                 shares,
                 share -> String.join("/", share.namespace(), share.pod(), share.uid(), share.container(), share.gpu()),
                 share -> share);
     }
 
     @GetMapping("/api/v1/reservations")
-    Page<ApiTypes.Reservation> reservations(
-            HttpServletRequest request, @RequestAttribute(TokenFilter.CALLER) Caller caller) {
-        QueryParameters query = QueryParameters.of(request, QueryParameters.LIMIT, QueryParameters.AFTER);
-        access.require(caller, new Access("list", "pods", "", ""));
-        return query.page(mapper.reservations(), NodeHolding::key, ApiMapper::reservation);
+    Page<ApiTypes.Reservation> reservations(HttpServletRequest http) {
+        var request = ApiRequest.of(http, ApiRequest.LIMIT, ApiRequest.AFTER);
+        access.require(request.caller(), new Access("list", "pods", "", ""));
+        return request.page(mapper.reservations(), NodeHolding::key, ApiMapper::reservation);
     }
 
-    private List<NodeHolding> holdings(QueryParameters query, Caller caller) {
-        String namespace = query.name("namespace");
-        access.require(caller, new Access("list", "pods", namespace, ""));
-        return mapper.pods(namespace, query.name("node"));
+    /** The API's description: OpenAPI 3.1, written by hand. OpenApiTest compares it with the code. */
+    @GetMapping(path = "/api/v1/openapi.json", produces = MediaType.APPLICATION_JSON_VALUE)
+    byte[] description(HttpServletRequest http) throws IOException {
+        ApiRequest.of(http);
+        return new ClassPathResource("openapi.json").getContentAsByteArray();
+    }
+
+    private List<NodeHolding> holdings(ApiRequest request) {
+        String namespace = request.name("namespace");
+        access.require(request.caller(), new Access("list", "pods", namespace, ""));
+        return mapper.pods(namespace, request.name("node"));
     }
 }

@@ -4,7 +4,10 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.Optional;
 
-/** Reads single pods, also Pending ones, from the API server. Calls return within seconds. */
+/**
+ * Reads single pods, also Pending ones, from the API server. Calls return within seconds, or throw an
+ * {@link ApiException} with status 503 if the API server gives no answer.
+ */
 public interface PodLookup {
     /**
      * A pod.
@@ -40,5 +43,5 @@ public interface PodLookup {
     }
 
     /** Empty if no pod has that name. */
-    Optional<Pod> find(String namespace, String name) throws ApiServerUnavailableException;
+    Optional<Pod> find(String namespace, String name);
 }

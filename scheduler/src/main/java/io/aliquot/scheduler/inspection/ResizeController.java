@@ -2,7 +2,6 @@ package io.aliquot.scheduler.inspection;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.inspection.AccessReviews.Access;
-import io.aliquot.scheduler.inspection.AccessReviews.Caller;
 import io.aliquot.scheduler.inspection.ApiMapper.NodeHolding;
 import io.aliquot.scheduler.ledger.AllocationChange;
 import io.aliquot.scheduler.recovery.Resizer;
@@ -10,8 +9,6 @@ import jakarta.servlet.http.HttpServletRequest;
 import java.util.List;
 import org.springframework.http.MediaType;
 import org.springframework.web.bind.annotation.PatchMapping;
-import org.springframework.web.bind.annotation.PathVariable;
-import org.springframework.web.bind.annotation.RequestAttribute;
 import org.springframework.web.bind.annotation.RequestBody;
 import org.springframework.web.bind.annotation.RestController;
 import tools.jackson.databind.JsonNode;
@@ -33,29 +30,23 @@ final class ResizeController {
             path = "/api/v1/pods/{namespace}/{name}/shares",
             consumes = MediaType.APPLICATION_JSON_VALUE,
             produces = MediaType.APPLICATION_JSON_VALUE)
-    ApiTypes.Pod resize(
-            HttpServletRequest request,
-            @RequestAttribute(TokenFilter.CALLER) Caller caller,
-            @PathVariable("namespace") String namespace,
-            @PathVariable("name") String name,
-            @RequestBody JsonNode body) {
-        QueryParameters.of(request);
-        QueryParameters.checkName("namespace", namespace);
-        QueryParameters.checkName("name", name);
+    ApiTypes.Pod resize(HttpServletRequest http, @RequestBody JsonNode body) {
+        var request = ApiRequest.of(http);
+        String namespace = request.name("namespace");
+        String name = request.name("name");
         List<AllocationChange> changes = SharesPatch.parse(body);
-        access.require(caller, new Access("patch", "pods", namespace, name));
+        access.require(request.caller(), new Access("patch", "pods", namespace, name));
         NodeHolding held = mapper.pod(namespace, name).orElseThrow(() -> notFound(namespace, name));
-        return switch (resize(held, changes)) {
-            case Resizer.Result.Done() -> applied(ApiMapper.pod(held), changes);
-            case Resizer.Result.Refused(String why) -> throw ApiException.conflict(why);
-            case Resizer.Result.NotFound() -> throw notFound(namespace, name);
-            case Resizer.Result.Unavailable(String why) -> throw ApiException.unavailable(why);
-        };
-    }
-
-    private Resizer.Result resize(NodeHolding held, List<AllocationChange> changes) {
         try {
-            return resizer.resize(held.pod(), changes);
+            return switch (resizer.resize(held.pod(), changes)) {
+                // With the changes that were written; the ledger may not have seen them yet.
+                case Resizer.Result.Done() ->
+                    ApiMapper.pod(
+                            held, AllocationChange.apply(changes, held.holding().shares()));
+                case Resizer.Result.Refused(String why) -> throw ApiException.conflict(why);
+                case Resizer.Result.NotFound() -> throw notFound(namespace, name);
+                case Resizer.Result.Unavailable(String why) -> throw ApiException.unavailable(why);
+            };
         } catch (FormatException e) {
             // The request is valid, but not for this pod: it names a container or GPU that the pod does not have.
             throw ApiException.conflict(String.valueOf(e.getMessage()));
@@ -64,38 +55,5 @@ final class ResizeController {
 
     private static ApiException notFound(String namespace, String name) {
         return ApiException.notFound("no pod " + name + " in namespace " + namespace + " holds a share of a GPU");
-    }
-
-    /** The pod with the changes that were written; the ledger may not have seen them yet. */
-    private static ApiTypes.Pod applied(ApiTypes.Pod pod, List<AllocationChange> changes) {
-        List<ApiTypes.ShareView> shares = pod.shares();
-        for (AllocationChange change : changes) {
-            shares = shares.stream()
-                    .map(share -> share.container().equals(change.container())
-                                    && (change.gpu().isEmpty() || change.gpu().equals(share.gpu()))
-                            ? applied(share, change)
-                            : share)
-                    .toList();
-        }
-        return new ApiTypes.Pod(
-                pod.namespace(), pod.name(), pod.uid(), pod.node(), pod.state(), pod.priority(), shares);
-    }
-
-    private static ApiTypes.ShareView applied(ApiTypes.ShareView share, AllocationChange change) {
-        Integer memory = change.memoryMiB();
-        Integer cores = change.cores();
-        var policy = change.policy();
-        return new ApiTypes.ShareView(
-                share.namespace(),
-                share.pod(),
-                share.uid(),
-                share.node(),
-                share.container(),
-                share.gpu(),
-                memory == null ? share.memoryMiB() : memory,
-                cores == null ? share.cores() : cores,
-                policy == null ? share.policy() : policy.print(),
-                share.priority(),
-                share.exclusive());
     }
 }

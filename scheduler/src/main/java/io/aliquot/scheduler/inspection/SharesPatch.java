@@ -58,7 +58,7 @@ final class SharesPatch {
         }
         String gpu = text(where, share, "gpu");
         if (share.has("gpu")) {
-            QueryParameters.checkGpu(where + ".gpu", gpu);
+            ApiRequest.checkGpu(where + ".gpu", gpu);
         }
         return new AllocationChange(container, gpu, memory, cores, policy);
     }

@@ -14,13 +14,19 @@ import java.util.Optional;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
+import org.springframework.boot.web.servlet.FilterRegistration;
 import org.springframework.http.HttpHeaders;
 import org.springframework.http.ProblemDetail;
+import org.springframework.stereotype.Component;
 
 /**
  * Refuses requests without a valid bearer token. The authenticated {@link Caller} of the others becomes the request
  * attribute {@link #CALLER}.
+ *
+ * <p>Package server accepts the paths below /api on the API's own port only.
  */
+@Component
+@FilterRegistration(urlPatterns = "/api/*")
 final class TokenFilter extends HttpFilter {
     static final String CALLER = "aliquot.caller";
     private static final long serialVersionUID = 1L;

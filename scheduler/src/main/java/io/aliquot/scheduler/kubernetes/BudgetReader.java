@@ -38,9 +38,7 @@ final class BudgetReader {
 
     private static Selector.Condition condition(LabelSelectorRequirement requirement) {
         return new Selector.Condition(
-                requirement.getKey(),
-                Selector.Operator.parse(requirement.getOperator()),
-                Set.copyOf(requirement.getValues()));
+                requirement.getKey(), requirement.getOperator(), Set.copyOf(requirement.getValues()));
     }
 
     private static Map<String, String> orEmpty(@Nullable Map<String, String> map) {

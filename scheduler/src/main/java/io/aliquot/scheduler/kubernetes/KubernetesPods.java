@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.api.FormatException;
-import io.aliquot.scheduler.inspection.ApiServerUnavailableException;
+import io.aliquot.scheduler.inspection.ApiException;
 import io.aliquot.scheduler.inspection.PodLookup;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
@@ -21,12 +21,12 @@ final class KubernetesPods implements PodLookup {
     }
 
     @Override
-    public Optional<Pod> find(String namespace, String name) throws ApiServerUnavailableException {
+    public Optional<Pod> find(String namespace, String name) {
         io.fabric8.kubernetes.api.model.Pod pod;
         try {
             pod = kubernetes.pods().inNamespace(namespace).withName(name).get();
         } catch (KubernetesClientException e) {
-            throw new ApiServerUnavailableException(String.valueOf(e.getMessage()), e);
+            throw ApiException.unavailable("the API server did not return the pod, try again: " + e.getMessage());
         }
         if (pod == null) {
             return Optional.empty();

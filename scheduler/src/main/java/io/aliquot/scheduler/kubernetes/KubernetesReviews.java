@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.scheduler.inspection.AccessReviews;
-import io.aliquot.scheduler.inspection.ApiServerUnavailableException;
+import io.aliquot.scheduler.inspection.ApiException;
 import io.fabric8.kubernetes.api.model.authentication.TokenReview;
 import io.fabric8.kubernetes.api.model.authentication.TokenReviewBuilder;
 import io.fabric8.kubernetes.api.model.authentication.UserInfo;
@@ -27,7 +27,7 @@ final class KubernetesReviews implements AccessReviews {
     }
 
     @Override
-    public Optional<Caller> authenticate(String token) throws ApiServerUnavailableException {
+    public Optional<Caller> authenticate(String token) {
         var question = new TokenReviewBuilder()
                 .withNewSpec()
                 .withToken(token)
@@ -37,7 +37,7 @@ final class KubernetesReviews implements AccessReviews {
         try {
             answer = kubernetes.tokenReviews().create(question);
         } catch (KubernetesClientException e) {
-            throw new ApiServerUnavailableException(message(e), e);
+            throw unavailable(e);
         }
         if (answer.getStatus() == null
                 || !Boolean.TRUE.equals(answer.getStatus().getAuthenticated())
@@ -53,7 +53,7 @@ final class KubernetesReviews implements AccessReviews {
     }
 
     @Override
-    public boolean isAllowed(Caller caller, Access access) throws ApiServerUnavailableException {
+    public boolean isAllowed(Caller caller, Access access) {
         var question = new SubjectAccessReviewBuilder()
                 .withNewSpec()
                 .withUser(caller.user())
@@ -75,14 +75,16 @@ final class KubernetesReviews implements AccessReviews {
             return answer.getStatus() != null
                     && Boolean.TRUE.equals(answer.getStatus().getAllowed());
         } catch (KubernetesClientException e) {
-            throw new ApiServerUnavailableException(message(e), e);
+            throw unavailable(e);
         }
     }
 
-    private static String message(KubernetesClientException e) {
-        return e.getStatus() != null && e.getStatus().getMessage() != null
+    private static ApiException unavailable(KubernetesClientException e) {
+        String message = e.getStatus() != null && e.getStatus().getMessage() != null
                 ? e.getStatus().getMessage()
                 : String.valueOf(e.getMessage());
+        return ApiException.unavailable(
+                "the API server could not authenticate or authorize the request, try again: " + message);
     }
 
     private static String orEmpty(@Nullable String text) {

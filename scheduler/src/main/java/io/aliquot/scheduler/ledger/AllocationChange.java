@@ -26,7 +26,7 @@ public record AllocationChange(
      *
      * @throws FormatException if a container, GPU or amount does not exist, or a whole card would change
      */
-    static List<ContainerAllocation> apply(List<AllocationChange> changes, List<ContainerAllocation> shares) {
+    public static List<ContainerAllocation> apply(List<AllocationChange> changes, List<ContainerAllocation> shares) {
         for (AllocationChange change : changes) {
             if (shares.stream().noneMatch(share -> share.container().equals(change.container()))) {
                 throw new FormatException("container " + change.container()

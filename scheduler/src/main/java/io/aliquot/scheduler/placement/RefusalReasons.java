@@ -73,7 +73,7 @@ final class RefusalReasons {
         String memory = describe(request.memory());
         return switch (reason) {
             case WHOLE_CARDS_ONLY -> "gives whole cards only";
-            case TOO_FEW_GPUS -> "asks for " + vgpus + (vgpus == 1 ? " vGPU" : " vGPUs") + ", the node has fewer GPUs";
+            case TOO_FEW_GPUS -> "requests " + vgpus + (vgpus == 1 ? " vGPU" : " vGPUs") + ", the node has fewer GPUs";
             case MODEL -> none + " of a model that the pod takes";
             case GPU -> none + " with a UUID and an index that the pod takes";
             case TOO_SMALL -> none + " that large: " + memory;

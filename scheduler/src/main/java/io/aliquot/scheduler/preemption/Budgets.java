@@ -6,8 +6,13 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.springframework.stereotype.Component;
 
-/** The disruption budgets of the cluster, and the labels of the pods that hold GPUs. Thread-safe. */
+/**
+ * The disruption budgets of the cluster, and the labels of the pods that hold GPUs. The Kubernetes adapter updates
+ * them. Thread-safe.
+ */
+@Component
 public final class Budgets {
     /**
      * A disruption budget.

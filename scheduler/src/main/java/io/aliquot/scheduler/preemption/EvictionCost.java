@@ -16,6 +16,10 @@ import java.util.HashMap;
 public record EvictionCost(int priority, int violations, int pods, Instant oldest) implements Comparable<EvictionCost> {
     public static final EvictionCost NOTHING = new EvictionCost(Integer.MIN_VALUE, 0, 0, Instant.MAX);
 
+    /** More than any set of pods costs. */
+    public static final EvictionCost MAX =
+            new EvictionCost(Integer.MAX_VALUE, Integer.MAX_VALUE, Integer.MAX_VALUE, Instant.MIN);
+
     private static final Comparator<EvictionCost> ORDER = Comparator.comparingInt(EvictionCost::priority)
             .thenComparingInt(EvictionCost::violations)
             .thenComparingInt(EvictionCost::pods)

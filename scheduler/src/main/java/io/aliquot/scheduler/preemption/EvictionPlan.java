@@ -4,7 +4,7 @@ import java.util.List;
 
 /** The pods to evict from one node. */
 public record EvictionPlan(List<Victim> victims, EvictionCost cost) {
-    static final EvictionPlan NOBODY = new EvictionPlan(List.of());
+    static final EvictionPlan NONE = new EvictionPlan(List.of());
 
     public EvictionPlan {
         victims = List.copyOf(victims);

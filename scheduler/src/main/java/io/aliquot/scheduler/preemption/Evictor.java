@@ -11,6 +11,7 @@ import io.aliquot.scheduler.pending.PendingPods.PodKind;
 import io.aliquot.scheduler.pending.PendingPods.Waiting;
 import io.aliquot.scheduler.pending.Waker;
 import io.aliquot.scheduler.placement.Feasibility;
+import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Duration;
@@ -26,6 +27,8 @@ import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.context.annotation.Bean;
+import org.springframework.stereotype.Component;
 
 /*
  * Why this process evicts: kube-scheduler preempts for a shortage of a node's totals only. If the totals suffice and no
@@ -38,6 +41,7 @@ import org.slf4j.LoggerFactory;
  * the first eviction.
  */
 /** Evicts pods of lower priority for pending pods that no single GPU has enough free capacity for. */
+@Component
 final class Evictor {
     /** Time for kube-scheduler to preempt by itself, right after filter. */
     static final Duration KUBE_SCHEDULER_TURN = Duration.ofMillis(500);
@@ -65,7 +69,7 @@ final class Evictor {
     private final MeterRegistry metrics;
     private final LongSupplier nanoTime;
     private Duration helplessFor = RETRY_AFTER;
-    private long looked;
+    private long leastImportantSince;
     private int leastImportant = Integer.MAX_VALUE;
     /** Pods whose eviction a budget blocked, by uid, and when to try again. */
     private final Map<String, Long> protectedPods = new HashMap<>();
@@ -89,18 +93,23 @@ final class Evictor {
         this.waker = waker;
         this.metrics = metrics;
         this.nanoTime = nanoTime;
-        this.looked = nanoTime.getAsLong() - LEAST_IMPORTANT_FOR.toNanos();
+        this.leastImportantSince = nanoTime.getAsLong() - LEAST_IMPORTANT_FOR.toNanos();
     }
 
-    /** One run, about once a second. */
+    @Bean
+    PeriodicTask evictTask() {
+        return new PeriodicTask("evict", Duration.ofSeconds(1), this::evict);
+    }
+
+    /** One run. */
     void evict() {
         if (!(cluster.leadership() instanceof Leads)) {
             return;
         }
         reservations.refresh();
         long now = nanoTime.getAsLong();
-        if (now - looked >= LEAST_IMPORTANT_FOR.toNanos()) {
-            looked = now;
+        if (now - leastImportantSince >= LEAST_IMPORTANT_FOR.toNanos()) {
+            leastImportantSince = now;
             leastImportant = leastImportant();
         }
         protectedPods.values().removeIf(until -> until - now <= 0);
@@ -168,8 +177,7 @@ final class Evictor {
             waker.wake(node, one);
             return 0;
         }
-        Set<String> uids = victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet());
-        if (!stillWaits(one) || !reservations.reserve(one.pod(), one.kind().request(), node, uids)) {
+        if (!stillWaits(one) || !reservations.reserve(one.pod(), one.kind().request(), node, Victim.uids(victims))) {
             return 0; // the capacity was taken in the meantime
         }
         LOG.info("preempting for {} node={} victims={}", one.pod(), node, victims);
@@ -204,11 +212,9 @@ final class Evictor {
     private Optional<EvictionPlan> plan(Waiting one, NodeView node) {
         PodKind kind = one.kind();
         Set<String> leaving = reservations.leaving(node);
-        List<Victim> candidates = node.holdings().stream()
-                .filter(holding -> Victim.mayBe(holding, kind.rank().priority())
-                        && !protectedPods.containsKey(holding.pod().uid()))
-                .map(holding -> Victim.of(holding, budgets))
-                .filter(victim -> victim.budgets().stream().allMatch(budget -> budget.allowed() > 0))
+        List<Victim> candidates = Victim.candidates(node, kind.rank().priority(), budgets)
+                .filter(victim -> !protectedPods.containsKey(victim.pod().uid())
+                        && victim.budgets().stream().allMatch(budget -> budget.allowed() > 0))
                 .collect(Collectors.toCollection(ArrayList::new));
         if (candidates.isEmpty() && leaving.isEmpty()) {
             return Optional.empty();
@@ -220,7 +226,7 @@ final class Evictor {
                             instanceof Feasibility.Fits,
                     leaving,
                     kind.request().requestsOneVgpu(),
-                    Optional.empty());
+                    EvictionCost.MAX);
             if (plan.isEmpty() || plan.get().cost().violations() == 0) {
                 return plan;
             }

@@ -20,12 +20,14 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
+import org.springframework.stereotype.Component;
 
 /**
  * Capacity reserved for a preemptor while its victims terminate; released when the preemptor is bound, disappears or
  * goes elsewhere. Reservations are not persisted: the evictor of the next leader finds the victims terminating and
  * reserves their capacity again. Thread-safe.
  */
+@Component
 final class PreemptionReservations implements ReservationHolders {
     /** How long the watch may take to report that a victim terminates. */
     private static final Duration LAG = Duration.ofSeconds(15);

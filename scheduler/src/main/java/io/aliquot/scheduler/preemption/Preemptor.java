@@ -10,6 +10,7 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.Feasibility;
+import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -21,9 +22,9 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.stereotype.Component;
 
 /*
  * How the victims are chosen. kube-scheduler (1.35, framework/preemption) proposes for each node the pods whose
@@ -41,6 +42,7 @@ import org.slf4j.LoggerFactory;
  * order, in which budgets come before priority.
  */
 /** Chooses the pods that kube-scheduler evicts for a pod of higher priority. */
+@Component
 public final class Preemptor {
     private static final Logger LOG = LoggerFactory.getLogger(Preemptor.class);
 
@@ -79,10 +81,10 @@ public final class Preemptor {
         }
         Optional<Found> best = Optional.empty();
         for (var entry : new TreeMap<>(proposed).entrySet()) { // sorted: equal costs give the same node every time
-            Optional<EvictionCost> below = best.map(Found::cost);
+            EvictionCost below = best.map(Found::cost).orElse(EvictionCost.MAX);
             Optional<Found> found =
                     ledger.view(entry.getKey()).flatMap(node -> new OnNode(pod, node, entry.getValue()).find(below));
-            if (found.isPresent() && (below.isEmpty() || found.get().cost().compareTo(below.get()) < 0)) {
+            if (found.isPresent() && found.get().cost().compareTo(below) < 0) {
                 best = found;
             }
         }
@@ -91,7 +93,7 @@ public final class Preemptor {
             return Map.of();
         }
         Found found = best.get();
-        Set<String> uids = uids(found.victims());
+        Set<String> uids = Victim.uids(found.victims());
         LOG.info("preempt {} node={} victims={}", pod.id(), found.node(), found.victims());
         if (cluster.version(pod.id())
                 .isPresent()) { // a deleted pod would stay in PendingPods, since no further watch event removes it
@@ -99,10 +101,6 @@ public final class Preemptor {
         }
         reservations.reserve(pod.id(), request, found.node(), uids);
         return Map.of(found.node(), new NodeVictims(uids.stream().sorted().toList(), found.violations()));
-    }
-
-    private static Set<String> uids(List<Victim> victims) {
-        return victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet());
     }
 
     /** The search for victims on one node that kube-scheduler proposes. */
@@ -121,55 +119,47 @@ public final class Preemptor {
             this.proposedViolations = proposed.budgetViolations();
             List<Victim> victims = victims(proposed);
             for (Victim victim : victims) {
-                Set<String> others = new HashSet<>(uids(victims));
+                Set<String> others = new HashSet<>(Victim.uids(victims));
                 others.remove(victim.pod().uid());
-                boolean ours = !victim.perGpu().isEmpty() && !(fits(others) && hostFits(others, List.of()));
-                (ours ? proposedForGpus : proposedForOthers).add(victim);
+                boolean forGpus = !victim.perGpu().isEmpty() && !(fits(others) && hostFits(others));
+                (forGpus ? proposedForGpus : proposedForOthers).add(victim);
             }
         }
 
         private List<Victim> victims(NodeVictims proposed) {
-            Map<String, Holding> holdings = new HashMap<>();
-            node.holdings().forEach(holding -> holdings.put(holding.pod().uid(), holding));
-            List<Victim> victims = new ArrayList<>();
-            for (String uid : proposed.uids()) {
-                Holding holding = holdings.get(uid);
-                // A pod that the ledger does not know counts as a pod without a GPU.
-                victims.add(
-                        holding == null
-                                ? new Victim(new PodId("", "", uid), lower(), Instant.EPOCH, Map.of(), List.of())
-                                : Victim.of(holding, budgets));
-            }
-            return victims;
-        }
-
-        private int lower() {
-            return pod.rank().priority() - 1;
+            Map<String, Victim> known = new HashMap<>();
+            node.holdings().forEach(holding -> known.put(holding.pod().uid(), Victim.of(holding, budgets)));
+            int lower = pod.rank().priority() - 1;
+            return proposed.uids().stream()
+                    // A pod that the ledger does not know counts as a pod without a GPU.
+                    .map(uid -> known.getOrDefault(
+                            uid, new Victim(new PodId("", "", uid), lower, Instant.EPOCH, Map.of(), List.of())))
+                    .toList();
         }
 
         private boolean fits(Set<String> without) {
             return ledger.feasibilityWithout(node.name(), pod.id().uid(), request, without) instanceof Feasibility.Fits;
         }
 
-        Optional<Found> find(Optional<EvictionCost> below) {
+        Optional<Found> find(EvictionCost below) {
             Set<String> leaving = reservations.leaving(node);
             Set<String> gone = new HashSet<>(leaving);
-            gone.addAll(uids(proposedForOthers));
-            List<Victim> candidates = node.holdings().stream()
-                    .filter(holding -> Victim.mayBe(holding, pod.rank().priority())
-                            && !gone.contains(holding.pod().uid()))
-                    .map(holding -> Victim.of(holding, budgets))
+            gone.addAll(Victim.uids(proposedForOthers));
+            List<Victim> candidates = Victim.candidates(node, pod.rank().priority(), budgets)
+                    .filter(victim -> !gone.contains(victim.pod().uid()))
                     .toList();
             boolean oneGpu = request.requestsOneVgpu();
             Optional<EvictionPlan> plan = VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, below);
             if (plan.isEmpty()) {
                 return Optional.empty();
             }
-            if (hostFits(gone, plan.get().victims())) {
+            Set<String> goneWithPlan = new HashSet<>(gone);
+            goneWithPlan.addAll(Victim.uids(plan.get().victims()));
+            if (hostFits(goneWithPlan)) {
                 return found(plan.get().victims(), leaving);
             }
-            gone.addAll(uids(proposedForGpus));
-            return VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, Optional.empty())
+            gone.addAll(Victim.uids(proposedForGpus));
+            return VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, EvictionCost.MAX)
                     .flatMap(more -> {
                         List<Victim> all = new ArrayList<>(proposedForGpus);
                         all.addAll(more.victims());
@@ -200,22 +190,16 @@ public final class Preemptor {
         }
 
         /** Whether CPU and memory suffice without these pods. */
-        private boolean hostFits(Set<String> gone, List<Victim> victims) {
-            Set<String> without = new HashSet<>(gone);
-            without.addAll(uids(victims));
+        private boolean hostFits(Set<String> without) {
             if (!(node.facts() instanceof NodeFacts.Sharing sharing)) {
                 return false;
             }
-            long cpuMillis = request.hostRequests().cpuMillis();
-            long memoryBytes = request.hostRequests().memoryBytes();
-            for (Holding holding : node.holdings()) {
-                if (!without.contains(holding.pod().uid())) {
-                    cpuMillis += holding.hostRequests().cpuMillis();
-                    memoryBytes += holding.hostRequests().memoryBytes();
-                }
-            }
-            return cpuMillis <= sharing.allocatable().cpuMillis()
-                    && memoryBytes <= sharing.allocatable().memoryBytes();
+            HostResources needed = node.holdings().stream()
+                    .filter(holding -> !without.contains(holding.pod().uid()))
+                    .map(Holding::hostRequests)
+                    .reduce(request.hostRequests(), HostResources::plus);
+            HostResources free = sharing.allocatable().minus(needed);
+            return free.cpuMillis() >= 0 && free.memoryBytes() >= 0;
         }
     }
 }

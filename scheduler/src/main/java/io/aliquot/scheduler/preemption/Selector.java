@@ -11,42 +11,28 @@ import java.util.Set;
  * @param further conditions that must hold as well
  */
 public record Selector(Map<String, String> equal, List<Condition> further) {
-    /** A condition on one label. */
-    public record Condition(String label, Operator operator, Set<String> values) {
+    private static final Set<String> OPERATORS = Set.of("In", "NotIn", "Exists", "DoesNotExist");
+
+    /**
+     * A condition on one label.
+     *
+     * @param operator {@code In}, {@code NotIn}, {@code Exists} or {@code DoesNotExist}
+     */
+    public record Condition(String label, String operator, Set<String> values) {
         public Condition {
             values = Set.copyOf(values);
+            if (!OPERATORS.contains(operator)) {
+                throw new IllegalArgumentException("expected In, NotIn, Exists or DoesNotExist, found " + operator);
+            }
         }
 
         private boolean holds(Map<String, String> labels) {
             String value = labels.get(label);
             return switch (operator) {
-                case IN -> value != null && values.contains(value);
-                case NOT_IN -> value == null || !values.contains(value);
-                case EXISTS -> value != null;
-                case DOES_NOT_EXIST -> value == null;
-            };
-        }
-    }
-
-    public enum Operator {
-        IN,
-        NOT_IN,
-        EXISTS,
-        DOES_NOT_EXIST;
-
-        /**
-         * Parses the name that the API uses.
-         *
-         * @throws IllegalArgumentException for any other text
-         */
-        public static Operator parse(String text) {
-            return switch (text) {
-                case "In" -> IN;
-                case "NotIn" -> NOT_IN;
-                case "Exists" -> EXISTS;
-                case "DoesNotExist" -> DOES_NOT_EXIST;
-                default ->
-                    throw new IllegalArgumentException("expected In, NotIn, Exists or DoesNotExist, found " + text);
+                case "In" -> value != null && values.contains(value);
+                case "NotIn" -> value == null || !values.contains(value);
+                case "Exists" -> value != null;
+                default -> value == null;
             };
         }
     }

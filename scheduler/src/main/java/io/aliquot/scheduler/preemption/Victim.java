@@ -1,12 +1,17 @@
 package io.aliquot.scheduler.preemption;
 
 import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import java.time.Instant;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
  * A pod that may be evicted.
@@ -21,15 +26,21 @@ public record Victim(PodId pod, int priority, Instant since, Map<String, GpuAmou
         budgets = List.copyOf(budgets);
     }
 
-    /** Whether the holder is a candidate: it holds GPUs, does not terminate, and has a lower priority than this. */
-    public static boolean mayBe(Holding holding, int priority) {
-        return holding.state() == Holding.State.HELD
-                && holding.leavesBy().equals(Instant.MAX)
-                && !holding.perGpu().isEmpty()
-                && holding.priority() < priority;
+    /** The candidates on a node: pods that hold GPUs, do not terminate, and have a lower priority than this. */
+    public static Stream<Victim> candidates(NodeView node, int priority, Budgets budgets) {
+        return node.holdings().stream()
+                .filter(holding -> holding.state() == Holding.State.HELD
+                        && holding.leavesBy().equals(Instant.MAX)
+                        && !holding.perGpu().isEmpty()
+                        && holding.priority() < priority)
+                .map(holding -> of(holding, budgets));
     }
 
-    public static Victim of(Holding holding, Budgets budgets) {
+    static Set<String> uids(Collection<Victim> victims) {
+        return victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet());
+    }
+
+    static Victim of(Holding holding, Budgets budgets) {
         return new Victim(
                 holding.pod(), holding.priority(), holding.bound(), holding.perGpu(), budgets.of(holding.pod()));
     }

@@ -14,7 +14,6 @@ import java.util.PriorityQueue;
 import java.util.Set;
 import java.util.function.Predicate;
 import java.util.function.ToLongFunction;
-import java.util.stream.Collectors;
 
 /*
  * How the search works. It fixes the first part of the cost first: it admits candidates by rising priority until the
@@ -56,7 +55,7 @@ public final class VictimSearch {
      * @param fits whether the preemptor would fit without these pods, by uid; must be monotonic
      * @param gone uids of the pods that terminate anyway
      * @param oneGpu whether the preemptor requests one GPU only
-     * @param bound a cost that the result must be below; {@link Optional#empty} for none
+     * @param bound a cost that the result must be below, such as {@link EvictionCost#MAX}
      * @return empty if no set suffices, or only at the cost of {@code bound} or more
      */
     public static Optional<EvictionPlan> cheapest(
@@ -64,9 +63,8 @@ public final class VictimSearch {
             Predicate<Set<String>> fits,
             Set<String> gone,
             boolean oneGpu,
-            Optional<EvictionCost> bound) {
-        var none = new EvictionCost(Integer.MAX_VALUE, Integer.MAX_VALUE, Integer.MAX_VALUE, Instant.MIN);
-        return new VictimSearch(fits, gone, bound.orElse(none)).cheapest(candidates, oneGpu);
+            EvictionCost bound) {
+        return new VictimSearch(fits, gone, bound).cheapest(candidates, oneGpu);
     }
 
     private Optional<EvictionPlan> cheapest(List<Victim> candidates, boolean oneGpu) {
@@ -74,7 +72,7 @@ public final class VictimSearch {
             return Optional.empty();
         }
         if (fitsWithout(List.of())) {
-            return Optional.of(EvictionPlan.NOBODY);
+            return Optional.of(EvictionPlan.NONE);
         }
         List<Victim> sorted = candidates.stream().sorted(LEAST_IMPORTANT_FIRST).toList();
         Optional<List<Victim>> admitted = admitted(sorted);
@@ -90,18 +88,14 @@ public final class VictimSearch {
             int fewest = oneGpu ? fewest(together, group.getKey(), priority, below) : 1;
             Optional<EvictionPlan> plan = byRisingCost(together, priority, fewest, below);
             if (budget <= 0) {
-                return better(best, spared(admitted.get()));
+                EvictionPlan spared = spared(admitted.get());
+                return spared.cost().compareTo(below) < 0 ? Optional.of(spared) : best;
             }
             if (plan.isPresent()) {
                 best = plan;
             }
         }
         return best;
-    }
-
-    private Optional<EvictionPlan> better(Optional<EvictionPlan> one, EvictionPlan other) {
-        EvictionCost below = one.map(EvictionPlan::cost).orElse(bound);
-        return other.cost().compareTo(below) < 0 ? Optional.of(other) : one;
     }
 
     /** The candidates of the lowest priorities that suffice together. */
@@ -158,30 +152,31 @@ public final class VictimSearch {
     }
 
     /** A set of victims; {@code last} is the index of its last one in the searched list. */
-    private record Some(List<Victim> victims, int last, EvictionCost cost) {}
+    private record Subset(List<Victim> victims, int last, EvictionCost cost) {}
 
     private Optional<EvictionPlan> byRisingCost(List<Victim> victims, int priority, int fewest, EvictionCost below) {
         if (fewest > victims.size()) {
             return Optional.empty();
         }
-        var next = new PriorityQueue<>(Comparator.comparing(Some::cost));
-        next.add(new Some(List.of(), -1, new EvictionCost(priority, 0, 0, EvictionCost.NOTHING.oldest())));
+        var next = new PriorityQueue<>(Comparator.comparing(Subset::cost));
+        next.add(new Subset(List.of(), -1, new EvictionCost(priority, 0, 0, EvictionCost.NOTHING.oldest())));
         while (!next.isEmpty()) {
-            Some some = next.remove();
-            if (some.cost().compareTo(below) >= 0) {
+            Subset subset = next.remove();
+            if (subset.cost().compareTo(below) >= 0) {
                 return Optional.empty();
             }
-            if (some.victims().size() >= fewest && budget-- > 0 && fitsWithout(some.victims())) {
-                return Optional.of(new EvictionPlan(some.victims()));
+            if (subset.victims().size() >= fewest && budget-- > 0 && fitsWithout(subset.victims())) {
+                return Optional.of(new EvictionPlan(subset.victims()));
             }
             if (budget <= 0) {
                 return Optional.empty();
             }
-            for (int i = some.last() + 1; i < victims.size(); i++) {
-                List<Victim> more = new ArrayList<>(some.victims());
+            for (int i = subset.last() + 1; i < victims.size(); i++) {
+                List<Victim> more = new ArrayList<>(subset.victims());
                 more.add(victims.get(i));
                 EvictionCost cost = EvictionCost.of(more);
-                next.add(new Some(more, i, new EvictionCost(priority, cost.violations(), cost.pods(), cost.oldest())));
+                next.add(
+                        new Subset(more, i, new EvictionCost(priority, cost.violations(), cost.pods(), cost.oldest())));
             }
         }
         return Optional.empty();
@@ -206,7 +201,7 @@ public final class VictimSearch {
 
     private boolean fitsWithout(Collection<Victim> victims) {
         Set<String> without = new HashSet<>(gone);
-        without.addAll(victims.stream().map(victim -> victim.pod().uid()).collect(Collectors.toSet()));
+        without.addAll(Victim.uids(victims));
         return fits.test(without);
     }
 }

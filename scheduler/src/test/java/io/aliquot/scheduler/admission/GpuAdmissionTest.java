@@ -258,9 +258,9 @@ class GpuAdmissionTest {
     void translatesAcksResources() {
         ObjectNode pod = mutated(ADMISSION, requesting("{\"cpu\": \"1\", \"aliyun.com/gpu-mem\": \"3\"}"));
 
-        String ours = "{\"cpu\": \"1\", \"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3072\"}";
-        assertThat(container(pod, 0).at("/resources/limits")).isEqualTo(parse(ours));
-        assertThat(container(pod, 0).at("/resources/requests")).isEqualTo(parse(ours));
+        String translated = "{\"cpu\": \"1\", \"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3072\"}";
+        assertThat(container(pod, 0).at("/resources/limits")).isEqualTo(parse(translated));
+        assertThat(container(pod, 0).at("/resources/requests")).isEqualTo(parse(translated));
         assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
     }
 
@@ -344,15 +344,15 @@ class GpuAdmissionTest {
         ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpucores\": \"150\"}");
         ObjectNode hamis = pod.deepCopy();
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
-        ObjectNode ours = pod.deepCopy();
-        ours.withObject("/metadata/annotations").put("aliquot.io/compatibility", "none");
+        ObjectNode withAnnotation = pod.deepCopy();
+        withAnnotation.withObject("/metadata/annotations").put("aliquot.io/compatibility", "none");
         var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI);
 
         assertThat(mutated(ADMISSION, hamis)
                         .at("/spec/containers/0/resources/limits/nvidia.com~1gpucores")
                         .textValue())
                 .isEqualTo("100");
-        assertThatThrownBy(() -> mutated(hami, ours)).hasMessageContaining("from 0 to 100");
+        assertThatThrownBy(() -> mutated(hami, withAnnotation)).hasMessageContaining("from 0 to 100");
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "ack");
         assertDenied(hamis, "annotation aliquot.io/compatibility: \"ack\" is unknown; allowed: none, hami");
     }

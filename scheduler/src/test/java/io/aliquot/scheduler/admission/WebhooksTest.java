@@ -4,7 +4,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import io.aliquot.api.Compatibility;
 import io.aliquot.scheduler.admission.certificate.CertificateKeeperFixture;
 import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.server.RandomPorts;
@@ -59,18 +58,17 @@ class WebhooksTest {
     @SpringBootConfiguration(proxyBeanMethods = false)
     @EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
     @ComponentScan(
-            basePackages = {"io.aliquot.scheduler.server", "io.aliquot.scheduler.admission"},
+            basePackages = {
+                "io.aliquot.scheduler.server",
+                "io.aliquot.scheduler.settings",
+                "io.aliquot.scheduler.admission"
+            },
             excludeFilters =
                     @Filter(
                             type = FilterType.REGEX,
-                            pattern = {".*(Admission|Certificate)Configuration", ".*Test\\$.*"}))
+                            pattern = {".*CertificateConfiguration", ".*Test\\$.*"}))
     @Import(RandomPorts.class)
     static class Program {
-        @Bean
-        GpuAdmission gpuAdmission() {
-            return new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE);
-        }
-
         @Bean
         ExtenderHandler none() {
             return (path, body) -> new byte[0];
@@ -81,6 +79,7 @@ class WebhooksTest {
     void start() {
         keeper = new CertificateKeeperFixture(kubernetes);
         context = new SpringApplicationBuilder(Program.class)
+                .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot")
                 .initializers(starting -> keeper.registerIn((GenericApplicationContext) starting))
                 .run();
     }

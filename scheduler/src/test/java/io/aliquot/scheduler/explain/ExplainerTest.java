@@ -55,14 +55,14 @@ class ExplainerTest {
 
     @Test
     void withoutNodesTheSummarySaysThatTheSchedulerKnowsNone() {
-        assertThat(explain(Gpus.ask("APP:main: gpumem=1")).summary())
+        assertThat(explain(Gpus.request("APP:main: gpumem=1")).summary())
                 .isEqualTo("the scheduler knows no node with shared GPUs");
     }
 
     @Test
     void theExplanationOfAPodThatFitsNamesTheNodesAndSuggestsNothing() {
         node(1, 2);
-        Explanation explanation = explain(Gpus.ask("APP:main: gpumem=100"));
+        Explanation explanation = explain(Gpus.request("APP:main: gpumem=100"));
         assertThat(explanation.fittingNodes()).containsExactly("n1");
         assertThat(explanation.summary()).isEqualTo("1/1 nodes fit the pod's GPU requests (n1)");
         assertThat(explanation.suggestions()).isEmpty();
@@ -74,7 +74,7 @@ class ExplainerTest {
         node(1, 2);
         node(2, 2);
         hold("a", 2, 0, 10_000, 0, 0);
-        PodGpuRequest request = Gpus.ask("APP:main: gpumem=20000");
+        PodGpuRequest request = Gpus.request("APP:main: gpumem=20000");
         scoring.observe("uid-pending", request);
 
         List<ScoredNode> binpack = bestNodes(request, Placement.BINPACK);
@@ -108,7 +108,7 @@ class ExplainerTest {
         hold("a", 1, 0, 30_000, 0, 0);
         hold("b", 2, 0, 32_000, 0, 0);
         hold("c", 2, 1, 36_000, 80, 0);
-        Explanation explanation = explain(Gpus.ask("APP:main: gpumem=12000 gpucores=30"));
+        Explanation explanation = explain(Gpus.request("APP:main: gpumem=12000 gpucores=30"));
         assertThat(explanation.summary())
                 .isEqualTo("0/2 nodes fit: 2 no GPU with 12000 MiB free; closest is n1, where " + Gpus.uuid(1, 0)
                         + " lacks 2000 MiB");
@@ -118,7 +118,7 @@ class ExplainerTest {
         assertThat(explanation.nearest().get(0).gpus())
                 .containsExactly(new Explanation.GpuShortfall("main", Gpus.uuid(1, 0), "lacks 2000 MiB", 2000, 0, 0));
         assertThat(explanation.suggestions()).containsExactly("nvidia.com/gpumem: 10000 instead of 12000");
-        assertThat(explainer.gpuShortfalls(POD, Gpus.ask("APP:main: gpumem=12000 gpucores=30"), "n2"))
+        assertThat(explainer.gpuShortfalls(POD, Gpus.request("APP:main: gpumem=12000 gpucores=30"), "n2"))
                 .extracting(Explanation.GpuShortfall::text)
                 .containsExactly("lacks 4000 MiB", "lacks 8000 MiB and 10 % of its cores");
     }
@@ -127,18 +127,18 @@ class ExplainerTest {
     void theSummaryNamesMissingCoresSlotsAndWholeCards() {
         node(1, 1);
         hold("a", 1, 0, 1000, 80, 0);
-        assertThat(explain(Gpus.ask("APP:main: gpumem=1000 gpucores=30")).summary())
+        assertThat(explain(Gpus.request("APP:main: gpumem=1000 gpucores=30")).summary())
                 .endsWith("closest is n1, where " + Gpus.uuid(1, 0) + " lacks 10 % of its cores");
-        assertThat(explain(Gpus.ask("APP:main: gpumem=1000 gpucores=30")).suggestions())
+        assertThat(explain(Gpus.request("APP:main: gpumem=1000 gpucores=30")).suggestions())
                 .containsExactly("nvidia.com/gpucores: 20 instead of 30");
-        Explanation whole = explain(Gpus.ask("APP:main: gpu=1"));
+        Explanation whole = explain(Gpus.request("APP:main: gpu=1"));
         assertThat(whole.summary()).endsWith("already has 1 vGPU");
         assertThat(whole.suggestions()).containsExactly("nvidia.com/gpumem: 39000 instead of a whole card");
         for (int i = 0; i < 9; i++) {
             hold("s" + i, 1, 0, 1, 0, 0);
         }
-        assertThat(explain(Gpus.ask("APP:main: gpumem=1")).summary()).endsWith("lacks a slot");
-        assertThat(cause(Gpus.ask("APP:main: gpumem=1"))).isEqualTo(PendingCause.SLOTS);
+        assertThat(explain(Gpus.request("APP:main: gpumem=1")).summary()).endsWith("lacks a slot");
+        assertThat(cause(Gpus.request("APP:main: gpumem=1"))).isEqualTo(PendingCause.SLOTS);
     }
 
     @Test
@@ -152,10 +152,10 @@ class ExplainerTest {
                         Placement.BINPACK,
                         HostResources.NONE));
         hold("a", 1, 0, 1000, 0, 0);
-        PodGpuRequest request = Gpus.ask("APP:main: gpu=1");
+        PodGpuRequest request = Gpus.request("APP:main: gpu=1");
         assertThat(explain(request).summary()).endsWith("already has 1 vGPU");
         assertThat(explainer.cause(POD, request, ledger.nodeNames())).isEqualTo(PendingCause.WHOLE_CARD);
-        assertThat(explainer.gpuShortfalls(POD, Gpus.ask("APP:main: gpumem-percentage=100"), "n1"))
+        assertThat(explainer.gpuShortfalls(POD, Gpus.request("APP:main: gpumem-percentage=100"), "n1"))
                 .extracting(Explanation.GpuShortfall::text)
                 .containsExactly("lacks 1000 MiB");
     }
@@ -175,7 +175,7 @@ class ExplainerTest {
                                 Set.of(Gpus.uuid(1, 0))),
                         Placement.BINPACK,
                         HostResources.NONE));
-        PodGpuRequest request = Gpus.ask("APP:main: gpumem=2000");
+        PodGpuRequest request = Gpus.request("APP:main: gpumem=2000");
         Explanation explanation = explain(request);
         assertThat(explanation.summary()).endsWith("; no eviction would help");
         assertThat(explanation.nearest()).isEmpty();
@@ -184,8 +184,8 @@ class ExplainerTest {
                 .extracting(Explanation.GpuShortfall::text)
                 .containsExactly("is cordoned", "is unhealthy", "has at most 1000 MiB for a vGPU");
         assertThat(cause(request)).isEqualTo(PendingCause.CLOSED);
-        assertThat(cause(Gpus.ask("APP:main: gpumem=50000"))).isEqualTo(PendingCause.IMPOSSIBLE);
-        PodGpuRequest choosy = Gpus.ask(Map.of("aliquot.io/use-gpu-model", "H100"), "APP:main: gpumem=500");
+        assertThat(cause(Gpus.request("APP:main: gpumem=50000"))).isEqualTo(PendingCause.IMPOSSIBLE);
+        PodGpuRequest choosy = Gpus.request(Map.of("aliquot.io/use-gpu-model", "H100"), "APP:main: gpumem=500");
         assertThat(explainer.gpuShortfalls(POD, choosy, "n1"))
                 .extracting(Explanation.GpuShortfall::text)
                 .containsOnly("is excluded by the pod's annotations (model, UUID or index)");
@@ -199,11 +199,11 @@ class ExplainerTest {
         hold("a", 1, 0, 30_000, 0, 0);
         hold("b", 2, 0, 30_000, 0, 0);
         ledger.setAgentReady("n1", false);
-        assertThat(cause(Gpus.ask("APP:main: gpumem=20000"))).isEqualTo(PendingCause.MEMORY);
+        assertThat(cause(Gpus.request("APP:main: gpumem=20000"))).isEqualTo(PendingCause.MEMORY);
         ledger.setAgentReady("n2", false);
-        assertThat(cause(Gpus.ask("APP:main: gpumem=20000"))).isEqualTo(PendingCause.CLOSED);
-        assertThat(cause(Gpus.ask("APP:main: gpumem=50000"))).isEqualTo(PendingCause.IMPOSSIBLE);
-        assertThat(cause(Gpus.ask("APP:main: gpu=2"))).isEqualTo(PendingCause.IMPOSSIBLE);
+        assertThat(cause(Gpus.request("APP:main: gpumem=20000"))).isEqualTo(PendingCause.CLOSED);
+        assertThat(cause(Gpus.request("APP:main: gpumem=50000"))).isEqualTo(PendingCause.IMPOSSIBLE);
+        assertThat(cause(Gpus.request("APP:main: gpu=2"))).isEqualTo(PendingCause.IMPOSSIBLE);
     }
 
     private PendingCause cause(PodGpuRequest request) {
@@ -218,7 +218,7 @@ class ExplainerTest {
         hold("small", 1, 0, 5_000, 0, 5);
         hold("large", 1, 0, 15_000, 0, 7);
         hold("other", 2, 0, 40_000, 0, 50);
-        PodGpuRequest request = Gpus.ask("APP:main: gpumem=15000");
+        PodGpuRequest request = Gpus.request("APP:main: gpumem=15000");
         Explanation explanation = explainer.explain(POD, request, 60, true, ledger.nodeNames());
         assertThat(explanation.preemptionOptions())
                 .containsExactly(
@@ -240,7 +240,7 @@ class ExplainerTest {
         budgets.putPod("uid-guarded", Map.of("app", "guarded"));
         budgets.putBudget(new Budget("team", "guard", new Selector(Map.of("app", "guarded"), List.of()), 0, Set.of()));
         assertThat(explainer
-                        .explain(POD, Gpus.ask("APP:main: gpumem=20000"), 1, true, ledger.nodeNames())
+                        .explain(POD, Gpus.request("APP:main: gpumem=20000"), 1, true, ledger.nodeNames())
                         .preemptionOptions())
                 .containsExactly(new Explanation.PreemptionOption("n1", List.of(victim("other", 0))));
     }
@@ -263,7 +263,7 @@ class ExplainerTest {
                 ""));
         hold("low", 1, 0, 5_000, 0, -1);
         assertThat(explainer
-                        .explain(POD, Gpus.ask("APP:main: gpumem=20000"), 0, true, ledger.nodeNames())
+                        .explain(POD, Gpus.request("APP:main: gpumem=20000"), 0, true, ledger.nodeNames())
                         .preemptionOptions())
                 .containsExactly(new Explanation.PreemptionOption(
                         "n1", List.of(new Victim(new PodId("team", "ending", "uid-ending"), 1000, true))));
@@ -277,9 +277,9 @@ class ExplainerTest {
                 hold("p" + node + "-" + gpu, node, gpu, 30_000, 0, 0);
             }
         }
-        PodGpuRequest request = Gpus.ask("APP:main: gpumem=12000");
+        PodGpuRequest request = Gpus.request("APP:main: gpumem=12000");
         assertThat(explain(request)).isEqualTo(explain(request));
-        assertThat(explainer.oneLiner(POD, request, ledger.nodeNames()).orElseThrow())
+        assertThat(explainer.eventText(POD, request, ledger.nodeNames()).orElseThrow())
                 .isEqualTo(explain(request).summary() + "; would fit: "
                         + String.join(", or ", explain(request).suggestions()))
                 .hasSizeLessThan(1024);
@@ -289,7 +289,7 @@ class ExplainerTest {
     void aRequestLargerThanAnyGpuGetsASuggestionThatFits() {
         node(1, 1);
         assertThat(explainer
-                        .oneLiner(POD, Gpus.ask("APP:main: gpumem=50000"), ledger.nodeNames())
+                        .eventText(POD, Gpus.request("APP:main: gpumem=50000"), ledger.nodeNames())
                         .orElseThrow())
                 .isEqualTo("0/1 nodes fit: 1 no GPU that large: 50000 MiB; no eviction would help;"
                         + " would fit: nvidia.com/gpumem: 40000 instead of 50000");
@@ -308,7 +308,7 @@ class ExplainerTest {
             for (int pod = 0; pod < 15; pod++) {
                 int node = 1 + random.nextInt(3);
                 PodId id = new PodId("team", "p" + pod, "uid-p" + pod);
-                PodGpuRequest request = Gpus.ask("APP:main: gpu=" + (1 + random.nextInt(2)) + " gpumem="
+                PodGpuRequest request = Gpus.request("APP:main: gpu=" + (1 + random.nextInt(2)) + " gpumem="
                         + (1 + random.nextInt(30_000)) + " gpucores=" + random.nextInt(60));
                 if (fixture.ledger.commit(id, "n" + node, request, 1)
                         instanceof io.aliquot.scheduler.ledger.Commitment.Granted granted) {
@@ -332,7 +332,7 @@ class ExplainerTest {
             }
             int memory = 10_000 + random.nextInt(30_000);
             int cores = 20 + random.nextInt(80);
-            PodGpuRequest request = Gpus.ask("APP:main: gpumem=" + memory + " gpucores=" + cores);
+            PodGpuRequest request = Gpus.request("APP:main: gpumem=" + memory + " gpucores=" + cores);
             Explanation explanation = fixture.explainer.explain(POD, request, 3, true, fixture.ledger.nodeNames());
             String what = "seed " + seed + " round " + round + " " + explanation;
             for (String suggestion : explanation.suggestions()) {
@@ -371,20 +371,20 @@ class ExplainerTest {
                 hold("p" + node + "-" + gpu, node, gpu, 20_000 + node % 7, 50, node % 3);
             }
         }
-        PodGpuRequest request = Gpus.ask("APP:main: gpu=8 gpumem=30000");
+        PodGpuRequest request = Gpus.request("APP:main: gpu=8 gpumem=30000");
         long start = System.nanoTime();
         Explanation explanation = explainer.explain(POD, request, 2, true, ledger.nodeNames());
         long millis = (System.nanoTime() - start) / 1_000_000;
         assertThat(explanation.refusals()).hasSize(1);
-        assertThat(explanation.refusals().get(0).nodes()).isEqualTo(1000);
-        assertThat(explanation.refusals().get(0).examples()).hasSize(5);
+        assertThat(explanation.refusals().get(0).nodes().count()).isEqualTo(1000);
+        assertThat(explanation.refusals().get(0).nodes().examples()).hasSize(5);
         assertThat(explanation.nearest()).hasSize(5);
         assertThat(explanation.preemptionOptions()).hasSize(3);
         assertThat(millis).isLessThan(10_000);
     }
 
     private boolean fits(int memory, int cores) {
-        PodGpuRequest request = Gpus.ask("APP:main: gpumem=" + memory + " gpucores=" + cores);
+        PodGpuRequest request = Gpus.request("APP:main: gpumem=" + memory + " gpucores=" + cores);
         return ledger.nodeNames().stream()
                 .anyMatch(node -> ledger.feasibility(node, POD.uid(), request) instanceof Feasibility.Fits);
     }
@@ -406,13 +406,13 @@ class ExplainerTest {
         hold("b", 1, 2, 30_000, 0, 0);
         String two = "APP:main: gpu=2 gpumem=20000";
 
-        Explanation explanation = explain(Gpus.ask(Map.of(Annotations.NUMA, "required"), two));
+        Explanation explanation = explain(Gpus.request(Map.of(Annotations.NUMA, "required"), two));
 
         assertThat(explanation.summary())
                 .isEqualTo("0/1 nodes fit: 1 no NUMA domain with 2 such GPUs free; closest is n1, where the "
                         + "GPUs that would fit are in different NUMA domains");
         assertThat(explanation.suggestions()).contains("aliquot.io/numa: preferred instead of required");
-        assertThat(explain(Gpus.ask(two)).fittingNodes()).containsExactly("n1");
+        assertThat(explain(Gpus.request(two)).fittingNodes()).containsExactly("n1");
     }
 
     private static Gpu gpu(int index, int numa) {

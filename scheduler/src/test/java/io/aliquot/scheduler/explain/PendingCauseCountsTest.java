@@ -15,19 +15,19 @@ import org.junit.jupiter.api.Test;
 
 /** Nodes 1 and 2 have 30,000 MiB free on each GPU. */
 class PendingCauseCountsTest {
-    private final ExtenderFixture world = new ExtenderFixture();
+    private final ExtenderFixture fixture = new ExtenderFixture();
     private final PendingCauseCounts causes = new PendingCauseCounts(
-            world.pending,
-            new Explainer(world.ledger, world.scoring, new Budgets()),
-            world.ledger,
-            world.cluster,
-            world.now::get);
+            fixture.pending,
+            new Explainer(fixture.ledger, fixture.scoring, new Budgets()),
+            fixture.ledger,
+            fixture.cluster,
+            fixture.now::get);
 
     @BeforeEach
     void fill() {
         for (int gpu : List.of(0, 1)) {
-            world.takenElsewhere("old-1-" + gpu, 1, gpu, 50_000);
-            world.takenElsewhere("old-2-" + gpu, 2, gpu, 50_000);
+            fixture.takenElsewhere("old-1-" + gpu, 1, gpu, 50_000);
+            fixture.takenElsewhere("old-2-" + gpu, 2, gpu, 50_000);
         }
     }
 
@@ -36,25 +36,25 @@ class PendingCauseCountsTest {
         refused("a", 40_000);
         refused("b", 40_000);
         refused("c", 10_000);
-        world.pass(Duration.ofHours(1));
+        fixture.pass(Duration.ofHours(1));
         assertThat(causes.count()).containsEntry("memory", 2).containsEntry("elsewhere", 1);
 
-        world.pending.forget("uid-a");
+        fixture.pending.forget("uid-a");
         assertThat(causes.count()).containsEntry("memory", 1);
     }
 
     @Test
     void aPodThatFilterAndKubeSchedulerRefusedIsCountedOnceForItsNodes() {
-        world.filter("a", mebibytes(40_000), 0, "", "n1");
+        fixture.filter("a", mebibytes(40_000), 0, "", "n1");
         refused("a", 40_000);
-        world.ledger.observeEnded("uid-old-2-0");
+        fixture.ledger.observeEnded("uid-old-2-0");
         assertThat(causes.count()).containsEntry("memory", 1).containsEntry("elsewhere", 0);
     }
 
     @Test
     void onlyTheLeaderCountsPendingPods() {
         refused("a", 40_000);
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         assertThat(causes.count())
                 .containsEntry("memory", 0)
                 .containsEntry("not-evaluated", 0)
@@ -71,7 +71,7 @@ class PendingCauseCountsTest {
                     .as("scrape " + scrape)
                     .containsEntry("memory", Math.min(scrape, 3) * PendingCauseCounts.MAX_EVALUATIONS)
                     .containsEntry("not-evaluated", Math.max(0, 3 - scrape) * PendingCauseCounts.MAX_EVALUATIONS);
-            world.pass(Duration.ofMinutes(1));
+            fixture.pass(Duration.ofMinutes(1));
         }
     }
 
@@ -81,22 +81,22 @@ class PendingCauseCountsTest {
             refused("pod-" + kind, 40_000 + kind);
         }
         causes.count();
-        world.pass(Duration.ofMinutes(1));
+        fixture.pass(Duration.ofMinutes(1));
         causes.count();
-        world.ledger.observeEnded("uid-old-1-0");
-        world.pass(Duration.ofMinutes(1));
+        fixture.ledger.observeEnded("uid-old-1-0");
+        fixture.pass(Duration.ofMinutes(1));
         assertThat(causes.count())
                 .as("the older half is evaluated")
                 .containsEntry("elsewhere", PendingCauseCounts.MAX_EVALUATIONS)
                 .containsEntry("memory", PendingCauseCounts.MAX_EVALUATIONS);
 
-        world.pass(PendingCauseCounts.CACHED_FOR);
+        fixture.pass(PendingCauseCounts.CACHED_FOR);
         assertThat(causes.count())
                 .containsEntry("elsewhere", PendingCauseCounts.MAX_EVALUATIONS)
                 .containsEntry("not-evaluated", PendingCauseCounts.MAX_EVALUATIONS);
     }
 
     private void refused(String name, int memoryMiB) {
-        world.pending.refused(id(name), Gpus.ask("APP:main: gpumem=" + memoryMiB));
+        fixture.pending.refused(id(name), Gpus.request("APP:main: gpumem=" + memoryMiB));
     }
 }

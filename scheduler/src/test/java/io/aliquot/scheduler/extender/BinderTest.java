@@ -118,7 +118,7 @@ class BinderTest {
     @Test
     void theRequestIsReadAgainIfThePodChangedSinceFilter() {
         world.cluster.version = OptionalLong.of(7);
-        world.cluster.state = new PodState.Unbound(7, Gpus.ask("APP:main: gpumem=70000"));
+        world.cluster.state = new PodState.Unbound(7, Gpus.request("APP:main: gpumem=70000"));
         assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
         assertThat(world.cluster.sent).hasSize(1).first().satisfies(sent -> {
             assertThat(sent.version()).isEqualTo(7);
@@ -217,7 +217,7 @@ class BinderTest {
     }
 
     private static PodState unbound(long version) {
-        return new PodState.Unbound(version, Gpus.ask("APP:main: gpumem=80000"));
+        return new PodState.Unbound(version, Gpus.request("APP:main: gpumem=80000"));
     }
 
     @Test

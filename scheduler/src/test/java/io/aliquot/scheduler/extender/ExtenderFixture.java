@@ -34,11 +34,14 @@ import java.util.concurrent.atomic.AtomicLong;
 /** Two nodes with two GPUs of 80000 MiB each, and the extender's verbs on them. */
 public final class ExtenderFixture {
     public static final int MEMORY = 80_000;
+    private static final long START = Long.MAX_VALUE - Duration.ofSeconds(2).toNanos();
     private static final WireReader READER = new WireReader();
 
     private int holders;
 
-    public final AtomicLong now = new AtomicLong();
+    /** Like {@link System#nanoTime}, it can overflow; here it does so within each test in which two seconds pass. */
+    public final AtomicLong now = new AtomicLong(START);
+
     public final FakeCluster cluster = new FakeCluster();
     public final LedgerEvents events = new LedgerEvents();
     public final Ledger ledger = new Ledger(now::get, events);
@@ -93,7 +96,7 @@ public final class ExtenderFixture {
     }
 
     public Instant instant() {
-        return Instant.EPOCH.plusNanos(now.get());
+        return Instant.EPOCH.plusNanos(now.get() - START);
     }
 
     public void pass(Duration time) {

@@ -10,7 +10,7 @@ import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.placement.HostResources;
-import io.aliquot.scheduler.server.Problems;
+import io.aliquot.scheduler.server.Liveness;
 import io.aliquot.scheduler.server.RandomPorts;
 import java.io.IOException;
 import java.net.URI;
@@ -117,7 +117,7 @@ class ExtenderHttpTest {
 
     @Test
     void aFailedRequestIsLoggedOnceWithThePod() throws Exception {
-        var log = (Logger) LoggerFactory.getLogger(Problems.class);
+        var log = (Logger) LoggerFactory.getLogger(Logger.ROOT_LOGGER_NAME);
         var lines = new ListAppender<ILoggingEvent>();
         lines.start();
         log.addAppender(lines);
@@ -134,10 +134,22 @@ class ExtenderHttpTest {
             cluster.meanwhile = () -> {};
             log.detachAppender(lines);
         }
-        assertThat(lines.list).singleElement().satisfies(line -> {
-            assertThat(line.getArgumentArray()).contains(ExtenderFixture.id("f"));
-            assertThat(line.getThrowableProxy().getMessage()).isEqualTo("a bug");
-        });
+        assertThat(lines.list)
+                .filteredOn(line -> line.getFormattedMessage().contains("uid-f"))
+                .as("lines of all loggers about the pod")
+                .singleElement()
+                .satisfies(line -> {
+                    assertThat(line.getArgumentArray()).contains(ExtenderFixture.id("f"));
+                    assertThat(line.getThrowableProxy().getMessage()).isEqualTo("a bug");
+                });
+    }
+
+    /** Regression: the liveness probe did not ask the periodic tasks. */
+    @Test
+    void periodicTasksAndVerbsTakePartInTheLivenessProbe() {
+        assertThat(context.getBeansOfType(Liveness.class).values())
+                .extracting(part -> part.getClass().getSimpleName())
+                .contains("PeriodicTasks", "VerbMetrics", "ExtenderPort");
     }
 
     /** kube-scheduler 1.35 also sends NodeNameToVictims, which is null. */

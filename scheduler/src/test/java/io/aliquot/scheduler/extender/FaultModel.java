@@ -2,7 +2,6 @@ package io.aliquot.scheduler.extender;
 
 import static io.aliquot.api.SharingMode.CORE_MEMORY;
 import static io.aliquot.api.SharingMode.EXCLUSIVE;
-import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -80,15 +79,15 @@ final class FaultModel {
     private static final int MAX_DEPTH = 2;
     private static final List<Scaling> SCALINGS = List.of(new Scaling(50), new Scaling(150), new Scaling(200));
     private static final SharingMode[] SHARES = SharingMode.values();
-    private static final List<PodGpuRequest> ASKS = List.of(
-            ask("APP:main: gpumem=100"),
-            ask("APP:main: gpumem=400 gpucores=40"),
-            ask("APP:main: gpu=2 gpumem=300"),
-            ask("APP:main: gpu=1"),
-            ask("APP:main: gpumem-percentage=70"),
-            ask("INIT:warm: gpumem=600", "SIDECAR:side: gpumem=100", "APP:main: gpu=2 gpumem=250 gpucores=10"),
-            ask("APP:a: gpumem=500", "APP:b: gpumem=300 gpucores=60"),
-            ask(
+    private static final List<PodGpuRequest> REQUESTS = List.of(
+            Gpus.request("APP:main: gpumem=100"),
+            Gpus.request("APP:main: gpumem=400 gpucores=40"),
+            Gpus.request("APP:main: gpu=2 gpumem=300"),
+            Gpus.request("APP:main: gpu=1"),
+            Gpus.request("APP:main: gpumem-percentage=70"),
+            Gpus.request("INIT:warm: gpumem=600", "SIDECAR:side: gpumem=100", "APP:main: gpu=2 gpumem=250 gpucores=10"),
+            Gpus.request("APP:a: gpumem=500", "APP:b: gpumem=300 gpucores=60"),
+            Gpus.request(
                     Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "fragmentation"),
                     "APP:main: gpumem=250"));
 
@@ -291,7 +290,7 @@ final class FaultModel {
 
     private void create() {
         var id = new PodId("default", "p" + created, "uid-" + created++);
-        change(new Pod(id, ASKS.get(random.nextInt(ASKS.size())), 0, "", List.of(), false, false, 0, ""));
+        change(new Pod(id, REQUESTS.get(random.nextInt(REQUESTS.size())), 0, "", List.of(), false, false, 0, ""));
     }
 
     private List<Pod> unbound() {

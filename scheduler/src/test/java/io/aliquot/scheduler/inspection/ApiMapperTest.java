@@ -31,8 +31,8 @@ class ApiMapperTest {
             ledger.deletedBeforeEnd(name + "-before");
             ledger.assume(pod(name, "read"));
             assertThat(mapper.pod("default", name)).map(ApiMapperTest::uid).hasValue(name + "-read");
-            ledger.observeBound(pod(name, "told"));
-            assertThat(mapper.pod("default", name)).map(ApiMapperTest::uid).hasValue(name + "-told");
+            ledger.observeBound(pod(name, "observed"));
+            assertThat(mapper.pod("default", name)).map(ApiMapperTest::uid).hasValue(name + "-observed");
         }
         assertThat(mapper.pods("default", "")).hasSize(24);
     }

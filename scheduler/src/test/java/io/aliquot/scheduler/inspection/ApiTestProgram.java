@@ -72,10 +72,10 @@ class ApiTestProgram {
         final List<String> tokens = new java.util.concurrent.CopyOnWriteArrayList<>();
 
         @Override
-        public Optional<Caller> authenticate(String token) throws ApiServerUnavailableException {
+        public Optional<Caller> authenticate(String token) {
             tokens.add(token);
             if (token.equals("down")) {
-                throw new ApiServerUnavailableException("connection refused", new IllegalStateException());
+                throw ApiException.unavailable("try again: connection refused");
             }
             return token.equals("admin") || token.startsWith("team")
                     ? Optional.of(new Caller(token, "", List.of("system:authenticated"), Map.of()))

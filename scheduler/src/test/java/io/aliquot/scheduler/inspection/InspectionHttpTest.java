@@ -109,7 +109,7 @@ class InspectionHttpTest {
     @Test
     void reservationsListCapacityOfPodsThatAreNotBound() throws Exception {
         Ledger ledger = context.getBean(Ledger.class);
-        ledger.reserve(new PodId("team", "soon", "uid-soon"), "n1", Gpus.ask("APP:main: gpumem=100"));
+        ledger.reserve(new PodId("team", "soon", "uid-soon"), "n1", Gpus.request("APP:main: gpumem=100"));
         JsonNode reservation = ok("admin", "/api/v1/reservations").at("/items/0");
         assertThat(reservation.get("state").asString()).isEqualTo("expected");
         assertThat(reservation.at("/gpus/0/memoryMiB").asInt()).isEqualTo(100);
@@ -119,7 +119,7 @@ class InspectionHttpTest {
 
     @Test
     void explainSaysWhyAPodIsPending() throws Exception {
-        addPending("big", Gpus.ask("APP:main: gpumem=12000 gpucores=10"));
+        addPending("big", Gpus.request("APP:main: gpumem=12000 gpucores=10"));
         JsonNode explanation = ok("admin", "/api/v1/pods/team/big/explain?node=n2");
         assertThat(explanation.get("state").asString()).isEqualTo("pending");
         assertThat(explanation.get("summary").asString())
@@ -139,7 +139,7 @@ class InspectionHttpTest {
 
     @Test
     void explainQuotesKubeSchedulerIfGpusAreNotTheObstacle() throws Exception {
-        addPending("small", Gpus.ask("APP:main: gpumem=100"));
+        addPending("small", Gpus.request("APP:main: gpumem=100"));
         assertThat(ok("admin", "/api/v1/pods/team/small/explain").get("summary").asString())
                 .isEqualTo("3/3 nodes fit the pod's GPU requests (n1, n2, n3);"
                         + " kube-scheduler has not reported a failed attempt"
@@ -150,7 +150,7 @@ class InspectionHttpTest {
         assertThat(scores.at("/0/terms").findValuesAsString("name")).containsExactly("waste", "scarcity", "idleness");
         assertThat(scores.at("/0/terms/0/thousandths").asInt()).isBetween(-1000, 1000);
         String message = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.";
-        addPending("small", Gpus.ask("APP:main: gpumem=100"), message);
+        addPending("small", Gpus.request("APP:main: gpumem=100"), message);
         JsonNode explanation = ok("admin", "/api/v1/pods/team/small/explain");
         assertThat(explanation.get("summary").asString())
                 .isEqualTo("3/3 nodes fit the pod's GPU requests (n1, n2, n3); kube-scheduler's last attempt: "
@@ -160,7 +160,7 @@ class InspectionHttpTest {
 
     @Test
     void explainLeavesOutNodesThatKubeSchedulerDidNotAskAbout() throws Exception {
-        addPending("picky", Gpus.ask("APP:main: gpumem=12000"));
+        addPending("picky", Gpus.request("APP:main: gpumem=12000"));
         String filterRequest = """
                 {"NodeNames": ["n2"], "Pod": {"metadata": {"namespace": "team", "name": "picky", "uid": "uid-picky"},
                   "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpumem": "12000"}}}]}}}
@@ -181,7 +181,7 @@ class InspectionHttpTest {
 
     @Test
     void explainCoversPodsThatAreNotPendingForGpus() throws Exception {
-        addPending("plain", Gpus.ask());
+        addPending("plain", Gpus.request());
         assertThat(ok("team", "/api/v1/pods/team/plain/explain").get("state").asString())
                 .isEqualTo("no-gpu");
         context.getBean(Cluster.class)
@@ -198,7 +198,7 @@ class InspectionHttpTest {
                                 "n1",
                                 false,
                                 "aliquot-scheduler",
-                                new ParsedRequest.Valid(Gpus.ask("APP:main: gpumem=15000 gpucores=20")),
+                                new ParsedRequest.Valid(Gpus.request("APP:main: gpumem=15000 gpucores=20")),
                                 0,
                                 true,
                                 ""));

@@ -40,7 +40,7 @@ class SchemathesisTest {
                                     "",
                                     false,
                                     "aliquot-scheduler",
-                                    new ParsedRequest.Valid(Gpus.ask("APP:main: gpumem=12000")),
+                                    new ParsedRequest.Valid(Gpus.request("APP:main: gpumem=12000")),
                                     5,
                                     true,
                                     ""));

@@ -66,6 +66,26 @@ class PodReaderTest {
         assertThat(PodReader.requests(pod)).isEqualTo(new HostResources(3250, (1 << 30) + (1 << 20)));
     }
 
+    /** KEP-2837. */
+    @Test
+    void podLevelRequestsReplaceThoseOfTheContainers() {
+        Pod pod = pod();
+        pod.getSpec()
+                .setResources(new ResourceRequirementsBuilder()
+                        .addToRequests("cpu", new Quantity("3"))
+                        .addToRequests("memory", new Quantity("2Gi"))
+                        .build());
+        assertThat(PodReader.requests(pod)).isEqualTo(new HostResources(3000, 2L << 30));
+    }
+
+    /** KEP-753. */
+    @Test
+    void anInitContainerRunsBesideTheSidecarsThatStartedBeforeIt() {
+        Pod pod = pod();
+        pod.getSpec().setInitContainers(pod.getSpec().getInitContainers().reversed());
+        assertThat(PodReader.requests(pod)).isEqualTo(new HostResources(8500, 1 << 30));
+    }
+
     @Test
     void theUnschedulableMessageIsReadFromTheCondition() {
         assertThat(PodReader.unschedulableMessage(pod())).isEmpty();

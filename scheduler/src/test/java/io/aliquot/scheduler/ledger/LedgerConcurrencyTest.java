@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.ledger;
 
-import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
+import static io.aliquot.scheduler.placement.Gpus.request;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Vgpu;
@@ -34,7 +34,7 @@ import org.junit.jupiter.api.Test;
  */
 class LedgerConcurrencyTest {
     private static final PodGpuRequest REQUEST =
-            ask(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=300 gpucores=10");
+            request(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=300 gpucores=10");
     private static final NodeFacts[] NODES = {
         LedgerTest.sharing(10, gpu(0, 0, 1000), gpu(0, 1, 1000)),
         LedgerTest.sharing(10, gpu(1, 0, 1000), gpu(1, 1, 1000))

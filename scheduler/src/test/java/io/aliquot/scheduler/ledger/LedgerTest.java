@@ -2,8 +2,8 @@ package io.aliquot.scheduler.ledger;
 
 import static io.aliquot.api.SharingMode.CORE_MEMORY;
 import static io.aliquot.api.SharingMode.MEMORY;
-import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
+import static io.aliquot.scheduler.placement.Gpus.request;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
@@ -40,8 +40,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 public class LedgerTest {
-    private static final PodGpuRequest HALF = ask("APP:main: gpumem=500");
-    private static final PodGpuRequest WHOLE = ask("APP:main: gpu=1");
+    private static final PodGpuRequest HALF = request("APP:main: gpumem=500");
+    private static final PodGpuRequest WHOLE = request("APP:main: gpu=1");
 
     private final AtomicLong now = new AtomicLong();
     private final List<String> told = new ArrayList<>();
@@ -469,7 +469,7 @@ public class LedgerTest {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(300, 10, 1, false)));
         ledger.commit(pod("b"), "n1", HALF, 1);
         now.addAndGet(Duration.ofSeconds(2).toNanos());
-        ledger.reserve(pod("c"), "n1", ask("APP:main: gpumem=100"));
+        ledger.reserve(pod("c"), "n1", request("APP:main: gpumem=100"));
         NodeView view = ledger.view("n1").orElseThrow();
         assertThat(view.gpus())
                 .extracting(GpuFreeCapacity::allocated)

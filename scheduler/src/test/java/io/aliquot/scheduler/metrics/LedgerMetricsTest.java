@@ -18,7 +18,7 @@ class LedgerMetricsTest {
 
     @Test
     void anEmptyGpuIsNotStrandedWhileAPendingPodRequestsMoreWholeCardsThanANodeHas() {
-        world.pending.refused(id("a"), Gpus.ask("APP:main: gpu=3"));
+        world.pending.refused(id("a"), Gpus.request("APP:main: gpu=3"));
         assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isZero();
     }
 
@@ -33,7 +33,7 @@ class LedgerMetricsTest {
     @Test
     void freeMemoryBelowTheRequestedPercentageIsStranded() {
         world.takenElsewhere("a", 1, 0, 50_000);
-        world.pending.refused(id("b"), Gpus.ask("APP:main: gpumem-percentage=50"));
+        world.pending.refused(id("b"), Gpus.request("APP:main: gpumem-percentage=50"));
         assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isEqualTo(30_000.0 * (1 << 20));
     }
 

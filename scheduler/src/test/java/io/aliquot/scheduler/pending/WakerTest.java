@@ -111,7 +111,7 @@ class WakerTest {
     @Test
     void anExpiredReservationWakesAPod() {
         world.ledger.observeEnded("uid-x");
-        world.ledger.reserve(id("b"), "n1", Gpus.ask("APP:main: gpumem=80000"));
+        world.ledger.reserve(id("b"), "n1", Gpus.request("APP:main: gpumem=80000"));
         waits("a", 2000, "n1");
         world.events.takeFreed();
         world.pass(Ledger.RESERVATION_TIME.plusSeconds(1));
@@ -128,7 +128,7 @@ class WakerTest {
 
     @Test
     void aPodWhoseBindFailedIsWokenForAnyNode() {
-        world.pending.waits(id("a"), new Cluster.PodState.Unbound(1, Gpus.ask("APP:main: gpumem=2000")));
+        world.pending.waits(id("a"), new Cluster.PodState.Unbound(1, Gpus.request("APP:main: gpumem=2000")));
         world.ledger.observeEnded("uid-z");
         assertThat(wokenAfterASecond()).containsExactly("n2");
     }

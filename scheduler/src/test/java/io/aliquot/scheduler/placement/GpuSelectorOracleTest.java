@@ -353,7 +353,7 @@ class GpuSelectorOracleTest {
                         default -> " gpumem=" + 10 * (1 + random.nextInt(10));
                     };
         }
-        return Gpus.ask(annotations, texts);
+        return Gpus.request(annotations, texts);
     }
 
     @SafeVarargs

@@ -1,11 +1,11 @@
 package io.aliquot.scheduler.placement;
 
-import static io.aliquot.scheduler.placement.Gpus.ask;
+import static io.aliquot.scheduler.placement.PlacementPolicy.BINPACK;
+import static io.aliquot.scheduler.placement.PlacementPolicy.SPREAD;
 import static io.aliquot.scheduler.placement.Gpus.empty;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static io.aliquot.scheduler.placement.Gpus.gpuWith;
-import static io.aliquot.scheduler.placement.PlacementPolicy.BINPACK;
-import static io.aliquot.scheduler.placement.PlacementPolicy.SPREAD;
+import static io.aliquot.scheduler.placement.Gpus.request;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Gpu;
@@ -61,7 +61,7 @@ class GpuSelectorTest {
 
     @Test
     void aWholeCardIsRecordedAsExclusive() {
-        var selected = (GpuSelection.Selected) GpuSelector.select(ask("APP:main: gpu=1"), empty(1, 80000), BINPACK);
+        var selected = (GpuSelection.Selected) GpuSelector.select(request("APP:main: gpu=1"), empty(1, 80000), BINPACK);
         assertThat(Gpus.of(selected.containers(), "main").print())
                 .isEqualTo(Gpus.uuid(1, 0) + " memory=80000Mi cores=0 policy=fixed priority=0 context=0Mi exclusive\n");
     }
@@ -69,7 +69,7 @@ class GpuSelectorTest {
     @Test
     void aPercentageRefersToTheMemoryOfTheSelectedGpu() {
         var selected = (GpuSelection.Selected)
-                GpuSelector.select(ask("APP:main: gpumem-percentage=50"), empty(1, 81920), BINPACK);
+                GpuSelector.select(request("APP:main: gpumem-percentage=50"), empty(1, 81920), BINPACK);
         assertThat(Gpus.of(selected.containers(), "main").list().get(0).memoryMiB())
                 .isEqualTo(40960);
     }
@@ -94,7 +94,7 @@ class GpuSelectorTest {
 
     private static int memory(String container, int scaling, SharingMode sharingMode) {
         var selected = (GpuSelection.Selected)
-                GpuSelector.select(ask(container), List.of(scaled(scaling, sharingMode)), BINPACK);
+                GpuSelector.select(request(container), List.of(scaled(scaling, sharingMode)), BINPACK);
         return Gpus.of(selected.containers(), "main").list().get(0).memoryMiB();
     }
 
@@ -114,7 +114,7 @@ class GpuSelectorTest {
         assertThat(reason("APP:main: gpumem=3000", List.of(gpuWith(gpu(1, 0, 80000), 10, 0, 0, 10))))
                 .isEqualTo("no GPU with 3000 MiB and a slot free");
         assertThat(reason("APP:main: gpu=3 gpumem=3000", empty(2, 80000)))
-                .isEqualTo("asks for 3 vGPUs, the node has fewer GPUs");
+                .isEqualTo("requests 3 vGPUs, the node has fewer GPUs");
         assertThat(reason("APP:main: gpumem=90000", empty(2, 80000))).isEqualTo("no GPU that large: 90000 MiB");
         assertThat(reason("APP:main: gpu=2 gpumem-percentage=60", ONE_OF_TWO_HALF_ALLOCATED))
                 .isEqualTo("fewer than 2 GPUs with 60 percent of its memory free");
@@ -129,29 +129,29 @@ class GpuSelectorTest {
 
     @Test
     void aRefusalIsUnresolvableOnlyIfEmptyGpusWouldNotFitThePod() {
-        assertThat(((Refused) GpuSelector.select(ask("APP:main: gpumem=90000"), empty(1, 80000), BINPACK))
+        assertThat(((Refused) GpuSelector.select(request("APP:main: gpumem=90000"), empty(1, 80000), BINPACK))
                         .unresolvable())
                 .isTrue();
         assertThat(((Refused) GpuSelector.select(
-                                ask("APP:main: gpumem=60000 gpu=2"), ONE_OF_TWO_HALF_ALLOCATED, BINPACK))
+                                request("APP:main: gpumem=60000 gpu=2"), ONE_OF_TWO_HALF_ALLOCATED, BINPACK))
                         .unresolvable())
                 .isFalse();
     }
 
     @Test
     void containersOfOnePodShareAGpuWithinItsCapacity() {
-        var pod = ask("APP:a: gpumem=30000", "APP:b: gpumem=50000");
+        var pod = request("APP:a: gpumem=30000", "APP:b: gpumem=50000");
         var selected = (GpuSelection.Selected) GpuSelector.select(pod, empty(2, 80000), BINPACK);
         assertThat(selected.perGpu()).containsOnlyKeys(Gpus.uuid(1, 0));
         assertThat(selected.perGpu().get(Gpus.uuid(1, 0))).isEqualTo(new GpuAmount(80000, 0, 2, false));
-        var tooLarge = ask("APP:a: gpumem=30001", "APP:b: gpumem=50000");
+        var tooLarge = request("APP:a: gpumem=30001", "APP:b: gpumem=50000");
         assertThat(((GpuSelection.Selected) GpuSelector.select(tooLarge, empty(2, 80000), BINPACK)).perGpu())
                 .hasSize(2);
     }
 
     @Test
     void anInitContainerReusesTheCapacityOfLaterContainers() {
-        var pod = ask("INIT:first: gpu=1", "APP:main: gpumem=80000");
+        var pod = request("INIT:first: gpu=1", "APP:main: gpumem=80000");
         var selected = (GpuSelection.Selected) GpuSelector.select(pod, empty(1, 80000), BINPACK);
         assertThat(selected.perGpu().get(Gpus.uuid(1, 0))).isEqualTo(new GpuAmount(80000, 0, 1, true));
     }
@@ -171,7 +171,7 @@ class GpuSelectorTest {
     @Test
     void aRefusalNamesTheContainerIfSeveralRequestGpus() {
         var refused = (Refused) GpuSelector.select(
-                ask("APP:small: gpumem=10", "APP:large: gpumem=70000"),
+                request("APP:small: gpumem=10", "APP:large: gpumem=70000"),
                 List.of(gpuWith(gpu(1, 0, 80000), 10, 20000, 0, 1)),
                 BINPACK);
         assertThat(refused.reason()).isEqualTo("no GPU with 70000 MiB free for container large");
@@ -182,12 +182,14 @@ class GpuSelectorTest {
     }
 
     private static List<String> selectedFor(String container, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {
-        return Gpus.of(((GpuSelection.Selected) GpuSelector.select(ask(container), gpus, policy)).containers(), "main")
+        return Gpus.of(
+                        ((GpuSelection.Selected) GpuSelector.select(request(container), gpus, policy)).containers(),
+                        "main")
                 .uuids();
     }
 
     private static String reason(String container, List<GpuFreeCapacity> gpus) {
-        return ((Refused) GpuSelector.select(ask(container), gpus, BINPACK)).reason();
+        return ((Refused) GpuSelector.select(request(container), gpus, BINPACK)).reason();
     }
 
     @Test
@@ -209,7 +211,7 @@ class GpuSelectorTest {
     void theVgpuCarriesThePodsCorePolicyAndPriority() {
         var annotations = Map.of("aliquot.io/core-policy", "elastic", "aliquot.io/priority", "7");
         var selected = (GpuSelection.Selected)
-                GpuSelector.select(ask(annotations, "APP:main: gpumem=10 gpucores=5"), empty(1, 80), BINPACK);
+                GpuSelector.select(request(annotations, "APP:main: gpumem=10 gpucores=5"), empty(1, 80), BINPACK);
         assertThat(Gpus.of(selected.containers(), "main").print())
                 .isEqualTo(Gpus.uuid(1, 0) + " memory=10Mi cores=5 policy=elastic priority=7 context=0Mi\n");
     }
@@ -218,7 +220,7 @@ class GpuSelectorTest {
     void theSearchFindsAnAssignmentThatFirstFitDecreasingMisses() {
         // 7+5, 6+6 and 5+5 fill the three GPUs completely.
         var gpus = List.of(empty(gpu(1, 0, 12)), empty(gpu(1, 1, 12)), empty(gpu(1, 2, 10)));
-        var pod = ask(
+        var pod = request(
                 "APP:a: gpumem=7",
                 "APP:b: gpumem=6",
                 "APP:c: gpumem=6",
@@ -238,7 +240,7 @@ class GpuSelectorTest {
     /** The UUID of the GPU that a pod with this annotation gets, or the reason why it gets none. */
     private static String selectedOrReason(String name, String value, List<GpuFreeCapacity> gpus) {
         GpuSelection selection =
-                GpuSelector.select(ask(Map.of("aliquot.io/" + name, value), "APP:main: gpumem=1"), gpus, BINPACK);
+                GpuSelector.select(request(Map.of("aliquot.io/" + name, value), "APP:main: gpumem=1"), gpus, BINPACK);
         return selection instanceof GpuSelection.Selected selected
                 ? Gpus.of(selected.containers(), "main").uuids().get(0)
                 : ((Refused) selection).reason();

@@ -32,11 +32,11 @@ public final class Gpus {
     }
 
     /** A pod's request; each container is written as {@code kind:name: gpu=1 gpumem=3000 gpucores=30}. */
-    public static PodGpuRequest ask(String... containers) {
-        return ask(Map.of(), containers);
+    public static PodGpuRequest request(String... containers) {
+        return request(Map.of(), containers);
     }
 
-    public static PodGpuRequest ask(Map<String, String> annotations, String... containers) {
+    public static PodGpuRequest request(Map<String, String> annotations, String... containers) {
         return PodGpuRequest.of(Arrays.stream(containers).map(Gpus::container).toList(), annotations, false);
     }
 

@@ -41,5 +41,7 @@ class PodHostRequestsTest {
         requests.podCpu(5);
         requests.overhead(new HostResources(100, 1000));
         assertThat(requests.total()).isEqualTo(new HostResources(105, 1002));
+        requests.podMemory(7);
+        assertThat(requests.total()).isEqualTo(new HostResources(105, 1007));
     }
 }

@@ -21,28 +21,30 @@ import org.junit.jupiter.api.Test;
 class EvictorTest {
     private static final Duration SECOND = Duration.ofSeconds(1);
 
-    private final ExtenderFixture world = new ExtenderFixture();
-    private final PreemptionFixture preemption = new PreemptionFixture(world);
+    private final ExtenderFixture fixture = new ExtenderFixture();
+    private final PreemptionFixture preemption = new PreemptionFixture(fixture);
     private final Evictor evictor = preemption.evictor();
     private BoundPod young;
 
     @BeforeEach
     void fragmented() {
-        world.holds("old", 1, 0, 50_000, 1);
-        young = world.holds("young", 1, 1, 60_000, 1);
+        fixture.holds("old", 1, 0, 50_000, 1);
+        young = fixture.holds("young", 1, 1, 60_000, 1);
     }
 
     @Test
     void theCheapestVictimIsEvictedAndBothPodsGetAnEvent() {
         waits("high", 40_000, 10);
         tick();
-        assertThat(world.cluster.evicted).containsExactly("young");
-        assertThat(world.cluster.notes)
+        assertThat(fixture.cluster.evicted).containsExactly("young");
+        assertThat(fixture.cluster.notes)
                 .containsExactly(
                         "young Preempted: Preempted by pod default/high of priority 10, which fits on no GPU of node n1 "
                                 + "otherwise",
                         "high Preempting: on node n1 a GPU is made free by evicting default/young");
-        assertThat(world.metrics.counter("aliquot.evictions", "outcome", "done").count())
+        assertThat(fixture.metrics
+                        .counter("aliquot.evictions", "outcome", "done")
+                        .count())
                 .isEqualTo(1);
     }
 
@@ -50,100 +52,100 @@ class EvictorTest {
     void theReservationLastsUntilThePodIsBoundAndNoFurtherPodIsEvicted() {
         waits("high", 40_000, 10);
         tick();
-        world.leaves(young);
+        fixture.leaves(young);
         ticks(50);
-        assertThat(world.cluster.evicted).containsExactly("young");
-        world.ledger.observeEnded("uid-young");
-        var other = Gpus.ask("APP:main: gpumem=50000");
-        assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refused.class);
+        assertThat(fixture.cluster.evicted).containsExactly("young");
+        fixture.ledger.observeEnded("uid-young");
+        var other = Gpus.request("APP:main: gpumem=50000");
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refused.class);
         preemption.waker.wake();
-        assertThat(world.cluster.woken).as("the node of the preemptor").containsExactly("n1");
-        assertThat(world.filter("high", mebibytes(40_000), 10, "", "n1")).containsExactly("n1");
-        assertThat(world.bind("high", "n1")).isEmpty();
+        assertThat(fixture.cluster.woken).as("the node of the preemptor").containsExactly("n1");
+        assertThat(fixture.filter("high", mebibytes(40_000), 10, "", "n1")).containsExactly("n1");
+        assertThat(fixture.bind("high", "n1")).isEmpty();
         ticks(2);
         assertThat(preemption.reservations.all()).isEmpty();
-        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(fixture.cluster.evicted).containsExactly("young");
     }
 
     @Test
     void deletingThePreemptorReleasesItsReservation() {
         waits("high", 40_000, 10);
         tick();
-        world.leaves(young);
-        world.ledger.observeEnded("uid-young");
-        world.pending.forget("uid-high");
+        fixture.leaves(young);
+        fixture.ledger.observeEnded("uid-young");
+        fixture.pending.forget("uid-high");
         tick();
-        assertThat(world.ledger.feasibility("n1", "uid-other", Gpus.ask("APP:main: gpumem=40000")))
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", Gpus.request("APP:main: gpumem=40000")))
                 .isInstanceOf(Feasibility.Fits.class);
     }
 
     @Test
     void aPodDeletedDuringFilterDoesNotBecomePending() {
-        world.pending.forget("uid-high");
+        fixture.pending.forget("uid-high");
         waits("high", 40_000, 10);
-        assertThat(world.pending.waiting()).isEmpty();
+        assertThat(fixture.pending.waiting()).isEmpty();
     }
 
     /** The pod was deleted before this process started, and kube-scheduler has not seen the deletion yet. */
     @Test
     void noPodIsEvictedForAPodThatDoesNotExist() {
         waits("high", 40_000, 10);
-        world.cluster.version = OptionalLong.empty();
+        fixture.cluster.version = OptionalLong.empty();
         tick();
-        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.evicted).isEmpty();
     }
 
     @Test
     void aPodDeletedDuringFilterKeepsNoReservation() {
         waits("high", 40_000, 10);
         tick();
-        world.leaves(young);
-        world.ledger.observeEnded("uid-young");
-        world.pending.forget("uid-high");
-        world.cluster.version = OptionalLong.empty();
-        world.filter("high", mebibytes(40_000), 10, "", "n1");
+        fixture.leaves(young);
+        fixture.ledger.observeEnded("uid-young");
+        fixture.pending.forget("uid-high");
+        fixture.cluster.version = OptionalLong.empty();
+        fixture.filter("high", mebibytes(40_000), 10, "", "n1");
         tick();
-        assertThat(world.ledger.feasibility("n1", "uid-other", Gpus.ask("APP:main: gpumem=40000")))
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", Gpus.request("APP:main: gpumem=40000")))
                 .isInstanceOf(Feasibility.Fits.class);
     }
 
     @Test
     void aPodExcludedFromItsReservedNodePreemptsOnAnotherNode() {
-        world.holds("there", 2, 0, 80_000, 9);
-        world.holds("there-too", 2, 1, 80_000, 20);
+        fixture.holds("there", 2, 0, 80_000, 9);
+        fixture.holds("there-too", 2, 1, 80_000, 20);
         waits("high", 40_000, 10);
         tick();
-        world.leaves(young);
+        fixture.leaves(young);
         tick();
         waits("high", 40_000, 10, "n2");
         tick();
-        world.ledger.observeEnded("uid-young");
+        fixture.ledger.observeEnded("uid-young");
         ticks(30);
         assertThat(preemption.reservations.holds("uid-high"))
                 .as("kube-scheduler may not have seen the free capacity")
                 .isTrue();
-        world.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
+        fixture.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
         tick();
         assertThat(preemption.reservations.holds("uid-high")).as("being tried").isTrue();
-        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(fixture.cluster.evicted).containsExactly("young");
         waits("high", 40_000, 10, "n2");
         tick();
-        assertThat(world.cluster.evicted).containsExactly("young", "there");
-        assertThat(world.ledger.feasibility("n1", "uid-other", Gpus.ask("APP:main: gpumem=80000")))
+        assertThat(fixture.cluster.evicted).containsExactly("young", "there");
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", Gpus.request("APP:main: gpumem=80000")))
                 .isInstanceOf(Feasibility.Fits.class);
     }
 
     /** For example during a slow drain of the node. */
     @Test
     void aPodThatTerminatesLaterDoesNotExtendTheReservation() {
-        world.holds("there", 2, 0, 80_000, 20);
-        world.holds("there-too", 2, 1, 80_000, 20);
+        fixture.holds("there", 2, 0, 80_000, 20);
+        fixture.holds("there-too", 2, 1, 80_000, 20);
         waits("high", 40_000, 10);
         tick();
-        world.leaves(young);
-        world.ledger.observeEnded("uid-young");
+        fixture.leaves(young);
+        fixture.ledger.observeEnded("uid-young");
         ticks(5);
-        world.leaves(world.holds("slow", 1, 1, 1_000, 1));
+        fixture.leaves(fixture.holds("slow", 1, 1, 1_000, 1));
         ticks(15);
         waits("high", 40_000, 10, "n2");
         tick();
@@ -153,111 +155,111 @@ class EvictorTest {
     @Test
     void aPreemptorObservedDuringTheVictimSearchIsEvaluatedAgainBeforeAnyEviction() {
         waits("high", 40_000, 10);
-        world.pass(SECOND);
-        world.cluster.versionAsked =
-                () -> world.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
+        fixture.pass(SECOND);
+        fixture.cluster.versionAsked =
+                () -> fixture.pending.observe(unbound("high", mebibytes(40_000), 10, "PreemptLowerPriority"));
         evictor.evict();
-        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.evicted).isEmpty();
     }
 
     @Test
     void noPodOfEqualOrHigherPriorityIsEvicted() {
         waits("equal", 40_000, 1);
         ticks(30);
-        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.evicted).isEmpty();
     }
 
     @Test
     void aPodWithPreemptionPolicyNeverStaysPending() {
-        world.filter("polite", mebibytes(40_000), 10, "Never", "n1");
+        fixture.filter("polite", mebibytes(40_000), 10, "Never", "n1");
         ticks(30);
-        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.evicted).isEmpty();
     }
 
     @Test
     void aPodThatADisruptionBudgetProtectsStaysAndAnotherIsEvicted() {
-        world.budget("guarded", 0, "young");
+        fixture.budget("guarded", 0, "young");
         waits("high", 40_000, 10);
         tick();
-        assertThat(world.cluster.evicted).containsExactly("old");
+        assertThat(fixture.cluster.evicted).containsExactly("old");
     }
 
     @Test
     void ifBudgetsProtectAllVictimsThePreemptorWaitsUntilOneAllowsADisruption() {
-        world.budget("guarded", 0, "young", "old");
+        fixture.budget("guarded", 0, "young", "old");
         waits("high", 40_000, 10);
         ticks(20);
-        assertThat(world.cluster.evicted).isEmpty();
-        world.budget("guarded", 1, "young", "old");
+        assertThat(fixture.cluster.evicted).isEmpty();
+        fixture.budget("guarded", 1, "young", "old");
         ticks(11);
-        assertThat(world.cluster.evicted)
+        assertThat(fixture.cluster.evicted)
                 .as("kube-scheduler must retry the pod")
                 .isEmpty();
-        assertThat(world.cluster.woken).containsOnly("n1");
+        assertThat(fixture.cluster.woken).containsOnly("n1");
         waits("high", 40_000, 10);
         tick();
-        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(fixture.cluster.evicted).containsExactly("young");
     }
 
     @Test
     void podsThatKubeSchedulerDoesNotRetryAreWokenOnceAMinuteAndDoNotStarveOthers() {
-        world.budget("guarded", 0, "young", "old");
+        fixture.budget("guarded", 0, "young", "old");
         for (int i = 0; i < 20; i++) {
             waits("silent" + i, 40_000 + i, 10);
         }
         ticks(40);
-        world.budget("guarded", 1, "young", "old");
+        fixture.budget("guarded", 1, "young", "old");
         ticks(50);
-        assertThat(world.cluster.woken).hasSize(1);
+        assertThat(fixture.cluster.woken).hasSize(1);
         ticks(60);
-        assertThat(world.cluster.woken).hasSize(2);
+        assertThat(fixture.cluster.woken).hasSize(2);
         waits("high", 40_000, 9);
         tick();
-        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(fixture.cluster.evicted).containsExactly("young");
     }
 
     @Test
     void ifTheApiServerRefusesAnEvictionAnotherPodIsEvicted() {
-        world.cluster.evictions.put("young", new EvictOutcome.Protected("budget guarded"));
+        fixture.cluster.evictions.put("young", new EvictOutcome.Protected("budget guarded"));
         waits("high", 40_000, 10);
         tick();
-        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(fixture.cluster.evicted).containsExactly("young");
         assertThat(preemption.reservations.all()).isEmpty();
         tick();
-        assertThat(world.cluster.evicted).containsExactly("young", "old");
+        assertThat(fixture.cluster.evicted).containsExactly("young", "old");
     }
 
     @Test
     void noVictimIsEvictedUnlessAllVictimsCanBe() {
-        world.holds("third", 1, 0, 20_000, 1);
-        world.cluster.evictions.put("old", new EvictOutcome.Protected("budget guarded"));
+        fixture.holds("third", 1, 0, 20_000, 1);
+        fixture.cluster.evictions.put("old", new EvictOutcome.Protected("budget guarded"));
         waits("high", 75_000, 10);
         tick();
-        assertThat(world.cluster.rehearsed).isEmpty();
-        assertThat(world.cluster.evicted).as("the other GPU needs one victim").containsExactly("young");
-        world.cluster.evictions.put("young", new EvictOutcome.Protected("budget guarded"));
+        assertThat(fixture.cluster.rehearsed).isEmpty();
+        assertThat(fixture.cluster.evicted).as("the other GPU needs one victim").containsExactly("young");
+        fixture.cluster.evictions.put("young", new EvictOutcome.Protected("budget guarded"));
         ticks(2);
-        assertThat(world.cluster.evicted).doesNotContain("third");
+        assertThat(fixture.cluster.evicted).doesNotContain("third");
     }
 
     @Test
     void twoVictimsDoNotExceedABudgetThatAllowsOneDisruption() {
-        world.holds("third", 1, 0, 20_000, 1);
-        world.ledger.observeEnded("uid-young");
-        world.holds("important", 1, 1, 60_000, 5);
-        world.budget("guarded", 1, "old", "third");
+        fixture.holds("third", 1, 0, 20_000, 1);
+        fixture.ledger.observeEnded("uid-young");
+        fixture.holds("important", 1, 1, 60_000, 5);
+        fixture.budget("guarded", 1, "old", "third");
         waits("high", 75_000, 10);
         tick();
-        assertThat(world.cluster.evicted).containsExactly("important");
+        assertThat(fixture.cluster.evicted).containsExactly("important");
     }
 
     @Test
     void capacityOfTerminatingPodsIsUsedBeforeAnyEviction() {
-        world.ledger.observeEnded("uid-young");
-        world.leaves(world.holds("leaving", 1, 1, 60_000, 20));
+        fixture.ledger.observeEnded("uid-young");
+        fixture.leaves(fixture.holds("leaving", 1, 1, 60_000, 20));
         waits("high", 40_000, 10);
         tick();
-        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.evicted).isEmpty();
         assertThat(preemption.reservations.holds("uid-high")).isTrue();
     }
 
@@ -265,15 +267,15 @@ class EvictorTest {
     void aNewLeaderDoesNotRepeatAnEviction() {
         waits("high", 40_000, 10);
         tick();
-        world.leaves(young);
+        fixture.leaves(young);
         preemption.reservations.release("uid-high");
         var next = preemption.evictor();
         waits("high", 40_000, 10);
         for (int i = 0; i < 10; i++) {
-            world.pass(SECOND);
+            fixture.pass(SECOND);
             next.evict();
         }
-        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(fixture.cluster.evicted).containsExactly("young");
         assertThat(preemption.reservations.holds("uid-high")).isTrue();
     }
 
@@ -282,8 +284,19 @@ class EvictorTest {
         waits("high", 50_000, 10);
         waits("higher", 40_000, 11);
         ticks(2);
-        assertThat(world.cluster.evicted).containsExactly("young", "old");
-        assertThat(world.cluster.notes.get(0)).contains("default/higher");
+        assertThat(fixture.cluster.evicted).containsExactly("young", "old");
+        assertThat(fixture.cluster.notes.get(0)).contains("default/higher");
+    }
+
+    /** Regression: the order was that of the clock's values, which is wrong once the clock has overflowed. */
+    @Test
+    void ofTwoPreemptorsOfOnePriorityTheOneThatHasWaitedLongerIsServedFirstAlsoWhenTheClockOverflows() {
+        waits("earlier", 40_000, 10);
+        fixture.pass(SECOND.multipliedBy(3));
+        waits("later", 50_000, 10);
+        ticks(2);
+        assertThat(fixture.cluster.evicted).containsExactly("young", "old");
+        assertThat(fixture.cluster.notes.get(0)).contains("default/earlier");
     }
 
     @Test
@@ -291,38 +304,38 @@ class EvictorTest {
         waits("high", 40_000, 10);
         waits("higher", 40_000, 11);
         ticks(2);
-        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(fixture.cluster.evicted).containsExactly("young");
         assertThat(preemption.reservations.all()).hasSize(2);
     }
 
     @Test
     void kubeSchedulerPreemptsBeforeTheEvictor() {
         waits("high", 40_000, 10);
-        world.pass(Evictor.KUBE_SCHEDULER_TURN.dividedBy(2));
+        fixture.pass(Evictor.KUBE_SCHEDULER_TURN.dividedBy(2));
         evictor.evict();
-        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.evicted).isEmpty();
         var proposal = Map.of("n1", new NodeVictims(List.of("uid-old"), 0));
         assertThat(preemption.preemptor.preempt(unbound("high", mebibytes(40_000), 10, ""), proposal))
                 .isNotEmpty();
         ticks(5);
-        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.evicted).isEmpty();
     }
 
     @Test
     void noPodIsEvictedFromANodeThatKubeSchedulerExcludes() {
-        world.holds("there", 2, 0, 80_000, 0);
-        world.holds("there-too", 2, 1, 80_000, 0);
+        fixture.holds("there", 2, 0, 80_000, 0);
+        fixture.holds("there-too", 2, 1, 80_000, 0);
         waits("high", 40_000, 10);
         tick();
-        assertThat(world.cluster.evicted).containsExactly("young");
+        assertThat(fixture.cluster.evicted).containsExactly("young");
     }
 
     @Test
     void aReplicaThatDoesNotLeadEvictsNoPod() {
         waits("high", 40_000, 10);
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         ticks(5);
-        assertThat(world.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.evicted).isEmpty();
     }
 
     @Test
@@ -332,7 +345,7 @@ class EvictorTest {
         }
         waits("high", 40_000, 9);
         ticks(400);
-        assertThat(world.cluster.woken)
+        assertThat(fixture.cluster.woken)
                 .as("the pod was evaluated; kube-scheduler must retry it")
                 .isNotEmpty();
     }
@@ -342,7 +355,8 @@ class EvictorTest {
     }
 
     private void waits(String name, int mebibytes, int priority, String node) {
-        assertThat(world.filter(name, mebibytes(mebibytes), priority, "", node)).isEmpty();
+        assertThat(fixture.filter(name, mebibytes(mebibytes), priority, "", node))
+                .isEmpty();
     }
 
     private void tick() {
@@ -351,9 +365,9 @@ class EvictorTest {
 
     private void ticks(int seconds) {
         for (int i = 0; i < seconds; i++) {
-            world.pass(SECOND);
+            fixture.pass(SECOND);
             evictor.evict();
-            world.ledger.expire();
+            fixture.ledger.expire();
         }
     }
 }

@@ -8,25 +8,26 @@ public final class PreemptionFixture {
     final PreemptionReservations reservations;
     public final Waker waker;
     public final Preemptor preemptor;
-    private final ExtenderFixture world;
+    private final ExtenderFixture fixture;
 
-    public PreemptionFixture(ExtenderFixture world) {
-        this.world = world;
-        this.reservations =
-                new PreemptionReservations(world.ledger, world.pending, world.cluster, world.now::get, world::instant);
-        this.waker = new Waker(world.ledger, world.events, world.pending, reservations, world.cluster, world.now::get);
-        this.preemptor = new Preemptor(world.ledger, world.cluster, world.pending, world.budgets, reservations);
+    public PreemptionFixture(ExtenderFixture fixture) {
+        this.fixture = fixture;
+        this.reservations = new PreemptionReservations(
+                fixture.ledger, fixture.pending, fixture.cluster, fixture.now::get, fixture::instant);
+        this.waker = new Waker(
+                fixture.ledger, fixture.events, fixture.pending, reservations, fixture.cluster, fixture.now::get);
+        this.preemptor = new Preemptor(fixture.ledger, fixture.cluster, fixture.pending, fixture.budgets, reservations);
     }
 
     Evictor evictor() {
         return new Evictor(
-                world.ledger,
-                world.pending,
-                world.cluster,
-                world.budgets,
+                fixture.ledger,
+                fixture.pending,
+                fixture.cluster,
+                fixture.budgets,
                 reservations,
                 waker,
-                world.metrics,
-                world.now::get);
+                fixture.metrics,
+                fixture.now::get);
     }
 }

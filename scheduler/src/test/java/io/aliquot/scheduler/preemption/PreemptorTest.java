@@ -21,46 +21,48 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalLong;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class PreemptorTest {
     private static final int LARGE = 80_000;
 
-    private final ExtenderFixture world = new ExtenderFixture();
-    private final PreemptionFixture preemption = new PreemptionFixture(world);
+    private final ExtenderFixture fixture = new ExtenderFixture();
+    private final PreemptionFixture preemption = new PreemptionFixture(fixture);
     private final UnboundPod high = unbound("high", mebibytes(LARGE), 10, "PreemptLowerPriority");
 
     @Test
     void victimsAreChosenPerGpuAndNotByTheNodesTotals() {
-        world.holds("a", 1, 0, 50_000, 1);
-        world.holds("b", 1, 1, 40_000, 1);
-        world.holds("c", 1, 1, 40_000, 1);
+        fixture.holds("a", 1, 0, 50_000, 1);
+        fixture.holds("b", 1, 1, 40_000, 1);
+        fixture.holds("c", 1, 1, 40_000, 1);
         // By the totals of the node, evicting b and c frees enough memory too.
         assertThat(victims(high, "n1", "b", "c")).containsExactly("a");
     }
 
     @Test
     void victimsAreAddedIfTheProposalFreesNoGpu() {
-        world.holds("a", 1, 0, 80_000, 5);
-        world.holds("b", 1, 1, 40_000, 1);
-        world.holds("c", 1, 1, 40_000, 1);
+        fixture.holds("a", 1, 0, 80_000, 5);
+        fixture.holds("b", 1, 1, 40_000, 1);
+        fixture.holds("c", 1, 1, 40_000, 1);
         assertThat(victims(high, "n1", "b")).containsExactly("b", "c");
     }
 
     @Test
     void noPodOfEqualOrHigherPriorityIsAVictimAndANodeWithoutEnoughVictimsIsOmitted() {
-        world.holds("a", 1, 0, 50_000, 10);
-        world.holds("b", 1, 0, 30_000, 1);
-        world.holds("c", 1, 1, 80_000, 11);
+        fixture.holds("a", 1, 0, 50_000, 10);
+        fixture.holds("b", 1, 0, 30_000, 1);
+        fixture.holds("c", 1, 1, 80_000, 11);
         assertThat(preemption.preemptor.preempt(high, proposal("n1", "b"))).isEmpty();
     }
 
     @Test
     void theAnswerHasOnlyTheCheapestNode() {
-        world.holds("a", 1, 0, 80_000, 3);
-        world.holds("b", 1, 1, 80_000, 3);
-        world.holds("c", 2, 0, 40_000, 2);
-        world.holds("d", 2, 0, 40_000, 2);
-        world.holds("e", 2, 1, 80_000, 9);
+        fixture.holds("a", 1, 0, 80_000, 3);
+        fixture.holds("b", 1, 1, 80_000, 3);
+        fixture.holds("c", 2, 0, 40_000, 2);
+        fixture.holds("d", 2, 0, 40_000, 2);
+        fixture.holds("e", 2, 1, 80_000, 9);
         Map<String, NodeVictims> both = Map.of(
                 "n1", new NodeVictims(List.of("uid-a"), 0),
                 "n2", new NodeVictims(List.of("uid-c"), 0));
@@ -69,33 +71,54 @@ class PreemptorTest {
 
     @Test
     void proposedVictimsWithoutAGpuStayVictims() {
-        world.holds("a", 1, 0, 80_000, 1);
-        world.holds("b", 1, 1, 80_000, 2);
-        world.holds("web", 1, 0, new HostResources(900, 0));
+        fixture.holds("a", 1, 0, 80_000, 1);
+        fixture.holds("b", 1, 1, 80_000, 2);
+        fixture.holds("web", 1, 0, new HostResources(900, 0));
         assertThat(victims(high, "n1", "web", "b", "unknown")).containsExactly("a", "unknown", "web");
     }
 
     @Test
     void aVictimProposedForItsCpuStaysAVictimEvenIfAnotherPodHasTheCheaperGpu() {
         var half = new HostResources(500, 0);
-        world.holds("a", 1, 1, half, share(1, 0, 80_000));
-        world.holds("b", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
+        fixture.holds("a", 1, 1, half, share(1, 0, 80_000));
+        fixture.holds("b", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
         String json = ExtenderFixture.podJson("high", mebibytes(LARGE), "")
                 .replace("\"spec\": {", "\"spec\": {\"priority\": 10, ")
                 .replace("\"resources\": {", "\"resources\": {\"requests\": {\"cpu\": \"600m\"}, ");
         var hungry = ExtenderFixture.unbound(json);
         assertThat(victims(hungry, "n1", "a")).containsExactly("a");
-        world.holds("a", 1, 1, new HostResources(300, 0), share(1, 0, 80_000));
-        world.holds("b", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
+        fixture.holds("a", 1, 1, new HostResources(300, 0), share(1, 0, 80_000));
+        fixture.holds("b", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
         preemption.reservations.release("uid-high");
         assertThat(victims(hungry, "n1", "a")).as("the younger pod").containsExactly("b");
     }
 
+    /**
+     * Regression: these requests were not counted, and the younger pod was evicted, whose CPU does not suffice: the
+     * node has 1 CPU, and the older pod holds half of it.
+     */
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "\"overhead\": {\"cpu\": \"600m\"}",
+                "\"resources\": {\"requests\": {\"cpu\": \"600m\"}}",
+                "\"initContainers\": [{\"name\": \"i\", \"resources\": {\"requests\": {\"cpu\": \"600m\"}}}]",
+                "\"initContainers\": [{\"name\": \"s\", \"restartPolicy\": \"Always\", \"resources\": {\"requests\":"
+                        + " {\"cpu\": \"300m\"}}}, {\"name\": \"i\", \"resources\": {\"requests\": {\"cpu\": \"300m\"}}}]",
+            })
+    void overheadInitContainersSidecarsAndPodLevelRequestsAreCountedSoThatThePodFitsAfterTheEviction(String requests) {
+        fixture.holds("older", 1, 1, new HostResources(500, 0), share(1, 0, 80_000));
+        fixture.holds("younger", 1, 1, new HostResources(100, 0), share(1, 1, 80_000));
+        String json = ExtenderFixture.podJson("high", mebibytes(LARGE), "")
+                .replace("\"spec\": {", "\"spec\": {\"priority\": 10, " + requests + ", ");
+        assertThat(victims(ExtenderFixture.unbound(json), "n1", "older")).containsExactly("older");
+    }
+
     @Test
     void ifAGpuIsFreeAProposedVictimBlocksAnotherResourceAndStaysAVictim() {
-        world.holds("port", 1, 0, 10_000, 1);
-        world.holds("cheaper", 1, 1, 10_000, 0);
-        world.budget("guarded", 0, "port");
+        fixture.holds("port", 1, 0, 10_000, 1);
+        fixture.holds("cheaper", 1, 1, 10_000, 0);
+        fixture.budget("guarded", 0, "port");
         var proposal = Map.of("n1", new NodeVictims(List.of("uid-port"), 1));
         assertThat(preemption.preemptor.preempt(unbound("high", mebibytes(40_000), 10, ""), proposal))
                 .as("for example, a host port")
@@ -104,32 +127,32 @@ class PreemptorTest {
 
     @Test
     void aVictimForAnotherResourceStaysAndTheCheapestVictimFreesTheGpu() {
-        world.holds("port", 1, 0, 10_000, 5);
-        world.holds("important", 1, 0, 70_000, 20);
-        world.holds("old", 1, 1, 40_000, 3);
-        world.holds("young", 1, 1, 40_000, 3);
+        fixture.holds("port", 1, 0, 10_000, 5);
+        fixture.holds("important", 1, 0, 70_000, 20);
+        fixture.holds("old", 1, 1, 40_000, 3);
+        fixture.holds("young", 1, 1, 40_000, 3);
         assertThat(victims(unbound("high", mebibytes(40_000), 10, ""), "n1", "port", "old"))
                 .containsExactly("port", "young");
     }
 
     @Test
     void aVictimForAGpuAndAnotherResourceIsEvictedAtTheNextTry() {
-        world.holds("port", 1, 0, 30_000, 2);
-        world.holds("cheaper", 1, 1, 80_000, 1);
+        fixture.holds("port", 1, 0, 30_000, 2);
+        fixture.holds("cheaper", 1, 1, 80_000, 1);
         var wide = unbound("wide", mebibytes(60_000), 10, "");
         assertThat(victims(wide, "n1", "port")).containsExactly("cheaper");
-        world.ledger.observeEnded("uid-cheaper");
+        fixture.ledger.observeEnded("uid-cheaper");
         preemption.reservations.refresh();
         assertThat(victims(wide, "n1", "port")).containsExactly("port");
     }
 
     @Test
     void exceededBudgetsAreCountedAndAvoidedAmongVictimsOfEqualPriority() {
-        world.holds("a", 1, 0, 80_000, 1);
-        world.holds("b", 1, 1, 80_000, 1);
-        world.budget("guarded", 0, "b");
+        fixture.holds("a", 1, 0, 80_000, 1);
+        fixture.holds("b", 1, 1, 80_000, 1);
+        fixture.budget("guarded", 0, "b");
         assertThat(victims(high, "n1", "b")).containsExactly("a");
-        world.budget("guarded", 0, "a");
+        fixture.budget("guarded", 0, "a");
         preemption.reservations.release("uid-high");
         assertThat(preemption.preemptor.preempt(high, proposal("n1", "b")).get("n1"))
                 .isEqualTo(new NodeVictims(List.of("uid-b"), 1));
@@ -137,61 +160,61 @@ class PreemptorTest {
 
     @Test
     void ifTerminatingPodsFreeEnoughNoOtherPodIsAVictim() {
-        BoundPod a = world.holds("a", 1, 0, 80_000, 1);
-        world.holds("b", 1, 1, 80_000, 1);
-        world.leaves(a);
+        BoundPod a = fixture.holds("a", 1, 0, 80_000, 1);
+        fixture.holds("b", 1, 1, 80_000, 1);
+        fixture.leaves(a);
         assertThat(victims(high, "n1", "b")).containsExactly("a");
     }
 
     @Test
     void aPodTerminatingPastItsGracePeriodIsNotWaitedFor() {
-        BoundPod a = world.holds("a", 1, 0, 80_000, 1);
-        world.holds("b", 1, 1, 80_000, 1);
-        world.leaves(a);
-        world.pass(Duration.ofMinutes(2));
+        BoundPod a = fixture.holds("a", 1, 0, 80_000, 1);
+        fixture.holds("b", 1, 1, 80_000, 1);
+        fixture.leaves(a);
+        fixture.pass(Duration.ofMinutes(2));
         assertThat(victims(high, "n1", "b")).containsExactly("b");
     }
 
     @Test
     void theReservationLastsWhileThePreemptorIsPending() {
-        world.holds("a", 1, 0, 80_000, 1);
-        world.holds("b", 1, 1, 80_000, 20);
-        world.filter("high", mebibytes(LARGE), 10, "PreemptLowerPriority", "n1");
+        fixture.holds("a", 1, 0, 80_000, 1);
+        fixture.holds("b", 1, 1, 80_000, 20);
+        fixture.filter("high", mebibytes(LARGE), 10, "PreemptLowerPriority", "n1");
         assertThat(victims(high, "n1", "a")).containsExactly("a");
-        world.ledger.observeEnded("uid-a");
-        var ask = Gpus.ask("APP:main: gpumem=1000");
-        assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Refused.class);
-        assertThat(world.ledger.feasibility("n1", "uid-high", high.request())).isInstanceOf(Feasibility.Fits.class);
+        fixture.ledger.observeEnded("uid-a");
+        var request = Gpus.request("APP:main: gpumem=1000");
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", request)).isInstanceOf(Feasibility.Refused.class);
+        assertThat(fixture.ledger.feasibility("n1", "uid-high", high.request())).isInstanceOf(Feasibility.Fits.class);
         for (int i = 0; i < 10; i++) {
-            world.pass(Ledger.PREEMPTOR_RESERVATION_TIME.dividedBy(2));
+            fixture.pass(Ledger.PREEMPTOR_RESERVATION_TIME.dividedBy(2));
             preemption.reservations.refresh();
-            world.ledger.expire();
+            fixture.ledger.expire();
         }
-        assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Refused.class);
-        world.pending.forget("uid-high");
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", request)).isInstanceOf(Feasibility.Refused.class);
+        fixture.pending.forget("uid-high");
         preemption.reservations.refresh();
-        assertThat(world.ledger.feasibility("n1", "uid-other", ask)).isInstanceOf(Feasibility.Fits.class);
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", request)).isInstanceOf(Feasibility.Fits.class);
     }
 
     @Test
     void capacityIsReservedForAPreemptorThatFilterHasNotSeen() {
-        var other = Gpus.ask("APP:main: gpumem=1000");
-        world.holds("a", 1, 0, 80_000, 1);
-        world.holds("b", 1, 1, 80_000, 20);
+        var other = Gpus.request("APP:main: gpumem=1000");
+        fixture.holds("a", 1, 0, 80_000, 1);
+        fixture.holds("b", 1, 1, 80_000, 20);
         assertThat(victims(high, "n1", "a")).containsExactly("a");
-        world.ledger.observeEnded("uid-a");
+        fixture.ledger.observeEnded("uid-a");
         preemption.reservations.refresh();
-        assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refused.class);
-        world.pending.forget("uid-high");
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refused.class);
+        fixture.pending.forget("uid-high");
         preemption.reservations.refresh();
-        assertThat(world.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Fits.class);
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Fits.class);
     }
 
     @Test
     void noCapacityIsReservedForADeletedPreemptor() {
-        world.holds("a", 1, 0, 80_000, 1);
-        world.holds("b", 1, 1, 80_000, 20);
-        world.cluster.version = OptionalLong.empty();
+        fixture.holds("a", 1, 0, 80_000, 1);
+        fixture.holds("b", 1, 1, 80_000, 20);
+        fixture.cluster.version = OptionalLong.empty();
         victims(high, "n1", "a");
         preemption.reservations.refresh();
         assertThat(preemption.reservations.all()).isEmpty();
@@ -199,23 +222,23 @@ class PreemptorTest {
 
     @Test
     void theReservationIsReleasedIfTheVictimIsNotEvicted() {
-        world.holds("a", 1, 0, 80_000, 1);
-        world.holds("b", 1, 1, 80_000, 20);
-        world.filter("high", mebibytes(LARGE), 10, "PreemptLowerPriority", "n1");
+        fixture.holds("a", 1, 0, 80_000, 1);
+        fixture.holds("b", 1, 1, 80_000, 20);
+        fixture.filter("high", mebibytes(LARGE), 10, "PreemptLowerPriority", "n1");
         victims(high, "n1", "a");
-        world.pass(Duration.ofMinutes(1)); // pod a was not evicted
+        fixture.pass(Duration.ofMinutes(1)); // pod a was not evicted
         preemption.reservations.refresh();
         assertThat(preemption.reservations.all()).isEmpty();
-        assertThat(LedgerInvariants.unconfirmed(world.ledger)).isEmpty();
+        assertThat(LedgerInvariants.unconfirmed(fixture.ledger)).isEmpty();
     }
 
     @Test
     void aPodThatMayNotPreemptOrAReplicaThatDoesNotLeadEvictsNoPod() {
-        world.holds("a", 1, 0, 80_000, 1);
-        world.holds("b", 1, 1, 80_000, 1);
+        fixture.holds("a", 1, 0, 80_000, 1);
+        fixture.holds("b", 1, 1, 80_000, 1);
         assertThat(preemption.preemptor.preempt(unbound("h", mebibytes(LARGE), 10, "Never"), proposal("n1", "a")))
                 .isEmpty();
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
+        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.Waits("another one holds the Lease");
         assertThat(preemption.preemptor.preempt(high, proposal("n1", "a"))).isEmpty();
     }
 

@@ -52,9 +52,9 @@ class VictimSearchTest {
         hold("old", 1, share(1, 500));
         hold("young", 1, share(1, 500));
         hold("important", 5, share(0, 1000));
-        assertThat(victims("APP:main: gpumem=400", Optional.empty())).containsExactly("young");
-        assertThat(victims("APP:main: gpumem=600", Optional.empty())).containsExactlyInAnyOrder("old", "young");
-        assertThat(victims("APP:main: gpu=2 gpumem=100", Optional.empty()))
+        assertThat(victims("APP:main: gpumem=400", EvictionCost.MAX)).containsExactly("young");
+        assertThat(victims("APP:main: gpumem=600", EvictionCost.MAX)).containsExactlyInAnyOrder("old", "young");
+        assertThat(victims("APP:main: gpu=2 gpumem=100", EvictionCost.MAX))
                 .containsExactlyInAnyOrder("important", "young");
     }
 
@@ -65,9 +65,9 @@ class VictimSearchTest {
         hold("one", 1, share(1, 500));
         hold("other", 1, share(1, 500));
         guard(0, "guarded");
-        assertThat(victims("APP:main: gpumem=1000", Optional.empty())).containsExactlyInAnyOrder("one", "other");
+        assertThat(victims("APP:main: gpumem=1000", EvictionCost.MAX)).containsExactlyInAnyOrder("one", "other");
         hold("other", 2, share(1, 500));
-        assertThat(victims("APP:main: gpumem=1000", Optional.empty())).containsExactly("guarded");
+        assertThat(victims("APP:main: gpumem=1000", EvictionCost.MAX)).containsExactly("guarded");
     }
 
     @Test
@@ -77,16 +77,16 @@ class VictimSearchTest {
             second = 0;
             hold("p" + i, 1, share(i % 3, 250));
         }
-        PodGpuRequest one = Gpus.ask("APP:main: gpumem=600");
-        PodGpuRequest two = Gpus.ask("APP:main: gpu=2 gpumem=600");
+        PodGpuRequest one = Gpus.request("APP:main: gpumem=600");
+        PodGpuRequest two = Gpus.request("APP:main: gpu=2 gpumem=600");
         List<Victim> candidates = new ArrayList<>(candidates());
         Set<List<Victim>> plans = new HashSet<>();
         for (int i = 0; i < 20; i++) {
             Collections.shuffle(candidates, new Random(i));
             plans.add(
-                    plan(one, candidates, true, Optional.empty()).orElseThrow().victims());
+                    plan(one, candidates, true, EvictionCost.MAX).orElseThrow().victims());
             plans.add(
-                    plan(two, candidates, false, Optional.empty()).orElseThrow().victims());
+                    plan(two, candidates, false, EvictionCost.MAX).orElseThrow().victims());
         }
         assertThat(plans).hasSize(2);
     }
@@ -94,8 +94,8 @@ class VictimSearchTest {
     @Test
     void aPodThatFitsNeedsNoVictimAndWithoutEnoughVictimsThereIsNoPlan() {
         node(1);
-        assertThat(victims("APP:main: gpumem=400", Optional.empty())).isEmpty();
-        assertThat(plan(Gpus.ask("APP:main: gpumem=2000"), List.of(), true, Optional.empty()))
+        assertThat(victims("APP:main: gpumem=400", EvictionCost.MAX)).isEmpty();
+        assertThat(plan(Gpus.request("APP:main: gpumem=2000"), List.of(), true, EvictionCost.MAX))
                 .isEmpty();
     }
 
@@ -103,9 +103,9 @@ class VictimSearchTest {
     void aPlanMustBeBelowTheBound() {
         node(1);
         hold("a", 1, share(0, 1000));
-        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=400");
-        EvictionPlan plan = plan(ask, candidates(), true, Optional.empty()).orElseThrow();
-        assertThat(plan(ask, candidates(), true, Optional.of(plan.cost()))).isEmpty();
+        PodGpuRequest request = Gpus.request("APP:main: gpumem=400");
+        EvictionPlan plan = plan(request, candidates(), true, EvictionCost.MAX).orElseThrow();
+        assertThat(plan(request, candidates(), true, plan.cost())).isEmpty();
     }
 
     @ParameterizedTest
@@ -116,18 +116,18 @@ class VictimSearchTest {
             randomNode(random);
             String container = "gpu=" + (random.nextInt(4) == 0 ? 2 : 1) + " gpumem=" + (50 + random.nextInt(950))
                     + " gpucores=" + random.nextInt(80);
-            PodGpuRequest ask = Gpus.ask("APP:main: " + container);
+            PodGpuRequest request = Gpus.request("APP:main: " + container);
             List<Victim> all = candidates();
             Optional<EvictionCost> cheapest = IntStream.range(0, 1 << all.size())
                     .mapToObj(set -> some(all, set))
-                    .filter(some -> fits(ask).test(uids(some)))
+                    .filter(some -> fits(request).test(uids(some)))
                     .map(EvictionCost::of)
                     .min(EvictionCost::compareTo);
-            Optional<EvictionPlan> plan = plan(ask, all, ask.mostVgpus() == 1, Optional.empty());
+            Optional<EvictionPlan> plan = plan(request, all, request.mostVgpus() == 1, EvictionCost.MAX);
             assertThat(plan.map(EvictionPlan::cost))
                     .as("seed %d round %d: %s among %s", seed, round, container, all)
                     .isEqualTo(cheapest);
-            assertThat(plan.stream().allMatch(found -> fits(ask).test(uids(found.victims()))))
+            assertThat(plan.stream().allMatch(found -> fits(request).test(uids(found.victims()))))
                     .as("seed %d round %d", seed, round)
                     .isTrue();
         }
@@ -139,14 +139,17 @@ class VictimSearchTest {
         for (int i = 0; i < 4 * 60; i++) {
             hold("p" + i, i % 7, share(i % 4, 16));
         }
-        PodGpuRequest ask = Gpus.ask("APP:main: gpu=3 gpumem=700");
-        List<Victim> victims =
-                plan(ask, candidates(), false, Optional.empty()).orElseThrow().victims();
-        assertThat(fits(ask).test(uids(victims))).isTrue();
+        PodGpuRequest request = Gpus.request("APP:main: gpu=3 gpumem=700");
+        List<Victim> victims = plan(request, candidates(), false, EvictionCost.MAX)
+                .orElseThrow()
+                .victims();
+        assertThat(fits(request).test(uids(victims))).isTrue();
         for (Victim victim : victims) {
             List<Victim> others = new ArrayList<>(victims);
             others.remove(victim);
-            assertThat(fits(ask).test(uids(others))).as("without %s", victim).isFalse();
+            assertThat(fits(request).test(uids(others)))
+                    .as("without %s", victim)
+                    .isFalse();
         }
     }
 
@@ -156,24 +159,24 @@ class VictimSearchTest {
         for (int i = 0; i < 80; i++) {
             hold("p" + i, i % 3, share(i % 8, 100));
         }
-        PodGpuRequest ask = Gpus.ask("APP:main: gpumem=300");
+        PodGpuRequest request = Gpus.request("APP:main: gpumem=300");
         long tries = 0;
-        Optional<EvictionCost> bound = Optional.empty();
+        EvictionCost bound = EvictionCost.MAX;
         var counted = new int[1];
         for (int node = 0; node < 1000; node++) {
             counted[0] = 0;
-            Optional<EvictionCost> below = bound;
+            EvictionCost below = bound;
             Optional<EvictionPlan> plan = VictimSearch.cheapest(
                     candidates(),
                     without -> {
                         counted[0]++;
-                        return fits(ask).test(without);
+                        return fits(request).test(without);
                     },
                     Set.of(),
                     true,
                     below);
             tries += counted[0];
-            bound = plan.isPresent() ? plan.map(EvictionPlan::cost) : below;
+            bound = plan.map(EvictionPlan::cost).orElse(below);
         }
         // One try takes microseconds. Only the first of equal nodes is searched; its cost is the bound for the others.
         assertThat(tries).isLessThan(30_000);
@@ -191,9 +194,9 @@ class VictimSearchTest {
         for (int i = 0; i < pods; i++) {
             String kind = "APP:main: gpu=" + (gpus > 1 && random.nextInt(5) == 0 ? 2 : 1) + " gpumem="
                     + (50 + random.nextInt(600)) + " gpucores=" + random.nextInt(60);
-            PodGpuRequest ask = Gpus.ask(kind);
+            PodGpuRequest request = Gpus.request(kind);
             String name = "p" + i;
-            if (ledger.commit(id(name), "n1", ask, 1) instanceof Granted granted) {
+            if (ledger.commit(id(name), "n1", request, 1) instanceof Granted granted) {
                 hold(
                         name,
                         random.nextInt(3),
@@ -226,20 +229,20 @@ class VictimSearchTest {
         return uids;
     }
 
-    private List<String> victims(String container, Optional<EvictionCost> bound) {
-        PodGpuRequest ask = Gpus.ask(container);
-        return plan(ask, candidates(), ask.mostVgpus() == 1, bound).orElseThrow().victims().stream()
+    private List<String> victims(String container, EvictionCost bound) {
+        PodGpuRequest request = Gpus.request(container);
+        return plan(request, candidates(), request.mostVgpus() == 1, bound).orElseThrow().victims().stream()
                 .map(victim -> victim.pod().name())
                 .toList();
     }
 
     private Optional<EvictionPlan> plan(
-            PodGpuRequest ask, List<Victim> candidates, boolean oneGpu, Optional<EvictionCost> bound) {
-        return VictimSearch.cheapest(candidates, fits(ask), Set.of(), oneGpu, bound);
+            PodGpuRequest request, List<Victim> candidates, boolean oneGpu, EvictionCost bound) {
+        return VictimSearch.cheapest(candidates, fits(request), Set.of(), oneGpu, bound);
     }
 
-    private Predicate<Set<String>> fits(PodGpuRequest ask) {
-        return without -> ledger.feasibilityWithout("n1", "preemptor", ask, without) instanceof Feasibility.Fits;
+    private Predicate<Set<String>> fits(PodGpuRequest request) {
+        return without -> ledger.feasibilityWithout("n1", "preemptor", request, without) instanceof Feasibility.Fits;
     }
 
     private List<Victim> candidates() {

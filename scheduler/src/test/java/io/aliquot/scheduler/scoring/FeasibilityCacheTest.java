@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.scoring;
 
-import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
+import static io.aliquot.scheduler.placement.Gpus.request;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -53,11 +53,11 @@ class FeasibilityCacheTest {
     /** A new object each time: two pods are of one kind because their requests are equal, not identical. */
     private static PodGpuRequest kind(int number) {
         return switch (number) {
-            case 0 -> ask("APP:main: gpumem=100");
-            case 1 -> ask("APP:main: gpumem=400 gpucores=40");
-            case 2 -> ask("APP:main: gpu=2 gpumem=300");
-            case 3 -> ask(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=200");
-            default -> ask("APP:main: gpu=1");
+            case 0 -> request("APP:main: gpumem=100");
+            case 1 -> request("APP:main: gpumem=400 gpucores=40");
+            case 2 -> request("APP:main: gpu=2 gpumem=300");
+            case 3 -> request(Map.of("aliquot.io/gpu-placement", "fragmentation"), "APP:main: gpumem=200");
+            default -> request("APP:main: gpu=1");
         };
     }
 
@@ -78,7 +78,7 @@ class FeasibilityCacheTest {
             ledger.putNode("n" + node, LedgerTest.sharing(4, gpu(node, 0, 1000, true)));
         }
         for (int kind = 0; kind < 5_000; kind++) {
-            PodGpuRequest request = ask("APP:main: gpumem=" + (100 + kind));
+            PodGpuRequest request = request("APP:main: gpumem=" + (100 + kind));
             assertThat(scoring.forPod("anybody", request, Placement.BINPACK).feasibility("n0"))
                     .as("kind %d", kind)
                     .hasToString(ledger.feasibility("n0", "anybody", request).toString());

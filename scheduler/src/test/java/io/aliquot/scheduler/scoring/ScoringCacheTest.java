@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.scoring;
 
-import static io.aliquot.scheduler.placement.Gpus.ask;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
+import static io.aliquot.scheduler.placement.Gpus.request;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -51,7 +51,7 @@ class ScoringCacheTest {
     private static final int PODS = 12;
     private static final Map<String, String> FRAGMENTATION =
             Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "fragmentation");
-    private static final PodGpuRequest QUARTER = ask(FRAGMENTATION, "APP:main: gpumem=250");
+    private static final PodGpuRequest QUARTER = request(FRAGMENTATION, "APP:main: gpumem=250");
     private static final HostResources HOST = new HostResources(8_000, 32L << 30);
 
     private final AtomicLong now = new AtomicLong();
@@ -132,10 +132,10 @@ class ScoringCacheTest {
 
     private static PodGpuRequest kind(int number) {
         PodGpuRequest request = switch (number) {
-            case 0 -> ask("APP:main: gpumem=100");
-            case 1 -> ask(FRAGMENTATION, "APP:main: gpumem=400 gpucores=40");
-            case 2 -> ask(FRAGMENTATION, "APP:main: gpu=2 gpumem=300");
-            default -> ask(FRAGMENTATION, "APP:main: gpu=1");
+            case 0 -> request("APP:main: gpumem=100");
+            case 1 -> request(FRAGMENTATION, "APP:main: gpumem=400 gpucores=40");
+            case 2 -> request(FRAGMENTATION, "APP:main: gpu=2 gpumem=300");
+            default -> request(FRAGMENTATION, "APP:main: gpu=1");
         };
         return request.withHostRequests(new HostResources(500L * number, (long) number << 30));
     }
@@ -247,7 +247,7 @@ class ScoringCacheTest {
         ledger.observeBound(LedgerTest.bound("half", "n1", uuid(1, 1), new GpuAmount(500, 0, 1, false)));
         policy.scorer = (after, free) -> -after.gpuMiB(1);
 
-        assertThat(granted("a", ask("APP:main: gpumem=250"))).isEqualTo(uuid(1, 0));
+        assertThat(granted("a", request("APP:main: gpumem=250"))).isEqualTo(uuid(1, 0));
     }
 
     @Test
@@ -266,7 +266,7 @@ class ScoringCacheTest {
         ledger.putNode("n2", node(2, 1000, 1000));
         ledger.observeBound(LedgerTest.bound("half", "n2", uuid(2, 1), new GpuAmount(500, 0, 1, false)));
         policy.scorer = (after, free) -> after.gpuMiB(0);
-        var binpack = ask(
+        var binpack = request(
                 Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "binpack"),
                 "APP:main: gpumem=250");
 
@@ -412,7 +412,7 @@ class ScoringCacheTest {
     void aRequestInPercentCountsAsAPartOfTheLargestGpu() {
         ledger.putNode("n1", node(1, 1000, 2000));
 
-        scoring.observe("a", ask("APP:main: gpumem-percentage=25"));
+        scoring.observe("a", request("APP:main: gpumem-percentage=25"));
 
         assertThat(policy.demands).extracting(DemandVector::gpuMiB).containsExactly(500);
     }
@@ -516,7 +516,7 @@ class ScoringCacheTest {
         var models = new GpuModels();
         for (int step = 0; step < 2_000; step++) {
             int number = random.nextInt(names.length);
-            PodGpuRequest request = ask(FRAGMENTATION, "APP:main: gpumem=" + (300 + 100 * random.nextInt(3)));
+            PodGpuRequest request = request(FRAGMENTATION, "APP:main: gpumem=" + (300 + 100 * random.nextInt(3)));
             PodId pod = LedgerTest.pod("p" + step);
             switch (random.nextInt(10)) {
                 case 0 -> fresh.removeNode(names[number]);

@@ -58,6 +58,7 @@ class PortPoliciesTest {
     private static volatile Optional<CertificateSource.Identity> identity = Optional.empty();
     private static volatile CountDownLatch asked = new CountDownLatch(0);
     private static volatile CountDownLatch mayAnswer = new CountDownLatch(0);
+    private static volatile Optional<String> failure = Optional.empty();
     private static int extender;
     private static int webhooks;
     private static int health;
@@ -80,6 +81,11 @@ class PortPoliciesTest {
         @Bean
         CertificateSource certificates() {
             return () -> identity;
+        }
+
+        @Bean
+        Liveness part() {
+            return () -> failure;
         }
 
         @Bean
@@ -156,6 +162,18 @@ class PortPoliciesTest {
         assertThat(post(extender, "/filter", "{}").statusCode()).isEqualTo(200);
         assertThat(get(health, "/livez").body()).isEqualTo("ok\n");
         assertThat(get(health, "/metrics").body()).contains("jvm_memory_used_bytes");
+    }
+
+    @Test
+    void theLivenessProbeFailsWithTheFailureOfAComponent() throws Exception {
+        failure = Optional.of("taking over the Lease has ended");
+        try {
+            HttpResponse<String> answer = get(health, "/livez");
+            assertThat(answer.statusCode()).isEqualTo(503);
+            assertThat(answer.body()).isEqualTo("taking over the Lease has ended\n");
+        } finally {
+            failure = Optional.empty();
+        }
     }
 
     @ParameterizedTest

@@ -3,7 +3,6 @@ package io.aliquot.scheduler.admission.certificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import java.time.Clock;
-import java.util.stream.Stream;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
@@ -11,13 +10,6 @@ import org.springframework.context.annotation.Configuration;
 class CertificateConfiguration {
     @Bean(initMethod = "start", destroyMethod = "close")
     CertificateKeeper certificateKeeper(KubernetesClient kubernetes, Settings settings, Clock clock) {
-        var names = new CertificateKeeper.Names(
-                settings.namespace(),
-                Stream.of(settings.webhookService(), settings.apiService())
-                        .filter(service -> !service.isEmpty())
-                        .toList(),
-                settings.webhookSecret(),
-                settings.webhookConfiguration());
-        return new CertificateKeeper(kubernetes, names, clock);
+        return new CertificateKeeper(kubernetes, settings, clock);
     }
 }

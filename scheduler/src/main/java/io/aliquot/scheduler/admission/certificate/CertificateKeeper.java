@@ -3,6 +3,7 @@ package io.aliquot.scheduler.admission.certificate;
 import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.server.CertificateSource;
 import io.aliquot.scheduler.server.Readiness;
+import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.Secret;
 import io.fabric8.kubernetes.api.model.SecretBuilder;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
@@ -21,6 +22,7 @@ import java.util.Optional;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -46,7 +48,10 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     private static final List<String> WEBHOOKS = List.of(REQUIRED, "void.aliquot.io", "debug.aliquot.io");
 
     private final KubernetesClient kubernetes;
-    private final Names names;
+    private final Settings settings;
+    /** The DNS names of the Services; the API server calls the webhooks by the first. */
+    private final List<String> hosts;
+
     private final Clock clock;
     private final ScheduledExecutorService timer;
     private volatile @Nullable ServingCertificate served;
@@ -57,37 +62,13 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
 
     private String lastError = "";
 
-    /**
-     * The Kubernetes objects involved.
-     *
-     * @param services that lead to this program, in {@code namespace}, at least one; the API server reaches the webhooks
-     *     by the first
-     * @param secret in {@code namespace}
-     * @param configuration a MutatingWebhookConfiguration
-     */
-    record Names(String namespace, List<String> services, String secret, String configuration) {
-        Names {
-            services = List.copyOf(services);
-            if (services.isEmpty()) {
-                throw new IllegalArgumentException("expected the webhooks' Service, found none");
-            }
-        }
-
-        /** The DNS name by which the API server calls the webhooks. */
-        String host() {
-            return hosts().get(0);
-        }
-
-        List<String> hosts() {
-            return services.stream()
-                    .map(service -> service + "." + namespace + ".svc")
-                    .toList();
-        }
-    }
-
-    CertificateKeeper(KubernetesClient kubernetes, Names names, Clock clock) {
+    CertificateKeeper(KubernetesClient kubernetes, Settings settings, Clock clock) {
         this.kubernetes = kubernetes;
-        this.names = names;
+        this.settings = settings;
+        this.hosts = Stream.of(settings.webhookService(), settings.apiService())
+                .filter(service -> !service.isEmpty())
+                .map(service -> service + "." + settings.namespace() + ".svc")
+                .toList();
         this.clock = clock;
         this.timer = Executors.newSingleThreadScheduledExecutor(task -> {
             var thread = new Thread(task, "certificate");
@@ -145,7 +126,7 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
                 .admissionRegistration()
                 .v1()
                 .mutatingWebhookConfigurations()
-                .withName(names.configuration())
+                .withName(settings.webhookConfiguration())
                 .get();
         ServingCertificate stored = ensureSecret();
         boolean trusted = ensureTrusted(configuration, stored);
@@ -173,8 +154,8 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     private ServingCertificate ensureSecret() {
         Secret secret = kubernetes
                 .secrets()
-                .inNamespace(names.namespace())
-                .withName(names.secret())
+                .inNamespace(settings.namespace())
+                .withName(settings.webhookSecret())
                 .get();
         if (secret == null) {
             ServingCertificate created = create();
@@ -182,25 +163,26 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
                     .resource(
                             emptySecret().toBuilder().withData(created.print()).build())
                     .create();
-            LOG.info("Created Secret {} with {}", names.secret(), created);
+            LOG.info("Created Secret {} with {}", settings.webhookSecret(), created);
             return created;
         }
         ServingCertificate stored;
         try {
             Map<String, String> data = Objects.requireNonNullElse(secret.getData(), Map.of());
-            stored = ServingCertificate.parse(data, names.host(), clock.instant());
+            stored = ServingCertificate.parse(data, hosts.get(0), clock.instant());
         } catch (FormatException e) {
             ServingCertificate created = create();
             update(secret, created);
-            LOG.warn("Replaced the content of Secret {} with {}: {}", names.secret(), created, e.getMessage());
+            LOG.warn(
+                    "Replaced the content of Secret {} with {}: {}", settings.webhookSecret(), created, e.getMessage());
             return created;
         }
-        if (stored.dueForRenewal(names.hosts(), clock.instant())) {
+        if (stored.dueForRenewal(hosts, clock.instant())) {
             if (served == null) { // the process has just started, and the webhooks trust the stored certificate
                 served = stored;
             }
             ServingCertificate renewed =
-                    ServingCertificate.create(names.hosts(), clock.instant(), List.of(stored.certificate()));
+                    ServingCertificate.create(hosts, clock.instant(), List.of(stored.certificate()));
             update(secret, renewed);
             LOG.info("Renewed {} with {}", stored, renewed);
             return renewed;
@@ -217,14 +199,14 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     private ServingCertificate create() {
         ServingCertificate predecessor = served;
         List<X509Certificate> predecessors = predecessor == null ? List.of() : List.of(predecessor.certificate());
-        return ServingCertificate.create(names.hosts(), clock.instant(), predecessors);
+        return ServingCertificate.create(hosts, clock.instant(), predecessors);
     }
 
     private Secret emptySecret() {
         return new SecretBuilder()
                 .withNewMetadata()
-                .withNamespace(names.namespace())
-                .withName(names.secret())
+                .withNamespace(settings.namespace())
+                .withName(settings.webhookSecret())
                 .addToLabels("app.kubernetes.io/part-of", "aliquot")
                 .endMetadata()
                 .withType("kubernetes.io/tls")
@@ -242,7 +224,7 @@ final class CertificateKeeper implements CertificateSource, Readiness, AutoClose
     private boolean ensureTrusted(@Nullable MutatingWebhookConfiguration configuration, ServingCertificate stored) {
         List<MutatingWebhook> webhooks = configuration == null ? List.of() : configuration.getWebhooks();
         if (configuration == null || webhooks.stream().noneMatch(webhook -> REQUIRED.equals(webhook.getName()))) {
-            waitingFor = "webhook " + REQUIRED + " in MutatingWebhookConfiguration " + names.configuration();
+            waitingFor = "webhook " + REQUIRED + " in MutatingWebhookConfiguration " + settings.webhookConfiguration();
             throw new IllegalStateException("expected " + waitingFor + ", found none; install the chart's webhooks");
         }
         var patch = new StringBuilder();

@@ -15,12 +15,12 @@ public final class CertificateKeeperFixture {
     /** Creates the keeper and its MutatingWebhookConfiguration. */
     public CertificateKeeperFixture(KubernetesClient kubernetes) {
         kubernetes.resource(CertificateKeeperTest.configuration()).create();
-        keeper = new CertificateKeeper(kubernetes, CertificateKeeperTest.NAMES, clock);
+        keeper = new CertificateKeeper(kubernetes, CertificateKeeperTest.settings(""), clock);
     }
 
     /** The name by which the API server calls the webhooks. */
     public static String host() {
-        return CertificateKeeperTest.NAMES.host();
+        return CertificateKeeperTest.HOST;
     }
 
     public void registerIn(GenericApplicationContext context) {

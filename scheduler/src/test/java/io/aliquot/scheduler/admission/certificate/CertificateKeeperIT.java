@@ -2,6 +2,7 @@ package io.aliquot.scheduler.admission.certificate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.settings.Settings;
 import io.aliquot.testing.ApiServer;
 import io.fabric8.kubernetes.api.model.NamespaceBuilder;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
@@ -21,7 +22,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Three replicas keep one certificate and race on a real API server. */
 class CertificateKeeperIT {
-    private static final CertificateKeeper.Names NAMES = CertificateKeeperTest.NAMES;
+    private static final Settings SETTINGS = CertificateKeeperTest.settings("");
     private static final int ROUNDS = 10;
 
     @Test
@@ -32,13 +33,13 @@ class CertificateKeeperIT {
                         .build()) {
             client.resource(new NamespaceBuilder()
                             .withNewMetadata()
-                            .withName(NAMES.namespace())
+                            .withName(SETTINGS.namespace())
                             .endMetadata()
                             .build())
                     .create();
             client.resource(configuration()).create();
             var clock = new ManualClock(Instant.parse("2026-03-01T00:00:00Z"));
-            List<CertificateKeeper> keepers = Stream.generate(() -> new CertificateKeeper(client, NAMES, clock))
+            List<CertificateKeeper> keepers = Stream.generate(() -> new CertificateKeeper(client, SETTINGS, clock))
                     .limit(3)
                     .toList();
             for (int round = 0; round < ROUNDS; round++) {
@@ -48,11 +49,11 @@ class CertificateKeeperIT {
 
                 ServingCertificate stored = ServingCertificate.parse(
                         client.secrets()
-                                .inNamespace(NAMES.namespace())
-                                .withName(NAMES.secret())
+                                .inNamespace(SETTINGS.namespace())
+                                .withName(SETTINGS.webhookSecret())
                                 .get()
                                 .getData(),
-                        NAMES.host(),
+                        CertificateKeeperTest.HOST,
                         clock.instant());
                 assertThat(keepers).allSatisfy(keeper -> {
                     assertThat(keeper.waitsFor()).isEmpty();
@@ -61,7 +62,7 @@ class CertificateKeeperIT {
                 assertThat(client.admissionRegistration()
                                 .v1()
                                 .mutatingWebhookConfigurations()
-                                .withName(NAMES.configuration())
+                                .withName(SETTINGS.webhookConfiguration())
                                 .get()
                                 .getWebhooks())
                         .hasSize(2)
@@ -94,7 +95,7 @@ class CertificateKeeperIT {
     private static MutatingWebhookConfiguration configuration() {
         var builder = new MutatingWebhookConfigurationBuilder()
                 .withNewMetadata()
-                .withName(NAMES.configuration())
+                .withName(SETTINGS.webhookConfiguration())
                 .endMetadata();
         for (String name : List.of("gpu.aliquot.io", "void.aliquot.io")) {
             builder.addNewWebhook()
@@ -103,8 +104,8 @@ class CertificateKeeperIT {
                     .withSideEffects("None")
                     .withNewClientConfig()
                     .withNewService()
-                    .withNamespace(NAMES.namespace())
-                    .withName(NAMES.services().get(0))
+                    .withNamespace(SETTINGS.namespace())
+                    .withName(SETTINGS.webhookService())
                     .endService()
                     .endClientConfig()
                     .endWebhook();

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.scheduler.server.CertificateSource.Identity;
+import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.Secret;
 import io.fabric8.kubernetes.api.model.SecretBuilder;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
@@ -22,8 +23,7 @@ import org.junit.jupiter.api.Test;
 
 @EnableKubernetesMockClient(crud = true)
 class CertificateKeeperTest {
-    static final CertificateKeeper.Names NAMES =
-            new CertificateKeeper.Names("aliquot", List.of("aliquot-webhook"), "aliquot-webhook-tls", "aliquot");
+    static final String HOST = "aliquot-webhook.aliquot.svc";
 
     @SuppressWarnings("NullAway.Init") // set by the extension
     private KubernetesClient kubernetes;
@@ -177,9 +177,7 @@ class CertificateKeeperTest {
     void renewsTheCertificateWhenAServiceIsAdded() {
         keeper().reconcile();
         X509Certificate old = stored().certificate();
-        var names = new CertificateKeeper.Names(
-                "aliquot", List.of("aliquot-webhook", "aliquot-api"), "aliquot-webhook-tls", "aliquot");
-        var upgraded = new CertificateKeeper(kubernetes, names, clock);
+        var upgraded = new CertificateKeeper(kubernetes, settings("aliquot-api"), clock);
 
         upgraded.reconcile();
         assertThat(served(upgraded)).isEqualTo(old);
@@ -187,7 +185,8 @@ class CertificateKeeperTest {
 
         upgraded.reconcile();
         assertThat(served(upgraded)).isEqualTo(stored().certificate());
-        assertThat(stored().dueForRenewal(names.hosts(), clock.instant())).isFalse();
+        assertThat(stored().dueForRenewal(List.of(HOST, "aliquot-api.aliquot.svc"), clock.instant()))
+                .isFalse();
 
         // A replica from before the upgrade does not change the certificate.
         ServingCertificate withBothServices = stored();
@@ -293,7 +292,13 @@ class CertificateKeeperTest {
     }
 
     private CertificateKeeper keeper() {
-        return new CertificateKeeper(kubernetes, NAMES, clock);
+        return new CertificateKeeper(kubernetes, settings(""), clock);
+    }
+
+    /** The chart's names in the namespace {@code aliquot}. */
+    static Settings settings(String apiService) {
+        return Settings.read(
+                Map.of("POD_NAME", "aliquot-1", "POD_NAMESPACE", "aliquot", "ALIQUOT_API_SERVICE", apiService)::get);
     }
 
     private static X509Certificate served(CertificateKeeper keeper) {
@@ -301,7 +306,7 @@ class CertificateKeeperTest {
     }
 
     private ServingCertificate stored() {
-        return ServingCertificate.parse(secret().getData(), NAMES.host(), clock.instant());
+        return ServingCertificate.parse(secret().getData(), HOST, clock.instant());
     }
 
     private Secret secret() {

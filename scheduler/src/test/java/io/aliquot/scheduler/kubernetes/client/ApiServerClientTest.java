@@ -87,7 +87,7 @@ class ApiServerClientTest {
     }
 
     /**
-     * Regression: connections that only a burst had needed were kept for ever, half closed once the server closed them.
+     * Regression: connections that only a burst had needed were kept forever, half closed once the server closed them.
      */
     @Test
     void idleConnectionsAreClosed() throws Exception {

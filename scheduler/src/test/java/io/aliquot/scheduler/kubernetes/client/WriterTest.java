@@ -19,6 +19,8 @@ import org.apache.hc.core5.http.ContentType;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** {@code KubernetesClusterTest} has the rest. */
 class WriterTest {
@@ -43,25 +45,39 @@ class WriterTest {
         server.stop(0);
     }
 
-    /** Regression: a wait that took longer than asked for was followed by a request with a negative timeout. */
-    @Test
-    void noRequestIsSentOnceTheTimeIsOver() {
-        Config config = new ConfigBuilder(Config.empty())
-                .withMasterUrl("http://127.0.0.1:" + server.getAddress().getPort())
-                .build();
-        var calls = new AtomicInteger();
-        // The clock stands still until the answer has come, and jumps by a minute in the wait after it.
-        var writer = new Writer(
-                new ApiServerClient(config, System::nanoTime),
-                new KubernetesSerialization(),
-                Duration.ofSeconds(5),
-                () -> queries.isEmpty() || calls.getAndIncrement() == 0
-                        ? 0
-                        : Duration.ofMinutes(1).toNanos());
-
-        WriteOutcome outcome = writer.write("POST", ContentType.APPLICATION_JSON, "/path", Map.of());
+    /**
+     * Regression: a wait that took longer than asked for was followed by a request with a negative timeout. With
+     * {@code timeout=0ms} the API server would apply its own.
+     */
+    @ParameterizedTest
+    @ValueSource(longs = {-55_000_000_000L, 0, 999_999})
+    void noRequestIsSentWithLessThanAMillisecondLeft(long leftNanos) {
+        WriteOutcome outcome = write(leftNanos);
 
         assertThat(outcome).isInstanceOf(WriteOutcome.Unheard.class);
         assertThat(queries).containsExactly("timeout=5000ms");
+    }
+
+    @Test
+    void aRequestIsSentWithAMillisecondLeft() {
+        write(1_000_000);
+
+        assertThat(queries).containsExactly("timeout=5000ms", "timeout=1ms");
+    }
+
+    /** Writes with a timeout of 5 s, of which {@code leftNanos} are left after the wait for a busy API server. */
+    private WriteOutcome write(long leftNanos) {
+        Config config = new ConfigBuilder(Config.empty())
+                .withMasterUrl("http://127.0.0.1:" + server.getAddress().getPort())
+                .build();
+        var timeout = Duration.ofSeconds(5);
+        var calls = new AtomicInteger();
+        // The clock stands still until the answer has come, and jumps in the wait after it.
+        var writer = new Writer(
+                new ApiServerClient(config, System::nanoTime),
+                new KubernetesSerialization(),
+                timeout,
+                () -> queries.isEmpty() || calls.getAndIncrement() == 0 ? 0 : timeout.toNanos() - leftNanos);
+        return writer.write("POST", ContentType.APPLICATION_JSON, "/path", Map.of());
     }
 }

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.training;
+package io.aliquot.training;
 
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpsConfigurator;
@@ -19,7 +19,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.zip.GZIPOutputStream;
@@ -29,7 +28,6 @@ import org.jspecify.annotations.Nullable;
 import tools.jackson.core.JsonPointer;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
-import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
@@ -37,14 +35,12 @@ import tools.jackson.databind.node.ObjectNode;
  * protobuf, others in JSON), and binds pods. It checks neither requests nor users, and knows only what the scheduler
  * asks for.
  */
-final class ApiServer implements AutoCloseable {
+final class ApiServer {
     static final JsonMapper JSON = JsonMapper.builder().build();
     private static final Set<String> RESOURCES = Set.of(
             "pods", "nodes", "poddisruptionbudgets", "leases", "secrets", "events", "mutatingwebhookconfigurations");
     private static final String PASSWORD = "training";
 
-    private final HttpsServer server;
-    private final ExecutorService threads = Executors.newCachedThreadPool();
     private final Path kubeconfig;
     private final AtomicInteger bound = new AtomicInteger();
 
@@ -54,23 +50,22 @@ final class ApiServer implements AutoCloseable {
     private final Map<String, List<Event>> events = new HashMap<>();
 
     private int version = 1;
-    private boolean closed;
 
     @SuppressWarnings("ArrayRecordComponent") // never compared
     private record Event(int version, byte[] bytes) {}
 
-    /** The key, the certificate and the kubeconfig are files in {@code folder}. */
-    ApiServer(Path folder) throws IOException, InterruptedException {
-        Path store = folder.resolve("keys.p12");
+    ApiServer() throws IOException, InterruptedException {
+        Path folder = temporary(Files.createTempDirectory("training"));
+        Path store = temporary(folder.resolve("keys.p12"));
         keytool("-genkeypair -alias server -keyalg EC -dname CN=127.0.0.1 -ext san=ip:127.0.0.1 -validity 2", store);
-        Path certificate = folder.resolve("ca.crt");
+        Path certificate = temporary(folder.resolve("ca.crt"));
         keytool("-exportcert -alias server -rfc -file " + certificate, store);
-        server = HttpsServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+        var server = HttpsServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
         server.setHttpsConfigurator(new HttpsConfigurator(tls(store)));
-        server.setExecutor(threads);
+        server.setExecutor(Executors.newCachedThreadPool());
         server.createContext("/", this::handle);
         server.start();
-        kubeconfig = folder.resolve("kubeconfig");
+        kubeconfig = temporary(folder.resolve("kubeconfig"));
         Files.writeString(kubeconfig, """
                 apiVersion: v1
                 kind: Config
@@ -79,6 +74,11 @@ final class ApiServer implements AutoCloseable {
                 contexts: [{name: x, context: {cluster: c, user: u}}]
                 current-context: x
                 """.formatted(server.getAddress().getPort(), certificate));
+    }
+
+    private static Path temporary(Path path) {
+        path.toFile().deleteOnExit();
+        return path;
     }
 
     private static void keytool(String arguments, Path store) throws IOException, InterruptedException {
@@ -143,7 +143,7 @@ final class ApiServer implements AutoCloseable {
 
     private void happened(String resource, String type, ObjectNode object) {
         byte[] bytes = KubernetesProtobuf.encodes(resource)
-                ? KubernetesProtobuf.event(resource, type, object)
+                ? KubernetesProtobuf.event(type, object)
                 : ("{\"type\":\"" + type + "\",\"object\":" + object + "}\n").getBytes(StandardCharsets.UTF_8);
         events.computeIfAbsent(resource, r -> new ArrayList<>()).add(new Event(version, bytes));
         notifyAll();
@@ -207,7 +207,7 @@ final class ApiServer implements AutoCloseable {
         return body;
     }
 
-    /** A merge patch of the top two levels, or the additions of a JSON patch. */
+    /** A merge patch that removes nothing, or the additions of a JSON patch. */
     private synchronized @Nullable ObjectNode patch(String path, JsonNode patch) {
         ObjectNode object = get(path);
         if (object == null) {
@@ -221,11 +221,7 @@ final class ApiServer implements AutoCloseable {
                 }
             }
         } else {
-            patch.at("/metadata/annotations")
-                    .properties()
-                    .forEach(annotation -> object.withObject("metadata")
-                            .withObject("annotations")
-                            .set(annotation.getKey(), annotation.getValue()));
+            JSON.readerForUpdating(object).readValue(patch);
         }
         put(path, object);
         return object;
@@ -268,13 +264,14 @@ final class ApiServer implements AutoCloseable {
                 items.add(object);
             }
         });
-        if (protobuf) {
-            return KubernetesProtobuf.list(resource, Integer.toString(version), items);
-        }
-        ObjectNode list = JSON.createObjectNode().put("kind", "List").put("apiVersion", "v1");
+        ObjectNode list = JSON.createObjectNode()
+                .put("kind", resource.equals("pods") ? "PodList" : resource.equals("nodes") ? "NodeList" : "List")
+                .put("apiVersion", "v1");
         list.withObject("metadata").put("resourceVersion", Integer.toString(version));
-        list.set("items", JsonNodeFactory.instance.arrayNode().addAll(items));
-        return list.toString().getBytes(StandardCharsets.UTF_8);
+        list.putArray("items").addAll(items);
+        return protobuf
+                ? KubernetesProtobuf.encode(list).toByteArray()
+                : list.toString().getBytes(StandardCharsets.UTF_8);
     }
 
     private static byte[] compressed(byte[] bytes) throws IOException {
@@ -291,11 +288,8 @@ final class ApiServer implements AutoCloseable {
             List<Event> news;
             synchronized (this) {
                 List<Event> all = events.computeIfAbsent(resource, r -> new ArrayList<>());
-                while (next >= all.size() && !closed) {
+                while (next >= all.size()) {
                     wait();
-                }
-                if (closed) {
-                    return;
                 }
                 news = List.copyOf(all.subList(next, all.size()));
                 next = all.size();
@@ -307,15 +301,5 @@ final class ApiServer implements AutoCloseable {
             }
             out.flush();
         }
-    }
-
-    @Override
-    public void close() {
-        synchronized (this) {
-            closed = true;
-            notifyAll();
-        }
-        server.stop(0);
-        threads.shutdownNow();
     }
 }

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.inspection;
 
+import io.aliquot.scheduler.inspection.AccessReviews.Caller;
 import io.aliquot.scheduler.inspection.ApiTypes.Page;
 import jakarta.servlet.http.HttpServletRequest;
 import java.nio.charset.StandardCharsets;
@@ -13,9 +14,13 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.function.Function;
 import java.util.regex.Pattern;
+import org.springframework.web.servlet.HandlerMapping;
 
-/** The query parameters of a request: filters, and the page of a list. Unknown and repeated parameters are refused. */
-final class QueryParameters {
+/**
+ * The caller of a request and its parameters: the variables of its path, filters, and the page of a list. Unknown and
+ * repeated query parameters are refused.
+ */
+final class ApiRequest {
     static final String LIMIT = "limit";
     static final String AFTER = "after";
     private static final int MAX_LIMIT = 1000;
@@ -28,21 +33,25 @@ final class QueryParameters {
     private static final Pattern GPU =
             Pattern.compile("GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}");
 
+    private final Caller caller;
     private final Map<String, String> values;
 
-    private QueryParameters(Map<String, String> values) {
+    private ApiRequest(Caller caller, Map<String, String> values) {
+        this.caller = caller;
         this.values = values;
     }
 
     /**
-     * Reads the parameters of a request.
+     * Reads a request.
      *
-     * @param names the parameters that this path accepts
+     * @param names the query parameters that this path accepts
      * @throws ApiException with status 400 if a parameter is unknown or repeated
      */
-    static QueryParameters of(HttpServletRequest request, String... names) {
+    static ApiRequest of(HttpServletRequest request, String... names) {
         Set<String> known = new TreeSet<>(Arrays.asList(names));
-        var values = new TreeMap<String, String>();
+        @SuppressWarnings("unchecked") // Spring MVC sets it
+        var variables = (Map<String, String>) request.getAttribute(HandlerMapping.URI_TEMPLATE_VARIABLES_ATTRIBUTE);
+        var values = new TreeMap<>(variables);
         parameters(request).forEach((name, all) -> {
             if (!known.contains(name)) {
                 throw ApiException.badRequest(
@@ -55,7 +64,7 @@ final class QueryParameters {
             }
             values.put(name, all[0]);
         });
-        return new QueryParameters(values);
+        return new ApiRequest((Caller) request.getAttribute(TokenFilter.CALLER), values);
     }
 
     private static Map<String, String[]> parameters(HttpServletRequest request) {
@@ -66,16 +75,27 @@ final class QueryParameters {
         }
     }
 
-    /** The name of a namespace, pod or node; empty if the parameter is absent. */
+    Caller caller() {
+        return caller;
+    }
+
+    /** The name of a namespace, pod or node, from the path or the query; empty if the parameter is absent. */
     String name(String parameter) {
-        String value = values.getOrDefault(parameter, "");
-        return values.containsKey(parameter) ? checkName(parameter, value) : "";
+        String name = values.get(parameter);
+        if (name == null) {
+            return "";
+        }
+        if (name.length() > 253 || !NAME.matcher(name).matches()) {
+            throw ApiException.badRequest(parameter
+                    + ": write the name of a Kubernetes object: lower-case letters, digits, - and ., at most 253");
+        }
+        return name;
     }
 
     /** A GPU's UUID; empty if the parameter is absent. */
     String gpu(String parameter) {
-        String value = values.getOrDefault(parameter, "");
-        return values.containsKey(parameter) ? checkGpu(parameter, value) : "";
+        String uuid = values.get(parameter);
+        return uuid == null ? "" : checkGpu(parameter, uuid);
     }
 
     /**
@@ -89,19 +109,6 @@ final class QueryParameters {
                     where + ": write a GPU's UUID such as GPU-8f6e8f0c-12ab-34cd-56ef-1234567890ab");
         }
         return value;
-    }
-
-    /**
-     * Returns a name if it is valid.
-     *
-     * @param where the parameter or field, for the message
-     */
-    static String checkName(String where, String name) {
-        if (name.length() > 253 || !NAME.matcher(name).matches()) {
-            throw ApiException.badRequest(where
-                    + ": write the name of a Kubernetes object: lower-case letters, digits, - and ., at most 253");
-        }
-        return name;
     }
 
     /**

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.training;
+package io.aliquot.training;
 
 import java.io.IOException;
 import java.io.InputStream;

@@ -1,15 +1,14 @@
-package io.aliquot.scheduler.training;
+package io.aliquot.training;
 
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.UncheckedIOException;
 import java.net.URI;
+import java.security.GeneralSecurityException;
 import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ObjectNode;
 
@@ -26,15 +25,16 @@ final class Load {
     private final ApiServer apiServer;
     private final Ports ports;
     private final List<String> nodes;
-    private final ConcurrentLinkedQueue<HttpConnection> idle = new ConcurrentLinkedQueue<>();
+    private final SchedulerClient client;
 
     /** Where the scheduler listens. */
     record Ports(int extender, int webhooks, int health) {}
 
-    Load(ClusterObjects objects, ApiServer apiServer, Ports ports) {
+    Load(ClusterObjects objects, ApiServer apiServer, Ports ports) throws GeneralSecurityException {
         this.objects = objects;
         this.apiServer = apiServer;
         this.ports = ports;
+        this.client = new SchedulerClient(BINDS + 1);
         this.nodes = ClusterObjects.nodeNames(Training.NODES);
     }
 
@@ -53,30 +53,26 @@ final class Load {
 
     /** Whether the scheduler answers a Filter: it does not before its kube-scheduler leads. */
     boolean leads() {
-        try (var extender = new HttpConnection(ports.extender(), false)) {
-            return post(extender, "/filter", filterArgs(objects.newPod(0), nodes))
-                    .path("Error")
-                    .asString()
-                    .isEmpty();
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
+        return post("/filter", filterArgs(objects.newPod(0), nodes))
+                .path("Error")
+                .asString()
+                .isEmpty();
     }
 
     /** Schedules pods until so many were bound or refused. */
-    void run(int pods) throws IOException, InterruptedException {
-        ExecutorService binds = Executors.newFixedThreadPool(BINDS);
-        try (var extender = new HttpConnection(ports.extender(), false);
-                var webhooks = new HttpConnection(ports.webhooks(), true)) {
+    void run(int pods, Consumer<String> report) throws InterruptedException {
+        try (ExecutorService binds = Executors.newFixedThreadPool(BINDS)) {
             for (int first = 0; first < pods; first += WAVE) {
                 int expected = apiServer.bound();
                 for (int i = first; i < first + WAVE; i++) {
                     ObjectNode pod = objects.newPod(i);
-                    webhooks.post("/admission/gpu?timeout=10s", objects.admissionReview(pod));
+                    client.post(
+                            "https://127.0.0.1:" + ports.webhooks() + "/admission/gpu?timeout=10s",
+                            objects.admissionReview(pod));
                     objects.createPod(pod);
                 }
                 for (int i = first; i < first + WAVE; i++) {
-                    expected += schedule(i, extender, binds) ? 1 : 0;
+                    expected += schedule(i, binds) ? 1 : 0;
                     if (i % 10 == 0) {
                         objects.updateNode(i / 10 % Training.NODES);
                     }
@@ -89,35 +85,27 @@ final class Load {
                 objects.renewLease();
                 get("/metrics");
                 get("/livez");
-            }
-        } finally {
-            binds.shutdown();
-            if (!binds.awaitTermination(LIMIT.toSeconds(), TimeUnit.SECONDS)) {
-                binds.shutdownNow();
-            }
-            for (HttpConnection connection : idle) {
-                connection.close();
+                report.accept(first + WAVE + " pods");
             }
         }
     }
 
     /** One pod as kube-scheduler schedules it; false if it fits on no node. */
-    private boolean schedule(int i, HttpConnection extender, ExecutorService binds) throws IOException {
+    private boolean schedule(int i, ExecutorService binds) {
         ObjectNode pod = objects.pod(i);
-        JsonNode fitting = post(extender, "/filter", filterArgs(pod, nodes)).path("NodeNames");
+        JsonNode fitting = post("/filter", filterArgs(pod, nodes)).path("NodeNames");
         if (fitting.isEmpty()) {
             objects.markUnschedulable(i);
             ObjectNode arguments = ApiServer.JSON.createObjectNode();
             arguments.set("Pod", pod);
             arguments.putObject("NodeNameToMetaVictims");
-            post(extender, "/preempt", arguments);
+            post("/preempt", arguments);
             return false;
         }
         List<String> names = fitting.values().stream().map(JsonNode::asString).toList();
         String best = "";
         int most = -1;
-        for (JsonNode priority :
-                post(extender, "/prioritize", filterArgs(pod, names)).values()) {
+        for (JsonNode priority : post("/prioritize", filterArgs(pod, names)).values()) {
             if (priority.path("Score").asInt() > most) {
                 most = priority.path("Score").asInt();
                 best = priority.path("Host").asString();
@@ -134,18 +122,9 @@ final class Load {
     }
 
     private void bind(ObjectNode binding) {
-        HttpConnection connection = idle.poll();
-        try {
-            if (connection == null) {
-                connection = new HttpConnection(ports.extender(), false);
-            }
-            String error = post(connection, "/bind", binding).path("Error").asString();
-            if (!error.isEmpty()) {
-                throw new IOException("bind: " + error);
-            }
-            idle.add(connection);
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
+        String error = post("/bind", binding).path("Error").asString();
+        if (!error.isEmpty()) {
+            throw new IllegalStateException("bind: " + error);
         }
     }
 
@@ -157,7 +136,8 @@ final class Load {
         return arguments;
     }
 
-    private static JsonNode post(HttpConnection connection, String path, JsonNode arguments) throws IOException {
-        return ApiServer.JSON.readTree(connection.post(path, arguments.toString()));
+    private JsonNode post(String path, JsonNode arguments) {
+        return ApiServer.JSON.readTree(
+                client.post("http://127.0.0.1:" + ports.extender() + path, arguments.toString()));
     }
 }
