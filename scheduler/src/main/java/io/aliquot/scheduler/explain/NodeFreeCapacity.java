@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.explain;
 
-import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.placement.Feasibility.Fits;

@@ -1,11 +1,11 @@
 package io.aliquot.scheduler.placement;
 
-import static io.aliquot.scheduler.placement.PlacementPolicy.BINPACK;
-import static io.aliquot.scheduler.placement.PlacementPolicy.SPREAD;
 import static io.aliquot.scheduler.placement.Gpus.empty;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static io.aliquot.scheduler.placement.Gpus.gpuWith;
 import static io.aliquot.scheduler.placement.Gpus.request;
+import static io.aliquot.scheduler.placement.PlacementPolicy.BINPACK;
+import static io.aliquot.scheduler.placement.PlacementPolicy.SPREAD;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Gpu;
