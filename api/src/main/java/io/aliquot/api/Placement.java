@@ -3,7 +3,10 @@ package io.aliquot.api;
 import java.util.List;
 import java.util.Locale;
 
-/** The policy that selects a node, or GPUs within a node, among those that fit. */
+/**
+ * The name of the placement policy that selects a node, or GPUs within a node, among those that fit, as users write it. The
+ * scheduler's class {@code PlacementPolicy} says what each one selects.
+ */
 public enum Placement {
     /** The fullest: whole GPUs stay free. */
     BINPACK,

@@ -5,13 +5,13 @@ import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.Nodes;
 import io.aliquot.scheduler.explain.Explanation.PreemptionOption;
 import io.aliquot.scheduler.explain.Explanation.Refusal;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.preemption.Budgets;
-import io.aliquot.scheduler.scoring.FeasibilityCache;
+import io.aliquot.scheduler.scoring.NodeRanking;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.ScoreTerm;
 import java.util.ArrayList;
@@ -94,10 +94,10 @@ public final class Explainer {
 
     /** The best of the given nodes that fit the pod now, by the policy's score, best first; at most 5. */
     public List<ScoredNode> bestNodes(PodId pod, PodGpuRequest request, Placement policy, Collection<String> nodes) {
-        FeasibilityCache cache = scoring.forPod(pod.uid(), request, policy);
+        NodeRanking ranking = scoring.forPod(pod.uid(), request, policy);
         return nodes.stream()
-                .flatMap(node -> cache.feasibility(node) instanceof Feasibility.Fits fits
-                        ? Stream.of(new ScoredNode(node, cache.score(node), cache.terms(fits)))
+                .flatMap(node -> ranking.feasibility(node) instanceof Feasibility.Fits fits
+                        ? Stream.of(new ScoredNode(node, ranking.score(node), ranking.terms(fits)))
                         : Stream.empty())
                 .sorted(Comparator.comparingDouble(ScoredNode::score).reversed().thenComparing(ScoredNode::node))
                 .limit(MAX_BEST_NODES)
@@ -150,14 +150,14 @@ public final class Explainer {
 
     private Evaluation evaluate(PodId pod, PodGpuRequest request, Collection<String> nodes) {
         var fitting = new ArrayList<String>();
-        var refusing = new HashMap<Feasibility.Refuses, List<String>>();
+        var refusing = new HashMap<Feasibility.Refused, List<String>>();
         var shortfalls = new ArrayList<Shortfall>();
         for (String node : nodes.stream().sorted().distinct().toList()) {
             switch (ledger.feasibility(node, pod.uid(), request)) {
                 case Feasibility.Fits fits -> fitting.add(node);
-                case Feasibility.Refuses refusal -> {
+                case Feasibility.Refused refusal -> {
                     refusing.computeIfAbsent(refusal, any -> new ArrayList<>()).add(node);
-                    if (!refusal.hopeless()) {
+                    if (!refusal.unresolvable()) {
                         ledger.view(node)
                                 .flatMap(view ->
                                         Shortfall.of(request, NodeFreeCapacity.without(view, Set.of(pod.uid()))))
@@ -170,7 +170,7 @@ public final class Explainer {
                 .thenComparing(shortfall -> shortfall.node().node()));
         List<Refusal> refusals = refusing.entrySet().stream()
                 .map(entry ->
-                        new Refusal(entry.getKey().reason(), entry.getKey().hopeless(), Nodes.of(entry.getValue())))
+                        new Refusal(entry.getKey().reason(), entry.getKey().unresolvable(), Nodes.of(entry.getValue())))
                 .sorted(Comparator.comparing(Refusal::unresolvable)
                         .thenComparing(refusal -> -refusal.nodes().count())
                         .thenComparing(Refusal::reason))

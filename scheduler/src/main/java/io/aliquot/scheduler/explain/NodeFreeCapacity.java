@@ -1,12 +1,12 @@
 package io.aliquot.scheduler.explain;
 
-import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.placement.Feasibility.Fits;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
-import io.aliquot.scheduler.placement.GpuSelection.Fits;
 import io.aliquot.scheduler.placement.GpuSelector;
+import io.aliquot.scheduler.placement.PlacementPolicy;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.List;
 import java.util.Set;
@@ -58,6 +58,6 @@ record NodeFreeCapacity(String node, List<GpuFreeCapacity> gpus) {
 
     boolean fits(PodGpuRequest request) {
         // Feasibility does not depend on the placement policy, so any policy gives the answer.
-        return GpuSelector.feasible(request, gpus, Placement.BINPACK) instanceof Fits;
+        return GpuSelector.feasible(request, gpus, PlacementPolicy.BINPACK) instanceof Fits;
     }
 }

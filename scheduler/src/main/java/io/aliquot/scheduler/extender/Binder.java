@@ -13,7 +13,7 @@ import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
-import io.aliquot.scheduler.ledger.Commitment.Undecided;
+import io.aliquot.scheduler.ledger.Commitment.Unresolved;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
@@ -110,7 +110,7 @@ final class Binder {
         return switch (ledger.commit(pod, attempt.node(), known.request(), known.at())) {
             case Granted granted -> send(known, attempt, annotations(granted, attempt.fence()), words(granted));
             case AlreadyBound bound -> bound(bound.node(), attempt.node());
-            case Undecided undecided ->
+            case Unresolved unresolved ->
                 again(known, reconciler.reconcile(pod), attempt, "the outcome of an earlier bind is not known");
             case Conflict(String reason) -> {
                 LOG.info("bind conflict {} node={} reason=\"{}\"", pod, attempt.node(), reason);

@@ -11,7 +11,7 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.PodGpuRequest;
-import io.aliquot.scheduler.scoring.FeasibilityCache;
+import io.aliquot.scheduler.scoring.NodeRanking;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -61,7 +61,7 @@ final class FilterAndPrioritize {
         if (request.containers().isEmpty()) {
             return new FilterResult(nodes, Map.of(), Map.of(), "");
         }
-        Optional<String> sent = ledger.unsettled(id.uid());
+        Optional<String> sent = ledger.assumedNode(id.uid());
         if (sent.isPresent()) {
             return only(sent.get(), nodes);
         }
@@ -95,14 +95,14 @@ final class FilterAndPrioritize {
      * kube-scheduler would preempt once more (defaultpreemption, PodEligibleToPreemptOthers).
      */
     private FilterResult look(PodId pod, PodGpuRequest request, List<String> nodes, String nominated) {
-        FeasibilityCache results =
+        NodeRanking ranking =
                 scoring.forPod(pod.uid(), request, request.nodePlacement().orElse(nodePlacement));
         var failed = new HashMap<String, String>(1);
         // Sized for all refusals, since a map that grows produces garbage.
-        var unresolvable = new HashMap<String, String>(1 + results.expectedRefusals() * 4 / 3);
+        var unresolvable = new HashMap<String, String>(1 + ranking.expectedRefusals() * 4 / 3);
         // A pod with preferences of its own may score highest a node that the policy here scores lowest.
         boolean all = nodesPerFilter == 0 || request.preferences();
-        List<String> best = results.best(
+        List<String> best = ranking.best(
                 nodes,
                 all ? nodes.size() : nodesPerFilter,
                 (node, refuses) -> (node.equals(nominated) ? failed : unresolvable).put(node, refuses.reason()));

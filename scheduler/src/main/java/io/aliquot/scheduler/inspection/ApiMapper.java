@@ -87,12 +87,12 @@ final class ApiMapper {
             return new ApiTypes.Node(
                     view.name(),
                     view.agentReady(),
-                    view.leftOut(),
-                    sharing.cards().sharingMode().print(),
+                    view.unavailableReason(),
+                    sharing.gpus().sharingMode().print(),
                     sharing.gpuPlacement().print(),
                     gpus(view));
         }
-        return new ApiTypes.Node(view.name(), false, view.leftOut(), "", "", List.of());
+        return new ApiTypes.Node(view.name(), false, view.unavailableReason(), "", "", List.of());
     }
 
     static List<ApiTypes.Gpu> gpus(NodeView view) {
@@ -136,12 +136,16 @@ final class ApiMapper {
         return switch (holding.state()) {
             case HELD -> holding.leavesBy().isBefore(Instant.MAX) ? "terminating" : "bound";
             case ASSUMED -> "binding";
-            case EXPECTED, KEPT, LINGERING -> reservationState(holding.state());
+            case RESERVED, RESERVED_FOR_PREEMPTOR, LINGERING -> reservationState(holding.state());
         };
     }
 
     private static String reservationState(State state) {
-        return state.name().toLowerCase(Locale.ROOT);
+        return switch (state) {
+            case RESERVED -> "expected";
+            case RESERVED_FOR_PREEMPTOR -> "kept";
+            case ASSUMED, HELD, LINGERING -> state.name().toLowerCase(Locale.ROOT);
+        };
     }
 
     static List<ApiTypes.ShareView> shares(NodeHolding held) {

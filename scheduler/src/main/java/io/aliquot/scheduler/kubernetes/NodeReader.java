@@ -10,8 +10,8 @@ import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.SlotCount;
 import io.aliquot.scheduler.ledger.NodeFacts;
-import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.fabric8.kubernetes.api.model.Node;
@@ -23,11 +23,14 @@ import org.jspecify.annotations.Nullable;
 
 /** Reads from a Node object what the ledger needs. */
 public final class NodeReader {
-    private static final LeftOut NOT_LABELLED = new LeftOut("not labelled gpu=on");
-    private static final LeftOut NOT_SHARED = new LeftOut("gives no GPUs (label aliquot.io/share=none)");
-    private static final LeftOut NO_INVENTORY = new LeftOut("no GPU inventory from the node's device plugin yet");
-    private static final LeftOut MISCONFIGURED = new LeftOut("GPU settings of the node have an error, see its events");
-    private static final LeftOut UNREADABLE = new LeftOut("GPU inventory of the node cannot be read, see its events");
+    private static final Unavailable NOT_LABELLED = new Unavailable("not labelled gpu=on");
+    private static final Unavailable NOT_SHARED = new Unavailable("gives no GPUs (label aliquot.io/share=none)");
+    private static final Unavailable NO_INVENTORY =
+            new Unavailable("no GPU inventory from the node's device plugin yet");
+    private static final Unavailable MISCONFIGURED =
+            new Unavailable("GPU settings of the node have an error, see its events");
+    private static final Unavailable UNREADABLE =
+            new Unavailable("GPU inventory of the node cannot be read, see its events");
 
     private final Placement gpuPlacement;
 

@@ -17,7 +17,7 @@ import java.util.Map;
  *
  * @param version resourceVersion: a larger one is newer (KEP-5504, comparable resource versions)
  * @param shares what its containers hold, init containers first, in the order of their declaration
- * @param requests CPU and memory
+ * @param hostRequests CPU and memory that it requests
  * @param priority value of the pod's PriorityClass
  * @param created time of creation
  * @param bound time of binding
@@ -30,7 +30,7 @@ public record BoundPod(
         String node,
         long version,
         List<ContainerAllocation> shares,
-        HostResources requests,
+        HostResources hostRequests,
         int priority,
         Instant created,
         Instant bound,
@@ -54,7 +54,17 @@ public record BoundPod(
         return grace.compareTo(earlier.grace) >= 0
                 ? this
                 : new BoundPod(
-                        id, node, version, shares, requests, priority, created, bound, earlier.grace, leavesBy, fence);
+                        id,
+                        node,
+                        version,
+                        shares,
+                        hostRequests,
+                        priority,
+                        created,
+                        bound,
+                        earlier.grace,
+                        leavesBy,
+                        fence);
     }
 
     /** A request for the same amounts on any GPUs. */
@@ -65,7 +75,7 @@ public record BoundPod(
                         share.kind(),
                         gpuRequest(share.vgpus().list())))
                 .toList();
-        return PodGpuRequest.of(containers, Map.of(), false).withHostRequests(requests);
+        return PodGpuRequest.of(containers, Map.of(), false).withHostRequests(hostRequests);
     }
 
     private static GpuRequest gpuRequest(List<Vgpu> vgpus) {

@@ -17,7 +17,7 @@ final class Claim {
     final State state;
     final Map<String, GpuAmount> perGpu;
     /** CPU and memory. */
-    final HostResources requests;
+    final HostResources hostRequests;
     /** When this state began, in nanoseconds of the ledger's clock. */
     final long since;
 
@@ -35,7 +35,7 @@ final class Claim {
             State state,
             List<ContainerAllocation> shares,
             Map<String, GpuAmount> perGpu,
-            HostResources requests,
+            HostResources hostRequests,
             @Nullable BoundPod observed,
             long base,
             @Nullable List<ContainerAllocation> resize,
@@ -44,19 +44,19 @@ final class Claim {
         this.state = state;
         this.shares = shares;
         this.perGpu = perGpu;
-        this.requests = requests;
+        this.hostRequests = hostRequests;
         this.observed = observed;
         this.base = base;
         this.resize = resize;
         this.since = since;
     }
 
-    static Claim expected(PodId pod, Map<String, GpuAmount> perGpu, HostResources requests, long now) {
-        return new Claim(pod, State.EXPECTED, List.of(), perGpu, requests, null, 0, null, now);
+    static Claim reserved(PodId pod, Map<String, GpuAmount> perGpu, HostResources hostRequests, long now) {
+        return new Claim(pod, State.RESERVED, List.of(), perGpu, hostRequests, null, 0, null, now);
     }
 
-    static Claim kept(PodId pod, Map<String, GpuAmount> perGpu, HostResources requests, long now) {
-        return new Claim(pod, State.KEPT, List.of(), perGpu, requests, null, 0, null, now);
+    static Claim reservedForPreemptor(PodId pod, Map<String, GpuAmount> perGpu, HostResources hostRequests, long now) {
+        return new Claim(pod, State.RESERVED_FOR_PREEMPTOR, List.of(), perGpu, hostRequests, null, 0, null, now);
     }
 
     /** A Binding was sent. */
@@ -64,15 +64,15 @@ final class Claim {
             PodId pod,
             List<ContainerAllocation> shares,
             Map<String, GpuAmount> perGpu,
-            HostResources requests,
+            HostResources hostRequests,
             long base,
             long now) {
-        return new Claim(pod, State.ASSUMED, shares, perGpu, requests, null, base, null, now);
+        return new Claim(pod, State.ASSUMED, shares, perGpu, hostRequests, null, base, null, now);
     }
 
     /** The pod was reported or read in a version that shows the outcome of every write. */
     static Claim observed(State state, BoundPod pod, long now) {
-        return new Claim(pod.id(), state, pod.shares(), pod.perGpu(), pod.requests(), pod, 0, null, now);
+        return new Claim(pod.id(), state, pod.shares(), pod.perGpu(), pod.hostRequests(), pod, 0, null, now);
     }
 
     /** A resize of this one was sent. */
@@ -82,7 +82,7 @@ final class Claim {
                 state,
                 pod.shares(),
                 ContainerAllocation.larger(pod.perGpu(), ContainerAllocation.perGpu(wanted)),
-                pod.requests(),
+                pod.hostRequests(),
                 pod,
                 pod.version(),
                 wanted,
@@ -93,16 +93,16 @@ final class Claim {
     Claim stillResizing(BoundPod pod) {
         List<ContainerAllocation> wanted = Objects.requireNonNull(resize);
         Map<String, GpuAmount> most = ContainerAllocation.larger(pod.perGpu(), ContainerAllocation.perGpu(wanted));
-        return new Claim(pod.id(), State.HELD, pod.shares(), most, pod.requests(), pod, base, wanted, since);
+        return new Claim(pod.id(), State.HELD, pod.shares(), most, pod.hostRequests(), pod, base, wanted, since);
     }
 
     /** The pod was deleted by force. A write that was sent may have taken effect before. */
     Claim lingering(long now) {
-        return new Claim(pod, State.LINGERING, shares, perGpu, requests, observed, 0, null, now);
+        return new Claim(pod, State.LINGERING, shares, perGpu, hostRequests, observed, 0, null, now);
     }
 
     boolean hasAmountsOf(Claim other) {
-        return perGpu.equals(other.perGpu) && requests.equals(other.requests);
+        return perGpu.equals(other.perGpu) && hostRequests.equals(other.hostRequests);
     }
 
     /** Whether a resize was sent whose outcome is unknown. */
@@ -119,9 +119,14 @@ final class Claim {
                                         && (state == State.HELD || reported == State.ASSUMED))));
     }
 
+    /** Whether the pod counts as bound although the watch has not reported it yet. */
+    boolean isAssumed() {
+        return state == State.ASSUMED;
+    }
+
     /** Whether a Binding was sent whose outcome is unknown. */
     boolean isBindingUnresolved() {
-        return state == State.ASSUMED && observed == null;
+        return isAssumed() && observed == null;
     }
 
     long base() {
@@ -134,20 +139,20 @@ final class Claim {
 
     /** Whether the pod is bound or may be bound. */
     boolean mayBeBound() {
-        return state != State.EXPECTED && state != State.KEPT;
+        return state != State.RESERVED && state != State.RESERVED_FOR_PREEMPTOR;
     }
 
     Holding holding(long now) {
         Duration age = Duration.ofNanos(now - since);
         return observed == null
-                ? new Holding(pod, state, age, shares, perGpu, requests, 0, Instant.MAX, Instant.MAX, Instant.MAX)
+                ? new Holding(pod, state, age, shares, perGpu, hostRequests, 0, Instant.MAX, Instant.MAX, Instant.MAX)
                 : new Holding(
                         pod,
                         state,
                         age,
                         shares,
                         perGpu,
-                        requests,
+                        hostRequests,
                         observed.priority(),
                         observed.created(),
                         observed.bound(),

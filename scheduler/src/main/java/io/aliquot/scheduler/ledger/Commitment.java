@@ -18,7 +18,7 @@ public sealed interface Commitment {
     record AlreadyBound(String node) implements Commitment {}
 
     /** A Binding to this node was sent for the same version of the pod, and its outcome is unknown. */
-    record Undecided(String node) implements Commitment {}
+    record Unresolved(String node) implements Commitment {}
 
     /** The pod does not fit; nothing changed. */
     record Conflict(String reason) implements Commitment {}

@@ -13,7 +13,7 @@ import java.util.Map;
  * @param age time since this ledger entered the state
  * @param shares what its containers hold; empty for a reservation
  * @param perGpu amounts of each GPU, by UUID
- * @param requests CPU and memory
+ * @param hostRequests CPU and memory that it requests
  * @param priority value of the pod's PriorityClass; 0 until the watch reports the pod
  * @param created time of creation; {@link Instant#MAX} until the watch reports the pod
  * @param bound time of binding; {@link Instant#MAX} until the watch reports the pod
@@ -25,7 +25,7 @@ public record Holding(
         Duration age,
         List<ContainerAllocation> shares,
         Map<String, GpuAmount> perGpu,
-        HostResources requests,
+        HostResources hostRequests,
         int priority,
         Instant created,
         Instant bound,
@@ -33,9 +33,9 @@ public record Holding(
     /** How far the claim is confirmed. */
     public enum State {
         /** Reserved between Filter and Bind. */
-        EXPECTED,
+        RESERVED,
         /** Reserved for a preemptor. Together with its running victims it may exceed the capacity. */
-        KEPT,
+        RESERVED_FOR_PREEMPTOR,
         /** Granted to a Binding that was sent, or read beside the watch; the watch has not reported it yet. */
         ASSUMED,
         /** Reported by the watch. */

@@ -3,13 +3,14 @@ package io.aliquot.scheduler.ledger;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
-import io.aliquot.scheduler.ledger.Commitment.Undecided;
+import io.aliquot.scheduler.ledger.Commitment.Unresolved;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.CandidateChooser;
+import io.aliquot.scheduler.placement.Feasibility;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuModels;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
 import io.aliquot.scheduler.placement.GpuSelection.Selected;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
@@ -30,10 +31,10 @@ import java.util.function.LongSupplier;
  * Each node has an account with its own lock, and a pod has a claim on at most one node. States of a claim:
  *
  *      reserve         commit          observeBound     deletedBeforeEnd
- *   -  ------> EXPECTED ----> ASSUMED ------------> HELD ------> LINGERING
- *   reserveFor KEPT          release |               | observeEnded |
- *         (expires)                  v               v              v
- *                                 (removed)       (removed)      (expires)
+ *   -  ------> RESERVED ----> ASSUMED ------------> HELD ------> LINGERING
+ *      reserveFor  RESERVED_      release |               | observeEnded |
+ *   -  ------> FOR_PREEMPTOR           v               v              v
+ *                (expires)        (removed)       (removed)      (expires)
  *
  * What the watch reports (observeBound, observeEnded) applies in every state. An ASSUMED claim ends only by such a
  * report, by a definite refusal of the Binding, or by reading the pod again, because a request that was sent may have
@@ -53,11 +54,14 @@ import java.util.function.LongSupplier;
  * cores and vGPUs over all claims stay within its capacity, and a whole card is granted to one pod only. Thread-safe.
  */
 public final class Ledger {
+    /** The answer for a node that the ledger does not know. */
+    public static final Refused UNKNOWN_NODE = new Refused(NodeAccount.UNKNOWN.reason(), true);
+
     /** How long a reservation for a preemptor lasts unless it is renewed. */
-    public static final Duration KEPT_FOR = Duration.ofSeconds(30);
+    public static final Duration PREEMPTOR_RESERVATION_TIME = Duration.ofSeconds(30);
 
     /** How long a reservation between Filter and Bind lasts; kube-scheduler usually needs milliseconds. */
-    public static final Duration EXPECTED_FOR = Duration.ofSeconds(5);
+    public static final Duration RESERVATION_TIME = Duration.ofSeconds(5);
 
     /**
      * Added to the grace period of a pod that was deleted by force. A kubelet gives a container whose preStop hook used
@@ -154,7 +158,7 @@ public final class Ledger {
 
     /**
      * Reports a bound pod that was read beside the watch, which may have reported the pod's end already. Applies only if
-     * nothing newer is known; {@link #unconfirmed} lists the pod until the watch confirms it.
+     * nothing newer is known; {@link #assumedFor} lists the pod until the watch confirms it.
      */
     public void assume(BoundPod pod) {
         apply(pod, State.ASSUMED);
@@ -251,37 +255,35 @@ public final class Ledger {
      */
     public Feasibility feasibilityWithout(String node, String uid, PodGpuRequest request, Set<String> without) {
         NodeAccount account = accounts.find(node);
-        return account == null
-                ? Feasibility.UNKNOWN_NODE
-                : account.feasibility(uid, request, without, Optional.empty());
+        return account == null ? UNKNOWN_NODE : account.feasibility(uid, request, without, Optional.empty());
     }
 
-    /** Reserves capacity between Filter and Bind, for {@link #EXPECTED_FOR}, if the pod fits on the node. */
+    /** Reserves capacity between Filter and Bind, for {@link #RESERVATION_TIME}, if the pod fits on the node. */
     public void reserve(PodId pod, String node, PodGpuRequest request) {
-        reserve(pod, node, request, Set.of(), Claim::expected);
+        reserve(pod, node, request, Set.of(), Claim::reserved);
     }
 
     /**
-     * Reserves capacity that victims are about to free, for {@link #KEPT_FOR}; the caller renews the reservation while
-     * the pod is Pending. Until the victims are gone no pod gets the capacity, the preemptor included.
+     * Reserves capacity that victims are about to free, for {@link #PREEMPTOR_RESERVATION_TIME}; the caller renews the
+     * reservation while the pod is Pending. Until the victims are gone no pod gets the capacity, the preemptor included.
      *
      * @param victims uids
      * @return whether it is reserved; not if the pod does not fit without the victims, or may be bound already
      */
     public boolean reserveFor(PodId pod, String node, PodGpuRequest request, Set<String> victims) {
-        return reserve(pod, node, request, victims, Claim::kept);
+        return reserve(pod, node, request, victims, Claim::reservedForPreemptor);
     }
 
     /** Ends the reservation for a preemptor that is gone or goes elsewhere. */
     public void releaseReservation(String uid) {
-        claims.removeIf(uid, claim -> claim.state == State.KEPT);
+        claims.removeIf(uid, claim -> claim.state == State.RESERVED_FOR_PREEMPTOR);
     }
 
     private interface Reservation {
-        Claim of(PodId pod, Map<String, GpuAmount> perGpu, HostResources requests, long now);
+        Claim of(PodId pod, Map<String, GpuAmount> perGpu, HostResources hostRequests, long now);
     }
 
-    /** If the pod does not fit, its EXPECTED claim ends; a KEPT one stays, because the victims may still be running. */
+    /** If the pod does not fit, its reservation ends; one for a preemptor stays, because the victims may still be running. */
     private boolean reserve(
             PodId pod, String node, PodGpuRequest request, Set<String> victims, Reservation reservation) {
         refreshChooser(node, request);
@@ -293,12 +295,14 @@ public final class Ledger {
             }
             reserved[0] = accounts.withAccount(node, account -> {
                 if (account.select(pod.uid(), request, victims) instanceof Selected selected) {
-                    account.put(reservation.of(pod, selected.perGpu(), request.requests(), nanoTime.getAsLong()));
+                    account.put(reservation.of(pod, selected.perGpu(), request.hostRequests(), nanoTime.getAsLong()));
                     return true;
                 }
                 return false;
             });
-            if (!reserved[0] && known.filter(claim -> claim.state == State.KEPT).isPresent()) {
+            if (!reserved[0]
+                    && known.filter(claim -> claim.state == State.RESERVED_FOR_PREEMPTOR)
+                            .isPresent()) {
                 return before;
             }
             if (!(reserved[0] && node.equals(before))) {
@@ -324,7 +328,7 @@ public final class Ledger {
                     return before;
                 }
                 if (known.get().base() >= version) {
-                    result[0] = new Undecided(before);
+                    result[0] = new Unresolved(before);
                     return before;
                 }
             }
@@ -352,7 +356,7 @@ public final class Ledger {
                         pod,
                         allocations(request, granted),
                         selected.perGpu(),
-                        request.requests(),
+                        request.hostRequests(),
                         version,
                         nanoTime.getAsLong()));
                 yield granted;
@@ -384,7 +388,7 @@ public final class Ledger {
 
     /** Removes the claim of a pod that was read beside the watch and no longer exists; claims of the watch stay. */
     public void discardAssumed(String uid) {
-        claims.removeIf(uid, claim -> claim.state == State.ASSUMED);
+        claims.removeIf(uid, Claim::isAssumed);
     }
 
     /**
@@ -420,8 +424,8 @@ public final class Ledger {
 
     private static Optional<Duration> lifetime(Claim claim) {
         return switch (claim.state) {
-            case EXPECTED -> Optional.of(EXPECTED_FOR);
-            case KEPT -> Optional.of(KEPT_FOR);
+            case RESERVED -> Optional.of(RESERVATION_TIME);
+            case RESERVED_FOR_PREEMPTOR -> Optional.of(PREEMPTOR_RESERVATION_TIME);
             case LINGERING -> claim.observed().map(pod -> pod.grace().plus(LATE));
             case ASSUMED, HELD -> Optional.empty();
         };
@@ -435,11 +439,11 @@ public final class Ledger {
                 .orElse(OptionalLong.empty());
     }
 
-    /** Pods for which a write was sent, or which were read, that long ago and which the watch has not confirmed. */
-    public List<PodId> unconfirmed(Duration age) {
+    /** Pods that are assumed, or whose resize is unresolved, for this long or longer. */
+    public List<PodId> assumedFor(Duration age) {
         long now = nanoTime.getAsLong();
         return claims.podsWhere(
-                claim -> (claim.state == State.ASSUMED || claim.isResizing()) && now - claim.since >= age.toNanos());
+                claim -> (claim.isAssumed() || claim.isResizing()) && now - claim.since >= age.toNanos());
     }
 
     // Queries.
@@ -449,12 +453,10 @@ public final class Ledger {
         return claims.nodeOf(uid);
     }
 
-    /** The node of a Binding of this pod that was sent, or read, and that the watch has not confirmed. */
-    public Optional<String> unsettled(String uid) {
+    /** The node of an assumed pod: a Binding was sent, or the pod was read, and the watch has not reported it yet. */
+    public Optional<String> assumedNode(String uid) {
         return claims.nodeOf(uid)
-                .filter(node -> claims.at(node, uid)
-                        .filter(claim -> claim.state == State.ASSUMED)
-                        .isPresent());
+                .filter(node -> claims.at(node, uid).filter(Claim::isAssumed).isPresent());
     }
 
     /** The pods that hold a part of this GPU, or may hold it. */
@@ -544,11 +546,6 @@ public final class Ledger {
     /** A node's account; empty if the ledger does not know the node. */
     public Optional<NodeAccountView> account(String node) {
         return Optional.ofNullable(accounts.find(node));
-    }
-
-    /** The change counts of all accounts, by their numbers. */
-    public ChangeCounter changes() {
-        return accounts.changes;
     }
 
     /** The numbers of the GPU models in free capacities and demands of this ledger. */

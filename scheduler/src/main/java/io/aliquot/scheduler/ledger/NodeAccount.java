@@ -3,20 +3,21 @@ package io.aliquot.scheduler.ledger;
 import static io.aliquot.api.SharingMode.MEMORY;
 
 import io.aliquot.api.Gpu;
-import io.aliquot.api.Placement;
 import io.aliquot.api.Vgpu;
-import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
 import io.aliquot.scheduler.placement.CandidatePlacements;
+import io.aliquot.scheduler.placement.Feasibility;
+import io.aliquot.scheduler.placement.Feasibility.Fits;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import io.aliquot.scheduler.placement.GpuSelection;
-import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
 import io.aliquot.scheduler.placement.GpuSelector;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PlacementPolicy;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -42,8 +43,8 @@ final class NodeAccount implements NodeAccountView {
      */
     private static final double GPU_WEIGHT = 0.8;
 
-    static final LeftOut UNKNOWN = new LeftOut("the Aliquot scheduler does not know the node yet");
-    static final LeftOut AGENT_NOT_READY = new LeftOut("the node's device plugin is not ready");
+    static final Unavailable UNKNOWN = new Unavailable("the Aliquot scheduler does not know the node yet");
+    static final Unavailable AGENT_NOT_READY = new Unavailable("the node's device plugin is not ready");
 
     private final int number;
     private final NodeAccounts accounts;
@@ -63,7 +64,6 @@ final class NodeAccount implements NodeAccountView {
 
     private volatile NodeFacts facts = UNKNOWN;
     private boolean agentReady;
-    private volatile boolean closed;
     private volatile long changes;
 
     /**
@@ -122,15 +122,14 @@ final class NodeAccount implements NodeAccountView {
 
     private void changed() {
         freeCapacity = null;
-        changes = accounts.changes.count(number);
+        long before = changes; // only the holder of the lock writes it
+        changes = before + 1;
         accounts.notifyChanged(this);
     }
 
     @Override
-    public synchronized Capacity capacity() {
-        return new Capacity(
-                changes,
-                facts instanceof Sharing sharing && agentReady ? Optional.of(freeCapacity(sharing)) : Optional.empty());
+    public synchronized Optional<FreeCapacity> freeCapacity() {
+        return facts instanceof Sharing sharing && agentReady ? Optional.of(freeCapacity(sharing)) : Optional.empty();
     }
 
     private FreeCapacity freeCapacity(Sharing sharing) {
@@ -149,11 +148,11 @@ final class NodeAccount implements NodeAccountView {
 
     /** Marks the account as removed, for threads that found it before. */
     void close() {
-        closed = true;
+        changes = CLOSED;
     }
 
     boolean closed() {
-        return closed;
+        return changes == CLOSED;
     }
 
     NodeFacts facts() {
@@ -177,7 +176,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     private List<GpuCapacity> gpuCapacities() {
-        return facts instanceof Sharing sharing ? sharing.cards().list() : List.of();
+        return facts instanceof Sharing sharing ? sharing.gpus().list() : List.of();
     }
 
     private static GpuFreeCapacity freeCapacity(GpuCapacity capacity, @Nullable Tally tally) {
@@ -230,7 +229,7 @@ final class NodeAccount implements NodeAccountView {
             }
             replace(freeGpus, uuid, tally);
         });
-        requested = sign > 0 ? requested.plus(claim.requests) : requested.minus(claim.requests);
+        requested = sign > 0 ? requested.plus(claim.hostRequests) : requested.minus(claim.hostRequests);
         changed();
     }
 
@@ -247,17 +246,17 @@ final class NodeAccount implements NodeAccountView {
     public synchronized Feasibility feasibility(
             String uid, PodGpuRequest request, Set<String> without, Optional<CandidatePlacements> candidates) {
         if (!(facts instanceof Sharing sharing && agentReady)) {
-            return refuses(unavailable());
+            return unavailable();
         }
         List<GpuFreeCapacity> free = freeCapacitiesWithout(uid, without);
-        Placement policy = gpuPlacement(request, sharing);
+        PlacementPolicy policy = gpuPolicy(request, sharing);
         return switch (GpuSelector.feasible(request, free, policy)) {
-            case Refused refused -> refuses(refused);
+            case Refused refused -> refused;
             case Fits fits -> {
                 if (candidates.isPresent()) {
                     find(candidates.get(), uid, sharing, without, free, policy);
                 }
-                yield new Feasibility.Fits(fullness(fits.fullness(), hostFullness(sharing, uid)));
+                yield new Fits(fullness(fits.fullness(), hostFullness(sharing, uid)));
             }
         };
     }
@@ -265,10 +264,6 @@ final class NodeAccount implements NodeAccountView {
     /** A node's fullness from its GPUs' and its host's, each 0 to 1. */
     static double fullness(double gpus, double host) {
         return GPU_WEIGHT * gpus + (1 - GPU_WEIGHT) * host;
-    }
-
-    private static Feasibility refuses(Refused refused) {
-        return new Feasibility.Refuses(refused.reason(), refused.unresolvable());
     }
 
     /**
@@ -282,8 +277,8 @@ final class NodeAccount implements NodeAccountView {
             Sharing sharing,
             Set<String> without,
             List<GpuFreeCapacity> freeGpus,
-            Placement policy) {
-        HostResources free = sharing.allocatable().minus(requested).plus(requests(uid));
+            PlacementPolicy policy) {
+        HostResources free = sharing.allocatable().minus(requested).plus(hostRequests(uid));
         FreeCapacity before = claims.containsKey(uid) || !without.isEmpty()
                 ? FreeCapacity.of(shape, free, freeGpus)
                 : freeCapacity(sharing);
@@ -296,8 +291,8 @@ final class NodeAccount implements NodeAccountView {
             return unavailable();
         }
         List<GpuFreeCapacity> free = freeCapacitiesWithout(uid, without);
-        Placement policy = gpuPlacement(request, sharing);
-        if (!request.requestsOneVgpu() || policy != Placement.FRAGMENTATION) {
+        PlacementPolicy policy = gpuPolicy(request, sharing);
+        if (!request.requestsOneVgpu() || !policy.scoresCandidates()) {
             return GpuSelector.select(request, free, policy);
         }
         if (GpuSelector.feasible(request, free, policy) instanceof Refused refused) {
@@ -310,21 +305,21 @@ final class NodeAccount implements NodeAccountView {
 
     /** Whether the chooser selects this pod's GPU. */
     boolean usesChooser(PodGpuRequest request) {
-        return facts instanceof Sharing sharing && gpuPlacement(request, sharing) == Placement.FRAGMENTATION;
+        return facts instanceof Sharing sharing && gpuPolicy(request, sharing).scoresCandidates();
     }
 
-    private HostResources requests(String uid) {
+    private HostResources hostRequests(String uid) {
         Claim own = claims.get(uid);
-        return own == null ? HostResources.NONE : own.requests;
+        return own == null ? HostResources.NONE : own.hostRequests;
     }
 
     /** The refusal of a node that takes no pods now. */
     private Refused unavailable() {
-        return new Refused((facts instanceof LeftOut leftOut ? leftOut : AGENT_NOT_READY).reason(), true);
+        return new Refused((facts instanceof Unavailable unavailable ? unavailable : AGENT_NOT_READY).reason(), true);
     }
 
-    private static Placement gpuPlacement(PodGpuRequest request, Sharing sharing) {
-        return request.gpuPlacement().orElse(sharing.gpuPlacement());
+    private static PlacementPolicy gpuPolicy(PodGpuRequest request, Sharing sharing) {
+        return PlacementPolicy.of(request.gpuPlacement().orElse(sharing.gpuPlacement()));
     }
 
     /** Free capacity of every GPU that the node shares; the list changes with the account. */
@@ -376,7 +371,7 @@ final class NodeAccount implements NodeAccountView {
 
     /** The part of CPU and memory that other pods request, 0 to 1. */
     private double hostFullness(Sharing sharing, String uid) {
-        HostResources others = requested.minus(requests(uid));
+        HostResources others = requested.minus(hostRequests(uid));
         HostResources total = sharing.allocatable();
         return (ratio(others.cpuMillis(), total.cpuMillis()) + ratio(others.memoryBytes(), total.memoryBytes())) / 2;
     }

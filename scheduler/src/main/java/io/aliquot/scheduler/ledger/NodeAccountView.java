@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.ledger;
 
 import io.aliquot.scheduler.placement.CandidatePlacements;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.Optional;
@@ -8,14 +9,17 @@ import java.util.Set;
 
 /** One node's account, read-only. A caller that needs several values of one instant synchronizes on it. */
 public interface NodeAccountView {
+    /** Instead of a count of changes: another account may be opened for the node. */
+    long CLOSED = -1;
+
     /** No two open accounts have the same number; numbers of closed ones are given again. */
     int number();
 
-    /** The count of {@link ChangeCounter} at the last change: differs after each change, and is never repeated. */
+    /** How often anything that the answer to a pod depends on has changed; {@link #CLOSED} once the account is closed. */
     long changes();
 
-    /** The node's free capacity now. */
-    Capacity capacity();
+    /** The node's free capacity now; empty if the node takes no pods. */
+    Optional<FreeCapacity> freeCapacity();
 
     /**
      * Whether a pod fits; claims of this pod and of {@code without} are disregarded.
@@ -24,12 +28,4 @@ public interface NodeAccountView {
      */
     Feasibility feasibility(
             String uid, PodGpuRequest request, Set<String> without, Optional<CandidatePlacements> candidates);
-
-    /**
-     * Free capacity of one instant.
-     *
-     * @param changes {@link NodeAccountView#changes} then
-     * @param free empty if the node takes no pods
-     */
-    record Capacity(long changes, Optional<FreeCapacity> free) {}
 }

@@ -21,15 +21,6 @@ import org.jspecify.annotations.Nullable;
  */
 /** The accounts of all nodes, by name. Thread-safe. */
 final class NodeAccounts {
-    private static final NodeObserver NO_OBSERVER = new NodeObserver() {
-        @Override
-        public void nodeChanged(NodeAccountView account) {}
-
-        @Override
-        public void nodeClosed(String node) {}
-    };
-
-    final ChangeCounter changes = new ChangeCounter();
     final GpuModels models = new GpuModels();
 
     private final Map<String, NodeAccount> byName = new ConcurrentHashMap<>();
@@ -37,10 +28,10 @@ final class NodeAccounts {
     private final Map<String, Boolean> notReady = new ConcurrentHashMap<>();
 
     private final AtomicInteger nextNumber = new AtomicInteger();
-    /** Numbers of closed accounts, given again so that arrays indexed by number stay small. */
+    /** Numbers of closed accounts, given again so that an observer needs no more memory than there are open ones. */
     private final Queue<Integer> freeNumbers = new ConcurrentLinkedQueue<>();
 
-    private volatile NodeObserver observer = NO_OBSERVER;
+    private volatile NodeObserver observer = account -> {};
     private volatile CandidateChooser chooser = candidates -> candidates.gpu(0);
 
     void connect(NodeObserver observer, CandidateChooser chooser) {
@@ -104,7 +95,6 @@ final class NodeAccounts {
     private void close(String node, NodeAccount account) {
         account.close();
         byName.remove(node);
-        observer.nodeClosed(node);
         notReady.remove(node, false);
         freeNumbers.add(account.number());
     }

@@ -12,24 +12,25 @@ public sealed interface NodeFacts {
     /**
      * A node that shares its GPUs.
      *
+     * @param gpus with their capacity
      * @param gpuPlacement policy that selects GPUs for pods that do not name one
      * @param allocatable CPU and memory
      */
-    record Sharing(NodeGpus cards, Placement gpuPlacement, HostResources allocatable) implements NodeFacts {
+    record Sharing(NodeGpus gpus, Placement gpuPlacement, HostResources allocatable) implements NodeFacts {
         /** A node that shares its GPUs by memory and cores, none of them cordoned. */
         public Sharing(Inventory inventory, Placement gpuPlacement, HostResources allocatable) {
             this(new NodeGpus(inventory, SharingMode.CORE_MEMORY, Set.of()), gpuPlacement, allocatable);
         }
 
         public Inventory inventory() {
-            return cards.inventory();
+            return gpus.inventory();
         }
     }
 
     /**
-     * A node that takes no pods now. The ledger keeps the claims on it.
+     * A node that takes no pods now, for example because it has no GPU inventory. The ledger keeps the claims on it.
      *
      * @param reason a few constant words
      */
-    record LeftOut(String reason) implements NodeFacts {}
+    record Unavailable(String reason) implements NodeFacts {}
 }

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
+import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import java.util.List;
 
@@ -8,7 +8,7 @@ import java.util.List;
  * A snapshot of a node.
  *
  * @param agentReady whether its agent answers the kubelet
- * @param gpus free capacity of every GPU that it shares; empty for a node left out
+ * @param gpus free capacity of every GPU that it shares; empty for an unavailable node
  * @param holdings in no order
  */
 public record NodeView(
@@ -19,9 +19,9 @@ public record NodeView(
     }
 
     /** Why the node takes no pods now; empty if it takes pods. */
-    public String leftOut() {
-        if (facts instanceof LeftOut leftOut) {
-            return leftOut.reason();
+    public String unavailableReason() {
+        if (facts instanceof Unavailable unavailable) {
+            return unavailable.reason();
         }
         return agentReady ? "" : NodeAccount.AGENT_NOT_READY.reason();
     }

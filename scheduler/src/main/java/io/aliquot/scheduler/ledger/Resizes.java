@@ -34,7 +34,7 @@ final class Resizes {
             return new Resizing.Unknown();
         }
         if (claim.isResizing()) {
-            return new Resizing.Undecided();
+            return new Resizing.Unresolved();
         }
         BoundPod pod = observed.get();
         List<ContainerAllocation> wanted = AllocationChange.apply(changes, pod.shares());

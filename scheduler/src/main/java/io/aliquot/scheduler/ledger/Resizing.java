@@ -20,7 +20,7 @@ public sealed interface Resizing {
     record Refused(String reason) implements Resizing {}
 
     /** The outcome of an earlier resize is unknown; nothing changed. */
-    record Undecided() implements Resizing {}
+    record Unresolved() implements Resizing {}
 
     /** No bound pod of this uid is known. */
     record Unknown() implements Resizing {}

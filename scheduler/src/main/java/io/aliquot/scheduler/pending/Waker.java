@@ -2,11 +2,11 @@ package io.aliquot.scheduler.pending;
 
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods.PendingPod;
+import io.aliquot.scheduler.placement.Feasibility;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;

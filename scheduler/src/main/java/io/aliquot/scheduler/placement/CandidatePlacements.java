@@ -1,14 +1,13 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.GpuRequest;
-import io.aliquot.api.Placement;
 import java.util.List;
 import java.util.Optional;
 
 /**
- * The placements of a pod on one node that a {@link CandidateChooser} chooses from. Placements that leave identical
- * free capacity are listed once. Of equally good ones the first is chosen. {@link GpuSelector} decides what fits. One
- * object is reused for all nodes, because a new one for each node would be garbage for each pod.
+ * The placements of a pod on one node that a {@link CandidateChooser} chooses from, the policy's preferred GPU first.
+ * Placements that leave identical free capacity are listed once. {@link GpuSelector} decides what fits. One object is
+ * reused for all nodes, because a new one for each node would be garbage for each pod.
  */
 public final class CandidatePlacements {
     private static final FreeCapacity NOWHERE = FreeCapacity.of(new FreeCapacity.Shape(0, 0, 0, 1, 0, 0));
@@ -85,17 +84,17 @@ public final class CandidatePlacements {
      * @param node its free capacity
      * @param host its free CPU and memory, to the byte
      * @param freeGpus every GPU of the node
-     * @param policy how its GPUs are selected. With {@link Placement#FRAGMENTATION} and a pod that requests one vGPU,
-     *     every GPU that holds it is a candidate; otherwise the selection of {@link GpuSelector} is the only candidate
+     * @param policy how its GPUs are selected. If the policy scores candidates and the pod requests one vGPU, every GPU
+     *     that holds it is a candidate; otherwise the selection of {@link GpuSelector} is the only candidate
      */
-    public void find(FreeCapacity node, HostResources host, List<GpuFreeCapacity> freeGpus, Placement policy) {
+    public void find(FreeCapacity node, HostResources host, List<GpuFreeCapacity> freeGpus, PlacementPolicy policy) {
         int largest = largestMiB(freeGpus);
         if (largest != largestMiB) {
             largestMiB = largest;
             demand = models.demand(request, largest);
         }
         before = node;
-        hostAfter = host.minus(request.requests());
+        hostAfter = host.minus(request.hostRequests());
         count = 0;
         only = Optional.empty();
         int most = Math.max(1, freeGpus.size());
@@ -104,15 +103,15 @@ public final class CandidatePlacements {
             gpuBefore = new long[most];
             gpuAfter = new long[most];
         }
-        if (policy == Placement.FRAGMENTATION && request.requestsOneVgpu()) {
-            eachGpu(freeGpus);
+        if (policy.scoresCandidates() && request.requestsOneVgpu()) {
+            eachGpu(freeGpus, policy);
         } else {
             selected(freeGpus, policy);
         }
     }
 
-    private void eachGpu(List<GpuFreeCapacity> freeGpus) {
-        int fitting = fullestFirst(freeGpus);
+    private void eachGpu(List<GpuFreeCapacity> freeGpus, PlacementPolicy policy) {
+        int fitting = preferredFirst(freeGpus, policy);
         for (int i = 0; i < fitting; i++) {
             int gpu = gpus[i];
             long here = before(freeGpus.get(gpu));
@@ -156,7 +155,7 @@ public final class CandidatePlacements {
                 vgpu.exclusive());
     }
 
-    private void selected(List<GpuFreeCapacity> freeGpus, Placement policy) {
+    private void selected(List<GpuFreeCapacity> freeGpus, PlacementPolicy policy) {
         FreeCapacity after = FreeCapacity.of(before.shape(), hostAfter, freeGpus);
         int first = -1;
         if (GpuSelector.select(request, freeGpus, policy) instanceof GpuSelection.Selected selection) {
@@ -181,19 +180,23 @@ public final class CandidatePlacements {
         only = Optional.of(after);
     }
 
-    /** Writes the GPUs that hold the one requested vGPU to {@code gpus}, fullest first; returns their number. */
-    private int fullestFirst(List<GpuFreeCapacity> freeGpus) {
+    /** Writes the GPUs that hold the one requested vGPU to {@code gpus}, highest rating first; returns their number. */
+    private int preferredFirst(List<GpuFreeCapacity> freeGpus, PlacementPolicy policy) {
         int fitting = 0;
         for (int gpu = 0; gpu < freeGpus.size(); gpu++) {
             GpuFreeCapacity gpuFree = freeGpus.get(gpu);
             if (GpuSelector.holds(request, gpuFree)) {
                 int at = fitting++;
-                for (; at > 0 && ContainerGpuSelector.byFullness(gpuFree, freeGpus.get(gpus[at - 1])) < 0; at--) {
+                for (; at > 0 && rate(gpuFree, policy) > rate(freeGpus.get(gpus[at - 1]), policy); at--) {
                     gpus[at] = gpus[at - 1];
                 }
                 gpus[at] = gpu;
             }
         }
         return fitting;
+    }
+
+    private static long rate(GpuFreeCapacity free, PlacementPolicy policy) {
+        return policy.rateGpu(free.fullness, free.capacity);
     }
 }

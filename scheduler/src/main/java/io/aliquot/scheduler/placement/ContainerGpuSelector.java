@@ -1,7 +1,6 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.Numa;
-import io.aliquot.api.Placement;
 import io.aliquot.api.SharingMode;
 import java.util.Arrays;
 import java.util.List;
@@ -12,10 +11,8 @@ import java.util.TreeSet;
  * Selects k of the GPUs that hold a container by three criteria, in this order:
  *
  * - one NUMA domain, if the pod prefers or requires it: the best of the sets of each domain;
- * - the placement policy. BINPACK takes the fullest GPUs, and of equally full ones the smallest, so that large GPUs
- *   stay empty. SPREAD takes the emptiest. FRAGMENTATION has no order of single GPUs: here it equals BINPACK, and for
- *   pods with one vGPU CandidatePlacements lists the alternatives;
- * - the links between the GPUs, among GPUs that are equal under the policy. On a node with empty GPUs those are many.
+ * - the placement policy's rating of each GPU (PlacementPolicy.rateGpu);
+ * - the links between the GPUs, among GPUs that the policy rates equal. On a node with empty GPUs those are many.
  *
  * Links come before the policy on a node whose sharing mode is TOPOLOGY, and for a pod that requests it. Links to GPUs
  * that other containers of the pod use count as well.
@@ -27,9 +24,12 @@ final class ContainerGpuSelector {
     private static final long LINK_WEIGHT = 1L << 32;
 
     private final List<GpuFreeCapacity> gpus;
-    private final int[] fullness;
+    /** The policy's rating of each GPU. */
+    private final long[] ratings;
+    /** The policy's rating of each GPU's fullness alone. */
+    private final long[] fullnessRatings;
+
     private final boolean[] used;
-    private final Placement policy;
     private final boolean anyUsed;
     private final boolean linksKnown;
     private final boolean linksFirst;
@@ -47,13 +47,17 @@ final class ContainerGpuSelector {
             List<GpuFreeCapacity> gpus,
             int[] fullness,
             boolean[] used,
-            Placement policy,
+            PlacementPolicy policy,
             boolean useLinks,
             boolean topology) {
         this.gpus = gpus;
-        this.fullness = fullness;
         this.used = used;
-        this.policy = policy;
+        this.ratings = new long[fullness.length];
+        this.fullnessRatings = new long[fullness.length];
+        for (int gpu = 0; gpu < fullness.length; gpu++) {
+            ratings[gpu] = policy.rateGpu(fullness[gpu], gpus.get(gpu).capacity);
+            fullnessRatings[gpu] = (long) policy.rateFullness(fullness[gpu]);
+        }
         boolean any = false;
         for (boolean one : used) {
             any |= one;
@@ -111,14 +115,15 @@ final class ContainerGpuSelector {
         }
         int[] sorted = sortedByPolicy(candidates);
         int[] set = Arrays.copyOf(sorted, k);
-        if (linksMatter && byPolicy(sorted[k - 1], sorted[k]) == 0) {
-            // The policy ranks sorted[from] to sorted[to - 1] equal; the links select among them.
+        long worst = ratings[sorted[k - 1]];
+        if (linksMatter && ratings[sorted[k]] == worst) {
+            // The policy rates sorted[from] to sorted[to - 1] equal; the links select among them.
             int from = k - 1;
-            while (from > 0 && byPolicy(sorted[from - 1], sorted[k]) == 0) {
+            while (from > 0 && ratings[sorted[from - 1]] == worst) {
                 from--;
             }
             int to = k + 1;
-            while (to < sorted.length && byPolicy(sorted[to], sorted[k]) == 0) {
+            while (to < sorted.length && ratings[sorted[to]] == worst) {
                 to++;
             }
             int[] fixed = Arrays.copyOf(sorted, from);
@@ -129,44 +134,18 @@ final class ContainerGpuSelector {
         return set;
     }
 
-    /** A stable insertion sort: nodes have few GPUs, and a comparator of indexes would box them. */
+    /** Highest rating first. A stable insertion sort: nodes have few GPUs, and a comparator of indexes would box them. */
     private int[] sortedByPolicy(int[] candidates) {
         int[] sorted = candidates.clone();
         for (int i = 1; i < sorted.length; i++) {
             int gpu = sorted[i];
             int at = i;
-            for (; at > 0 && byPolicy(gpu, sorted[at - 1]) < 0; at--) {
+            for (; at > 0 && ratings[gpu] > ratings[sorted[at - 1]]; at--) {
                 sorted[at] = sorted[at - 1];
             }
             sorted[at] = gpu;
         }
         return sorted;
-    }
-
-    /** Below 0 if the policy prefers {@code one}, with the pod's other containers counted. */
-    private int byPolicy(int one, int other) {
-        return byPolicy(policy, fullness[one], gpus.get(one), fullness[other], gpus.get(other));
-    }
-
-    /** Below 0 if the policy prefers {@code one}. */
-    static int byPolicy(Placement policy, GpuFreeCapacity one, GpuFreeCapacity other) {
-        return byPolicy(policy, one.fullness, one, other.fullness, other);
-    }
-
-    private static int byPolicy(
-            Placement policy, int fullness, GpuFreeCapacity one, int otherFullness, GpuFreeCapacity other) {
-        return switch (policy) {
-            case BINPACK, FRAGMENTATION ->
-                fullness != otherFullness
-                        ? Integer.compare(otherFullness, fullness)
-                        : Integer.compare(one.capacity.gpu.memoryMiB(), other.capacity.gpu.memoryMiB());
-            case SPREAD -> Integer.compare(fullness, otherFullness);
-        };
-    }
-
-    /** Below 0 if {@code one} is fuller, or as full and smaller. */
-    static int byFullness(GpuFreeCapacity one, GpuFreeCapacity other) {
-        return byPolicy(Placement.BINPACK, one, other);
     }
 
     /**
@@ -187,10 +166,7 @@ final class ContainerGpuSelector {
             }
             memberScores[i] += LINK_WEIGHT * linkScoreToUsed(capacity);
             if (breakTiesByPolicy) {
-                memberScores[i] += switch (policy) {
-                    case BINPACK, FRAGMENTATION -> fullness[candidates[i]];
-                    case SPREAD -> -fullness[candidates[i]];
-                };
+                memberScores[i] += fullnessRatings[candidates[i]];
             }
             for (int j = 0; j < i; j++) {
                 long score = LINK_WEIGHT * capacity.linkScoreTo(gpus.get(candidates[j]).capacity);
@@ -228,11 +204,7 @@ final class ContainerGpuSelector {
     private long policyScore(int[] set) {
         long score = 0;
         for (int gpu : set) {
-            score += switch (policy) {
-                case BINPACK, FRAGMENTATION ->
-                    ((long) fullness[gpu] << 32) - gpus.get(gpu).capacity.gpu.memoryMiB();
-                case SPREAD -> -(long) fullness[gpu];
-            };
+            score += ratings[gpu];
         }
         return score;
     }

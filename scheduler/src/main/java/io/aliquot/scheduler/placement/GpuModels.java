@@ -84,9 +84,9 @@ public final class GpuModels {
 
     /** The demand of a pod on GPUs of this size. */
     DemandVector demand(PodGpuRequest request, int cardMiB) {
-        int cpuMillis = FreeCapacity.counted(request.requests().cpuMillis());
+        int cpuMillis = FreeCapacity.counted(request.hostRequests().cpuMillis());
         // Rounded up to whole MiB.
-        int memoryMiB = FreeCapacity.mebibytes(request.requests().memoryBytes() + (1 << 20) - 1);
+        int memoryMiB = FreeCapacity.mebibytes(request.hostRequests().memoryBytes() + (1 << 20) - 1);
         if (request.containers().isEmpty()) {
             return new DemandVector(cpuMillis, memoryMiB, 0, false, 0, 0, DemandVector.ANY);
         }

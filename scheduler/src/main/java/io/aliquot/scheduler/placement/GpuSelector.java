@@ -1,13 +1,11 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.GpuRequest;
-import io.aliquot.api.Placement;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
-import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.QuickCheck;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
+import io.aliquot.scheduler.placement.Feasibility.Fits;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.RefusalReasons.Reason;
 import java.util.List;
 import java.util.Map;
@@ -29,7 +27,7 @@ public final class GpuSelector {
      * @param gpus every GPU of the node, in the order of its inventory
      * @param policy which GPUs to prefer among those that hold a container
      */
-    public static QuickCheck feasible(PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy) {
+    public static Feasibility feasible(PodGpuRequest pod, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {
         if (!pod.requestsOneVgpu()) {
             return new PodGpuSelector(pod, gpus, policy, pod.containers().size() != 1).quickCheck();
         }
@@ -43,7 +41,7 @@ public final class GpuSelector {
      * @param gpus every GPU of the node, in the order of its inventory
      * @param policy which GPUs to prefer among those that hold a container
      */
-    public static GpuSelection select(PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy) {
+    public static GpuSelection select(PodGpuRequest pod, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {
         if (!pod.requestsOneVgpu()) {
             return new PodGpuSelector(pod, gpus, policy, true).select();
         }
@@ -65,13 +63,16 @@ public final class GpuSelector {
                 fullness(pod, gpus, gpu));
     }
 
-    /** The index of the GPU that the policy prefers for a pod's only vGPU; -1 if no GPU holds it. */
-    private static int bestGpu(PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy) {
+    /** The index of the GPU that the policy rates highest for a pod's only vGPU; -1 if no GPU holds it. */
+    private static int bestGpu(PodGpuRequest pod, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {
         int best = -1;
+        long bestRating = Long.MIN_VALUE;
         for (int gpu = 0; gpu < gpus.size(); gpu++) {
             GpuFreeCapacity free = gpus.get(gpu);
-            if (holds(pod, free) && (best < 0 || ContainerGpuSelector.byPolicy(policy, free, gpus.get(best)) < 0)) {
+            long rating = policy.rateGpu(free.fullness, free.capacity);
+            if (rating > bestRating && holds(pod, free)) {
                 best = gpu;
+                bestRating = rating;
             }
         }
         return best;

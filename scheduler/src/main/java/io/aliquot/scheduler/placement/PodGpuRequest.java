@@ -163,7 +163,7 @@ public final class PodGpuRequest {
     }
 
     /** The pod's requests of CPU and memory. */
-    public HostResources requests() {
+    public HostResources hostRequests() {
         return hostRequests;
     }
 

@@ -2,13 +2,11 @@ package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
-import io.aliquot.api.Placement;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
-import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.QuickCheck;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
+import io.aliquot.scheduler.placement.Feasibility.Fits;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.RefusalReasons.Reason;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -22,7 +20,7 @@ import org.jspecify.annotations.Nullable;
 /*
  * The algorithm is first-fit decreasing, then an exhaustive search with a budget. First-fit decreasing assigns GPUs to
  * one container at a time, the largest request first; each gets the best GPUs that hold it (ContainerGpuSelector). For
- * one container that is exact. For several containers it runs with the pod's policy, then with the opposite policy. If
+ * one container that is exact. For several containers it runs with the pod's policy, then with the policy's alternative. If
  * both fail, a backtracking search tries the remaining assignments: containers in the same order, their GPUs in
  * ascending order, and only the first of equivalent GPUs. The search ends with an assignment, with the proof that there
  * is none, or after BUDGET attempts; in the last case the pod is refused although it may fit.
@@ -37,7 +35,7 @@ final class PodGpuSelector {
 
     private final PodGpuRequest pod;
     private final List<GpuFreeCapacity> gpus;
-    private final Placement policy;
+    private final PlacementPolicy policy;
     private final boolean useLinks;
     private final List<ContainerGpuRequest> containers;
     /** {@code assigned[container][gpu]}: whether a container has a vGPU on a GPU. */
@@ -51,7 +49,7 @@ final class PodGpuSelector {
      * @param gpus every GPU of the node, in the order of its inventory
      * @param useLinks whether links between GPUs count; they never decide whether a pod with one container fits
      */
-    PodGpuSelector(PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy, boolean useLinks) {
+    PodGpuSelector(PodGpuRequest pod, List<GpuFreeCapacity> gpus, PlacementPolicy policy, boolean useLinks) {
         this.pod = pod;
         this.gpus = gpus;
         this.policy = policy;
@@ -65,7 +63,7 @@ final class PodGpuSelector {
         return refused == null ? selected() : refused;
     }
 
-    QuickCheck quickCheck() {
+    Feasibility quickCheck() {
         Refused refused = assign();
         return refused == null ? new Fits(fullness()) : refused;
     }
@@ -83,7 +81,7 @@ final class PodGpuSelector {
             return refused;
         }
         clearAssignments();
-        if (firstFitDecreasing(order, policy == Placement.SPREAD ? Placement.BINPACK : Placement.SPREAD) == null) {
+        if (firstFitDecreasing(order, policy.alternative()) == null) {
             return null;
         }
         clearAssignments();
@@ -119,14 +117,14 @@ final class PodGpuSelector {
         }
     }
 
-    private @Nullable Refused firstFitDecreasing(int[] order, Placement placement) {
+    private @Nullable Refused firstFitDecreasing(int[] order, PlacementPolicy policy) {
         for (int container : order) {
             int vgpus = request(container).vgpus();
             int[] candidates = candidates(container);
             if (candidates.length < vgpus) {
                 return refuse(container);
             }
-            int[] set = containerSelector(placement).select(candidates, vgpus, pod.numa());
+            int[] set = containerSelector(policy).select(candidates, vgpus, pod.numa());
             if (set.length == 0) {
                 return refuse(container);
             }
@@ -137,14 +135,14 @@ final class PodGpuSelector {
         return null;
     }
 
-    private ContainerGpuSelector containerSelector(Placement placement) {
+    private ContainerGpuSelector containerSelector(PlacementPolicy policy) {
         int[] fullness = new int[gpus.size()];
         boolean[] used = new boolean[gpus.size()];
         for (int gpu = 0; gpu < gpus.size(); gpu++) {
             used[gpu] = isUsed(gpu);
             fullness[gpu] = fullness(gpu);
         }
-        return new ContainerGpuSelector(gpus, fullness, used, placement, useLinks, pod.topology());
+        return new ContainerGpuSelector(gpus, fullness, used, policy, useLinks, pod.topology());
     }
 
     /** The GPUs that hold a further vGPU of a container. */

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.MemoryRequest;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 

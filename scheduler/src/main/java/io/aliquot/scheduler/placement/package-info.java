@@ -1,8 +1,8 @@
 /**
- * Selects the GPUs of a node for a pod, or says why the node does not fit. {@link
- * io.aliquot.scheduler.placement.GpuSelector} is the entry point: a pure function of a {@link
- * io.aliquot.scheduler.placement.PodGpuRequest} and the node's {@link io.aliquot.scheduler.placement.GpuFreeCapacity}.
- * Package {@code ledger} records what each pod holds.
+ * Which GPUs of a node a pod gets, or why the node does not fit: {@link io.aliquot.scheduler.placement.GpuSelector}
+ * decides, a pure function of a {@link io.aliquot.scheduler.placement.PodGpuRequest} and the node's {@link
+ * io.aliquot.scheduler.placement.GpuFreeCapacity}. {@link io.aliquot.scheduler.placement.PlacementPolicy} decides which of
+ * the fitting GPUs and nodes is preferred; a new placement policy starts there.
  */
 @NullMarked
 package io.aliquot.scheduler.placement;

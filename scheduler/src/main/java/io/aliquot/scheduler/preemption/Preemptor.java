@@ -2,7 +2,6 @@ package io.aliquot.scheduler.preemption;
 
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
@@ -10,6 +9,7 @@ import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.UnboundPod;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Instant;
@@ -196,8 +196,8 @@ public final class Preemptor {
             }
             HostResources needed = node.holdings().stream()
                     .filter(holding -> !without.contains(holding.pod().uid()))
-                    .map(Holding::requests)
-                    .reduce(request.requests(), HostResources::plus);
+                    .map(Holding::hostRequests)
+                    .reduce(request.hostRequests(), HostResources::plus);
             HostResources free = sharing.allocatable().minus(needed);
             return free.cpuMillis() >= 0 && free.memoryBytes() >= 0;
         }

@@ -77,7 +77,7 @@ public final class Resizer {
                 case Resizing.Refused refused -> {
                     return new Result.Refused(refused.reason());
                 }
-                case Resizing.Undecided undecided -> {
+                case Resizing.Unresolved unresolved -> {
                     return new Result.Unavailable("the outcome of an earlier resize is not known yet; try again");
                 }
                 case Resizing.Unchanged unchanged -> {

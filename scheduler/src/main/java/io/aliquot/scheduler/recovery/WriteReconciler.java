@@ -67,7 +67,7 @@ public final class WriteReconciler {
      * others.
      */
     public void reconcileAll() {
-        List<PodId> unconfirmed = new ArrayList<>(ledger.unconfirmed(RETRY_AFTER));
+        List<PodId> unconfirmed = new ArrayList<>(ledger.assumedFor(RETRY_AFTER));
         Collections.rotate(unconfirmed, runs.incrementAndGet());
         int unreadable = 0;
         for (PodId pod : unconfirmed) {

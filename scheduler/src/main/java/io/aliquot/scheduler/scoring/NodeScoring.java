@@ -2,26 +2,23 @@ package io.aliquot.scheduler.scoring;
 
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.ledger.NodeAccountView;
+import io.aliquot.scheduler.placement.PlacementPolicy;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 
 /** Which nodes of a ledger a pod fits on, and which the placement policy prefers. Thread-safe. */
 public final class NodeScoring {
     private final Ledger ledger;
     private final ScoringCache<?> scores;
-    private final FeasibilityCache.Kinds kinds;
+    private final FeasibilityCache cache = new FeasibilityCache();
 
     /**
      * Connects the policy to a ledger that has none yet.
      *
-     * @param policy scores for {@link Placement#FRAGMENTATION}
+     * @param policy scores the candidates of placement policies that score them
      */
     public NodeScoring(Ledger ledger, ScoringPolicy<?> policy) {
         this.ledger = ledger;
-        var index = new NodeIndex(
-                node -> ledger.account(node).map(NodeAccountView::number).orElse(NodeIndex.UNKNOWN));
-        this.scores = new ScoringCache<>(policy, ledger.models(), index);
-        this.kinds = new FeasibilityCache.Kinds(ledger.changes(), index);
+        this.scores = new ScoringCache<>(policy, ledger.models());
         ledger.connect(scores, scores);
     }
 
@@ -31,15 +28,16 @@ public final class NodeScoring {
     }
 
     /**
-     * What the nodes answer one request about this pod.
+     * The nodes that fit this pod, and which of them is best, for one request.
      *
-     * @param policy by which the pod's node is chosen
+     * @param placement the name of the policy by which the pod's node is chosen
      */
-    public FeasibilityCache forPod(String uid, PodGpuRequest request, Placement policy) {
-        if (policy == Placement.FRAGMENTATION) {
+    public NodeRanking forPod(String uid, PodGpuRequest request, Placement placement) {
+        var policy = PlacementPolicy.of(placement);
+        if (policy.scoresCandidates()) {
             scores.refresh();
         }
-        return new FeasibilityCache(
-                ledger, scores, kinds, uid, request, policy, ledger.nodeOf(uid).orElse(""));
+        return new NodeRanking(
+                ledger, scores, cache, uid, request, policy, ledger.nodeOf(uid).orElse(""));
     }
 }

@@ -2,13 +2,12 @@ package io.aliquot.scheduler.scoring;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.NodeAccountView;
-import io.aliquot.scheduler.ledger.NodeAccountView.Capacity;
 import io.aliquot.scheduler.ledger.NodeObserver;
 import io.aliquot.scheduler.placement.CandidateChooser;
 import io.aliquot.scheduler.placement.CandidatePlacements;
 import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.PodGpuRequest;
@@ -26,8 +25,8 @@ import java.util.function.Supplier;
  * change of an account is only noted. Before the next scoring refresh() reads the accounts' free capacities and reports
  * them to the policy, in the order of the accounts' numbers, so that equal histories give equal choices.
  *
- * Locks: a thread may hold an account's lock when it takes this one, never the reverse. So free capacities are read first
- * and reported afterwards, and of two reports of one account the one with the higher count of changes wins.
+ * Locks: a thread may hold an account's lock when it takes this one, never the reverse. refresh() holds the lock of reported
+ * while it reads a free capacity and reports it, so that no report overtakes a later one.
  *
  * Nodes of one kind are often alike, and so are candidates on them. An evaluation is cached by the free capacity before
  * and after, and with each node's answer, so that a node that has not changed costs no lookup.
@@ -46,9 +45,10 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
     final GpuModels models;
 
     private final ScoringPolicy<P> policy;
-    private final NodeIndex index;
     /** Accounts that changed since the last refresh, by their numbers. */
     private final ConcurrentSkipListMap<Integer, NodeAccountView> changed = new ConcurrentSkipListMap<>();
+    /** What the policy knows of each account that takes pods, by number. Guarded by itself. */
+    private final Map<Integer, FreeCapacity> reported = new HashMap<>();
 
     private final Cache<String, Boolean> observed =
             Caffeine.newBuilder().maximumSize(MOST_PODS).executor(Runnable::run).build();
@@ -62,8 +62,6 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
 
     // Guarded by this.
 
-    /** What the policy knows of each account, by number. */
-    private final Map<Integer, Capacity> reported = new HashMap<>();
     /** Evaluations by demand, free capacity before and free capacity after. */
     private final Map<DemandVector, Map<FreeCapacity, Map<FreeCapacity, P>>> known = new HashMap<>();
 
@@ -84,9 +82,9 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
     final class Front {
         final int modelVersion;
         /** The lowest and the highest idle cost of the candidates. */
-        final double minIdleCost;
+        private final double minIdleCost;
 
-        final double maxIdleCost;
+        private final double maxIdleCost;
         private final List<P> candidates;
 
         // Of the last scoring, guarded by ScoringCache.this.
@@ -94,7 +92,7 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
         private PriceSnapshot scoredAt = PriceSnapshot.CONSTANT;
         private boolean scored;
         /** The score of the best candidate. */
-        private double score;
+        private double score = Double.POSITIVE_INFINITY;
         /** The highest price cost of a candidate then, or an upper bound. */
         private double priceCost;
 
@@ -124,17 +122,6 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
             }
         }
 
-        /** The same; records the result for the node of this number. */
-        double score(CachedResults results, int number) {
-            synchronized (ScoringCache.this) {
-                double now = score();
-                if (!Double.isNaN(now)) {
-                    results.recordScore(number, scoredAt, now, priceCost);
-                }
-                return now;
-            }
-        }
-
         private void computeScore() {
             score = policy.score(candidates.get(best(candidates)));
             priceCost = 0;
@@ -143,6 +130,22 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
             }
             scoredAt = prices;
             scored = true;
+        }
+
+        /** An upper bound of the score. */
+        double upperBound() {
+            synchronized (ScoringCache.this) {
+                return scoredAt == prices
+                        ? score
+                        : prices.upperBound(score, scoredAt, priceCost, minIdleCost, maxIdleCost);
+            }
+        }
+
+        /** The score when it was last computed; infinite if it never was. */
+        double lastScore() {
+            synchronized (ScoringCache.this) {
+                return score;
+            }
         }
 
         /** The terms of that score; empty if the model version has changed. */
@@ -169,23 +172,12 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
             this.tieBreak = tieBreak;
             this.evaluations = evaluations;
         }
-
-        /** The node's score now; NaN if the model version has changed. */
-        double score() {
-            return front.score() + tieBreak;
-        }
     }
 
-    /**
-     * A cache for one ledger.
-     *
-     * @param models the ledger's
-     * @param index is told which nodes are dropped
-     */
-    ScoringCache(ScoringPolicy<P> policy, GpuModels models, NodeIndex index) {
+    /** A cache for the ledger that numbers these models. */
+    ScoringCache(ScoringPolicy<P> policy, GpuModels models) {
         this.policy = policy;
         this.models = models;
-        this.index = index;
     }
 
     /** Differs whenever nodes have to be evaluated again. */
@@ -193,27 +185,17 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
         return modelVersion;
     }
 
-    PriceSnapshot prices() {
-        return prices;
-    }
-
     @Override
     public void nodeChanged(NodeAccountView account) {
         changed.put(account.number(), account);
     }
 
-    @Override
-    public void nodeClosed(String node) {
-        index.forget(node);
-    }
-
     /** Reports all changes to the policy. The caller must not hold an account's lock. */
     @Override
     public void refresh() {
-        for (var next = changed.pollFirstEntry(); next != null; next = changed.pollFirstEntry()) {
-            Capacity capacity = next.getValue().capacity();
-            synchronized (this) {
-                report(next.getKey(), capacity);
+        synchronized (reported) {
+            for (var next = changed.pollFirstEntry(); next != null; next = changed.pollFirstEntry()) {
+                report(next.getKey(), next.getValue().freeCapacity());
             }
         }
         synchronized (this) {
@@ -226,16 +208,13 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
         }
     }
 
-    private void report(Integer number, Capacity now) {
-        Capacity before = reported.get(number);
-        if (before != null && before.changes() >= now.changes()) {
-            return;
-        }
-        reported.put(number, now);
-        Optional<FreeCapacity> last = before == null ? Optional.empty() : before.free();
-        if (!last.equals(now.free())) {
-            last.ifPresent(policy::nodeRemoved);
-            now.free().ifPresent(policy::nodeAdded);
+    /** {@code now}: the node's free capacity; empty if the node takes no pods. */
+    private synchronized void report(Integer number, Optional<FreeCapacity> now) {
+        Optional<FreeCapacity> before = Optional.ofNullable(reported.remove(number));
+        now.ifPresent(free -> reported.put(number, free));
+        if (!before.equals(now)) {
+            before.ifPresent(policy::nodeRemoved);
+            now.ifPresent(policy::nodeAdded);
         }
     }
 

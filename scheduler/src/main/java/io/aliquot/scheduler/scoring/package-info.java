@@ -1,7 +1,8 @@
 /**
- * Which nodes a pod fits on and which of them is best: caches of the nodes' answers and of the scores of candidates. A
- * {@link io.aliquot.scheduler.scoring.ScoringPolicy} computes the scores; which pod holds what is in package
- * {@code ledger}, which GPUs of a node a pod gets in package {@code placement}.
+ * Which node is best for a pod: {@link io.aliquot.scheduler.scoring.NodeRanking} ranks the nodes that fit by the pod's
+ * {@link io.aliquot.scheduler.placement.PlacementPolicy}, from cached answers and scores. For the policy {@code
+ * fragmentation} a {@link io.aliquot.scheduler.scoring.ScoringPolicy} scores each candidate placement, and so also decides
+ * which GPU of the node a pod with one vGPU gets; for all other pods package {@code placement} decides that.
  */
 @NullMarked
 package io.aliquot.scheduler.scoring;

@@ -3,16 +3,16 @@ package io.aliquot.scheduler.simulation;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
-import io.aliquot.scheduler.scoring.FeasibilityCache;
+import io.aliquot.scheduler.scoring.NodeRanking;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.ScoringPolicy;
 import java.time.Duration;
@@ -84,7 +84,7 @@ public final class PlacementEngine {
         this.shapes = shapes;
         for (SimulatedNode node : nodes) {
             Sharing facts = node.facts;
-            ledger.putNode(node.name(), new Sharing(facts.cards(), policy, facts.allocatable()));
+            ledger.putNode(node.name(), new Sharing(facts.gpus(), policy, facts.allocatable()));
             ledger.observeBound(systemPod(node));
             free.put(node.name(), node.free());
         }
@@ -118,18 +118,18 @@ public final class PlacementEngine {
     /** Reserves the best of the nodes, by the pod's policy or else the engine's; empty if the pod fits on none. */
     public Optional<String> reserveBest(PendingPod pod, List<String> nodes) {
         Placement wanted = pod.request().request.nodePlacement().orElse(policy);
-        FeasibilityCache cache = scoring.forPod(pod.uid(), pod.request().request, wanted);
+        NodeRanking ranking = scoring.forPod(pod.uid(), pod.request().request, wanted);
         Optional<String> best =
-                cache.best(nodes, 1, (node, refuses) -> {}).stream().findFirst();
+                ranking.best(nodes, 1, (node, refuses) -> {}).stream().findFirst();
         best.ifPresent(node -> ledger.reserve(id(pod.uid()), node, pod.request().request));
         return best;
     }
 
     /** Those of the nodes that the pod fits on. */
     public List<String> feasible(PendingPod pod, List<String> nodes) {
-        FeasibilityCache cache = scoring.forPod(pod.uid(), pod.request().request, policy);
+        NodeRanking ranking = scoring.forPod(pod.uid(), pod.request().request, policy);
         return nodes.stream()
-                .filter(node -> cache.feasibility(node) instanceof Feasibility.Fits)
+                .filter(node -> ranking.feasibility(node) instanceof Feasibility.Fits)
                 .toList();
     }
 
@@ -142,7 +142,7 @@ public final class PlacementEngine {
     public PlacedPod bind(PendingPod pod, String node) {
         var granted = (Granted) ledger.commit(id(pod.uid()), node, pod.request().request, 1);
         free.computeIfPresent(
-                node, (name, left) -> left.minus(pod.request().request.requests()));
+                node, (name, left) -> left.minus(pod.request().request.hostRequests()));
         Set<String> gpus = granted.containers().values().stream()
                 .flatMap(vgpus -> vgpus.list().stream())
                 .map(vgpu -> vgpu.uuid())
@@ -154,7 +154,7 @@ public final class PlacementEngine {
     public void end(PlacedPod pod) {
         ledger.observeEnded(pod.uid());
         free.computeIfPresent(
-                pod.node(), (name, left) -> left.plus(pod.request().request.requests()));
+                pod.node(), (name, left) -> left.plus(pod.request().request.hostRequests()));
     }
 
     /** Free capacity of a node. */

@@ -64,7 +64,7 @@ public final class PodRequest {
 
     private PodRequest withAnnotations(Map<String, String> annotations) {
         return new PodRequest(PodGpuRequest.of(request.containers(), annotations, request.preferences())
-                .withHostRequests(request.requests()));
+                .withHostRequests(request.hostRequests()));
     }
 
     public boolean requestsGpu() {
@@ -101,11 +101,11 @@ public final class PodRequest {
     }
 
     public long cpuMillis() {
-        return request.requests().cpuMillis();
+        return request.hostRequests().cpuMillis();
     }
 
     public long memoryBytes() {
-        return request.requests().memoryBytes();
+        return request.hostRequests().memoryBytes();
     }
 
     @Override

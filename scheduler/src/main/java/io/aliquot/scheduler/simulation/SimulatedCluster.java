@@ -22,7 +22,7 @@ public final class SimulatedCluster {
     public SimulatedCluster(List<SimulatedNode> nodes) {
         this.nodes = List.copyOf(nodes);
         for (SimulatedNode node : nodes) {
-            shapes.put(node.name(), models.shape(node.facts.cards().list(), node.facts.allocatable()));
+            shapes.put(node.name(), models.shape(node.facts.gpus().list(), node.facts.allocatable()));
         }
     }
 

@@ -6,8 +6,8 @@ import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.SharingMode;
 import io.aliquot.scheduler.kubernetes.NodeReader;
-import io.aliquot.scheduler.ledger.NodeFacts.LeftOut;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
+import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.HostResources;
 import io.fabric8.kubernetes.api.model.Node;
@@ -73,14 +73,14 @@ public final class SimulatedNode {
         NodeReader.Reading reading = READER.read(node);
         return switch (reading.facts()) {
             case Sharing sharing -> new SimulatedNode(node.getMetadata().getName(), sharing, HostResources.NONE);
-            case LeftOut leftOut ->
-                throw new FormatException(reading.problem().isEmpty() ? leftOut.reason() : reading.problem());
+            case Unavailable unavailable ->
+                throw new FormatException(reading.problem().isEmpty() ? unavailable.reason() : reading.problem());
         };
     }
 
     /** The same node with one more pod that stays on it. */
     public SimulatedNode withSystemPod(PodRequest pod) {
-        return new SimulatedNode(name, facts, systemPods.plus(pod.request.requests()));
+        return new SimulatedNode(name, facts, systemPods.plus(pod.request.hostRequests()));
     }
 
     public String name() {
@@ -93,12 +93,12 @@ public final class SimulatedNode {
 
     /** The GPUs, in the order of the inventory. */
     public List<OfferedGpu> gpus() {
-        return facts.cards().list().stream().map(OfferedGpu::of).toList();
+        return facts.gpus().list().stream().map(OfferedGpu::of).toList();
     }
 
     /** Amounts of the extended resources that the node reports to kube-scheduler, by their names. */
     public Map<String, Long> extendedResources() {
-        return inventory().extendedResources(facts.cards().sharingMode());
+        return inventory().extendedResources(facts.gpus().sharingMode());
     }
 
     /** Allocatable CPU less the requests of the pods that stay on the node. */

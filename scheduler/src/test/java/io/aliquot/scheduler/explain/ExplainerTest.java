@@ -15,11 +15,11 @@ import io.aliquot.scheduler.explain.Explanation.Victim;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
@@ -356,7 +356,7 @@ class ExplainerTest {
                     uids.remove(victim.pod().uid());
                     assertThat(fixture.ledger.feasibilityWithout(option.node(), POD.uid(), request, uids))
                             .as(what)
-                            .isInstanceOf(Feasibility.Refuses.class);
+                            .isInstanceOf(Feasibility.Refused.class);
                     uids.add(victim.pod().uid());
                 }
             }

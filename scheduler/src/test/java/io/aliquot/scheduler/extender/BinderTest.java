@@ -97,7 +97,7 @@ class BinderTest {
         world.cluster.state = found;
         world.cluster.movedOnTo = movedOnTo;
         assertThat(world.binder.bind(id("a"), "n1").error().isEmpty()).isEqualTo(bound);
-        assertThat(world.ledger.unsettled("uid-a").orElse("")).isEqualTo(kept);
+        assertThat(world.ledger.assumedNode("uid-a").orElse("")).isEqualTo(kept);
         assertThat(world.cluster.sent).hasSize(bindings);
         assertThat(LedgerInvariants.views(world.ledger).stream()
                         .filter(view -> !view.holdings().isEmpty())
@@ -166,7 +166,7 @@ class BinderTest {
         world.cluster.movedOnTo = unbound(2);
         assertThat(world.binder.bind(id("a"), "n2").error()).isEmpty();
         assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(1L, 2L);
-        assertThat(world.ledger.unsettled("uid-a")).contains("n2");
+        assertThat(world.ledger.assumedNode("uid-a")).contains("n2");
     }
 
     @Test
@@ -174,7 +174,7 @@ class BinderTest {
         loseTheAnswer();
         world.pass(WriteReconciler.RETRY_AFTER);
         world.reconciler.reconcileAll();
-        assertThat(world.ledger.unsettled("uid-a")).contains("n1");
+        assertThat(world.ledger.assumedNode("uid-a")).contains("n1");
         world.cluster.state = unbound(1);
         world.cluster.movedOnTo = unbound(2);
         world.reconciler.reconcileAll();
@@ -197,8 +197,8 @@ class BinderTest {
         for (int round = 0; round <= stuck.size(); round++) {
             world.reconciler.reconcileAll();
         }
-        assertThat(world.ledger.unsettled("uid-b")).isEmpty();
-        assertThat(world.ledger.unsettled("uid-s1")).contains("n1");
+        assertThat(world.ledger.assumedNode("uid-b")).isEmpty();
+        assertThat(world.ledger.assumedNode("uid-s1")).contains("n1");
     }
 
     private void loseTheAnswer(String pod, int memoryMiB) {
@@ -230,7 +230,7 @@ class BinderTest {
 
     @Test
     void bindFailsIfTheNodeHasFilledUpSinceFilter() {
-        world.pass(Ledger.EXPECTED_FOR.plusMillis(1));
+        world.pass(Ledger.RESERVATION_TIME.plusMillis(1));
         world.ledger.expire();
         world.takenElsewhere("b", 1, 0, 10);
         world.takenElsewhere("c", 1, 1, 10);

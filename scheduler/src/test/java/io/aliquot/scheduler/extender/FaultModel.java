@@ -23,7 +23,6 @@ import io.aliquot.scheduler.ledger.AllocationChange;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
@@ -34,6 +33,7 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.pending.UnboundPod;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.Gpus;
@@ -43,7 +43,7 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.recovery.RecoveryAccess;
 import io.aliquot.scheduler.recovery.Resizer;
 import io.aliquot.scheduler.recovery.WriteReconciler;
-import io.aliquot.scheduler.scoring.FeasibilityCache;
+import io.aliquot.scheduler.scoring.NodeRanking;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.time.Duration;
@@ -435,7 +435,7 @@ final class FaultModel {
 
     private GpuCapacity card(String node, String gpu) {
         return ((NodeFacts.Sharing) Objects.requireNonNull(nodes.get(node)))
-                .cards().list().stream()
+                .gpus().list().stream()
                         .filter(card -> card.gpu().uuid().equals(gpu))
                         .findFirst()
                         .orElseThrow();
@@ -460,7 +460,7 @@ final class FaultModel {
     }
 
     private void changeNode(int number) {
-        NodeFacts facts = new NodeFacts.LeftOut("for a while");
+        NodeFacts facts = new NodeFacts.Unavailable("for a while");
         if (calm || random.nextInt(10) > 0) {
             var gpus = new ArrayList<Gpu>();
             for (int i = 0; i < GPUS; i++) {
@@ -503,7 +503,7 @@ final class FaultModel {
     private void countOversold(NodeFacts facts) {
         if (facts instanceof NodeFacts.Sharing sharing) {
             Map<String, long[]> sums = sums(false);
-            for (GpuCapacity card : sharing.cards().list()) {
+            for (GpuCapacity card : sharing.gpus().list()) {
                 long[] sum = sums.getOrDefault(card.gpu().uuid(), new long[6]);
                 if (sum[0] > card.memoryMiB() || sum[1] > card.cores()) {
                     counts.count("GPU with less than pods hold");
@@ -543,7 +543,7 @@ final class FaultModel {
                 replica.deliver();
             }
         }
-        pass(Ledger.KEPT_FOR.plus(BoundPods.GRACE).plusSeconds(30));
+        pass(Ledger.PREEMPTOR_RESERVATION_TIME.plus(BoundPods.GRACE).plusSeconds(30));
         for (Replica replica : replicas) {
             replica.reconciler.reconcileAll();
         }
@@ -731,9 +731,9 @@ final class FaultModel {
             String node = "n" + random.nextInt(NODES);
             scoring.observe(pod.id.uid(), pod.ask);
             Placement policy = pod.ask.nodePlacement().orElse(Placement.SPREAD);
-            FeasibilityCache cache = scoring.forPod(pod.id.uid(), pod.ask, policy);
-            if (cache.feasibility(node) instanceof Feasibility.Fits) {
-                assertThat(cache.score(node)).isFinite();
+            NodeRanking ranking = scoring.forPod(pod.id.uid(), pod.ask, policy);
+            if (ranking.feasibility(node) instanceof Feasibility.Fits) {
+                assertThat(ranking.score(node)).isFinite();
                 ledger.reserve(pod.id, node, pod.ask);
             }
         }

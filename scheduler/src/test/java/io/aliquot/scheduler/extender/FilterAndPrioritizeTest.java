@@ -80,7 +80,7 @@ class FilterAndPrioritizeTest {
             binpack.filter(pod("large" + i, mebibytes(80_000)), NODES);
             binpack.filter(pod("small" + i, mebibytes(20_000)), NODES);
         }
-        world.pass(Ledger.EXPECTED_FOR.plusSeconds(1));
+        world.pass(Ledger.RESERVATION_TIME.plusSeconds(1));
         world.ledger.expire();
         world.takenElsewhere("x", 1, 0, 70_000); // the fuller node, but the pod would split an empty GPU
         world.takenElsewhere("y", 2, 1, 60_000);
@@ -157,7 +157,7 @@ class FilterAndPrioritizeTest {
 
     @Test
     void everyRejectedNodeHasItsReason() {
-        world.ledger.putNode("n2", new NodeFacts.LeftOut("not labelled gpu=on"));
+        world.ledger.putNode("n2", new NodeFacts.Unavailable("not labelled gpu=on"));
         world.takenElsewhere("x", 1, 0, 78_000);
         world.takenElsewhere("y", 1, 1, 78_000);
         var answer = binpack.filter(pod("a", mebibytes(3000)), List.of("n1", "n2", "nobody"));

@@ -32,7 +32,7 @@ class GpuRequestCacheTest {
         assertThat(asks.of(annotated("d", "aliquot.io/priority", "2")).priority())
                 .isEqualTo(2);
         assertThat(asks.of(edited("e", "\"cpu\": \"1\"}", "\"cpu\": \"1\"}, \"requests\": {\"cpu\": \"500m\"}"))
-                        .requests())
+                        .hostRequests())
                 .isEqualTo(new HostResources(500, 0));
     }
 

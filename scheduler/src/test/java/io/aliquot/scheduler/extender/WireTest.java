@@ -62,7 +62,7 @@ class WireTest {
     void thePodsRequestsEqualThoseOfKubeScheduler() {
         Wire.Pod pod = ExtenderFixture.args(ARGS.replace("\"restartPolicy\": \"Always\", ", ""))
                 .pod();
-        assertThat(pod.template().request().requests()).isEqualTo(new HostResources(1250, 2L << 30));
+        assertThat(pod.template().request().hostRequests()).isEqualTo(new HostResources(1250, 2L << 30));
     }
 
     @ParameterizedTest

@@ -44,7 +44,7 @@ class NodeReaderTest {
         assertThat(reader.read(node(Map.of("gpu", "off"), Map.of())).problem()).isEmpty();
         assertThat(reader.read(node(Map.of("gpu", "on"), Map.of())))
                 .isEqualTo(new NodeReader.Reading(
-                        new NodeFacts.LeftOut("no GPU inventory from the node's device plugin yet"), ""));
+                        new NodeFacts.Unavailable("no GPU inventory from the node's device plugin yet"), ""));
     }
 
     @Test
@@ -52,31 +52,31 @@ class NodeReaderTest {
         NodeReader.Reading reading =
                 reader.read(node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", "{\"version\":2}")));
         assertThat(reading.facts())
-                .isEqualTo(new NodeFacts.LeftOut("GPU inventory of the node cannot be read, see its events"));
+                .isEqualTo(new NodeFacts.Unavailable("GPU inventory of the node cannot be read, see its events"));
         assertThat(reading.problem()).isEqualTo("aliquot.io/gpus: expected version 1, found \"2\"");
     }
 
     @Test
     void theNodesShareLabelDecidesTheSharingMode() {
         assertThat(sharing(Map.of("aliquot.io/share", "memory"), Map.of())
-                        .cards()
+                        .gpus()
                         .sharingMode())
                 .isEqualTo(SharingMode.MEMORY);
         var acks = Map.of("ack.node.gpu.schedule", "topology", "ack.node.gpu.placement", "spread");
-        assertThat(sharing(acks, Map.of()).cards().sharingMode()).isEqualTo(SharingMode.TOPOLOGY);
+        assertThat(sharing(acks, Map.of()).gpus().sharingMode()).isEqualTo(SharingMode.TOPOLOGY);
         assertThat(sharing(acks, Map.of()).gpuPlacement()).isEqualTo(Placement.SPREAD);
         assertThat(read(Map.of("aliquot.io/share", "none"), Map.of()))
                 .isEqualTo(new NodeReader.Reading(
-                        new NodeFacts.LeftOut("gives no GPUs (label aliquot.io/share=none)"), ""));
+                        new NodeFacts.Unavailable("gives no GPUs (label aliquot.io/share=none)"), ""));
     }
 
     @Test
     void aCordonedGpuIsNotAllocatedAndTheOthersAre() {
         var cards = sharing(Map.of(), Map.of("aliquot.io/cordon-gpus", Gpus.uuid(1, 1)))
-                .cards();
+                .gpus();
         assertThat(cards.list()).extracting(GpuCapacity::cordoned).containsExactly(false, true);
         assertThat(sharing(Map.of(), Map.of("aliquot.io/cordon-gpus", ""))
-                        .cards()
+                        .gpus()
                         .list())
                 .extracting(GpuCapacity::cordoned)
                 .containsOnly(false);
@@ -89,7 +89,7 @@ class NodeReaderTest {
         assertThat(reading.problem())
                 .isEqualTo("aliquot.io/cordon-gpus: the node has no GPU " + Gpus.uuid(2, 0)
                         + "; its GPUs are in its annotation aliquot.io/gpus");
-        assertThat(((NodeFacts.Sharing) reading.facts()).cards().list())
+        assertThat(((NodeFacts.Sharing) reading.facts()).gpus().list())
                 .extracting(GpuCapacity::cordoned)
                 .containsExactly(true, false);
     }
@@ -101,8 +101,8 @@ class NodeReaderTest {
         var facts =
                 (NodeFacts.Sharing) reader.read(node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", scaled.print())))
                         .facts();
-        assertThat(facts.cards().list()).extracting(GpuCapacity::memoryMiB).containsOnly(160_000L);
-        assertThat(facts.cards().list()).extracting(GpuCapacity::cores).containsOnly(150);
+        assertThat(facts.gpus().list()).extracting(GpuCapacity::memoryMiB).containsOnly(160_000L);
+        assertThat(facts.gpus().list()).extracting(GpuCapacity::cores).containsOnly(150);
     }
 
     @ParameterizedTest
@@ -122,7 +122,7 @@ class NodeReaderTest {
         NodeReader.Reading reading =
                 where.equals("label") ? read(Map.of(name, value), Map.of()) : read(Map.of(), Map.of(name, value));
         assertThat(reading.facts())
-                .isEqualTo(new NodeFacts.LeftOut("GPU settings of the node have an error, see its events"));
+                .isEqualTo(new NodeFacts.Unavailable("GPU settings of the node have an error, see its events"));
         assertThat(reading.problem()).contains(name).contains(says);
     }
 

@@ -32,7 +32,7 @@ class PodReaderTest {
         assertThat(reading.pod().perGpu())
                 .isEqualTo(Map.of(
                         uuid(1, 0), new GpuAmount(600, 15, 2, false), uuid(1, 1), new GpuAmount(250, 10, 1, false)));
-        assertThat(reading.pod().requests()).isEqualTo(new HostResources(8000, 1 << 30));
+        assertThat(reading.pod().hostRequests()).isEqualTo(new HostResources(8000, 1 << 30));
     }
 
     @Test

@@ -33,10 +33,15 @@ public final class BoundPods {
 
     /** A pod bound this many seconds after 1970. */
     public static BoundPod of(
-            PodId id, String node, int priority, int second, HostResources requests, ContainerAllocation... shares) {
+            PodId id,
+            String node,
+            int priority,
+            int second,
+            HostResources hostRequests,
+            ContainerAllocation... shares) {
         var since = Instant.ofEpochSecond(second);
         return new BoundPod(
-                id, node, 1 + second, List.of(shares), requests, priority, since, since, GRACE, Instant.MAX, "");
+                id, node, 1 + second, List.of(shares), hostRequests, priority, since, since, GRACE, Instant.MAX, "");
     }
 
     /** The same pod, bound this many seconds after 1970 with this fence. */
@@ -46,7 +51,7 @@ public final class BoundPods {
                 pod.node(),
                 pod.version(),
                 pod.shares(),
-                pod.requests(),
+                pod.hostRequests(),
                 pod.priority(),
                 pod.created(),
                 Instant.ofEpochSecond(second),
@@ -67,7 +72,7 @@ public final class BoundPods {
                 pod.node(),
                 pod.version() + 1,
                 pod.shares(),
-                pod.requests(),
+                pod.hostRequests(),
                 pod.priority(),
                 pod.created(),
                 pod.bound(),

@@ -168,7 +168,7 @@ class LedgerConcurrencyTest {
         catchUp();
         settleAll();
         catchUp();
-        assertThat(ledger.unconfirmed(Duration.ZERO)).isEmpty();
+        assertThat(ledger.assumedFor(Duration.ZERO)).isEmpty();
         for (int place = 0; place < PODS; place++) {
             server.end(place, false);
         }
@@ -254,7 +254,7 @@ class LedgerConcurrencyTest {
 
     /** Resolves writes whose answer was lost. Others may be in flight, so each pod gets a new version first. */
     private void settleAll() {
-        for (PodId id : ledger.unconfirmed(Duration.ZERO)) {
+        for (PodId id : ledger.assumedFor(Duration.ZERO)) {
             OptionalLong base = ledger.unresolvedBase(id.uid());
             for (int place = 0; place < PODS; place++) {
                 Server.Pod pod = server.read(place);

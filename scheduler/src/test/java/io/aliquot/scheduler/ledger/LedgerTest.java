@@ -19,8 +19,9 @@ import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
-import io.aliquot.scheduler.ledger.Commitment.Undecided;
+import io.aliquot.scheduler.ledger.Commitment.Unresolved;
 import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import io.aliquot.scheduler.placement.Gpus;
@@ -75,7 +76,7 @@ public class LedgerTest {
         ledger.commit(pod("a"), "n1", HALF, 1);
         ledger.setAgentReady("n1", false);
         assertThat(ledger.feasibility("n1", "b", HALF))
-                .isEqualTo(new Feasibility.Refuses("the node's device plugin is not ready", true));
+                .isEqualTo(new Feasibility.Refused("the node's device plugin is not ready", true));
         assertThat(ledger.commit(pod("b"), "n1", HALF, 1))
                 .isEqualTo(new Conflict("the node's device plugin is not ready"));
         assertThat(ledger.nodeOf(pod("a").uid())).contains("n1");
@@ -83,14 +84,14 @@ public class LedgerTest {
         ledger.setAgentReady("n1", true);
         assertThat(told).containsExactly("freed n1");
         assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Fits.class);
-        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refused.class);
     }
 
     @Test
     void aReservationBlocksOtherPodsButNotItsOwn() {
         ledger.reserve(pod("a"), "n1", WHOLE);
         assertThat(ledger.feasibility("n1", "b", HALF))
-                .isEqualTo(new Feasibility.Refuses("no GPU with 500 MiB free", false));
+                .isEqualTo(new Feasibility.Refused("no GPU with 500 MiB free", false));
         assertThat(ledger.feasibility("n1", "a", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         assertThat(ledger.commit(pod("a"), "n1", WHOLE, 1)).isInstanceOf(Granted.class);
     }
@@ -98,7 +99,7 @@ public class LedgerTest {
     @Test
     void aReservationExpiresAndReportsTheFreedCapacity() {
         ledger.reserve(pod("a"), "n1", WHOLE);
-        now.addAndGet(Ledger.EXPECTED_FOR.toNanos() + 1);
+        now.addAndGet(Ledger.RESERVATION_TIME.toNanos() + 1);
         ledger.expire();
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         assertThat(told).containsExactly("freed n1");
@@ -116,19 +117,19 @@ public class LedgerTest {
     @Test
     void noSecondBindingIsGrantedForAVersionWhoseOutcomeIsUnknown() {
         ledger.commit(pod("a"), "n1", HALF, 5);
-        assertThat(ledger.unsettled("a")).contains("n1");
+        assertThat(ledger.assumedNode("a")).contains("n1");
         assertThat(ledger.unresolvedBase("a")).hasValue(5);
-        assertThat(ledger.commit(pod("a"), "n1", HALF, 5)).isEqualTo(new Undecided("n1"));
-        assertThat(ledger.commit(pod("a"), "n2", HALF, 4)).isEqualTo(new Undecided("n1"));
+        assertThat(ledger.commit(pod("a"), "n1", HALF, 5)).isEqualTo(new Unresolved("n1"));
+        assertThat(ledger.commit(pod("a"), "n2", HALF, 4)).isEqualTo(new Unresolved("n1"));
         ledger.reserve(pod("a"), "n2", HALF);
-        assertThat(ledger.unsettled("a")).contains("n1");
+        assertThat(ledger.assumedNode("a")).contains("n1");
         ledger.observeUnbound("a", 5);
-        assertThat(ledger.unsettled("a")).contains("n1");
+        assertThat(ledger.assumedNode("a")).contains("n1");
         assertThat(ledger.commit(pod("a"), "n2", HALF, 6)).isInstanceOf(Granted.class);
-        assertThat(ledger.unsettled("a")).contains("n2");
+        assertThat(ledger.assumedNode("a")).contains("n2");
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         ledger.release("a", 5);
-        assertThat(ledger.unsettled("a"))
+        assertThat(ledger.assumedNode("a"))
                 .as("the refusal was of the Binding before")
                 .contains("n2");
         ledger.observeUnbound("a", 7);
@@ -151,7 +152,7 @@ public class LedgerTest {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(1000, 0, 1, true)));
         ledger.release("a", 1);
         assertThat(ledger.commit(pod("a"), "n1", WHOLE, 1)).isEqualTo(new AlreadyBound("n1"));
-        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
     }
 
     @Test
@@ -168,11 +169,11 @@ public class LedgerTest {
     @Test
     void unconfirmedWritesAreListedOnceTheyAreOld() {
         ledger.commit(pod("a"), "n1", HALF, 1);
-        assertThat(ledger.unconfirmed(Duration.ofSeconds(1))).isEmpty();
+        assertThat(ledger.assumedFor(Duration.ofSeconds(1))).isEmpty();
         now.addAndGet(Duration.ofSeconds(1).toNanos());
-        assertThat(ledger.unconfirmed(Duration.ofSeconds(1))).containsExactly(pod("a"));
+        assertThat(ledger.assumedFor(Duration.ofSeconds(1))).containsExactly(pod("a"));
         ledger.observeUnbound("a", 2);
-        assertThat(ledger.unconfirmed(Duration.ZERO)).isEmpty();
+        assertThat(ledger.assumedFor(Duration.ZERO)).isEmpty();
     }
 
     @Test
@@ -181,7 +182,7 @@ public class LedgerTest {
         var grow = List.of(new AllocationChange("main", "", 700, 10, null));
         assertThat(ledger.resize("a", grow)).isInstanceOf(Resizing.Prepared.class);
         assertThat(taken()).isEqualTo(new GpuAmount(700, 20, 1, false));
-        assertThat(ledger.resize("a", grow)).isEqualTo(new Resizing.Undecided());
+        assertThat(ledger.resize("a", grow)).isEqualTo(new Resizing.Unresolved());
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         assertThat(taken()).as("the news are as old as the resize").isEqualTo(new GpuAmount(700, 20, 1, false));
         ledger.observeBound(
@@ -220,7 +221,7 @@ public class LedgerTest {
         assertThat(told).doesNotContain("oversold n2 " + uuid(2, 0));
         ledger.observeBound(
                 BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
-        assertThat(ledger.unconfirmed(Duration.ZERO)).containsExactly(pod("b"));
+        assertThat(ledger.assumedFor(Duration.ZERO)).containsExactly(pod("b"));
         // Its own resize is not undone by a list that is older.
         ledger.resize("grows", List.of(new AllocationChange("main", "", 1000, null, null)));
         ledger.assume(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
@@ -250,7 +251,7 @@ public class LedgerTest {
                 .isInstanceOf(Resizing.Refused.class);
         assertThat(ledger.resize("a", List.of(new AllocationChange("main", "", 500, 20, CorePolicy.FIXED))))
                 .isEqualTo(new Resizing.Unchanged());
-        ledger.putNode("n1", new NodeFacts.LeftOut("for a while"));
+        ledger.putNode("n1", new NodeFacts.Unavailable("for a while"));
         assertThat(ledger.resize("b", List.of(new AllocationChange("main", "", 401, null, null))))
                 .isEqualTo(new Resizing.Refused("its node no longer shares GPU " + uuid(1, 0)));
         assertThat(ledger.resize("b", List.of(new AllocationChange("main", "", 1, 0, null))))
@@ -270,7 +271,7 @@ public class LedgerTest {
         assertThat(ledger.resize("a", exchange(1001)))
                 .as("together they hold no more than before")
                 .isInstanceOf(Resizing.Refused.class);
-        ledger.putNode("n1", new NodeFacts.LeftOut("for a while"));
+        ledger.putNode("n1", new NodeFacts.Unavailable("for a while"));
         assertThat(ledger.resize("a", exchange(1000)))
                 .isEqualTo(new Resizing.Refused("its node no longer shares GPU " + uuid(1, 0)));
         ledger.putNode("n1", twice);
@@ -324,12 +325,12 @@ public class LedgerTest {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.putNode("n1", sharing(10));
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
-        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
         ledger.removeNode("n1");
         assertThat(ledger.feasibility("n1", "b", HALF))
-                .isEqualTo(new Feasibility.Refuses("the Aliquot scheduler does not know the node yet", true));
+                .isEqualTo(new Feasibility.Refused("the Aliquot scheduler does not know the node yet", true));
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
-        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
     }
 
     @Test
@@ -359,8 +360,8 @@ public class LedgerTest {
         ledger.removeNode("n1");
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
         ledger.putNode("n3", sharing(10, gpu(3, 0, 1000)));
-        assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refuses.class);
-        assertThat(ledger.feasibility("n3", "a", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refused.class);
+        assertThat(ledger.feasibility("n3", "a", HALF)).isInstanceOf(Feasibility.Refused.class);
         ledger.setAgentReady("n1", true);
         assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Fits.class);
     }
@@ -368,7 +369,7 @@ public class LedgerTest {
     @Test
     void aMissingAgentIsForgottenWithItsNode() {
         ledger.setAgentMissing("n1");
-        assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "a", HALF)).isInstanceOf(Feasibility.Refused.class);
         ledger.removeNode("n1");
         ledger.setAgentMissing("n1");
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
@@ -382,7 +383,7 @@ public class LedgerTest {
         ledger.putNode("n1", sharing(10, gpu(1, 1, 1000)));
         assertThat(ledger.commit(pod("b"), "n1", WHOLE, 1)).isInstanceOf(Granted.class);
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000), gpu(1, 1, 1000)));
-        assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Refused.class);
         ledger.observeEnded("a");
         assertThat(ledger.feasibility("n1", "c", WHOLE)).isInstanceOf(Feasibility.Fits.class);
     }
@@ -397,33 +398,33 @@ public class LedgerTest {
         ledger.observeEnded("a");
         assertThat(taken()).isEqualTo(new GpuAmount(500, 0, 1, false));
         ledger.observeEnded("a");
-        assertThat(ledger.unsettled("another uid")).contains("n1");
+        assertThat(ledger.assumedNode("another uid")).contains("n1");
     }
 
     @Test
     void aPodMayBeKnownBeforeItsNode() {
         ledger.observeBound(bound("a", "n3", uuid(3, 0), new GpuAmount(800, 0, 1, false)));
         ledger.putNode("n3", sharing(10, gpu(3, 0, 1000)));
-        assertThat(ledger.feasibility("n3", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n3", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
     }
 
     @Test
     void aNodeLeftOutRefusesWithItsReasonAndKeepsItsPods() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
-        ledger.putNode("n1", new NodeFacts.LeftOut("the node is not labelled gpu=on"));
+        ledger.putNode("n1", new NodeFacts.Unavailable("the node is not labelled gpu=on"));
         assertThat(ledger.feasibility("n1", "b", HALF))
-                .isEqualTo(new Feasibility.Refuses("the node is not labelled gpu=on", true));
+                .isEqualTo(new Feasibility.Refused("the node is not labelled gpu=on", true));
         assertThat(ledger.commit(pod("b"), "n1", HALF, 1)).isEqualTo(new Conflict("the node is not labelled gpu=on"));
     }
 
     @Test
     void aPodReadBesideTheWatchCountsUntilTheWatchOrAnotherReadDecides() {
         ledger.assume(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
-        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
         assertThat(ledger.commit(pod("a"), "n1", HALF, 9)).isEqualTo(new AlreadyBound("n1"));
-        assertThat(ledger.unconfirmed(Duration.ZERO)).containsExactly(pod("a"));
+        assertThat(ledger.assumedFor(Duration.ZERO)).containsExactly(pod("a"));
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
-        assertThat(ledger.unconfirmed(Duration.ZERO)).isEmpty();
+        assertThat(ledger.assumedFor(Duration.ZERO)).isEmpty();
         ledger.discardAssumed("a");
         assertThat(ledger.nodeOf("a")).as("the watch knows better").contains("n1");
         ledger.observeEnded("a");
@@ -476,7 +477,7 @@ public class LedgerTest {
         assertThat(view.holdings())
                 .extracting(holding -> holding.pod().name() + " " + holding.state() + " "
                         + holding.age().toSeconds() + " " + holding.shares().size())
-                .containsExactlyInAnyOrder("a HELD 2 1", "b ASSUMED 2 1", "c EXPECTED 0 0");
+                .containsExactlyInAnyOrder("a HELD 2 1", "b ASSUMED 2 1", "c RESERVED 0 0");
         assertThat(ledger.nodeNames()).containsExactlyInAnyOrder("n1", "n2");
         assertThat(ledger.view("n9")).isEmpty();
     }
@@ -485,10 +486,10 @@ public class LedgerTest {
     void feasibilityWithoutOtherPodsChangesNothing() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.observeBound(bound("b", "n2", uuid(2, 0), new GpuAmount(800, 0, 1, false)));
-        assertThat(ledger.feasibilityWithout("n1", "c", HALF, Set.of("b"))).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibilityWithout("n1", "c", HALF, Set.of("b"))).isInstanceOf(Feasibility.Refused.class);
         assertThat(ledger.feasibilityWithout("n1", "c", WHOLE, Set.of("a", "b")))
                 .isInstanceOf(Feasibility.Fits.class);
-        assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Refused.class);
     }
 
     @Test
@@ -499,24 +500,24 @@ public class LedgerTest {
         ledger.reserve(pod("c"), "n1", HALF);
         assertThat(ledger.feasibility("n1", "c", HALF))
                 .as("the victim is still there")
-                .isInstanceOf(Feasibility.Refuses.class);
+                .isInstanceOf(Feasibility.Refused.class);
         ledger.observeEnded("victim");
-        assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Refused.class);
         assertThat(ledger.feasibility("n1", "c", HALF)).isInstanceOf(Feasibility.Fits.class);
         assertThat(ledger.commit(pod("c"), "n1", HALF, 1)).isInstanceOf(Granted.class);
         ledger.releaseReservation("c");
-        assertThat(ledger.unsettled("c")).contains("n1");
+        assertThat(ledger.assumedNode("c")).contains("n1");
         assertThat(told).as("what is kept is not oversold").containsExactly("freed n1");
     }
 
     @Test
     void aPreemptorsReservationEndsWhenItExpiresOrIsReleased() {
         assertThat(ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
-        now.addAndGet(Ledger.KEPT_FOR.toNanos());
+        now.addAndGet(Ledger.PREEMPTOR_RESERVATION_TIME.toNanos());
         assertThat(ledger.reserveFor(pod("c"), "n1", WHOLE, Set.of())).isTrue();
-        now.addAndGet(Ledger.KEPT_FOR.toNanos());
+        now.addAndGet(Ledger.PREEMPTOR_RESERVATION_TIME.toNanos());
         ledger.expire();
-        assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Refused.class);
         now.addAndGet(1);
         ledger.expire();
         assertThat(ledger.feasibility("n1", "d", WHOLE)).isInstanceOf(Feasibility.Fits.class);
@@ -533,7 +534,7 @@ public class LedgerTest {
         now.addAndGet(BoundPods.GRACE.toNanos());
         ledger.deletedBeforeEnd("a");
         ledger.expire();
-        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refused.class);
         now.addAndGet(Ledger.LATE.toNanos() + 1);
         ledger.expire();
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
@@ -553,7 +554,7 @@ public class LedgerTest {
         ledger.deletedBeforeEnd("a");
         now.addAndGet(longer.plus(Ledger.LATE).toNanos());
         ledger.expire();
-        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refused.class);
         now.addAndGet(1);
         ledger.expire();
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);

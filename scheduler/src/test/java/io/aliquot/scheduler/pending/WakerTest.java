@@ -105,7 +105,7 @@ class WakerTest {
         assertThat(wokenAfterASecond()).isEmpty();
         fixture.ledger.setAgentReady("n3", true);
         assertThat(wokenAfterASecond()).containsExactly("n3");
-        fixture.ledger.putNode("n3", new NodeFacts.LeftOut("not labelled gpu=on"));
+        fixture.ledger.putNode("n3", new NodeFacts.Unavailable("not labelled gpu=on"));
         assertThat(wokenAfterASecond()).containsExactly("n3");
         ExtenderFixture.node(fixture.ledger, 3, gpu);
         assertThat(wokenAfterASecond()).containsExactly("n3", "n3");
@@ -117,7 +117,7 @@ class WakerTest {
         fixture.ledger.reserve(id("b"), "n1", Gpus.request("APP:main: gpumem=80000"));
         waits("a", 2000, "n1");
         fixture.events.takeFreed();
-        fixture.pass(Ledger.EXPECTED_FOR.plusSeconds(1));
+        fixture.pass(Ledger.RESERVATION_TIME.plusSeconds(1));
         fixture.ledger.expire();
         assertThat(wokenAfterASecond()).containsExactly("n1");
     }

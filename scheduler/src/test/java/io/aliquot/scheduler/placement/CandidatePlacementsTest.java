@@ -2,7 +2,6 @@ package io.aliquot.scheduler.placement;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Placement;
 import io.aliquot.scheduler.placement.GpuSelectorOracleTest.Case;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -27,7 +26,7 @@ class CandidatePlacementsTest {
         for (int seed = 0; seed < CASES; seed++) {
             Case one = GpuSelectorOracleTest.random(seed);
             PodGpuRequest ask = (seed % 10 == 0 ? WITHOUT_GPUS : one.pod()).withHostRequests(REQUESTS);
-            Placement policy = seed % 4 == 0 ? one.policy() : Placement.FRAGMENTATION;
+            PlacementPolicy policy = seed % 4 == 0 ? one.policy() : PlacementPolicy.FRAGMENTATION;
             if (!(GpuSelector.select(ask, one.gpus(), policy) instanceof GpuSelection.Selected chosen)) {
                 continue;
             }
@@ -35,7 +34,7 @@ class CandidatePlacementsTest {
             FreeCapacity.Shape shape = models.shape(
                     one.gpus().stream().map(GpuFreeCapacity::capacity).toList(), HOST);
             FreeCapacity before = FreeCapacity.of(shape, HOST, one.gpus());
-            boolean each = ask.requestsOneVgpu() && policy == Placement.FRAGMENTATION;
+            boolean each = ask.requestsOneVgpu() && policy == PlacementPolicy.FRAGMENTATION;
 
             var ways = new CandidatePlacements(ask, models);
             ways.find(before, HOST, one.gpus(), policy);
@@ -60,7 +59,7 @@ class CandidatePlacementsTest {
                 .sorted(Comparator.comparing((GpuFreeCapacity room) -> -room.fullness)
                         .thenComparing(room -> room.gpu().memoryMiB()))
                 .forEach(room -> {
-                    if (GpuSelector.select(ask, List.of(room), Placement.BINPACK)
+                    if (GpuSelector.select(ask, List.of(room), PlacementPolicy.BINPACK)
                             instanceof GpuSelection.Selected chosen) {
                         Way way = way(chosen, one, shape);
                         if (ways.stream().noneMatch(other -> other.after().equals(way.after()))) {

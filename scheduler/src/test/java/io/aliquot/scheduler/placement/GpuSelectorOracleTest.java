@@ -7,12 +7,11 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Link;
 import io.aliquot.api.Numa;
-import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.VisibleDevices;
-import io.aliquot.scheduler.placement.GpuSelection.Fits;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
+import io.aliquot.scheduler.placement.Feasibility.Fits;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -40,7 +39,7 @@ class GpuSelectorOracleTest {
             new Link(Link.Kind.SYS, 0));
 
     /** A node and a pod. */
-    record Case(int seed, PodGpuRequest pod, List<GpuFreeCapacity> gpus, Placement policy) {}
+    record Case(int seed, PodGpuRequest pod, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {}
 
     @Test
     void aPodFitsIfAndOnlyIfAValidAssignmentExists() {
@@ -49,7 +48,7 @@ class GpuSelectorOracleTest {
             Case one = random(seed);
             List<Map<ContainerGpuRequest, Set<Integer>>> assignments = assignments(one);
             GpuSelection selection = GpuSelector.select(one.pod, one.gpus, one.policy);
-            GpuSelection.QuickCheck quickCheck = GpuSelector.feasible(one.pod, one.gpus, one.policy);
+            Feasibility quickCheck = GpuSelector.feasible(one.pod, one.gpus, one.policy);
 
             assertThat(selection instanceof GpuSelection.Selected)
                     .as("seed %d: %s among %s is %s", seed, one.pod, one.gpus, selection)
@@ -219,11 +218,11 @@ class GpuSelectorOracleTest {
                 -set.stream().mapToLong(i -> one.gpus.get(i).gpu().memoryMiB()).sum());
         boolean topology = one.pod.topology()
                 || one.gpus.stream().allMatch(gpu -> gpu.capacity().sharingMode() == SharingMode.TOPOLOGY);
-        Comparator<Set<Integer>> policy = one.policy == Placement.SPREAD ? fullness.reversed() : fullness;
+        Comparator<Set<Integer>> policy = one.policy == PlacementPolicy.SPREAD ? fullness.reversed() : fullness;
         if (topology && one.pod.mostVgpus() > 1 && links(one, members((1 << one.gpus.size()) - 1)) > 0) {
             return numa.thenComparing(links).thenComparing(policy);
         }
-        Comparator<Set<Integer>> whole = one.policy == Placement.SPREAD ? policy : policy.thenComparing(small);
+        Comparator<Set<Integer>> whole = one.policy == PlacementPolicy.SPREAD ? policy : policy.thenComparing(small);
         return numa.thenComparing(whole).thenComparing(links);
     }
 
@@ -312,7 +311,7 @@ class GpuSelectorOracleTest {
                 .list().stream()
                         .map(capacity -> new GpuFreeCapacity(capacity, allocated(random)))
                         .toList();
-        return new Case(seed, request(random), free, pick(random, Placement.BINPACK, Placement.SPREAD));
+        return new Case(seed, request(random), free, pick(random, PlacementPolicy.BINPACK, PlacementPolicy.SPREAD));
     }
 
     private static GpuAmount allocated(Random random) {

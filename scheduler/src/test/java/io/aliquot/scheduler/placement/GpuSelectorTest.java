@@ -1,20 +1,19 @@
 package io.aliquot.scheduler.placement;
 
-import static io.aliquot.api.Placement.BINPACK;
-import static io.aliquot.api.Placement.SPREAD;
 import static io.aliquot.scheduler.placement.Gpus.empty;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static io.aliquot.scheduler.placement.Gpus.gpuWith;
 import static io.aliquot.scheduler.placement.Gpus.request;
+import static io.aliquot.scheduler.placement.PlacementPolicy.BINPACK;
+import static io.aliquot.scheduler.placement.PlacementPolicy.SPREAD;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
-import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.VisibleDevices;
-import io.aliquot.scheduler.placement.GpuSelection.Refused;
+import io.aliquot.scheduler.placement.Feasibility.Refused;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -182,7 +181,7 @@ class GpuSelectorTest {
         return new GpuAmount.Timed(kind, new GpuAmount(memoryMiB, 0, 1, false));
     }
 
-    private static List<String> selectedFor(String container, List<GpuFreeCapacity> gpus, Placement policy) {
+    private static List<String> selectedFor(String container, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {
         return Gpus.of(
                         ((GpuSelection.Selected) GpuSelector.select(request(container), gpus, policy)).containers(),
                         "main")

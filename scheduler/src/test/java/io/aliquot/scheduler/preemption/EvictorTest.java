@@ -8,7 +8,7 @@ import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.BoundPod;
-import io.aliquot.scheduler.ledger.Feasibility;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.Gpus;
 import java.time.Duration;
 import java.util.List;
@@ -57,7 +57,7 @@ class EvictorTest {
         assertThat(fixture.cluster.evicted).containsExactly("young");
         fixture.ledger.observeEnded("uid-young");
         var other = Gpus.request("APP:main: gpumem=50000");
-        assertThat(fixture.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refused.class);
         preemption.waker.wake();
         assertThat(fixture.cluster.woken).as("the node of the preemptor").containsExactly("n1");
         assertThat(fixture.filter("high", mebibytes(40_000), 10, "", "n1")).containsExactly("n1");

@@ -8,10 +8,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.BoundPod;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.pending.UnboundPod;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import java.time.Duration;
@@ -183,14 +183,14 @@ class PreemptorTest {
         assertThat(victims(high, "n1", "a")).containsExactly("a");
         fixture.ledger.observeEnded("uid-a");
         var request = Gpus.request("APP:main: gpumem=1000");
-        assertThat(fixture.ledger.feasibility("n1", "uid-other", request)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", request)).isInstanceOf(Feasibility.Refused.class);
         assertThat(fixture.ledger.feasibility("n1", "uid-high", high.request())).isInstanceOf(Feasibility.Fits.class);
         for (int i = 0; i < 10; i++) {
-            fixture.pass(Ledger.KEPT_FOR.dividedBy(2));
+            fixture.pass(Ledger.PREEMPTOR_RESERVATION_TIME.dividedBy(2));
             preemption.reservations.refresh();
             fixture.ledger.expire();
         }
-        assertThat(fixture.ledger.feasibility("n1", "uid-other", request)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", request)).isInstanceOf(Feasibility.Refused.class);
         fixture.pending.forget("uid-high");
         preemption.reservations.refresh();
         assertThat(fixture.ledger.feasibility("n1", "uid-other", request)).isInstanceOf(Feasibility.Fits.class);
@@ -204,7 +204,7 @@ class PreemptorTest {
         assertThat(victims(high, "n1", "a")).containsExactly("a");
         fixture.ledger.observeEnded("uid-a");
         preemption.reservations.refresh();
-        assertThat(fixture.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refuses.class);
+        assertThat(fixture.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Refused.class);
         fixture.pending.forget("uid-high");
         preemption.reservations.refresh();
         assertThat(fixture.ledger.feasibility("n1", "uid-other", other)).isInstanceOf(Feasibility.Fits.class);

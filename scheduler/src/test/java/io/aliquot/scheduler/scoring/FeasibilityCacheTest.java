@@ -96,10 +96,10 @@ class FeasibilityCacheTest {
                     work.add(() -> {
                         for (int step = 0; step < 500; step++) {
                             changeAnything(random);
-                            FeasibilityCache cache = scoring.forPod(
+                            NodeRanking ranking = scoring.forPod(
                                     pod(random.nextInt(PODS)).uid(), kind(random.nextInt(KINDS)), Placement.BINPACK);
                             for (int node = 0; node <= NODES; node++) {
-                                cache.feasibility("n" + node);
+                                ranking.feasibility("n" + node);
                             }
                         }
                         return null;
@@ -121,9 +121,9 @@ class FeasibilityCacheTest {
 
     private void compare(String uid, int kind) {
         for (Placement policy : Placement.values()) {
-            FeasibilityCache cache = scoring.forPod(uid, kind(kind), policy);
+            NodeRanking ranking = scoring.forPod(uid, kind(kind), policy);
             for (int node = 0; node <= NODES; node++) {
-                assertThat(cache.feasibility(NAMES.get(node)))
+                assertThat(ranking.feasibility(NAMES.get(node)))
                         .as("-Daliquot.seed=%d, pod %s, kind %d, node %d, %s", seed, uid, kind, node, policy)
                         .hasToString(
                                 ledger.feasibility("n" + node, uid, kind(kind)).toString());

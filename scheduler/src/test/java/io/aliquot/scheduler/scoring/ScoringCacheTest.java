@@ -10,7 +10,6 @@ import io.aliquot.api.Placement;
 import io.aliquot.api.SharingMode;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
-import io.aliquot.scheduler.ledger.Feasibility;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
@@ -19,6 +18,7 @@ import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.DemandVector;
+import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuModels;
@@ -162,9 +162,9 @@ class ScoringCacheTest {
             if (view.facts() instanceof Sharing sharing && view.agentReady()) {
                 HostResources left = sharing.allocatable();
                 for (Holding holding : view.holdings()) {
-                    left = left.minus(holding.requests());
+                    left = left.minus(holding.hostRequests());
                 }
-                FreeCapacity.Shape shape = new GpuModels().shape(sharing.cards().list(), sharing.allocatable());
+                FreeCapacity.Shape shape = new GpuModels().shape(sharing.gpus().list(), sharing.allocatable());
                 freeCapacities.merge(FreeCapacity.of(shape, left, view.gpus()), 1, Integer::sum);
             }
         }
@@ -270,9 +270,9 @@ class ScoringCacheTest {
                 Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "binpack"),
                 "APP:main: gpumem=250");
 
-        var cache = scoring.forPod("a", binpack, Placement.FRAGMENTATION);
+        var ranking = scoring.forPod("a", binpack, Placement.FRAGMENTATION);
 
-        assertThat(cache.score("n2")).isEqualTo(250);
+        assertThat(ranking.score("n2")).isEqualTo(250);
     }
 
     @Test
@@ -314,7 +314,7 @@ class ScoringCacheTest {
         int evaluated = policy.evaluated;
         List<String> first = best(names);
 
-        assertThat(policy.evaluated - evaluated).isBetween(1, FeasibilityCache.EVALUATIONS + 4);
+        assertThat(policy.evaluated - evaluated).isBetween(1, NodeRanking.EVALUATIONS + 4);
         assertThat(first).containsExactlyInAnyOrderElementsOf(before);
         int requests = evaluateAll(names);
         assertThat(requests).isBetween(2, 10);
@@ -329,7 +329,7 @@ class ScoringCacheTest {
         policy.scorer = (after, free) -> -after.free();
 
         assertThat(best(names).get(0)).isEqualTo("n777");
-        assertThat(policy.evaluated).isBetween(1, FeasibilityCache.EVALUATIONS + 4);
+        assertThat(policy.evaluated).isBetween(1, NodeRanking.EVALUATIONS + 4);
     }
 
     /** Also nodes that are not evaluated yet, since a pod may have node preferences of its own. */
@@ -337,16 +337,16 @@ class ScoringCacheTest {
     void allNodesThatFitAreListedAndScored() {
         List<String> names = unlikeNodes(1_000);
         policy.scorer = (after, free) -> -after.free();
-        FeasibilityCache cache = scoring.forPod("a", QUARTER, Placement.FRAGMENTATION);
+        NodeRanking ranking = scoring.forPod("a", QUARTER, Placement.FRAGMENTATION);
 
-        List<String> listed = cache.best(names, names.size(), (node, refuses) -> {});
+        List<String> listed = ranking.best(names, names.size(), (node, refuses) -> {});
         assertThat(listed).containsExactlyInAnyOrderElementsOf(names);
         var scores = new HashMap<String, Integer>();
         scoring.forPod("a", QUARTER, Placement.FRAGMENTATION).prioritize(listed, scores::put);
 
         assertThat(scores).hasSize(names.size());
         assertThat(scores.values()).contains(10, 0);
-        assertThat(policy.evaluated).isBetween(1, 2 * (FeasibilityCache.EVALUATIONS + 4));
+        assertThat(policy.evaluated).isBetween(1, 2 * (NodeRanking.EVALUATIONS + 4));
     }
 
     private List<String> unlikeNodes(int count) {
@@ -433,13 +433,13 @@ class ScoringCacheTest {
             PodId pod = LedgerTest.pod("q" + i);
             PodGpuRequest request = kind(1 + i % 3);
             freshScoring.observe(pod.uid(), request);
-            FeasibilityCache cache = freshScoring.forPod(pod.uid(), request, Placement.FRAGMENTATION);
+            NodeRanking ranking = freshScoring.forPod(pod.uid(), request, Placement.FRAGMENTATION);
             String best = "";
             double most = Double.NEGATIVE_INFINITY;
             for (int number = 0; number < NODES; number++) {
                 String node = "n" + number;
-                if (cache.score(node) > most) {
-                    most = cache.score(node);
+                if (ranking.score(node) > most) {
+                    most = ranking.score(node);
                     best = node;
                 }
             }
@@ -464,9 +464,9 @@ class ScoringCacheTest {
                         PodGpuRequest request = kind(1 + random.nextInt(3));
                         String uid = pod(random.nextInt(PODS)).uid();
                         scoring.observe(uid, request);
-                        FeasibilityCache cache = scoring.forPod(uid, request, Placement.FRAGMENTATION);
+                        NodeRanking ranking = scoring.forPod(uid, request, Placement.FRAGMENTATION);
                         for (int number = 0; number < NODES; number++) {
-                            cache.score("n" + number);
+                            ranking.score("n" + number);
                         }
                     }
                     return null;
@@ -485,7 +485,7 @@ class ScoringCacheTest {
     /** Selecting a GPU takes the policy's lock under a node's lock; listing the bound pods takes the nodes' locks. */
     @Test
     void boundPodsAreReadWithoutTheCachesLock() {
-        var scores = new ScoringCache<>(new Fragmentation(), new GpuModels(), new NodeIndex(node -> NodeIndex.UNKNOWN));
+        var scores = new ScoringCache<>(new Fragmentation(), new GpuModels());
         var free = new AtomicBoolean();
         scores.observe("first", QUARTER, () -> {
             var other = new Thread(scores::refresh);
@@ -525,18 +525,18 @@ class ScoringCacheTest {
                 default -> fresh.commit(pod, names[number], request, 1);
             }
             freshScoring.observe(pod.uid(), request);
-            FeasibilityCache cache = freshScoring.forPod("anybody", request, Placement.FRAGMENTATION);
-            List<String> best = step % 2 == 0 ? List.of() : cache.best(List.of(names), 5, (node, refuses) -> {});
+            NodeRanking ranking = freshScoring.forPod("anybody", request, Placement.FRAGMENTATION);
+            List<String> best = step % 2 == 0 ? List.of() : ranking.best(List.of(names), 5, (node, refuses) -> {});
             var scores = new TreeMap<String, Double>();
             for (String name : names) {
-                if (cache.feasibility(name) instanceof Feasibility.Fits) {
+                if (ranking.feasibility(name) instanceof Feasibility.Fits) {
                     FreeCapacity before = FreeCapacity.of(
-                            models.shape(node(0, 1000).cards().list(), HOST),
+                            models.shape(node(0, 1000).gpus().list(), HOST),
                             HOST,
                             fresh.view(name).orElseThrow().gpus());
                     DemandVector demand = models.demand(request);
-                    scores.put(name, cache.score(name));
-                    assertThat(cache.score(name))
+                    scores.put(name, ranking.score(name));
+                    assertThat(ranking.score(name))
                             .as("-Daliquot.seed=%d, step %d, %s", seed, step, name)
                             .isEqualTo(
                                     fragmentation.score(fragmentation.evaluate(demand, before, before.with(demand, 0)))
@@ -559,8 +559,8 @@ class ScoringCacheTest {
     }
 
     private double score(String node, String pod, PodGpuRequest request) {
-        FeasibilityCache cache = scoring.forPod(pod, request, Placement.FRAGMENTATION);
-        return cache.score(node);
+        NodeRanking ranking = scoring.forPod(pod, request, Placement.FRAGMENTATION);
+        return ranking.score(node);
     }
 
     /** The GPU of node n1 that a pod gets. */

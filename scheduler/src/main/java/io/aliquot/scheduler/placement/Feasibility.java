@@ -1,10 +1,7 @@
-package io.aliquot.scheduler.ledger;
+package io.aliquot.scheduler.placement;
 
 /** Whether a pod fits on a node. */
 public sealed interface Feasibility {
-    /** The answer for a node that the ledger does not know. */
-    Refuses UNKNOWN_NODE = new Refuses(NodeAccount.UNKNOWN.reason(), true);
-
     /** The pod fits. */
     non-sealed class Fits implements Feasibility {
         private final double fullness;
@@ -13,7 +10,7 @@ public sealed interface Feasibility {
             this.fullness = fullness;
         }
 
-        /** How full the node is with the pod, 0 to 1. */
+        /** Mean fullness of the node's GPUs with the pod, 0 to 1; an answer of the ledger includes CPU and memory. */
         public double fullness() {
             return fullness;
         }
@@ -27,8 +24,9 @@ public sealed interface Feasibility {
     /**
      * The pod does not fit.
      *
-     * @param reason a few constant words
-     * @param hopeless whether the pod would not fit even if all other pods were gone
+     * @param reason a short phrase that is identical on every node and at every attempt, because kube-scheduler counts
+     *     nodes by it
+     * @param unresolvable whether the pod would not fit on the node's empty GPUs either, so that preemption cannot help
      */
-    record Refuses(String reason, boolean hopeless) implements Feasibility {}
+    record Refused(String reason, boolean unresolvable) implements Feasibility, GpuSelection {}
 }
