@@ -3,7 +3,6 @@ package io.aliquot.scheduler.kubernetes;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.kubernetes.watch.Informer;
-import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.server.Liveness;
 import java.lang.reflect.Method;
 import java.util.Arrays;
@@ -11,13 +10,13 @@ import org.junit.jupiter.api.Test;
 import org.springframework.context.annotation.Bean;
 
 class WatchConfigurationTest {
-    /** Regression: the liveness probe asked neither the leadership nor the watch health check. */
+    /** Regression: the liveness probe did not ask the leadership. */
     @Test
-    void leadershipWatchHealthCheckAndWatchesTakePartInTheLivenessProbe() {
+    void leadershipAndWatchesTakePartInTheLivenessProbe() {
         assertThat(Arrays.stream(WatchConfiguration.class.getDeclaredMethods())
                         .filter(method -> method.isAnnotationPresent(Bean.class))
                         .<Class<?>>map(Method::getReturnType)
                         .filter(Liveness.class::isAssignableFrom))
-                .contains(Leadership.class, WatchHealthCheck.class, Informer.class);
+                .contains(Leadership.class, Informer.class);
     }
 }
