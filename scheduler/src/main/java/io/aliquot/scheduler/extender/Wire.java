@@ -235,7 +235,7 @@ final class Wire {
             List<Container> containers,
             Map<String, String> podRequests,
             Map<String, String> overhead,
-            PlacementPreferences wishes,
+            PlacementPreferences placement,
             boolean preferences) {
         /**
          * Parses the request.
@@ -252,7 +252,7 @@ final class Wire {
                 ContainerGpuRequest.parse(container.name(), ContainerKind.APP, container.resources.limits)
                         .ifPresent(requests::add);
             }
-            return PodGpuRequest.of(requests, wishes, preferences).withHostRequests(requests());
+            return PodGpuRequest.of(requests, placement, preferences).withHostRequests(requests());
         }
 
         private HostResources requests() {

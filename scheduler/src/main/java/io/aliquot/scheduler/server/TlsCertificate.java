@@ -18,6 +18,8 @@ import org.springframework.boot.ssl.SslOptions;
 import org.springframework.boot.ssl.SslStoreBundle;
 import org.springframework.boot.tomcat.SslConnectorCustomizer;
 import org.springframework.boot.web.server.Ssl.ClientAuth;
+import org.springframework.boot.web.server.context.WebServerInitializedEvent;
+import org.springframework.context.event.EventListener;
 
 /**
  * The certificate of the TLS ports. Tomcat uses a new certificate from the next connection on; without one, handshakes
@@ -31,6 +33,8 @@ public final class TlsCertificate {
     // Tomcat refuses an empty key store. A key without a certificate is never served.
     private SslBundle current = bundle(new KeyStore.SecretKeyEntry(new SecretKeySpec(new byte[16], "AES")));
 
+    private boolean portsAreOpen;
+
     /** Encrypts the connections of a connector. */
     synchronized void encrypt(Connector connector) {
         var ssl = new SslConnectorCustomizer(LogFactory.getLog(TlsCertificate.class), connector, ClientAuth.NONE);
@@ -40,6 +44,19 @@ public final class TlsCertificate {
 
     public synchronized void serve(PrivateKey key, X509Certificate certificate) {
         current = bundle(new KeyStore.PrivateKeyEntry(key, new Certificate[] {certificate}));
+        if (portsAreOpen) {
+            update();
+        }
+    }
+
+    /** Tomcat never makes a TLS context for a certificate that it is given while it opens the port. */
+    @EventListener(WebServerInitializedEvent.class)
+    public synchronized void portsAreOpen() {
+        portsAreOpen = true;
+        update();
+    }
+
+    private void update() {
         connectors.forEach(connector -> connector.update(null, current));
     }
 

@@ -19,6 +19,7 @@ import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
 import java.security.KeyStore;
 import java.security.PrivateKey;
 import java.security.cert.X509Certificate;
@@ -41,6 +42,8 @@ import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.boot.builder.SpringApplicationBuilder;
 import org.springframework.boot.web.server.servlet.context.ServletWebServerApplicationContext;
 import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
+import org.springframework.context.ApplicationContext;
+import org.springframework.context.SmartLifecycle;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Import;
 import org.springframework.web.bind.annotation.PostMapping;
@@ -347,7 +350,7 @@ class PortPoliciesTest {
         assertThat(get(extender, "/filter").statusCode()).isEqualTo(405);
         assertThat(post(health, "/livez", "").statusCode()).isEqualTo(405);
         KeyStore store = KeyStores.selfSigned("any");
-        serve(store);
+        serve(context, store);
         assertThat(review(store, "/admission/void", "text/xml", "<a/>").statusCode())
                 .isEqualTo(415);
     }
@@ -355,7 +358,7 @@ class PortPoliciesTest {
     @Test
     void aReviewThatIsNotJsonIsABadRequest() throws Exception {
         KeyStore store = KeyStores.selfSigned("any");
-        serve(store);
+        serve(context, store);
         HttpResponse<String> answer = review(store, "/admission/void", "application/json", "{");
         assertThat(answer.statusCode()).isEqualTo(400);
         assertThat(answer.body()).isEqualTo("the body is not the JSON that this path expects\n");
@@ -364,10 +367,10 @@ class PortPoliciesTest {
     @Test
     void aNewCertificateIsUsedFromTheNextConnectionOn() throws Exception {
         KeyStore first = KeyStores.selfSigned("first");
-        serve(first);
+        serve(context, first);
         assertThat(review(first).body()).isEqualTo("reviewed");
         KeyStore second = KeyStores.selfSigned("second");
-        serve(second);
+        serve(context, second);
         assertThatThrownBy(() -> review(first)).isInstanceOf(SSLHandshakeException.class);
         assertThat(review(second).body()).isEqualTo("reviewed");
     }
@@ -382,10 +385,48 @@ class PortPoliciesTest {
         }
     }
 
-    private static void serve(KeyStore store) throws Exception {
-        var key = (PrivateKey) store.getKey(KeyStores.ALIAS, KeyStores.PASSWORD.toCharArray());
-        var certificate = (X509Certificate) store.getCertificate(KeyStores.ALIAS);
-        context.getBean(TlsCertificate.class).serve(key, certificate);
+    @Test
+    void aCertificateThatIsThereBeforeThePortsOpenIsServed() throws Exception {
+        KeyStore early = KeyStores.selfSigned("early");
+        try (var starting = (ServletWebServerApplicationContext) new SpringApplicationBuilder(Program.class)
+                .initializers(program -> program.addBeanFactoryPostProcessor(
+                        beans -> beans.registerSingleton("early", new EarlyCertificate(program, early))))
+                .run()) {
+            assertThat(review(RandomPorts.webhooks(starting), early, "/admission/gpu", "application/json", "")
+                            .body())
+                    .isEqualTo("reviewed");
+        }
+    }
+
+    /** Serves a certificate once the connectors exist, before they open their ports. */
+    private record EarlyCertificate(ApplicationContext program, KeyStore store) implements SmartLifecycle {
+        @Override
+        public void start() {
+            serve(program, store);
+        }
+
+        @Override
+        public void stop() {}
+
+        @Override
+        public boolean isRunning() {
+            return false;
+        }
+
+        @Override
+        public int getPhase() {
+            return 0;
+        }
+    }
+
+    private static void serve(ApplicationContext program, KeyStore store) {
+        try {
+            var key = (PrivateKey) store.getKey(KeyStores.ALIAS, KeyStores.PASSWORD.toCharArray());
+            var certificate = (X509Certificate) store.getCertificate(KeyStores.ALIAS);
+            program.getBean(TlsCertificate.class).serve(key, certificate);
+        } catch (GeneralSecurityException e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     private static HttpResponse<String> review(KeyStore trusted) throws Exception {
