@@ -108,10 +108,11 @@ final class Binder {
                     "no GPU");
         }
         return switch (ledger.commit(pod, attempt.node(), known.request(), known.at())) {
-            case Granted granted -> send(known, attempt, annotations(granted, attempt.fence()), words(granted));
+            case Granted granted -> send(known, attempt, annotations(granted, attempt.fence()), describe(granted));
             case AlreadyBound bound -> bound(bound.node(), attempt.node());
             case Unresolved unresolved ->
-                again(known, reconciler.reconcile(pod), attempt, "the outcome of an earlier bind is not known");
+                retryIfChanged(
+                        known, reconciler.reconcile(pod), attempt, "the outcome of an earlier bind is not known");
             case Conflict(String reason) -> {
                 LOG.info("bind conflict {} node={} reason=\"{}\"", pod, attempt.node(), reason);
                 pending.doesNotFit(pod, known);
@@ -129,8 +130,8 @@ final class Binder {
                 pending.forget(pod.uid());
                 yield Result.BOUND;
             }
-            case WriteOutcome.Refused refused -> without(known, attempt, refused.why());
-            case WriteOutcome.Unheard unheard -> without(known, attempt, unheard.why());
+            case WriteOutcome.Refused refused -> releaseAfterRefusal(known, attempt, refused.why());
+            case WriteOutcome.Unheard unheard -> releaseAfterRefusal(known, attempt, unheard.why());
             case WriteOutcome.Unknown(String why) -> {
                 PodState state = reconciler.reconcile(pod);
                 LOG.warn("bind unclear {} node={} reason=\"{}\" found={}", pod, node, why, state);
@@ -142,20 +143,20 @@ final class Binder {
                 if (state instanceof Unbound now && now.at() == known.at()) {
                     ledger.release(pod.uid(), known.at()); // the conflict is not about its version
                 }
-                yield again(known, state, attempt, why);
+                yield retryIfChanged(known, state, attempt, why);
             }
         };
     }
 
     /** Releases the claim of a pod that was certainly not bound. */
-    private Result without(Unbound known, Attempt attempt, String why) {
+    private Result releaseAfterRefusal(Unbound known, Attempt attempt, String why) {
         LOG.warn("bind refused {} node={} reason=\"{}\"", attempt.pod(), attempt.node(), why);
         ledger.release(attempt.pod().uid(), known.at());
         return new Result("refused", why);
     }
 
     /** Tries once more if the pod has changed since it was filtered. */
-    private Result again(Unbound known, PodState state, Attempt attempt, String why) {
+    private Result retryIfChanged(Unbound known, PodState state, Attempt attempt, String why) {
         boolean inTime = nanoTime.getAsLong() - attempt.began() < SECOND_TRY_UNTIL.toNanos();
         if (state instanceof Unbound now && attempt.first() && inTime && now.at() > known.at()) {
             return bind(now, new Attempt(attempt.pod(), attempt.node(), attempt.fence(), false, attempt.began()));
@@ -185,7 +186,7 @@ final class Binder {
                 : new Result("already-bound", "the pod is bound to node " + present + " already");
     }
 
-    private static String words(Granted granted) {
+    private static String describe(Granted granted) {
         return granted.containers().entrySet().stream()
                 .map(container -> container.getKey() + ": "
                         + container.getValue().print().strip().replace("\n", ", "))

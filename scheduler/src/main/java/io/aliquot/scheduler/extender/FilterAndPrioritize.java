@@ -77,7 +77,7 @@ final class FilterAndPrioritize {
                     "requests " + request.mostVgpus() + " vGPUs on different GPUs, no node has more than " + most
                             + (most == 1 ? " GPU" : " GPUs"));
         }
-        FilterResult result = look(id, request, nodes, pod.nominatedNodeName());
+        FilterResult result = rankNodes(id, request, nodes, pod.nominatedNodeName());
         if (result.nodeNames().isEmpty()) {
             pending.doesNotFit(unbound, nodes);
         } else {
@@ -94,7 +94,7 @@ final class FilterAndPrioritize {
      * The Evictor handles a shortage of single GPUs. The nominated node is the exception: if it were unresolvable,
      * kube-scheduler would preempt once more (defaultpreemption, PodEligibleToPreemptOthers).
      */
-    private FilterResult look(PodId pod, PodGpuRequest request, List<String> nodes, String nominated) {
+    private FilterResult rankNodes(PodId pod, PodGpuRequest request, List<String> nodes, String nominated) {
         NodeRanking ranking =
                 scoring.forPod(pod.uid(), request, request.nodePlacement().orElse(nodePlacement));
         var failed = new HashMap<String, String>(1);

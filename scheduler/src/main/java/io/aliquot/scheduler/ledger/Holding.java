@@ -36,7 +36,7 @@ public record Holding(
         RESERVED,
         /** Reserved for a preemptor. Together with its running victims it may exceed the capacity. */
         RESERVED_FOR_PREEMPTOR,
-        /** Granted to a Binding that was sent, or read beside the watch; the watch has not reported it yet. */
+        /** Granted to a Binding that was sent, or read from the API server; the watch has not reported it yet. */
         ASSUMED,
         /** Reported by the watch. */
         HELD,

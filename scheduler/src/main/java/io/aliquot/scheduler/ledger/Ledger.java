@@ -157,7 +157,7 @@ public final class Ledger {
     }
 
     /**
-     * Reports a bound pod that was read beside the watch, which may have reported the pod's end already. Applies only if
+     * Reports a bound pod that was read from the API server, not from the watch, which may have reported the pod's end already. Applies only if
      * nothing newer is known; {@link #assumedFor} lists the pod until the watch confirms it.
      */
     public void assume(BoundPod pod) {
@@ -386,7 +386,7 @@ public final class Ledger {
         claims.removeIf(uid, claim -> claim.isBindingUnresolved() && claim.base() == version);
     }
 
-    /** Removes the claim of a pod that was read beside the watch and no longer exists; claims of the watch stay. */
+    /** Removes the claim of a pod that was read from the API server, not from the watch and no longer exists; claims of the watch stay. */
     public void discardAssumed(String uid) {
         claims.removeIf(uid, Claim::isAssumed);
     }

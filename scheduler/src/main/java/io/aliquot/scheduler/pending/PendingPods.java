@@ -46,9 +46,9 @@ public final class PendingPods {
     /**
      * A pending pod.
      *
-     * @param lookedAt when kube-scheduler asked about the pod last, in nanoseconds of the injected clock
+     * @param lastFiltered when kube-scheduler asked about the pod last, in nanoseconds of the injected clock
      */
-    public record PendingPod(PodId pod, PodKind kind, long lookedAt) {}
+    public record PendingPod(PodId pod, PodKind kind, long lastFiltered) {}
 
     /** {@code version} is the resourceVersion of the pod. */
     private record Entry(PendingPod pod, long version, boolean pending) {}

@@ -83,7 +83,7 @@ public final class Waker {
      */
     public boolean wokenSince(PendingPod pod) {
         long last = woken;
-        return last - pod.lookedAt() > 0 && nanoTime.getAsLong() - last < RETRY_AFTER.toNanos();
+        return last - pod.lastFiltered() > 0 && nanoTime.getAsLong() - last < RETRY_AFTER.toNanos();
     }
 
     private boolean due() {

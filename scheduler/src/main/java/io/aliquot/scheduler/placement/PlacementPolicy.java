@@ -69,7 +69,7 @@ public enum PlacementPolicy {
     }
 
     /** The policy by which GPUs are assigned to a pod's containers if they do not all fit by this one. */
-    PlacementPolicy alternative() {
+    PlacementPolicy fallback() {
         return switch (this) {
             case BINPACK, FRAGMENTATION -> SPREAD;
             case SPREAD -> BINPACK;

@@ -81,7 +81,7 @@ final class PodGpuSelector {
             return refused;
         }
         clearAssignments();
-        if (firstFitDecreasing(order, policy.alternative()) == null) {
+        if (firstFitDecreasing(order, policy.fallback()) == null) {
             return null;
         }
         clearAssignments();

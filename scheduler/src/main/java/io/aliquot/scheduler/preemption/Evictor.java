@@ -110,11 +110,11 @@ public final class Evictor {
         List<PendingPod> waiting = pending.pending().stream()
                 .filter(one -> one.kind().rank().preempts()
                         && one.kind().rank().priority() > leastImportant
-                        && now - one.lookedAt() >= KUBE_SCHEDULER_TURN.toNanos()
+                        && now - one.lastFiltered() >= KUBE_SCHEDULER_TURN.toNanos()
                         && !reservations.holds(one.pod().uid()))
                 .sorted(Comparator.<PendingPod>comparingInt(
                                 one -> -one.kind().rank().priority())
-                        .thenComparingLong(one -> -(now - one.lookedAt())))
+                        .thenComparingLong(one -> -(now - one.lastFiltered())))
                 .toList();
         // Long enough for a search for each other kind.
         helplessFor = RETRY_AFTER.plusSeconds(
@@ -145,7 +145,7 @@ public final class Evictor {
     }
 
     private boolean fresh(PendingPod one) {
-        return nanoTime.getAsLong() - one.lookedAt() <= FRESH.toNanos();
+        return nanoTime.getAsLong() - one.lastFiltered() <= FRESH.toNanos();
     }
 
     private record OnNode(String node, EvictionPlan plan) {}

@@ -137,7 +137,7 @@ final class PreemptionReservations implements ReservationHolders {
     private boolean passedOver(Reservation reservation) {
         return reservation.vacated()
                 && pending.pending(reservation.pod().uid())
-                        .filter(pod -> pod.lookedAt() - reservation.since() > 0
+                        .filter(pod -> pod.lastFiltered() - reservation.since() > 0
                                 && !pod.kind().nodes().contains(reservation.node()))
                         .isPresent();
     }

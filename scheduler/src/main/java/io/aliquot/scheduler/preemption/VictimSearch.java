@@ -88,8 +88,8 @@ public final class VictimSearch {
             int fewest = oneGpu ? fewest(together, group.getKey(), priority, below) : 1;
             Optional<EvictionPlan> plan = byRisingCost(together, priority, fewest, below);
             if (budget <= 0) {
-                EvictionPlan spared = spared(admitted.get());
-                return spared.cost().compareTo(below) < 0 ? Optional.of(spared) : best;
+                EvictionPlan reprieved = withReprieves(admitted.get());
+                return reprieved.cost().compareTo(below) < 0 ? Optional.of(reprieved) : best;
             }
             if (plan.isPresent()) {
                 best = plan;
@@ -182,7 +182,8 @@ public final class VictimSearch {
         return Optional.empty();
     }
 
-    private EvictionPlan spared(List<Victim> victims) {
+    /** Keeps each of these pods, the most important first, if the preemptor fits all the same: kube-scheduler's reprieve. */
+    private EvictionPlan withReprieves(List<Victim> victims) {
         List<Victim> evicted = new ArrayList<>(victims);
         EvictionCost all = EvictionCost.of(victims);
         List<Victim> mostImportantFirst = victims.stream()

@@ -103,7 +103,7 @@ public final class Auditor {
         }
         Finding finding = report(suspect, holders);
         String what = suspect.gpu() + " of node " + suspect.node();
-        if (eachLeaderInTurn(holders) || leaseRecreated(current, holders)) {
+        if (leadersDidNotOverlap(holders) || leaseRecreated(current, holders)) {
             cluster.warn(
                     youngest(holders).id(),
                     "GpuOverallocated",
@@ -135,7 +135,7 @@ public final class Auditor {
     }
 
     /** Whether each leader's pods were bound after those of the leaders before it. */
-    static boolean eachLeaderInTurn(List<BoundPod> oldestFirst) {
+    static boolean leadersDidNotOverlap(List<BoundPod> oldestFirst) {
         for (int i = 1; i < oldestFirst.size(); i++) {
             BoundPod before = oldestFirst.get(i - 1);
             BoundPod after = oldestFirst.get(i);

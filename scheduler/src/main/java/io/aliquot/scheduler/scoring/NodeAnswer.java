@@ -19,7 +19,7 @@ final class NodeAnswer {
 
     private Feasibility feasibility = Ledger.UNKNOWN_NODE;
     /** Of a node that is evaluated; null otherwise. */
-    private ScoringCache<?>.@Nullable Front front;
+    private ScoringCache<?>.@Nullable ParetoFront front;
 
     private double tieBreak;
     /** The account's count of changes at the answer. */

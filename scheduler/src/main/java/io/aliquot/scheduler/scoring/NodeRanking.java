@@ -88,12 +88,12 @@ public final class NodeRanking {
         }
     }
 
-    /** The policy's score of a node, higher is better; {@link FullnessScores#NONE} if the pod does not fit. */
+    /** The policy's score of a node, higher is better; {@link PriorityScale#NONE} if the pod does not fit. */
     public double score(String node) {
         synchronized (kind) {
             while (true) {
                 NodeAnswer answer = evaluated(node);
-                double score = answer.feasibility() instanceof Fits ? score(answer) : FullnessScores.NONE;
+                double score = answer.feasibility() instanceof Fits ? score(answer) : PriorityScale.NONE;
                 if (!isProvisional(score)) {
                     return score;
                 }
@@ -130,7 +130,7 @@ public final class NodeRanking {
             offer(best, answer, limit);
         }
         if (policy.scoresCandidates()) {
-            double bar = best.size() < limit ? FullnessScores.NONE : best.element().bound;
+            double bar = best.size() < limit ? PriorityScale.NONE : best.element().bound;
             best.clear();
             for (boolean likely : new boolean[] {true, false}) {
                 for (NodeAnswer answer : fitting) {
@@ -204,14 +204,14 @@ public final class NodeRanking {
     }
 
     /**
-     * Computes the priorities of nodes, see {@link FullnessScores}. The node of the pod's claim wins, since Filter has
+     * Computes the priorities of nodes, see {@link PriorityScale}. The node of the pod's claim wins, since Filter has
      * answered it and the policy sees the capacity reserved there as allocated.
      *
      * @param priorities receives each node's priority, in their order
      */
     public void prioritize(List<String> names, ObjIntConsumer<String> priorities) {
         synchronized (kind) {
-            var scale = new FullnessScores(request.preferences());
+            var scale = new PriorityScale(request.preferences());
             var answers = new ArrayList<NodeAnswer>(names.size());
             NodeAnswer winner = null;
             for (String node : names) {
@@ -219,16 +219,16 @@ public final class NodeRanking {
                 answers.add(answer);
                 if (answer.feasibility() instanceof Fits) {
                     answer.score = score(answer);
-                    scale.add(isProvisional(answer.score) ? FullnessScores.NONE : answer.score);
+                    scale.add(isProvisional(answer.score) ? PriorityScale.NONE : answer.score);
                     winner = winner == null || wins(answer, winner) ? answer : winner;
                 } else {
-                    answer.score = FullnessScores.NONE;
+                    answer.score = PriorityScale.NONE;
                 }
             }
             for (NodeAnswer answer : answers) {
                 priorities.accept(
                         answer.node,
-                        scale.of(isProvisional(answer.score) ? FullnessScores.NONE : answer.score, answer == winner));
+                        scale.of(isProvisional(answer.score) ? PriorityScale.NONE : answer.score, answer == winner));
             }
         }
     }
@@ -267,7 +267,7 @@ public final class NodeRanking {
     }
 
     private static boolean isProvisional(double score) {
-        return score < NOT_EVALUATED / 2 && score != FullnessScores.NONE;
+        return score < NOT_EVALUATED / 2 && score != PriorityScale.NONE;
     }
 
     /** Whether the node need not be evaluated, or is. */

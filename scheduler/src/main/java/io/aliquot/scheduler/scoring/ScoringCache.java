@@ -69,7 +69,7 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
     /** How many candidates the policy has evaluated so far. */
     private long evaluations;
 
-    private final Map<List<P>, Front> fronts = new HashMap<>();
+    private final Map<List<P>, ParetoFront> fronts = new HashMap<>();
     /** Buffers: allocated for each changed node they would be garbage for each pod. */
     private final List<P> evaluated = new ArrayList<>();
 
@@ -79,7 +79,7 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
      * The candidates on a node that no other one dominates, the Pareto front, until the model version changes. Different
      * nodes often have equal fronts; they share one object, which is scored once for all of them.
      */
-    final class Front {
+    final class ParetoFront {
         final int modelVersion;
         /** The lowest and the highest idle cost of the candidates. */
         private final double minIdleCost;
@@ -96,7 +96,7 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
         /** The highest price cost of a candidate then, or an upper bound. */
         private double priceCost;
 
-        private Front(int modelVersion, List<P> candidates) {
+        private ParetoFront(int modelVersion, List<P> candidates) {
             this.modelVersion = modelVersion;
             this.candidates = candidates;
             double low = Double.POSITIVE_INFINITY;
@@ -160,13 +160,13 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
 
     /** The answer of a node that the pod fits on, with its score. */
     final class Evaluated extends Feasibility.Fits {
-        final Front front;
+        final ParetoFront front;
         /** Added to the front's score for the node. */
         final double tieBreak;
         /** How many candidates the policy evaluated for this answer; the others were cached. */
         final int evaluations;
 
-        private Evaluated(double fullness, Front front, double tieBreak, int evaluations) {
+        private Evaluated(double fullness, ParetoFront front, double tieBreak, int evaluations) {
             super(fullness);
             this.front = front;
             this.tieBreak = tieBreak;
@@ -245,7 +245,7 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
      */
     synchronized Evaluated evaluate(double fullness, CandidatePlacements candidates) {
         long before = evaluations;
-        Front front = front(evaluations(candidates));
+        ParetoFront front = front(evaluations(candidates));
         return new Evaluated(fullness, front, policy.tieBreak(candidates.before()), (int) (evaluations - before));
     }
 
@@ -277,7 +277,7 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
     }
 
     /** The candidates that no other one dominates; of equal ones the first. */
-    private Front front(List<P> candidates) {
+    private ParetoFront front(List<P> candidates) {
         undominated.clear();
         for (int i = 0; i < candidates.size(); i++) {
             P candidate = candidates.get(i);
@@ -290,10 +290,10 @@ final class ScoringCache<P> implements NodeObserver, CandidateChooser {
                 undominated.add(candidate);
             }
         }
-        Front front = fronts.get(undominated);
+        ParetoFront front = fronts.get(undominated);
         if (front == null) {
             List<P> list = List.copyOf(undominated);
-            front = new Front(modelVersion, list);
+            front = new ParetoFront(modelVersion, list);
             fronts.put(list, front);
         }
         return front;

@@ -569,7 +569,7 @@ final class FaultModel {
                 .map(Pod::bound)
                 .sorted(Comparator.comparing(BoundPod::bound))
                 .toList();
-        assertThat(RecoveryAccess.eachLeaderInTurn(oldestFirst))
+        assertThat(RecoveryAccess.leadersDidNotOverlap(oldestFirst))
                 .as("in turn: %s", oldestFirst)
                 .isTrue();
     }

@@ -15,7 +15,7 @@ public final class RecoveryAccess {
         return new Auditor(ledger, events, cluster, new SimpleMeterRegistry())::audit;
     }
 
-    public static boolean eachLeaderInTurn(List<BoundPod> oldestFirst) {
-        return Auditor.eachLeaderInTurn(oldestFirst);
+    public static boolean leadersDidNotOverlap(List<BoundPod> oldestFirst) {
+        return Auditor.leadersDidNotOverlap(oldestFirst);
     }
 }

@@ -3,7 +3,7 @@ package io.aliquot.scheduler.scoring;
 /**
  * Scales scores of nodes to the priorities 0 to 10 that kube-scheduler expects from an extender.
  */
-public final class FullnessScores {
+public final class PriorityScale {
     public static final int BEST = 10;
     public static final double NONE = Double.NEGATIVE_INFINITY;
     private static final int BEST_OF_THE_OTHERS = 9;
@@ -14,7 +14,7 @@ public final class FullnessScores {
     private double highest = Double.NEGATIVE_INFINITY;
 
     /** {@code preferences}: whether the pod has node preferences of its own. */
-    public FullnessScores(boolean preferences) {
+    public PriorityScale(boolean preferences) {
         this.preferences = preferences;
     }
 

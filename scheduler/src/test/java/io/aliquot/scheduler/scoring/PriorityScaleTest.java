@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
-class FullnessScoresTest {
+class PriorityScaleTest {
     @Test
     void theBestGetsTenAndTheOthersUpToNineLinearly() {
         assertThat(scores(false, 0, 0.9, 0.9, 0.5, 0.1)).containsExactly(10, 9, 5, 0);
@@ -20,8 +20,8 @@ class FullnessScoresTest {
 
     @Test
     void aNodeThatDoesNotFitGetsZeroAndDoesNotStretchTheScale() {
-        assertThat(scores(false, 0, 0.5, FullnessScores.NONE, 0.5)).containsExactly(10, 0, 9);
-        assertThat(scores(false, -1, FullnessScores.NONE)).containsExactly(0);
+        assertThat(scores(false, 0, 0.5, PriorityScale.NONE, 0.5)).containsExactly(10, 0, 9);
+        assertThat(scores(false, -1, PriorityScale.NONE)).containsExactly(0);
     }
 
     @Test
@@ -30,7 +30,7 @@ class FullnessScoresTest {
     }
 
     private static List<Integer> scores(boolean preferences, int winner, double... fullness) {
-        var scores = new FullnessScores(preferences);
+        var scores = new PriorityScale(preferences);
         Arrays.stream(fullness).forEach(scores::add);
         return IntStream.range(0, fullness.length)
                 .mapToObj(i -> scores.of(fullness[i], i == winner))
