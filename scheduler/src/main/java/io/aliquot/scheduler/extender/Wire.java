@@ -31,8 +31,6 @@ import tools.jackson.databind.json.JsonMapper;
  * since that package has no tags, around a pod with the API's own names. Of the pod, only the fields that the verbs use.
  */
 final class Wire {
-    private static final String CPU = "cpu";
-    private static final String MEMORY = "memory";
     private static final JsonSetter.Value EMPTY_IF_MISSING = JsonSetter.Value.forValueNulls(Nulls.AS_EMPTY, Nulls.SKIP);
 
     private Wire() {}
@@ -263,19 +261,14 @@ final class Wire {
             for (Container container : containers) {
                 sum.add(ContainerKind.APP, hostResources(container.resources.requests));
             }
-            if (podRequests.containsKey(CPU)) {
-                sum.podCpu(hostResources(podRequests).cpuMillis());
-            }
-            if (podRequests.containsKey(MEMORY)) {
-                sum.podMemory(hostResources(podRequests).memoryBytes());
-            }
+            sum.podLevel(podRequests.keySet(), hostResources(podRequests));
             sum.overhead(hostResources(overhead));
             return sum.total();
         }
     }
 
     private static HostResources hostResources(Map<String, String> amounts) {
-        return new HostResources(amount(amounts.get(CPU), 3), amount(amounts.get(MEMORY), 0));
+        return new HostResources(amount(amounts.get("cpu"), 3), amount(amounts.get("memory"), 0));
     }
 
     private static long amount(@Nullable String quantity, int digits) {

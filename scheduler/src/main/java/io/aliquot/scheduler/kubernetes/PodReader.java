@@ -235,12 +235,7 @@ public final class PodReader {
             sum.add(part.kind(), hostResources(requests(part.container().getResources())));
         }
         Map<String, Quantity> podLevel = requests(spec.getResources());
-        if (podLevel.containsKey("cpu")) {
-            sum.podCpu(hostResources(podLevel).cpuMillis());
-        }
-        if (podLevel.containsKey("memory")) {
-            sum.podMemory(hostResources(podLevel).memoryBytes());
-        }
+        sum.podLevel(podLevel.keySet(), hostResources(podLevel));
         if (spec.getOverhead() != null) {
             sum.overhead(hostResources(spec.getOverhead()));
         }

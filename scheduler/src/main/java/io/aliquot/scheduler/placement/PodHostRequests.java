@@ -1,17 +1,21 @@
 package io.aliquot.scheduler.placement;
 
+import java.util.Set;
+
 /**
  * Adds up the CPU and memory that a pod requests, as kube-scheduler does (k8s.io/component-helpers, resource/helpers.go,
  * PodRequests): the larger of what its containers request while they run and what they request while they start (KEP-753
  * for sidecars), replaced by pod-level requests (KEP-2837), plus the overhead of its RuntimeClass.
  */
 public final class PodHostRequests {
+    private static final long NOT_SET = -1;
+
     private HostResources running = HostResources.NONE;
     private HostResources sidecars = HostResources.NONE;
     private HostResources starting = HostResources.NONE;
     private HostResources overhead = HostResources.NONE;
-    private long podCpuMillis = -1;
-    private long podMemoryBytes = -1;
+    private long podCpuMillis = NOT_SET;
+    private long podMemoryBytes = NOT_SET;
 
     /** Adds a container; init containers and sidecars in the pod's order. */
     public void add(ContainerKind kind, HostResources requests) {
@@ -26,14 +30,14 @@ public final class PodHostRequests {
         }
     }
 
-    /** Sets the CPU that the pod itself requests, in place of its containers' sum. */
-    public void podCpu(long millis) {
-        podCpuMillis = millis;
-    }
-
-    /** Sets the memory that the pod itself requests, in place of its containers' sum. */
-    public void podMemory(long bytes) {
-        podMemoryBytes = bytes;
+    /**
+     * Sets what the pod itself requests; of CPU and memory, it replaces what it names.
+     *
+     * @param named the names of the resources that the pod requests
+     */
+    public void podLevel(Set<String> named, HostResources requests) {
+        podCpuMillis = named.contains("cpu") ? requests.cpuMillis() : NOT_SET;
+        podMemoryBytes = named.contains("memory") ? requests.memoryBytes() : NOT_SET;
     }
 
     public void overhead(HostResources amount) {

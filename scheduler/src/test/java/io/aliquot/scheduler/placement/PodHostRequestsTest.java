@@ -5,6 +5,7 @@ import static io.aliquot.scheduler.placement.ContainerKind.INIT;
 import static io.aliquot.scheduler.placement.ContainerKind.SIDECAR;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 class PodHostRequestsTest {
@@ -38,10 +39,10 @@ class PodHostRequestsTest {
     @Test
     void podLevelRequestsReplaceThoseOfTheContainersAndOverheadIsAdded() {
         requests.add(APP, new HostResources(2, 2));
-        requests.podCpu(5);
+        requests.podLevel(Set.of("cpu"), new HostResources(5, 9));
         requests.overhead(new HostResources(100, 1000));
         assertThat(requests.total()).isEqualTo(new HostResources(105, 1002));
-        requests.podMemory(7);
+        requests.podLevel(Set.of("cpu", "memory"), new HostResources(5, 7));
         assertThat(requests.total()).isEqualTo(new HostResources(105, 1007));
     }
 }
