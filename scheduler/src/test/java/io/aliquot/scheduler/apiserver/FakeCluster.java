@@ -39,6 +39,11 @@ public final class FakeCluster implements Cluster {
     /** Runs before a Binding is answered. */
     public Runnable whileBinding = () -> {};
 
+    /** From now on another replica leads. */
+    public void stopLeading() {
+        leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
+    }
+
     @Override
     public Cluster.LeaderStatus leadership() {
         meanwhile.run();

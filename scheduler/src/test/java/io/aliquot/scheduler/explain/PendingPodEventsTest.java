@@ -4,12 +4,10 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.id;
 import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.preemption.Budgets;
 import java.time.Duration;
-import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
@@ -25,10 +23,7 @@ class PendingPodEventsTest {
 
     @BeforeEach
     void fill() {
-        for (int gpu : List.of(0, 1)) {
-            fixture.takenElsewhere("old-1-" + gpu, 1, gpu, 50_000);
-            fixture.takenElsewhere("old-2-" + gpu, 2, gpu, 50_000);
-        }
+        fixture.takenOnEachGpu(50_000);
     }
 
     @Test
@@ -149,7 +144,7 @@ class PendingPodEventsTest {
     @Test
     void aStandbySendsNoEvents() {
         waits("a", 40_000);
-        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
+        fixture.cluster.stopLeading();
         after(PendingPodEvents.GRACE);
         after(PendingPodEvents.GRACE);
         assertThat(fixture.cluster.notes).isEmpty();

@@ -6,7 +6,6 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.apiserver.FakeCluster;
@@ -25,17 +24,17 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 class BinderTest {
-    private final ExtenderFixture world = new ExtenderFixture();
+    private final ExtenderFixture fixture = new ExtenderFixture();
 
     @BeforeEach
     void aPodIsBeingPlaced() {
-        world.filterAndPrioritize(Placement.BINPACK, 0).filter(pod("a", mebibytes(80_000)), List.of("n1", "n2"));
+        fixture.filterAndPrioritize(Placement.BINPACK, 0).filter(pod("a", mebibytes(80_000)), List.of("n1", "n2"));
     }
 
     @Test
     void oneBindingCarriesNodeAllocationAndFence() {
-        assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
-        assertThat(world.cluster.sent)
+        assertThat(fixture.binder.bind(id("a"), "n1").error()).isEmpty();
+        assertThat(fixture.cluster.sent)
                 .containsExactly(new FakeCluster.Sent(
                         id("a"),
                         1,
@@ -93,13 +92,13 @@ class BinderTest {
     @MethodSource("outcomes")
     void theAllocationIsKeptIfThePodMayBeBound(
             WriteOutcome outcome, PodState found, PodState movedOnTo, boolean bound, String kept, int bindings) {
-        world.cluster.outcomes.add(outcome);
-        world.cluster.state = found;
-        world.cluster.movedOnTo = movedOnTo;
-        assertThat(world.binder.bind(id("a"), "n1").error().isEmpty()).isEqualTo(bound);
-        assertThat(world.ledger.assumedNode("uid-a").orElse("")).isEqualTo(kept);
-        assertThat(world.cluster.sent).hasSize(bindings);
-        assertThat(LedgerInvariants.views(world.ledger).stream()
+        fixture.cluster.outcomes.add(outcome);
+        fixture.cluster.state = found;
+        fixture.cluster.movedOnTo = movedOnTo;
+        assertThat(fixture.binder.bind(id("a"), "n1").error().isEmpty()).isEqualTo(bound);
+        assertThat(fixture.ledger.assumedNode("uid-a").orElse("")).isEqualTo(kept);
+        assertThat(fixture.cluster.sent).hasSize(bindings);
+        assertThat(LedgerInvariants.views(fixture.ledger).stream()
                         .filter(view -> !view.holdings().isEmpty())
                         .map(NodeView::name))
                 .isEqualTo(kept.isEmpty() ? List.of() : List.of(kept));
@@ -107,20 +106,20 @@ class BinderTest {
 
     @Test
     void theFirstBindingHasTheFilteredVersionAndTheRetryTheCurrentOne() {
-        world.cluster.version = OptionalLong.of(0); // the watch lags
-        world.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
-        world.cluster.state = unbound(9);
-        assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
-        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(1L, 9L);
+        fixture.cluster.version = OptionalLong.of(0); // the watch lags
+        fixture.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
+        fixture.cluster.state = unbound(9);
+        assertThat(fixture.binder.bind(id("a"), "n1").error()).isEmpty();
+        assertThat(fixture.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(1L, 9L);
     }
 
     /** kube-scheduler may wait minutes for a volume between filter and bind. */
     @Test
     void theRequestIsReadAgainIfThePodChangedSinceFilter() {
-        world.cluster.version = OptionalLong.of(7);
-        world.cluster.state = new PodState.Unbound(7, Gpus.request("APP:main: gpumem=70000"));
-        assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
-        assertThat(world.cluster.sent).hasSize(1).first().satisfies(sent -> {
+        fixture.cluster.version = OptionalLong.of(7);
+        fixture.cluster.state = new PodState.Unbound(7, Gpus.request("APP:main: gpumem=70000"));
+        assertThat(fixture.binder.bind(id("a"), "n1").error()).isEmpty();
+        assertThat(fixture.cluster.sent).hasSize(1).first().satisfies(sent -> {
             assertThat(sent.version()).isEqualTo(7);
             assertThat(sent.annotations().get("aliquot.io/vgpu.main")).contains("memory=70000Mi");
         });
@@ -129,28 +128,28 @@ class BinderTest {
     /** By then kube-scheduler has timed out and may place the pod on another node. */
     @Test
     void aSlowBindingIsNotRetried() {
-        world.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
-        world.cluster.state = unbound(9);
-        world.cluster.whileBinding = () -> world.pass(Binder.SECOND_TRY_UNTIL);
-        assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("409");
-        assertThat(world.cluster.sent).hasSize(1);
-        assertThat(LedgerInvariants.unconfirmed(world.ledger)).isEmpty();
+        fixture.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
+        fixture.cluster.state = unbound(9);
+        fixture.cluster.whileBinding = () -> fixture.pass(Binder.SECOND_TRY_UNTIL);
+        assertThat(fixture.binder.bind(id("a"), "n1").error()).isEqualTo("409");
+        assertThat(fixture.cluster.sent).hasSize(1);
+        assertThat(LedgerInvariants.unconfirmed(fixture.ledger)).isEmpty();
     }
 
     @Test
     void aSecondConflictReleasesTheAllocation() {
-        world.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
-        world.cluster.outcomes.add(new WriteOutcome.Conflicts("409 again"));
-        world.cluster.state = unbound(9);
-        assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("409 again");
-        assertThat(LedgerInvariants.unconfirmed(world.ledger)).isEmpty();
+        fixture.cluster.outcomes.add(new WriteOutcome.Conflicts("409"));
+        fixture.cluster.outcomes.add(new WriteOutcome.Conflicts("409 again"));
+        fixture.cluster.state = unbound(9);
+        assertThat(fixture.binder.bind(id("a"), "n1").error()).isEqualTo("409 again");
+        assertThat(LedgerInvariants.unconfirmed(fixture.ledger)).isEmpty();
     }
 
     @Test
     void filterAcceptsOnlyTheNodeOfAnUnresolvedBind() {
         loseTheAnswer();
-        var answer =
-                world.filterAndPrioritize(Placement.SPREAD, 0).filter(pod("a", mebibytes(80_000)), List.of("n1", "n2"));
+        var answer = fixture.filterAndPrioritize(Placement.SPREAD, 0)
+                .filter(pod("a", mebibytes(80_000)), List.of("n1", "n2"));
         assertThat(answer.nodeNames()).containsExactly("n1");
         assertThat(answer.failedAndUnresolvableNodes())
                 .isEqualTo(Map.of("n2", "the outcome of an earlier bind of this pod is not known yet"));
@@ -159,50 +158,50 @@ class BinderTest {
     @Test
     void aLaterBindFirstResolvesTheEarlierOne() {
         loseTheAnswer();
-        assertThat(world.binder.bind(id("a"), "n1").error())
+        assertThat(fixture.binder.bind(id("a"), "n1").error())
                 .isEqualTo("the outcome of an earlier bind is not known; the pod cannot be read: down");
-        assertThat(world.cluster.sent).hasSize(1);
-        world.cluster.state = unbound(1);
-        world.cluster.movedOnTo = unbound(2);
-        assertThat(world.binder.bind(id("a"), "n2").error()).isEmpty();
-        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(1L, 2L);
-        assertThat(world.ledger.assumedNode("uid-a")).contains("n2");
+        assertThat(fixture.cluster.sent).hasSize(1);
+        fixture.cluster.state = unbound(1);
+        fixture.cluster.movedOnTo = unbound(2);
+        assertThat(fixture.binder.bind(id("a"), "n2").error()).isEmpty();
+        assertThat(fixture.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(1L, 2L);
+        assertThat(fixture.ledger.assumedNode("uid-a")).contains("n2");
     }
 
     @Test
     void anUnknownOutcomeIsResolvedOnceThePodCanBeRead() {
         loseTheAnswer();
-        world.pass(WriteReconciler.RETRY_AFTER);
-        world.reconciler.reconcileAll();
-        assertThat(world.ledger.assumedNode("uid-a")).contains("n1");
-        world.cluster.state = unbound(1);
-        world.cluster.movedOnTo = unbound(2);
-        world.reconciler.reconcileAll();
-        assertThat(world.cluster.movedOn).containsExactly(1L);
-        assertThat(LedgerInvariants.unconfirmed(world.ledger)).isEmpty();
+        fixture.pass(WriteReconciler.RETRY_AFTER);
+        fixture.reconciler.reconcileAll();
+        assertThat(fixture.ledger.assumedNode("uid-a")).contains("n1");
+        fixture.cluster.state = unbound(1);
+        fixture.cluster.movedOnTo = unbound(2);
+        fixture.reconciler.reconcileAll();
+        assertThat(fixture.cluster.movedOn).containsExactly(1L);
+        assertThat(LedgerInvariants.unconfirmed(fixture.ledger)).isEmpty();
     }
 
     @Test
     void podsThatCannotBeResolvedDoNotBlockOthers() {
-        world.ledger.observeEnded("uid-a");
+        fixture.ledger.observeEnded("uid-a");
         List<String> stuck = List.of("s1", "s2", "s3", "s4", "s5");
-        world.cluster.movedOnTo = new PodState.Unreadable("403");
+        fixture.cluster.movedOnTo = new PodState.Unreadable("403");
         for (String pod : stuck) {
             loseTheAnswer(pod, 100);
-            world.cluster.states.put(pod, unbound(1)); // needs a version bump, which is refused
+            fixture.cluster.states.put(pod, unbound(1)); // needs a version bump, which is refused
         }
         loseTheAnswer("b", 100);
-        world.cluster.states.put("b", unbound(2));
-        world.pass(WriteReconciler.RETRY_AFTER);
+        fixture.cluster.states.put("b", unbound(2));
+        fixture.pass(WriteReconciler.RETRY_AFTER);
         for (int round = 0; round <= stuck.size(); round++) {
-            world.reconciler.reconcileAll();
+            fixture.reconciler.reconcileAll();
         }
-        assertThat(world.ledger.assumedNode("uid-b")).isEmpty();
-        assertThat(world.ledger.assumedNode("uid-s1")).contains("n1");
+        assertThat(fixture.ledger.assumedNode("uid-b")).isEmpty();
+        assertThat(fixture.ledger.assumedNode("uid-s1")).contains("n1");
     }
 
     private void loseTheAnswer(String pod, int memoryMiB) {
-        world.filterAndPrioritize(Placement.BINPACK, 0).filter(pod(pod, mebibytes(memoryMiB)), List.of("n1"));
+        fixture.filterAndPrioritize(Placement.BINPACK, 0).filter(pod(pod, mebibytes(memoryMiB)), List.of("n1"));
         loseTheAnswer(pod);
     }
 
@@ -211,9 +210,9 @@ class BinderTest {
     }
 
     private void loseTheAnswer(String pod) {
-        world.cluster.outcomes.add(new WriteOutcome.Unknown("timeout"));
-        world.cluster.state = new PodState.Unreadable("down");
-        assertThat(world.binder.bind(id(pod), "n1").error()).isEqualTo("timeout; the pod cannot be read: down");
+        fixture.cluster.outcomes.add(new WriteOutcome.Unknown("timeout"));
+        fixture.cluster.state = new PodState.Unreadable("down");
+        assertThat(fixture.binder.bind(id(pod), "n1").error()).isEqualTo("timeout; the pod cannot be read: down");
     }
 
     private static PodState unbound(long version) {
@@ -222,34 +221,34 @@ class BinderTest {
 
     @Test
     void aPodThatIsNoLongerCachedIsReadAgain() {
-        world.pending.forget("uid-a");
-        world.cluster.state = unbound(3);
-        assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
-        assertThat(world.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(3L);
+        fixture.pending.forget("uid-a");
+        fixture.cluster.state = unbound(3);
+        assertThat(fixture.binder.bind(id("a"), "n1").error()).isEmpty();
+        assertThat(fixture.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(3L);
     }
 
     @Test
     void bindFailsIfTheNodeHasFilledUpSinceFilter() {
-        world.pass(Ledger.RESERVATION_TIME.plusMillis(1));
-        world.ledger.expire();
-        world.takenElsewhere("b", 1, 0, 10);
-        world.takenElsewhere("c", 1, 1, 10);
-        assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("n1: no GPU with 80000 MiB free");
-        assertThat(world.cluster.sent).isEmpty();
+        fixture.pass(Ledger.RESERVATION_TIME.plusMillis(1));
+        fixture.ledger.expire();
+        fixture.takenElsewhere("b", 1, 0, 10);
+        fixture.takenElsewhere("c", 1, 1, 10);
+        assertThat(fixture.binder.bind(id("a"), "n1").error()).isEqualTo("n1: no GPU with 80000 MiB free");
+        assertThat(fixture.cluster.sent).isEmpty();
     }
 
     @Test
     void aStandbyBindsNoPod() {
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
-        assertThat(world.binder.bind(id("a"), "n1").error()).isEqualTo("another one holds the Lease");
-        assertThat(world.cluster.sent).isEmpty();
+        fixture.cluster.stopLeading();
+        assertThat(fixture.binder.bind(id("a"), "n1").error()).isEqualTo("another one holds the Lease");
+        assertThat(fixture.cluster.sent).isEmpty();
     }
 
     @Test
     void aPodThatTheWatchReportedBoundIsNotBoundAgain() {
-        world.takenElsewhere("a", 1, 0, 80_000);
-        assertThat(world.binder.bind(id("a"), "n1").error()).isEmpty();
-        assertThat(world.binder.bind(id("a"), "n2").error()).isEqualTo("the pod is bound to node n1 already");
-        assertThat(world.cluster.sent).isEmpty();
+        fixture.takenElsewhere("a", 1, 0, 80_000);
+        assertThat(fixture.binder.bind(id("a"), "n1").error()).isEmpty();
+        assertThat(fixture.binder.bind(id("a"), "n2").error()).isEqualTo("the pod is bound to node n1 already");
+        assertThat(fixture.cluster.sent).isEmpty();
     }
 }

@@ -108,6 +108,14 @@ public final class ExtenderFixture {
         ledger.observeBound(BoundPods.of(id(pod), "n" + node, 1, BoundPods.main(Gpus.uuid(node, gpu), amount)));
     }
 
+    /** Adds a bound pod to each GPU of nodes 1 and 2: old-1-0, old-1-1, old-2-0 and old-2-1. */
+    public void takenOnEachGpu(int memoryMiB) {
+        for (int gpu : List.of(0, 1)) {
+            takenElsewhere("old-1-" + gpu, 1, gpu, memoryMiB);
+            takenElsewhere("old-2-" + gpu, 2, gpu, memoryMiB);
+        }
+    }
+
     /** Adds a bound pod with this priority and allocation; each pod is younger than the one before. */
     public BoundPod holds(String pod, int node, int gpu, int memoryMiB, int priority) {
         return holds(pod, node, priority, HostResources.NONE, share(node, gpu, memoryMiB));

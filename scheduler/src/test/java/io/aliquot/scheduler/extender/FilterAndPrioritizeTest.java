@@ -6,7 +6,6 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.pod;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
@@ -27,9 +26,9 @@ import org.junit.jupiter.api.Test;
 class FilterAndPrioritizeTest {
     private static final List<String> NODES = List.of("n1", "n2");
 
-    private final ExtenderFixture world = new ExtenderFixture();
-    private final FilterAndPrioritize binpack = world.filterAndPrioritize(Placement.BINPACK, 100);
-    private final FilterAndPrioritize spread = world.filterAndPrioritize(Placement.SPREAD, 100);
+    private final ExtenderFixture fixture = new ExtenderFixture();
+    private final FilterAndPrioritize binpack = fixture.filterAndPrioritize(Placement.BINPACK, 100);
+    private final FilterAndPrioritize spread = fixture.filterAndPrioritize(Placement.SPREAD, 100);
 
     @Test
     void withBinpackTenPodsShareAGpuAndTheEleventhTakesAnother() {
@@ -58,10 +57,10 @@ class FilterAndPrioritizeTest {
                     .max(Comparator.comparingInt(HostPriority::score))
                     .orElseThrow()
                     .host();
-            assertThat(world.binder.bind(id(name), node).error()).isEmpty();
+            assertThat(fixture.binder.bind(id(name), node).error()).isEmpty();
         }
         var used = new HashSet<String>();
-        LedgerInvariants.taken(world.ledger).forEach((gpu, taken) -> {
+        LedgerInvariants.taken(fixture.ledger).forEach((gpu, taken) -> {
             if (taken.slots() > 0) {
                 used.add(gpu);
             }
@@ -80,18 +79,18 @@ class FilterAndPrioritizeTest {
             binpack.filter(pod("large" + i, mebibytes(80_000)), NODES);
             binpack.filter(pod("small" + i, mebibytes(20_000)), NODES);
         }
-        world.pass(Ledger.RESERVATION_TIME.plusSeconds(1));
-        world.ledger.expire();
-        world.takenElsewhere("x", 1, 0, 70_000); // the fuller node, but the pod would split an empty GPU
-        world.takenElsewhere("y", 2, 1, 60_000);
+        fixture.pass(Ledger.RESERVATION_TIME.plusSeconds(1));
+        fixture.ledger.expire();
+        fixture.takenElsewhere("x", 1, 0, 70_000); // the fuller node, but the pod would split an empty GPU
+        fixture.takenElsewhere("y", 2, 1, 60_000);
         Wire.Pod pod = pod("a", mebibytes(20_000), BY_FRAGMENTATION);
 
         List<String> fitting = binpack.filter(pod, NODES).nodeNames();
 
         assertThat(fitting.get(0)).isEqualTo("n2");
         assertThat(scores(binpack, pod, NODES)).extractingByKey("n2").isEqualTo(10);
-        assertThat(world.binder.bind(id("a"), "n2").error()).isEmpty();
-        assertThat(LedgerInvariants.taken(world.ledger))
+        assertThat(fixture.binder.bind(id("a"), "n2").error()).isEmpty();
+        assertThat(LedgerInvariants.taken(fixture.ledger))
                 .hasEntrySatisfying(
                         Gpus.uuid(2, 1), taken -> assertThat(taken.memoryMiB()).isEqualTo(80_000));
     }
@@ -122,12 +121,12 @@ class FilterAndPrioritizeTest {
                 return left == 0 ? after.free() : -after.free();
             }
         };
-        var ledger = new Ledger(world.now::get, world.events);
+        var ledger = new Ledger(fixture.now::get, fixture.events);
         var scoring = new NodeScoring(ledger, fickle);
         ExtenderFixture.node(ledger, 1, Gpus.gpu(1, 0, ExtenderFixture.MEMORY));
         ExtenderFixture.node(ledger, 2);
-        var filterAndPrioritize =
-                new FilterAndPrioritize(ledger, scoring, world.cluster, world.pending, Placement.FRAGMENTATION, 100);
+        var filterAndPrioritize = new FilterAndPrioritize(
+                ledger, scoring, fixture.cluster, fixture.pending, Placement.FRAGMENTATION, 100);
         Wire.Pod pod = pod("a", mebibytes(20_000));
 
         assertThat(filterAndPrioritize.filter(pod, NODES).nodeNames()).containsExactly("n2", "n1");
@@ -143,7 +142,7 @@ class FilterAndPrioritizeTest {
         String json = ExtenderFixture.podJson("a", mebibytes(20_000), BY_FRAGMENTATION)
                 .replace("\"spec\": {", "\"spec\": {" + affinity);
         Wire.Pod pod = ExtenderFixture.read(json);
-        world.takenElsewhere("y", 2, 1, 60_000);
+        fixture.takenElsewhere("y", 2, 1, 60_000);
 
         assertThat(binpack.filter(pod, NODES).nodeNames()).containsExactlyInAnyOrder("n1", "n2");
         assertThat(scores(binpack, pod, NODES).values()).contains(2).allMatch(score -> score <= 2);
@@ -157,9 +156,9 @@ class FilterAndPrioritizeTest {
 
     @Test
     void everyRejectedNodeHasItsReason() {
-        world.ledger.putNode("n2", new NodeFacts.Unavailable("not labelled gpu=on"));
-        world.takenElsewhere("x", 1, 0, 78_000);
-        world.takenElsewhere("y", 1, 1, 78_000);
+        fixture.ledger.putNode("n2", new NodeFacts.Unavailable("not labelled gpu=on"));
+        fixture.takenElsewhere("x", 1, 0, 78_000);
+        fixture.takenElsewhere("y", 1, 1, 78_000);
         var answer = binpack.filter(pod("a", mebibytes(3000)), List.of("n1", "n2", "nobody"));
         assertThat(answer.nodeNames()).isEmpty();
         assertThat(answer.failedNodes()).isEmpty();
@@ -176,8 +175,8 @@ class FilterAndPrioritizeTest {
 
     @Test
     void theNominatedNodeIsNotReportedAsUnresolvable() {
-        world.takenElsewhere("x", 1, 0, 78_000);
-        world.takenElsewhere("y", 1, 1, 78_000);
+        fixture.takenElsewhere("x", 1, 0, 78_000);
+        fixture.takenElsewhere("y", 1, 1, 78_000);
         String json = ExtenderFixture.podJson("a", mebibytes(3000), "")
                 .replace("\"status\": {}", "\"status\": {\"nominatedNodeName\": \"n1\"}");
         var nominated = ExtenderFixture.read(json);
@@ -220,10 +219,10 @@ class FilterAndPrioritizeTest {
 
     @Test
     void filterReturnsOnlyTheBestNodesUnlessThePodHasPreferences() {
-        world.takenElsewhere("x", 2, 0, 1000);
-        var one = world.filterAndPrioritize(Placement.BINPACK, 1);
+        fixture.takenElsewhere("x", 2, 0, 1000);
+        var one = fixture.filterAndPrioritize(Placement.BINPACK, 1);
         assertThat(one.filter(pod("a", mebibytes(1)), NODES).nodeNames()).containsExactly("n2");
-        var all = world.filterAndPrioritize(Placement.BINPACK, 0);
+        var all = fixture.filterAndPrioritize(Placement.BINPACK, 0);
         assertThat(all.filter(pod("b", mebibytes(1)), NODES).nodeNames()).containsExactly("n2", "n1");
         String json = ExtenderFixture.podJson("c", mebibytes(1), "")
                 .replace(
@@ -238,7 +237,7 @@ class FilterAndPrioritizeTest {
 
     @Test
     void theNodePlacementOfThePodOverridesTheDefault() {
-        world.takenElsewhere("x", 2, 0, 1000);
+        fixture.takenElsewhere("x", 2, 0, 1000);
         var spreading = pod("a", mebibytes(1), ", \"annotations\": {\"aliquot.io/node-placement\": \"spread\"}");
         assertThat(binpack.prioritize(spreading, NODES))
                 .containsExactly(new HostPriority("n1", 10), new HostPriority("n2", 0));
@@ -253,7 +252,7 @@ class FilterAndPrioritizeTest {
 
     @Test
     void aStandbyAnswersFilterWithAnError() {
-        world.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
+        fixture.cluster.stopLeading();
         assertThat(binpack.filter(pod("a", mebibytes(1)), NODES).error()).isEqualTo("another one holds the Lease");
     }
 }

@@ -16,13 +16,13 @@ class PreemptVerbTest {
     private static final Map<String, MetaVictims> PROPOSED =
             Map.of("n1", new MetaVictims(List.of(new MetaPod("uid-a")), 0));
 
-    private final ExtenderFixture world = new ExtenderFixture();
-    private final PreemptVerb verb = new PreemptVerb(new PreemptionFixture(world).preemptor);
+    private final ExtenderFixture fixture = new ExtenderFixture();
+    private final PreemptVerb verb = new PreemptVerb(new PreemptionFixture(fixture).preemptor);
 
     @BeforeEach
     void fillNode() {
-        world.holds("a", 1, 0, 80_000, 1);
-        world.holds("b", 1, 1, 80_000, 2);
+        fixture.holds("a", 1, 0, 80_000, 1);
+        fixture.holds("b", 1, 1, 80_000, 2);
     }
 
     @Test

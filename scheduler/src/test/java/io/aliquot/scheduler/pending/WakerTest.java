@@ -210,7 +210,7 @@ class WakerTest {
     void aNewLeaderWakesPodsForCapacityFreedBeforeItLed() {
         waits("a", 2000, "n1");
         Cluster.LeaderStatus leads = fixture.cluster.leaderStatus;
-        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
+        fixture.cluster.stopLeading();
         fixture.ledger.observeEnded("uid-x");
         assertThat(wokenAfterASecond()).isEmpty();
         fixture.cluster.leaderStatus = leads;

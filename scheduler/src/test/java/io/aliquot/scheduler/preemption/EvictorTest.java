@@ -4,7 +4,6 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
 import static io.aliquot.scheduler.extender.ExtenderFixture.unbound;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.BoundPod;
@@ -333,7 +332,7 @@ class EvictorTest {
     @Test
     void aReplicaThatDoesNotLeadEvictsNoPod() {
         waits("high", 40_000, 10);
-        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
+        fixture.cluster.stopLeading();
         ticks(5);
         assertThat(fixture.cluster.evicted).isEmpty();
     }

@@ -5,7 +5,6 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.share;
 import static io.aliquot.scheduler.extender.ExtenderFixture.unbound;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -238,7 +237,7 @@ class PreemptorTest {
         fixture.holds("b", 1, 1, 80_000, 1);
         assertThat(preemption.preemptor.preempt(unbound("h", mebibytes(LARGE), 10, "Never"), proposal("n1", "a")))
                 .isEmpty();
-        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
+        fixture.cluster.stopLeading();
         assertThat(preemption.preemptor.preempt(high, proposal("n1", "a"))).isEmpty();
     }
 

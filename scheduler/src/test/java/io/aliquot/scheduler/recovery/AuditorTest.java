@@ -86,7 +86,7 @@ class AuditorTest {
 
     @Test
     void aStandbyDiscardsEventsOfUnknownNodes() {
-        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
+        fixture.cluster.stopLeading();
         fixture.events.capacityFreed("gone");
         fixture.events.overallocated("gone", "GPU-1");
         fixture.events.capacityFreed("n1");
@@ -171,7 +171,7 @@ class AuditorTest {
     @Test
     void aStandbyEvictsNoPodUntilItLeads() {
         Cluster.LeaderStatus leads = fixture.cluster.leaderStatus;
-        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
+        fixture.cluster.stopLeading();
         present("a", 1, "new/2");
         present("b", 2, "old/1");
         auditor.audit();
@@ -185,7 +185,7 @@ class AuditorTest {
     @Test
     void manyWrongReportsOnAStandbyDoNotHideAnOverAllocationWhenItLeads() {
         Cluster.LeaderStatus leads = fixture.cluster.leaderStatus;
-        fixture.cluster.leaderStatus = new Cluster.LeaderStatus.NotLeading("another one holds the Lease");
+        fixture.cluster.stopLeading();
         for (int i = 0; i < 1000; i++) {
             fixture.events.overallocated("n2", "GPU-" + i);
         }
