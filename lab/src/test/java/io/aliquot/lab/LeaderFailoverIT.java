@@ -175,7 +175,8 @@ class LeaderFailoverIT {
     @MethodSource("faults")
     void noGpuIsAllocatedTwiceAndSchedulingContinues(Fault fault, Lab lab, TestNamespace namespace) throws Exception {
         var replicas = new SchedulerReplicas(lab);
-        replicas.awaitReady(RESTART_TIMEOUT);
+        // The kubelet delays the restarts of a container that earlier tests have killed, by up to minutes.
+        replicas.restart(RESTART_TIMEOUT);
         assertThat(replicas.all())
                 .extracting(pod -> pod.getSpec().getNodeName())
                 .as("nodes of the replicas")
