@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.admission;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.List;
 
 /** What a webhook changes in a pod when the pod is created or when an ephemeral container is added to it. */
 sealed interface Admission permits GpuAdmission, VoidAdmission {
@@ -8,8 +9,9 @@ sealed interface Admission permits GpuAdmission, VoidAdmission {
      * Mutates the pod in place.
      *
      * @param pod the Pod as JSON; its state is undefined after an exception
+     * @return what the user should know, a sentence each, at most some hundred characters
      * @throws DeniedException if the user must change the pod
      * @throws MalformedReviewException if the JSON is not a Pod
      */
-    void admit(ObjectNode pod);
+    List<String> admit(ObjectNode pod);
 }

@@ -10,6 +10,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
 
@@ -104,8 +105,9 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
     /** The AdmissionReview with the response, as JSON. */
     byte[] respond(Admission admission) {
         ObjectNode admitted = pod.deepCopy();
+        List<String> warnings;
         try {
-            admission.admit(admitted);
+            warnings = admission.admit(admitted);
         } catch (DeniedException e) {
             ObjectNode response = response(false);
             response.putObject("status")
@@ -115,6 +117,9 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
             return print(response);
         }
         ObjectNode response = response(true);
+        if (!warnings.isEmpty()) {
+            warnings.forEach(response.putArray("warnings")::add); // kubectl prints them
+        }
         ArrayNode patch = JsonPatch.between(pod, admitted);
         if (!patch.isEmpty()) {
             // Jackson writes bytes in base64, which is how Go reads the field's type []byte.

@@ -22,7 +22,8 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
     private static final String DEFAULT_SCHEDULER = "default-scheduler";
 
     @Override
-    public void admit(ObjectNode pod) {
+    public List<String> admit(ObjectNode pod) {
+        var warnings = new ArrayList<String>();
         Map<String, String> annotations = metadata(pod, "annotations");
         Map<String, String> labels = metadata(pod, "labels");
         List<JsonContainer> containers = JsonContainer.of(pod);
@@ -37,7 +38,7 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
         if (gpuContainers.isEmpty()) {
             derived.requireNoPriority();
         } else {
-            checkReservedAnnotations(annotations);
+            warnings.addAll(removeReservedAnnotations(pod, annotations));
             ObjectNode spec = JsonTree.ensureObject(pod, "spec");
             checkScheduler(spec);
             gpuContainers.forEach(GpuAdmission::checkConfined);
@@ -62,6 +63,7 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
         others.stream()
                 .filter(container -> container.resourceOfOtherDevicePlugin().isEmpty())
                 .forEach(JsonContainer::hideGpus);
+        return warnings;
     }
 
     private static Map<String, String> metadata(ObjectNode pod, String field) {
@@ -70,14 +72,19 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
                 .orElse(Map.of());
     }
 
-    private static void checkReservedAnnotations(Map<String, String> annotations) {
-        annotations.keySet().stream()
+    /** A pod that is restored from a backup, or copied from another one, carries the allocation of that pod. */
+    private static List<String> removeReservedAnnotations(ObjectNode pod, Map<String, String> annotations) {
+        List<String> reserved = annotations.keySet().stream()
                 .filter(Annotations::reservedOnPods)
-                .findFirst()
-                .ifPresent(key -> {
-                    throw new DeniedException("remove the annotation " + key
-                            + ": only the Aliquot scheduler writes it, when it binds the pod");
-                });
+                .toList();
+        if (reserved.isEmpty()) {
+            return List.of();
+        }
+        JsonTree.ensureObject(JsonTree.ensureObject(pod, "metadata"), "annotations")
+                .remove(reserved);
+        String more = reserved.size() == 1 ? "" : " and " + (reserved.size() - 1) + " more";
+        return List.of("removed the annotation " + reserved.get(0) + more
+                + ": only the Aliquot scheduler writes it, when it binds the pod");
     }
 
     private static void checkNoOtherDevicePlugin(JsonContainer container) {

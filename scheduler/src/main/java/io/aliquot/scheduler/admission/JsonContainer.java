@@ -116,12 +116,12 @@ final class JsonContainer {
                 .anyMatch(JsonContainer::isGpuResource);
     }
 
-    /** A resource for which another device plugin gives the container an NVIDIA device, such as a MIG device. */
+    /** A resource for which another device plugin gives the container a GPU or a part of one, such as a MIG device. */
     Optional<String> resourceOfOtherDevicePlugin() {
         return resources("limits").entrySet().stream()
                 .filter(limit -> !limit.getValue().equals("0"))
                 .map(Map.Entry::getKey)
-                .filter(name -> name.startsWith("nvidia.com/") && !isGpuResource(name))
+                .filter(name -> name.startsWith("nvidia.com/mig-") || name.startsWith("nvidia.com/gpu."))
                 .findFirst();
     }
 

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.admission;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.List;
 import java.util.Set;
 
 /**
@@ -17,11 +18,12 @@ record VoidAdmission(Set<String> existingContainers) implements Admission {
     }
 
     @Override
-    public void admit(ObjectNode pod) {
+    public List<String> admit(ObjectNode pod) {
         JsonContainer.withEphemeral(pod).stream()
                 .filter(container -> !existingContainers.contains(container.name())
                         && !container.namesGpuResource()
                         && container.resourceOfOtherDevicePlugin().isEmpty())
                 .forEach(JsonContainer::hideGpus);
+        return List.of();
     }
 }

@@ -78,6 +78,18 @@ class AdmissionReviewTest {
     }
 
     @Test
+    void warnsOfRemovedAnnotations() throws IOException {
+        ObjectNode pod = Pods.gpuPod();
+        assertThat(respond(review(pod)).has("warnings")).isFalse();
+        pod.withObject("/metadata/annotations").put("aliquot.io/fence", "a/1");
+
+        JsonNode response = respond(review(pod));
+
+        assertThat(response.get("allowed").booleanValue()).isTrue();
+        assertThat(response.at("/warnings/0").textValue()).contains("removed the annotation aliquot.io/fence: ");
+    }
+
+    @Test
     void deniesWithAMessageAndStatus403() throws IOException {
         JsonNode response = respond(review(Pods.requesting("{\"nvidia.com/gpumem\": \"3Gi\"}")));
 

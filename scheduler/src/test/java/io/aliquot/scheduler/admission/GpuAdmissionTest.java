@@ -407,11 +407,6 @@ class GpuAdmissionTest {
 
     @ParameterizedTest
     @CsvSource({
-        "aliquot.io/vgpu.main, x, remove the annotation aliquot.io/vgpu.main",
-        "aliquot.io/visible-devices.main, all, remove the annotation aliquot.io/visible-devices.main",
-        "aliquot.io/vgpu.anything, x, remove the annotation aliquot.io/vgpu.anything",
-        "aliquot.io/fence, a/1, remove the annotation aliquot.io/fence",
-        "aliquot.io/resize-fence, a/1, remove the annotation aliquot.io/resize-fence",
         "aliquot.io/node-placement, tetris, 'aliquot.io/node-placement: \"tetris\" is unknown; allowed: binpack, spread, fragmentation'",
         "aliquot.io/gpu-placement, tetris, 'is unknown; allowed: binpack, spread, fragmentation, topology'",
         "aliquot.io/gpu-placement, '', is unknown; allowed: binpack",
@@ -422,11 +417,48 @@ class GpuAdmissionTest {
         "hami.io/gpu-scheduler-policy, tight, 'allowed: binpack, spread, topology-aware, numa'",
         "nvidia.com/use-gpuuuid, GPU-1, expected a GPU's UUID",
     })
-    void deniesReservedAndInvalidAnnotations(String key, String value, String message) {
+    void deniesInvalidAnnotations(String key, String value, String message) {
         ObjectNode pod = gpuPod();
         pod.withObject("/metadata/annotations").put(key, value);
 
         assertDenied(pod, message);
+    }
+
+    @Test
+    void removesTheAllocationOfThePodThatItWasCopiedFrom() {
+        ObjectNode pod = mutated(ADMISSION, gpuPod());
+        ObjectNode restored = pod.deepCopy();
+        restored.withObject("/metadata/annotations")
+                .put("aliquot.io/vgpu.main", "x")
+                .put("aliquot.io/visible-devices.main", "all")
+                .put("aliquot.io/vgpu.anything", "x")
+                .put("aliquot.io/fence", "a/1")
+                .put("aliquot.io/resize-fence", "a/1")
+                .put("aliquot.io/priority", "7");
+        pod.withObject("/metadata/annotations").put("aliquot.io/priority", "7");
+
+        assertThat(ADMISSION.admit(restored))
+                .containsExactly("removed the annotation aliquot.io/vgpu.main and 4 more: only the Aliquot scheduler"
+                        + " writes it, when it binds the pod");
+        assertThat(restored).isEqualTo(pod);
+        assertThat(ADMISSION.admit(restored)).isEmpty();
+    }
+
+    @Test
+    void hidesTheGpusFromAContainerWithAnotherKindOfDevice() {
+        ObjectNode pod = gpuPod();
+        pod.withArray("/spec/containers")
+                .add(container(requesting("{\"nvidia.com/hostdev\": \"1\", \"rdma/hca\": \"1\"}"), 0)
+                        .put("name", "network"));
+        pod.withObject("/spec/containers/0/resources/limits").put("nvidia.com/hostdev", "1");
+
+        ObjectNode mutated = mutated(ADMISSION, pod);
+
+        assertThat(container(mutated, 1).get("env")).isEqualTo(list(VOID));
+        assertThat(container(mutated, 0)
+                        .at("/resources/limits/nvidia.com~1hostdev")
+                        .textValue())
+                .isEqualTo("1");
     }
 
     @Test
