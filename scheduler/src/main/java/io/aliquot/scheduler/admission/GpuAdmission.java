@@ -57,7 +57,7 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
             }
             Map<String, String> added = derived.toAdd();
             if (!added.isEmpty()) {
-                added.forEach(JsonTree.ensureObject(JsonTree.ensureObject(pod, "metadata"), "annotations")::put);
+                added.forEach(ensureAnnotations(pod)::put);
             }
         }
         others.stream()
@@ -72,6 +72,10 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
                 .orElse(Map.of());
     }
 
+    private static ObjectNode ensureAnnotations(ObjectNode pod) {
+        return JsonTree.ensureObject(JsonTree.ensureObject(pod, "metadata"), "annotations");
+    }
+
     /** A pod that is restored from a backup, or copied from another one, carries the allocation of that pod. */
     private static List<String> removeReservedAnnotations(ObjectNode pod, Map<String, String> annotations) {
         List<String> reserved = annotations.keySet().stream()
@@ -80,8 +84,7 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
         if (reserved.isEmpty()) {
             return List.of();
         }
-        JsonTree.ensureObject(JsonTree.ensureObject(pod, "metadata"), "annotations")
-                .remove(reserved);
+        ensureAnnotations(pod).remove(reserved);
         String more = reserved.size() == 1 ? "" : " and " + (reserved.size() - 1) + " more";
         return List.of("removed the annotation " + reserved.get(0) + more
                 + ": only the Aliquot scheduler writes it, when it binds the pod");

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.admission;
 
 import static io.aliquot.scheduler.admission.Pods.container;
+import static io.aliquot.scheduler.admission.Pods.containerRequesting;
 import static io.aliquot.scheduler.admission.Pods.gpuPod;
 import static io.aliquot.scheduler.admission.Pods.mutated;
 import static io.aliquot.scheduler.admission.Pods.parse;
@@ -118,8 +119,7 @@ class GpuAdmissionTest {
     void addsAVolumeForEachGpuContainerIncludingInitContainers() {
         ObjectNode pod = gpuPod();
         String limits = "{\"nvidia.com/gpumem\": \"100\"}";
-        pod.withArray("/spec/initContainers")
-                .add(container(requesting(limits), 0).put("name", "warm-up"));
+        pod.withArray("/spec/initContainers").add(containerRequesting("warm-up", limits));
 
         ObjectNode mutated = mutated(ADMISSION, pod);
 
@@ -170,8 +170,7 @@ class GpuAdmissionTest {
     @Test
     void keepsTheDeviceOfAnotherDevicePluginInAPodThatRequestsZeroGpus() {
         ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"0\"}");
-        ObjectNode mig =
-                container(requesting("{\"nvidia.com/mig-1g.10gb\": \"1\"}"), 0).put("name", "mig");
+        ObjectNode mig = containerRequesting("mig", "{\"nvidia.com/mig-1g.10gb\": \"1\"}");
         pod.withArray("/spec/containers").add(mig);
 
         ObjectNode mutated = mutated(ADMISSION, pod);
@@ -279,8 +278,7 @@ class GpuAdmissionTest {
     void deniesContradictoryPriorities() {
         String limits = "{\"nvidia.com/gpumem\": \"3k\", \"nvidia.com/priority\": \"7\"}";
         ObjectNode two = requesting(limits);
-        two.withArray("/spec/containers")
-                .add(container(requesting(limits.replace("7", "8")), 0).put("name", "second"));
+        two.withArray("/spec/containers").add(containerRequesting("second", limits.replace("7", "8")));
         assertDenied(two, "container second: a pod has one priority");
 
         ObjectNode both = requesting(limits);
@@ -360,9 +358,7 @@ class GpuAdmissionTest {
     @Test
     void deniesAResourceOfAnotherDevicePluginInAGpuPod() {
         ObjectNode pod = gpuPod();
-        pod.withArray("/spec/containers")
-                .add(container(requesting("{\"nvidia.com/mig-1g.10gb\": \"1\"}"), 0)
-                        .put("name", "mig"));
+        pod.withArray("/spec/containers").add(containerRequesting("mig", "{\"nvidia.com/mig-1g.10gb\": \"1\"}"));
 
         assertDenied(pod, "container mig: nvidia.com/mig-1g.10gb belongs to another device plugin");
     }
@@ -370,9 +366,7 @@ class GpuAdmissionTest {
     @Test
     void deniesInvalidAmountsOfInitContainers() {
         ObjectNode pod = gpuPod();
-        pod.withArray("/spec/initContainers")
-                .add(container(requesting("{\"nvidia.com/gpumem\": \"3Gi\"}"), 0)
-                        .put("name", "warm-up"));
+        pod.withArray("/spec/initContainers").add(containerRequesting("warm-up", "{\"nvidia.com/gpumem\": \"3Gi\"}"));
 
         assertDenied(pod, "container warm-up: ", "write 3072");
     }
@@ -448,8 +442,7 @@ class GpuAdmissionTest {
     void hidesTheGpusFromAContainerWithAnotherKindOfDevice() {
         ObjectNode pod = gpuPod();
         pod.withArray("/spec/containers")
-                .add(container(requesting("{\"nvidia.com/hostdev\": \"1\", \"rdma/hca\": \"1\"}"), 0)
-                        .put("name", "network"));
+                .add(containerRequesting("network", "{\"nvidia.com/hostdev\": \"1\", \"rdma/hca\": \"1\"}"));
         pod.withObject("/spec/containers/0/resources/limits").put("nvidia.com/hostdev", "1");
 
         ObjectNode mutated = mutated(ADMISSION, pod);

@@ -63,6 +63,11 @@ final class Pods {
         return (ObjectNode) pod.get("spec");
     }
 
+    /** The container of {@link #requesting}, with another name. */
+    static ObjectNode containerRequesting(String name, String limits) {
+        return container(requesting(limits), 0).put("name", name);
+    }
+
     static ObjectNode container(ObjectNode pod, int index) {
         return (ObjectNode) pod.at("/spec/containers/" + index);
     }

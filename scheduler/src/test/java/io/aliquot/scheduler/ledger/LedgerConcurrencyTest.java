@@ -48,7 +48,7 @@ class LedgerConcurrencyTest {
         @Override
         public void capacityFreed(String node) {}
 
-        /** May be called for a pod that was read from the API server, not from the watch and is gone. */
+        /** May be called for a pod that was read from the API server, not from the watch, and is gone. */
         @Override
         public void overallocated(String node, String gpu) {}
     });
