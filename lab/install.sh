@@ -30,13 +30,13 @@ install_aliquot() {
     for object in daemonset/aliquot-device-plugin deployment/aliquot-scheduler; do
         kubectl --namespace "$release" rollout status "$object" --timeout 300s || { describe_installation; return 1; }
     done
-    await 120 gpus_registered || { echo "the nodes have no allocatable nvidia.com/gpu after 120 s"; describe_installation; return 1; }
+    await 120 gpus_registered || { echo "the nodes have no allocatable aliquot.io/vgpu after 120 s"; describe_installation; return 1; }
 }
 
 gpus_registered() {
     local node count
     for node in "${nodes[@]}"; do
-        count=$(kubectl get node "$node" -o 'jsonpath={.status.allocatable.nvidia\.com/gpu}')
+        count=$(kubectl get node "$node" -o 'jsonpath={.status.allocatable.aliquot\.io/vgpu}')
         [ "${count:-0}" != 0 ] || return 1
     done
 }

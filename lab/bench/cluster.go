@@ -252,7 +252,7 @@ func (c *cluster) makeNodes() {
 		}
 		inventory, _ := json.Marshal(map[string]any{"version": 1, "visibleDevices": "{uuid}", "memoryScaling": 1.0, "coreScaling": 1.0,
 			"slots": slots, "gpus": gpus})
-		resources := map[string]string{"cpu": "1000", "memory": "4Ti", "pods": "10000", "nvidia.com/gpu": strconv.Itoa(gpusPerNode * slots),
+		resources := map[string]string{"cpu": "1000", "memory": "4Ti", "pods": "10000", "aliquot.io/vgpu": strconv.Itoa(gpusPerNode * slots),
 			"nvidia.com/gpumem": strconv.Itoa(gpusPerNode * memoryMiB), "nvidia.com/gpucores": strconv.Itoa(gpusPerNode * 100),
 			"nvidia.com/gpumem-percentage": strconv.Itoa(gpusPerNode * 100)}
 		node := object("Node", nodeName(n))
@@ -274,7 +274,7 @@ func (c *cluster) makeNodes() {
 func pod(name, memory string, annotations map[string]string) map[string]any {
 	p := object("Pod", name)
 	p["metadata"].(map[string]any)["annotations"] = annotations
-	limits := map[string]string{"nvidia.com/gpu": "1"}
+	limits := map[string]string{"aliquot.io/vgpu": "1"}
 	if memory != "" {
 		limits["nvidia.com/gpumem"] = memory
 	}

@@ -50,12 +50,30 @@ objects, since its predecessor could not evaluate them.
 
 {{/* The GPU resources that a container may request (module api: Resources.SUPPORTED). */}}
 {{- define "aliquot.cel.supported" -}}
-'nvidia.com/gpu', 'nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores'
+'aliquot.io/vgpu', 'nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores'
 {{- end }}
 
 {{/* Resources that the webhook translates when a pod is created (module api: ForeignResources.NAMES). */}}
 {{- define "aliquot.cel.foreign" -}}
-'nvidia.com/priority', 'aliyun.com/gpu', 'aliyun.com/gpu-mem', 'aliyun.com/gpu-core.percentage'
+'nvidia.com/gpu', 'nvidia.com/priority', {{ include "aliquot.cel.ack" . }}
+{{- end }}
+{{- define "aliquot.cel.ack" -}}
+'aliyun.com/gpu', 'aliyun.com/gpu-mem', 'aliyun.com/gpu-core.percentage'
+{{- end }}
+
+{{/*
+Whose a pod is. A request of one of the own resources makes it Aliquot's. A request of one of the optional resources
+does so only where the pod or its namespace says so, since another device plugin in the cluster may serve them.
+*/}}
+{{- define "aliquot.cel.own" -}}
+{{- if .Values.sharedNames -}}
+'aliquot.io/vgpu'
+{{- else -}}
+{{ include "aliquot.cel.supported" . }}, {{ include "aliquot.cel.ack" . }}
+{{- end -}}
+{{- end }}
+{{- define "aliquot.cel.optional" -}}
+'nvidia.com/gpu'{{ if .Values.sharedNames }}, 'nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores', {{ include "aliquot.cel.ack" . }}{{ end }}
 {{- end }}
 
 {{/* All containers and init containers of a pod. */}}
@@ -63,21 +81,51 @@ objects, since its predecessor could not evaluate them.
 (object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : []))
 {{- end }}
 
-{{/* True if a container names a GPU resource, in any amount, or one that the webhook translates. */}}
-{{- define "aliquot.cel.names" -}}
-{{ include "aliquot.cel.containers" . }}.exists(c, has(c.resources) &&
-[has(c.resources.limits) ? c.resources.limits : {}, has(c.resources.requests) ? c.resources.requests : {}].exists(m, m.exists(k,
-k in [{{ include "aliquot.cel.supported" . }}, {{ include "aliquot.cel.foreign" . }}])))
+{{/*
+True if container c requests a resource k for which the expression holds. The API server has made the amounts canonical:
+every zero is "0".
+*/}}
+{{- define "aliquot.cel.requests" -}}
+has(c.resources) && [has(c.resources.limits) ? c.resources.limits : {}, has(c.resources.requests) ? c.resources.requests : {}].exists(m, m.exists(k, string(m[k]) != '0' && ({{ . }})))
 {{- end }}
 
-{{/* True if container c still names a resource that the webhook translates. */}}
-{{- define "aliquot.cel.namesForeign" -}}
-has(c.resources) && [has(c.resources.limits) ? c.resources.limits : {}, has(c.resources.requests) ? c.resources.requests : {}].exists(m, m.exists(k, k in [{{ include "aliquot.cel.foreign" . }}]))
+{{/* True if a container of the pod requests one of these resources. Call with (dict "resources" LIST "root" $). */}}
+{{- define "aliquot.cel.podRequests" -}}
+{{ include "aliquot.cel.containers" .root }}.exists(c, {{ include "aliquot.cel.requests" (printf "k in [%s]" .resources) }})
 {{- end }}
 
-{{/* True if container c requests a GPU. The API server has made the amounts canonical: every zero is "0". */}}
+{{- define "aliquot.cel.namesScheduler" -}}
+has(object.spec.schedulerName) && object.spec.schedulerName == 'aliquot-scheduler'
+{{- end }}
+
+{{/* True if a new pod is Aliquot's, whatever its namespace says. */}}
+{{- define "aliquot.cel.ours" -}}
+{{ include "aliquot.cel.podRequests" (dict "resources" (include "aliquot.cel.own" .) "root" .) }} ||
+({{ include "aliquot.cel.podRequests" (dict "resources" (include "aliquot.cel.optional" .) "root" .) }}
+{{- if eq .Values.scope "opt-in" }} &&
+(({{ include "aliquot.cel.namesScheduler" . }}) ||
+(has(object.metadata.labels) && 'aliquot.io/gpu' in object.metadata.labels && object.metadata.labels['aliquot.io/gpu'] == 'on'))
+{{- end }})
+{{- end }}
+
+{{/* True if a container of the pod requests a GPU or a part of one from any device plugin. */}}
+{{- define "aliquot.cel.requestsSomeGpu" -}}
+{{ include "aliquot.cel.containers" . }}.exists(c, {{ include "aliquot.cel.requests" "k == 'aliquot.io/vgpu' || ['nvidia.com/gpu', 'nvidia.com/mig-', 'aliyun.com/gpu'].exists(prefix, k.startsWith(prefix))" }})
+{{- end }}
+
+{{/* True if container c still requests a resource that the webhook translates. */}}
+{{- define "aliquot.cel.requestsForeign" -}}
+{{ include "aliquot.cel.requests" (printf "k in [%s]" (include "aliquot.cel.foreign" .)) }}
+{{- end }}
+
+{{/* True if container c requests vGPUs, or memory or cores of one. */}}
 {{- define "aliquot.cel.requestsGpu" -}}
 has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(k, k in [{{ include "aliquot.cel.supported" . }}] && string(c.resources.limits[k]) != '0')
+{{- end }}
+
+{{/* True if the pod was admitted by Aliquot. */}}
+{{- define "aliquot.cel.gpuPod" -}}
+{{ include "aliquot.cel.namesScheduler" . }} && {{ include "aliquot.cel.containers" . }}.exists(c, {{ include "aliquot.cel.requestsGpu" . }})
 {{- end }}
 
 {{/* True if container c sees no GPU: it sets NVIDIA_VISIBLE_DEVICES once, to void. */}}
@@ -108,6 +156,25 @@ variables.old.all(k, k == '{{ . }}' || k in variables.new)
   expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
 - name: old
   expression: "oldObject != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
+{{- end }}
+
+{{/*
+The namespaces whose pods a webhook is called for; with labeled only those labeled aliquot.io/gpu=on. Call with
+(dict "labeled" BOOLEAN "root" $).
+*/}}
+{{- define "aliquot.namespaceSelector" -}}
+{{- with .root.Values.webhooks.namespaceSelector.matchLabels }}
+matchLabels: {{- toYaml . | nindent 2 }}
+{{- end }}
+matchExpressions:
+- {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, {{ .root.Release.Namespace }}]}
+- {key: aliquot.io/webhook, operator: NotIn, values: [ignore]}
+{{- if .labeled }}
+- {key: aliquot.io/gpu, operator: In, values: ["on"]}
+{{- end }}
+{{- with .root.Values.webhooks.namespaceSelector.matchExpressions }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/*

@@ -42,7 +42,7 @@ extenders:
   httpTimeout: 10s
   # kube-scheduler checks the nodes' totals too: a necessary condition, on which its own requeueing and preemption rely.
   managedResources:
-  - {name: nvidia.com/gpu, ignoredByScheduler: false}
+  - {name: aliquot.io/vgpu, ignoredByScheduler: false}
   - {name: nvidia.com/gpumem, ignoredByScheduler: false}
   - {name: nvidia.com/gpumem-percentage, ignoredByScheduler: false}
   - {name: nvidia.com/gpucores, ignoredByScheduler: false}

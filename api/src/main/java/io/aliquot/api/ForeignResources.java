@@ -6,10 +6,17 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalInt;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Translates resources of other products into Aliquot's. The webhook does so when a pod is created.
+ *
+ * <p>NVIDIA's device plugin: {@code nvidia.com/gpu} is a number of GPUs. Its amount moves to {@link Resources#VGPU}, and
+ * the name stays with the amount 0, for two reasons. Kubernetes' LimitRanger runs again after webhooks and adds a
+ * namespace's default where a container lacks the name (plugin/pkg/admission/limitranger/admission.go,
+ * defaultContainerResourceRequirements). The GPU Operator evicts the pods of a node before it replaces the driver, and
+ * finds them by a resource that begins with {@value #DRIVER_MANAGER_PREFIX} (github.com/NVIDIA/k8s-driver-manager).
  *
  * <p>ACK: {@code aliyun.com/gpu-mem} is the GiB on all of a container's GPUs together; the pod's label
  * {@code aliyun.com/gpu-count} is their number (Alibaba Cloud, Container Service for Kubernetes: Enable multi-GPU
@@ -19,6 +26,8 @@ import org.jspecify.annotations.Nullable;
  * <p>HAMi: {@code nvidia.com/priority} (github.com/Project-HAMi/HAMi, examples/nvidia/example.yaml).
  */
 public final class ForeignResources {
+    /** GPUs of NVIDIA's device plugin; in a translated container with the amount 0. */
+    public static final String NVIDIA_GPU = "nvidia.com/gpu";
     /** GiB of device memory. */
     public static final String ACK_MEMORY = "aliyun.com/gpu-mem";
     /** Compute, in percent of one GPU. */
@@ -31,7 +40,10 @@ public final class ForeignResources {
     public static final String PRIORITY = "nvidia.com/priority";
 
     /** All resources that are translated. */
-    public static final List<String> NAMES = List.of(PRIORITY, ACK_GPU, ACK_MEMORY, ACK_CORES);
+    public static final List<String> NAMES = List.of(NVIDIA_GPU, PRIORITY, ACK_GPU, ACK_MEMORY, ACK_CORES);
+
+    private static final String DRIVER_MANAGER_PREFIX = "nvidia.com/gpu";
+    private static final String NONE = "0";
 
     private static final List<String> ACK = List.of(ACK_GPU, ACK_MEMORY, ACK_CORES);
     private static final int MIB_PER_GIB = 1024;
@@ -64,6 +76,7 @@ public final class ForeignResources {
         if (usesAckResources(limits)) {
             translateAck(translated, labels);
         }
+        translateNvidia(translated);
         if (compatibility == Compatibility.HAMI) {
             normalizeHami(translated);
         }
@@ -86,12 +99,39 @@ public final class ForeignResources {
         return OptionalInt.of(whole(PRIORITY, text, Priority.LOWEST, Priority.HIGHEST, "higher first"));
     }
 
+    /** Whether a container still requests a resource that admission translates. */
+    static boolean untranslated(String name, String amount) {
+        return NAMES.contains(name) && !(name.equals(NVIDIA_GPU) && isZero(amount));
+    }
+
+    private static void translateNvidia(Map<String, String> translated) {
+        String gpus = translated.get(NVIDIA_GPU);
+        boolean done = translated.containsKey(Resources.VGPU);
+        if (gpus != null && done && !isZero(gpus)) {
+            throw new FormatException("write either " + NVIDIA_GPU + " or " + Resources.VGPU
+                    + ", not both; the former may be the default of a LimitRange in the namespace");
+        }
+        if (gpus != null && !done) {
+            translated.put(Resources.VGPU, text(whole(NVIDIA_GPU, gpus, 0, GpuRequest.MOST_VGPUS, "vGPUs")));
+            translated.put(NVIDIA_GPU, NONE);
+        }
+        if (translated.containsKey(Resources.VGPU)
+                && translated.keySet().stream().noneMatch(name -> name.startsWith(DRIVER_MANAGER_PREFIX))) {
+            translated.put(NVIDIA_GPU, NONE);
+        }
+    }
+
+    private static boolean isZero(String amount) {
+        return amount.equals(NONE);
+    }
+
     private static void translateAck(Map<String, String> translated, Map<String, String> labels) {
         String gpus = translated.remove(ACK_GPU);
         String memory = translated.remove(ACK_MEMORY);
         String cores = translated.remove(ACK_CORES);
         String named = gpus != null ? ACK_GPU : memory != null ? ACK_MEMORY : ACK_CORES;
-        for (String name : Resources.SUPPORTED) {
+        for (String name : Stream.concat(Stream.of(NVIDIA_GPU), Resources.SUPPORTED.stream())
+                .toList()) {
             if (translated.containsKey(name)) {
                 throw new FormatException("write either " + named + " or " + name + ", not both");
             }
@@ -101,7 +141,7 @@ public final class ForeignResources {
                 throw new FormatException(
                         ACK_GPU + " requests whole GPUs: remove it, or " + (memory != null ? ACK_MEMORY : ACK_CORES));
             }
-            translated.put(Resources.GPU, text(whole(ACK_GPU, gpus, 0, GpuRequest.MOST_VGPUS, "GPUs")));
+            translated.put(Resources.VGPU, text(whole(ACK_GPU, gpus, 0, GpuRequest.MOST_VGPUS, "GPUs")));
             return;
         }
         if (memory == null) {
@@ -113,7 +153,7 @@ public final class ForeignResources {
             throw new FormatException(ACK_MEMORY + ": " + gibibytes + " GiB cannot be divided equally over " + count
                     + " GPUs (label " + ACK_GPU_COUNT_LABEL + "); write a multiple of " + count);
         }
-        translated.put(Resources.GPU, text(count));
+        translated.put(Resources.VGPU, text(count));
         translated.put(Resources.MEMORY, text(gibibytes / count * MIB_PER_GIB));
         if (cores != null) {
             translated.put(Resources.CORES, text(whole(ACK_CORES, cores, 0, ALL_CORES, "percent of one GPU")));

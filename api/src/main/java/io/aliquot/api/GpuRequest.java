@@ -37,26 +37,26 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
      * @throws FormatException if an amount is invalid, with what to write instead
      */
     public static Optional<GpuRequest> parse(Map<String, String> limits) {
-        for (String name : ForeignResources.NAMES) {
-            if (limits.containsKey(name)) {
+        limits.forEach((name, amount) -> {
+            if (ForeignResources.untranslated(name, amount)) {
                 throw new FormatException(name + " is translated only when a pod is created, and only if Aliquot's"
                         + " webhook is called; write " + String.join(", ", Resources.SUPPORTED));
             }
-        }
+        });
         String memory = limits.get(Resources.MEMORY);
         String percentage = limits.get(Resources.MEMORY_PERCENTAGE);
         int cores = limits.containsKey(Resources.CORES)
                 ? amount(Resources.CORES, limits.get(Resources.CORES), 0, ALL_CORES, "percent of one GPU")
                 : 0;
-        int vgpus = limits.containsKey(Resources.GPU)
-                ? amount(Resources.GPU, limits.get(Resources.GPU), 0, MOST_VGPUS, "vGPUs")
+        int vgpus = limits.containsKey(Resources.VGPU)
+                ? amount(Resources.VGPU, limits.get(Resources.VGPU), 0, MOST_VGPUS, "vGPUs")
                 : -1;
         boolean hasSize = memory != null || percentage != null || cores > 0;
         if (vgpus <= 0 && !hasSize) {
             return Optional.empty();
         }
         if (vgpus == 0) {
-            throw new FormatException(Resources.GPU + ": 0 vGPUs cannot have memory or cores; write " + Resources.GPU
+            throw new FormatException(Resources.VGPU + ": 0 vGPUs cannot have memory or cores; write " + Resources.VGPU
                     + ": 1, or remove the other amounts");
         }
         if (memory != null && percentage != null) {

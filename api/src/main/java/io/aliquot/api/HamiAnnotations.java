@@ -130,7 +130,7 @@ final class HamiAnnotations {
                 case "numa" -> translated.put(Annotations.NUMA, Numa.PREFERRED.print());
                 case "mutex" ->
                     throw new FormatException("annotation " + GPU_POLICY
-                            + ": \"mutex\" is not supported; for a whole card request only " + Resources.GPU);
+                            + ": \"mutex\" is not supported; for a whole card request only " + Resources.VGPU);
                 default ->
                     throw new FormatException("annotation " + GPU_POLICY + ": " + FormatException.quote(policy)
                             + " is unknown; allowed: binpack, spread, topology-aware, numa");

@@ -4,8 +4,11 @@ import java.util.List;
 
 /** The extended resources that a container requests under {@code resources.limits}. */
 public final class Resources {
-    /** The number of vGPUs, each on another physical GPU. */
-    public static final String GPU = "nvidia.com/gpu";
+    /**
+     * The number of vGPUs, each on another physical GPU. No other device plugin advertises this name, so a slot never
+     * goes to a pod that Aliquot does not place, and none of Aliquot's pods runs where another plugin serves the GPUs.
+     */
+    public static final String VGPU = "aliquot.io/vgpu";
     /** Device memory of each vGPU, in MiB. */
     public static final String MEMORY = "nvidia.com/gpumem";
     /** Device memory of each vGPU, in percent of its GPU's memory. */
@@ -14,9 +17,9 @@ public final class Resources {
     public static final String CORES = "nvidia.com/gpucores";
 
     /** All resources that Aliquot allocates. */
-    public static final List<String> SUPPORTED = List.of(GPU, MEMORY, MEMORY_PERCENTAGE, CORES);
+    public static final List<String> SUPPORTED = List.of(VGPU, MEMORY, MEMORY_PERCENTAGE, CORES);
 
-    /** The resources that the node agent writes to the node's status; the kubelet writes {@link #GPU}. */
+    /** The resources that the node agent writes to the node's status; the kubelet writes {@link #VGPU}. */
     public static final List<String> NODE_STATUS = List.of(MEMORY, MEMORY_PERCENTAGE, CORES);
 
     private Resources() {}

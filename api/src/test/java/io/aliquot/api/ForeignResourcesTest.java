@@ -24,16 +24,16 @@ class ForeignResourcesTest {
     @Test
     void translatesGibibytesToMebibytesOfOneGpu() {
         assertThat(translated(Map.of("cpu", "1", "aliyun.com/gpu-mem", "3")))
-                .isEqualTo(Map.of("cpu", "1", "nvidia.com/gpu", "1", "nvidia.com/gpumem", "3072"));
+                .isEqualTo(Map.of("cpu", "1", "aliquot.io/vgpu", "1", "nvidia.com/gpumem", "3072"));
         assertThat(translated(Map.of("aliyun.com/gpu-mem", "2", "aliyun.com/gpu-core.percentage", "30")))
-                .isEqualTo(Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem", "2048", "nvidia.com/gpucores", "30"));
+                .isEqualTo(Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpumem", "2048", "nvidia.com/gpucores", "30"));
     }
 
     @Test
     void dividesGibibytesOverTheNumberOfGpusInThePodsLabel() {
         assertThat(ForeignResources.toAliquot(
                         Map.of("aliyun.com/gpu-mem", "8"), Map.of("aliyun.com/gpu-count", "2"), Compatibility.NONE))
-                .isEqualTo(Map.of("nvidia.com/gpu", "2", "nvidia.com/gpumem", "4096"));
+                .isEqualTo(Map.of("aliquot.io/vgpu", "2", "nvidia.com/gpumem", "4096"));
         assertThatThrownBy(() -> ForeignResources.toAliquot(
                         Map.of("aliyun.com/gpu-mem", "9"), Map.of("aliyun.com/gpu-count", "2"), Compatibility.NONE))
                 .hasMessageContaining("9 GiB cannot be divided equally over 2 GPUs")
@@ -63,21 +63,47 @@ class ForeignResourcesTest {
     void translatesAcksWholeGpusAndRequestsTheBestLinks() {
         Map<String, String> limits = Map.of("aliyun.com/gpu", "4");
 
-        assertThat(translated(limits)).isEqualTo(Map.of("nvidia.com/gpu", "4"));
+        assertThat(translated(limits)).isEqualTo(Map.of("aliquot.io/vgpu", "4", "nvidia.com/gpu", "0"));
         assertThat(ForeignResources.requestsBestLinks(limits)).isTrue();
         assertThat(ForeignResources.requestsBestLinks(translated(limits))).isFalse();
     }
 
     @Test
     void leavesAliquotsResourcesUnchanged() {
-        Map<String, String> limits = Map.of("nvidia.com/gpu", "2", "nvidia.com/gpumem", "3k", "memory", "1Gi");
+        Map<String, String> limits = Map.of("aliquot.io/vgpu", "2", "nvidia.com/gpumem", "3k", "memory", "1Gi");
 
         assertThat(translated(limits)).isEqualTo(limits);
         assertThat(translatedForHami(limits)).isEqualTo(limits);
     }
 
+    @Test
+    void movesNvidiasGpusToVgpusAndKeepsTheNameWithTheAmountZero() {
+        Map<String, String> translated = translated(Map.of("nvidia.com/gpu", "2", "nvidia.com/gpumem", "3k"));
+
+        assertThat(translated)
+                .isEqualTo(Map.of("aliquot.io/vgpu", "2", "nvidia.com/gpu", "0", "nvidia.com/gpumem", "3k"));
+        assertThat(translated(translated)).isEqualTo(translated);
+    }
+
+    @Test
+    void aWholeCardKeepsAResourceByWhichTheGpuOperatorFindsThePod() {
+        assertThat(translated(Map.of("aliquot.io/vgpu", "1")))
+                .isEqualTo(Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpu", "0"));
+        assertThat(translated(Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpumem", "3k")))
+                .isEqualTo(Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpumem", "3k"));
+    }
+
+    @Test
+    void rejectsNvidiasGpusBesideVgpus() {
+        assertThatThrownBy(() -> translated(Map.of("nvidia.com/gpu", "1", "aliquot.io/vgpu", "1")))
+                .hasMessageContaining("write either nvidia.com/gpu or aliquot.io/vgpu, not both")
+                .hasMessageContaining("LimitRange");
+    }
+
     @ParameterizedTest
     @CsvSource({
+        "nvidia.com/gpu, -1, 'nvidia.com/gpu: write a whole number from 0 to 1024 (vGPUs) instead of -1'",
+        "nvidia.com/gpu, 500m, 'instead of 500m'",
         "aliyun.com/gpu-mem, 3Gi, 'aliyun.com/gpu-mem: write a whole number from 1 to 16384 (GiB) instead of 3Gi'",
         "aliyun.com/gpu-mem, 0, 'from 1 to 16384 (GiB) instead of 0'",
         "aliyun.com/gpu-mem, 2500m, 'instead of 2500m'",
@@ -105,7 +131,7 @@ class ForeignResourcesTest {
         Map<String, String> high = Map.of("nvidia.com/gpu", "1", "nvidia.com/priority", "0");
         Map<String, String> low = Map.of("nvidia.com/priority", "1");
 
-        assertThat(translated(high)).isEqualTo(Map.of("nvidia.com/gpu", "1"));
+        assertThat(translated(high)).isEqualTo(Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpu", "0"));
         assertThat(ForeignResources.priority(high, Compatibility.NONE)).hasValue(0);
         assertThat(ForeignResources.priority(low, Compatibility.NONE)).hasValue(1);
         assertThat(ForeignResources.priority(Map.of("nvidia.com/priority", "2k"), Compatibility.NONE))
@@ -125,7 +151,7 @@ class ForeignResourcesTest {
         assertThat(translatedForHami(Map.of("nvidia.com/gpumem", "0", "nvidia.com/gpumem-percentage", "50")))
                 .isEqualTo(Map.of("nvidia.com/gpumem-percentage", "50"));
         assertThat(translatedForHami(Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem", "0")))
-                .isEqualTo(Map.of("nvidia.com/gpu", "1"));
+                .isEqualTo(Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpu", "0"));
     }
 
     @Test
@@ -134,13 +160,13 @@ class ForeignResourcesTest {
                 .isEqualTo(new GpuRequest(1, new MemoryRequest.Mebibytes(3000), 100, true));
         assertThat(request(Compatibility.NONE, "nvidia.com/gpumem", "3k", "nvidia.com/gpucores", "100"))
                 .isEqualTo(new GpuRequest(1, new MemoryRequest.Mebibytes(3000), 100, false));
-        assertThat(request(Compatibility.HAMI, "nvidia.com/gpu", "1", "nvidia.com/gpumem-percentage", "100")
+        assertThat(request(Compatibility.HAMI, "aliquot.io/vgpu", "1", "nvidia.com/gpumem-percentage", "100")
                         .exclusive())
                 .isTrue();
         assertThat(request(Compatibility.HAMI, "nvidia.com/gpucores", "30", "nvidia.com/gpumem-percentage", "100")
                         .exclusive())
                 .isFalse();
-        assertThat(request(Compatibility.HAMI, "nvidia.com/gpu", "1", "nvidia.com/gpucores", "99")
+        assertThat(request(Compatibility.HAMI, "aliquot.io/vgpu", "1", "nvidia.com/gpucores", "99")
                         .exclusive())
                 .isFalse();
     }

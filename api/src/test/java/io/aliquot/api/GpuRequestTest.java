@@ -12,7 +12,7 @@ class GpuRequestTest {
     @Test
     void parsesMemoryAndCores() {
         assertThat(GpuRequest.parse(
-                        Map.of("nvidia.com/gpu", "2", "nvidia.com/gpumem", "3k", "nvidia.com/gpucores", "30")))
+                        Map.of("aliquot.io/vgpu", "2", "nvidia.com/gpumem", "3k", "nvidia.com/gpucores", "30")))
                 .contains(new GpuRequest(2, new MemoryRequest.Mebibytes(3000), 30, false));
     }
 
@@ -30,8 +30,8 @@ class GpuRequestTest {
     void gpuWithoutMemoryAndCoresMeansTheWholeCard() {
         var whole = new GpuRequest(1, new MemoryRequest.WholeCard(), 0, true);
 
-        assertThat(GpuRequest.parse(Map.of("nvidia.com/gpu", "1"))).contains(whole);
-        assertThat(GpuRequest.parse(Map.of("nvidia.com/gpu", "1", "nvidia.com/gpucores", "0")))
+        assertThat(GpuRequest.parse(Map.of("aliquot.io/vgpu", "1"))).contains(whole);
+        assertThat(GpuRequest.parse(Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpucores", "0")))
                 .contains(whole);
     }
 
@@ -44,8 +44,9 @@ class GpuRequestTest {
     @Test
     void otherResourcesOrZeroGpusAreNoRequest() {
         assertThat(GpuRequest.parse(Map.of("cpu", "1", "memory", "3Gi"))).isEmpty();
+        assertThat(GpuRequest.parse(Map.of("aliquot.io/vgpu", "0"))).isEmpty();
         assertThat(GpuRequest.parse(Map.of("nvidia.com/gpu", "0"))).isEmpty();
-        assertThat(GpuRequest.parse(Map.of("nvidia.com/gpu", "0", "nvidia.com/gpucores", "0")))
+        assertThat(GpuRequest.parse(Map.of("aliquot.io/vgpu", "0", "nvidia.com/gpucores", "0")))
                 .isEmpty();
     }
 
@@ -66,8 +67,9 @@ class GpuRequestTest {
         "nvidia.com/gpumem-percentage, 0, from 1 to 100",
         "nvidia.com/gpucores, 101, from 0 to 100",
         "nvidia.com/gpucores, -5, from 0 to 100",
-        "nvidia.com/gpu, -1, from 0 to 1024",
-        "nvidia.com/gpu, 500m, from 0 to 1024",
+        "aliquot.io/vgpu, -1, from 0 to 1024",
+        "aliquot.io/vgpu, 500m, from 0 to 1024",
+        "nvidia.com/gpu, 1, translated only when a pod is created",
         "nvidia.com/priority, 1, translated only when a pod is created",
         "aliyun.com/gpu-mem, 3, translated only when a pod is created",
     })
@@ -97,9 +99,9 @@ class GpuRequestTest {
 
     @Test
     void rejectsZeroVgpusWithMemory() {
-        assertThatThrownBy(() -> GpuRequest.parse(Map.of("nvidia.com/gpu", "0", "nvidia.com/gpumem", "3000")))
+        assertThatThrownBy(() -> GpuRequest.parse(Map.of("aliquot.io/vgpu", "0", "nvidia.com/gpumem", "3000")))
                 .isInstanceOf(FormatException.class)
-                .hasMessageContaining("nvidia.com/gpu: 1");
+                .hasMessageContaining("aliquot.io/vgpu: 1");
     }
 
     @Test

@@ -95,7 +95,7 @@ class HamiAnnotationsTest {
                 "hami.io/numa-alignment | strict | is not supported yet; remove it",
                 "hami.io/vulkan | true | does not limit Vulkan's memory yet",
                 "hami.io/vulkan | yes | \"yes\" is unknown; allowed: true, false",
-                "hami.io/gpu-scheduler-policy | mutex | for a whole card request only nvidia.com/gpu",
+                "hami.io/gpu-scheduler-policy | mutex | for a whole card request only aliquot.io/vgpu",
                 "hami.io/gpu-scheduler-policy | binpack,best | \"best\" is unknown; allowed: binpack, spread, topology-aware",
                 "hami.io/node-scheduler-policy | topology-aware | is unknown; allowed: binpack, spread",
                 "nvidia.com/numa-bind | maybe | \"maybe\" is unknown; allowed: true, false",

@@ -150,7 +150,7 @@ final class Reconciler {
         AdvertisedSlots slots = InventoryBuilder.slots(present);
         registrar.advertise(slots);
         metrics.slots(slots.healthy(), slots.unhealthy());
-        registrar.observeAllocatable(node.allocatable().getOrDefault(Resources.GPU, 0L));
+        registrar.observeAllocatable(node.allocatable().getOrDefault(Resources.VGPU, 0L));
     }
 
     /** The admin's settings; empty while one of them is invalid. */

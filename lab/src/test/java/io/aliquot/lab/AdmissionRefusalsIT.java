@@ -126,7 +126,7 @@ class AdmissionRefusalsIT {
         lab.kubectl("label", "namespace", namespace.name(), Labels.WEBHOOK + "=" + Labels.WEBHOOK_IGNORE)
                 .expectSuccess();
         // The API server sees the label a moment later; until then it calls the webhook, which admits the pod.
-        Pod bypassing = Pods.withLimits(lab, "bypassing", Map.of(Resources.GPU, "1"));
+        Pod bypassing = Pods.withLimits(lab, "bypassing", Map.of(Resources.VGPU, "1"));
         TestNamespace.awaitTrue("a refusal", TestNamespace.EVENTUALLY, () -> {
             try {
                 namespace.create(bypassing);

@@ -81,7 +81,7 @@ final class Allocations {
 
     private static int requested(Container container) {
         var limits = container.getResources().getLimits();
-        var quantity = limits == null ? null : limits.get(Resources.GPU);
+        var quantity = limits == null ? null : limits.get(Resources.VGPU);
         return quantity == null ? 0 : quantity.getNumericalAmount().intValueExact();
     }
 

@@ -141,7 +141,7 @@ final class DoubleAllocationWatcher implements Watcher<Pod>, AutoCloseable {
         return pod.getSpec().getContainers().stream()
                 .anyMatch(container -> container.getResources() != null
                         && container.getResources().getLimits() != null
-                        && container.getResources().getLimits().containsKey("nvidia.com/gpu"));
+                        && container.getResources().getLimits().containsKey("aliquot.io/vgpu"));
     }
 
     private List<Allocation> parseAllocations(Pod pod) {

@@ -22,7 +22,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 @ExtendWith(LabExtension.class)
 class GpuIsolationIT {
     private static final Map<String, String> LIMITS =
-            Map.of(Resources.GPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30");
+            Map.of(Resources.VGPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30");
 
     @Test
     void aPodThatRequests3000MebibytesAnd30PercentRunsWithin5Seconds(Lab lab, TestNamespace namespace) {

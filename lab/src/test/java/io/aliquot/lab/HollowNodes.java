@@ -151,7 +151,7 @@ final class HollowNodes implements AutoCloseable {
                         "512Gi",
                         "pods",
                         "250",
-                        Resources.GPU,
+                        Resources.VGPU,
                         Integer.toString(gpus * slots),
                         Resources.MEMORY,
                         Integer.toString(memoryMiB),

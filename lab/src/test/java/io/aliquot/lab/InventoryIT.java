@@ -33,7 +33,7 @@ class InventoryIT {
                 assertThat(gpu.memoryMiB()).isEqualTo(81920);
                 assertThat(gpu.healthy()).isTrue();
             });
-            assertThat(lab.allocatable(node, Resources.GPU)).isEqualTo(20);
+            assertThat(lab.allocatable(node, Resources.VGPU)).isEqualTo(20);
             assertThat(lab.allocatable(node, Resources.MEMORY)).isEqualTo(2 * 81920);
             assertThat(lab.allocatable(node, Resources.CORES)).isEqualTo(200);
             assertThat(lab.allocatable(node, Resources.MEMORY_PERCENTAGE)).isEqualTo(200);
@@ -100,7 +100,7 @@ class InventoryIT {
                             .expectSuccess())
                     .contains("alloc 1000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
             // The agent runs on labeled nodes only; the kubelet notices within 10 s that it is gone.
-            awaitTrue("no allocatable GPUs on " + node, EVENTUALLY, () -> lab.allocatable(node, Resources.GPU) == 0);
+            awaitTrue("no allocatable GPUs on " + node, EVENTUALLY, () -> lab.allocatable(node, Resources.VGPU) == 0);
         } finally {
             lab.kubectl("label", "--overwrite", "node", node, Labels.GPU + "=" + Labels.GPU_ON)
                     .expectSuccess();

@@ -63,7 +63,7 @@ class PlacementIT {
 
     @Test
     void aPodWithTwoVgpusGetsTwoGpusOfOneNode(Lab lab, TestNamespace namespace) {
-        Pod pod = namespace.run(Pods.withLimits(lab, "two", Map.of(Resources.GPU, "2", Resources.MEMORY, "3000")));
+        Pod pod = namespace.run(Pods.withLimits(lab, "two", Map.of(Resources.VGPU, "2", Resources.MEMORY, "3000")));
 
         List<String> uuids =
                 Allocations.of(pod, Pods.MAIN).stream().map(Vgpu::uuid).toList();
@@ -76,7 +76,7 @@ class PlacementIT {
 
     @Test
     void aPodThatRequiresTwoGpusInOneNumaDomainIsPendingAndOneThatPrefersThemRuns(Lab lab, TestNamespace namespace) {
-        Pod two = Pods.withLimits(lab, "required", Map.of(Resources.GPU, "2", Resources.MEMORY, "3000"));
+        Pod two = Pods.withLimits(lab, "required", Map.of(Resources.VGPU, "2", Resources.MEMORY, "3000"));
         namespace.create(Pods.withAnnotations(two, Map.of(Annotations.NUMA, "required")));
         assertThat(namespace.awaitUnschedulable("required")).contains("no NUMA domain with 2 such GPUs");
 
@@ -93,7 +93,7 @@ class PlacementIT {
         try {
             namespace.create(Pods.onNode(Pods.withGpuMemory(lab, "share", 1000), node));
             assertThat(namespace.awaitUnschedulable("share")).contains("gives whole cards only");
-            namespace.run(Pods.onNode(Pods.withLimits(lab, "whole", Map.of(Resources.GPU, "1")), node));
+            namespace.run(Pods.onNode(Pods.withLimits(lab, "whole", Map.of(Resources.VGPU, "1")), node));
         } finally {
             lab.kubectl("label", "node", node, Labels.SHARE + "-").expectSuccess();
         }
@@ -103,7 +103,7 @@ class PlacementIT {
 
     @Test
     void aPodWithThreeVgpusIsUnschedulableOnNodesWithTwoGpus(Lab lab, TestNamespace namespace) {
-        namespace.create(Pods.withLimits(lab, "three", Map.of(Resources.GPU, "3", Resources.MEMORY, "3000")));
+        namespace.create(Pods.withLimits(lab, "three", Map.of(Resources.VGPU, "3", Resources.MEMORY, "3000")));
 
         String message = namespace.awaitUnschedulable("three");
 
@@ -114,7 +114,7 @@ class PlacementIT {
     @Test
     void aPendingPodSaysWhyAndIsBoundSoonAfterCapacityIsFreed(Lab lab, TestNamespace namespace) {
         for (int i = 0; i < 4; i++) {
-            namespace.create(Pods.withLimits(lab, "whole-" + i, Map.of(Resources.GPU, "1")));
+            namespace.create(Pods.withLimits(lab, "whole-" + i, Map.of(Resources.VGPU, "1")));
         }
         for (int i = 0; i < 4; i++) {
             namespace.awaitRunning("whole-" + i, EVENTUALLY);
@@ -131,7 +131,7 @@ class PlacementIT {
 
     @Test
     void aWholeCardIsSharedWithNoOtherPod(Lab lab, TestNamespace namespace) {
-        Pod whole = namespace.run(Pods.withLimits(lab, "whole", Map.of(Resources.GPU, "1")));
+        Pod whole = namespace.run(Pods.withLimits(lab, "whole", Map.of(Resources.VGPU, "1")));
         List<Pod> shares =
                 createInSequence(namespace, 3, name -> Pods.onNode(Pods.withGpuMemory(lab, name, 1000), node(whole)));
 
@@ -155,7 +155,7 @@ class PlacementIT {
             Pod second = withPolicy(Pods.onNode(Pods.withGpuMemory(lab, "second", 1000), node), "binpack");
             assertThat(Allocations.gpuOf(namespace.run(second))).isNotEqualTo(cordoned);
             namespace.create(Pods.onNode(
-                    Pods.withLimits(lab, "pending", Map.of(Resources.GPU, "2", Resources.MEMORY, "1000")), node));
+                    Pods.withLimits(lab, "pending", Map.of(Resources.VGPU, "2", Resources.MEMORY, "1000")), node));
             namespace.awaitUnschedulable("pending");
         } finally {
             lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "-").expectSuccess();
@@ -199,7 +199,7 @@ class PlacementIT {
     @Test
     void aFinishedJobFreesItsShareWhileItsPodStillExists(Lab lab, TestNamespace namespace) {
         String node = lab.nodes().get(0);
-        Pod task = Pods.onNode(Pods.withLimits(lab, "task", Map.of(Resources.GPU, "2")), node)
+        Pod task = Pods.onNode(Pods.withLimits(lab, "task", Map.of(Resources.VGPU, "2")), node)
                 .edit()
                 .editSpec()
                 .withRestartPolicy("Never")
@@ -266,6 +266,6 @@ class PlacementIT {
                 slots + " slots per GPU on " + node,
                 EVENTUALLY,
                 () -> Allocations.inventory(lab, node).slots() == Integer.parseInt(slots)
-                        && lab.allocatable(node, Resources.GPU) == 2 * Integer.parseInt(slots));
+                        && lab.allocatable(node, Resources.VGPU) == 2 * Integer.parseInt(slots));
     }
 }

@@ -81,7 +81,7 @@ final class PodChurn implements AutoCloseable {
         var limits = new HashMap<String, String>();
         int memory = MEMORY[random.nextInt(MEMORY.length)];
         int cores = CORES[random.nextInt(CORES.length)];
-        limits.put(Resources.GPU, random.nextInt(5) == 0 ? "2" : "1");
+        limits.put(Resources.VGPU, random.nextInt(5) == 0 ? "2" : "1");
         if (random.nextInt(12) != 0) { // the others request whole cards
             limits.put(Resources.MEMORY, Integer.toString(memory));
             if (cores > 0) {

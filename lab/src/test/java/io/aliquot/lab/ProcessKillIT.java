@@ -159,7 +159,7 @@ class ProcessKillIT {
                     return false;
                 }
             }
-            return lab.nodes().stream().allMatch(node -> lab.allocatable(node, Resources.GPU) > 0);
+            return lab.nodes().stream().allMatch(node -> lab.allocatable(node, Resources.VGPU) > 0);
         } catch (KubernetesClientException e) {
             return false; // the API server is not back yet
         }
@@ -184,12 +184,12 @@ class ProcessKillIT {
                 running.add(namespace.run(Pods.onNode(holding(lab, "holds-" + node, 3000, 2000), node)));
             }
             for (int i = 0; i < 2; i++) {
-                namespace.create(Pods.withLimits(lab, "whole-" + i, Map.of(Resources.GPU, "1")));
+                namespace.create(Pods.withLimits(lab, "whole-" + i, Map.of(Resources.VGPU, "1")));
             }
             for (int i = 0; i < 2; i++) {
                 running.add(namespace.awaitRunning("whole-" + i, EVENTUALLY));
             }
-            namespace.create(Pods.withLimits(lab, PENDING, Map.of(Resources.GPU, "1")));
+            namespace.create(Pods.withLimits(lab, PENDING, Map.of(Resources.VGPU, "1")));
             namespace.awaitUnschedulable(PENDING);
         }
 

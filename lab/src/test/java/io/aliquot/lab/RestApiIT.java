@@ -18,7 +18,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(LabExtension.class)
 class RestApiIT {
     private static final Map<String, String> LIMITS =
-            Map.of(Resources.GPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30");
+            Map.of(Resources.VGPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30");
 
     /** The longest time from the response to a PATCH until the container's processes see the new limits. */
     private static final Duration RESIZE_TIMEOUT = Duration.ofSeconds(2);

@@ -49,11 +49,11 @@ class SimulatedPlacementIT {
             new Shape(100, Map.of(Resources.MEMORY, "8000", Resources.CORES, "20")),
             new Shape(0, Map.of(Resources.MEMORY_PERCENTAGE, "30", Resources.CORES, "15")),
             new Shape(3000, Map.of(Resources.MEMORY, "33000", Resources.CORES, "60")),
-            new Shape(2000, Map.of(Resources.GPU, "1")),
+            new Shape(2000, Map.of(Resources.VGPU, "1")),
             new Shape(100, Map.of(Resources.CORES, "50", Resources.MEMORY, "20000")),
-            new Shape(4000, Map.of(Resources.GPU, "2", Resources.MEMORY, "16000", Resources.CORES, "40")),
+            new Shape(4000, Map.of(Resources.VGPU, "2", Resources.MEMORY, "16000", Resources.CORES, "40")),
             new Shape(500, Map.of(Resources.MEMORY, "12000")),
-            new Shape(6000, Map.of(Resources.GPU, "2")),
+            new Shape(6000, Map.of(Resources.VGPU, "2")),
             new Shape(200, Map.of(Resources.MEMORY_PERCENTAGE, "60")));
 
     @TempDir

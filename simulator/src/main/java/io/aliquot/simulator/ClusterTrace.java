@@ -129,8 +129,8 @@ final class ClusterTrace {
             remarks.add(none + " of " + all.size() + " nodes have no GPUs");
         }
         if (!timeSliced.isEmpty()) {
-            remarks.add(
-                    "node " + names(timeSliced) + ": time-sliced; a pod's " + Resources.GPU + " counts as a whole GPU");
+            remarks.add("node " + names(timeSliced) + ": time-sliced; a pod's " + ForeignResources.NVIDIA_GPU
+                    + " counts as a whole GPU");
         }
         if (nodes.isEmpty()) {
             throw nothingToSimulate("no node has GPUs that can be simulated");

@@ -4,11 +4,11 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.aliquot.api.Annotations;
+import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Labels;
-import io.aliquot.api.Resources;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SlotCount;
 import io.aliquot.api.VisibleDevices;
@@ -214,7 +214,7 @@ final class GpuNodeReader {
     }
 
     private static long allocatableGpus(Node node) {
-        Quantity gpus = allocatable(node).get(Resources.GPU);
+        Quantity gpus = allocatable(node).get(ForeignResources.NVIDIA_GPU);
         return gpus == null ? 0 : gpus.getNumericalAmount().longValue();
     }
 

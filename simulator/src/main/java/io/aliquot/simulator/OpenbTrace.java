@@ -151,7 +151,7 @@ final class OpenbTrace {
                     + "; expected 0 or nothing");
         }
         Map<String, String> limits = new HashMap<>();
-        limits.put(Resources.GPU, String.valueOf(row.number("num_gpu", 1, MAX_GPUS)));
+        limits.put(Resources.VGPU, String.valueOf(row.number("num_gpu", 1, MAX_GPUS)));
         if (!row.text(GPU_MIB).isEmpty()) {
             if (!sized) {
                 throw row.invalid(GPU_MIB + " is \"" + row.text(GPU_MIB) + "\", but the nodes lack the memory of their"

@@ -94,10 +94,10 @@ class OpenbTraceTest {
         List<TracePod> pods = trace.workloads().getOrDefault("a", List.of());
         assertThat(requests(pods))
                 .containsExactly(
-                        inManifest(Map.of(Resources.GPU, "1", Resources.MEMORY, "4000", Resources.CORES, "30")),
-                        inManifest(Map.of(Resources.GPU, "2", Resources.MEMORY, "8000")),
-                        inManifest(Map.of(Resources.GPU, "1", Resources.CORES, "25")),
-                        inManifest(Map.of(Resources.GPU, "1")));
+                        inManifest(Map.of(Resources.VGPU, "1", Resources.MEMORY, "4000", Resources.CORES, "30")),
+                        inManifest(Map.of(Resources.VGPU, "2", Resources.MEMORY, "8000")),
+                        inManifest(Map.of(Resources.VGPU, "1", Resources.CORES, "25")),
+                        inManifest(Map.of(Resources.VGPU, "1")));
         assertThat(accepted(trace, pods.get(1))).containsExactly("n0");
         assertThat(pods).extracting(trace::requestedGpu).containsExactly(300L, 500L, 1000L, 1000L, 0L);
     }

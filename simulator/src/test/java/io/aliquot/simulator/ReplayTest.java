@@ -182,13 +182,13 @@ class ReplayTest {
                 .build();
         Container second = TestPods.container("second", Resources.MEMORY, "600", Resources.CORES, "10");
         Container main = new ContainerBuilder(
-                        TestPods.container("main", Resources.GPU, "2", Resources.MEMORY, "500", Resources.CORES, "60"))
+                        TestPods.container("main", Resources.VGPU, "2", Resources.MEMORY, "500", Resources.CORES, "60"))
                 .editResources()
                 .addToRequests("cpu", new Quantity("1m"))
                 .addToRequests("memory", new Quantity("2"))
                 .endResources()
                 .build();
-        Container whole = TestPods.container("whole", Resources.GPU, "1");
+        Container whole = TestPods.container("whole", Resources.VGPU, "1");
 
         assertThat(ResourceVector.of(TestPods.request(List.of(first, proxy, second), List.of(main, whole))))
                 .isEqualTo(new ResourceVector(1, 2, 4, 700, 70, 80));

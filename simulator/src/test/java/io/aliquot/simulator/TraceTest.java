@@ -17,7 +17,7 @@ class TraceTest {
             new TreeMap<>(),
             List.of());
 
-    private static final Container WHOLE = TestPods.container("whole", Resources.GPU, "1");
+    private static final Container WHOLE = TestPods.container("whole", Resources.VGPU, "1");
     private static final Container THIRD = TestPods.container("third", Resources.MEMORY, "10000", Resources.CORES, "5");
     private static final Container CORES =
             TestPods.container("cores", Resources.MEMORY_PERCENTAGE, "10", Resources.CORES, "40");

@@ -20,16 +20,16 @@ final class ClusterObjects {
 
     /** What the pods request, in turn. The last one fits on no node. */
     private static final List<Map<String, String>> LIMITS = List.of(
-            Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem", "6000"),
-            Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem", "16000", "nvidia.com/gpucores", "30"),
-            Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem", "6000"),
-            Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem-percentage", "25", "nvidia.com/gpucores", "25"),
-            Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem", "6000"),
-            Map.of("nvidia.com/gpu", "1"),
-            Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem", "6000"),
-            Map.of("nvidia.com/gpu", "2", "nvidia.com/gpumem", "10000"));
+            Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpumem", "6000"),
+            Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpumem", "16000", "nvidia.com/gpucores", "30"),
+            Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpumem", "6000"),
+            Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpumem-percentage", "25", "nvidia.com/gpucores", "25"),
+            Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpumem", "6000"),
+            Map.of("aliquot.io/vgpu", "1"),
+            Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpumem", "6000"),
+            Map.of("aliquot.io/vgpu", "2", "nvidia.com/gpumem", "10000"));
 
-    private static final Map<String, String> TOO_LARGE = Map.of("nvidia.com/gpu", "9");
+    private static final Map<String, String> TOO_LARGE = Map.of("aliquot.io/vgpu", "9");
     /** Of so many pods one fits on no node. */
     private static final int ONE_TOO_LARGE_OF = 50;
 

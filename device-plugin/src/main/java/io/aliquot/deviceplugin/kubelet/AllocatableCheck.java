@@ -4,7 +4,7 @@ import java.time.Duration;
 import java.util.function.LongSupplier;
 
 /**
- * Compares the Node's allocatable {@code nvidia.com/gpu} with the slots that this plugin advertises. They may differ
+ * Compares the Node's allocatable {@code aliquot.io/vgpu} with the slots that this plugin advertises. They may differ
  * for a while, since the kubelet updates the Node's status periodically.
  *
  * <p>Not thread-safe.

@@ -44,7 +44,7 @@ final class Allocator {
                 throw invalid("expected slots from slot-000 to "
                         + (everAdvertised == 0 ? "none yet" : AdvertisedSlots.id(everAdvertised - 1)) + ", found "
                         + slot.replaceAll("[^!-~]", "?")
-                        + "; if another device plugin serves nvidia.com/gpu on this node, remove it");
+                        + "; if another device plugin serves aliquot.io/vgpu on this node, remove it");
             }
         }
         // The kubelet sends the ids in random order; all slots of a container use the region of the first.

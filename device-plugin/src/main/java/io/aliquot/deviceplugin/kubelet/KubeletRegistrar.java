@@ -20,10 +20,10 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Serves {@code nvidia.com/gpu} to the kubelet and stays registered, on a thread of its own.
+ * Serves {@code aliquot.io/vgpu} to the kubelet and stays registered, on a thread of its own.
  *
  * <p>A registration ends when the kubelet restarts (it empties the plugin folder and creates a new socket), when it
- * closes the ListAndWatch stream, or when the Node has no {@code nvidia.com/gpu} although slots are advertised. The
+ * closes the ListAndWatch stream, or when the Node has no {@code aliquot.io/vgpu} although slots are advertised. The
  * plugin then registers again with a new socket, after the old one is closed: the kubelet identifies a plugin that
  * disconnects by resource and socket, and removes the resource whichever registration holds it by then
  * (pkg/kubelet/cm/devicemanager/plugin/v1beta1, {@code runClient} and {@code disconnectClient}).
@@ -114,7 +114,7 @@ public final class KubeletRegistrar implements AutoCloseable {
     }
 
     /**
-     * Takes note of the Node's allocatable {@code nvidia.com/gpu}. If it is 0 for long although slots are advertised,
+     * Takes note of the Node's allocatable {@code aliquot.io/vgpu}. If it is 0 for long although slots are advertised,
      * the plugin registers again. If it is another wrong number for long, another device plugin has registered the
      * resource. This plugin then reports a problem and does not register again, since two plugins would take the
      * resource from each other forever.
@@ -133,8 +133,8 @@ public final class KubeletRegistrar implements AutoCloseable {
             }
             case OTHER_PLUGIN ->
                 otherPlugin.report(
-                        "the node has " + allocatable + " " + Resources.GPU + " where this plugin advertises "
-                                + advertised + ": another device plugin has registered " + Resources.GPU
+                        "the node has " + allocatable + " " + Resources.VGPU + " where this plugin advertises "
+                                + advertised + ": another device plugin has registered " + Resources.VGPU
                                 + " with the kubelet (other sockets in the folder: " + folder.otherSockets()
                                 + "); remove it from this node, then restart the kubelet or this pod");
         }
@@ -206,7 +206,7 @@ public final class KubeletRegistrar implements AutoCloseable {
         synchronized (this) {
             if (registrationLost) {
                 registrationLost = false;
-                return Optional.of("the Node has no " + Resources.GPU + " although slots are advertised");
+                return Optional.of("the Node has no " + Resources.VGPU + " although slots are advertised");
             }
         }
         if (!kubelet.equals(Optional.of(registration.kubelet()))) {
@@ -239,7 +239,7 @@ public final class KubeletRegistrar implements AutoCloseable {
         LOG.log(
                 Level.INFO,
                 "Registered {0} with the kubelet: {1} slots",
-                Resources.GPU,
+                Resources.VGPU,
                 service.advertised().total());
     }
 
@@ -273,7 +273,7 @@ public final class KubeletRegistrar implements AutoCloseable {
                         "Another device plugin for NVIDIA GPUs seems to serve this node: {0}. Only one may register"
                                 + " {1}; remove the other from nodes with the label gpu=on",
                         present,
-                        Resources.GPU);
+                        Resources.VGPU);
             }
         }
     }

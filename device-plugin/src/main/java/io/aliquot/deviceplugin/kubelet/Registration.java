@@ -99,7 +99,7 @@ final class Registration implements AutoCloseable {
                     .register(RegisterRequest.newBuilder()
                             .setVersion(API_VERSION)
                             .setEndpoint(socket.getFileName().toString())
-                            .setResourceName(Resources.GPU)
+                            .setResourceName(Resources.VGPU)
                             .build());
             return registration;
         } catch (StatusRuntimeException e) {

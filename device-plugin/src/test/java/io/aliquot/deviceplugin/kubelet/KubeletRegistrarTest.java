@@ -54,7 +54,7 @@ final class KubeletRegistrarTest {
 
         RegisterRequest registration = kubelet.nextRegistration();
         assertThat(registration.getVersion()).isEqualTo("v1beta1");
-        assertThat(registration.getResourceName()).isEqualTo("nvidia.com/gpu");
+        assertThat(registration.getResourceName()).isEqualTo("aliquot.io/vgpu");
         List<Device> devices = kubelet.nextList(list -> !list.isEmpty());
         assertThat(devices).extracting(Device::getID).hasSize(20).startsWith("slot-000", "slot-001");
         assertThat(devices)
@@ -251,8 +251,8 @@ final class KubeletRegistrarTest {
                 () -> registrar.observeAllocatable(2), () -> registrar.problem().isPresent());
 
         assertThat(registrar.problem().orElseThrow())
-                .contains("the node has 2 nvidia.com/gpu where this plugin advertises 20")
-                .contains("another device plugin has registered nvidia.com/gpu")
+                .contains("the node has 2 aliquot.io/vgpu where this plugin advertises 20")
+                .contains("another device plugin has registered aliquot.io/vgpu")
                 .contains("nvidia-gpu.sock");
         assertThat(kubelet.registersWithin(Duration.ofMillis(300))).isFalse();
 

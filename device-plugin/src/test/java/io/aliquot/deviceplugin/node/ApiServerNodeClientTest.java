@@ -40,7 +40,7 @@ final class ApiServerNodeClientTest {
     private final List<String> requests = new CopyOnWriteArrayList<>();
     private final ApiServerNodeClient node;
     private volatile String list =
-            items(node(7, "\"gpu\":\"on\"", "\"aliquot.io/slots\":\"20\"", "\"nvidia.com/gpu\":\"20\""));
+            items(node(7, "\"gpu\":\"on\"", "\"aliquot.io/slots\":\"20\"", "\"aliquot.io/vgpu\":\"20\""));
     private volatile int patchStatus = 200;
 
     ApiServerNodeClientTest(@TempDir Path folder) throws IOException {
@@ -68,7 +68,7 @@ final class ApiServerNodeClientTest {
 
         assertThat(view.labels()).containsEntry("gpu", "on");
         assertThat(view.annotations()).containsEntry("aliquot.io/slots", "20");
-        assertThat(view.allocatable()).containsExactly(Map.entry("nvidia.com/gpu", 20L));
+        assertThat(view.allocatable()).containsExactly(Map.entry("aliquot.io/vgpu", 20L));
         assertThat(requests.get(0))
                 .contains("GET /api/v1/nodes?fieldSelector=metadata.name%3Dnode1")
                 .contains("Bearer first");

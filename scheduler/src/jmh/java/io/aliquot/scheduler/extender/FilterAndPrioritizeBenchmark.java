@@ -103,7 +103,7 @@ public class FilterAndPrioritizeBenchmark {
             pods[i] = ExtenderFixture.pod("pod-" + i, ExtenderFixture.mebibytes(2000 + 500 * (i % KINDS)));
             asks[i % KINDS] = pods[i].template().request();
         }
-        giant = ExtenderFixture.pod("giant", "\"nvidia.com/gpu\": \"8\"");
+        giant = ExtenderFixture.pod("giant", "\"aliquot.io/vgpu\": \"8\"");
     }
 
     /** A pod of a kind that was seen before, on nodes nearly all of which it fits on. */

@@ -68,7 +68,7 @@ public class HttpBenchmark {
         for (int i = 0; i < PODS; i++) {
             fitting[i] = request(fleet, "pod-" + i, ExtenderFixture.mebibytes(2000 + 500 * (i % 4)));
         }
-        giant = request(fleet, "giant", "\"nvidia.com/gpu\": \"8\"");
+        giant = request(fleet, "giant", "\"aliquot.io/vgpu\": \"8\"");
         // Last: a connection that stays silent is closed.
         socket = new Socket(InetAddress.getLoopbackAddress(), RandomPorts.extender(program));
         socket.setTcpNoDelay(true);

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.admission;
 
+import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.settings.Settings;
 import java.nio.charset.StandardCharsets;
 import java.util.function.Function;
@@ -13,8 +14,10 @@ import org.springframework.web.bind.annotation.RestController;
 @RestController
 final class AdmissionController {
     private final GpuAdmission gpuAdmission;
+    private final Ledger ledger;
 
-    AdmissionController(Settings settings) {
+    AdmissionController(Settings settings, Ledger ledger) {
+        this.ledger = ledger;
         this.gpuAdmission =
                 new GpuAdmission(settings.schedulerName(), settings.runtimeClass(), settings.compatibility());
     }
@@ -29,7 +32,7 @@ final class AdmissionController {
 
     @PostMapping("/admission/void")
     ResponseEntity<byte[]> hideGpus(@RequestBody byte[] body) {
-        return respond(body, review -> new VoidAdmission(review.existingContainers()));
+        return respond(body, review -> new VoidAdmission(review.existingContainers(), ledger::sharesGpus));
     }
 
     private static ResponseEntity<byte[]> respond(byte[] body, Function<AdmissionReview, Admission> admission) {

@@ -58,14 +58,6 @@ final class DerivedAnnotations {
         bestLinked |= translation.bestLinked();
     }
 
-    /** @throws DeniedException if a pod that requests no GPU states a priority */
-    void requireNoPriority() {
-        if (priority != null) {
-            throw new DeniedException(
-                    "remove " + ForeignResources.PRIORITY + ", or request a GPU: it is the priority on that GPU");
-        }
-    }
-
     /**
      * The annotations to add.
      *

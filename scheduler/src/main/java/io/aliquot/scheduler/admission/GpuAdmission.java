@@ -4,14 +4,15 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Compatibility;
+import io.aliquot.api.ForeignResources;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
 /**
- * Prepares a pod that requests GPUs. It translates the resources of other products into Aliquot's, sets the scheduler,
- * and lets each GPU container read its devices and limits from annotations that Bind will write; it hides the GPUs from
+ * Prepares a pod of Aliquot's; the API server decides which pods these are, by the webhooks' selectors and conditions.
+ * It translates the resources of other products into Aliquot's, sets the scheduler and the toleration, and lets each GPU container read its devices and limits from annotations that Bind will write; it hides the GPUs from
  * all other containers. It refuses invalid requests and pods that could bypass their limits.
  *
  * @param schedulerName the {@code schedulerName} of the kube-scheduler that the extender serves
@@ -36,29 +37,28 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
             (container.requestsGpu() ? gpuContainers : others).add(container);
         }
         if (gpuContainers.isEmpty()) {
-            derived.requireNoPriority();
-        } else {
-            warnings.addAll(removeReservedAnnotations(pod, annotations));
-            ObjectNode spec = JsonTree.ensureObject(pod, "spec");
-            checkScheduler(spec);
-            gpuContainers.forEach(GpuAdmission::checkConfined);
-            others.forEach(GpuAdmission::checkNoOtherDevicePlugin);
-            checkAnnotationKeysDiffer(gpuContainers);
-            spec.put("schedulerName", schedulerName);
-            if (!runtimeClass.isEmpty()
-                    && JsonTree.text(spec, "runtimeClassName").isEmpty()) {
-                spec.put("runtimeClassName", runtimeClass);
-            }
-            addLimitFileVolumes(spec, gpuContainers);
-            for (JsonContainer container : gpuContainers) {
-                container.defaultToOneGpu();
-                container.showAllocatedGpus();
-                container.mountLimitFile();
-            }
-            Map<String, String> added = derived.toAdd();
-            if (!added.isEmpty()) {
-                added.forEach(ensureAnnotations(pod)::put);
-            }
+            return warnings;
+        }
+        warnings.addAll(removeReservedAnnotations(pod, annotations));
+        ObjectNode spec = JsonTree.ensureObject(pod, "spec");
+        checkScheduler(spec);
+        gpuContainers.forEach(GpuAdmission::checkConfined);
+        others.forEach(GpuAdmission::checkNoOtherDevicePlugin);
+        checkAnnotationKeysDiffer(gpuContainers);
+        spec.put("schedulerName", schedulerName);
+        if (!runtimeClass.isEmpty() && JsonTree.text(spec, "runtimeClassName").isEmpty()) {
+            spec.put("runtimeClassName", runtimeClass);
+        }
+        tolerateGpuNodes(spec);
+        addLimitFileVolumes(spec, gpuContainers);
+        for (JsonContainer container : gpuContainers) {
+            container.defaultToOneGpu();
+            container.showAllocatedGpus();
+            container.mountLimitFile();
+        }
+        Map<String, String> added = derived.toAdd();
+        if (!added.isEmpty()) {
+            added.forEach(ensureAnnotations(pod)::put);
         }
         others.stream()
                 .filter(container -> container.resourceOfOtherDevicePlugin().isEmpty())
@@ -110,10 +110,23 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
         }
     }
 
+    /**
+     * Where GPU nodes have a taint, Kubernetes' admission plugin ExtendedResourceToleration lets pods that request
+     * nvidia.com/gpu tolerate it (plugin/pkg/admission/extendedresourcetoleration/admission.go). It would add
+     * tolerations only for the resources that remain.
+     */
+    private static void tolerateGpuNodes(ObjectNode spec) {
+        ObjectNode toleration =
+                spec.objectNode().put("key", ForeignResources.NVIDIA_GPU).put("operator", "Exists");
+        if (!JsonTree.objects(spec, "tolerations").contains(toleration)) {
+            JsonTree.ensureArray(spec, "tolerations").add(toleration);
+        }
+    }
+
     private static void checkConfined(JsonContainer container) {
         if (container.privileged()) {
             throw container.denied("a privileged container sees every GPU of its node, so it cannot be limited to a"
-                    + " share; remove securityContext.privileged, or its nvidia.com resources");
+                    + " share; remove securityContext.privileged, or its GPU resources");
         }
         container
                 .userPaths()

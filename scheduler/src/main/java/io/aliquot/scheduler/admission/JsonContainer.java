@@ -18,6 +18,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.Set;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
@@ -26,6 +27,9 @@ final class JsonContainer {
     private static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
     /** Leaves 50 of the 63 characters of a volume's name; {@link #keySuffix} has at most 46. */
     private static final String VOLUME_PREFIX = "aliquot-vgpu-";
+
+    /** How the resources of all device plugins begin that serve NVIDIA's GPUs or parts of them. */
+    private static final List<String> GPU_RESOURCES = List.of("nvidia.com/gpu", "nvidia.com/mig-", "aliyun.com/gpu");
 
     private static final int READ_ONLY_FILE = 0444;
     private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
@@ -78,7 +82,8 @@ final class JsonContainer {
     Translation translateAliases(Map<String, String> labels, Compatibility compatibility) {
         Map<String, String> limits = resources("limits");
         resources("requests").keySet().stream()
-                .filter(name -> isGpuResource(name) && !limits.containsKey(name))
+                .filter(name -> (Resources.SUPPORTED.contains(name) || ForeignResources.NAMES.contains(name))
+                        && !limits.containsKey(name))
                 .findFirst()
                 .ifPresent(name -> {
                     throw denied("write " + name + " under resources.limits; requests alone set no limit");
@@ -109,24 +114,38 @@ final class JsonContainer {
         }
     }
 
-    /** Whether it names a resource that Aliquot allocates or translates, with whatever amount. */
-    boolean namesGpuResource() {
+    /** Whether it requests a GPU or a part of one, from Aliquot or from any other device plugin. */
+    boolean requestsSomeGpu() {
         return Stream.of("limits", "requests")
-                .flatMap(kind -> resources(kind).keySet().stream())
-                .anyMatch(JsonContainer::isGpuResource);
+                .flatMap(kind -> requested(kind).stream())
+                .anyMatch(name ->
+                        name.equals(Resources.VGPU) || GPU_RESOURCES.stream().anyMatch(name::startsWith));
+    }
+
+    /** Whether it requests a slot of Aliquot, as every GPU container does after admission. */
+    boolean requestsVgpu() {
+        return requested("limits").contains(Resources.VGPU);
+    }
+
+    /** Whether its spec, not its image, says which GPUs it sees. */
+    boolean setsVisibleDevices() {
+        return JsonTree.objects(tree, "env").stream()
+                .anyMatch(variable -> JsonTree.text(variable, "name")
+                        .filter(VISIBLE_DEVICES::equals)
+                        .isPresent());
+    }
+
+    private Set<String> requested(String kind) {
+        Map<String, String> amounts = resources(kind);
+        amounts.values().removeIf("0"::equals);
+        return amounts.keySet();
     }
 
     /** A resource for which another device plugin gives the container a GPU or a part of one, such as a MIG device. */
     Optional<String> resourceOfOtherDevicePlugin() {
-        return resources("limits").entrySet().stream()
-                .filter(limit -> !limit.getValue().equals("0"))
-                .map(Map.Entry::getKey)
+        return requested("limits").stream()
                 .filter(name -> name.startsWith("nvidia.com/mig-") || name.startsWith("nvidia.com/gpu."))
                 .findFirst();
-    }
-
-    private static boolean isGpuResource(String resource) {
-        return Resources.SUPPORTED.contains(resource) || ForeignResources.NAMES.contains(resource);
     }
 
     private void replaceAmounts(Map<String, String> before, Map<String, String> after) {
@@ -169,12 +188,12 @@ final class JsonContainer {
     void defaultToOneGpu() {
         ObjectNode resources = JsonTree.ensureObject(tree, "resources");
         ObjectNode limits = JsonTree.ensureObject(resources, "limits");
-        if (!limits.has(Resources.GPU)) {
-            limits.put(Resources.GPU, "1");
+        if (!limits.has(Resources.VGPU)) {
+            limits.put(Resources.VGPU, "1");
         }
         ObjectNode requests = JsonTree.ensureObject(resources, "requests");
-        if (!requests.has(Resources.GPU)) {
-            requests.set(Resources.GPU, limits.get(Resources.GPU));
+        if (!requests.has(Resources.VGPU)) {
+            requests.set(Resources.VGPU, limits.get(Resources.VGPU));
         }
     }
 

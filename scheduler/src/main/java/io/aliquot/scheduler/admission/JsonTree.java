@@ -31,6 +31,14 @@ final class JsonTree {
         return objects;
     }
 
+    static List<String> strings(ObjectNode parent, String field) {
+        var strings = new ArrayList<String>();
+        array(parent, field)
+                .ifPresent(array -> array.forEach(element -> strings.add(
+                        cast(element, field + "[]", TextNode.class, "a string").textValue())));
+        return strings;
+    }
+
     /** The field's text; empty if the field is absent or its text is empty. */
     static Optional<String> text(ObjectNode parent, String field) {
         return field(parent, field, TextNode.class, "a string")

@@ -49,7 +49,7 @@ final class Suggestions {
                 }
             }
             suggest(container, Resources.CORES, 0, cores, less -> new GpuRequest(vgpus, memory, less, exclusive));
-            suggest(container, Resources.GPU, 1, vgpus, less -> new GpuRequest(less, memory, cores, exclusive));
+            suggest(container, Resources.VGPU, 1, vgpus, less -> new GpuRequest(less, memory, cores, exclusive));
         }
         if (pod.requiresOneNumaDomain() && fits(pod.withoutNumaRequirement())) {
             suggestions.add(Annotations.NUMA + ": " + Numa.PREFERRED.print() + " instead of " + Numa.REQUIRED.print());

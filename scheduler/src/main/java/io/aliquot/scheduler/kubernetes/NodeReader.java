@@ -23,7 +23,6 @@ import org.jspecify.annotations.Nullable;
 
 /** Reads from a Node object what the ledger needs. */
 public final class NodeReader {
-    private static final Unavailable NOT_LABELLED = new Unavailable("not labelled gpu=on");
     private static final Unavailable NOT_SHARED = new Unavailable("gives no GPUs (label aliquot.io/share=none)");
     private static final Unavailable NO_INVENTORY =
             new Unavailable("no GPU inventory from the node's device plugin yet");
@@ -53,7 +52,7 @@ public final class NodeReader {
         Map<String, String> labels = orEmpty(node.getMetadata().getLabels());
         Map<String, String> annotations = orEmpty(node.getMetadata().getAnnotations());
         if (!Labels.GPU_ON.equals(labels.get(Labels.GPU))) {
-            return new Reading(NOT_LABELLED, "");
+            return new Reading(NodeFacts.NOT_LABELED, "");
         }
         Settings settings;
         try {

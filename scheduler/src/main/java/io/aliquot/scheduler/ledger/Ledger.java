@@ -528,6 +528,12 @@ public final class Ledger {
         return accounts.all().size();
     }
 
+    /** Whether the GPUs of this node are Aliquot's to share; true for a node that the ledger does not know. */
+    public boolean sharesGpus(String node) {
+        NodeAccount account = accounts.find(node);
+        return account == null || !account.facts().equals(NodeFacts.NOT_LABELED);
+    }
+
     /** A snapshot of a node. */
     public Optional<NodeView> view(String node) {
         NodeAccount account = accounts.find(node);

@@ -9,6 +9,9 @@ import java.util.Set;
 
 /** What the ledger knows of a node. */
 public sealed interface NodeFacts {
+    /** A node whose GPUs Aliquot does not share. */
+    Unavailable NOT_LABELED = new Unavailable("not labelled gpu=on");
+
     /**
      * A node that shares its GPUs.
      *

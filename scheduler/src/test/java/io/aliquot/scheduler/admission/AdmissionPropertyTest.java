@@ -16,17 +16,19 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.Set;
+import java.util.stream.Stream;
+import java.util.stream.StreamSupport;
 import org.junit.jupiter.api.Test;
 
 /** Random pods. A failure prints the seed, and {@code -Daliquot.seed=…} repeats it. */
 class AdmissionPropertyTest {
     private static final GpuAdmission GPU = new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE);
-    private static final VoidAdmission VOID = new VoidAdmission(Set.of());
+    private static final VoidAdmission VOID = new VoidAdmission(Set.of(), node -> true);
     private static final int PODS = 2000;
 
     @Test
     void aSecondCallChangesOnlyContainersThatWereAddedInBetween() {
-        randomly((random, pod) -> {
+        randomGpuPods((random, pod) -> {
             ObjectNode once = mutated(GPU, pod);
             assertThat(mutated(GPU, once)).isEqualTo(once);
             assertThat(mutated(VOID, once)).isEqualTo(once);
@@ -44,13 +46,13 @@ class AdmissionPropertyTest {
 
     @Test
     void everyContainerGetsExactlyOneNvidiaVisibleDevicesWithAliquotsValue() {
-        randomly((random, pod) -> {
+        randomGpuPods((random, pod) -> {
             ObjectNode mutated = mutated(GPU, pod);
             for (String kind : List.of("initContainers", "containers")) {
                 JsonNode before = pod.at("/spec/" + kind);
                 for (int i = 0; i < before.size(); i++) {
                     JsonNode container = mutated.at("/spec/" + kind + "/" + i);
-                    if (!requestsGpus(before.get(i))) {
+                    if (!containerRequestsGpus(before.get(i))) {
                         assertSeesNoGpu(container);
                     } else {
                         assertSeesItsAllocatedGpus(mutated, container);
@@ -74,12 +76,13 @@ class AdmissionPropertyTest {
                                 mutated.at("/spec/" + kind + "/" + i).path("resources");
                         assertThat(resources.toString())
                                 .doesNotContain("aliyun")
-                                .doesNotContain("priority");
-                        if (requestsGpus(before.get(i))) {
-                            assertThat(resources.at("/limits/nvidia.com~1gpu").textValue())
+                                .doesNotContain("priority")
+                                .doesNotContainPattern("nvidia.com/gpu\":\"[1-9]");
+                        if (containerRequestsGpus(before.get(i))) {
+                            assertThat(resources.at("/limits/aliquot.io~1vgpu").textValue())
                                     .matches("[12]")
                                     .isEqualTo(resources
-                                            .at("/requests/nvidia.com~1gpu")
+                                            .at("/requests/aliquot.io~1vgpu")
                                             .textValue());
                         }
                     }
@@ -89,17 +92,20 @@ class AdmissionPropertyTest {
     }
 
     @Test
-    void theVoidWebhookHidesTheGpusFromExactlyTheContainersThatRequestNone() {
+    void theVoidWebhookHidesTheGpusInPodsWithoutThemFromContainersThatDoNotSetTheVariable() {
         randomly((random, pod) -> {
+            if (requestsGpus(pod)) {
+                return;
+            }
             ObjectNode mutated = mutated(VOID, pod);
             for (String kind : List.of("initContainers", "containers")) {
                 JsonNode before = pod.at("/spec/" + kind);
                 for (int i = 0; i < before.size(); i++) {
                     JsonNode container = mutated.at("/spec/" + kind + "/" + i);
-                    if (!requestsGpus(before.get(i))) {
-                        assertSeesNoGpu(container);
-                    } else {
+                    if (before.get(i).path("env").findValuesAsText("name").contains("NVIDIA_VISIBLE_DEVICES")) {
                         assertThat(container).isEqualTo(before.get(i));
+                    } else {
+                        assertSeesNoGpu(container);
                     }
                 }
             }
@@ -201,6 +207,15 @@ class AdmissionPropertyTest {
         void on(Random random, ObjectNode pod);
     }
 
+    /** The pods for which the API server calls the GPU webhook. */
+    private static void randomGpuPods(Check check) {
+        randomly((random, pod) -> {
+            if (requestsGpus(pod)) {
+                check.on(random, pod);
+            }
+        });
+    }
+
     private static void randomly(Check check) {
         long first = Long.getLong("aliquot.seed", System.nanoTime());
         for (long seed = first; seed < first + PODS; seed++) {
@@ -242,8 +257,9 @@ class AdmissionPropertyTest {
     private static Map<String, String> gpuAmounts(Random random) {
         var amounts = new HashMap<String, String>();
         String memory = Integer.toString(1 + random.nextInt(80));
-        switch (random.nextInt(4)) {
+        switch (random.nextInt(5)) {
             case 0 -> amounts.put("nvidia.com/gpumem", memory);
+            case 3 -> amounts.put("aliquot.io/vgpu", "1");
             case 1 -> amounts.put("nvidia.com/gpu", "2");
             case 2 -> amounts.put("aliyun.com/gpu", "2");
             default -> {
@@ -259,10 +275,16 @@ class AdmissionPropertyTest {
         return amounts;
     }
 
-    private static boolean requestsGpus(JsonNode container) {
+    private static boolean requestsGpus(ObjectNode pod) {
+        return Stream.of("initContainers", "containers")
+                .flatMap(kind -> StreamSupport.stream(pod.at("/spec/" + kind).spliterator(), false))
+                .anyMatch(AdmissionPropertyTest::containerRequestsGpus);
+    }
+
+    private static boolean containerRequestsGpus(JsonNode container) {
         var names = new ArrayList<String>();
         container.at("/resources/limits").fieldNames().forEachRemaining(names::add);
-        return names.stream().anyMatch(name -> name.contains(".com/gpu"));
+        return names.stream().anyMatch(name -> name.contains(".com/gpu") || name.equals("aliquot.io/vgpu"));
     }
 
     private static ObjectNode container(Random random, String name, boolean gpu) {

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.aliquot.api.Compatibility;
+import io.aliquot.api.ForeignResources;
 import io.aliquot.api.Resources;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.IOException;
@@ -86,13 +87,14 @@ class GoldenManifestsTest {
         assertThat(found).isEqualTo(Files.exists(file) ? Files.readString(file) : "");
     }
 
-    /** The webhook that the API server calls by its match conditions. */
+    /** The webhook that the API server calls, by its conditions, in a namespace labeled aliquot.io/gpu=on. */
     private static Admission admission(Path folder, ObjectNode pod) {
         Compatibility compatibility =
                 folder.startsWith(FOLDER.resolve("hami-compatible")) ? Compatibility.HAMI : Compatibility.NONE;
-        return JsonContainer.of(pod).stream().anyMatch(JsonContainer::namesGpuResource)
+        return Stream.concat(Resources.SUPPORTED.stream(), ForeignResources.NAMES.stream())
+                        .anyMatch(resource -> pod.toString().contains('"' + resource + '"'))
                 ? new GpuAdmission("aliquot-scheduler", "nvidia", compatibility)
-                : new VoidAdmission(Set.of());
+                : new VoidAdmission(Set.of(), node -> true);
     }
 
     /** The manifest's pods and those that its controllers would create. */

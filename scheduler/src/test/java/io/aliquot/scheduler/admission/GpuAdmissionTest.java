@@ -49,7 +49,7 @@ class GpuAdmissionTest {
         container(pod, 0).remove("env");
         pod.withArray("/spec/volumes").remove(1);
         pod.withArray("/spec/containers/0/volumeMounts").remove(1);
-        spec(pod).put("schedulerName", "default-scheduler");
+        spec(pod).put("schedulerName", "default-scheduler").remove("tolerations");
 
         assertThat(pod).isEqualTo(gpuPod());
     }
@@ -64,9 +64,9 @@ class GpuAdmissionTest {
     void addsOneVgpuToLimitsAndRequestsIfOnlyMemoryOrCoresAreRequested(String limits) {
         ObjectNode pod = mutated(ADMISSION, requesting(limits));
 
-        assertThat(container(pod, 0).at("/resources/limits/nvidia.com~1gpu").textValue())
+        assertThat(container(pod, 0).at("/resources/limits/aliquot.io~1vgpu").textValue())
                 .isEqualTo("1");
-        assertThat(container(pod, 0).at("/resources/requests/nvidia.com~1gpu").textValue())
+        assertThat(container(pod, 0).at("/resources/requests/aliquot.io~1vgpu").textValue())
                 .isEqualTo("1");
     }
 
@@ -76,14 +76,14 @@ class GpuAdmissionTest {
         ((ObjectNode) container(pod, 0).get("resources")).remove("requests");
 
         assertThat(mutated(ADMISSION, pod).at("/spec/containers/0/resources/requests"))
-                .isEqualTo(parse("{\"nvidia.com/gpu\": \"1\"}"));
+                .isEqualTo(parse("{\"aliquot.io/vgpu\": \"1\"}"));
     }
 
     @Test
     void keepsTheRequestedNumberOfVgpus() {
         ObjectNode pod = mutated(ADMISSION, requesting("{\"nvidia.com/gpu\": \"2\", \"nvidia.com/gpumem\": \"3k\"}"));
 
-        assertThat(container(pod, 0).at("/resources/limits/nvidia.com~1gpu").textValue())
+        assertThat(container(pod, 0).at("/resources/limits/aliquot.io~1vgpu").textValue())
                 .isEqualTo("2");
     }
 
@@ -157,26 +157,35 @@ class GpuAdmissionTest {
     }
 
     @Test
+    void movesNvidiasGpusToVgpusAndKeepsTheNameWithTheAmountZero() {
+        ObjectNode pod = mutated(ADMISSION, requesting("{\"nvidia.com/gpu\": \"2\"}"));
+
+        JsonNode translated = parse("{\"nvidia.com/gpu\": \"0\", \"aliquot.io/vgpu\": \"2\"}");
+        assertThat(container(pod, 0).at("/resources/limits")).isEqualTo(translated);
+        assertThat(container(pod, 0).at("/resources/requests")).isEqualTo(translated);
+        assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
+    }
+
+    @Test
+    void toleratesTheTaintOfGpuNodesOnce() {
+        String toleration = "{\"key\": \"nvidia.com/gpu\", \"operator\": \"Exists\"}";
+        ObjectNode own = gpuPod();
+        spec(own).set("tolerations", list(toleration));
+
+        assertThat(spec(mutated(ADMISSION, gpuPod())).get("tolerations")).isEqualTo(list(toleration));
+        assertThat(spec(mutated(ADMISSION, own)).get("tolerations")).isEqualTo(list(toleration));
+    }
+
+    @Test
     void leavesAPodThatRequestsZeroGpusToItsScheduler() {
-        ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"0\", \"nvidia.com/gpucores\": \"0\"}");
+        ObjectNode pod = requesting("{\"aliquot.io/vgpu\": \"0\", \"nvidia.com/gpucores\": \"0\"}");
+        spec(pod).put("nodeName", "node7");
 
         ObjectNode mutated = mutated(ADMISSION, pod);
 
         assertThat(spec(mutated).get("schedulerName").textValue()).isEqualTo("default-scheduler");
-        assertThat(container(mutated, 0).get("env")).isEqualTo(list(VOID));
+        assertThat(container(mutated, 0).has("env")).isFalse();
         assertThat(mutated.at("/spec/volumes")).hasSize(1);
-    }
-
-    @Test
-    void keepsTheDeviceOfAnotherDevicePluginInAPodThatRequestsZeroGpus() {
-        ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"0\"}");
-        ObjectNode mig = containerRequesting("mig", "{\"nvidia.com/mig-1g.10gb\": \"1\"}");
-        pod.withArray("/spec/containers").add(mig);
-
-        ObjectNode mutated = mutated(ADMISSION, pod);
-
-        assertThat(container(mutated, 0).get("env")).isEqualTo(list(VOID));
-        assertThat(container(mutated, 1)).isEqualTo(mig);
     }
 
     @Test
@@ -226,7 +235,9 @@ class GpuAdmissionTest {
                 "{'nvidia.com/gpumem-percentage': '101'} | from 1 to 100",
                 "{'nvidia.com/gpucores': '101'} | from 0 to 100",
                 "{'nvidia.com/gpumem': '100', 'nvidia.com/gpumem-percentage': '5'} | not both",
-                "{'nvidia.com/gpu': '0', 'nvidia.com/gpumem': '100'} | nvidia.com/gpu: 1",
+                "{'aliquot.io/vgpu': '0', 'nvidia.com/gpumem': '100'} | aliquot.io/vgpu: 1",
+                "{'nvidia.com/gpu': '0', 'nvidia.com/gpumem': '100'} | aliquot.io/vgpu: 1",
+                "{'nvidia.com/gpu': '1', 'aliquot.io/vgpu': '1'} | write either nvidia.com/gpu or aliquot.io/vgpu",
                 "{'nvidia.com/priority': 'high', 'nvidia.com/gpu': '1'} | nvidia.com/priority: expected a Kubernetes quantity",
                 "{'aliyun.com/gpu-mem': '3Gi'} | from 1 to 16384 (GiB) instead of 3Gi",
                 "{'aliyun.com/gpu-mem': '3', 'nvidia.com/gpu': '1'} | not both",
@@ -241,11 +252,11 @@ class GpuAdmissionTest {
         ObjectNode pod = gpuPod();
         ((ObjectNode) container(pod, 0).get("resources")).remove("limits");
 
-        assertDenied(pod, "container main: write nvidia.com/gpu under resources.limits");
+        assertDenied(pod, "container main: write aliquot.io/vgpu under resources.limits");
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"nvidia.com/priority", "aliyun.com/gpu", "aliyun.com/gpu-mem"})
+    @ValueSource(strings = {"nvidia.com/gpu", "nvidia.com/priority", "aliyun.com/gpu", "aliyun.com/gpu-mem"})
     void deniesResourcesOfOtherProductsUnderRequestsOnly(String resource) {
         ObjectNode pod = gpuPod();
         pod.withObject("/spec/containers/0/resources/requests").put(resource, "1");
@@ -257,7 +268,7 @@ class GpuAdmissionTest {
     void translatesAcksResources() {
         ObjectNode pod = mutated(ADMISSION, requesting("{\"cpu\": \"1\", \"aliyun.com/gpu-mem\": \"3\"}"));
 
-        String translated = "{\"cpu\": \"1\", \"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3072\"}";
+        String translated = "{\"cpu\": \"1\", \"aliquot.io/vgpu\": \"1\", \"nvidia.com/gpumem\": \"3072\"}";
         assertThat(container(pod, 0).at("/resources/limits")).isEqualTo(parse(translated));
         assertThat(container(pod, 0).at("/resources/requests")).isEqualTo(parse(translated));
         assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
@@ -286,8 +297,6 @@ class GpuAdmissionTest {
         assertDenied(both, "the annotation aliquot.io/priority and the resource nvidia.com/priority differ");
         both.withObject("/metadata/annotations").put("aliquot.io/priority", "7");
         assertThat(mutated(ADMISSION, both).get("metadata")).isEqualTo(both.get("metadata"));
-
-        assertDenied(requesting("{\"nvidia.com/priority\": \"7\"}"), "remove nvidia.com/priority, or request a GPU");
     }
 
     @Test
@@ -315,7 +324,7 @@ class GpuAdmissionTest {
         assertThat(container(mutated, 0).at("/resources/limits"))
                 .isEqualTo(
                         parse(
-                                "{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\", \"nvidia.com/gpucores\": \"100\"}"));
+                                "{\"aliquot.io/vgpu\": \"1\", \"nvidia.com/gpu\": \"0\", \"nvidia.com/gpumem\": \"3k\", \"nvidia.com/gpucores\": \"100\"}"));
         assertThat(mutated(hami, mutated)).isEqualTo(mutated);
     }
 
@@ -602,7 +611,7 @@ class GpuAdmissionTest {
                 "{\"spec\": {\"containers\": [1]}}",
                 "{\"spec\": {\"containers\": [{\"name\": 1}]}}",
                 "{\"spec\": {\"containers\": [{\"name\": \"c\", \"resources\": {\"limits\": {\"cpu\": []}}}]}}",
-                "{\"spec\": {\"containers\": [{\"name\": \"c\", \"env\": {}}]}}"
+                "{\"spec\": {\"containers\": [{\"name\": \"c\", \"resources\": {\"limits\": {\"aliquot.io/vgpu\": 1}}, \"env\": {}}]}}"
             })
     void rejectsJsonThatIsNotAPod(String pod) {
         assertThatThrownBy(() -> ADMISSION.admit(parse(pod)))

@@ -56,7 +56,7 @@ final class Pods {
 
     static ObjectNode gpuPod() {
         return requesting(
-                "{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\", \"nvidia.com/gpucores\": \"30\"}");
+                "{\"aliquot.io/vgpu\": \"1\", \"nvidia.com/gpumem\": \"3k\", \"nvidia.com/gpucores\": \"30\"}");
     }
 
     static ObjectNode spec(ObjectNode pod) {

@@ -4,8 +4,10 @@ import static io.aliquot.scheduler.admission.Pods.container;
 import static io.aliquot.scheduler.admission.Pods.mutated;
 import static io.aliquot.scheduler.admission.Pods.parse;
 import static io.aliquot.scheduler.admission.Pods.requesting;
+import static io.aliquot.scheduler.admission.Pods.spec;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
@@ -13,25 +15,98 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class VoidAdmissionTest {
-    private static final VoidAdmission ADMISSION = new VoidAdmission(Set.of());
+    private static final VoidAdmission ADMISSION = new VoidAdmission(Set.of(), "shared"::equals);
+    private static final JsonNode VOID = parse(
+                    "{\"env\": [{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}]}")
+            .get("env");
+
+    /** As kubectl debug adds containers: after those that the pod has. */
+    private static final VoidAdmission DEBUG = new VoidAdmission(Set.of("main", "earlier"), "shared"::equals);
 
     @Test
-    void hidesTheGpusFromEveryContainerWhateverItsAuthorWrote() {
+    void hidesTheGpusFromContainersThatDoNotSayWhatTheySee() {
+        ObjectNode pod = requesting("{\"cpu\": \"1\"}");
+        pod.withArray("/spec/initContainers").add(parse("{\"name\": \"fetch\"}"));
+
+        ObjectNode mutated = mutated(ADMISSION, pod);
+
+        assertThat(container(mutated, 0).get("env")).isEqualTo(VOID);
+        assertThat(mutated.at("/spec/initContainers/0/env")).isEqualTo(VOID);
+        assertThat(spec(mutated).get("schedulerName").textValue()).isEqualTo("default-scheduler");
+        assertThat(mutated(ADMISSION, mutated)).isEqualTo(mutated);
+    }
+
+    @Test
+    void leavesAContainerAloneThatSetsTheVariableInItsSpec() {
         ObjectNode pod = requesting("{\"cpu\": \"1\"}");
         pod.withArray("/spec/containers/0/env")
                 .addObject()
                 .put("name", "NVIDIA_VISIBLE_DEVICES")
                 .put("value", "all");
-        pod.withArray("/spec/initContainers").add(parse("{\"name\": \"fetch\"}"));
 
-        ObjectNode mutated = mutated(ADMISSION, pod);
+        assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
+    }
 
-        String expected = "{\"env\": [{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}]}";
-        assertThat(container(mutated, 0).get("env")).isEqualTo(parse(expected).get("env"));
-        assertThat(mutated.at("/spec/initContainers/0/env"))
-                .isEqualTo(parse(expected).get("env"));
-        assertThat(mutated.at("/spec/schedulerName").textValue()).isEqualTo("default-scheduler");
-        assertThat(mutated(ADMISSION, mutated)).isEqualTo(mutated);
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "{\"nvidia.com/gpu\": \"1\"}",
+                "{\"nvidia.com/gpu.shared\": \"1\"}",
+                "{\"nvidia.com/gpumem\": \"3Gi\"}",
+                "{\"nvidia.com/mig-1g.10gb\": \"1\"}",
+                "{\"aliyun.com/gpu-mem\": \"3\"}"
+            })
+    void leavesAPodAloneThatGetsAGpuFromAnotherDevicePlugin(String limits) {
+        ObjectNode pod = requesting(limits);
+        pod.withArray("/spec/containers").add(parse("{\"name\": \"sidecar\"}"));
+
+        assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
+    }
+
+    @Test
+    void anAmountOfZeroIsNoRequest() {
+        ObjectNode none = requesting("{\"nvidia.com/mig-1g.10gb\": \"0\"}");
+
+        assertThat(container(mutated(ADMISSION, none), 0).get("env")).isEqualTo(VOID);
+    }
+
+    @Test
+    void leavesAPodAloneThatNamesANodeWhoseGpusAliquotDoesNotShare() {
+        ObjectNode other = requesting("{\"cpu\": \"1\"}");
+        spec(other).put("nodeName", "other");
+        ObjectNode shared = requesting("{\"cpu\": \"1\"}");
+        spec(shared).put("nodeName", "shared");
+
+        assertThat(mutated(ADMISSION, other)).isEqualTo(other);
+        assertThat(container(mutated(ADMISSION, shared), 0).get("env")).isEqualTo(VOID);
+    }
+
+    @Test
+    void leavesAPodOfADaemonSetAloneOnANodeWhoseGpusAliquotDoesNotShare() {
+        assertThat(mutated(ADMISSION, daemonPod("other"))).isEqualTo(daemonPod("other"));
+        assertThat(container(mutated(ADMISSION, daemonPod("shared")), 0).get("env"))
+                .isEqualTo(VOID);
+    }
+
+    @Test
+    void anAlternativeThatNamesNoNodeMayRunAnywhere() {
+        ObjectNode pod = daemonPod("other");
+        pod.withArray(AFFINITY).add(parse("{\"matchExpressions\": [{\"key\": \"gpu\", \"operator\": \"Exists\"}]}"));
+
+        assertThat(container(mutated(ADMISSION, pod), 0).get("env")).isEqualTo(VOID);
+    }
+
+    private static final String AFFINITY =
+            "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+
+    /** As the DaemonSet controller creates it. */
+    private static ObjectNode daemonPod(String node) {
+        ObjectNode pod = requesting("{\"cpu\": \"1\"}");
+        pod.withArray(AFFINITY)
+                .add(parse(
+                        "{\"matchFields\": [{\"key\": \"metadata.name\", \"operator\": \"In\", \"values\": [\"%s\"]}]}"
+                                .formatted(node)));
+        return pod;
     }
 
     @Test
@@ -41,37 +116,24 @@ class VoidAdmissionTest {
         ObjectNode added = parse("{\"name\": \"debug\"}");
         pod.withArray("/spec/ephemeralContainers").add(added);
 
-        ObjectNode mutated = mutated(new VoidAdmission(Set.of("main", "earlier")), pod);
+        ObjectNode mutated = mutated(DEBUG, pod);
 
-        added.withArray("/env")
-                .addObject()
-                .put("name", "NVIDIA_VISIBLE_DEVICES")
-                .put("value", "void");
+        added.set("env", VOID);
         assertThat(mutated).isEqualTo(pod);
     }
 
-    @ParameterizedTest
-    @ValueSource(
-            strings = {
-                "{\"nvidia.com/gpu\": \"1\"}",
-                "{\"nvidia.com/gpumem\": \"3Gi\"}",
-                "{\"nvidia.com/priority\": \"1\"}",
-                "{\"aliyun.com/gpu-mem\": \"3\"}",
-                "{\"nvidia.com/gpumem\": \"1\", \"nvidia.com/gpumem-percentage\": \"1\"}"
-            })
-    void leavesAContainerThatRequestsGpusToTheOtherWebhook(String limits) {
-        ObjectNode pod = requesting(limits);
-
-        assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
-    }
-
     @Test
-    void leavesTheDeviceOfAnotherDevicePluginVisibleUnlessTheAmountIsZero() {
-        ObjectNode mig = requesting("{\"nvidia.com/mig-1g.10gb\": \"1\"}");
-        ObjectNode none = requesting("{\"nvidia.com/mig-1g.10gb\": \"0\"}");
+    void hidesTheGpusFromAContainerAddedToAGpuPodWhateverItsAuthorWrote() {
+        ObjectNode pod = requesting("{\"aliquot.io/vgpu\": \"1\"}");
+        spec(pod).put("nodeName", "shared");
+        pod.withArray("/spec/ephemeralContainers")
+                .add(
+                        parse(
+                                "{\"name\": \"debug\", \"env\": [{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"all\"}]}"));
 
-        assertThat(mutated(ADMISSION, mig)).isEqualTo(mig);
-        assertThat(container(mutated(ADMISSION, none), 0).at("/env/0/value").textValue())
-                .isEqualTo("void");
+        ObjectNode mutated = mutated(DEBUG, pod);
+
+        assertThat(mutated.at("/spec/ephemeralContainers/0/env")).isEqualTo(VOID);
+        assertThat(container(mutated, 0)).isEqualTo(container(pod, 0));
     }
 }

@@ -5,6 +5,8 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.aliquot.scheduler.admission.certificate.CertificateKeeperFixture;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.server.RandomPorts;
 import io.fabric8.kubernetes.client.KubernetesClient;
@@ -72,6 +74,11 @@ class WebhooksTest {
         @Bean
         ExtenderHandler none() {
             return (path, body) -> new byte[0];
+        }
+
+        @Bean
+        Ledger ledger() {
+            return new Ledger(System::nanoTime, new LedgerEvents());
         }
     }
 

@@ -191,6 +191,6 @@ public final class ExtenderFixture {
     }
 
     public static String mebibytes(int amount) {
-        return "\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"" + amount + "\"";
+        return "\"aliquot.io/vgpu\": \"1\", \"nvidia.com/gpumem\": \"" + amount + "\"";
     }
 }

@@ -90,7 +90,7 @@ class ExtenderHttpTest {
 
     @Test
     void filterPrioritizeAndBindAllocateAGpuAndUpdateTheMetrics() throws Exception {
-        String pod = ExtenderFixture.podJson("a", "\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "");
+        String pod = ExtenderFixture.podJson("a", "\"aliquot.io/vgpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "");
         JsonNode filtered = ok("/filter", "{\"Pod\": " + pod + ", \"Nodes\": null, \"NodeNames\": [\"n1\", \"x\"]}");
         assertThat(filtered.toString())
                 .isEqualTo("{\"NodeNames\":[\"n1\"],\"FailedNodes\":{},\"FailedAndUnresolvableNodes\":{\"x\":"
@@ -160,7 +160,7 @@ class ExtenderHttpTest {
                 ExtenderFixture.id("x"), "n7", 0, 1, HostResources.NONE, ExtenderFixture.share(7, 0, 80_000)));
         ledger.observeBound(BoundPods.of(
                 ExtenderFixture.id("y"), "n7", 0, 2, HostResources.NONE, ExtenderFixture.share(7, 1, 80_000)));
-        String pod = ExtenderFixture.podJson("high", "\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "")
+        String pod = ExtenderFixture.podJson("high", "\"aliquot.io/vgpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"", "")
                 .replace("\"spec\": {", "\"spec\": {\"priority\": 10, ");
         String victims = "{\"n7\":{\"Pods\":[{\"UID\":\"uid-x\"}],\"NumPDBViolations\":0}}";
         String args = "{\"Pod\": " + pod + ", \"NodeNameToVictims\": null, \"NodeNameToMetaVictims\": " + victims + "}";
@@ -173,7 +173,7 @@ class ExtenderHttpTest {
 
     @Test
     void anAnswerAboutThousandsOfNodesIsComplete() throws Exception {
-        String pod = ExtenderFixture.podJson("c", "\"nvidia.com/gpu\": \"1\"", "");
+        String pod = ExtenderFixture.podJson("c", "\"aliquot.io/vgpu\": \"1\"", "");
         String names =
                 IntStream.range(0, 5000).mapToObj(n -> "\"no-node-" + n + "\"").collect(Collectors.joining(", "));
         JsonNode filtered = ok("/filter", "{\"Pod\": " + pod + ", \"NodeNames\": [" + names + "]}");
@@ -182,7 +182,7 @@ class ExtenderHttpTest {
 
     @Test
     void nodeObjectsInsteadOfNamesFailWithAnExplanation() throws Exception {
-        String pod = ExtenderFixture.podJson("b", "\"nvidia.com/gpu\": \"1\"", "");
+        String pod = ExtenderFixture.podJson("b", "\"aliquot.io/vgpu\": \"1\"", "");
         assertThat(ok("/filter", "{\"Pod\": " + pod + ", \"Nodes\": {}}")
                         .get("Error")
                         .asString())

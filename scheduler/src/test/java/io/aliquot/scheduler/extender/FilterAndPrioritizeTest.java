@@ -187,7 +187,7 @@ class FilterAndPrioritizeTest {
 
     @Test
     void aPodThatNoNodeCanEverHoldGetsThatReason() {
-        var answer = binpack.filter(pod("a", "\"nvidia.com/gpu\": \"3\", \"nvidia.com/gpumem\": \"1k\""), NODES);
+        var answer = binpack.filter(pod("a", "\"aliquot.io/vgpu\": \"3\", \"nvidia.com/gpumem\": \"1k\""), NODES);
         String reason = "requests 3 vGPUs on different GPUs, no node has more than 2 GPUs";
         assertThat(answer.failedAndUnresolvableNodes()).isEqualTo(Map.of("n1", reason, "n2", reason));
     }

@@ -30,7 +30,7 @@ class WireTest {
               "spec": {"overhead": {"cpu": "250m"}, "resources": {"requests": {"memory": "2Gi"}}, "priority": 7, "preemptionPolicy": "Never", "nodeName": null,
                 "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
                 "containers": [
-                  {"name": "c", "env": [{"name": "no"}], "resources": {"claims": [{}], "limits": {"nvidia.com/gpu": "2"}}},
+                  {"name": "c", "env": [{"name": "no"}], "resources": {"claims": [{}], "limits": {"aliquot.io/vgpu": "2"}}},
                   {"name": "d"}]}}}
             """;
 
@@ -44,7 +44,7 @@ class WireTest {
                         new Wire.Spec(
                                 List.of(new Container("i", new Resources(Map.of(), Map.of("cpu", "1")), "Always")),
                                 List.of(
-                                        new Container("c", new Resources(Map.of("nvidia.com/gpu", "2"), Map.of()), ""),
+                                        new Container("c", new Resources(Map.of("aliquot.io/vgpu", "2"), Map.of()), ""),
                                         new Container("d", new Resources(), "")),
                                 new Resources(Map.of(), Map.of("memory", "2Gi")),
                                 Map.of("cpu", "250m"),

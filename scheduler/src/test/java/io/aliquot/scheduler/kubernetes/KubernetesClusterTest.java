@@ -315,7 +315,7 @@ class KubernetesClusterTest {
                 {"apiVersion": "v1", "kind": "Pod",
                  "metadata": {"name": "a", "namespace": "default", "uid": "uid-a", "resourceVersion": "%s"},
                  "spec": {"nodeName": "%s", "containers": [
-                   {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}""".formatted(version, node);
+                   {"name": "main", "image": "i", "resources": {"limits": {"aliquot.io/vgpu": "1"}}}]}}""".formatted(version, node);
     }
 
     /** A pod waits for memory, a minute later for cores, and then for memory again. */

@@ -280,7 +280,7 @@ class ListWatchClientIT {
                         .withValue("b")
                         .endEnv()
                         .withNewResources()
-                        .addToLimits("nvidia.com/gpu", new Quantity("1"))
+                        .addToLimits("aliquot.io/vgpu", new Quantity("1"))
                         .addToLimits("nvidia.com/gpumem", new Quantity("3000"))
                         .addToRequests("cpu", new Quantity("1500m"))
                         .addToRequests("memory", new Quantity("1Gi"))

@@ -114,7 +114,7 @@ class PodReaderTest {
         others.getSpec().setSchedulerName("default-scheduler");
         assertThat(refused(others)).isEmpty();
         Pod nonsense = pod();
-        nonsense.getSpec().getContainers().get(0).getResources().getLimits().put("nvidia.com/gpu", new Quantity("0"));
+        nonsense.getSpec().getContainers().get(0).getResources().getLimits().put("aliquot.io/vgpu", new Quantity("0"));
         assertThat(refused(tried(nonsense, "False", "Unschedulable"))).isEmpty();
         Pod plain = pod();
         plain.getSpec().getInitContainers().clear();
@@ -200,7 +200,7 @@ class PodReaderTest {
                     resources: {limits: {nvidia.com/gpumem: 100, nvidia.com/gpucores: 5}, requests: {cpu: 500m}}
                   containers:
                   - name: main
-                    resources: {limits: {nvidia.com/gpu: 2, nvidia.com/gpumem: 250}, requests: {cpu: 1, memory: 1Gi}}
+                    resources: {limits: {aliquot.io/vgpu: 2, nvidia.com/gpumem: 250}, requests: {cpu: 1, memory: 1Gi}}
                   - name: plain
                 status: {phase: Running}
                 """;

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.placement;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.Inventory;
+import io.aliquot.api.Resources;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpus;
@@ -45,7 +46,7 @@ public final class Gpus {
         var limits = new HashMap<String, String>();
         for (String limit : parts[2].trim().split(" ", -1)) {
             String[] pair = limit.split("=", -1);
-            limits.put("nvidia.com/" + pair[0], pair[1]);
+            limits.put(pair[0].equals("gpu") ? Resources.VGPU : "nvidia.com/" + pair[0], pair[1]);
         }
         return new ContainerGpuRequest(
                 parts[1],
