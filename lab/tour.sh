@@ -82,7 +82,7 @@ explain "This is a complete Kubernetes cluster: two nodes, each with two GPUs of
     "are simulated; all other programs are those of a production cluster. You can repeat each command below in this folder."
 clean_up
 quietly kubectl create namespace tour || fail "to create the namespace 'tour'"
-run kubectl get nodes -o 'custom-columns=NODE:.metadata.name,VGPUS:.status.allocatable.nvidia\.com/gpu,GPU-MEMORY-MIB:.status.allocatable.nvidia\.com/gpumem,GPU-CORES-%:.status.allocatable.nvidia\.com/gpucores'
+run kubectl get nodes -o 'custom-columns=NODE:.metadata.name,VGPUS:.status.allocatable.aliquot\.io/vgpu,GPU-MEMORY-MIB:.status.allocatable.nvidia\.com/gpumem,GPU-CORES-%:.status.allocatable.nvidia\.com/gpucores'
 expect 163840
 explain "Up to 10 pods share a GPU (20 vGPUs per node). The node also lists the total memory and cores of its GPUs."
 
@@ -146,7 +146,7 @@ run kubectl -n tour delete deployment spread --cascade=foreground --wait
 explain "Ten slots per GPU are a node's default. An annotation of the node raises their number, so that only memory limits" \
     "the pods. The kubelet reports the new number within 10 s:"
 run kubectl annotate node node1 --overwrite 'aliquot.io/slots=20'
-run kubectl wait '--for=jsonpath={.status.allocatable.nvidia\.com/gpu}=40' node/node1 --timeout=30s
+run kubectl wait '--for=jsonpath={.status.allocatable.aliquot\.io/vgpu}=40' node/node1 --timeout=30s
 expect "condition met"
 run kubectl -n tour apply -f lab/tour/slots.yaml
 run kubectl -n tour wait '--for=jsonpath={.status.availableReplicas}=16' deployment/slots --timeout=90s
@@ -173,7 +173,7 @@ explain "('./aliquot kubectl -n tour describe pod three' shows the same message 
 quietly kubectl -n tour delete pods two three --now
 
 title "5. A Pending pod is bound when capacity becomes free"
-explain "A pod that requests a GPU without an amount gets the whole card. Four such pods take all GPUs of the cluster:"
+explain "A pod that requests a vGPU without memory or cores gets the whole card. Four such pods take all GPUs of the cluster:"
 run kubectl -n tour apply -f lab/tour/whole-cards.yaml
 run kubectl -n tour wait '--for=jsonpath={.status.availableReplicas}=4' deployment/whole --timeout=60s
 expect "condition met"
@@ -190,8 +190,8 @@ run kubectl -n tour get pod waiting -o 'jsonpath={.metadata.annotations.aliquot\
 expect "memory=40960Mi"
 
 title "6. A pod that requests no GPU gets none"
-explain "This pod requests no GPU, but its environment tells NVIDIA's runtime to give it all GPUs of the node:"
-sed -n '/env:/,$p' lab/tour/no-gpu.yaml | sed 's/^/  /'
+explain "This pod (lab/tour/no-gpu.yaml) requests no GPU. Its image says NVIDIA_VISIBLE_DEVICES=all, as every CUDA base" \
+    "image does, and NVIDIA's runtime would give it all GPUs of the node:"
 run kubectl -n tour apply -f lab/tour/no-gpu.yaml
 run kubectl -n tour wait --for=condition=Ready pod/nosy --timeout=30s
 # shellcheck disable=SC2016

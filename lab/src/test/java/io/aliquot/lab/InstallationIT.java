@@ -137,7 +137,8 @@ class InstallationIT {
                 .getWebhooks();
         assertThat(webhooks)
                 .extracting(MutatingWebhook::getName)
-                .containsExactlyInAnyOrder("gpu.aliquot.io", "void.aliquot.io", "debug.aliquot.io");
+                .containsExactlyInAnyOrder(
+                        "gpu.aliquot.io", "namespace.gpu.aliquot.io", "void.aliquot.io", "debug.aliquot.io");
         var caBundles = new HashSet<String>();
         for (MutatingWebhook webhook : webhooks) {
             String bundle = webhook.getClientConfig().getCaBundle();

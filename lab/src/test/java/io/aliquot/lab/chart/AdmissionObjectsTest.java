@@ -12,7 +12,9 @@ import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookC
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.ValidatingAdmissionPolicy;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.ValidatingAdmissionPolicyBinding;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.Variable;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -25,6 +27,9 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Webhooks and policies as rendered; {@link AdmissionPoliciesIT} tests the policies on an API server. */
 class AdmissionObjectsTest {
     private static final List<Rendered> RENDERED = Chart.render();
+
+    private static final List<String> ACK =
+            List.of(ForeignResources.ACK_GPU, ForeignResources.ACK_MEMORY, ForeignResources.ACK_CORES);
 
     /** A string of a CEL list. */
     private static final Pattern STRING = Pattern.compile("'([a-z.]+/[a-z.-]+)'");
@@ -46,7 +51,9 @@ class AdmissionObjectsTest {
 
     @Test
     void gpuPodsDependOnTheWebhookAndOtherPodsDoNot() {
-        assertThat(webhook("gpu.aliquot.io").getFailurePolicy()).isEqualTo("Fail");
+        for (String ours : List.of("gpu.aliquot.io", "namespace.gpu.aliquot.io")) {
+            assertThat(webhook(ours).getFailurePolicy()).isEqualTo("Fail");
+        }
         for (String other : List.of("void.aliquot.io", "debug.aliquot.io")) {
             assertThat(webhook(other).getFailurePolicy()).isEqualTo("Ignore");
             assertThat(webhook(other).getTimeoutSeconds()).isEqualTo(1);
@@ -54,41 +61,90 @@ class AdmissionObjectsTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"gpu.aliquot.io", "void.aliquot.io", "debug.aliquot.io"})
+    @ValueSource(strings = {"gpu.aliquot.io", "namespace.gpu.aliquot.io", "void.aliquot.io", "debug.aliquot.io"})
     void webhookIsReinvokedAfterOtherWebhooksAndSkipsExcludedNamespaces(String name) {
         MutatingWebhook webhook = webhook(name);
 
         assertThat(webhook.getReinvocationPolicy()).isEqualTo("IfNeeded");
         assertThat(webhook.getSideEffects()).isEqualTo("None");
         assertThat(webhook.getNamespaceSelector().getMatchExpressions())
-                .containsExactly(
+                .contains(
                         new LabelSelectorRequirement(
                                 "kubernetes.io/metadata.name", "NotIn", List.of("kube-system", Chart.NAMESPACE)),
                         new LabelSelectorRequirement("aliquot.io/webhook", "NotIn", List.of("ignore")));
     }
 
     @Test
+    void onlyInLabeledNamespacesDoesAFurtherWebhookCoverPodsThatRequestNvidiasGpus() {
+        assertThat(webhook("namespace.gpu.aliquot.io").getNamespaceSelector().getMatchExpressions())
+                .contains(new LabelSelectorRequirement("aliquot.io/gpu", "In", List.of("on")));
+        assertThat(resources(webhook("namespace.gpu.aliquot.io"), "requests-gpus"))
+                .containsExactly("nvidia.com/gpu");
+    }
+
+    @Test
+    void scopeClusterNeedsNoLabel() {
+        List<MutatingWebhook> webhooks = webhooks(Map.of("scope", "cluster"));
+
+        assertThat(webhooks)
+                .extracting(MutatingWebhook::getName)
+                .containsExactly("gpu.aliquot.io", "void.aliquot.io", "debug.aliquot.io");
+        assertThat(webhooks.get(0).getMatchConditions().get(0).getExpression())
+                .contains("'nvidia.com/gpu'")
+                .doesNotContain("aliquot.io/gpu'");
+    }
+
+    @Test
+    void withoutHidingOnlyContainersAddedToGpuPodsAreChangedBesideGpuPods() {
+        List<MutatingWebhook> webhooks = webhooks(Map.of("hideImplicitGpus", false));
+
+        assertThat(webhooks)
+                .extracting(MutatingWebhook::getName)
+                .containsExactly("gpu.aliquot.io", "namespace.gpu.aliquot.io", "debug.aliquot.io");
+        assertThat(webhooks.get(2).getMatchConditions()).hasSize(1);
+    }
+
+    @Test
+    void selectorsNarrowEveryWebhook() {
+        List<MutatingWebhook> webhooks = webhooks(Map.of(
+                "webhooks.namespaceSelector.matchLabels.team",
+                "a",
+                "webhooks.objectSelector.matchLabels.gpu-pod",
+                "yes"));
+
+        assertThat(webhooks).hasSize(4).allSatisfy(webhook -> {
+            assertThat(webhook.getNamespaceSelector().getMatchLabels()).isEqualTo(Map.of("team", "a"));
+            assertThat(webhook.getNamespaceSelector().getMatchExpressions()).hasSizeGreaterThanOrEqualTo(2);
+            assertThat(webhook.getObjectSelector().getMatchLabels()).isEqualTo(Map.of("gpu-pod", "yes"));
+        });
+    }
+
+    @Test
     void upgradesKeepTheCaBundleThatTheSchedulerWrote() {
         assertThat(webhooks())
-                .hasSize(3)
+                .hasSize(4)
                 .allMatch(webhook -> webhook.getClientConfig().getCaBundle() == null);
     }
 
     @Test
-    void webhookMatchesEverySupportedAndForeignResource() {
+    void aRequestOfASupportedOrAckResourceMakesAPodAliquots() {
         String condition = webhook("gpu.aliquot.io").getMatchConditions().get(0).getExpression();
+        var own = new ArrayList<>(Resources.SUPPORTED);
+        own.addAll(ACK);
 
-        assertThat(STRING.matcher(condition).results().map(result -> result.group(1)))
-                .containsExactlyElementsOf(Stream.concat(Resources.SUPPORTED.stream(), ForeignResources.NAMES.stream())
-                        .toList());
+        assertThat(resources(condition.substring(0, condition.indexOf("nvidia.com/gpu'"))))
+                .isEqualTo(own);
     }
 
     @Test
-    void everyNewPodMatchesExactlyOneWebhook() {
-        String gpu = webhook("gpu.aliquot.io").getMatchConditions().get(0).getExpression();
-        String others = webhook("void.aliquot.io").getMatchConditions().get(0).getExpression();
+    void withSharedNamesOnlyVgpusMakeAPodAliquotsUnlessItSaysSo() {
+        MutatingWebhook webhook = webhooks(Map.of("sharedNames", true)).get(0);
+        String condition = webhook.getMatchConditions().get(0).getExpression();
 
-        assertThat(others.replaceAll("\\s", "")).isEqualTo("!(" + gpu.replaceAll("\\s", "") + ")");
+        assertThat(condition.indexOf("'aliquot.io/vgpu'")).isPositive().isLessThan(condition.indexOf("nvidia.com/"));
+        assertThat(condition.substring(condition.indexOf("nvidia.com/")))
+                .contains("aliquot.io/gpu", "aliquot-scheduler")
+                .doesNotContain("aliquot.io/vgpu");
     }
 
     @ParameterizedTest
@@ -115,19 +171,30 @@ class AdmissionObjectsTest {
 
     @Test
     void policiesMatchSupportedResourcesAndThoseThatTheWebhookReplaces() {
-        assertThat(resourcesOfCondition("aliquot-debug-containers")).containsExactlyElementsOf(Resources.SUPPORTED);
-        assertThat(resourcesOfCondition("aliquot-gpu-pods"))
-                .containsExactlyElementsOf(Stream.concat(Resources.SUPPORTED.stream(), ForeignResources.NAMES.stream())
-                        .toList());
+        assertThat(resources(condition("aliquot-debug-containers"))).containsExactlyElementsOf(Resources.SUPPORTED);
+        assertThat(resources(condition("aliquot-gpu-pods")))
+                .containsAll(Resources.SUPPORTED)
+                .containsAll(ForeignResources.NAMES);
     }
 
-    private static List<String> resourcesOfCondition(String policy) {
-        String condition = Chart.the(RENDERED, ValidatingAdmissionPolicy.class, policy)
+    private static String condition(String policy) {
+        return Chart.the(RENDERED, ValidatingAdmissionPolicy.class, policy)
                 .getSpec()
                 .getMatchConditions()
                 .get(0)
                 .getExpression();
-        return STRING.matcher(condition)
+    }
+
+    private static List<String> resources(MutatingWebhook webhook, String condition) {
+        return webhook.getMatchConditions().stream()
+                .filter(candidate -> candidate.getName().equals(condition))
+                .map(candidate -> resources(candidate.getExpression()))
+                .findFirst()
+                .orElseThrow();
+    }
+
+    private static List<String> resources(String expression) {
+        return STRING.matcher(expression)
                 .results()
                 .map(result -> result.group(1))
                 .toList();
@@ -218,7 +285,15 @@ class AdmissionObjectsTest {
     }
 
     private static List<MutatingWebhook> webhooks() {
-        return Chart.the(RENDERED, MutatingWebhookConfiguration.class, "aliquot")
+        return webhooks(RENDERED);
+    }
+
+    private static List<MutatingWebhook> webhooks(Map<String, Object> values) {
+        return webhooks(Chart.renderWith(values));
+    }
+
+    private static List<MutatingWebhook> webhooks(List<Rendered> rendered) {
+        return Chart.the(rendered, MutatingWebhookConfiguration.class, "aliquot")
                 .getWebhooks();
     }
 

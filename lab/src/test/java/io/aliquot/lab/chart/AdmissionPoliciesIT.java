@@ -58,8 +58,8 @@ class AdmissionPoliciesIT {
                 kind: Node
                 metadata: {name: %s, labels: {gpu: "on"}, annotations: {example.com/kept: "yes"}}
                 status:
-                  capacity: {cpu: "8", nvidia.com/gpu: "20"}
-                  allocatable: {cpu: "8", nvidia.com/gpu: "20"}
+                  capacity: {cpu: "8", aliquot.io/vgpu: "20"}
+                  allocatable: {cpu: "8", aliquot.io/vgpu: "20"}
                   conditions: [{type: Ready, status: "True"}]
                 """.formatted(node)).expectSuccess();
         }
@@ -442,13 +442,18 @@ class AdmissionPoliciesIT {
 
         @Test
         void podThatRequestsZeroGpusIsNoGpuPod() {
-            admin.post(PODS, plainPod().replace("resources: {}", "resources: {limits: {nvidia.com/gpu: 0}}"))
+            admin.post(PODS, plainPod().replace("resources: {}", "resources: {limits: {aliquot.io/vgpu: 0}}"))
                     .expectSuccess();
         }
 
         @ParameterizedTest
         @ValueSource(
-                strings = {"nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
+                strings = {
+                    "aliquot.io/vgpu",
+                    "nvidia.com/gpumem",
+                    "nvidia.com/gpumem-percentage",
+                    "nvidia.com/gpucores",
+                    "aliyun.com/gpu-mem"
                 })
         void eachGpuResourceMakesAPodAGpuPod(String resource) {
             forbidden(
@@ -541,8 +546,8 @@ class AdmissionPoliciesIT {
                     "{\"capacity\": {\"cpu\": \"9\"}}",
                     "{\"capacity\": {\"cpu\": null}}",
                     "{\"allocatable\": {\"cpu\": \"9\"}}",
-                    "{\"capacity\": {\"nvidia.com/gpu\": \"21\"}}",
-                    "{\"allocatable\": {\"nvidia.com/gpu\": null}}",
+                    "{\"capacity\": {\"aliquot.io/vgpu\": \"21\"}}",
+                    "{\"allocatable\": {\"aliquot.io/vgpu\": null}}",
                     "{\"allocatable\": {\"example.com/other\": \"1\"}}",
                     "{\"conditions\": []}",
                     "{\"addresses\": [{\"type\": \"InternalIP\", \"address\": \"10.0.0.1\"}]}",
@@ -568,10 +573,10 @@ class AdmissionPoliciesIT {
         void administratorMayNotChangeGpuResourcesAndMayChangeAllElse() {
             forbidden(admin.patch(NODE1 + "/status", totals(1)), "own kubelet");
             forbidden(
-                    admin.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"nvidia.com/gpu\": \"1\"}}}"),
+                    admin.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"aliquot.io/vgpu\": \"1\"}}}"),
                     "own kubelet");
             forbidden(
-                    admin.patch(NODE1 + "/status", "{\"status\": {\"capacity\": {\"nvidia.com/gpu\": null}}}"),
+                    admin.patch(NODE1 + "/status", "{\"status\": {\"capacity\": {\"aliquot.io/vgpu\": null}}}"),
                     "own kubelet");
             admin.patch(NODE2 + "/status", "{\"status\": {\"capacity\": {\"example.com/other\": \"1\"}}}")
                     .expectSuccess();
@@ -585,10 +590,10 @@ class AdmissionPoliciesIT {
         void kubeletMayWriteItsOwnNodesStatus() {
             Caller kubelet = server.kubelet("node1");
 
-            kubelet.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"nvidia.com/gpu\": \"19\"}}}")
+            kubelet.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"aliquot.io/vgpu\": \"19\"}}}")
                     .expectSuccess();
             kubelet.patch(NODE1 + "/status", totals(0)).expectSuccess();
-            kubelet.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"nvidia.com/gpu\": \"20\"}}}")
+            kubelet.patch(NODE1 + "/status", "{\"status\": {\"allocatable\": {\"aliquot.io/vgpu\": \"20\"}}}")
                     .expectSuccess();
             forbidden(kubelet.patch(NODE2 + "/status", totals(0)), "");
         }
@@ -758,7 +763,7 @@ class AdmissionPoliciesIT {
                 volumeMounts:
                 - {name: limits, mountPath: /etc/aliquot, readOnly: true}
                 # mounts
-                resources: {limits: {nvidia.com/gpu: 1, nvidia.com/gpumem: 3000}, requests: {nvidia.com/gpu: 1, nvidia.com/gpumem: 3000}}
+                resources: {limits: {aliquot.io/vgpu: 1, nvidia.com/gpumem: 3000}, requests: {aliquot.io/vgpu: 1, nvidia.com/gpumem: 3000}}
               - name: side
                 image: i
                 env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}]

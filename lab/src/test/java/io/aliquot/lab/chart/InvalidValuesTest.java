@@ -40,6 +40,11 @@ class InvalidValuesTest {
     }
 
     @Test
+    void takingEveryGpuPodOfAClusterThatSharesNamesIsRefused() {
+        refused(Map.of("scope", "cluster", "sharedNames", true), "Set scope=opt-in and label the namespaces");
+    }
+
+    @Test
     void leaderElectionTimesThatKubeSchedulerRejectsAreRefused() {
         refused(Map.of("kubeScheduler.leaderElection.renewDeadline", "15s"), "longer than renewDeadline");
         refused(Map.of("kubeScheduler.leaderElection.retryPeriod", "9s"), "longer than 1.2 x retryPeriod");
@@ -61,6 +66,8 @@ class InvalidValuesTest {
 
     @ParameterizedTest
     @CsvSource({
+        "scope,                           everything,    opt-in",
+        "webhooks.namespaceSelector.labels.a, b,         labels",
         "scheduler.replicas,              0,             /scheduler/replicas",
         "scheduler.placement.node,        tetris,        fragmentation",
         "scheduler.placement.gpu,         Binpack,       spread",
