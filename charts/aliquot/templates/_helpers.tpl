@@ -62,15 +62,12 @@ objects, since its predecessor could not evaluate them.
 {{- end }}
 
 {{/*
-Whose a pod is. A request of one of the own resources makes it Aliquot's. A request of one of the optional resources
-does so only where the pod or its namespace says so, since another device plugin in the cluster may serve them.
+Whose a pod is. A request of one of the own resources makes it Aliquot's, and so does one of ACK's, which the webhook
+translates, unless sharedNames is true. A request of one of the optional resources does so only where the pod or its
+namespace says so, since another device plugin in the cluster may serve them.
 */}}
 {{- define "aliquot.cel.own" -}}
-{{- if .Values.sharedNames -}}
-'aliquot.io/vgpu'
-{{- else -}}
-{{ include "aliquot.cel.supported" . }}, {{ include "aliquot.cel.ack" . }}
-{{- end -}}
+{{ ternary "'aliquot.io/vgpu'" (include "aliquot.cel.supported" .) .Values.sharedNames }}
 {{- end }}
 {{- define "aliquot.cel.optional" -}}
 'nvidia.com/gpu'{{ if .Values.sharedNames }}, 'nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores', {{ include "aliquot.cel.ack" . }}{{ end }}
@@ -100,7 +97,9 @@ has(object.spec.schedulerName) && object.spec.schedulerName == 'aliquot-schedule
 
 {{/* True if a new pod is Aliquot's, whatever its namespace says. */}}
 {{- define "aliquot.cel.ours" -}}
-{{ include "aliquot.cel.podRequests" (dict "resources" (include "aliquot.cel.own" .) "root" .) }} ||
+{{- $own := include "aliquot.cel.own" . }}
+{{- if not .Values.sharedNames }}{{ $own = printf "%s, %s" $own (include "aliquot.cel.ack" .) }}{{ end -}}
+{{ include "aliquot.cel.podRequests" (dict "resources" $own "root" .) }} ||
 ({{ include "aliquot.cel.podRequests" (dict "resources" (include "aliquot.cel.optional" .) "root" .) }}
 {{- if eq .Values.scope "opt-in" }} &&
 (({{ include "aliquot.cel.namesScheduler" . }}) ||

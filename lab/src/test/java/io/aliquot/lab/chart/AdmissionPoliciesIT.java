@@ -377,6 +377,7 @@ class AdmissionPoliciesIT {
         @ParameterizedTest
         @ValueSource(
                 strings = {
+                    "nvidia.com/gpu",
                     "nvidia.com/priority",
                     "aliyun.com/gpu",
                     "aliyun.com/gpu-mem",
@@ -389,12 +390,12 @@ class AdmissionPoliciesIT {
             String alone =
                     pod(unique(), "annotations: {}").replace("resources: {}", "resources: {%s}".formatted(amounts));
 
-            forbidden(admin.post(PODS, beside), "container side names a resource");
+            forbidden(admin.post(PODS, beside), "container side requests a resource");
             forbidden(
                     admin.post(
                             PODS, alone.replace("  containers:", "  schedulerName: aliquot-scheduler\n  containers:")),
-                    "container main names a resource");
-            // Allowed for another scheduler in a namespace that the webhooks exclude.
+                    "container main requests a resource");
+            // A pod of another device plugin, for another scheduler.
             admin.post(PODS, alone).expectSuccess();
         }
 
@@ -448,12 +449,7 @@ class AdmissionPoliciesIT {
 
         @ParameterizedTest
         @ValueSource(
-                strings = {
-                    "aliquot.io/vgpu",
-                    "nvidia.com/gpumem",
-                    "nvidia.com/gpumem-percentage",
-                    "nvidia.com/gpucores",
-                    "aliyun.com/gpu-mem"
+                strings = {"aliquot.io/vgpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
                 })
         void eachGpuResourceMakesAPodAGpuPod(String resource) {
             forbidden(

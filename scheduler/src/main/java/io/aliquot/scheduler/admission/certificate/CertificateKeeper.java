@@ -45,7 +45,8 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     private static final int UNPROCESSABLE_CONTENT = 422;
 
     private static final String REQUIRED = "gpu.aliquot.io";
-    private static final List<String> WEBHOOKS = List.of(REQUIRED, "void.aliquot.io", "debug.aliquot.io");
+    /** How the names of the chart's webhooks end; its values decide which of them there are. */
+    private static final String OURS = ".aliquot.io";
 
     private final KubernetesClient kubernetes;
     private final Settings settings;
@@ -239,7 +240,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
         var patch = new StringBuilder();
         for (int i = 0; i < webhooks.size(); i++) {
             MutatingWebhook webhook = webhooks.get(i);
-            if (WEBHOOKS.contains(webhook.getName())
+            if (webhook.getName().endsWith(OURS)
                     && !stored.caBundle().equals(webhook.getClientConfig().getCaBundle())) {
                 patch.append(',').append(setCaBundle(i, webhook.getName(), stored.caBundle()));
             }

@@ -53,7 +53,7 @@ class CertificateKeeperTest {
                 .endClientConfig()
                 .endWebhook()
                 .addNewWebhook()
-                .withName("void.aliquot.io")
+                .withName("namespace.gpu.aliquot.io")
                 .withNewClientConfig()
                 .endClientConfig()
                 .endWebhook()
