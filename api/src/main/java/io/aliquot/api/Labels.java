@@ -13,6 +13,14 @@ public final class Labels {
     /** On a node: how its GPUs are shared, a {@link SharingMode}. */
     public static final String SHARE = "aliquot.io/share";
 
+    /**
+     * On a namespace or a pod: with {@value #OURS_ON} a pod that requests {@link ForeignResources#NVIDIA_GPU} is
+     * Aliquot's.
+     */
+    public static final String OURS = "aliquot.io/gpu";
+
+    public static final String OURS_ON = "on";
+
     /** On a namespace: with {@value #WEBHOOK_IGNORE} no webhook is called for its pods. */
     public static final String WEBHOOK = "aliquot.io/webhook";
 
