@@ -202,11 +202,15 @@ model;memory MiB;multiprocessors;context MiB;NUMA node;links
 {{- end }}
 
 {{/*
-The RuntimeClass of a name as JSON; {} for none. Looks it up only if Helm talks to a cluster: Helm's default API versions
-contain no kinds, a cluster's do.
+Not empty if Helm talks to a cluster, so that lookups work: Helm's default API versions contain no kinds, a cluster's do.
 */}}
+{{- define "aliquot.hasCluster" -}}
+{{- if .Capabilities.APIVersions.Has "node.k8s.io/v1/RuntimeClass" }}yes{{ end -}}
+{{- end }}
+
+{{/* The RuntimeClass of a name as JSON; {} for none and without a cluster. Call with (dict "name" NAME "root" $). */}}
 {{- define "aliquot.runtimeClass" -}}
-{{- if .root.Capabilities.APIVersions.Has "node.k8s.io/v1/RuntimeClass" -}}
+{{- if include "aliquot.hasCluster" .root -}}
 {{- lookup "node.k8s.io/v1" "RuntimeClass" "" .name | toJson -}}
 {{- else -}}
 {}

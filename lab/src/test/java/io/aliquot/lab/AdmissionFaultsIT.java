@@ -3,6 +3,8 @@ package io.aliquot.lab;
 import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.ForeignResources;
+import io.aliquot.api.Labels;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.ConfigBuilder;
@@ -12,6 +14,7 @@ import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -68,7 +71,7 @@ class AdmissionFaultsIT {
     }
 
     @Test
-    void whileNoReplicaAnswersGpuPodsAreRefusedAndOthersDelayedByASecond(Lab lab, TestNamespace namespace)
+    void whileNoReplicaAnswersAliquotsPodsAreRefusedAndOthersDelayedByASecondAtMost(Lab lab, TestNamespace namespace)
             throws InterruptedException {
         var replicas = new SchedulerReplicas(lab);
         replicas.awaitReady(RESTART_TIMEOUT);
@@ -82,10 +85,24 @@ class AdmissionFaultsIT {
                 new KubernetesClientBuilder().withConfig(config).build()) {
             Attempt withoutGpu = attempt(namespace, Pods.withoutGpu(lab, "no-gpu"));
             Attempt withGpu = attempt(client, namespace, Pods.withGpuMemory(lab, "gpu", 1000));
+            Pod ofAnotherPlugin = Pods.withLimits(lab, "foreign", Map.of(ForeignResources.NVIDIA_GPU, "1"));
+            Attempt foreign = attempt(namespace, ofAnotherPlugin);
+            Attempt labeled = attempt(
+                    client,
+                    namespace,
+                    ofAnotherPlugin
+                            .edit()
+                            .editMetadata()
+                            .addToLabels(Labels.OURS, Labels.OURS_ON)
+                            .endMetadata()
+                            .build());
 
             assertThat(withoutGpu.refusal()).isEmpty();
             assertThat(withoutGpu.took()).isLessThan(WEBHOOK_TIMEOUT.plus(SLACK));
             assertThat(withGpu.refusal()).get().asString().contains("gpu.aliquot.io");
+            assertThat(foreign.refusal()).isEmpty();
+            assertThat(foreign.took()).isLessThan(SLACK);
+            assertThat(labeled.refusal()).get().asString().contains("gpu.aliquot.io");
         } finally {
             stopped.forEach(replica -> replicas.signal(replica, SchedulerReplicas.EXTENDER, "SIGCONT"));
         }
