@@ -1,6 +1,7 @@
 package io.aliquot.lab.chart;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.marcnuri.helm.Helm;
 import io.aliquot.api.Annotations;
@@ -489,6 +490,36 @@ class AdmissionPoliciesIT {
             forbidden(admin.patch(path, container.formatted("")), "kubectl debug");
             admin.patch(path, container.formatted("{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}"))
                     .expectSuccess();
+        }
+    }
+
+    @Nested
+    class Upgrade {
+        /** The kubelet could not restart their containers once nothing advertises nvidia.com/gpu. */
+        @Test
+        void isRefusedWhilePodsHoldSlotsOfVersion010() throws IOException {
+            lease("pod-a_1", 1);
+            String name = create(plainPod().replace("resources: {}", "resources: {limits: {nvidia.com/gpu: 1}}"));
+            scheduler
+                    .post(PODS + "/" + name + "/binding", binding(name, "{aliquot.io/fence: pod-a_1/1}"))
+                    .expectSuccess();
+
+            assertThatThrownBy(this::upgrade)
+                    .hasMessageContaining("hold slots of version 0.1.0")
+                    .hasMessageContaining("tenant/" + name);
+            server.kubelet("node1")
+                    .patch(PODS + "/" + name + "/status", "{\"status\": {\"phase\": \"Succeeded\"}}")
+                    .expectSuccess();
+            upgrade();
+        }
+
+        private void upgrade() throws IOException {
+            new Helm(Chart.FOLDER)
+                    .upgrade()
+                    .withName(Chart.RELEASE)
+                    .withNamespace(Chart.NAMESPACE)
+                    .withKubeConfigContents(server.kubeconfig())
+                    .call();
         }
     }
 
