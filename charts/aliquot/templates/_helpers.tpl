@@ -139,14 +139,23 @@ request.userInfo.username == '{{ include "aliquot.agentUser" . }}' && has(reques
 request.userInfo.extra['authentication.kubernetes.io/node-name'] == [object.metadata.name]
 {{- end }}
 
-{{/* True if a request changes only the status and this annotation of a node. Needs the variables new and old. */}}
-{{- define "aliquot.cel.onlyAnnotation" -}}
+{{/*
+True if a request changes only the status of a node, this annotation, and these labels between absent and a value. Needs the
+variables new and old. Call with (dict "annotation" KEY "labels" (dict KEY VALUE)).
+*/}}
+{{- define "aliquot.cel.onlyMetadata" -}}
 object.spec == oldObject.spec &&
+{{- if .labels }}
+[has(object.metadata.labels) ? object.metadata.labels : {}].all(new, [has(oldObject.metadata.labels) ? oldObject.metadata.labels : {}].all(old,
+new.all(k, (k in old && old[k] == new[k]){{ range $key, $value := .labels }} || (k == '{{ $key }}' && new[k] == '{{ $value }}'){{ end }}) &&
+old.all(k, k in new{{ range $key, $value := .labels }} || k == '{{ $key }}'{{ end }}))) &&
+{{- else }}
 (has(object.metadata.labels) ? object.metadata.labels : {}) == (has(oldObject.metadata.labels) ? oldObject.metadata.labels : {}) &&
+{{- end }}
 (has(object.metadata.finalizers) ? object.metadata.finalizers : []) == (has(oldObject.metadata.finalizers) ? oldObject.metadata.finalizers : []) &&
 (has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : []) == (has(oldObject.metadata.ownerReferences) ? oldObject.metadata.ownerReferences : []) &&
-variables.new.all(k, k == '{{ . }}' || (k in variables.old && variables.old[k] == variables.new[k])) &&
-variables.old.all(k, k == '{{ . }}' || k in variables.new)
+variables.new.all(k, k == '{{ .annotation }}' || (k in variables.old && variables.old[k] == variables.new[k])) &&
+variables.old.all(k, k == '{{ .annotation }}' || k in variables.new)
 {{- end }}
 
 {{/* Policy variables: the annotations after and before the request. */}}

@@ -46,10 +46,19 @@ public final class ForeignResources {
     private static final String NONE = "0";
 
     private static final List<String> ACK = List.of(ACK_GPU, ACK_MEMORY, ACK_CORES);
+    private static final List<String> OTHER_PLUGINS = List.of("nvidia.com/gpu", "nvidia.com/mig-", "aliyun.com/gpu");
     private static final int MIB_PER_GIB = 1024;
     private static final int ALL_CORES = 100;
 
     private ForeignResources() {}
+
+    /**
+     * Whether another device plugin serves GPUs or parts of them under this name: NVIDIA's and HAMi's
+     * {@code nvidia.com/gpu}, {@code nvidia.com/gpu.shared} and {@code nvidia.com/mig-…}, and ACK's.
+     */
+    public static boolean servedByOtherPlugins(String resource) {
+        return !Resources.SUPPORTED.contains(resource) && OTHER_PLUGINS.stream().anyMatch(resource::startsWith);
+    }
 
     /** Whether a container names a resource of ACK, which has the same meaning with every {@link Compatibility}. */
     public static boolean usesAckResources(Map<String, String> limits) {

@@ -1,5 +1,6 @@
 package io.aliquot.api;
 
+import java.util.List;
 import java.util.Map;
 
 /**
@@ -14,6 +15,8 @@ import java.util.Map;
  * @param healthy whether it may get new vGPUs
  * @param mode what enforces the limits: always {@code shim}
  * @param links the other GPU's UUID to the link to it; a missing one is unknown
+ * @param heldBy pods that got it from another device plugin, at most {@value #MOST_HOLDERS}; as long as there is one, the
+ *     GPU gets no vGPUs
  */
 public record Gpu(
         String uuid,
@@ -24,8 +27,26 @@ public record Gpu(
         int numa,
         boolean healthy,
         String mode,
-        Map<String, Link> links) {
+        Map<String, Link> links,
+        List<ForeignHolder> heldBy) {
     public static final String SHIM = "shim";
+
+    /** Time-slicing may give a GPU to hundreds of pods; these are enough to say why it is not shared. */
+    public static final int MOST_HOLDERS = 16;
+
+    /** A GPU that no pod holds through another device plugin. */
+    public Gpu(
+            String uuid,
+            int index,
+            String model,
+            int memoryMiB,
+            int contextMiB,
+            int numa,
+            boolean healthy,
+            String mode,
+            Map<String, Link> links) {
+        this(uuid, index, model, memoryMiB, contextMiB, numa, healthy, mode, links, List.of());
+    }
 
     public Gpu {
         GpuUuids.check(uuid);
@@ -37,6 +58,19 @@ public record Gpu(
         check(mode.equals(SHIM), "mode shim", mode);
         links = Map.copyOf(links);
         links.keySet().forEach(GpuUuids::check);
+        check(heldBy.size() <= MOST_HOLDERS, "at most " + MOST_HOLDERS + " holders", heldBy.size());
+        heldBy = List.copyOf(heldBy);
+    }
+
+    /** The same GPU with another health. */
+    public Gpu withHealth(boolean healthy) {
+        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, healthy, mode, links, heldBy);
+    }
+
+    /** The same GPU with other holders; of more than {@value #MOST_HOLDERS} only the first. */
+    public Gpu withHolders(List<ForeignHolder> holders) {
+        List<ForeignHolder> kept = holders.stream().sorted().limit(MOST_HOLDERS).toList();
+        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, healthy, mode, links, kept);
     }
 
     private static void check(boolean holds, String expected, Object found) {

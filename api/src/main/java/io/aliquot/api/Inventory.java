@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.json.JsonMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -22,16 +23,31 @@ import java.util.TreeMap;
  * @param coreScaling the over-commit of compute
  * @param slots the maximum number of vGPUs of a GPU, 1 to {@value SlotCount#MOST}
  * @param gpus each UUID and index once; may be empty
+ * @param conflict why the node may take no pods although it has GPUs, such as another device plugin that serves them; at
+ *     most {@value #LONGEST_CONFLICT} characters; empty if there is no reason
  */
 public record Inventory(
-        VisibleDevices visibleDevices, Scaling memoryScaling, Scaling coreScaling, int slots, List<Gpu> gpus) {
+        VisibleDevices visibleDevices,
+        Scaling memoryScaling,
+        Scaling coreScaling,
+        int slots,
+        List<Gpu> gpus,
+        String conflict) {
     private static final int VERSION = 1;
+    private static final int LONGEST_CONFLICT = 300;
     private static final ObjectMapper JSON = JsonMapper.builder()
             .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
             .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
             .build();
 
+    /** An inventory without a conflict. */
+    public Inventory(
+            VisibleDevices visibleDevices, Scaling memoryScaling, Scaling coreScaling, int slots, List<Gpu> gpus) {
+        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "");
+    }
+
     public Inventory {
+        expect(conflict.length() <= LONGEST_CONFLICT, "a shorter conflict", conflict.length());
         expect(slots >= 1 && slots <= SlotCount.MOST, "slots from 1 to " + SlotCount.MOST, slots);
         gpus = List.copyOf(gpus);
         expect(gpus.stream().map(Gpu::uuid).distinct().count() == gpus.size(), "each UUID once", "one twice");
@@ -86,7 +102,13 @@ public record Inventory(
                 scaling(root, "memoryScaling"),
                 scaling(root, "coreScaling"),
                 integer(root, "slots"),
-                gpus);
+                gpus,
+                root.has("conflict") ? text(root, "conflict") : "");
+    }
+
+    /** The same inventory with another {@link #conflict}. */
+    public Inventory withConflict(String conflict) {
+        return new Inventory(visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict);
     }
 
     public String print() {
@@ -96,6 +118,9 @@ public record Inventory(
                 .put("memoryScaling", memoryScaling.hundredths() / 100.0)
                 .put("coreScaling", coreScaling.hundredths() / 100.0)
                 .put("slots", slots);
+        if (!conflict.isEmpty()) {
+            root.put("conflict", conflict);
+        }
         var list = root.putArray("gpus");
         for (Gpu gpu : gpus) {
             ObjectNode node = list.addObject()
@@ -110,6 +135,12 @@ public record Inventory(
             ObjectNode links = node.putObject("links");
             // Sorted, so that an unchanged inventory prints the same text and is not written again.
             new TreeMap<>(gpu.links()).forEach((uuid, link) -> links.put(uuid, link.print()));
+            if (!gpu.heldBy().isEmpty()) {
+                ArrayNode holders = node.putArray("heldBy");
+                gpu.heldBy()
+                        .forEach(holder ->
+                                holders.addObject().put("pod", holder.pod()).put("resource", holder.resource()));
+            }
         }
         return root.toString();
     }
@@ -125,6 +156,14 @@ public record Inventory(
                 links.put(link.getKey(), Link.parse(link.getValue().textValue()));
             }
         }
+        var holders = new ArrayList<ForeignHolder>();
+        if (node.has("heldBy")) {
+            expect(node.get("heldBy").isArray(), "an array heldBy", node.get("heldBy"));
+            for (JsonNode holder : node.get("heldBy")) {
+                expect(holder.isObject(), "an object for each holder", holder);
+                holders.add(new ForeignHolder(text(holder, "pod"), text(holder, "resource")));
+            }
+        }
         JsonNode healthy = field(node, "healthy");
         expect(healthy.isBoolean(), "healthy true or false", healthy);
         return new Gpu(
@@ -136,7 +175,8 @@ public record Inventory(
                 integer(node, "numa"),
                 healthy.booleanValue(),
                 text(node, "mode"),
-                links);
+                links,
+                holders);
     }
 
     private static JsonNode field(JsonNode object, String name) {

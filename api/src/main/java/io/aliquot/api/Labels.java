@@ -7,6 +7,22 @@ public final class Labels {
 
     public static final String GPU_ON = "on";
 
+    /**
+     * On a node, only by its agent: with {@value #NODE_AGENT_ON} the agent stays when {@link #GPU} is removed, until no pod
+     * holds a slot of the node any more.
+     */
+    public static final String NODE_AGENT = "aliquot.io/node-agent";
+
+    public static final String NODE_AGENT_ON = "on";
+
+    /**
+     * On a node: the GPU Operator runs no device plugin there if the value is {@value #OPERATOR_PLUGIN_OFF}
+     * (github.com/NVIDIA/gpu-operator, controllers/state_manager.go).
+     */
+    public static final String OPERATOR_PLUGIN = "nvidia.com/gpu.deploy.device-plugin";
+
+    public static final String OPERATOR_PLUGIN_OFF = "false";
+
     /** On a node: the policy that selects GPUs within the node, a {@link Placement}. */
     public static final String PLACEMENT = "aliquot.io/placement";
 

@@ -103,6 +103,25 @@ class InventoryTest {
     }
 
     @Test
+    void parsesAndPrintsWhatOtherDevicePluginsDo() {
+        String text = GOOD.replace("\"slots\":10", "\"slots\":10,\"conflict\":\"another plugin\"")
+                .replace("}}]}", "},\"heldBy\":[{\"pod\":\"team/train\",\"resource\":\"nvidia.com/gpu\"}]}]}");
+
+        Inventory inventory = Inventory.parse(text);
+
+        assertThat(inventory.conflict()).isEqualTo("another plugin");
+        assertThat(inventory.gpus().get(0).heldBy())
+                .singleElement()
+                .satisfies(holder ->
+                        assertThat(holder.print()).isEqualTo("held by pod team/train through nvidia.com/gpu"));
+        assertThat(inventory.print()).isEqualTo(text);
+        assertThatThrownBy(() -> Inventory.parse(text.replace("team/train", "Team")))
+                .hasMessageContaining("a pod's namespace/name");
+        assertThatThrownBy(() -> Inventory.parse(text.replace("[{\"pod\"", "[[],{\"pod\"")))
+                .hasMessageContaining("an object for each holder");
+    }
+
+    @Test
     void rejectsTwoGpusWithOneIndex() {
         var one = new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, true, Gpu.SHIM, Map.of());
         var two = new Gpu("GPU-8f6e8f0c-0002-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, true, Gpu.SHIM, Map.of());

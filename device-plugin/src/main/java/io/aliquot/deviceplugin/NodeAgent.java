@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin;
 
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
+import io.aliquot.deviceplugin.kubelet.PodResourcesClient;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
@@ -24,6 +25,9 @@ final class NodeAgent implements AutoCloseable {
     /** NVIDIA's runtime mounts NVML when a container starts, so without NVML only a restart can help. */
     private static final Duration RESTART_WITHOUT_NVML = Duration.ofMinutes(10);
 
+    /** With the usual interval half a minute; between Binding and Allocate there are some hundred milliseconds. */
+    private static final int QUIET_INTERVALS_BEFORE_WITHDRAWAL = 6;
+
     private static final Duration SHUTDOWN_TIMEOUT = Duration.ofSeconds(5);
 
     /** Why the loop has ended. */
@@ -36,6 +40,7 @@ final class NodeAgent implements AutoCloseable {
     private final KubeletRegistrar registrar;
     private final NvmlSession nvml;
     private final Reconciler reconciler;
+    private final PodResourcesClient podResources;
     private final AgentHealth health;
     private final UnhookedFunctionCheck unhookedFunctions;
     private final Duration interval;
@@ -61,7 +66,15 @@ final class NodeAgent implements AutoCloseable {
         this.registrar = registrar;
         this.interval = interval;
         nvml = new NvmlSession(nvmlOpener, metrics, this::wake, nanoTime);
-        reconciler = new Reconciler(settings, nvml, registrar, metrics, nanoTime);
+        podResources = new PodResourcesClient(settings.podResourcesDir());
+        reconciler = new Reconciler(
+                settings,
+                nvml,
+                registrar,
+                podResources,
+                metrics,
+                interval.multipliedBy(QUIET_INTERVALS_BEFORE_WITHDRAWAL),
+                nanoTime);
         health = new AgentHealth(registrar, nanoTime);
         unhookedFunctions = new UnhookedFunctionCheck(settings.stateDir(), metrics);
     }
@@ -110,6 +123,7 @@ final class NodeAgent implements AutoCloseable {
         } finally {
             registrar.close();
             nvml.close();
+            podResources.close();
             node.close();
             ended.countDown();
         }

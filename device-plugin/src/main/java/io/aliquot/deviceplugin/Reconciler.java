@@ -4,12 +4,16 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
+import io.aliquot.api.Labels;
 import io.aliquot.api.Resources;
 import io.aliquot.deviceplugin.inventory.GpuHealthReporter;
 import io.aliquot.deviceplugin.inventory.InventoryBuilder;
 import io.aliquot.deviceplugin.inventory.InventoryPublisher;
+import io.aliquot.deviceplugin.inventory.OtherDevicePlugins;
 import io.aliquot.deviceplugin.kubelet.AdvertisedSlots;
+import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
+import io.aliquot.deviceplugin.kubelet.PodResourcesClient;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.node.NodeSettings;
@@ -20,8 +24,10 @@ import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import io.aliquot.deviceplugin.problem.Problem;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
@@ -42,6 +48,7 @@ final class Reconciler {
     private final Settings settings;
     private final NvmlSession nvml;
     private final KubeletRegistrar registrar;
+    private final PodResourcesClient podResources;
     private final InventoryPublisher publisher;
     private final GpuHealthReporter healthReporter;
     private final AgentMetrics metrics;
@@ -50,6 +57,14 @@ final class Reconciler {
     private final Problem unknownNode = new Problem(LOG, Level.INFO);
     private final Problem invalidSettings = new Problem(LOG, Level.ERROR);
     private final Problem noGpu = new Problem(LOG, Level.WARNING);
+    private final Problem conflict = new Problem(LOG, Level.ERROR);
+    private final Problem noPodResources = new Problem(LOG, Level.WARNING);
+    private final Problem leaving = new Problem(LOG, Level.INFO);
+
+    /** The agent's labels while the node takes part. */
+    private final Map<String, String> labels;
+
+    private final QuietTime withoutVgpus;
 
     /** The inventory to publish; null until NVML or the Node's annotation yields one. */
     private @Nullable Inventory inventory;
@@ -58,12 +73,19 @@ final class Reconciler {
             Settings settings,
             NvmlSession nvml,
             KubeletRegistrar registrar,
+            PodResourcesClient podResources,
             AgentMetrics metrics,
+            Duration quietTime,
             LongSupplier nanoTime) {
         this.settings = settings;
         this.nvml = nvml;
         this.registrar = registrar;
+        this.podResources = podResources;
         this.metrics = metrics;
+        labels = settings.labelGpuOperator()
+                ? Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON, Labels.OPERATOR_PLUGIN, Labels.OPERATOR_PLUGIN_OFF)
+                : Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON);
+        withoutVgpus = new QuietTime(nanoTime, quietTime);
         publisher = new InventoryPublisher(metrics, nanoTime);
         healthReporter = new GpuHealthReporter(metrics);
     }
@@ -100,11 +122,39 @@ final class Reconciler {
         if (inventory == null) {
             inventory = publishedInventory(node).orElse(null);
         }
-        reconcile(client, node, reading, unmet);
+        DeviceHolders holders = podResources.list();
+        if (hasLeft(node, holders, unmet)) {
+            inventory = null;
+            registrar.withdraw();
+            publisher.withdraw(client, node, labels).ifPresent(unmet::add);
+        } else {
+            reconcile(client, node, reading, holders, unmet);
+        }
         return unmet;
     }
 
-    private void reconcile(NodeClient client, NodeView node, NvmlReading reading, List<String> unmet) {
+    /**
+     * Whether the label gpu=on is gone and no pod of Aliquot's needs this node any more. The scheduler gives no new vGPUs on
+     * a node without the label, but a pod may be bound already for which the kubelet has not called Allocate yet.
+     */
+    private boolean hasLeft(NodeView node, DeviceHolders holders, List<String> unmet) {
+        if (Labels.GPU_ON.equals(node.labels().get(Labels.GPU))) {
+            withoutVgpus.interrupt();
+            leaving.resolve();
+            return false;
+        }
+        unmet.add(leaving.report("the node has no label gpu=on: it gets no new vGPUs, and this agent stays until no pod"
+                + " holds one any more"));
+        if (!(holders instanceof DeviceHolders.Known known)
+                || known.list().stream().anyMatch(holder -> holder.resource().equals(Resources.VGPU))) {
+            withoutVgpus.interrupt();
+            return false;
+        }
+        return withoutVgpus.isOver();
+    }
+
+    private void reconcile(
+            NodeClient client, NodeView node, NvmlReading reading, DeviceHolders holders, List<String> unmet) {
         Optional<Inventory> previous = Optional.ofNullable(inventory);
         Optional<NodeSettings> requested = nodeSettings(node);
         if (previous.isEmpty() && requested.isEmpty()) {
@@ -116,11 +166,13 @@ final class Reconciler {
         }
         List<Gpu> previousGpus = previous.map(Inventory::gpus).orElse(List.of());
         List<PhysicalGpu> detected = gpus(reading, previousGpus);
-        Inventory present = InventoryBuilder.build(
+        Inventory built = InventoryBuilder.build(
                 detected,
                 previousGpus,
                 settings.visibleDevices(),
                 requested.or(() -> previous.map(NodeSettings::of)).orElseThrow());
+        Inventory present = OtherDevicePlugins.in(built, previousGpus, node, holders);
+        report(present, holders, unmet);
         if (present.gpus().isEmpty()) {
             unmet.add(noGpu.report(
                     "NVML lists no GPU on this node; a node without GPUs should not have the label gpu=on"));
@@ -132,11 +184,27 @@ final class Reconciler {
         Optional<String> failure;
         if (requested.isPresent()) {
             inventory = present;
-            failure = publisher.publish(client, node, present);
+            failure = publisher.publish(client, node, present, labels);
         } else {
             failure = publisher.publishExtendedResources(client, node, previous.orElseThrow());
         }
         failure.ifPresent(unmet::add);
+    }
+
+    private void report(Inventory present, DeviceHolders holders, List<String> unmet) {
+        if (present.conflict().isEmpty()) {
+            conflict.resolve();
+        } else {
+            unmet.add(conflict.report(present.conflict()));
+        }
+        if (holders instanceof DeviceHolders.Unavailable unavailable) {
+            noPodResources.report("cannot tell which pods hold this node's GPUs: " + unavailable.reason());
+        } else {
+            noPodResources.resolve();
+        }
+        long held =
+                present.gpus().stream().filter(gpu -> !gpu.heldBy().isEmpty()).count();
+        metrics.otherDevicePlugins(!present.conflict().isEmpty(), (int) held);
     }
 
     private static List<PhysicalGpu> gpus(NvmlReading reading, List<Gpu> previous) {

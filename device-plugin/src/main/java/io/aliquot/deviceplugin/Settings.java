@@ -20,6 +20,10 @@ import java.util.regex.Pattern;
  *     <code>{uuid}</code>
  * @param kubeletDir {@code ALIQUOT_KUBELET_DIR}: the kubelet's folder of device plugin sockets; default
  *     {@code /var/lib/kubelet/device-plugins}
+ * @param podResourcesDir {@code ALIQUOT_POD_RESOURCES_DIR}: the kubelet's folder of its PodResources socket; default
+ *     {@code /var/lib/kubelet/pod-resources}
+ * @param labelGpuOperator {@code ALIQUOT_LABEL_GPU_OPERATOR}: {@code true}: keeps the GPU Operator's device plugin off the
+ *     node by a label; default {@code false}
  * @param stateDir {@code ALIQUOT_STATE_DIR}: the folder of shims and regions, at the same path on the host and in this
  *     container; default {@code /var/lib/aliquot}
  * @param shimSource {@code ALIQUOT_SHIM_SOURCE}: the folder with {@code libaliquot.so} and {@code VERSION}; default
@@ -32,6 +36,8 @@ record Settings(
         int slots,
         VisibleDevices visibleDevices,
         Path kubeletDir,
+        Path podResourcesDir,
+        boolean labelGpuOperator,
         Path stateDir,
         Path shimSource,
         String nvml,
@@ -52,6 +58,9 @@ record Settings(
                 "ALIQUOT_SLOTS", Integer.toString(SlotCount.DEFAULT), text -> SlotCount.parse("slots", text));
         var visibleDevices = reader.read("ALIQUOT_VISIBLE_DEVICES", "{uuid}", VisibleDevices::new);
         var kubeletDir = reader.read("ALIQUOT_KUBELET_DIR", "/var/lib/kubelet/device-plugins", Settings::folder);
+        var podResourcesDir =
+                reader.read("ALIQUOT_POD_RESOURCES_DIR", "/var/lib/kubelet/pod-resources", Settings::folder);
+        var labelGpuOperator = reader.read("ALIQUOT_LABEL_GPU_OPERATOR", "false", Settings::trueOrFalse);
         var stateDir = reader.read("ALIQUOT_STATE_DIR", "/var/lib/aliquot", Settings::folder);
         var shimSource = reader.read("ALIQUOT_SHIM_SOURCE", "/opt/aliquot/shim", Settings::folder);
         var nvml = reader.read("ALIQUOT_NVML", "libnvidia-ml.so.1", Settings::library);
@@ -62,6 +71,8 @@ record Settings(
                 slots.orElseThrow(),
                 visibleDevices.orElseThrow(),
                 kubeletDir.orElseThrow(),
+                podResourcesDir.orElseThrow(),
+                labelGpuOperator.orElseThrow(),
                 stateDir.orElseThrow(),
                 shimSource.orElseThrow(),
                 nvml.orElseThrow(),
@@ -81,6 +92,13 @@ record Settings(
             throw new FormatException("expected an absolute path, found \"" + text + "\"");
         }
         return Path.of(text).normalize();
+    }
+
+    private static boolean trueOrFalse(String text) {
+        if (!text.equals("true") && !text.equals("false")) {
+            throw new FormatException("expected true or false, found \"" + text + "\"");
+        }
+        return text.equals("true");
     }
 
     private static String library(String text) {

@@ -2,12 +2,15 @@ package io.aliquot.deviceplugin;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.ForeignHolder;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Scaling;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.kubelet.TestKubelet;
+import io.aliquot.deviceplugin.kubelet.TestPodResources;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.node.MetadataPatch;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.node.NodeView;
 import io.aliquot.deviceplugin.node.NodeWriteException;
@@ -19,6 +22,7 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.InstantSource;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
@@ -39,13 +43,17 @@ final class NodeAgentTest {
     private final AgentMetrics metrics = new AgentMetrics();
     private final Path host;
     private final Path sockets;
+    private final Path podResourcesFolder;
     private final TestKubelet kubelet;
+    private final TestPodResources podResources;
     private NodeAgent agent;
 
-    NodeAgentTest(@TempDir Path host, @TempDir Path sockets) throws IOException {
+    NodeAgentTest(@TempDir Path host, @TempDir Path sockets, @TempDir Path podResourcesFolder) throws IOException {
         this.host = host;
         this.sockets = sockets;
+        this.podResourcesFolder = podResourcesFolder;
         kubelet = new TestKubelet(sockets);
+        podResources = new TestPodResources(podResourcesFolder);
         agent = newAgent(driver::open);
     }
 
@@ -53,6 +61,7 @@ final class NodeAgentTest {
     void stop() {
         agent.close();
         kubelet.close();
+        podResources.close();
     }
 
     @Test
@@ -283,12 +292,109 @@ final class NodeAgentTest {
         await(() -> agent.readinessProblems().isEmpty());
     }
 
+    @Test
+    void anAgentThatServesItsNodeLabelsIt() throws Exception {
+        driver.install(A100);
+        start();
+
+        await(() -> node.labels().containsKey("aliquot.io/node-agent"));
+        assertThat(node.labels())
+                .containsEntry("aliquot.io/node-agent", "on")
+                .containsEntry("nvidia.com/gpu.deploy.device-plugin", "false");
+    }
+
+    @Test
+    void afterItsLabelIsGoneANodeLeavesWithItsLastVgpuAndLeavesNothingBehind() throws Exception {
+        driver.install(A100);
+        podResources.run("team", "ours", "aliquot.io/vgpu", "slot-001");
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+
+        node.removeLabelAsAdmin("gpu");
+        await(() -> unready("the node has no label gpu=on"));
+        Thread.sleep(INTERVAL.multipliedBy(12).toMillis());
+        assertThat(node.inventory().gpus()).hasSize(1);
+        assertThat(sockets.toFile().list()).hasSize(2);
+
+        podResources.end("team", "ours");
+
+        await(() -> !node.labels().containsKey("aliquot.io/node-agent"));
+        assertThat(node.labels()).isEmpty();
+        assertThat(node.isEmpty()).isTrue();
+        await(() -> sockets.toFile().list().length == 1);
+    }
+
+    @Test
+    void aNodeWhoseLabelComesBackStaysOrReturns() throws Exception {
+        driver.install(A100);
+        start();
+        kubelet.nextRegistration();
+        node.removeLabelAsAdmin("gpu");
+        await(() -> !node.labels().containsKey("aliquot.io/node-agent"));
+        await(() -> unready("the node has left"));
+
+        node.labelAsAdmin("gpu", "on");
+
+        kubelet.nextRegistration();
+        await(() -> agent.readinessProblems().isEmpty());
+        assertThat(node.inventory().gpus()).hasSize(1);
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(81920);
+        assertThat(node.labels()).containsEntry("aliquot.io/node-agent", "on");
+    }
+
+    @Test
+    void aNodeTakesNoPodsWhileAnotherDevicePluginAdvertisesItsGpus() throws Exception {
+        driver.install(A100);
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+
+        node.advertise("nvidia.com/gpu", 4);
+        agent.wake();
+        await(() -> node.inventory().conflict().contains("advertises nvidia.com/gpu"));
+        await(() -> unready("advertises nvidia.com/gpu"));
+        assertThat(metrics.print()).contains("aliquot_agent_node_conflict 1.0");
+
+        node.advertise("nvidia.com/gpu", 0);
+        agent.wake();
+        await(() -> node.inventory().conflict().isEmpty());
+        await(() -> agent.readinessProblems().isEmpty());
+    }
+
+    @Test
+    void aGpuIsHeldUntilThePodOfAnotherDevicePluginEnds() throws Exception {
+        driver.install(A100, A100);
+        node.advertise("nvidia.com/gpu", 0);
+        podResources.stop();
+        start();
+        await(() -> unready("cannot be counted"));
+        assertThat(node.inventory().conflict()).contains("cannot be counted");
+
+        String uuid = node.inventory().gpus().get(0).uuid();
+        podResources.run("team", "train", "nvidia.com/gpu", uuid);
+        podResources.restart();
+        await(() -> node.inventory().conflict().isEmpty());
+        assertThat(node.inventory().gpus().get(0).heldBy())
+                .containsExactly(new ForeignHolder("team/train", "nvidia.com/gpu"));
+        assertThat(node.inventory().gpus().get(1).heldBy()).isEmpty();
+        assertThat(metrics.print()).contains("aliquot_agent_gpus_held_by_others 1.0");
+
+        podResources.end("team", "train");
+
+        await(() -> node.inventory().gpus().get(0).heldBy().isEmpty());
+    }
+
     private boolean unready(String problem) {
         return agent.readinessProblems().stream().anyMatch(reason -> reason.contains(problem));
     }
 
     private NodeAgent newAgent(NvmlSession.Opener opener) throws IOException {
-        Settings settings = Settings.parse(Map.of("NODE_NAME", "node1"));
+        Settings settings = Settings.parse(Map.of(
+                "NODE_NAME",
+                "node1",
+                "ALIQUOT_POD_RESOURCES_DIR",
+                podResourcesFolder.toString(),
+                "ALIQUOT_LABEL_GPU_OPERATOR",
+                "true"));
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
         var registrar = new KubeletRegistrar(sockets, host, shim, metrics, InstantSource.system(), System::nanoTime);
         return new NodeAgent(settings, opener, registrar, metrics, INTERVAL, System::nanoTime);
@@ -320,12 +426,21 @@ final class NodeAgentTest {
         }
 
         @Override
-        public synchronized void setAnnotation(String key, String value) throws NodeWriteException {
+        public synchronized void patchMetadata(MetadataPatch patch) throws NodeWriteException {
             if (rejecting) {
                 rejecting = false;
                 throw new NodeWriteException("not now", new IOException());
             }
-            annotations.put(key, value);
+            labels.putAll(patch.labels());
+            annotations.putAll(patch.annotations());
+            labels.keySet().removeAll(patch.removedLabels());
+            annotations.keySet().removeAll(patch.removedAnnotations());
+            writes++;
+        }
+
+        @Override
+        public synchronized void removeExtendedResources(Collection<String> names) {
+            resources.keySet().removeAll(names);
             writes++;
         }
 
@@ -337,6 +452,22 @@ final class NodeAgentTest {
 
         @Override
         public void close() {}
+
+        synchronized void removeLabelAsAdmin(String key) {
+            labels.remove(key);
+        }
+
+        synchronized void advertise(String resource, long amount) {
+            resources.put(resource, amount);
+        }
+
+        synchronized Map<String, String> labels() {
+            return Map.copyOf(labels);
+        }
+
+        synchronized boolean isEmpty() {
+            return annotations.isEmpty() && resources.isEmpty();
+        }
 
         synchronized void labelAsAdmin(String key, String value) {
             labels.put(key, value);

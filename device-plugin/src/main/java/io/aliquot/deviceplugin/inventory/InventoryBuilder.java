@@ -96,6 +96,7 @@ public final class InventoryBuilder {
                 gpu.numa(),
                 false,
                 gpu.mode(),
-                gpu.links());
+                gpu.links(),
+                gpu.heldBy());
     }
 }

@@ -2,8 +2,10 @@ package io.aliquot.deviceplugin.inventory;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Inventory;
+import io.aliquot.api.Resources;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.metrics.AgentMetrics.PatchTarget;
+import io.aliquot.deviceplugin.node.MetadataPatch;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.node.NodeView;
 import io.aliquot.deviceplugin.node.NodeWriteException;
@@ -14,7 +16,9 @@ import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.function.LongSupplier;
+import java.util.stream.Collectors;
 
 /**
  * Publishes the inventory to the Node: the annotation {@code aliquot.io/gpus}, which the scheduler reads, and the
@@ -38,15 +42,52 @@ public final class InventoryPublisher {
         backoff = new Backoff(nanoTime, FIRST_PAUSE, LONGEST_PAUSE);
     }
 
-    /** Publishes the inventory and its extended resources; returns why it could not. */
-    public Optional<String> publish(NodeClient client, NodeView node, Inventory inventory) {
-        boolean current = inventory.print().equals(node.annotations().get(Annotations.GPUS));
-        return write(client, node, inventory, !current);
+    /**
+     * Publishes the inventory, its extended resources and the agent's labels; returns why it could not.
+     *
+     * @param labels of the Node that are to have these values
+     */
+    public Optional<String> publish(NodeClient client, NodeView node, Inventory inventory, Map<String, String> labels) {
+        var annotations = Map.of(Annotations.GPUS, inventory.print());
+        var patch = MetadataPatch.set(differing(labels, node.labels()), differing(annotations, node.annotations()));
+        return write(client, node, inventory, patch);
     }
 
     /** Publishes the extended resources of an inventory, and leaves the annotation; returns why it could not. */
     public Optional<String> publishExtendedResources(NodeClient client, NodeView node, Inventory inventory) {
-        return write(client, node, inventory, false);
+        return write(client, node, inventory, MetadataPatch.set(Map.of(), Map.of()));
+    }
+
+    /**
+     * Removes what this agent has published; the labels in a last write of their own, because without them the
+     * DaemonSet's controller ends this process. Returns why it could not; empty also if nothing was left to remove.
+     */
+    public Optional<String> withdraw(NodeClient client, NodeView node, Map<String, String> labels) {
+        Set<String> totals = Resources.NODE_STATUS.stream()
+                .filter(name ->
+                        node.capacity().containsKey(name) || node.allocatable().containsKey(name))
+                .collect(Collectors.toSet());
+        Set<String> annotations =
+                node.annotations().containsKey(Annotations.GPUS) ? Set.of(Annotations.GPUS) : Set.of();
+        Set<String> set = labels.entrySet().stream()
+                .filter(label -> label.getValue().equals(node.labels().get(label.getKey())))
+                .map(Map.Entry::getKey)
+                .collect(Collectors.toSet());
+        extendedResources.clear();
+        return attempt(() -> {
+            if (!annotations.isEmpty()) {
+                client.patchMetadata(MetadataPatch.remove(Set.of(), annotations));
+                metrics.nodePatched(PatchTarget.INVENTORY);
+            }
+            if (!totals.isEmpty()) {
+                client.removeExtendedResources(totals);
+                metrics.nodePatched(PatchTarget.EXTENDED_RESOURCES);
+            }
+            if (!set.isEmpty()) {
+                client.patchMetadata(MetadataPatch.remove(set, Set.of()));
+                metrics.nodePatched(PatchTarget.INVENTORY);
+            }
+        });
     }
 
     /** Forgets the extended resources published so far, because the Node object is gone. */
@@ -54,24 +95,35 @@ public final class InventoryPublisher {
         extendedResources.clear();
     }
 
-    private Optional<String> write(NodeClient client, NodeView node, Inventory inventory, boolean writeInventory) {
+    private Optional<String> write(NodeClient client, NodeView node, Inventory inventory, MetadataPatch metadata) {
         Map<String, Long> resources = extendedResources.of(inventory, node);
         boolean writeResources = !has(node, resources);
-        if (!writeInventory && !writeResources) {
+        if (metadata.isEmpty() && !writeResources) {
             return Optional.empty();
         }
-        if (!backoff.isOver()) {
-            return failure.message();
-        }
-        try {
-            if (writeInventory) {
-                client.setAnnotation(Annotations.GPUS, inventory.print());
+        return attempt(() -> {
+            if (!metadata.isEmpty()) {
+                client.patchMetadata(metadata);
                 metrics.nodePatched(PatchTarget.INVENTORY);
             }
             if (writeResources) {
                 client.setExtendedResources(resources);
                 metrics.nodePatched(PatchTarget.EXTENDED_RESOURCES);
             }
+        });
+    }
+
+    private interface Writes {
+        void run() throws NodeWriteException;
+    }
+
+    /** Makes the writes, unless the pause after a failure is not over. */
+    private Optional<String> attempt(Writes writes) {
+        if (!backoff.isOver()) {
+            return failure.message();
+        }
+        try {
+            writes.run();
             backoff.reset();
             failure.resolve();
             return Optional.empty();
@@ -79,6 +131,12 @@ public final class InventoryPublisher {
             backoff.start();
             return Optional.of(failure.report(String.valueOf(e.getMessage())));
         }
+    }
+
+    private static Map<String, String> differing(Map<String, String> wanted, Map<String, String> present) {
+        return wanted.entrySet().stream()
+                .filter(entry -> !entry.getValue().equals(present.get(entry.getKey())))
+                .collect(Collectors.toMap(Map.Entry::getKey, Map.Entry::getValue));
     }
 
     private static boolean has(NodeView node, Map<String, Long> resources) {

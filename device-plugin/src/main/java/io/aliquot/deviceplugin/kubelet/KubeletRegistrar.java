@@ -13,8 +13,6 @@ import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.InstantSource;
-import java.util.List;
-import java.util.Locale;
 import java.util.Optional;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
@@ -43,6 +41,7 @@ public final class KubeletRegistrar implements AutoCloseable {
     private final Thread thread;
 
     private volatile boolean closed;
+    private volatile boolean withdrawn;
     private volatile boolean registered;
     private volatile String notRegisteredReason = "not registered with the kubelet yet";
 
@@ -50,7 +49,6 @@ public final class KubeletRegistrar implements AutoCloseable {
     private final Backoff backoff;
     private final Problem failure = new Problem(LOG, Level.WARNING);
     private @Nullable Registration registration;
-    private List<String> otherSockets = List.of();
 
     // Guarded by this.
     private final AllocatableCheck allocatableCheck;
@@ -104,6 +102,7 @@ public final class KubeletRegistrar implements AutoCloseable {
 
     /** Advertises these slots to the kubelet from now on; the first call starts the registration. */
     public synchronized void advertise(AdvertisedSlots slots) {
+        withdrawn = false;
         if (!slots.equals(service.advertised())) {
             allocatableCheck.restart();
             service.advertise(slots);
@@ -111,6 +110,12 @@ public final class KubeletRegistrar implements AutoCloseable {
         if (thread.getState() == Thread.State.NEW && !closed) {
             thread.start();
         }
+    }
+
+    /** Ends the registration until the next {@link #advertise}; the kubelet then sets the Node's slots to 0. */
+    public synchronized void withdraw() {
+        withdrawn = true;
+        notifyAll();
     }
 
     /**
@@ -182,7 +187,11 @@ public final class KubeletRegistrar implements AutoCloseable {
 
     /** Ends a registration that the kubelet no longer holds, and registers if there is none. */
     private void poll() throws IOException {
-        warnOfOtherPlugins();
+        if (withdrawn) {
+            closeRegistration();
+            unregistered("no slots are advertised, because the node has left");
+            return;
+        }
         Optional<KubeletInstance> kubelet = folder.kubelet();
         if (registration != null) {
             Optional<String> end = endOf(registration, kubelet);
@@ -261,20 +270,5 @@ public final class KubeletRegistrar implements AutoCloseable {
 
     private synchronized void wake() {
         notifyAll();
-    }
-
-    private void warnOfOtherPlugins() {
-        List<String> present = folder.otherSockets();
-        if (!present.equals(otherSockets)) {
-            otherSockets = present;
-            if (present.stream().anyMatch(name -> name.toLowerCase(Locale.ROOT).contains("nvidia"))) {
-                LOG.log(
-                        Level.WARNING,
-                        "Another device plugin for NVIDIA GPUs seems to serve this node: {0}. Only one may register"
-                                + " {1}; remove the other from nodes with the label gpu=on",
-                        present,
-                        Resources.VGPU);
-            }
-        }
     }
 }

@@ -58,6 +58,16 @@ public final class AgentMetrics {
             .help("1 while a label or annotation of the Node has an invalid value, else 0; the log names it.")
             .withoutExemplars()
             .register(registry);
+    private final Gauge nodeConflict = Gauge.builder()
+            .name("aliquot_agent_node_conflict")
+            .help("1 while the node takes no pods because of another device plugin, else 0; /readyz says why.")
+            .withoutExemplars()
+            .register(registry);
+    private final Gauge gpusHeldByOthers = Gauge.builder()
+            .name("aliquot_agent_gpus_held_by_others")
+            .help("GPUs that pods hold through another device plugin, and that therefore get no vGPUs.")
+            .withoutExemplars()
+            .register(registry);
     private final Counter xidErrors = Counter.builder()
             .name("aliquot_agent_xid_errors_total")
             .help("XID errors reported by the driver, by GPU UUID and XID number.")
@@ -109,6 +119,17 @@ public final class AgentMetrics {
 
     public void nodeSettingsInvalid(boolean invalid) {
         nodeSettingsInvalid.set(invalid ? 1 : 0);
+    }
+
+    /**
+     * What other device plugins do on the node.
+     *
+     * @param conflict whether they keep the node from taking pods
+     * @param held the number of GPUs that their pods hold
+     */
+    public void otherDevicePlugins(boolean conflict, int held) {
+        nodeConflict.set(conflict ? 1 : 0);
+        gpusHeldByOthers.set(held);
     }
 
     /**

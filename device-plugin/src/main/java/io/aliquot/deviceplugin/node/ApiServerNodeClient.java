@@ -4,9 +4,11 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.LongSupplier;
 
@@ -37,10 +39,21 @@ public final class ApiServerNodeClient implements NodeClient {
     }
 
     @Override
-    public void setAnnotation(String key, String value) throws NodeWriteException {
+    public void patchMetadata(MetadataPatch change) throws NodeWriteException {
         ObjectNode patch = JSON.objectNode();
-        patch.putObject("metadata").putObject("annotations").put(key, value);
+        ObjectNode metadata = patch.putObject("metadata");
+        put(metadata, "labels", change.labels(), change.removedLabels());
+        put(metadata, "annotations", change.annotations(), change.removedAnnotations());
         patch("/api/v1/nodes/" + name, patch);
+    }
+
+    /** A null removes a key (RFC 7386). */
+    private static void put(ObjectNode metadata, String field, Map<String, String> values, Set<String> removed) {
+        if (!values.isEmpty() || !removed.isEmpty()) {
+            ObjectNode object = metadata.putObject(field);
+            new TreeMap<>(values).forEach(object::put);
+            removed.forEach(object::putNull);
+        }
     }
 
     @Override
@@ -50,6 +63,17 @@ public final class ApiServerNodeClient implements NodeClient {
         for (String field : List.of("capacity", "allocatable")) {
             ObjectNode amounts = status.putObject(field);
             new TreeMap<>(resources).forEach((resource, amount) -> amounts.put(resource, Long.toString(amount)));
+        }
+        patch("/api/v1/nodes/" + name + "/status", patch);
+    }
+
+    @Override
+    public void removeExtendedResources(Collection<String> resources) throws NodeWriteException {
+        ObjectNode patch = JSON.objectNode();
+        ObjectNode status = patch.putObject("status");
+        for (String field : List.of("capacity", "allocatable")) {
+            ObjectNode amounts = status.putObject(field);
+            resources.forEach(amounts::putNull);
         }
         patch("/api/v1/nodes/" + name + "/status", patch);
     }

@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.node;
 
+import java.util.Collection;
 import java.util.Map;
 import java.util.Optional;
 
@@ -9,11 +10,11 @@ public interface NodeClient extends AutoCloseable {
     Optional<NodeView> latest();
 
     /**
-     * Sets an annotation.
+     * Sets and removes labels and annotations; others stay.
      *
      * @throws NodeWriteException if the API server did not accept it
      */
-    void setAnnotation(String key, String value) throws NodeWriteException;
+    void patchMetadata(MetadataPatch patch) throws NodeWriteException;
 
     /**
      * Sets extended resources in the status, capacity and allocatable alike; other resources stay.
@@ -21,6 +22,13 @@ public interface NodeClient extends AutoCloseable {
      * @throws NodeWriteException if the API server did not accept them
      */
     void setExtendedResources(Map<String, Long> resources) throws NodeWriteException;
+
+    /**
+     * Removes extended resources from the status, capacity and allocatable alike.
+     *
+     * @throws NodeWriteException if the API server did not accept it
+     */
+    void removeExtendedResources(Collection<String> resources) throws NodeWriteException;
 
     @Override
     void close();

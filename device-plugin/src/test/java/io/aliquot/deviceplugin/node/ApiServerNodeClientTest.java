@@ -87,7 +87,7 @@ final class ApiServerNodeClientTest {
     @Test
     void ignoresAnEventOlderThanItsOwnWrite() throws Exception {
         awaitNode(found -> true);
-        node.setAnnotation("aliquot.io/gpus", "{}");
+        node.patchMetadata(MetadataPatch.set(Map.of(), Map.of("aliquot.io/gpus", "{}")));
 
         events.add(event("MODIFIED", node(8, "", "\"old\":\"\"", "")));
         events.add(event("MODIFIED", node(90, "", "\"new\":\"\"", "")));
@@ -122,7 +122,7 @@ final class ApiServerNodeClientTest {
 
     @Test
     void patchesContainOnlyWhatChanges() throws Exception {
-        node.setAnnotation("aliquot.io/gpus", "{\"version\":1}");
+        node.patchMetadata(MetadataPatch.set(Map.of(), Map.of("aliquot.io/gpus", "{\"version\":1}")));
         node.setExtendedResources(Map.of("nvidia.com/gpumem", 163_840L, "nvidia.com/gpucores", 200L));
 
         assertThat(requests)
@@ -138,10 +138,10 @@ final class ApiServerNodeClientTest {
 
     @Test
     void readsTheTokenForEachRequest() throws Exception {
-        node.setAnnotation("a", "b");
+        node.patchMetadata(MetadataPatch.set(Map.of(), Map.of("a", "b")));
 
         Files.writeString(token, "second");
-        node.setAnnotation("a", "c");
+        node.patchMetadata(MetadataPatch.set(Map.of(), Map.of("a", "c")));
 
         assertThat(requests)
                 .filteredOn(request -> request.startsWith("PATCH"))
@@ -154,7 +154,7 @@ final class ApiServerNodeClientTest {
     void aRejectedPatchThrowsTheMessageOfTheApiServer() {
         patchStatus = 403;
 
-        assertThatThrownBy(() -> node.setAnnotation("a", "b"))
+        assertThatThrownBy(() -> node.patchMetadata(MetadataPatch.set(Map.of(), Map.of("a", "b"))))
                 .isInstanceOf(NodeWriteException.class)
                 .hasMessage(
                         "cannot write to node node1: the API server answered 403 to /api/v1/nodes/node1: not yours");

@@ -537,6 +537,23 @@ class AdmissionPoliciesIT {
         }
 
         @Test
+        void agentLabelsItsNodeWhileItStaysAndRemovesAllThatItWrote() {
+            String label = "{\"metadata\": {\"labels\": {\"aliquot.io/node-agent\": %s}}}";
+
+            agent1.patch(NODE1, label.formatted("\"on\"")).expectSuccess();
+            forbidden(agent1.patch(NODE1, label.formatted("\"off\"")), "agent may change");
+            agent1.patch(NODE1 + "/status", totals(1)).expectSuccess();
+            agent1.patch(NODE1, "{\"metadata\": {\"annotations\": {\"aliquot.io/gpus\": null}}}")
+                    .expectSuccess();
+            agent1.patch(
+                            NODE1 + "/status",
+                            totals(1).replaceAll("\"nvidia.com/([a-z-]+)\": \"1\"", "\"nvidia.com/$1\": null"))
+                    .expectSuccess();
+            agent1.patch(NODE1, label.formatted("null")).expectSuccess();
+            assertThat(admin.get(NODE1).body()).doesNotContain("gpumem", "node-agent");
+        }
+
+        @Test
         void agentMayNotWriteOtherNodes() {
             forbidden(agent1.patch(NODE2, annotation("aliquot.io/gpus", "[]")), "own");
             forbidden(agent1.patch(NODE2 + "/status", totals(1)), "own");
@@ -555,6 +572,7 @@ class AdmissionPoliciesIT {
                 strings = {
                     "{\"metadata\": {\"labels\": {\"gpu\": \"off\"}}}",
                     "{\"metadata\": {\"labels\": {\"node-role.kubernetes.io/control-plane\": \"\"}}}",
+                    "{\"metadata\": {\"labels\": {\"nvidia.com/gpu.deploy.device-plugin\": \"false\"}}}",
                     "{\"metadata\": {\"annotations\": {\"example.com/kept\": \"no\"}}}",
                     "{\"metadata\": {\"annotations\": {\"example.com/kept\": null}}}",
                     "{\"metadata\": {\"annotations\": {\"aliquot.io/slots\": \"1000\"}}}",

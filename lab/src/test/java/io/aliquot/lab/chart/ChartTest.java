@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.tuple;
 
 import com.marcnuri.helm.Helm;
 import com.marcnuri.helm.LintResult;
+import io.aliquot.api.Labels;
 import io.aliquot.lab.chart.Chart.Rendered;
 import io.fabric8.kubernetes.api.model.ConfigMap;
 import io.fabric8.kubernetes.api.model.Container;
@@ -12,9 +13,13 @@ import io.fabric8.kubernetes.api.model.EnvVar;
 import io.fabric8.kubernetes.api.model.GenericKubernetesResource;
 import io.fabric8.kubernetes.api.model.HasMetadata;
 import io.fabric8.kubernetes.api.model.Namespaced;
+import io.fabric8.kubernetes.api.model.NodeAffinity;
+import io.fabric8.kubernetes.api.model.NodeSelectorRequirement;
+import io.fabric8.kubernetes.api.model.NodeSelectorTerm;
 import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.api.model.PodTemplateSpec;
 import io.fabric8.kubernetes.api.model.Service;
+import io.fabric8.kubernetes.api.model.VolumeMount;
 import io.fabric8.kubernetes.api.model.apps.DaemonSet;
 import io.fabric8.kubernetes.api.model.apps.Deployment;
 import io.fabric8.kubernetes.api.model.node.v1.RuntimeClass;
@@ -353,7 +358,27 @@ class ChartTest {
         assertThat(variable(agent, "ALIQUOT_VISIBLE_DEVICES")).contains("{uuid}");
         assertThat(variable(agent, "ALIQUOT_KUBELET_DIR")).contains("/data/kubelet/device-plugins");
         assertThat(variable(agent, "ALIQUOT_STATE_DIR")).contains("/data/aliquot");
-        assertThat(pod.getNodeSelector()).isEqualTo(Map.of("gpu", "on", "pool", "shared"));
+        assertThat(variable(agent, "ALIQUOT_POD_RESOURCES_DIR")).contains("/data/kubelet/pod-resources");
+        assertThat(variable(agent, "ALIQUOT_LABEL_GPU_OPERATOR")).contains("true");
+        assertThat(variable(agent, "HTTPS_PROXY")).contains("http://proxy:3128");
+        assertThat(agent.getVolumeMounts())
+                .extracting(VolumeMount::getMountPath)
+                .contains("/more");
+        assertThat(pod.getNodeSelector()).isEqualTo(Map.of("pool", "shared"));
+    }
+
+    @Test
+    void theAgentRunsOnLabeledNodesAndStaysOnThoseThatItLabels() {
+        NodeAffinity affinity = agent(Chart.render(EVERYTHING)).getAffinity().getNodeAffinity();
+
+        assertThat(affinity.getPreferredDuringSchedulingIgnoredDuringExecution())
+                .as("from the values")
+                .hasSize(1);
+        assertThat(affinity.getRequiredDuringSchedulingIgnoredDuringExecution().getNodeSelectorTerms())
+                .extracting(NodeSelectorTerm::getMatchExpressions)
+                .containsExactly(
+                        List.of(new NodeSelectorRequirement(Labels.GPU, "In", List.of(Labels.GPU_ON))),
+                        List.of(new NodeSelectorRequirement(Labels.NODE_AGENT, "In", List.of(Labels.NODE_AGENT_ON))));
     }
 
     @Test

@@ -45,6 +45,14 @@ class InvalidValuesTest {
     }
 
     @Test
+    void settingsOfTheAgentThatTheChartMakesItselfAreRefused() {
+        refused(Map.of("devicePlugin.extraEnv[0].name", "ALIQUOT_SLOTS"), "the chart sets ALIQUOT_SLOTS itself");
+        refused(
+                Map.of("devicePlugin.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.x", "y"),
+                "Set devicePlugin.nodeSelector");
+    }
+
+    @Test
     void leaderElectionTimesThatKubeSchedulerRejectsAreRefused() {
         refused(Map.of("kubeScheduler.leaderElection.renewDeadline", "15s"), "longer than renewDeadline");
         refused(Map.of("kubeScheduler.leaderElection.retryPeriod", "9s"), "longer than 1.2 x retryPeriod");

@@ -28,9 +28,6 @@ final class JsonContainer {
     /** Leaves 50 of the 63 characters of a volume's name; {@link #keySuffix} has at most 46. */
     private static final String VOLUME_PREFIX = "aliquot-vgpu-";
 
-    /** How the resources of all device plugins begin that serve NVIDIA's GPUs or parts of them. */
-    private static final List<String> GPU_RESOURCES = List.of("nvidia.com/gpu", "nvidia.com/mig-", "aliyun.com/gpu");
-
     private static final int READ_ONLY_FILE = 0444;
     private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
 
@@ -118,8 +115,7 @@ final class JsonContainer {
     boolean requestsSomeGpu() {
         return Stream.of("limits", "requests")
                 .flatMap(kind -> requested(kind).stream())
-                .anyMatch(name ->
-                        name.equals(Resources.VGPU) || GPU_RESOURCES.stream().anyMatch(name::startsWith));
+                .anyMatch(name -> Resources.SUPPORTED.contains(name) || ForeignResources.servedByOtherPlugins(name));
     }
 
     /** Whether it requests a slot of Aliquot, as every GPU container does after admission. */
@@ -144,7 +140,7 @@ final class JsonContainer {
     /** A resource for which another device plugin gives the container a GPU or a part of one, such as a MIG device. */
     Optional<String> resourceOfOtherDevicePlugin() {
         return requested("limits").stream()
-                .filter(name -> name.startsWith("nvidia.com/mig-") || name.startsWith("nvidia.com/gpu."))
+                .filter(ForeignResources::servedByOtherPlugins)
                 .findFirst();
     }
 

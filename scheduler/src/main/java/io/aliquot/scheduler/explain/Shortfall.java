@@ -78,8 +78,7 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
     }
 
     private static boolean fitsIfFree(PodGpuRequest pod, GpuRequest request, GpuCapacity card) {
-        return card.gpu().healthy()
-                && !card.cordoned()
+        return card.schedulable()
                 && (request.exclusive() || card.sharingMode() != SharingMode.EXCLUSIVE)
                 && request.memory().on(card.vgpuMiB()) <= card.vgpuMiB()
                 && cores(request, card) <= card.cores()
@@ -114,6 +113,9 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         }
         if (card.cordoned()) {
             return "is cordoned";
+        }
+        if (!card.gpu().heldBy().isEmpty()) {
+            return "is " + card.gpu().heldBy().get(0).print();
         }
         return cores(request, card) > card.cores()
                 ? "has at most " + card.cores() + " % of its cores for vGPUs"

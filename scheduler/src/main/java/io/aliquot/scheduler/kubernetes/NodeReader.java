@@ -26,6 +26,10 @@ public final class NodeReader {
     private static final Unavailable NOT_SHARED = new Unavailable("gives no GPUs (label aliquot.io/share=none)");
     private static final Unavailable NO_INVENTORY =
             new Unavailable("no GPU inventory from the node's device plugin yet");
+    private static final Unavailable CONFLICT =
+            new Unavailable("another device plugin uses the node's GPUs, see the node's events");
+    private static final Unavailable WITHDRAWING =
+            new Unavailable("no longer labelled gpu=on; its agent ends with the last vGPU");
     private static final Unavailable MISCONFIGURED =
             new Unavailable("GPU settings of the node have an error, see its events");
     private static final Unavailable UNREADABLE =
@@ -52,7 +56,8 @@ public final class NodeReader {
         Map<String, String> labels = orEmpty(node.getMetadata().getLabels());
         Map<String, String> annotations = orEmpty(node.getMetadata().getAnnotations());
         if (!Labels.GPU_ON.equals(labels.get(Labels.GPU))) {
-            return new Reading(NodeFacts.NOT_LABELED, "");
+            boolean withdrawing = Labels.NODE_AGENT_ON.equals(labels.get(Labels.NODE_AGENT));
+            return new Reading(withdrawing ? WITHDRAWING : NodeFacts.NOT_LABELED, "");
         }
         Settings settings;
         try {
@@ -72,6 +77,9 @@ public final class NodeReader {
             inventory = Inventory.parse(text);
         } catch (FormatException e) {
             return new Reading(UNREADABLE, Annotations.GPUS + ": " + e.getMessage());
+        }
+        if (!inventory.conflict().isEmpty()) {
+            return new Reading(CONFLICT, inventory.conflict());
         }
         var gpus = new NodeGpus(inventory, settings.share(), settings.cordoned());
         return new Reading(

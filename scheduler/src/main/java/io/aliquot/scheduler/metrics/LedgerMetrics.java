@@ -80,8 +80,9 @@ final class LedgerMetrics implements MultiCollector {
                     (gpu, sizes) -> gpu.capacity().slots() - gpu.allocated().slots()),
             new Measure(
                     "schedulable",
-                    "1 for a GPU that is healthy and not cordoned; for a node, the number of such GPUs",
-                    (gpu, sizes) -> gpu.gpu().healthy() && !gpu.capacity().cordoned() ? 1 : 0));
+                    "1 for a GPU that is healthy, not cordoned and not held through another device plugin; for a node, the"
+                            + " number of such GPUs",
+                    (gpu, sizes) -> gpu.capacity().schedulable() ? 1 : 0));
 
     private final Ledger ledger;
     private final PendingPods pending;

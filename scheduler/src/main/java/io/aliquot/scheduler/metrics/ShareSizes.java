@@ -47,7 +47,7 @@ final class ShareSizes {
         GpuAmount taken = gpu.allocated();
         long free = Math.max(0, gpu.capacity().memoryMiB() - taken.memoryMiB());
         int cores = gpu.capacity().cores() - taken.cores();
-        boolean closed = !gpu.gpu().healthy() || gpu.capacity().cordoned() || taken.exclusive();
+        boolean closed = !gpu.capacity().schedulable() || taken.exclusive();
         if (closed || taken.slots() >= gpu.capacity().slots() || cores < 0) {
             return free;
         }

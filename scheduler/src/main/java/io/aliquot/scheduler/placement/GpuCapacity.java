@@ -2,6 +2,7 @@ package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.SharingMode;
+import java.util.List;
 
 /** A GPU and what its node offers of it to pods, allocated or not. Immutable; {@link NodeGpus} creates it. */
 public final class GpuCapacity {
@@ -37,7 +38,7 @@ public final class GpuCapacity {
         this.vgpuMiB = (int) Math.min(memoryMiB, gpu.memoryMiB());
         this.cores = cores;
         this.slots = slots;
-        this.schedulable = gpu.healthy() && !cordoned;
+        this.schedulable = gpu.healthy() && !cordoned && gpu.heldBy().isEmpty();
         this.cordoned = cordoned;
         this.position = position;
         this.topology = topology;
@@ -75,7 +76,7 @@ public final class GpuCapacity {
         return slots;
     }
 
-    /** Whether the GPU takes new vGPUs: it is healthy and not cordoned. */
+    /** Whether the GPU takes new vGPUs: it is healthy, not cordoned, and no pod holds it through another device plugin. */
     public boolean schedulable() {
         return schedulable;
     }
@@ -85,19 +86,17 @@ public final class GpuCapacity {
         return cordoned;
     }
 
-    /** The same GPU, as if it were healthy and not cordoned. */
+    /** The same GPU, as if it were healthy, not cordoned and not held by others. */
     public GpuCapacity asSchedulable() {
-        var healthy = new Gpu(
-                gpu.uuid(),
-                gpu.index(),
-                gpu.model(),
-                gpu.memoryMiB(),
-                gpu.contextMiB(),
-                gpu.numa(),
-                true,
-                gpu.mode(),
-                gpu.links());
-        return new GpuCapacity(healthy, sharingMode, memoryMiB, cores, slots, false, position, topology);
+        return new GpuCapacity(
+                gpu.withHealth(true).withHolders(List.of()),
+                sharingMode,
+                memoryMiB,
+                cores,
+                slots,
+                false,
+                position,
+                topology);
     }
 
     /** The {@link GpuTopology} score of the link to another GPU of the node; 0 if unknown. */

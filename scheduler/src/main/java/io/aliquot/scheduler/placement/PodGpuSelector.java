@@ -439,7 +439,9 @@ final class PodGpuSelector {
             return Reason.TOO_FEW_CORES;
         }
         if (!capacity.schedulable) {
-            return capacity.cordoned() && capacity.gpu.healthy() ? Reason.CORDONED : Reason.UNHEALTHY;
+            return !capacity.gpu.healthy()
+                    ? Reason.UNHEALTHY
+                    : capacity.cordoned() ? Reason.CORDONED : Reason.HELD_BY_OTHERS;
         }
         if (free.holds(memoryMiB, cores, slots, exclusive)) {
             return Reason.NONE;

@@ -25,6 +25,7 @@ final class RefusalReasons {
         TOO_FEW_CORES,
         UNHEALTHY,
         CORDONED,
+        HELD_BY_OTHERS,
         NUMA_DOMAINS,
         // Obstacles that disappear when other pods release their GPUs.
         NOT_WHOLLY_FREE,
@@ -80,6 +81,7 @@ final class RefusalReasons {
             case TOO_FEW_CORES -> none + " with so much compute: " + request.cores() + " percent";
             case UNHEALTHY -> none + " healthy";
             case CORDONED -> none + " not cordoned";
+            case HELD_BY_OTHERS -> none + " that no pod of another device plugin holds";
             case NUMA_DOMAINS -> "no NUMA domain with " + vgpus + " such GPUs";
             case NOT_WHOLLY_FREE -> none + " wholly free";
             case MEMORY -> none + " with " + memory + " free";

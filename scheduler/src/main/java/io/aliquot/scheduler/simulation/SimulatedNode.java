@@ -44,7 +44,7 @@ public final class SimulatedNode {
                     capacity.memoryMiB(),
                     capacity.cores(),
                     capacity.slots(),
-                    capacity.cordoned());
+                    capacity.cordoned() || !capacity.gpu().heldBy().isEmpty());
         }
 
         /** Whether the GPU takes new pods: it is healthy and not cordoned. */

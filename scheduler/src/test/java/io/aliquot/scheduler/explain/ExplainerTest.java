@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
 import io.aliquot.api.Annotations;
+import io.aliquot.api.ForeignHolder;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
@@ -170,7 +171,9 @@ class ExplainerTest {
                                         10,
                                         Gpus.gpu(1, 0, MEMORY),
                                         Gpus.gpu(1, 1, MEMORY, false),
-                                        Gpus.gpu(1, 2, 1000)),
+                                        Gpus.gpu(1, 2, 1000),
+                                        Gpus.gpu(1, 3, MEMORY)
+                                                .withHolders(List.of(new ForeignHolder("team/x", "nvidia.com/gpu")))),
                                 SharingMode.CORE_MEMORY,
                                 Set.of(Gpus.uuid(1, 0))),
                         Placement.BINPACK,
@@ -182,7 +185,11 @@ class ExplainerTest {
         assertThat(explanation.refusals()).allMatch(Explanation.Refusal::unresolvable);
         assertThat(explainer.gpuShortfalls(POD, request, "n1"))
                 .extracting(Explanation.GpuShortfall::text)
-                .containsExactly("is cordoned", "is unhealthy", "has at most 1000 MiB for a vGPU");
+                .containsExactly(
+                        "is cordoned",
+                        "is unhealthy",
+                        "has at most 1000 MiB for a vGPU",
+                        "is held by pod team/x through nvidia.com/gpu");
         assertThat(cause(request)).isEqualTo(PendingCause.CLOSED);
         assertThat(cause(Gpus.request("APP:main: gpumem=50000"))).isEqualTo(PendingCause.IMPOSSIBLE);
         PodGpuRequest choosy = Gpus.request(Map.of("aliquot.io/use-gpu-model", "H100"), "APP:main: gpumem=500");

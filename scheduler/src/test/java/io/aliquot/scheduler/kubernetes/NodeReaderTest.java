@@ -48,6 +48,28 @@ class NodeReaderTest {
     }
 
     @Test
+    void aNodeThatLosesItsLabelTakesNoPodsAndStaysAliquotsWhileItsAgentStays() {
+        NodeReader.Reading reading =
+                reader.read(node(Map.of("aliquot.io/node-agent", "on"), Map.of("aliquot.io/gpus", INVENTORY.print())));
+
+        assertThat(reading.facts()).isInstanceOf(NodeFacts.Unavailable.class).isNotEqualTo(NodeFacts.NOT_LABELED);
+        assertThat(reader.read(node(Map.of(), Map.of())).facts()).isEqualTo(NodeFacts.NOT_LABELED);
+    }
+
+    @Test
+    void aConflictWithAnotherDevicePluginLeavesTheNodeOutAndIsAProblem() {
+        String why = "another device plugin advertises nvidia.com/gpu on this node";
+        NodeReader.Reading reading = reader.read(node(
+                Map.of("gpu", "on"),
+                Map.of("aliquot.io/gpus", INVENTORY.withConflict(why).print())));
+
+        assertThat(reading.facts())
+                .isEqualTo(
+                        new NodeFacts.Unavailable("another device plugin uses the node's GPUs, see the node's events"));
+        assertThat(reading.problem()).isEqualTo(why);
+    }
+
+    @Test
     void anUnreadableInventoryLeavesTheNodeOutAndIsAProblem() {
         NodeReader.Reading reading =
                 reader.read(node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", "{\"version\":2}")));

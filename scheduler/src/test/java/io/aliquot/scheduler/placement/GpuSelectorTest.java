@@ -8,6 +8,7 @@ import static io.aliquot.scheduler.placement.PlacementPolicy.BINPACK;
 import static io.aliquot.scheduler.placement.PlacementPolicy.SPREAD;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.ForeignHolder;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Scaling;
@@ -122,6 +123,9 @@ class GpuSelectorTest {
                 .isEqualTo("no GPU with all its memory free");
         assertThat(reason("APP:main: gpumem=1", List.of(empty(gpu(1, 0, 80000, false)))))
                 .isEqualTo("no GPU healthy");
+        var holder = new ForeignHolder("team/train", "nvidia.com/gpu");
+        assertThat(reason("APP:main: gpumem=1", List.of(empty(gpu(1, 0, 80000).withHolders(List.of(holder))))))
+                .isEqualTo("no GPU that no pod of another device plugin holds");
     }
 
     private static final List<GpuFreeCapacity> ONE_OF_TWO_HALF_ALLOCATED =

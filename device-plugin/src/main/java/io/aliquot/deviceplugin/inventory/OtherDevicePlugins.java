@@ -1,0 +1,108 @@
+package io.aliquot.deviceplugin.inventory;
+
+import io.aliquot.api.ForeignHolder;
+import io.aliquot.api.ForeignResources;
+import io.aliquot.api.FormatException;
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Inventory;
+import io.aliquot.api.Labels;
+import io.aliquot.deviceplugin.kubelet.DeviceHolders;
+import io.aliquot.deviceplugin.node.NodeView;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.stream.Collectors;
+
+/**
+ * What other device plugins do on this node with the GPUs that Aliquot is to share. While one of them advertises GPUs, the
+ * node takes no pods, because neither plugin knows what the other gives away. When it has gone, its running pods keep
+ * their GPUs: those count as wholly held until the pods end.
+ *
+ * <p>A plugin is recognized by its resource in the Node's allocatable, which the kubelet sets to 0 when the plugin's
+ * connection ends (pkg/kubelet/cm/devicemanager, GetCapacity). A socket file that a killed plugin left is no plugin.
+ */
+public final class OtherDevicePlugins {
+    private OtherDevicePlugins() {}
+
+    /**
+     * Adds to an inventory what other device plugins do.
+     *
+     * @param inventory as NVML and the administrator's settings make it
+     * @param previous GPUs as last published; their holders count while the kubelet does not answer
+     */
+    public static Inventory in(Inventory inventory, List<Gpu> previous, NodeView node, DeviceHolders holders) {
+        List<Gpu> gpus = switch (holders) {
+            case DeviceHolders.Known known -> held(inventory.gpus(), known.list());
+            case DeviceHolders.Unavailable unavailable -> held(inventory.gpus(), previousHolders(previous));
+        };
+        return new Inventory(
+                inventory.visibleDevices(),
+                inventory.memoryScaling(),
+                inventory.coreScaling(),
+                inventory.slots(),
+                gpus,
+                conflict(gpus, node, holders));
+    }
+
+    private static String conflict(List<Gpu> gpus, NodeView node, DeviceHolders holders) {
+        Set<String> advertised = resources(node.allocatable(), 1);
+        if (!advertised.isEmpty()) {
+            return "another device plugin advertises " + String.join(", ", advertised)
+                    + " on this node; remove it from the node, with the GPU Operator by the node's label "
+                    + Labels.OPERATOR_PLUGIN + "=" + Labels.OPERATOR_PLUGIN_OFF;
+        }
+        boolean mayBeHeld = !resources(node.capacity(), 0).isEmpty()
+                || gpus.stream().anyMatch(gpu -> !gpu.heldBy().isEmpty());
+        return holders instanceof DeviceHolders.Unavailable unavailable && mayBeHeld
+                ? "pods of another device plugin may hold this node's GPUs, and they cannot be counted: "
+                        + unavailable.reason()
+                : "";
+    }
+
+    /** The first names only: the text has a limited length, and one resource shows what is wrong. */
+    private static Set<String> resources(Map<String, Long> amounts, long least) {
+        return amounts.entrySet().stream()
+                .filter(entry -> entry.getValue() >= least && ForeignResources.servedByOtherPlugins(entry.getKey()))
+                .map(Map.Entry::getKey)
+                .sorted()
+                .limit(1)
+                .collect(Collectors.toCollection(TreeSet::new));
+    }
+
+    private static List<DeviceHolders.Holder> previousHolders(List<Gpu> previous) {
+        return previous.stream()
+                .flatMap(gpu -> gpu.heldBy().stream()
+                        .map(holder -> new DeviceHolders.Holder(holder.pod(), holder.resource(), List.of(gpu.uuid()))))
+                .toList();
+    }
+
+    private static List<Gpu> held(List<Gpu> gpus, List<DeviceHolders.Holder> holders) {
+        return gpus.stream().map(gpu -> gpu.withHolders(of(gpu, gpus, holders))).toList();
+    }
+
+    private static List<ForeignHolder> of(Gpu gpu, List<Gpu> all, List<DeviceHolders.Holder> holders) {
+        var found = new ArrayList<ForeignHolder>();
+        for (DeviceHolders.Holder holder : holders) {
+            if (ForeignResources.servedByOtherPlugins(holder.resource())
+                    && holder.deviceIds().stream().anyMatch(id -> mayBe(id, gpu, all))) {
+                try {
+                    found.add(new ForeignHolder(holder.pod(), holder.resource()));
+                } catch (FormatException e) {
+                    throw new IllegalStateException("the kubelet's PodResources: " + e.getMessage(), e);
+                }
+            }
+        }
+        return found;
+    }
+
+    /**
+     * Whether a device is this GPU or a part of it. NVIDIA's plugin names a GPU by its UUID and a time slice
+     * {@code UUID::N} (github.com/NVIDIA/k8s-device-plugin, internal/rm), HAMi's names a slot {@code UUID-N}. A device with
+     * another name, such as a MIG device, may be a part of any GPU.
+     */
+    private static boolean mayBe(String deviceId, Gpu gpu, List<Gpu> all) {
+        return deviceId.startsWith(gpu.uuid()) || all.stream().noneMatch(other -> deviceId.startsWith(other.uuid()));
+    }
+}

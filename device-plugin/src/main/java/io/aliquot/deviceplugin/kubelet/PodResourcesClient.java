@@ -1,0 +1,93 @@
+package io.aliquot.deviceplugin.kubelet;
+
+import io.aliquot.deviceplugin.podresources.v1.ContainerDevices;
+import io.aliquot.deviceplugin.podresources.v1.ListPodResourcesRequest;
+import io.aliquot.deviceplugin.podresources.v1.PodResources;
+import io.aliquot.deviceplugin.podresources.v1.PodResourcesListerGrpc;
+import io.grpc.ManagedChannel;
+import io.grpc.StatusRuntimeException;
+import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
+import io.grpc.netty.shaded.io.netty.channel.EventLoopGroup;
+import io.grpc.netty.shaded.io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.grpc.netty.shaded.io.netty.channel.epoll.EpollDomainSocketChannel;
+import io.grpc.netty.shaded.io.netty.channel.epoll.EpollIoHandler;
+import io.grpc.netty.shaded.io.netty.channel.unix.DomainSocketAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Asks the kubelet's PodResources which pods have which devices (KEP-606; the interface is stable since Kubernetes 1.28).
+ * Its socket needs no right in the API server. Thread-safe.
+ */
+public final class PodResourcesClient implements AutoCloseable {
+    private static final Duration TIMEOUT = Duration.ofSeconds(3);
+    /** A node with hundreds of pods answers in some hundred KiB. */
+    private static final int LARGEST_ANSWER = 16 << 20;
+
+    private final Path socket;
+    private final EventLoopGroup eventLoop = new MultiThreadIoEventLoopGroup(1, EpollIoHandler.newFactory());
+    private final ManagedChannel channel;
+
+    /**
+     * Connects at the first question.
+     *
+     * @param folder the kubelet's folder of this socket, {@code /var/lib/kubelet/pod-resources} by default
+     */
+    public PodResourcesClient(Path folder) {
+        socket = folder.resolve("kubelet.sock");
+        channel = NettyChannelBuilder.forAddress(new DomainSocketAddress(socket.toFile()))
+                .channelType(EpollDomainSocketChannel.class)
+                .eventLoopGroup(eventLoop)
+                .directExecutor()
+                .overrideAuthority("localhost")
+                .usePlaintext()
+                .maxInboundMessageSize(LARGEST_ANSWER)
+                .build();
+    }
+
+    /** The pods' devices now; waits for the kubelet for some seconds at most. */
+    public DeviceHolders list() {
+        if (!Files.exists(socket)) {
+            return new DeviceHolders.Unavailable("there is no " + socket);
+        }
+        try {
+            // A kubelet that has restarted listens on a new socket; do not wait for the channel's backoff.
+            channel.resetConnectBackoff();
+            return new DeviceHolders.Known(holders(PodResourcesListerGrpc.newBlockingStub(channel)
+                    .withDeadlineAfter(TIMEOUT.toMillis(), TimeUnit.MILLISECONDS)
+                    .list(ListPodResourcesRequest.getDefaultInstance())
+                    .getPodResourcesList()));
+        } catch (StatusRuntimeException e) {
+            return new DeviceHolders.Unavailable("the kubelet does not answer on " + socket + ": "
+                    + e.getStatus().getCode());
+        }
+    }
+
+    private static List<DeviceHolders.Holder> holders(List<PodResources> pods) {
+        var holders = new ArrayList<DeviceHolders.Holder>();
+        for (PodResources pod : pods) {
+            Map<String, List<String>> byResource = new LinkedHashMap<>();
+            pod.getContainersList().stream()
+                    .flatMap(container -> container.getDevicesList().stream())
+                    .filter(devices -> devices.getDeviceIdsCount() > 0)
+                    .forEach((ContainerDevices devices) -> byResource
+                            .computeIfAbsent(devices.getResourceName(), resource -> new ArrayList<>())
+                            .addAll(devices.getDeviceIdsList()));
+            byResource.forEach((resource, ids) ->
+                    holders.add(new DeviceHolders.Holder(pod.getNamespace() + "/" + pod.getName(), resource, ids)));
+        }
+        return holders;
+    }
+
+    @Override
+    public void close() {
+        channel.shutdownNow();
+        var unused = eventLoop.shutdownGracefully(0, 1, TimeUnit.SECONDS);
+    }
+}

@@ -1,0 +1,110 @@
+package io.aliquot.deviceplugin.inventory;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.ForeignHolder;
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Inventory;
+import io.aliquot.api.Scaling;
+import io.aliquot.api.VisibleDevices;
+import io.aliquot.deviceplugin.kubelet.DeviceHolders;
+import io.aliquot.deviceplugin.node.NodeView;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class OtherDevicePluginsTest {
+    private static final String UUID_0 = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000000";
+    private static final String UUID_1 = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001";
+    private static final List<Gpu> GPUS = List.of(gpu(UUID_0, 0), gpu(UUID_1, 1));
+    private static final DeviceHolders NOBODY = new DeviceHolders.Known(List.of());
+    private static final DeviceHolders UNAVAILABLE = new DeviceHolders.Unavailable("no socket");
+    private static final NodeView OURS = node(Map.of("aliquot.io/vgpu", 20L, "nvidia.com/gpumem", 81920L));
+
+    private static Gpu gpu(String uuid, int index) {
+        return new Gpu(uuid, index, "NVIDIA A100", 40960, 0, -1, true, Gpu.SHIM, Map.of());
+    }
+
+    private static NodeView node(Map<String, Long> resources) {
+        return new NodeView(Map.of(), Map.of(), resources, resources);
+    }
+
+    private static Inventory in(NodeView node, DeviceHolders holders, List<Gpu> previous) {
+        var inventory = new Inventory(new VisibleDevices("{uuid}"), Scaling.ONE, Scaling.ONE, 10, GPUS);
+        return OtherDevicePlugins.in(inventory, previous, node, holders);
+    }
+
+    private static DeviceHolders held(String resource, String... ids) {
+        return new DeviceHolders.Known(List.of(new DeviceHolders.Holder("team/train", resource, List.of(ids))));
+    }
+
+    @Test
+    void withoutOtherPluginsTheInventoryStays() {
+        Inventory inventory = in(OURS, held("aliquot.io/vgpu", "slot-001"), GPUS);
+
+        assertThat(inventory.conflict()).isEmpty();
+        assertThat(inventory.gpus()).isEqualTo(GPUS);
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "nvidia.com/gpu, GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001",
+        "nvidia.com/gpu, GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001::3", // time-slicing
+        "nvidia.com/gpu.shared, GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001::0",
+        "nvidia.com/gpu, GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001-7", // HAMi
+    })
+    void theGpuOfADeviceIsHeldByItsPod(String resource, String device) {
+        Inventory inventory = in(OURS, held(resource, device), GPUS);
+
+        assertThat(inventory.gpus().get(0).heldBy()).isEmpty();
+        assertThat(inventory.gpus().get(1).heldBy()).containsExactly(new ForeignHolder("team/train", resource));
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {"MIG-5f0c2f9e-9b0c-5d0f-a1b1-0e4b8a9f8a11", "0", "GPU-00000000-0000-0000-0000-000000000000"})
+    void aDeviceThatNamesNoneOfTheNodesGpusMayBeAPartOfAny(String device) {
+        assertThat(in(OURS, held("nvidia.com/mig-1g.10gb", device), GPUS).gpus())
+                .allSatisfy(gpu -> assertThat(gpu.heldBy()).hasSize(1));
+    }
+
+    @Test
+    void onlyTheFirstHoldersOfAGpuAreListed() {
+        var many = new DeviceHolders.Known(IntStream.range(0, 100)
+                .mapToObj(i -> new DeviceHolders.Holder("team/p" + i, "nvidia.com/gpu", List.of(UUID_0 + "::" + i)))
+                .toList());
+
+        assertThat(in(OURS, many, GPUS).gpus().get(0).heldBy()).hasSize(Gpu.MOST_HOLDERS);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "aliyun.com/gpu-mem"})
+    void aNodeOnWhichAnotherPluginAdvertisesGpusIsInConflict(String resource) {
+        assertThat(in(node(Map.of(resource, 1L, "aliquot.io/vgpu", 20L)), NOBODY, GPUS)
+                        .conflict())
+                .contains("advertises " + resource, "nvidia.com/gpu.deploy.device-plugin=false");
+    }
+
+    @Test
+    void aPluginThatHasGoneIsNoConflict() {
+        assertThat(in(node(Map.of("nvidia.com/gpu", 0L)), NOBODY, GPUS).conflict())
+                .isEmpty();
+    }
+
+    @Test
+    void whileTheKubeletDoesNotAnswerANodeThatOtherPluginsUsedIsInConflictAndKeepsItsHolders() {
+        List<Gpu> held = List.of(
+                GPUS.get(0).withHolders(List.of(new ForeignHolder("team/train", "nvidia.com/gpu"))), GPUS.get(1));
+
+        assertThat(in(node(Map.of("nvidia.com/gpu", 0L)), UNAVAILABLE, GPUS).conflict())
+                .contains("cannot be counted: no socket");
+        Inventory inventory = in(OURS, UNAVAILABLE, held);
+        assertThat(inventory.conflict()).contains("cannot be counted");
+        assertThat(inventory.gpus()).isEqualTo(held);
+        assertThat(in(OURS, UNAVAILABLE, GPUS).conflict()).isEmpty();
+    }
+}
