@@ -8,5 +8,6 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/namespaces.sh"
 . "$here/cluster.sh"
 . "$here/node.sh"
+. "$here/other-plugin.sh"
 . "$here/install.sh"
 . "$here/test.sh"

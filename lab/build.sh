@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Builds the lab's programs: Kubernetes, Helm and NVIDIA's container runtime, cached under the version or hash of their
-# sources; and Aliquot, in the checkout.
+# Builds the lab's programs: Kubernetes, Helm, NVIDIA's container runtime and device plugin, cached under the version or
+# hash of their sources; and Aliquot, in the checkout.
 
 # Go's caches: GOCACHE and GOMODCACHE where they are set; else folders in the lab's cache, several gigabytes that
 # build_programs removes when the programs are built, and `down --purge` otherwise.
@@ -12,6 +12,7 @@ go_environment() {
 
 kube_program() { printf '%s/programs/kube-%s' "$cache" "$(cd "$root" && hash_of lab/kube)"; }
 helm_program() { printf '%s/programs/helm-%s-%s' "$cache" "$helm_version" "$kubernetes_version"; }
+nvidia_plugin_program() { printf '%s/programs/nvidia-device-plugin-%s' "$cache" "$nvidia_plugin_version"; }
 nvidia_runtime_program() { printf '%s/programs/nvidia-container-runtime-%s' "$cache" "$nvidia_toolkit_version"; }
 
 build_kube() {
@@ -49,7 +50,24 @@ build_nvidia_runtime() {
         "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy'"
 }
 
-# Builds those of the three programs that the cache lacks.
+# `go install` would ask for the list of the module's versions, which not every proxy has.
+build_nvidia_plugin() {
+    go_environment
+    local out source module
+    out=$(nvidia_plugin_program)
+    module=$(go mod download -json "github.com/NVIDIA/k8s-device-plugin@v$nvidia_plugin_version" |
+        sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    [ -f "$module/go.mod" ] || die "the module of NVIDIA's device plugin cannot be downloaded."
+    source=$(mktemp -d "$cache/programs/install.XXXXXX")
+    cp -r "$module/." "$source"
+    cd "$source"
+    CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags "-s -w '-extldflags=-Wl,-z,lazy'" -o "$out.tmp" \
+        ./cmd/nvidia-device-plugin
+    publish "$out.tmp" "$out"
+    rm -rf "$source"
+}
+
+# Builds those of the programs that the cache lacks.
 build_programs() {
     lock_cache
     mkdir -p "$cache/programs"
@@ -58,6 +76,8 @@ build_programs() {
     [ -x "$(helm_program)" ] || step helm "Building Helm $helm_version, once; about 2 minutes" contained build_helm
     [ -x "$(nvidia_runtime_program)" ] ||
         step nvidia-runtime "Building NVIDIA's container runtime $nvidia_toolkit_version, once; about 1 minute" contained build_nvidia_runtime
+    [ -x "$(nvidia_plugin_program)" ] ||
+        step nvidia-plugin "Building NVIDIA's device plugin $nvidia_plugin_version, once; about 1 minute" contained build_nvidia_plugin
     rm -rf "$cache/go"
     unlock_cache
 }

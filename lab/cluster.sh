@@ -101,7 +101,7 @@ start_program() { # NAME: one of all_programs
             launch kube-apiserver "$kube" kube-apiserver --etcd-servers=http://127.0.0.1:2379 \
                 --secure-port=6443 --advertise-address="$api_address" --service-cluster-ip-range="$service_cidr" \
                 --tls-cert-file="$pki/kube-apiserver.crt" --tls-private-key-file="$pki/kube-apiserver.key" \
-                --client-ca-file="$pki/ca.crt" --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
+                --client-ca-file="$pki/ca.crt" --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction,ExtendedResourceToleration \
                 --service-account-issuer=https://kubernetes.default.svc \
                 --service-account-signing-key-file="$pki/service-accounts.key" \
                 --service-account-key-file="$pki/service-accounts.key" \

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What all parts of ./aliquot share: names and paths of this checkout's lab, messages, long steps, the locks.
-# Other scripts source it. Sets: root, lab, cache, id, marker, subnet, nodes.
+# Other scripts source it. Sets: root, lab, cache, id, marker, subnet, nodes, shared_nodes, other_node.
 
 set -euo pipefail
 umask 022
@@ -18,11 +18,15 @@ marker=aliquot-lab-$id
 subnet=10.$((0x${id:0:6} % 200 + 20))
 api_address=$subnet.0.1
 service_cidr=$subnet.128.0/17
-nodes=(node1 node2)
+nodes=(node1 node2 node3)
+# Aliquot shares the GPUs of these; NVIDIA's device plugin serves those of the other.
+shared_nodes=(node1 node2)
+other_node=node3
 
 kubernetes_version=1.35.4
 helm_version=3.17.3
 nvidia_toolkit_version=1.20.1
+nvidia_plugin_version=0.19.0
 
 export KUBECONFIG=$lab/admin.kubeconfig
 

@@ -2,7 +2,7 @@
 # Installs Aliquot in the cluster, with its Helm chart, the lab's images and simulated GPUs.
 
 release=aliquot
-aliquot_images=(kube-scheduler aliquot-scheduler aliquot-device-plugin sample)
+aliquot_images=(kube-scheduler aliquot-scheduler aliquot-device-plugin nvidia-device-plugin sample)
 
 # Helm keeps its files in the lab's folder, and is killed when its caller ends.
 helm() {
@@ -35,7 +35,7 @@ install_aliquot() {
 
 gpus_registered() {
     local node count
-    for node in "${nodes[@]}"; do
+    for node in "${shared_nodes[@]}"; do
         count=$(kubectl get node "$node" -o 'jsonpath={.status.allocatable.aliquot\.io/vgpu}')
         [ "${count:-0}" != 0 ] || return 1
     done

@@ -90,9 +90,15 @@ make_node() { # NODE
 		resolvConf: /run/node/resolv.conf
 		clusterDNS: [$subnet.128.10]
 		clusterDomain: cluster.local
-		registerWithTaints: []
+		registerWithTaints: [$(node_taint "$node")]
 	END
 }
+
+# GPU nodes often have this taint. It also leaves Aliquot's replicas and the tests' other pods on the other nodes.
+node_taint() { [ "$1" != "$other_node" ] || printf '{key: nvidia.com/gpu, value: present, effect: NoSchedule}'; }
+
+# The second is the label by which the GPU Operator and NVIDIA's charts find GPU nodes.
+node_label() { if [ "$1" = "$other_node" ]; then printf nvidia.com/gpu.present=true; else printf gpu=on; fi; }
 
 cni_plugins() {
     local folder
@@ -114,7 +120,7 @@ start_kubelet() { # NODE
     import_image "$1" "$(image_file pause)"
     launch "$1/kubelet" nsenter "--mount=$(node_mounts "$1")" -- /run/node/programs/kube kubelet \
         --config /run/node/kubelet.yaml --kubeconfig /run/node/kubeconfig --hostname-override "$1" \
-        --node-ip "$(node_address "$1")" --node-labels gpu=on
+        --node-ip "$(node_address "$1")" --node-labels "$(node_label "$1")"
 }
 
 containerd_answers() { in_node "$1" ctr version; }

@@ -101,8 +101,14 @@ final class Lab implements AutoCloseable {
         return value;
     }
 
+    /** The nodes whose GPUs Aliquot shares. */
     List<String> nodes() {
         return List.of(setting("NODES").split(" ", -1));
+    }
+
+    /** The node whose GPUs NVIDIA's device plugin serves. */
+    String otherNode() {
+        return setting("OTHER_NODE");
     }
 
     /** A node's allocatable amount of a resource; 0 if the node does not list the resource. */

@@ -203,7 +203,8 @@ final class TestNamespace implements AutoCloseable {
      * Requests a pod's deletion, without force if a kubelet runs the pod: its share would stay allocated for seconds.
      */
     void requestDeletion(Pod pod) {
-        boolean hasKubelet = lab.nodes().contains(String.valueOf(pod.getSpec().getNodeName()));
+        String node = String.valueOf(pod.getSpec().getNodeName());
+        boolean hasKubelet = lab.nodes().contains(node) || lab.otherNode().equals(node);
         client.resource(pod).withGracePeriod(hasKubelet ? 1 : 0).delete();
     }
 
