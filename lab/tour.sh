@@ -78,13 +78,14 @@ show_gpus() { # APP
 trap 'printf "\nThe tour was interrupted. ./aliquot demo starts it from the beginning.\n" >&2; exit 130' INT TERM
 
 title "A tour of Aliquot"
-explain "This is a complete Kubernetes cluster: two nodes, each with two GPUs of 81920 MiB. The GPUs and their driver" \
+explain "This is a complete Kubernetes cluster: three nodes, each with two GPUs of 81920 MiB. The GPUs and their driver" \
     "are simulated; all other programs are those of a production cluster. You can repeat each command below in this folder."
 clean_up
 quietly kubectl create namespace tour || fail "to create the namespace 'tour'"
-run kubectl get nodes -o 'custom-columns=NODE:.metadata.name,VGPUS:.status.allocatable.aliquot\.io/vgpu,GPU-MEMORY-MIB:.status.allocatable.nvidia\.com/gpumem,GPU-CORES-%:.status.allocatable.nvidia\.com/gpucores'
+run kubectl get nodes -o 'custom-columns=NODE:.metadata.name,VGPUS:.status.allocatable.aliquot\.io/vgpu,GPU-MEMORY-MIB:.status.allocatable.nvidia\.com/gpumem,GPU-CORES-%:.status.allocatable.nvidia\.com/gpucores,NVIDIA-GPUS:.status.allocatable.nvidia\.com/gpu'
 expect 163840
-explain "Up to 10 pods share a GPU (20 vGPUs per node). The node also lists the total memory and cores of its GPUs."
+explain "Up to 10 pods share a GPU (20 vGPUs per node). The node also lists the total memory and cores of its GPUs. node3" \
+    "is not Aliquot's: NVIDIA's own device plugin serves its GPUs, in four time slices each."
 
 title "1. A pod requests 3000 MiB and 30 % of a GPU"
 explain "The limits in lab/tour/first-pod.yaml:"
@@ -199,7 +200,29 @@ run kubectl -n tour exec nosy -- sh -c 'echo "NVIDIA_VISIBLE_DEVICES=$NVIDIA_VIS
 expect "NVIDIA_VISIBLE_DEVICES=void"
 expect "no nvidia-smi"
 
-title "7. Invalid requests are refused with a correction"
+quietly kubectl -n tour delete deployment whole --cascade=foreground --wait
+quietly kubectl -n tour delete pods waiting nosy --now
+
+title "7. NVIDIA's device plugin goes on as before"
+explain "A pod that requests nvidia.com/gpu stays as it is (lab/tour/nvidia-gpu.yaml). The default scheduler places it on node3:"
+run kubectl -n tour apply -f lab/tour/nvidia-gpu.yaml
+run kubectl -n tour wait --for=condition=Ready pod/nvidia --timeout=30s
+run kubectl -n tour get pod nvidia -o 'custom-columns=NODE:.spec.nodeName,SCHEDULER:.spec.schedulerName,LIMITS:.spec.containers[0].resources.limits'
+expect "node3"
+expect "default-scheduler"
+run kubectl -n tour exec nvidia -- nvidia-smi -L
+expect "GPU 0:"
+quietly kubectl -n tour delete pod nvidia --now
+explain "With a label, new pods of the namespace are Aliquot's. The same pod becomes a whole card of another node:"
+run kubectl label namespace tour 'aliquot.io/gpu=on'
+sleep 1
+run kubectl -n tour apply -f lab/tour/nvidia-gpu.yaml
+run kubectl -n tour wait --for=condition=Ready pod/nvidia --timeout=30s
+expect "condition met"
+run kubectl -n tour get pod nvidia -o 'custom-columns=NODE:.spec.nodeName,SCHEDULER:.spec.schedulerName,LIMITS:.spec.containers[0].resources.limits'
+expect "aliquot-scheduler"
+
+title "8. Invalid requests are refused with a correction"
 explain "nvidia.com/gpumem counts MiB, but lab/tour/gigabytes.yaml requests 3Gi:"
 run kubectl -n tour apply -f lab/tour/gigabytes.yaml
 expect "write 3072 instead of 3Gi"
