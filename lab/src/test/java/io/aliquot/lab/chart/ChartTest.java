@@ -19,6 +19,7 @@ import io.fabric8.kubernetes.api.model.NodeSelectorTerm;
 import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.api.model.PodTemplateSpec;
 import io.fabric8.kubernetes.api.model.Service;
+import io.fabric8.kubernetes.api.model.Volume;
 import io.fabric8.kubernetes.api.model.VolumeMount;
 import io.fabric8.kubernetes.api.model.apps.DaemonSet;
 import io.fabric8.kubernetes.api.model.apps.Deployment;
@@ -379,6 +380,20 @@ class ChartTest {
                 .containsExactly(
                         List.of(new NodeSelectorRequirement(Labels.GPU, "In", List.of(Labels.GPU_ON))),
                         List.of(new NodeSelectorRequirement(Labels.NODE_AGENT, "In", List.of(Labels.NODE_AGENT_ON))));
+    }
+
+    @Test
+    void podAffinityOfTheAgentComesFromTheValues() {
+        assertThat(agent(Chart.render(EVERYTHING))
+                        .getAffinity()
+                        .getPodAntiAffinity()
+                        .getRequiredDuringSchedulingIgnoredDuringExecution())
+                .singleElement()
+                .satisfies(term -> assertThat(term.getLabelSelector().getMatchLabels())
+                        .isEqualTo(Map.of("app", "nvidia-device-plugin-daemonset")));
+        assertThat(agent(Chart.render(EVERYTHING)).getVolumes())
+                .extracting(Volume::getName)
+                .contains("more");
     }
 
     @Test
