@@ -69,7 +69,8 @@ public record Gpu(
 
     /** The same GPU with other holders; of more than {@value #MOST_HOLDERS} only the first. */
     public Gpu withHolders(List<ForeignHolder> holders) {
-        List<ForeignHolder> kept = holders.stream().sorted().limit(MOST_HOLDERS).toList();
+        List<ForeignHolder> kept =
+                holders.stream().sorted().distinct().limit(MOST_HOLDERS).toList();
         return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, healthy, mode, links, kept);
     }
 

@@ -137,9 +137,13 @@ public record Inventory(
             new TreeMap<>(gpu.links()).forEach((uuid, link) -> links.put(uuid, link.print()));
             if (!gpu.heldBy().isEmpty()) {
                 ArrayNode holders = node.putArray("heldBy");
-                gpu.heldBy()
-                        .forEach(holder ->
-                                holders.addObject().put("pod", holder.pod()).put("resource", holder.resource()));
+                for (ForeignHolder holder : gpu.heldBy()) {
+                    ObjectNode one =
+                            holders.addObject().put("pod", holder.pod()).put("resource", holder.resource());
+                    if (holder.hami()) {
+                        one.put("hami", true);
+                    }
+                }
             }
         }
         return root.toString();
@@ -161,7 +165,9 @@ public record Inventory(
             expect(node.get("heldBy").isArray(), "an array heldBy", node.get("heldBy"));
             for (JsonNode holder : node.get("heldBy")) {
                 expect(holder.isObject(), "an object for each holder", holder);
-                holders.add(new ForeignHolder(text(holder, "pod"), text(holder, "resource")));
+                JsonNode hami = holder.path("hami");
+                expect(hami.isMissingNode() || hami.isBoolean(), "hami true or false", hami);
+                holders.add(new ForeignHolder(text(holder, "pod"), text(holder, "resource"), hami.asBoolean(false)));
             }
         }
         JsonNode healthy = field(node, "healthy");

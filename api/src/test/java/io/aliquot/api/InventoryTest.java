@@ -115,6 +115,12 @@ class InventoryTest {
                 .satisfies(holder ->
                         assertThat(holder.print()).isEqualTo("held by pod team/train through nvidia.com/gpu"));
         assertThat(inventory.print()).isEqualTo(text);
+        String hami = text.replace("\"nvidia.com/gpu\"}", "\"nvidia.com/gpu\",\"hami\":true}");
+        assertThat(Inventory.parse(hami).gpus().get(0).heldBy())
+                .containsExactly(new ForeignHolder("team/train", "nvidia.com/gpu", true));
+        assertThat(Inventory.parse(hami).print()).isEqualTo(hami);
+        assertThatThrownBy(() -> Inventory.parse(hami.replace("\"hami\":true", "\"hami\":1")))
+                .hasMessageContaining("hami true or false");
         assertThatThrownBy(() -> Inventory.parse(text.replace("team/train", "Team")))
                 .hasMessageContaining("a pod's namespace/name");
         assertThatThrownBy(() -> Inventory.parse(text.replace("[{\"pod\"", "[[],{\"pod\"")))

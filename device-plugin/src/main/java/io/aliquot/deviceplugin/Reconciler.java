@@ -164,6 +164,12 @@ final class Reconciler {
         if (previous.isEmpty() && reading instanceof NvmlReading.Unavailable) {
             return;
         }
+        if (previous.isEmpty() && holders instanceof DeviceHolders.Unavailable unavailable) {
+            // A first inventory without the holders would show GPUs as free that pods of another plugin hold.
+            unmet.add(noPodResources.report("cannot tell which pods hold this node's GPUs, and so publishes no"
+                    + " inventory yet: " + unavailable.reason()));
+            return;
+        }
         List<Gpu> previousGpus = previous.map(Inventory::gpus).orElse(List.of());
         List<PhysicalGpu> detected = gpus(reading, previousGpus);
         Inventory built = InventoryBuilder.build(
@@ -171,7 +177,7 @@ final class Reconciler {
                 previousGpus,
                 settings.visibleDevices(),
                 requested.or(() -> previous.map(NodeSettings::of)).orElseThrow());
-        Inventory present = OtherDevicePlugins.in(built, previousGpus, node, holders);
+        Inventory present = OtherDevicePlugins.in(built, previous, node, holders);
         report(present, holders, unmet);
         if (present.gpus().isEmpty()) {
             unmet.add(noGpu.report(
@@ -186,7 +192,10 @@ final class Reconciler {
             inventory = present;
             failure = publisher.publish(client, node, present, labels);
         } else {
-            failure = publisher.publishExtendedResources(client, node, previous.orElseThrow());
+            // The former settings, with what other device plugins do now: when the setting is corrected, the scheduler
+            // reads this inventory before the agent can write another one.
+            inventory = OtherDevicePlugins.in(previous.orElseThrow(), previous, node, holders);
+            failure = publisher.publish(client, node, inventory, labels);
         }
         failure.ifPresent(unmet::add);
     }

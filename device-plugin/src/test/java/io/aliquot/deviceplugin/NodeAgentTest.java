@@ -363,24 +363,57 @@ final class NodeAgentTest {
     @Test
     void aGpuIsHeldUntilThePodOfAnotherDevicePluginEnds() throws Exception {
         driver.install(A100, A100);
-        node.advertise("nvidia.com/gpu", 0);
-        podResources.stop();
         start();
-        await(() -> unready("cannot be counted"));
-        assertThat(node.inventory().conflict()).contains("cannot be counted");
-
+        await(node::hasInventory);
         String uuid = node.inventory().gpus().get(0).uuid();
+
         podResources.run("team", "train", "nvidia.com/gpu", uuid);
-        podResources.restart();
-        await(() -> node.inventory().conflict().isEmpty());
+        await(() -> !node.inventory().gpus().get(0).heldBy().isEmpty());
         assertThat(node.inventory().gpus().get(0).heldBy())
                 .containsExactly(new ForeignHolder("team/train", "nvidia.com/gpu"));
         assertThat(node.inventory().gpus().get(1).heldBy()).isEmpty();
-        assertThat(metrics.print()).contains("aliquot_agent_gpus_held_by_others 1.0");
+        await(() -> metrics.print().contains("aliquot_agent_gpus_held_by_others 1.0"));
 
+        podResources.stop();
+        await(() -> unready("cannot be counted"));
+        assertThat(node.inventory().conflict()).contains("cannot be counted");
+        assertThat(node.inventory().gpus().get(0).heldBy()).hasSize(1);
         podResources.end("team", "train");
+        podResources.restart();
 
         await(() -> node.inventory().gpus().get(0).heldBy().isEmpty());
+        assertThat(node.inventory().conflict()).isEmpty();
+    }
+
+    /** Otherwise a GPU that a pod of another device plugin holds would look free until the kubelet answers. */
+    @Test
+    void publishesNoFirstInventoryBeforeTheKubeletHasNamedTheHolders() throws Exception {
+        driver.install(A100);
+        podResources.stop();
+        start();
+
+        await(() -> unready("publishes no inventory yet"));
+        Thread.sleep(INTERVAL.multipliedBy(3).toMillis());
+        assertThat(node.hasInventory()).isFalse();
+
+        podResources.restart();
+        await(node::hasInventory);
+        await(() -> agent.readinessProblems().isEmpty());
+    }
+
+    /** The scheduler reads the corrected setting before the agent can write another inventory. */
+    @Test
+    void theHoldersArePublishedAlsoWhileANodeSettingIsInvalid() throws Exception {
+        driver.install(A100);
+        start();
+        await(node::hasInventory);
+        String uuid = node.inventory().gpus().get(0).uuid();
+        node.annotateAsAdmin("aliquot.io/slots", "none");
+
+        podResources.run("team", "train", "nvidia.com/gpu", uuid);
+
+        await(() -> !node.inventory().gpus().get(0).heldBy().isEmpty());
+        assertThat(node.inventory().slots()).isEqualTo(10);
     }
 
     private boolean unready(String problem) {
@@ -491,6 +524,10 @@ final class NodeAgentTest {
 
         synchronized long capacity(String resource) {
             return resources.getOrDefault(resource, 0L);
+        }
+
+        synchronized boolean hasInventory() {
+            return annotations.containsKey("aliquot.io/gpus");
         }
 
         synchronized Inventory inventory() {

@@ -53,11 +53,6 @@ public final class InventoryPublisher {
         return write(client, node, inventory, patch);
     }
 
-    /** Publishes the extended resources of an inventory, and leaves the annotation; returns why it could not. */
-    public Optional<String> publishExtendedResources(NodeClient client, NodeView node, Inventory inventory) {
-        return write(client, node, inventory, MetadataPatch.set(Map.of(), Map.of()));
-    }
-
     /**
      * Removes what this agent has published; the labels in a last write of their own, because without them the
      * DaemonSet's controller ends this process. Returns why it could not; empty also if nothing was left to remove.

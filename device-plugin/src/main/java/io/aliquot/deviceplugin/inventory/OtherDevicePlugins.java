@@ -11,8 +11,10 @@ import io.aliquot.deviceplugin.node.NodeView;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 
 /**
@@ -24,18 +26,24 @@ import java.util.stream.Collectors;
  * connection ends (pkg/kubelet/cm/devicemanager, GetCapacity). A socket file that a killed plugin left is no plugin.
  */
 public final class OtherDevicePlugins {
+    private static final Pattern HAMI = Pattern.compile("GPU-[0-9a-f-]{36}-[0-9]+");
+
     private OtherDevicePlugins() {}
 
     /**
      * Adds to an inventory what other device plugins do.
      *
      * @param inventory as NVML and the administrator's settings make it
-     * @param previous GPUs as last published; their holders count while the kubelet does not answer
+     * @param previous as last published; its holders and its conflict count while the kubelet does not answer
      */
-    public static Inventory in(Inventory inventory, List<Gpu> previous, NodeView node, DeviceHolders holders) {
+    public static Inventory in(
+            Inventory inventory, Optional<Inventory> previous, NodeView node, DeviceHolders holders) {
         List<Gpu> gpus = switch (holders) {
             case DeviceHolders.Known known -> held(inventory.gpus(), known.list());
-            case DeviceHolders.Unavailable unavailable -> held(inventory.gpus(), previousHolders(previous));
+            case DeviceHolders.Unavailable unavailable ->
+                held(
+                        inventory.gpus(),
+                        previousHolders(previous.map(Inventory::gpus).orElse(List.of())));
         };
         return new Inventory(
                 inventory.visibleDevices(),
@@ -43,17 +51,19 @@ public final class OtherDevicePlugins {
                 inventory.coreScaling(),
                 inventory.slots(),
                 gpus,
-                conflict(gpus, node, holders));
+                conflict(gpus, previous, node, holders));
     }
 
-    private static String conflict(List<Gpu> gpus, NodeView node, DeviceHolders holders) {
+    private static String conflict(List<Gpu> gpus, Optional<Inventory> previous, NodeView node, DeviceHolders holders) {
         Set<String> advertised = resources(node.allocatable(), 1);
         if (!advertised.isEmpty()) {
             return "another device plugin advertises " + String.join(", ", advertised)
                     + " on this node; remove it from the node, with the GPU Operator by the node's label "
                     + Labels.OPERATOR_PLUGIN + "=" + Labels.OPERATOR_PLUGIN_OFF;
         }
+        // The kubelet forgets a resource 5 minutes after its plugin has gone; the former conflict outlasts that.
         boolean mayBeHeld = !resources(node.capacity(), 0).isEmpty()
+                || previous.filter(before -> !before.conflict().isEmpty()).isPresent()
                 || gpus.stream().anyMatch(gpu -> !gpu.heldBy().isEmpty());
         return holders instanceof DeviceHolders.Unavailable unavailable && mayBeHeld
                 ? "pods of another device plugin may hold this node's GPUs, and they cannot be counted: "
@@ -74,7 +84,8 @@ public final class OtherDevicePlugins {
     private static List<DeviceHolders.Holder> previousHolders(List<Gpu> previous) {
         return previous.stream()
                 .flatMap(gpu -> gpu.heldBy().stream()
-                        .map(holder -> new DeviceHolders.Holder(holder.pod(), holder.resource(), List.of(gpu.uuid()))))
+                        .map(holder -> new DeviceHolders.Holder(
+                                holder.pod(), holder.resource(), List.of(gpu.uuid() + (holder.hami() ? "-0" : "")))))
                 .toList();
     }
 
@@ -88,7 +99,10 @@ public final class OtherDevicePlugins {
             if (ForeignResources.servedByOtherPlugins(holder.resource())
                     && holder.deviceIds().stream().anyMatch(id -> mayBe(id, gpu, all))) {
                 try {
-                    found.add(new ForeignHolder(holder.pod(), holder.resource()));
+                    found.add(new ForeignHolder(
+                            holder.pod(),
+                            holder.resource(),
+                            holder.deviceIds().stream().allMatch(OtherDevicePlugins::isHamis)));
                 } catch (FormatException e) {
                     throw new IllegalStateException("the kubelet's PodResources: " + e.getMessage(), e);
                 }
@@ -97,12 +111,20 @@ public final class OtherDevicePlugins {
         return found;
     }
 
+    private static boolean isHamis(String deviceId) {
+        return HAMI.matcher(deviceId).matches();
+    }
+
     /**
      * Whether a device is this GPU or a part of it. NVIDIA's plugin names a GPU by its UUID and a time slice
-     * {@code UUID::N} (github.com/NVIDIA/k8s-device-plugin, internal/rm), HAMi's names a slot {@code UUID-N}. A device with
-     * another name, such as a MIG device, may be a part of any GPU.
+     * {@code UUID::N} (github.com/NVIDIA/k8s-device-plugin, internal/rm). A device with another name, such as a MIG device,
+     * may be a part of any GPU. So may one of HAMi, {@code UUID-N}: HAMi's Allocate ignores the IDs that the kubelet chose
+     * and uses the GPUs of the pod's annotation (github.com/Project-HAMi/HAMi,
+     * pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go).
      */
     private static boolean mayBe(String deviceId, Gpu gpu, List<Gpu> all) {
-        return deviceId.startsWith(gpu.uuid()) || all.stream().noneMatch(other -> deviceId.startsWith(other.uuid()));
+        return isHamis(deviceId)
+                || deviceId.startsWith(gpu.uuid())
+                || all.stream().noneMatch(other -> deviceId.startsWith(other.uuid()));
     }
 }

@@ -5,6 +5,7 @@ import io.aliquot.deviceplugin.podresources.v1.ListPodResourcesRequest;
 import io.aliquot.deviceplugin.podresources.v1.PodResources;
 import io.aliquot.deviceplugin.podresources.v1.PodResourcesListerGrpc;
 import io.grpc.ManagedChannel;
+import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
 import io.grpc.netty.shaded.io.netty.channel.EventLoopGroup;
@@ -59,14 +60,31 @@ public final class PodResourcesClient implements AutoCloseable {
         try {
             // A kubelet that has restarted listens on a new socket; do not wait for the channel's backoff.
             channel.resetConnectBackoff();
-            return new DeviceHolders.Known(holders(PodResourcesListerGrpc.newBlockingStub(channel)
-                    .withDeadlineAfter(TIMEOUT.toMillis(), TimeUnit.MILLISECONDS)
-                    .list(ListPodResourcesRequest.getDefaultInstance())
-                    .getPodResourcesList()));
+            return new DeviceHolders.Known(holders(pods()));
         } catch (StatusRuntimeException e) {
             return new DeviceHolders.Unavailable("the kubelet does not answer on " + socket + ": "
                     + e.getStatus().getCode());
         }
+    }
+
+    /** Asks again if the kubelet was not there: the first call may find the connection to one that has restarted. */
+    private List<PodResources> pods() {
+        try {
+            return ask();
+        } catch (StatusRuntimeException e) {
+            if (e.getStatus().getCode() != Status.Code.UNAVAILABLE) {
+                throw e;
+            }
+            channel.resetConnectBackoff();
+            return ask();
+        }
+    }
+
+    private List<PodResources> ask() {
+        return PodResourcesListerGrpc.newBlockingStub(channel)
+                .withDeadlineAfter(TIMEOUT.toMillis(), TimeUnit.MILLISECONDS)
+                .list(ListPodResourcesRequest.getDefaultInstance())
+                .getPodResourcesList();
     }
 
     private static List<DeviceHolders.Holder> holders(List<PodResources> pods) {

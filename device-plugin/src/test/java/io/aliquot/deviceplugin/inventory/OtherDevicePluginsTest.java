@@ -11,6 +11,7 @@ import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.node.NodeView;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -34,8 +35,11 @@ class OtherDevicePluginsTest {
     }
 
     private static Inventory in(NodeView node, DeviceHolders holders, List<Gpu> previous) {
-        var inventory = new Inventory(new VisibleDevices("{uuid}"), Scaling.ONE, Scaling.ONE, 10, GPUS);
-        return OtherDevicePlugins.in(inventory, previous, node, holders);
+        return OtherDevicePlugins.in(inventory(GPUS), Optional.of(inventory(previous)), node, holders);
+    }
+
+    private static Inventory inventory(List<Gpu> gpus) {
+        return new Inventory(new VisibleDevices("{uuid}"), Scaling.ONE, Scaling.ONE, 10, gpus);
     }
 
     private static DeviceHolders held(String resource, String... ids) {
@@ -55,7 +59,6 @@ class OtherDevicePluginsTest {
         "nvidia.com/gpu, GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001",
         "nvidia.com/gpu, GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001::3", // time-slicing
         "nvidia.com/gpu.shared, GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001::0",
-        "nvidia.com/gpu, GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001-7", // HAMi
     })
     void theGpuOfADeviceIsHeldByItsPod(String resource, String device) {
         Inventory inventory = in(OURS, held(resource, device), GPUS);
@@ -70,6 +73,32 @@ class OtherDevicePluginsTest {
     void aDeviceThatNamesNoneOfTheNodesGpusMayBeAPartOfAny(String device) {
         assertThat(in(OURS, held("nvidia.com/mig-1g.10gb", device), GPUS).gpus())
                 .allSatisfy(gpu -> assertThat(gpu.heldBy()).hasSize(1));
+    }
+
+    /** HAMi's plugin does not use the GPU whose ID the kubelet chose, but the one in the pod's annotation. */
+    @Test
+    void aPodOfHamiMayHoldAnyGpuWhateverTheIdSays() {
+        DeviceHolders holders = held("nvidia.com/gpu", "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001-7");
+
+        Inventory inventory = in(OURS, holders, GPUS);
+
+        assertThat(inventory.gpus())
+                .allSatisfy(gpu -> assertThat(gpu.heldBy())
+                        .containsExactly(new ForeignHolder("team/train", "nvidia.com/gpu", true)));
+        assertThat(in(OURS, UNAVAILABLE, inventory.gpus()).gpus()).isEqualTo(inventory.gpus());
+    }
+
+    /** The kubelet forgets a resource minutes after its plugin has gone, while pods may still hold its GPUs. */
+    @Test
+    void aConflictOutlastsTheResourceWhileTheKubeletDoesNotAnswer() {
+        Inventory before = inventory(GPUS).withConflict("another device plugin");
+
+        Inventory unknown = OtherDevicePlugins.in(inventory(GPUS), Optional.of(before), OURS, UNAVAILABLE);
+
+        assertThat(unknown.conflict()).contains("cannot be counted");
+        assertThat(OtherDevicePlugins.in(inventory(GPUS), Optional.of(unknown), OURS, NOBODY)
+                        .conflict())
+                .isEmpty();
     }
 
     @Test

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.api.Annotations;
+import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.GpuUuids;
 import io.aliquot.api.Inventory;
@@ -9,6 +10,7 @@ import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.SlotCount;
+import io.aliquot.scheduler.kubernetes.client.Quantities;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
@@ -78,6 +80,9 @@ public final class NodeReader {
         } catch (FormatException e) {
             return new Reading(UNREADABLE, Annotations.GPUS + ": " + e.getMessage());
         }
+        if (inventory.conflict().isEmpty() && otherPluginAdvertises(node)) {
+            return new Reading(CONFLICT, ""); // the agent is about to say why
+        }
         if (!inventory.conflict().isEmpty()) {
             return new Reading(CONFLICT, inventory.conflict());
         }
@@ -125,6 +130,15 @@ public final class NodeReader {
         if (text != null) {
             var unused = parser.apply(name, text);
         }
+    }
+
+    /** Without waiting for the agent: pods of the other device plugin may come as soon as the Node has the resource. */
+    private static boolean otherPluginAdvertises(Node node) {
+        return node.getStatus() != null
+                && node.getStatus().getAllocatable() != null
+                && node.getStatus().getAllocatable().entrySet().stream()
+                        .anyMatch(entry -> ForeignResources.servedByOtherPlugins(entry.getKey())
+                                && Quantities.whole(entry.getValue()) > 0);
     }
 
     private static HostResources allocatable(Node node) {

@@ -2,14 +2,17 @@ package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
+import io.aliquot.api.HamiAllocation;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.scheduler.kubernetes.client.Quantities;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ForeignPod;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.placement.PodHostRequests;
@@ -101,6 +104,37 @@ public final class PodReader {
                                 .orElse(Instant.MAX),
                         annotations.getOrDefault(Annotations.FENCE, "")),
                 problems);
+    }
+
+    /**
+     * Reads what a bound pod holds by HAMi's record; empty for a pod without that record and for one of Aliquot's.
+     *
+     * @throws FormatException if the record is unreadable, so that the pod's GPUs count as wholly held
+     */
+    static Optional<ForeignPod> foreign(Pod pod) {
+        Map<String, String> annotations = annotations(pod);
+        String text = annotations.get(HamiAllocation.ANNOTATION);
+        if (text == null || annotations.keySet().stream().anyMatch(Annotations::reservedOnPods)) {
+            return Optional.empty();
+        }
+        try {
+            var sums = new HashMap<String, GpuAmount>();
+            // All containers together: HAMi's record does not tell in every version which of them are init containers.
+            for (List<Vgpu> container : HamiAllocation.parse(text).containers()) {
+                container.forEach(vgpu -> sums.merge(vgpu.uuid(), GpuAmount.of(vgpu), PodReader::sum));
+            }
+            return Optional.of(new ForeignPod(id(pod), node(pod), sums));
+        } catch (FormatException e) {
+            throw new FormatException(
+                    "annotation " + HamiAllocation.ANNOTATION + ": " + e.getMessage()
+                            + "; the GPUs of the node count as wholly held until this pod ends",
+                    e);
+        }
+    }
+
+    private static GpuAmount sum(GpuAmount one, GpuAmount other) {
+        return new GpuAmount(
+                one.memoryMiB() + other.memoryMiB(), one.cores() + other.cores(), one.slots() + other.slots(), false);
     }
 
     /** Returns 0 for an object that did not come from an API server. */

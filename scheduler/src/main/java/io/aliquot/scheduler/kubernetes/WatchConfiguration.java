@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.kubernetes;
 
+import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
@@ -156,6 +157,7 @@ class WatchConfiguration {
                             budgets.putPod(reading.pod().id().uid(), PodReader.labels(pod));
                         }
                         ledger.observeBound(reading.pod());
+                        observeForeign(pod, ledger, events);
                         reading.problems().forEach(problem -> events.warn(pod, "UnreadableAllocation", problem));
                     } else {
                         ledger.observeUnbound(pod.getMetadata().getUid(), PodReader.version(pod));
@@ -176,10 +178,30 @@ class WatchConfiguration {
                 nanoTime);
     }
 
+    private static void observeForeign(Pod pod, Ledger ledger, Events events) {
+        String uid = pod.getMetadata().getUid();
+        try {
+            PodReader.foreign(pod)
+                    .ifPresentOrElse(ledger::observeForeign, () -> ledger.removeForeign(PodReader.node(pod), uid));
+        } catch (FormatException e) {
+            ledger.removeForeign(PodReader.node(pod), uid);
+            if (ledger.sharesGpus(PodReader.node(pod))) {
+                events.warn(pod, "UnreadableAllocation", String.valueOf(e.getMessage()));
+            }
+        }
+    }
+
     private static void ended(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
         budgets.removePod(pod.getMetadata().getUid());
         pending.forget(pod.getMetadata().getUid());
+        removeForeign(pod, ledger);
         ledger.observeEnded(pod.getMetadata().getUid());
+    }
+
+    private static void removeForeign(Pod pod, Ledger ledger) {
+        if (!PodReader.node(pod).isEmpty()) {
+            ledger.removeForeign(PodReader.node(pod), pod.getMetadata().getUid());
+        }
     }
 
     /**
@@ -189,6 +211,7 @@ class WatchConfiguration {
     private static void deletedBeforeEnd(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
         pending.forget(pod.getMetadata().getUid());
         budgets.removePod(pod.getMetadata().getUid());
+        removeForeign(pod, ledger);
         if (!PodReader.node(pod).isEmpty()) {
             ledger.observeBound(PodReader.bound(pod).pod());
         }

@@ -26,6 +26,7 @@ import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
+import java.util.function.Predicate;
 
 /*
  * Each node has an account with its own lock, and a pod has a claim on at most one node. States of a claim:
@@ -239,6 +240,27 @@ public final class Ledger {
             account.put(claim.lingering(nanoTime.getAsLong()));
         }
         return holds;
+    }
+
+    /**
+     * Reports a running pod that another product placed, with the amounts of that product's record. They count while the
+     * node's inventory lists the pod as a holder of HAMi, and then the pod does not close the node's other GPUs.
+     */
+    public void observeForeign(ForeignPod pod) {
+        changeForeign(pod.node(), account -> account.putForeign(pod));
+    }
+
+    /** Reports that such a pod has ended or no longer has a readable record; no effect for other pods. */
+    public void removeForeign(String node, String uid) {
+        changeForeign(node, account -> account.removeForeign(uid));
+    }
+
+    private void changeForeign(String node, Predicate<NodeAccount> change) {
+        boolean changed =
+                accounts.withAccount(node, account -> change.test(account) && account.facts() instanceof Sharing);
+        if (changed) {
+            listener.capacityFreed(node);
+        }
     }
 
     // Operations of the verbs.

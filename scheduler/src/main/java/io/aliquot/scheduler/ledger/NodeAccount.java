@@ -2,6 +2,7 @@ package io.aliquot.scheduler.ledger;
 
 import static io.aliquot.api.SharingMode.MEMORY;
 
+import io.aliquot.api.ForeignHolder;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
@@ -22,12 +23,14 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
+import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -50,6 +53,12 @@ final class NodeAccount implements NodeAccountView {
     private final NodeAccounts accounts;
     private final Map<String, Claim> claims = new HashMap<>();
     private final Map<String, Tally> tallies = new HashMap<>();
+    /** Pods that another product placed on this node, by uid. */
+    private final Map<String, ForeignPod> foreignPods = new HashMap<>();
+    /** What those of them hold that count, by GPU. */
+    private Map<String, Tally> foreignTallies = Map.of();
+    /** The GPUs that the node shares now. */
+    private List<GpuCapacity> gpuCapacities = List.of();
     /** Free capacity of each GPU that the node shares now; an element is replaced when claims on its GPU change. */
     private List<GpuFreeCapacity> freeGpus = List.of();
 
@@ -143,7 +152,7 @@ final class NodeAccount implements NodeAccountView {
 
     /** Whether the node is unknown and has no claims. */
     boolean idle() {
-        return facts.equals(UNKNOWN) && claims.isEmpty();
+        return facts.equals(UNKNOWN) && claims.isEmpty() && foreignPods.isEmpty();
     }
 
     /** Marks the account as removed, for threads that found it before. */
@@ -161,6 +170,50 @@ final class NodeAccount implements NodeAccountView {
 
     void setFacts(NodeFacts facts) {
         this.facts = facts;
+        refreshGpus();
+    }
+
+    /** Adds or updates a pod that another product placed; returns whether anything changed. */
+    boolean putForeign(ForeignPod pod) {
+        if (pod.equals(foreignPods.put(pod.id().uid(), pod))) {
+            return false;
+        }
+        refreshGpus();
+        return true;
+    }
+
+    boolean removeForeign(String uid) {
+        if (foreignPods.remove(uid) == null) {
+            return false;
+        }
+        refreshGpus();
+        return true;
+    }
+
+    private void refreshGpus() {
+        gpuCapacities = List.of();
+        foreignTallies = new HashMap<>();
+        if (facts instanceof Sharing sharing) {
+            Set<String> listed = sharing.inventory().gpus().stream()
+                    .flatMap(gpu -> gpu.heldBy().stream())
+                    .filter(ForeignHolder::hami)
+                    .map(ForeignHolder::pod)
+                    .collect(Collectors.toSet());
+            Set<String> uuids =
+                    sharing.inventory().gpus().stream().map(Gpu::uuid).collect(Collectors.toSet());
+            var counted = new HashSet<String>();
+            for (ForeignPod pod : foreignPods.values()) {
+                if (listed.contains(pod.name())
+                        && uuids.containsAll(pod.perGpu().keySet())) {
+                    counted.add(pod.name());
+                    pod.perGpu()
+                            .forEach((uuid, amount) -> foreignTallies
+                                    .computeIfAbsent(uuid, any -> new Tally())
+                                    .add(amount, 1));
+                }
+            }
+            gpuCapacities = sharing.gpus().list(holder -> holder.hami() && counted.contains(holder.pod()));
+        }
         // Registers the GPU models, by which requests in percent are converted.
         shape = shape();
         freeGpus = new ArrayList<>();
@@ -176,11 +229,19 @@ final class NodeAccount implements NodeAccountView {
     }
 
     private List<GpuCapacity> gpuCapacities() {
-        return facts instanceof Sharing sharing ? sharing.gpus().list() : List.of();
+        return gpuCapacities;
     }
 
-    private static GpuFreeCapacity freeCapacity(GpuCapacity capacity, @Nullable Tally tally) {
-        return new GpuFreeCapacity(capacity, tally == null ? GpuAmount.NOTHING : tally.sum());
+    private GpuFreeCapacity freeCapacity(GpuCapacity capacity, @Nullable Tally tally) {
+        Tally foreign = foreignTallies.get(capacity.gpu().uuid());
+        if (foreign == null) {
+            return new GpuFreeCapacity(capacity, tally == null ? GpuAmount.NOTHING : tally.sum());
+        }
+        Tally both = foreign.copy();
+        if (tally != null) {
+            both.add(tally.sum(), 1);
+        }
+        return new GpuFreeCapacity(capacity, both.sum());
     }
 
     void setAgentReady(boolean agentReady) {
@@ -233,7 +294,7 @@ final class NodeAccount implements NodeAccountView {
         changed();
     }
 
-    private static void replace(List<GpuFreeCapacity> freeGpus, String uuid, Tally tally) {
+    private void replace(List<GpuFreeCapacity> freeGpus, String uuid, Tally tally) {
         for (int index = 0; index < freeGpus.size(); index++) {
             GpuCapacity capacity = freeGpus.get(index).capacity();
             if (capacity.gpu().uuid().equals(uuid)) {

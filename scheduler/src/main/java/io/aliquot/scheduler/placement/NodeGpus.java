@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.placement;
 
+import io.aliquot.api.ForeignHolder;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.SharingMode;
@@ -7,6 +8,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.Set;
+import java.util.function.Predicate;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -19,6 +21,7 @@ public final class NodeGpus {
     private final SharingMode sharingMode;
     private final Set<String> cordoned;
     private final List<GpuCapacity> list;
+    private final GpuTopology topology;
 
     /**
      * Computes the capacity of each GPU of an inventory.
@@ -32,7 +35,12 @@ public final class NodeGpus {
         this.cordoned = Set.copyOf(cordoned);
         List<Gpu> gpus = inventory.gpus();
         var topology = GpuTopology.of(gpus);
-        this.list = IntStream.range(0, gpus.size())
+        this.list = capacities(gpus, topology);
+        this.topology = topology;
+    }
+
+    private List<GpuCapacity> capacities(List<Gpu> gpus, GpuTopology topology) {
+        return IntStream.range(0, gpus.size())
                 .mapToObj(position -> new GpuCapacity(
                         gpus.get(position),
                         sharingMode,
@@ -43,6 +51,22 @@ public final class NodeGpus {
                         position,
                         topology))
                 .toList();
+    }
+
+    /**
+     * The node's GPUs as {@link #list}, but holders whose amounts are counted do not close them. A list of holders that may
+     * be incomplete still closes its GPU.
+     *
+     * @param counted tells the holders whose amounts are counted
+     */
+    public List<GpuCapacity> list(Predicate<ForeignHolder> counted) {
+        List<Gpu> gpus = inventory.gpus().stream()
+                .map(gpu -> gpu.heldBy().size() < Gpu.MOST_HOLDERS
+                        ? gpu.withHolders(
+                                gpu.heldBy().stream().filter(counted.negate()).toList())
+                        : gpu)
+                .toList();
+        return gpus.equals(inventory.gpus()) ? list : capacities(gpus, topology);
     }
 
     /** The given UUIDs without those of the inventory's GPUs. */

@@ -148,6 +148,18 @@ class NodeReaderTest {
         assertThat(reading.problem()).contains(name).contains(says);
     }
 
+    /** The agent needs a moment to publish the conflict; a pod of the other plugin does not wait for it. */
+    @Test
+    void anotherPluginsResourceClosesTheNodeBeforeItsAgentSaysSo() {
+        Node node = node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", INVENTORY.print()));
+        node.getStatus().getAllocatable().put("nvidia.com/gpu", new Quantity("4"));
+        assertThat(reader.read(node).facts()).isInstanceOf(NodeFacts.Unavailable.class);
+
+        node.getStatus().getAllocatable().put("nvidia.com/gpu", new Quantity("0"));
+        node.getStatus().getAllocatable().put("nvidia.com/gpumem", new Quantity("160k"));
+        assertThat(reader.read(node).facts()).isInstanceOf(NodeFacts.Sharing.class);
+    }
+
     private NodeFacts.Sharing sharing(Map<String, String> labels, Map<String, String> annotations) {
         return (NodeFacts.Sharing) read(labels, annotations).facts();
     }

@@ -2,7 +2,9 @@ package io.aliquot.scheduler.kubernetes;
 
 import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
@@ -33,6 +35,34 @@ class PodReaderTest {
                 .isEqualTo(Map.of(
                         uuid(1, 0), new GpuAmount(600, 15, 2, false), uuid(1, 1), new GpuAmount(250, 10, 1, false)));
         assertThat(reading.pod().hostRequests()).isEqualTo(new HostResources(8000, 1 << 30));
+    }
+
+    @Test
+    void aPodOfHamiHoldsTheSumOfItsContainers() {
+        Pod pod = pod("hami.io/vgpu-devices-allocated: \"" + uuid(1, 0) + ",NVIDIA,100,5:;" + uuid(1, 0)
+                + ",NVIDIA,200,10:" + uuid(1, 1) + ",NVIDIA,300,0:;\"");
+
+        assertThat(PodReader.foreign(pod).orElseThrow().perGpu())
+                .isEqualTo(Map.of(
+                        uuid(1, 0), new GpuAmount(300, 15, 2, false), uuid(1, 1), new GpuAmount(300, 0, 1, false)));
+        assertThat(PodReader.bound(pod).pod().shares()).isEmpty();
+    }
+
+    @Test
+    void aPodOfAliquotIsNeverHamisWhateverItsAnnotationsSay() {
+        assertThat(PodReader.foreign(pod(
+                        "aliquot.io/vgpu.main: \"" + uuid(1, 0) + " memory=250Mi cores=10\"",
+                        "hami.io/vgpu-devices-allocated: \"" + uuid(1, 0) + ",NVIDIA,100,5:;\"")))
+                .isEmpty();
+        assertThat(PodReader.foreign(pod())).isEmpty();
+    }
+
+    @Test
+    void anUnreadableRecordOfHamiSaysThatItsGpusCountAsWhollyHeld() {
+        assertThatThrownBy(() -> PodReader.foreign(pod("hami.io/vgpu-devices-allocated: \"MIG-1,NVIDIA,100,5:;\"")))
+                .isInstanceOf(FormatException.class)
+                .hasMessageContaining("annotation hami.io/vgpu-devices-allocated: expected a GPU's UUID")
+                .hasMessageContaining("wholly held");
     }
 
     @Test

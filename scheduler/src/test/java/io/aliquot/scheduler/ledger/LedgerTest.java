@@ -9,6 +9,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.CorePolicy;
+import io.aliquot.api.ForeignHolder;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
@@ -577,6 +578,66 @@ public class LedgerTest {
         assertThat(Gpus.of(granted.containers(), "main").print())
                 .isEqualTo(uuid(1, 0) + " memory=500Mi cores=0 policy=fixed priority=0 context=0Mi\n");
         assertThat(granted.visibleDevices()).isEqualTo(new VisibleDevices("{uuid}"));
+    }
+
+    @Test
+    void aPodOfHamiIsCountedExactlyOnceTheAgentListsIt() {
+        ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu", true);
+        var pod = new ForeignPod(pod("h"), "n1", Map.of(uuid(1, 0), new GpuAmount(600, 30, 1, false)));
+
+        ledger.observeForeign(pod);
+        assertThat(ledger.feasibility("n1", "b", WHOLE))
+                .as("an annotation alone takes nothing")
+                .isInstanceOf(Feasibility.Fits.class);
+
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000).withHolders(List.of(holder))));
+        assertThat(ledger.feasibility("n1", "b", request("APP:main: gpumem=400")))
+                .isInstanceOf(Feasibility.Fits.class);
+        assertThat(ledger.feasibility("n1", "b", HALF))
+                .isEqualTo(new Feasibility.Refused("no GPU with 500 MiB free", false));
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refused.class);
+
+        told.clear();
+        ledger.removeForeign("n1", "h");
+        assertThat(ledger.feasibility("n1", "b", request("APP:main: gpumem=1")))
+                .as("until the agent no longer lists it")
+                .isInstanceOf(Feasibility.Refused.class);
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000)));
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
+        assertThat(told).contains("freed n1");
+    }
+
+    /** Otherwise a user could share a GPU of NVIDIA's plugin by writing HAMi's annotation to the pod that holds it. */
+    @Test
+    void hamisRecordDoesNotOpenAGpuThatAPodHoldsThroughAnotherPlugin() {
+        ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu");
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000).withHolders(List.of(holder))));
+
+        ledger.observeForeign(new ForeignPod(pod("h"), "n1", Map.of(uuid(1, 0), new GpuAmount(1, 0, 1, false))));
+
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
+    }
+
+    @Test
+    void hamisRecordOfAGpuThatTheNodeLacksCountsNothing() {
+        ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu", true);
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000).withHolders(List.of(holder))));
+
+        ledger.observeForeign(new ForeignPod(pod("h"), "n1", Map.of(uuid(7, 0), new GpuAmount(1, 0, 1, false))));
+
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
+    }
+
+    @Test
+    void aPodOfAnotherProductHasNoClaimToResizeOrEvict() {
+        ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu", true);
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000).withHolders(List.of(holder))));
+        ledger.observeForeign(new ForeignPod(pod("h"), "n1", Map.of(uuid(1, 0), new GpuAmount(2000, 0, 1, false))));
+
+        assertThat(ledger.holders("n1", uuid(1, 0))).isEmpty();
+        assertThat(ledger.view("n1").orElseThrow().holdings()).isEmpty();
+        assertThat(ledger.resize("h", List.of())).isInstanceOf(Resizing.Unknown.class);
+        assertThat(told).noneMatch(event -> event.startsWith("over"));
     }
 
     public static NodeFacts sharing(int slots, Gpu... gpus) {
