@@ -12,7 +12,8 @@ go_environment() {
 
 kube_program() { printf '%s/programs/kube-%s' "$cache" "$(cd "$root" && hash_of lab/kube)"; }
 helm_program() { printf '%s/programs/helm-%s-%s' "$cache" "$helm_version" "$kubernetes_version"; }
-nvidia_plugin_program() { printf '%s/programs/nvidia-device-plugin-%s' "$cache" "$nvidia_plugin_version"; }
+# A folder: the device plugin and GPU feature discovery are one module.
+nvidia_plugin_programs() { printf '%s/programs/nvidia-plugin-%s' "$cache" "$nvidia_plugin_version"; }
 nvidia_runtime_program() { printf '%s/programs/nvidia-container-runtime-%s' "$cache" "$nvidia_toolkit_version"; }
 
 build_kube() {
@@ -54,15 +55,16 @@ build_nvidia_runtime() {
 build_nvidia_plugin() {
     go_environment
     local out source module
-    out=$(nvidia_plugin_program)
+    out=$(nvidia_plugin_programs)
     module=$(go mod download -json "github.com/NVIDIA/k8s-device-plugin@v$nvidia_plugin_version" |
         sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
     [ -f "$module/go.mod" ] || die "the module of NVIDIA's device plugin cannot be downloaded."
     source=$(mktemp -d "$cache/programs/install.XXXXXX")
     cp -r "$module/." "$source"
     cd "$source"
-    CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags "-s -w '-extldflags=-Wl,-z,lazy'" -o "$out.tmp" \
-        ./cmd/nvidia-device-plugin
+    rm -rf "$out.tmp"
+    CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags "-s -w '-extldflags=-Wl,-z,lazy'" -o "$out.tmp/" \
+        ./cmd/nvidia-device-plugin ./cmd/gpu-feature-discovery
     publish "$out.tmp" "$out"
     rm -rf "$source"
 }
@@ -76,7 +78,7 @@ build_programs() {
     [ -x "$(helm_program)" ] || step helm "Building Helm $helm_version, once; about 2 minutes" contained build_helm
     [ -x "$(nvidia_runtime_program)" ] ||
         step nvidia-runtime "Building NVIDIA's container runtime $nvidia_toolkit_version, once; about 1 minute" contained build_nvidia_runtime
-    [ -x "$(nvidia_plugin_program)" ] ||
+    [ -d "$(nvidia_plugin_programs)" ] ||
         step nvidia-plugin "Building NVIDIA's device plugin $nvidia_plugin_version, once; about 1 minute" contained build_nvidia_plugin
     rm -rf "$cache/go"
     unlock_cache

@@ -33,7 +33,7 @@ image_hash() { # NAME
         find "${inputs[@]}" -type f -printf '%p\0' | LC_ALL=C sort -z | xargs -0r sha256sum
         case $1 in
             kube-scheduler) kube_program ;;
-            nvidia-device-plugin) nvidia_plugin_program; base_file ;;
+            nvidia-device-plugin) nvidia_plugin_programs; base_file ;;
             *) base_file ;;
         esac
         declare -f build_image buildah_
@@ -110,7 +110,7 @@ build_image() { # NAME FILE
     case $name in
         pause) gcc -Wall -Wextra -Werror -Os -s -static -o "$context/pause" lab/images/pause/pause.c ;;
         kube-scheduler) cp "$(kube_program)" "$context/kube" ;;
-        nvidia-device-plugin) cp "$(nvidia_plugin_program)" "$context/nvidia-device-plugin" ;;
+        nvidia-device-plugin) cp "$(nvidia_plugin_programs)"/* "$context" ;;
     esac
     grep -q "^FROM $base_image" "$dockerfile" && import_base
     buildah_ bud --layers --pull-never --file "$context/$dockerfile" --tag "$(image_name "$name")" "$context"

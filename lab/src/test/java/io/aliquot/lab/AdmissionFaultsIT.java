@@ -4,7 +4,6 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.ForeignResources;
-import io.aliquot.api.Labels;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.ConfigBuilder;
@@ -87,15 +86,7 @@ class AdmissionFaultsIT {
             Attempt withGpu = attempt(client, namespace, Pods.withGpuMemory(lab, "gpu", 1000));
             Pod ofAnotherPlugin = Pods.withLimits(lab, "foreign", Map.of(ForeignResources.NVIDIA_GPU, "1"));
             Attempt foreign = attempt(namespace, ofAnotherPlugin);
-            Attempt labeled = attempt(
-                    client,
-                    namespace,
-                    ofAnotherPlugin
-                            .edit()
-                            .editMetadata()
-                            .addToLabels(Labels.OURS, Labels.OURS_ON)
-                            .endMetadata()
-                            .build());
+            Attempt labeled = attempt(client, namespace, Pods.labeled(ofAnotherPlugin));
 
             assertThat(withoutGpu.refusal()).isEmpty();
             assertThat(withoutGpu.took()).isLessThan(WEBHOOK_TIMEOUT.plus(SLACK));

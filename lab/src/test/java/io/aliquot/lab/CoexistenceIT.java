@@ -12,6 +12,7 @@ import io.aliquot.api.Labels;
 import io.aliquot.api.Resources;
 import io.aliquot.api.Vgpu;
 import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.client.utils.Serialization;
 import java.util.List;
 import java.util.Map;
@@ -219,6 +220,34 @@ class CoexistenceIT {
                 "the node has NVIDIA's GPUs",
                 EVENTUALLY,
                 () -> lab.allocatable(lab.otherNode(), ForeignResources.NVIDIA_GPU) == 8);
+    }
+
+    /** Only its image sets NVIDIA_VISIBLE_DEVICES, and it names a node whose GPUs Aliquot does not share. */
+    @Test
+    void gpuFeatureDiscoveryRunsUnchanged(Lab lab, TestNamespace namespace) {
+        Pod discovery = Pods.withoutGpu(lab, "discovery")
+                .edit()
+                .editSpec()
+                .withNodeName(lab.otherNode())
+                .withRestartPolicy("Never")
+                .editFirstContainer()
+                .withImage("docker.io/aliquot-lab/nvidia-device-plugin:lab")
+                .withCommand("gpu-feature-discovery")
+                .withArgs("--oneshot", "--use-node-feature-api=false", "--no-timestamp", "--output-file=")
+                .endContainer()
+                .endSpec()
+                .build();
+        PodSpec stored = namespace.create(discovery).getSpec();
+        namespace.await(
+                "discovery",
+                "ends",
+                EVENTUALLY,
+                pod -> List.of("Succeeded", "Failed").contains(pod.getStatus().getPhase()));
+
+        assertThat(stored.getContainers().get(0).getEnv()).isEmpty();
+        assertThat(lab.kubectl("logs", "discovery", "--namespace", namespace.name())
+                        .expectSuccess())
+                .contains("nvidia.com/gpu.count=2", "nvidia.com/gpu.memory=81920");
     }
 
     private static Pod plugin(Lab lab) {

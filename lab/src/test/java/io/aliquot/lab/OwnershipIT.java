@@ -7,7 +7,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.ForeignResources;
-import io.aliquot.api.Labels;
 import io.aliquot.api.Resources;
 import io.fabric8.kubernetes.api.model.LimitRangeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
@@ -72,12 +71,7 @@ class OwnershipIT {
 
     @Test
     void aLabeledPodIsTranslatedAndRuns(Lab lab, TestNamespace namespace) {
-        Pod pod = Pods.withLimits(lab, "labeled", ONE_GPU)
-                .edit()
-                .editMetadata()
-                .addToLabels(Labels.OURS, Labels.OURS_ON)
-                .endMetadata()
-                .build();
+        Pod pod = Pods.labeled(Pods.withLimits(lab, "labeled", ONE_GPU));
 
         assertTranslated(namespace.run(pod));
     }
@@ -178,12 +172,7 @@ class OwnershipIT {
             assertThat(stored.getContainers().get(0).getResources().getLimits())
                     .isEqualTo(
                             hami.getSpec().getContainers().get(0).getResources().getLimits());
-            assertTranslated(namespace.run(Pods.withLimits(lab, "labeled", limits)
-                    .edit()
-                    .editMetadata()
-                    .addToLabels(Labels.OURS, Labels.OURS_ON)
-                    .endMetadata()
-                    .build()));
+            assertTranslated(namespace.run(Pods.labeled(Pods.withLimits(lab, "labeled", limits))));
             namespace.run(Pods.withLimits(lab, "vgpu", Map.of(Resources.VGPU, "1", Resources.MEMORY, "3000")));
         } finally {
             upgrade(lab, "sharedNames=false");

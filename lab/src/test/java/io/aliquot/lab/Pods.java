@@ -1,5 +1,6 @@
 package io.aliquot.lab;
 
+import io.aliquot.api.Labels;
 import io.aliquot.api.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
@@ -50,6 +51,15 @@ final class Pods {
         return pod.edit()
                 .editMetadata()
                 .addToAnnotations(annotations)
+                .endMetadata()
+                .build();
+    }
+
+    /** A pod whose label says that it is Aliquot's. */
+    static Pod labeled(Pod pod) {
+        return pod.edit()
+                .editMetadata()
+                .addToLabels(Labels.OURS, Labels.OURS_ON)
                 .endMetadata()
                 .build();
     }

@@ -17,6 +17,7 @@ import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.regex.Matcher;
@@ -93,13 +94,21 @@ final class GpuNodeReader {
                                 + Annotations.GPUS + " or " + HAMI + ", or the label " + PRODUCT);
     }
 
-    /** The node as if it ran Aliquot's agent with this inventory, and shared its GPUs. Its other settings remain. */
+    /**
+     * The node as if it ran Aliquot's agent with this inventory, and shared its GPUs instead of its present device plugin.
+     * Its other settings remain.
+     */
     private static SimulatedNode withAliquot(Node node, Inventory inventory) {
+        var remaining = new LinkedHashMap<>(allocatable(node));
+        remaining.keySet().removeIf(ForeignResources::servedByOtherPlugins);
         return SimulatedNode.read(new NodeBuilder(node)
                 .editMetadata()
                 .addToLabels(Labels.GPU, Labels.GPU_ON)
                 .addToAnnotations(Annotations.GPUS, inventory.print())
                 .endMetadata()
+                .editOrNewStatus()
+                .withAllocatable(remaining)
+                .endStatus()
                 .build());
     }
 

@@ -22,7 +22,7 @@ class OtherDevicePluginsTest {
     private static final String UUID_0 = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000000";
     private static final String UUID_1 = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001";
     private static final List<Gpu> GPUS = List.of(gpu(UUID_0, 0), gpu(UUID_1, 1));
-    private static final DeviceHolders NOBODY = new DeviceHolders.Known(List.of());
+    private static final DeviceHolders NO_HOLDERS = new DeviceHolders.Known(List.of());
     private static final DeviceHolders UNAVAILABLE = new DeviceHolders.Unavailable("no socket");
     private static final NodeView OURS = node(Map.of("aliquot.io/vgpu", 20L, "nvidia.com/gpumem", 81920L));
 
@@ -96,7 +96,7 @@ class OtherDevicePluginsTest {
         Inventory unknown = OtherDevicePlugins.in(inventory(GPUS), Optional.of(before), OURS, UNAVAILABLE);
 
         assertThat(unknown.conflict()).contains("cannot be counted");
-        assertThat(OtherDevicePlugins.in(inventory(GPUS), Optional.of(unknown), OURS, NOBODY)
+        assertThat(OtherDevicePlugins.in(inventory(GPUS), Optional.of(unknown), OURS, NO_HOLDERS)
                         .conflict())
                 .isEmpty();
     }
@@ -113,14 +113,14 @@ class OtherDevicePluginsTest {
     @ParameterizedTest
     @ValueSource(strings = {"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "aliyun.com/gpu-mem"})
     void aNodeOnWhichAnotherPluginAdvertisesGpusIsInConflict(String resource) {
-        assertThat(in(node(Map.of(resource, 1L, "aliquot.io/vgpu", 20L)), NOBODY, GPUS)
+        assertThat(in(node(Map.of(resource, 1L, "aliquot.io/vgpu", 20L)), NO_HOLDERS, GPUS)
                         .conflict())
                 .contains("advertises " + resource, "nvidia.com/gpu.deploy.device-plugin=false");
     }
 
     @Test
     void aPluginThatHasGoneIsNoConflict() {
-        assertThat(in(node(Map.of("nvidia.com/gpu", 0L)), NOBODY, GPUS).conflict())
+        assertThat(in(node(Map.of("nvidia.com/gpu", 0L)), NO_HOLDERS, GPUS).conflict())
                 .isEmpty();
     }
 

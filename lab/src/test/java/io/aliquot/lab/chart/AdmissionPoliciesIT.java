@@ -513,13 +513,26 @@ class AdmissionPoliciesIT {
             upgrade();
         }
 
-        private void upgrade() throws IOException {
-            new Helm(Chart.FOLDER)
+        @Test
+        void warnsWhereHamiSharesGpusUnderTheSameNames() throws IOException {
+            assertThat(upgrade()).doesNotContain("WARNING");
+            admin.post("/api/v1/nodes", """
+                {apiVersion: v1, kind: Node, metadata: {name: hami-node, annotations: {hami.io/node-nvidia-register: "[]"}}}""").expectSuccess();
+
+            assertThat(upgrade())
+                    .contains("WARNING: HAMi or ACK seem to share the GPUs of 1 nodes (hami-node)")
+                    .contains("--set sharedNames=true");
+            admin.delete("/api/v1/nodes/hami-node").expectSuccess();
+        }
+
+        private String upgrade() throws IOException {
+            return new Helm(Chart.FOLDER)
                     .upgrade()
                     .withName(Chart.RELEASE)
                     .withNamespace(Chart.NAMESPACE)
                     .withKubeConfigContents(server.kubeconfig())
-                    .call();
+                    .call()
+                    .getOutput();
         }
     }
 

@@ -48,7 +48,7 @@ class ForeignPodHistoriesTest {
         long first = System.nanoTime();
         System.out.println("seeds from " + first);
         for (long seed = first; seed < first + HISTORIES; seed++) {
-            var history = new History(seed);
+            var history = new RandomHistory(seed);
             for (int step = 0; step < STEPS; step++) {
                 history.step();
             }
@@ -61,7 +61,7 @@ class ForeignPodHistoriesTest {
     /** A running pod of another device plugin. */
     private record Foreign(Pod pod, boolean hami, String gpu, int memoryMiB) {}
 
-    private final class History {
+    private final class RandomHistory {
         private final long seed;
         private final Random random;
         private final Ledger ledger = new Ledger(() -> 0, new LedgerListener() {
@@ -89,7 +89,7 @@ class ForeignPodHistoriesTest {
 
         private int names;
 
-        History(long seed) {
+        RandomHistory(long seed) {
             this.seed = seed;
             this.random = new Random(seed);
             nodeChanged();
