@@ -9,13 +9,11 @@ import io.aliquot.api.Labels;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.node.NodeView;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Set;
-import java.util.TreeSet;
 import java.util.regex.Pattern;
-import java.util.stream.Collectors;
 
 /**
  * What other device plugins do on this node with the GPUs that Aliquot is to share. While one of them advertises GPUs, the
@@ -55,14 +53,14 @@ public final class OtherDevicePlugins {
     }
 
     private static String conflict(List<Gpu> gpus, Optional<Inventory> previous, NodeView node, DeviceHolders holders) {
-        Set<String> advertised = resources(node.allocatable(), 1);
-        if (!advertised.isEmpty()) {
-            return "another device plugin advertises " + String.join(", ", advertised)
+        Optional<String> advertised = foreignResource(node.allocatable(), 1);
+        if (advertised.isPresent()) {
+            return "another device plugin advertises " + advertised.get()
                     + " on this node; remove it from the node, with the GPU Operator by the node's label "
                     + Labels.OPERATOR_PLUGIN + "=" + Labels.OPERATOR_PLUGIN_OFF;
         }
         // The kubelet forgets a resource 5 minutes after its plugin has gone; the former conflict outlasts that.
-        boolean mayBeHeld = !resources(node.capacity(), 0).isEmpty()
+        boolean mayBeHeld = foreignResource(node.capacity(), 0).isPresent()
                 || previous.filter(before -> !before.conflict().isEmpty()).isPresent()
                 || gpus.stream().anyMatch(gpu -> !gpu.heldBy().isEmpty());
         return holders instanceof DeviceHolders.Unavailable unavailable && mayBeHeld
@@ -71,14 +69,12 @@ public final class OtherDevicePlugins {
                 : "";
     }
 
-    /** The first names only: the text has a limited length, and one resource shows what is wrong. */
-    private static Set<String> resources(Map<String, Long> amounts, long least) {
+    /** One of another device plugin's resources with at least this amount: one shows what is wrong. */
+    private static Optional<String> foreignResource(Map<String, Long> amounts, long least) {
         return amounts.entrySet().stream()
                 .filter(entry -> entry.getValue() >= least && ForeignResources.servedByOtherPlugins(entry.getKey()))
                 .map(Map.Entry::getKey)
-                .sorted()
-                .limit(1)
-                .collect(Collectors.toCollection(TreeSet::new));
+                .min(Comparator.naturalOrder());
     }
 
     private static List<DeviceHolders.Holder> previousHolders(List<Gpu> previous) {

@@ -80,11 +80,8 @@ public final class NodeReader {
         } catch (FormatException e) {
             return new Reading(UNREADABLE, Annotations.GPUS + ": " + e.getMessage());
         }
-        if (inventory.conflict().isEmpty() && otherPluginAdvertises(node)) {
-            return new Reading(CONFLICT, ""); // the agent is about to say why
-        }
-        if (!inventory.conflict().isEmpty()) {
-            return new Reading(CONFLICT, inventory.conflict());
+        if (!inventory.conflict().isEmpty() || otherPluginAdvertises(node)) {
+            return new Reading(CONFLICT, inventory.conflict()); // if it is empty, the agent is about to say why
         }
         var gpus = new NodeGpus(inventory, settings.share(), settings.cordoned());
         return new Reading(
