@@ -15,6 +15,7 @@ import java.util.Base64;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterAll;
@@ -88,13 +89,19 @@ class AdmissionPoliciesIT {
                 () -> agent1.patch(node + DRY_RUN, annotation("x", "x")),
                 () -> scheduler.patch(node + DRY_RUN, annotation("x", "x")),
                 () -> scheduler.post(PODS + "/none/binding" + DRY_RUN, binding("none", "{aliquot.io/vgpu.main: x}")))) {
-            Response response = refused.get();
-            for (int i = 0; i < 100 && response.code() != 403; i++) {
-                TimeUnit.MILLISECONDS.sleep(100);
-                response = refused.get();
-            }
-            forbidden(response, "");
+            assertThat(eventually(refused, 403)).isTrue();
         }
+    }
+
+    /** Repeats a request until its response has this code; false if it has not after some seconds. */
+    private static boolean eventually(Supplier<Response> request, int code) {
+        for (int i = 0; i < 1000; i++) {
+            if (request.get().code() == code) {
+                return true;
+            }
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(10));
+        }
+        return false;
     }
 
     @AfterAll
@@ -268,12 +275,10 @@ class AdmissionPoliciesIT {
 
         @ParameterizedTest
         @ValueSource(strings = {"pod-a_1/2", "pod-b_2/3", "pod-a_1", ""})
-        void formerLeaderMayNotBind(String fence) throws InterruptedException {
+        void formerLeaderMayNotBind(String fence) {
             lease("pod-a_1", 3);
             String name = create(plainPod());
             String body = binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: \"%s\"}".formatted(fence));
-
-            TimeUnit.MILLISECONDS.sleep(200); // the policy's view of the Lease lags some milliseconds
             forbidden(scheduler.post(PODS + "/" + name + "/binding", body), "no longer leads");
             forbidden(scheduler.post("/api/v1/namespaces/tenant/bindings", body), "no longer leads");
         }
@@ -743,6 +748,7 @@ class AdmissionPoliciesIT {
     private static final String LEASES = "/apis/coordination.k8s.io/v1/namespaces/" + Chart.NAMESPACE + "/leases";
 
     /** Sets the scheduler's Lease, which kube-scheduler keeps while it leads. */
+    /** Changes the Lease, and waits until the policies see the change: their view of it lags some milliseconds. */
     private static void lease(String holder, int transitions) {
         scheduler.post(LEASES, """
             {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: aliquot-scheduler}}""");
@@ -754,6 +760,10 @@ class AdmissionPoliciesIT {
                      "metadata": {"name": "aliquot-scheduler", "resourceVersion": "%s"},
                      "spec": {"holderIdentity": "%s", "leaseTransitions": %d, "leaseDurationSeconds": 15}}""".formatted(version, holder, transitions))
                 .expectSuccess();
+        String current =
+                binding("none", "{aliquot.io/vgpu.main: x, aliquot.io/fence: %s/%d}".formatted(holder, transitions));
+        assertThat(eventually(() -> scheduler.post(PODS + "/none/binding" + DRY_RUN, current), 404))
+                .isTrue();
     }
 
     private static void forbidden(Response response, String why) {
