@@ -1,5 +1,6 @@
 package io.aliquot.api;
 
+import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -96,8 +97,41 @@ public final class Region {
      * @throws FormatException if the content is not a region of this version
      */
     public static Region parse(byte[] content) {
-        ByteBuffer file =
-                ByteBuffer.wrap(content.length == 0 ? fresh() : content.clone()).order(ByteOrder.LITTLE_ENDIAN);
+        return of(ByteBuffer.wrap(content.length == 0 ? fresh() : content.clone()));
+    }
+
+    /**
+     * Reads what a file says of the GPUs and processes in use, without the rest of its {@value #SIZE} bytes.
+     *
+     * @param file open for reading
+     * @param buffer of {@value #SIZE} bytes; the region is valid until the buffer is used again
+     * @throws FormatException if the content is not a region of this version
+     */
+    public static Region read(FileChannel file, ByteBuffer buffer) throws IOException {
+        if (file.size() != SIZE) {
+            throw FormatException.expected("a region's size " + SIZE, Long.toString(file.size()));
+        }
+        read(file, buffer, 0, PROCESSES_AT);
+        Region region = of(buffer);
+        int processes = region.processHighWater();
+        read(file, buffer, PROCESSES_AT, processes * PROCESS_SIZE);
+        for (Device device : region.devices(false)) {
+            read(file, buffer, CHARGES_AT + device.index() * PROCESSES * CHARGE_SIZE, processes * CHARGE_SIZE);
+        }
+        return region;
+    }
+
+    private static void read(FileChannel file, ByteBuffer buffer, int at, int length) throws IOException {
+        ByteBuffer part = buffer.slice(at, length);
+        while (part.hasRemaining()) {
+            if (file.read(part, (long) at + part.position()) < 0) {
+                throw new EOFException("the region became shorter");
+            }
+        }
+    }
+
+    private static Region of(ByteBuffer content) {
+        ByteBuffer file = content.duplicate().order(ByteOrder.LITTLE_ENDIAN);
         expect("size", SIZE, file.capacity());
         expectOurVersion(file);
         expect("header's size", HEADER_SIZE, file.getInt(HEADER_SIZE_AT));
@@ -113,6 +147,10 @@ public final class Region {
 
     /** The GPUs that the container has used, in the order of their first use. */
     public List<Device> devices() {
+        return devices(true);
+    }
+
+    private List<Device> devices(boolean withCharges) {
         var devices = new ArrayList<Device>();
         for (int index = 0; index < DEVICES; index++) {
             // A UUID's bytes are in the order of its text, so it is big-endian.
@@ -123,7 +161,7 @@ public final class Region {
                 devices.add(new Device(
                         index,
                         "GPU-" + new UUID(first, second),
-                        usedBytes(index),
+                        withCharges ? usedBytes(index) : 0,
                         new Compute(
                                 file.getLong(at + TAT_AT),
                                 file.getLong(at + DEVICE_GPU_TIME_AT),

@@ -24,6 +24,25 @@ final class RegionTest {
     }
 
     @Test
+    void readsThePartsInUseOfAFile(@TempDir Path folder) throws IOException {
+        byte[] golden = Files.readAllBytes(GOLDEN.resolve("region.bin"));
+        Region expected = Region.parse(golden);
+        Path file = Files.write(folder.resolve("region"), golden);
+        ByteBuffer buffer = ByteBuffer.allocate(Region.SIZE);
+
+        try (var channel = FileChannel.open(file, StandardOpenOption.READ)) {
+            Region read = Region.read(channel, buffer);
+
+            assertThat(read.devices()).isEqualTo(expected.devices()).isNotEmpty();
+            assertThat(read.owner(0)).isEqualTo(expected.owner(0));
+        }
+        Files.write(file, new byte[100]);
+        try (var channel = FileChannel.open(file, StandardOpenOption.READ)) {
+            assertThatThrownBy(() -> Region.read(channel, buffer)).hasMessageContaining("size 565248");
+        }
+    }
+
+    @Test
     void aFreshRegionHasTheGoldenHeaderAndZerosElsewhere() throws IOException {
         ByteBuffer golden = ByteBuffer.wrap(Files.readAllBytes(GOLDEN.resolve("region.bin")));
         ByteBuffer fresh = ByteBuffer.wrap(Region.fresh());

@@ -8,6 +8,7 @@ import io.aliquot.deviceplugin.node.ApiServerClient;
 import io.aliquot.deviceplugin.node.ApiServerNodeClient;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.shim.Shim;
+import io.aliquot.deviceplugin.usage.UsageMetrics;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -22,6 +23,8 @@ import java.util.logging.Logger;
  */
 public final class DevicePlugin {
     private static final Path SYS = Path.of("/sys");
+    // The kubelet cannot be told another folder (pkg/kubelet/kuberuntime, legacyContainerLogsDir).
+    private static final NodeAgent.Host HOST = new NodeAgent.Host(Path.of("/proc"), Path.of("/var/log/containers"));
     private static final Duration INTERVAL = Duration.ofSeconds(5);
     private static final int EXIT_RESTART = 1;
     private static final int EXIT_INVALID_SETTINGS = 2;
@@ -64,7 +67,8 @@ public final class DevicePlugin {
             var registrar = new KubeletRegistrar(
                     settings.kubeletDir(), settings.stateDir(), shim, metrics, InstantSource.system(), nanoTime);
             var agent = new NodeAgent(
-                    settings, () -> Nvml.open(settings.nvml(), SYS), registrar, metrics, INTERVAL, nanoTime);
+                    settings, () -> Nvml.open(settings.nvml(), SYS), registrar, HOST, metrics, INTERVAL, nanoTime);
+            metrics.add(new UsageMetrics(settings.nodeName(), agent::usage));
             var monitoring = new MonitoringServer(
                     settings.metricsPort(), metrics, agent::livenessProblems, agent::readinessProblems);
             Runtime.getRuntime().addShutdownHook(new Thread(agent::close, "shutdown"));

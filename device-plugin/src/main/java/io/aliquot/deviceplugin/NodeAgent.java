@@ -6,8 +6,12 @@ import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
+import io.aliquot.deviceplugin.usage.NodeUsage;
+import io.aliquot.deviceplugin.usage.UsageSampler;
+import io.aliquot.deviceplugin.usage.UsageTracker;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
@@ -37,10 +41,19 @@ final class NodeAgent implements AutoCloseable {
         RESTART
     }
 
+    /**
+     * Folders of the host.
+     *
+     * @param proc {@code /proc} of the host's PID namespace
+     * @param containerLogs the kubelet's links to the logs of containers
+     */
+    record Host(Path proc, Path containerLogs) {}
+
     private final KubeletRegistrar registrar;
     private final NvmlSession nvml;
     private final Reconciler reconciler;
     private final PodResourcesClient podResources;
+    private final UsageTracker usage;
     private final AgentHealth health;
     private final UnhookedFunctionCheck unhookedFunctions;
     private final Duration interval;
@@ -53,6 +66,7 @@ final class NodeAgent implements AutoCloseable {
      * Does nothing before {@link #run}.
      *
      * @param registrar closed by this object
+     * @param host where the host's folders are
      * @param interval pause between two passes without {@link #wake}
      * @param nanoTime a clock such as {@link System#nanoTime}
      */
@@ -60,13 +74,16 @@ final class NodeAgent implements AutoCloseable {
             Settings settings,
             NvmlSession.Opener nvmlOpener,
             KubeletRegistrar registrar,
+            Host host,
             AgentMetrics metrics,
             Duration interval,
             LongSupplier nanoTime) {
         this.registrar = registrar;
         this.interval = interval;
-        nvml = new NvmlSession(nvmlOpener, metrics, this::wake, nanoTime);
         podResources = new PodResourcesClient(settings.podResourcesDir());
+        usage = new UsageTracker(host.proc, host.containerLogs, settings.stateDir(), podResources::list, nanoTime);
+        nvml = new NvmlSession(
+                nvmlOpener, open -> new UsageSampler(usage, open::usage)::close, metrics, this::wake, nanoTime);
         reconciler = new Reconciler(
                 settings,
                 nvml,
@@ -82,6 +99,11 @@ final class NodeAgent implements AutoCloseable {
     /** Requests a pass at once, because something may have changed. Thread-safe. */
     void wake() {
         wakeUps.release();
+    }
+
+    /** How the node's GPUs are used now. Thread-safe. */
+    NodeUsage usage() {
+        return usage.usage();
     }
 
     /** See {@link AgentHealth#livenessProblems}. Thread-safe. */

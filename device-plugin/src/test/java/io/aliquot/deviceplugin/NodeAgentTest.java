@@ -430,7 +430,8 @@ final class NodeAgentTest {
                 "true"));
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
         var registrar = new KubeletRegistrar(sockets, host, shim, metrics, InstantSource.system(), System::nanoTime);
-        return new NodeAgent(settings, opener, registrar, metrics, INTERVAL, System::nanoTime);
+        return new NodeAgent(
+                settings, opener, registrar, new NodeAgent.Host(host, host), metrics, INTERVAL, System::nanoTime);
     }
 
     private void start() {

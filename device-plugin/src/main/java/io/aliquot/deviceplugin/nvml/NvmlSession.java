@@ -26,7 +26,14 @@ public final class NvmlSession implements AutoCloseable {
         Nvml open() throws NvmlException;
     }
 
+    /** Uses NVML too while it is open. */
+    public interface Companion {
+        /** Starts after NVML was opened; returns what is to run before NVML is closed, and ends all use of it. */
+        Runnable start(Nvml nvml);
+    }
+
     private final Opener opener;
+    private final Companion companion;
     private final AgentMetrics metrics;
     private final Runnable onHealthChange;
     private final LongSupplier nanoTime;
@@ -38,11 +45,14 @@ public final class NvmlSession implements AutoCloseable {
     /**
      * Opens nothing yet.
      *
+     * @param companion also uses NVML while it is open
      * @param onHealthChange called from another thread after an XID error that changes a GPU's health
      * @param nanoTime a clock such as {@link System#nanoTime}
      */
-    public NvmlSession(Opener opener, AgentMetrics metrics, Runnable onHealthChange, LongSupplier nanoTime) {
+    public NvmlSession(
+            Opener opener, Companion companion, AgentMetrics metrics, Runnable onHealthChange, LongSupplier nanoTime) {
         this.opener = opener;
+        this.companion = companion;
         this.metrics = metrics;
         this.onHealthChange = onHealthChange;
         this.nanoTime = nanoTime;
@@ -87,13 +97,13 @@ public final class NvmlSession implements AutoCloseable {
         if (present == null) {
             backoff.start();
             Nvml nvml = opener.open();
-            present = new OpenNvml(nvml, new XidWatcher(nvml, metrics, onHealthChange));
+            present = new OpenNvml(nvml, new XidWatcher(nvml, metrics, onHealthChange), companion.start(nvml));
             open = present;
         }
         return present;
     }
 
-    private record OpenNvml(Nvml nvml, XidWatcher xids) {
+    private record OpenNvml(Nvml nvml, XidWatcher xids, Runnable closeCompanion) {
         List<PhysicalGpu> gpus() throws NvmlException {
             return nvml.gpus().stream()
                     .map(gpu -> xids.failure(gpu.uuid())
@@ -103,7 +113,8 @@ public final class NvmlSession implements AutoCloseable {
         }
 
         void close() {
-            xids.close(); // first: it calls NVML
+            closeCompanion.run(); // first, like the watcher: it calls NVML
+            xids.close();
             nvml.close();
         }
     }

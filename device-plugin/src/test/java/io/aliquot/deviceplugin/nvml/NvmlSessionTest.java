@@ -14,6 +14,7 @@ final class NvmlSessionTest {
                 attempts++;
                 throw new NvmlException("no driver, attempt " + attempts);
             },
+            nvml -> () -> {},
             new AgentMetrics(),
             () -> {},
             () -> now);
