@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "account.h"
+#include "agent_file.h"
 #include "array.h"
 #include "compute.h"
 #include "context.h"
@@ -24,6 +25,7 @@
 #define LIMITS_FOLDER "/etc/aliquot"
 #define LIMITS_FILE "/etc/aliquot/vgpu"
 #define REGION_FILE "/usr/local/aliquot/region"
+#define AGENT_FILE "/usr/local/aliquot/agent"
 #define PATH_SIZE 1024
 #define CHECK_INTERVAL_NS 100000000
 
@@ -93,6 +95,7 @@ static void after_fork_in_child(void) {
     aliquot_graph_reset();
     aliquot_context_reset();
     aliquot_account_reset();
+    aliquot_agent_reset();
     aliquot_device_reset();
     aliquot_measure_reset();
     aliquot_compute_reset();
@@ -103,10 +106,12 @@ static void after_fork_in_child(void) {
 
 static enum aliquot_mode determine_mode(void) {
     char region_path[PATH_SIZE];
+    char agent_path[PATH_SIZE];
     char error[ALIQUOT_LIMITS_ERROR];
     bool outside_container = is_absent(LIMITS_FOLDER) && is_absent(REGION_FILE);
     set_path(limits_path, "ALIQUOT_CONFIG", LIMITS_FILE, outside_container);
     set_path(region_path, "ALIQUOT_REGION", REGION_FILE, outside_container);
+    set_path(agent_path, "ALIQUOT_AGENT", AGENT_FILE, outside_container);
     bool no_region = is_absent(region_path);
     if (is_absent(limits_path)) {
         return no_region ? ALIQUOT_MODE_PASS
@@ -121,6 +126,7 @@ static enum aliquot_mode determine_mode(void) {
     if (!aliquot_shared_open(alone ? NULL : region_path, error)) {
         return refuse_cuda(region_path, error);
     }
+    aliquot_agent_open(agent_path); /* without it the limits apply all the same */
     if (!aliquot_account_set_limits(&limits, error)) {
         return refuse_cuda(region_path, error);
     }
@@ -169,6 +175,7 @@ static void run_periodic_checks(void) {
     int saved = errno;
     pthread_mutex_lock(&mutex);
     reread_if_changed();
+    aliquot_account_follow_agent();
     pthread_mutex_unlock(&mutex);
     aliquot_shared_reap();
     errno = saved;

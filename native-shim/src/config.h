@@ -11,8 +11,9 @@ enum aliquot_mode {
 };
 
 /* Returns the mode, which is decided at the first call and never changes; a forked child decides again. At most 10
-   times a second it also rereads a changed limit file and releases the charges of dead processes, so call it only
-   where the driver is called anyway. A changed file that cannot be read or parsed has no effect. */
+   times a second it also rereads a changed limit file, looks for what the node agent says, and releases the charges of
+   dead processes, so call it only where the driver is called anyway. A changed file that cannot be read or parsed has
+   no effect. */
 enum aliquot_mode aliquot_config_mode(void);
 
 #endif

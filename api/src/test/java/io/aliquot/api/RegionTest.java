@@ -6,12 +6,9 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 
 final class RegionTest {
     private static final Path GOLDEN = Path.of("..", "native-shim", "golden");
@@ -79,31 +76,10 @@ final class RegionTest {
     }
 
     @Test
-    void writesTheAgentsFieldsInPlaceAndNothingElse(@TempDir Path folder) throws IOException {
-        byte[] golden = Files.readAllBytes(GOLDEN.resolve("region.bin"));
-        Path file = Files.write(folder.resolve("region"), golden);
-        Region.Device before = Region.parse(golden).devices().get(1);
-        var agentFields = new Region.AgentFields(new Region.Grant((1L << 44) - 1, 1_000_000), 1L << 40, 0xffff_ffffL);
-
-        try (var channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
-            Region.write(channel, 1, agentFields);
-        }
-
-        byte[] written = Files.readAllBytes(file);
-        assertThat(Region.parse(written).devices().get(1))
-                .isEqualTo(new Region.Device(1, before.uuid(), before.usedBytes(), before.compute(), agentFields));
-        int at = 4096 + 256 + 128; // region.h: device 1, what the agent writes
-        System.arraycopy(golden, at, written, at, 20);
-        assertThat(written).isEqualTo(golden);
-    }
-
-    @Test
-    void rejectsAgentFieldsOutOfRange() {
+    void rejectsAGrantOutOfRange() {
         assertThatThrownBy(() -> new Region.Grant(1L << 44, 0)).hasMessageContaining("time below 2^44");
         assertThatThrownBy(() -> new Region.Grant(-1, 0)).hasMessageContaining("time below 2^44");
         assertThatThrownBy(() -> new Region.Grant(0, 1 << 20)).hasMessageContaining("share below 2^20");
-        assertThatThrownBy(() -> new Region.AgentFields(new Region.Grant(0, 0), 0, 1L << 32))
-                .hasMessageContaining("active containers");
     }
 
     private static byte[] with(int at, int value) {
@@ -112,7 +88,7 @@ final class RegionTest {
         return file;
     }
 
-    /** In the form of {@code region.expected}, see {@code native-shim/test/region_golden.c}. */
+    /** In the form of {@code region.expected}, see {@code native-shim/test/golden.c}. */
     private static String print(byte[] file) {
         Region region = Region.parse(file);
         var text = new StringBuilder();
@@ -127,12 +103,7 @@ final class RegionTest {
             Region.Compute compute = device.compute();
             text.append(" tat=").append(compute.tat()).append(" gpu-time=").append(compute.gpuTime());
             text.append(" throttled=").append(compute.throttled());
-            text.append(" wanted=").append(compute.wanted());
-            Region.AgentFields agentFields = device.agentFields();
-            text.append(" granted=").append(agentFields.grant().millionths());
-            text.append(" granted-ms=").append(agentFields.grant().millis());
-            text.append(" unattributed=").append(agentFields.unattributedBytes());
-            text.append(" active=").append(agentFields.active()).append('\n');
+            text.append(" wanted=").append(compute.wanted()).append('\n');
             for (int process = 0; process < Region.PROCESSES; process++) {
                 Region.Charge charge = region.charge(device.index(), process);
                 if (charge.bytes() != 0 || charge.undecided() != 0) {
