@@ -54,6 +54,30 @@ class UsageIT {
     }
 
     @Test
+    void contextsCountAgainstTheLimitWithin3Seconds(Lab lab, TestNamespace namespace) {
+        Pod pod = namespace.run(Pods.withGpuMemory(lab, "contexts", 3000));
+        start(namespace, "vgpu-sample alloc 100 hold");
+        awaitTrue(
+                "the context",
+                A_SCRAPE,
+                () -> value(lab, pod, MEMORY, UNATTRIBUTED).orElse(0) == 256 * MIB);
+
+        assertThat(namespace
+                        .exec("contexts", "vgpu-sample", "alloc", "2645", "alloc", "2644")
+                        .expectSuccess())
+                .as("3000 MiB without one context and 100 MiB")
+                .contains("alloc 2645 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 2644 MiB: CUDA_SUCCESS");
+        assertThat(namespace
+                        .exec("contexts", "vgpu-sample", "sleep", "4", "alloc", "2389", "alloc", "2388")
+                        .expectSuccess())
+                .as("3000 MiB without two contexts and 100 MiB")
+                .contains("alloc 2389 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 2388 MiB: CUDA_SUCCESS");
+        assertThat(namespace.exec("contexts", "nvidia-smi").expectSuccess())
+                .as("usage with the context, as on a GPU")
+                .contains("356MiB / 3000MiB");
+    }
+
+    @Test
     void gpuTimeIsThatOfTheContainersKernels(Lab lab, TestNamespace namespace) {
         Pod pod = namespace.run(Pods.withGpuMemory(lab, "busy", 1000));
 

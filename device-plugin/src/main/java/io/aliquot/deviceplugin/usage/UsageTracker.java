@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
+import io.aliquot.deviceplugin.kubelet.SlotFiles;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.usage.HostProcesses.HostProcess;
@@ -36,6 +37,7 @@ public final class UsageTracker {
 
     private static final double MICROS_PER_SECOND = 1e6;
     private static final double NANOS_PER_SECOND = 1e9;
+    private static final long NANOS_PER_MILLI = 1_000_000;
 
     /** Where NVML's figures come from. */
     public interface Source {
@@ -47,6 +49,7 @@ public final class UsageTracker {
     private final ContainerNames names;
     private final SlotHolders slotHolders;
     private final Regions regions;
+    private final AgentFiles agentFiles;
     private final LongSupplier nanoTime;
 
     private final Map<Key, Counters> counters = new HashMap<>();
@@ -65,14 +68,15 @@ public final class UsageTracker {
      * @param containerLogs the kubelet's links to the logs of containers
      * @param stateDir Aliquot's folder on the host
      * @param podResources asks the kubelet which containers hold slots
-     * @param nanoTime a clock such as {@link System#nanoTime}
+     * @param nanoTime {@link System#nanoTime}, which is {@code CLOCK_MONOTONIC} on Linux
      */
     public UsageTracker(
             Path proc, Path containerLogs, Path stateDir, Supplier<DeviceHolders> podResources, LongSupplier nanoTime) {
         processes = new HostProcesses(proc);
         names = new ContainerNames(containerLogs);
         slotHolders = new SlotHolders(podResources, nanoTime);
-        regions = new Regions(stateDir.resolve("slots"));
+        regions = new Regions(SlotFiles.regionsFolder(stateDir));
+        agentFiles = new AgentFiles(SlotFiles.agentFolder(stateDir));
         this.nanoTime = nanoTime;
     }
 
@@ -110,13 +114,23 @@ public final class UsageTracker {
             byContainer.forEach((container, use) -> {
                 var key = new Key(container, gpu.uuid());
                 present.add(key);
-                ofContainers.add(ofContainer(key, use, claim(before, container, gpu), claim(after, container, gpu)));
+                NodeUsage.OfContainer ofContainer =
+                        ofContainer(key, use, claim(before, container, gpu), claim(after, container, gpu));
+                ofContainers.add(ofContainer);
+                tell(Optional.ofNullable(slots.get(container)), ofContainer, now);
             });
         }
         counters.keySet().retainAll(present);
         processes.retain(pids);
         latest = new NodeUsage(ofGpus, ofContainers);
         latestAt = now;
+    }
+
+    /** Tells the container's processes what they use beyond their charges. */
+    private void tell(Optional<String> slot, NodeUsage.OfContainer use, long now) {
+        if (slot.isPresent() && use.unattributedBytes().isPresent()) {
+            agentFiles.write(slot.get(), use.uuid(), use.unattributedBytes().getAsLong(), now / NANOS_PER_MILLI);
+        }
     }
 
     private Map<ContainerName, Map<String, Claim>> claims(Map<ContainerName, String> slots) {

@@ -3,6 +3,7 @@ package io.aliquot.deviceplugin.usage;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.tuple;
 
+import io.aliquot.api.AgentFile;
 import io.aliquot.api.Region;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
@@ -14,6 +15,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Random;
@@ -39,7 +41,9 @@ final class UsageTrackerTest {
     UsageTrackerTest(@TempDir Path host) throws IOException {
         this.host = host;
         Files.createDirectories(host.resolve("state/slots"));
+        Files.createDirectories(host.resolve("state/agent"));
         Files.createDirectories(host.resolve("logs"));
+        Files.write(host.resolve("state/agent/slot-003"), AgentFile.fresh());
         region("slot-003", Region.fresh());
         tracker = new UsageTracker(
                 host.resolve("proc"), host.resolve("logs"), host.resolve("state"), () -> holders, () -> now);
@@ -65,6 +69,38 @@ final class UsageTrackerTest {
             assertThat(gpu.sharedBytes()).isEqualTo(2256 * MIB);
             assertThat(gpu.otherBytes()).isZero();
         });
+    }
+
+    @Test
+    void theContainersProcessesAreToldTheirUnattributedMemory() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 256);
+        sample();
+        assertThat(told()).as("after one sample").isEmpty();
+
+        sample();
+        assertThat(told().values()).singleElement().satisfies(gpu -> {
+            assertThat(gpu.uuid()).isEqualTo(GPU);
+            assertThat(gpu.unattributedBytes()).isEqualTo(256 * MIB);
+            assertThat(gpu.updatedMillis()).isEqualTo(2000);
+        });
+        sample();
+        assertThat(told().values())
+                .singleElement()
+                .satisfies(gpu -> assertThat(gpu.updatedMillis())
+                        .as("fresh although unchanged")
+                        .isEqualTo(3000));
+
+        running.clear();
+        sample();
+        assertThat(told().values())
+                .singleElement()
+                .satisfies(gpu -> assertThat(gpu.unattributedBytes()).isZero());
+    }
+
+    private Map<Integer, AgentFile.Device> told() throws IOException {
+        return AgentFile.parse(Files.readAllBytes(host.resolve("state/agent/slot-003")))
+                .devices();
     }
 
     @Test
