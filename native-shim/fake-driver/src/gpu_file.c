@@ -33,15 +33,16 @@ struct slot {
 struct gpu_layout {
     struct file_header header;
     unsigned char padding1[2048 - sizeof(struct file_header)];
-    _Atomic uint64_t health; /* changes << 32 | xid */
-    uint64_t reservation;    /* the process that holds the lock on its first byte may reserve memory */
-    unsigned char padding2[2048 - 2 * sizeof(uint64_t)];
+    uint64_t unused;      /* the XID in files of earlier versions */
+    uint64_t reservation; /* the process that holds the lock on its first byte may reserve memory */
+    struct gpu_health_record health;
+    unsigned char padding2[2048 - 2 * sizeof(uint64_t) - sizeof(struct gpu_health_record)];
     struct slot slots[GPU_SLOTS];
     struct gpu_schedule schedule;
 };
 
 _Static_assert(sizeof(struct slot) == 64, "a slot is a cache line");
-_Static_assert(offsetof(struct gpu_layout, health) == 2048, "the file's layout is fixed");
+_Static_assert(offsetof(struct gpu_layout, health) == 2064, "the file's layout is fixed");
 _Static_assert(offsetof(struct gpu_layout, slots) == 4096, "the file's layout is fixed");
 _Static_assert(sizeof(struct gpu_identity) == 48 + 64 + 16 + 16 + 24 + GPU_MAX_PER_NODE,
                "the checksum covers it, so it has no padding");
@@ -149,11 +150,11 @@ void gpu_schedule_unlock(const gpu_file *gpu) {
     (void)lock_byte(gpu->fd, F_OFD_SETLK, F_UNLCK, offsetof(struct gpu_layout, schedule));
 }
 
-static void reservation_lock(const gpu_file *gpu) {
+void gpu_reservation_lock(const gpu_file *gpu) {
     (void)lock_byte(gpu->fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct gpu_layout, reservation));
 }
 
-static void reservation_unlock(const gpu_file *gpu) {
+void gpu_reservation_unlock(const gpu_file *gpu) {
     (void)lock_byte(gpu->fd, F_OFD_SETLK, F_UNLCK, offsetof(struct gpu_layout, reservation));
 }
 
@@ -188,6 +189,7 @@ gpu_file *gpu_open(const char *path, char error[GPU_ERROR_LENGTH]) {
     gpu->slot = -1;
     gpu->identity = header.identity;
     pthread_mutex_init(&gpu->mutex, NULL);
+    gpu->health = &gpu->map->health;
     gpu->schedule = &gpu->map->schedule;
     gpu_time_open(gpu);
     return gpu;
@@ -261,7 +263,7 @@ uint64_t gpu_pid_namespace(const char *path) {
 
 bool gpu_attach(gpu_file *gpu) {
     pthread_mutex_lock(&gpu->mutex);
-    reservation_lock(gpu); /* keeps an installer from changing the identity between this check and the lock */
+    gpu_reservation_lock(gpu); /* keeps an installer from changing the identity between this check and the lock */
     bool unchanged = memcmp(&gpu->map->header.identity, &gpu->identity, sizeof gpu->identity) == 0;
     for (int i = 0; i < GPU_SLOTS && gpu->slot < 0 && unchanged; i++) {
         if (lock_byte(gpu->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i)) != 0)
@@ -273,7 +275,7 @@ bool gpu_attach(gpu_file *gpu) {
         gpu->slot = i;
         gpu_time_attach(gpu, i);
     }
-    reservation_unlock(gpu);
+    gpu_reservation_unlock(gpu);
     bool attached = gpu->slot >= 0;
     pthread_mutex_unlock(&gpu->mutex);
     return attached;
@@ -317,7 +319,7 @@ bool gpu_reserve(gpu_file *gpu, uint64_t bytes) {
     bool fits = false;
     pthread_mutex_lock(&gpu->mutex);
     if (gpu->slot >= 0 && bytes <= memory) {
-        reservation_lock(gpu);
+        gpu_reservation_lock(gpu);
         uint64_t used = 0;
         for (int i = 0; i < GPU_SLOTS; i++) {
             uint64_t more = atomic_load_explicit(&gpu->map->slots[i].used, memory_order_relaxed);
@@ -330,7 +332,7 @@ bool gpu_reserve(gpu_file *gpu, uint64_t bytes) {
         fits = used <= memory - bytes;
         if (fits)
             atomic_fetch_add(&gpu->map->slots[gpu->slot].used, bytes);
-        reservation_unlock(gpu);
+        gpu_reservation_unlock(gpu);
     }
     pthread_mutex_unlock(&gpu->mutex);
     return fits;
@@ -370,19 +372,6 @@ size_t gpu_processes(gpu_file *gpu, struct gpu_process *processes, size_t max) {
     }
     pthread_mutex_unlock(&gpu->mutex);
     return count;
-}
-
-struct gpu_health gpu_health(const gpu_file *gpu) {
-    uint64_t word = atomic_load(&gpu->map->health);
-    return (struct gpu_health){.xid = (uint32_t)word, .changes = (uint32_t)(word >> 32)};
-}
-
-void gpu_set_health(gpu_file *gpu, uint32_t xid) {
-    uint64_t before = atomic_load(&gpu->map->health);
-    uint64_t after;
-    do
-        after = ((before >> 32) + 1) << 32 | xid;
-    while (!atomic_compare_exchange_weak(&gpu->map->health, &before, after));
 }
 
 /* Writes the file under a temporary name and renames it, so that the final name never refers to a partial file. */

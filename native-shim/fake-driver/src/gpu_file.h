@@ -20,9 +20,8 @@ enum {
     GPU_MAX_PER_NODE = 64,
     GPU_MAX_INDEX = GPU_MAX_PER_NODE - 1,
     GPU_ERROR_LENGTH = 512,
-    GPU_NVLINKS = 18,          /* per GPU, nvml.h: NVML_NVLINK_MAX_LINKS */
-    GPU_LINK_PCIE = 0x80,      /* in gpu_identity.links */
-    GPU_XID_FELL_OFF_BUS = 79, /* https://docs.nvidia.com/deploy/xid-errors: "GPU has fallen off the bus" */
+    GPU_NVLINKS = 18,     /* per GPU, nvml.h: NVML_NVLINK_MAX_LINKS */
+    GPU_LINK_PCIE = 0x80, /* in gpu_identity.links */
 };
 
 #define GPU_MAX_MEMORY_BYTES (UINT64_C(16) << 40)
@@ -50,12 +49,6 @@ struct gpu_identity {
      * nvmlGpuTopologyLevel_t, or 0 for the link that the NUMA nodes imply. Both ends hold the same value.
      */
     uint8_t links[GPU_MAX_PER_NODE];
-};
-
-/* The health of a GPU: the last XID (0 = healthy) and the number of changes. */
-struct gpu_health {
-    uint32_t xid;
-    uint32_t changes;
 };
 
 struct gpu_process {
@@ -112,9 +105,6 @@ uint64_t gpu_pid_namespace(const char *path);
 
 /* The living processes that use the GPU; returns their number and fills in at most max of them. */
 size_t gpu_processes(gpu_file *gpu, struct gpu_process *processes, size_t max);
-
-struct gpu_health gpu_health(const gpu_file *gpu);
-void gpu_set_health(gpu_file *gpu, uint32_t xid);
 
 enum gpu_create { GPU_CREATED, GPU_KEPT, GPU_CHANGED, GPU_BUSY, GPU_CREATE_FAILED };
 
