@@ -27,7 +27,9 @@ struct slot {
     _Atomic uint64_t used;
     _Atomic uint64_t pid;
     _Atomic uint64_t pid_namespace;
-    uint64_t unused[5];
+    _Atomic uint64_t start_time;
+    _Atomic uint64_t mount_id;
+    uint64_t unused[3];
 };
 
 struct gpu_layout {
@@ -261,7 +263,34 @@ uint64_t gpu_pid_namespace(const char *path) {
     return strtoull(link + 5, NULL, 10);
 }
 
+/* The start of a file in /proc, NUL-terminated; empty if it cannot be read. */
+static void read_proc_file(const char *proc_id, const char *name, char *text, size_t size) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%.20s/%s", proc_id, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read(fd, text, size - 1) : 0;
+    text[length > 0 ? length : 0] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+struct gpu_process_origin gpu_process_origin(const char *proc_id) {
+    enum { STATE_FIELD = 3, START_TIME_FIELD = 22 };
+    char text[1024];
+    struct gpu_process_origin origin = {0, 0};
+    read_proc_file(proc_id, "stat", text, sizeof text);
+    const char *field = strrchr(text, ')'); /* ends the command's name, which may contain anything */
+    for (int i = STATE_FIELD; field != NULL && i <= START_TIME_FIELD; i++)
+        field = strchr(field + 1, ' ');
+    if (field != NULL)
+        origin.start_time = strtoull(field, NULL, 10);
+    read_proc_file(proc_id, "mountinfo", text, sizeof text);
+    origin.mount_id = strtoull(text, NULL, 10);
+    return origin;
+}
+
 bool gpu_attach(gpu_file *gpu) {
+    struct gpu_process_origin origin = gpu_process_origin("self");
     pthread_mutex_lock(&gpu->mutex);
     gpu_reservation_lock(gpu); /* keeps an installer from changing the identity between this check and the lock */
     bool unchanged = memcmp(&gpu->map->header.identity, &gpu->identity, sizeof gpu->identity) == 0;
@@ -272,6 +301,8 @@ bool gpu_attach(gpu_file *gpu) {
         atomic_store(&slot->used, 0);
         atomic_store(&slot->pid, (uint64_t)getpid());
         atomic_store(&slot->pid_namespace, gpu_pid_namespace("/proc/self/ns/pid"));
+        atomic_store(&slot->start_time, origin.start_time);
+        atomic_store(&slot->mount_id, origin.mount_id);
         gpu->slot = i;
         gpu_time_attach(gpu, i);
     }
@@ -364,10 +395,12 @@ size_t gpu_processes(gpu_file *gpu, struct gpu_process *processes, size_t max) {
         if (pid == 0 || pid > INT32_MAX || !is_slot_alive(gpu, i))
             continue;
         if (count < max)
-            processes[count] = (struct gpu_process){.slot = i,
-                                                    .used_bytes = atomic_load(&slot->used),
-                                                    .pid = (uint32_t)pid,
-                                                    .pid_namespace = atomic_load(&slot->pid_namespace)};
+            processes[count] = (struct gpu_process){
+                .slot = i,
+                .used_bytes = atomic_load(&slot->used),
+                .pid = (uint32_t)pid,
+                .pid_namespace = atomic_load(&slot->pid_namespace),
+                .origin = {.start_time = atomic_load(&slot->start_time), .mount_id = atomic_load(&slot->mount_id)}};
         count++;
     }
     pthread_mutex_unlock(&gpu->mutex);

@@ -51,11 +51,21 @@ struct gpu_identity {
     uint8_t links[GPU_MAX_PER_NODE];
 };
 
+/*
+ * What tells a process apart from processes that have the same ID in other PID namespaces. Every user can read it in
+ * /proc, while the links in /proc/PID/ns need the right to trace the process.
+ */
+struct gpu_process_origin {
+    uint64_t start_time; /* in clock ticks since boot, see proc(5) on /proc/PID/stat; 0: unknown */
+    uint64_t mount_id;   /* of the process's root, unique on the node, see proc(5) on /proc/PID/mountinfo; 0: unknown */
+};
+
 struct gpu_process {
     int slot; /* its slot number, see gpu_usage_history */
     uint64_t used_bytes;
     uint32_t pid;           /* in the process's own PID namespace */
     uint64_t pid_namespace; /* inode number of its PID namespace */
+    struct gpu_process_origin origin;
 };
 
 typedef struct gpu_file gpu_file;
@@ -102,6 +112,9 @@ uint64_t gpu_used(gpu_file *gpu);
 
 /* The inode number of the PID namespace behind a link such as /proc/self/ns/pid; 0 if unknown. */
 uint64_t gpu_pid_namespace(const char *path);
+
+/* The origin of the process in the directory of that name in /proc, such as "self" or "17". */
+struct gpu_process_origin gpu_process_origin(const char *proc_id);
 
 /* The living processes that use the GPU; returns their number and fills in at most max of them. */
 size_t gpu_processes(gpu_file *gpu, struct gpu_process *processes, size_t max);

@@ -931,7 +931,10 @@ API nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned i
 
 /* ---- processes ---- */
 
-/* The ID of a process in its own, innermost PID namespace; 0 if unknown. See proc(5) on NSpid. */
+/*
+ * The ID of a process in its own, innermost PID namespace; 0 if unknown or if that is this process's namespace. See
+ * proc(5) on NSpid.
+ */
 static uint32_t innermost_pid(const char *proc_id) {
     char path[64], line[256];
     uint32_t pid = 0;
@@ -941,11 +944,57 @@ static uint32_t innermost_pid(const char *proc_id) {
         return 0;
     while (pid == 0 && fgets(line, sizeof line, status) != NULL) {
         const char *last = strncmp(line, "NSpid:", 6) == 0 ? strrchr(line, '\t') : NULL;
-        if (last != NULL)
+        if (last != NULL && last != strchr(line, '\t'))
             pid = (uint32_t)strtoul(last + 1, NULL, 10);
     }
     fclose(status);
     return pid;
+}
+
+static bool is_same_process(const struct gpu_process *a, const struct gpu_process *b) {
+    return a->pid == b->pid && a->pid_namespace == b->pid_namespace && a->origin.start_time == b->origin.start_time &&
+           a->origin.mount_id == b->origin.mount_id;
+}
+
+/*
+ * The processes of namespaces below this process's one that were found in /proc, by GPU and slot. A living process in
+ * the slot that is the same one has the same ID, so each process is searched for once.
+ */
+static struct {
+    struct gpu_process process;
+    uint32_t pid; /* in this process's namespace; 0: none found */
+} found_pids[GPU_MAX_PER_NODE][GPU_SLOTS];
+static pthread_mutex_t found_pids_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Searches /proc for the processes from `first` on, moves those that it finds to the front, and counts these. */
+static size_t search_pids(unsigned gpu, struct gpu_process *all, size_t first, size_t count) {
+    DIR *proc = opendir("/proc");
+    const struct dirent *entry;
+    size_t visible = first;
+    while (proc != NULL && visible < count && (entry = readdir(proc)) != NULL) {
+        uint32_t pid = entry->d_name[0] >= '1' && entry->d_name[0] <= '9' ? innermost_pid(entry->d_name) : 0;
+        size_t i = visible;
+        while (pid != 0 && i < count && all[i].pid != pid)
+            i++;
+        if (pid == 0 || i == count)
+            continue;
+        struct gpu_process_origin origin = gpu_process_origin(entry->d_name);
+        for (; i < count; i++) {
+            if (all[i].pid != pid || all[i].origin.start_time != origin.start_time ||
+                all[i].origin.mount_id != origin.mount_id || origin.start_time == 0)
+                continue;
+            struct gpu_process process = all[i];
+            all[i] = all[visible];
+            found_pids[gpu][process.slot].process = process;
+            process.pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
+            found_pids[gpu][process.slot].pid = process.pid;
+            all[visible++] = process;
+            break;
+        }
+    }
+    if (proc != NULL)
+        closedir(proc);
+    return visible - first;
 }
 
 /*
@@ -953,39 +1002,24 @@ static uint32_t innermost_pid(const char *proc_id) {
  * namespace. IDs of the same namespace stay; IDs of namespaces below it (a node's view of its containers) are looked up
  * in /proc; other processes are invisible here and are removed. Returns the number of remaining processes.
  */
-static size_t resolve_pids(struct gpu_process *all, size_t found) {
+static size_t resolve_pids(unsigned gpu, struct gpu_process *all, size_t found) {
     uint64_t own = gpu_pid_namespace("/proc/self/ns/pid");
-    size_t visible = 0, other_namespace = 0;
+    size_t visible = 0;
+    pthread_mutex_lock(&found_pids_mutex);
     for (size_t i = 0; i < found; i++) {
         struct gpu_process process = all[i];
-        if (process.pid_namespace != own)
-            other_namespace++;
-        else {
-            all[i] = all[visible];
-            all[visible++] = process;
-        }
-    }
-    DIR *proc = other_namespace != 0 ? opendir("/proc") : NULL;
-    const struct dirent *entry;
-    while (proc != NULL && visible < found && (entry = readdir(proc)) != NULL) {
-        char path[64];
-        if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
-            continue;
-        snprintf(path, sizeof path, "/proc/%.20s/ns/pid", entry->d_name);
-        uint64_t namespace_id = gpu_pid_namespace(path);
-        uint32_t pid = namespace_id == 0 || namespace_id == own ? 0 : innermost_pid(entry->d_name);
-        for (size_t i = visible; pid != 0 && i < found; i++) {
-            if (all[i].pid != pid || all[i].pid_namespace != namespace_id)
+        if (process.pid_namespace != own) {
+            if (found_pids[gpu][process.slot].pid == 0 ||
+                !is_same_process(&found_pids[gpu][process.slot].process, &process))
                 continue;
-            struct gpu_process process = all[i];
-            all[i] = all[visible];
-            process.pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
-            all[visible++] = process;
-            break;
+            process.pid = found_pids[gpu][process.slot].pid;
         }
+        all[i] = all[visible];
+        all[visible++] = process;
     }
-    if (proc != NULL)
-        closedir(proc);
+    if (visible < found)
+        visible += search_pids(gpu, all, visible, found);
+    pthread_mutex_unlock(&found_pids_mutex);
     return visible;
 }
 
@@ -998,7 +1032,7 @@ static nvmlReturn_t running_processes(nvmlDevice_t device, unsigned int *count, 
     struct gpu_process *all = calloc(GPU_SLOTS, sizeof *all);
     if (all == NULL)
         return NVML_ERROR_MEMORY;
-    size_t found = resolve_pids(all, gpu_processes(device->gpu, all, GPU_SLOTS));
+    size_t found = resolve_pids(device->index, all, gpu_processes(device->gpu, all, GPU_SLOTS));
     for (size_t i = 0; i < found && i < *count; i++) {
         nvmlProcessDetail_v1_t info = {all[i].pid, all[i].used_bytes, UINT32_MAX, UINT32_MAX, 0};
         memcpy((char *)infos + i * info_bytes, &info, info_bytes);
@@ -1069,7 +1103,7 @@ static size_t process_usage(nvmlDevice_t device, unsigned long long since, bool 
     struct gpu_usage history[GPU_USAGE_PERIODS];
     size_t visible = 0;
     pthread_mutex_lock(&nvml_mutex);
-    size_t found = resolve_pids(all, gpu_processes(device->gpu, all, GPU_SLOTS));
+    size_t found = resolve_pids(device->index, all, gpu_processes(device->gpu, all, GPU_SLOTS));
     uint64_t newest = gpu_now() / GPU_USAGE_PERIOD_NS - 1;
     for (size_t i = 0; i < found; i++) {
         size_t periods = usage_since(device, all[i].slot, since, history);

@@ -203,6 +203,34 @@ smi_answers_csv_queries() {
     equal "${users# }, 2900 MiB" "$(smi --query-compute-apps=pid,used_memory --format=csv,noheader)"
 }
 
+the_node_sees_the_processes_of_all_containers_without_privileges() {
+    unshare --pid --fork --mount-proc true 2>"$folder/err" || {
+        echo "skipped: cannot create a PID namespace: $(cat "$folder/err")"
+        exit 77
+    }
+    install >/dev/null
+    chmod 755 "$folder"
+    hold 30
+    expected="$users, 30"
+    for mib in 10 20; do # both programs are PID 1 of their namespaces
+        unshare --pid --fork --kill-child --mount-proc "$driver/vgpu-sample" alloc "$mib" hold >"$folder/in$mib" &
+        container=$!
+        users="$users $container"
+        until grep -q hold "$folder/in$mib"; do sleep 0.05; done
+        expected="$expected
+$(tr -d ' ' <"/proc/$container/task/$container/children"), $mib"
+    done
+    expected=$(echo "$expected" | tr -d ' ' | sort)
+    for query in smi "setpriv --reuid 65534 --clear-groups --inh-caps=-all $root/bin/nvidia-smi"; do
+        equal "$expected" "$($query --query-compute-apps=pid,used_memory --format=csv,noheader,nounits |
+            tr -d ' ' | sort)"
+    done
+    # A process in one of the namespaces sees its own namespace only.
+    inside=$(echo "$expected" | sed -n 's/,10$//p')
+    equal "1, 10" "$(nsenter -t "$inside" --pid --mount "$root/bin/nvidia-smi" \
+        --query-compute-apps=pid,used_memory --format=csv,noheader,nounits)"
+}
+
 smi_pmon_lists_processes_at_each_interval() {
     install >/dev/null
     hold 2900
