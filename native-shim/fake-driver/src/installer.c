@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "driver_state.h"
 #include "gpu_health.h"
+#include "gpu_time.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +28,7 @@ static const char usage[] =
     "       aliquot-fake-driver recover UUID none|reset|reboot|drain-p2p|drain-reset [--root DIR]\n"
     "       aliquot-fake-driver driver [--version V] [--load|--unload] [--mismatch on|off] [--hang on|off]\n"
     "                                  [--with|--without recovery-actions] [--root DIR]\n"
-    "       aliquot-fake-driver list [--root DIR]\n"
+    "       aliquot-fake-driver list|usage [--root DIR]\n"
     "\n"
     "Aliquot's simulated NVIDIA driver: GPUs that are files, to try Aliquot without a real GPU.\n"
     "\n"
@@ -61,6 +62,9 @@ static const char usage[] =
     "         return. --without recovery-actions: the driver is too old to report them.\n"
     "list     prints the driver's version and states, and for each GPU: index, UUID, model, MiB in use and total, MiB\n"
     "         per process for CUDA contexts, XID, and every state that differs from a healthy GPU's.\n"
+    "usage    prints for each GPU how many seconds a kernel ran on it since its file was made, and for each process "
+    "on\n"
+    "         it: its ID in its own PID namespace, the MiB that it uses, and the seconds that its kernels ran.\n"
     "\n"
     "Without --root the GPUs are those in $ALIQUOT_FAKE_GPUS, or in /run/aliquot-fake-driver/gpus.\n";
 
@@ -689,6 +693,25 @@ static int list_command(const struct options *options) {
     return 0;
 }
 
+static int usage_command(const struct options *options) {
+    static struct gpu_process processes[GPU_SLOTS];
+    char directory[PATH_LENGTH];
+    gpu_file *gpus[GPU_MAX_PER_NODE];
+    gpu_directory_of(options, directory);
+    size_t count = gpu_open_all(directory, gpus, GPU_MAX_PER_NODE, print_warning);
+    for (size_t i = 0; i < count; i++) {
+        const struct gpu_identity *gpu = gpu_identity(gpus[i]);
+        printf("%u %s busy %.3f s\n", gpu->index, gpu->uuid, (double)gpu_busy_ns(gpus[i], -1) / 1e9);
+        size_t found = gpu_processes(gpus[i], processes, GPU_SLOTS);
+        for (size_t p = 0; p < found; p++)
+            printf("%u %s process %u %llu MiB busy %.3f s\n", gpu->index, gpu->uuid, processes[p].pid,
+                   (unsigned long long)(processes[p].used_bytes >> 20),
+                   (double)gpu_busy_ns(gpus[i], processes[p].slot) / 1e9);
+        gpu_close(gpus[i]);
+    }
+    return 0;
+}
+
 static const struct command {
     const char *name;
     int words; /* arguments after the command that are not options, at most */
@@ -709,6 +732,7 @@ static const struct command {
     {"heal", 1, heal_command},
     {"driver", 0, driver_command},
     {"list", 0, list_command},
+    {"usage", 0, usage_command},
 };
 
 static const struct command *find_command(const char *name) {

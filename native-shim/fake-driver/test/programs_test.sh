@@ -369,6 +369,21 @@ smi_shows_a_lost_gpu_until_it_is_healed() {
     equal "$uuid, 0 MiB" "$(smi -i 1 --query-gpu=uuid,memory.used --format=csv,noheader)"
 }
 
+usage_shows_the_busy_time_of_gpus_and_processes() {
+    install >/dev/null
+    uuid=$(smi -i 0 --query-gpu=uuid --format=csv,noheader)
+    equal "0 $uuid busy 0.000 s" "$(control usage | sed -n 1p)"
+    "$driver/vgpu-sample" alloc 20 busy 1 hold >"$folder/held" &
+    users=$!
+    until grep -q hold "$folder/held"; do sleep 0.05; done
+    equal "0 $uuid process $users 20 MiB" "$(control usage | sed -n '2s/ busy .*//p')"
+    control usage | awk 'NR == 1 { gpu = $4 } NR == 2 { process = $8 } END { exit !(gpu > 0.3 && gpu == process) }' ||
+        fail "$(control usage)"
+    kill -9 "$users"
+    wait "$users" || true
+    control usage | awk 'NR == 1 { gpu = $4 } END { exit !(gpu > 0.3 && NR == 2) }' || fail "$(control usage)"
+}
+
 the_sample_keeps_the_gpu_busy() {
     install >/dev/null
     "$driver/vgpu-sample" busy 2 >"$folder/busy"
