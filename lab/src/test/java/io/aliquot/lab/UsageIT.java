@@ -37,7 +37,7 @@ class UsageIT {
                 () -> value(lab, pod, MEMORY, UNATTRIBUTED).orElse(0) == 256 * MIB);
         assertThat(value(lab, pod, "aliquot_container_processes")).hasValue(1);
 
-        namespace.exec("user", "pkill", "-KILL", "vgpu-sample").expectSuccess();
+        namespace.exec("user", "bash", "-c", "kill -KILL $(cat /tmp/started)").expectSuccess();
 
         awaitTrue(
                 "0 after a SIGKILL",
@@ -72,9 +72,10 @@ class UsageIT {
                         .expectSuccess())
                 .as("3000 MiB without two contexts and 100 MiB")
                 .contains("alloc 2389 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 2388 MiB: CUDA_SUCCESS");
-        assertThat(namespace.exec("contexts", "nvidia-smi").expectSuccess())
-                .as("usage with the context, as on a GPU")
-                .contains("356MiB / 3000MiB");
+        awaitTrue(
+                "usage with the context, as on a GPU",
+                A_SCRAPE,
+                () -> namespace.exec("contexts", "nvidia-smi").expectSuccess().contains(" 356MiB / 3000MiB"));
     }
 
     @Test
@@ -114,7 +115,7 @@ class UsageIT {
                 .getMetadata()
                 .getName();
         namespace
-                .exec(pod, "bash", "-c", "nohup " + command + " > /dev/null 2>&1 &")
+                .exec(pod, "bash", "-c", "nohup " + command + " > /dev/null 2>&1 & echo $! > /tmp/started")
                 .expectSuccess();
     }
 
