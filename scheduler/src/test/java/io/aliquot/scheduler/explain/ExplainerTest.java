@@ -423,7 +423,7 @@ class ExplainerTest {
     }
 
     private static Gpu gpu(int index, int numa) {
-        return new Gpu(Gpus.uuid(1, index), index, "NVIDIA Test", MEMORY, 0, numa, true, Gpu.SHIM, Map.of());
+        return new Gpu(Gpus.uuid(1, index), index, "NVIDIA Test", MEMORY, 0, numa, Gpu.HEALTHY, Gpu.SHIM, Map.of());
     }
 
     private Explanation explain(PodGpuRequest request) {
