@@ -4,6 +4,7 @@ import io.aliquot.scheduler.explain.PendingPodEvents;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.GpuHealthEvents;
+import io.aliquot.scheduler.nodeagent.OveruseMonitor;
 import io.aliquot.scheduler.pending.Waker;
 import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.aliquot.scheduler.periodic.PeriodicTasks;
@@ -28,6 +29,7 @@ class PeriodicConfiguration {
             Evictor evictor,
             PendingPodEvents pendingPodEvents,
             GpuHealthEvents gpuHealthEvents,
+            OveruseMonitor overuseMonitor,
             WatchHealthCheck watches,
             LongSupplier nanoTime) {
         List<PeriodicTask> tasks = List.of(
@@ -38,6 +40,7 @@ class PeriodicConfiguration {
                 new PeriodicTask("evict", Duration.ofSeconds(1), evictor::evict),
                 new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), pendingPodEvents::report),
                 new PeriodicTask("gpu-health-events", Duration.ofSeconds(1), gpuHealthEvents::report),
+                new PeriodicTask("overuse", Duration.ofSeconds(1), overuseMonitor::check),
                 new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check));
         return new PeriodicTasks(tasks, nanoTime);
     }
