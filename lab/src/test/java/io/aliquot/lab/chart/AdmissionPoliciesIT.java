@@ -747,8 +747,10 @@ class AdmissionPoliciesIT {
 
     private static final String LEASES = "/apis/coordination.k8s.io/v1/namespaces/" + Chart.NAMESPACE + "/leases";
 
-    /** Sets the scheduler's Lease, which kube-scheduler keeps while it leads. */
-    /** Changes the Lease, and waits until the policies see the change: their view of it lags some milliseconds. */
+    /**
+     * Sets the scheduler's Lease, which kube-scheduler keeps while it leads, and waits until the policies see the change:
+     * their view of it lags some milliseconds.
+     */
     private static void lease(String holder, int transitions) {
         scheduler.post(LEASES, """
             {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: aliquot-scheduler}}""");
