@@ -114,35 +114,28 @@ public final class GpuHealthEvents {
                 yield 1;
             }
             case Unhealthy unhealthy -> {
-                String since = " is unhealthy" + since(unhealthy);
-                cluster.warn(
-                        node,
-                        UNHEALTHY,
-                        name + since + " and takes no new vGPUs: " + unhealthy.reason() + ". " + whatToDo(unhealthy));
+                String state = unhealthy.describe() + ". ";
+                cluster.warn(node, UNHEALTHY, name + " is " + state + untilWhen(unhealthy));
                 List<PodId> holders = holders(node, gpu);
                 for (PodId pod : holders) {
                     cluster.warn(
                             pod,
                             UNHEALTHY,
-                            "the pod holds a share of " + name + " on node " + node.name() + ", which" + since + ": "
-                                    + unhealthy.reason() + ". The share stays; to move to another GPU, delete the pod");
+                            "the pod holds a share of " + name + " on node " + node.name() + ", which is " + state
+                                    + "The share stays; to move to another GPU, delete the pod");
                 }
                 yield 1 + holders.size();
             }
         };
     }
 
-    /** Empty for an agent of an earlier version, which does not say since when. */
-    private static String since(Unhealthy unhealthy) {
-        return unhealthy.since().equals(Instant.EPOCH) ? "" : " since " + unhealthy.since();
-    }
-
-    private static String whatToDo(Unhealthy unhealthy) {
-        return switch (unhealthy.recovery()) {
-            case PROBE -> "It takes vGPUs again when the agent's probe succeeds";
-            case RESET -> "Reset the GPU or reload the driver after its pods have ended";
-            case REBOOT -> "Reboot the node";
-        };
+    private static String untilWhen(Unhealthy unhealthy) {
+        return "It takes no new vGPUs until "
+                + switch (unhealthy.recovery()) {
+                    case PROBE -> "the agent's probe succeeds";
+                    case RESET -> "the GPU is reset or the driver is reloaded; end its pods before";
+                    case REBOOT -> "the node reboots";
+                };
     }
 
     private List<PodId> holders(NodeId node, Gpu gpu) {

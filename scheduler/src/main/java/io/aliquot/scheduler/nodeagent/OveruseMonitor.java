@@ -29,7 +29,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /*
- * Whom the scheduler believes. Which container uses how much is the agent's word. That the pod is bound to the agent's
+ * What the scheduler relies on. Which container uses how much is the agent's word. That the pod is bound to the agent's
  * node and holds a share of the GPU is the ledger's: a wrong agent can at most cause events about and evictions of pods
  * of its own node.
  */

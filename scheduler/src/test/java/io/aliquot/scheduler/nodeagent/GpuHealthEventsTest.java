@@ -38,8 +38,9 @@ class GpuHealthEventsTest {
                 + "1970-01-01T00:00:01Z: XID 48: double bit error. The share stays; to move to another GPU, delete the pod";
         assertThat(fixture.cluster.warnings)
                 .containsExactlyInAnyOrder(
-                        "n1 GpuUnhealthy: " + gpu + " is unhealthy since 1970-01-01T00:00:01Z and takes no new vGPUs: "
-                                + "XID 48: double bit error. Reset the GPU or reload the driver after its pods have ended",
+                        "n1 GpuUnhealthy: " + gpu
+                                + " is unhealthy since 1970-01-01T00:00:01Z: XID 48: double bit error. "
+                                + "It takes no new vGPUs until the GPU is reset or the driver is reloaded; end its pods before",
                         "a" + share,
                         "b" + share);
         assertThat(fixture.cluster.notes).isEmpty();
@@ -51,8 +52,8 @@ class GpuHealthEventsTest {
         run(unhealthy(0, SINCE, Recovery.PROBE), unhealthy(1, SINCE, Recovery.REBOOT));
         assertThat(fixture.cluster.warnings)
                 .satisfiesExactly(
-                        probe -> assertThat(probe).endsWith("It takes vGPUs again when the agent's probe succeeds"),
-                        reboot -> assertThat(reboot).endsWith("Reboot the node"));
+                        probe -> assertThat(probe).endsWith(". It takes no new vGPUs until the agent's probe succeeds"),
+                        reboot -> assertThat(reboot).endsWith(" until the node reboots"));
     }
 
     @Test
