@@ -53,7 +53,7 @@ public sealed interface GpuHealth {
     enum Recovery {
         /** Nothing else. */
         PROBE,
-        /** The GPU is reset or the driver is loaded anew. */
+        /** The GPU is reset or the driver is reloaded. */
         RESET,
         /** The node reboots. */
         REBOOT;
