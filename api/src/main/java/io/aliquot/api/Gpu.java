@@ -12,7 +12,7 @@ import java.util.Map;
  * @param memoryMiB its physical device memory, 1 to {@value Vgpu#LARGEST_MIB}
  * @param contextMiB device memory of one CUDA context on this model, in MiB; 0: not measured
  * @param numa its NUMA domain, 0 to 1023; -1: unknown
- * @param healthy whether it may get new vGPUs
+ * @param health whether it may get new vGPUs
  * @param mode what enforces the limits: always {@code shim}
  * @param links the other GPU's UUID to the link to it; a missing one is unknown
  * @param heldBy pods that got it from another device plugin, at most {@value #MOST_HOLDERS}; as long as there is one, the
@@ -25,11 +25,12 @@ public record Gpu(
         int memoryMiB,
         int contextMiB,
         int numa,
-        boolean healthy,
+        GpuHealth health,
         String mode,
         Map<String, Link> links,
         List<ForeignHolder> heldBy) {
     public static final String SHIM = "shim";
+    public static final GpuHealth HEALTHY = new GpuHealth.Healthy();
 
     /** Time-slicing may give a GPU to hundreds of pods; these are enough to say why it is not shared. */
     public static final int MOST_HOLDERS = 16;
@@ -42,10 +43,10 @@ public record Gpu(
             int memoryMiB,
             int contextMiB,
             int numa,
-            boolean healthy,
+            GpuHealth health,
             String mode,
             Map<String, Link> links) {
-        this(uuid, index, model, memoryMiB, contextMiB, numa, healthy, mode, links, List.of());
+        this(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, List.of());
     }
 
     public Gpu {
@@ -62,16 +63,21 @@ public record Gpu(
         heldBy = List.copyOf(heldBy);
     }
 
+    /** Whether it may get new vGPUs. */
+    public boolean healthy() {
+        return health.healthy();
+    }
+
     /** The same GPU with another health. */
-    public Gpu withHealth(boolean healthy) {
-        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, healthy, mode, links, heldBy);
+    public Gpu withHealth(GpuHealth health) {
+        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, heldBy);
     }
 
     /** The same GPU with other holders; of more than {@value #MOST_HOLDERS} only the first. */
     public Gpu withHolders(List<ForeignHolder> holders) {
         List<ForeignHolder> kept =
                 holders.stream().sorted().distinct().limit(MOST_HOLDERS).toList();
-        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, healthy, mode, links, kept);
+        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, kept);
     }
 
     private static void check(boolean holds, String expected, Object found) {

@@ -8,11 +8,15 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.time.Instant;
+import java.time.format.DateTimeParseException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalInt;
 import java.util.TreeMap;
+import java.util.regex.Pattern;
 
 /**
  * The GPUs of a node and how they are shared: the node annotation {@link Annotations#GPUS}, JSON, written by the node's
@@ -25,6 +29,10 @@ import java.util.TreeMap;
  * @param gpus each UUID and index once; may be empty
  * @param conflict why the node may take no pods although it has GPUs, such as another device plugin that serves them; at
  *     most {@value #LONGEST_CONFLICT} characters; empty if there is no reason
+ * @param bootId the host's boot id; empty if unknown
+ * @param driverVersion the version of NVIDIA's driver, at most {@value #LONGEST_VERSION} printable ASCII characters; empty
+ *     if unknown
+ * @param overuse containers that use more memory than their limit, at most {@value #MOST_OVERUSE}
  */
 public record Inventory(
         VisibleDevices visibleDevices,
@@ -32,18 +40,29 @@ public record Inventory(
         Scaling coreScaling,
         int slots,
         List<Gpu> gpus,
-        String conflict) {
+        String conflict,
+        String bootId,
+        String driverVersion,
+        List<Overuse> overuse) {
+    /** These are enough to act on; the agent's metrics have all. */
+    public static final int MOST_OVERUSE = 32;
+
     private static final int VERSION = 1;
     private static final int LONGEST_CONFLICT = 300;
+    private static final int LONGEST_VERSION = 80;
+    // As the kernel prints a random UUID (drivers/char/random.c).
+    private static final Pattern BOOT_ID = Pattern.compile("([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?");
+    private static final Pattern DRIVER_VERSION = Pattern.compile("[ -~]{0," + LONGEST_VERSION + "}");
+    private static final String NO_REASON = "the node agent of an earlier version gave no reason";
     private static final ObjectMapper JSON = JsonMapper.builder()
             .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
             .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
             .build();
 
-    /** An inventory without a conflict. */
+    /** An inventory without the optional parts. */
     public Inventory(
             VisibleDevices visibleDevices, Scaling memoryScaling, Scaling coreScaling, int slots, List<Gpu> gpus) {
-        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "");
+        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "", List.of());
     }
 
     public Inventory {
@@ -52,6 +71,10 @@ public record Inventory(
         gpus = List.copyOf(gpus);
         expect(gpus.stream().map(Gpu::uuid).distinct().count() == gpus.size(), "each UUID once", "one twice");
         expect(gpus.stream().map(Gpu::index).distinct().count() == gpus.size(), "each index once", "one twice");
+        expect(BOOT_ID.matcher(bootId).matches(), "a boot id", bootId);
+        expect(DRIVER_VERSION.matcher(driverVersion).matches(), "a driver's version", driverVersion);
+        overuse = List.copyOf(overuse);
+        expect(overuse.size() <= MOST_OVERUSE, "at most " + MOST_OVERUSE + " entries overuse", overuse.size());
     }
 
     /** Memory of a GPU for all its vGPUs together, in MiB. A single vGPU never gets more than the physical memory. */
@@ -103,12 +126,34 @@ public record Inventory(
                 scaling(root, "coreScaling"),
                 integer(root, "slots"),
                 gpus,
-                root.has("conflict") ? text(root, "conflict") : "");
+                optionalText(root, "conflict"),
+                optionalText(root, "bootId"),
+                optionalText(root, "driverVersion"),
+                overuse(root));
+    }
+
+    /** The same inventory with other GPUs. */
+    public Inventory withGpus(List<Gpu> gpus) {
+        return new Inventory(
+                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, overuse);
     }
 
     /** The same inventory with another {@link #conflict}. */
     public Inventory withConflict(String conflict) {
-        return new Inventory(visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict);
+        return new Inventory(
+                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, overuse);
+    }
+
+    /** The same inventory as found under this boot and this driver. */
+    public Inventory withDriver(String bootId, String driverVersion) {
+        return new Inventory(
+                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, overuse);
+    }
+
+    /** The same inventory with other {@link #overuse}. */
+    public Inventory withOveruse(List<Overuse> overuse) {
+        return new Inventory(
+                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, overuse);
     }
 
     public String print() {
@@ -121,6 +166,12 @@ public record Inventory(
         if (!conflict.isEmpty()) {
             root.put("conflict", conflict);
         }
+        if (!bootId.isEmpty()) {
+            root.put("bootId", bootId);
+        }
+        if (!driverVersion.isEmpty()) {
+            root.put("driverVersion", driverVersion);
+        }
         var list = root.putArray("gpus");
         for (Gpu gpu : gpus) {
             ObjectNode node = list.addObject()
@@ -130,8 +181,9 @@ public record Inventory(
                     .put("memoryMiB", gpu.memoryMiB())
                     .put("contextMiB", gpu.contextMiB())
                     .put("numa", gpu.numa())
-                    .put("healthy", gpu.healthy())
-                    .put("mode", gpu.mode());
+                    .put("healthy", gpu.healthy());
+            gpu.health().unhealthy().ifPresent(unhealthy -> print(unhealthy, node));
+            node.put("mode", gpu.mode());
             ObjectNode links = node.putObject("links");
             // Sorted, so that an unchanged inventory prints the same text and is not written again.
             new TreeMap<>(gpu.links()).forEach((uuid, link) -> links.put(uuid, link.print()));
@@ -146,7 +198,25 @@ public record Inventory(
                 }
             }
         }
+        if (!overuse.isEmpty()) {
+            ArrayNode entries = root.putArray("overuse");
+            for (Overuse entry : overuse) {
+                entries.addObject()
+                        .put("pod", entry.pod())
+                        .put("container", entry.container())
+                        .put("gpu", entry.gpu())
+                        .put("usedMiB", entry.usedMiB())
+                        .put("limitMiB", entry.limitMiB());
+            }
+        }
         return root.toString();
+    }
+
+    private static void print(GpuHealth.Unhealthy unhealthy, ObjectNode gpu) {
+        gpu.put("reason", unhealthy.reason());
+        gpu.put("since", unhealthy.since().toString());
+        unhealthy.xid().ifPresent(xid -> gpu.put("xid", xid));
+        gpu.put("recovery", unhealthy.recovery().print());
     }
 
     private static Gpu gpu(JsonNode node) {
@@ -170,8 +240,6 @@ public record Inventory(
                 holders.add(new ForeignHolder(text(holder, "pod"), text(holder, "resource"), hami.asBoolean(false)));
             }
         }
-        JsonNode healthy = field(node, "healthy");
-        expect(healthy.isBoolean(), "healthy true or false", healthy);
         return new Gpu(
                 text(node, "uuid"),
                 integer(node, "index"),
@@ -179,10 +247,44 @@ public record Inventory(
                 integer(node, "memoryMiB"),
                 integer(node, "contextMiB"),
                 integer(node, "numa"),
-                healthy.booleanValue(),
+                health(node),
                 text(node, "mode"),
                 links,
                 holders);
+    }
+
+    /** Before {@code reason} was added, {@code healthy} stood alone. */
+    private static GpuHealth health(JsonNode gpu) {
+        JsonNode healthy = field(gpu, "healthy");
+        expect(healthy.isBoolean(), "healthy true or false", healthy);
+        if (healthy.booleanValue()) {
+            return Gpu.HEALTHY;
+        }
+        if (!gpu.has("reason")) {
+            return new GpuHealth.Unhealthy(NO_REASON, Instant.EPOCH);
+        }
+        return new GpuHealth.Unhealthy(
+                text(gpu, "reason"),
+                instant(gpu, "since"),
+                gpu.has("xid") ? OptionalInt.of(integer(gpu, "xid")) : OptionalInt.empty(),
+                GpuHealth.Recovery.parse(text(gpu, "recovery")));
+    }
+
+    private static List<Overuse> overuse(JsonNode root) {
+        var overuse = new ArrayList<Overuse>();
+        if (root.has("overuse")) {
+            expect(root.get("overuse").isArray(), "an array overuse", root.get("overuse"));
+            for (JsonNode entry : root.get("overuse")) {
+                expect(entry.isObject(), "an object for each overuse", entry);
+                overuse.add(new Overuse(
+                        text(entry, "pod"),
+                        text(entry, "container"),
+                        text(entry, "gpu"),
+                        integer(entry, "usedMiB"),
+                        integer(entry, "limitMiB")));
+            }
+        }
+        return overuse;
     }
 
     private static JsonNode field(JsonNode object, String name) {
@@ -203,6 +305,19 @@ public record Inventory(
         JsonNode value = field(object, name);
         expect(value.isNumber(), "a number " + name, value);
         return Scaling.parse(name, value.asText());
+    }
+
+    private static Instant instant(JsonNode object, String name) {
+        String text = text(object, name);
+        try {
+            return Instant.parse(text);
+        } catch (DateTimeParseException e) {
+            throw FormatException.expected("a time " + name + " such as 2026-11-26T16:00:00Z", text);
+        }
+    }
+
+    private static String optionalText(JsonNode object, String name) {
+        return object.has(name) ? text(object, name) : "";
     }
 
     private static String text(JsonNode object, String name) {

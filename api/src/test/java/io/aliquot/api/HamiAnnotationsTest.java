@@ -18,7 +18,7 @@ class HamiAnnotationsTest {
     }
 
     private static Gpu gpu(int index) {
-        return new Gpu(index == 0 ? ONE : TWO, index, "NVIDIA A10", 23028, 0, -1, true, Gpu.SHIM, Map.of());
+        return new Gpu(index == 0 ? ONE : TWO, index, "NVIDIA A10", 23028, 0, -1, Gpu.HEALTHY, Gpu.SHIM, Map.of());
     }
 
     @Test

@@ -3,8 +3,12 @@ package io.aliquot.api;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import java.time.Instant;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalInt;
+import java.util.Random;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -51,7 +55,7 @@ class InventoryTest {
                             1 + random.nextInt(Vgpu.LARGEST_MIB),
                             0,
                             random.nextInt(4) - 1,
-                            random.nextBoolean(),
+                            health(random),
                             Gpu.SHIM,
                             uuids.stream()
                                     .filter(other -> !other.equals(uuids.get(i)))
@@ -74,6 +78,78 @@ class InventoryTest {
         });
     }
 
+    private static GpuHealth health(Random random) {
+        return random.nextBoolean()
+                ? Gpu.HEALTHY
+                : new GpuHealth.Unhealthy(
+                        "reason \"" + random.nextInt() + "\" é",
+                        Instant.ofEpochSecond(random.nextInt()),
+                        random.nextBoolean() ? OptionalInt.empty() : OptionalInt.of(1 + random.nextInt(200)),
+                        random.nextBoolean() ? GpuHealth.Recovery.RESET : GpuHealth.Recovery.REBOOT);
+    }
+
+    @Test
+    void anUnhealthyGpuHasAReasonATimeAndWhatEndsIt() {
+        String text = GOOD.replace(
+                "\"healthy\":true",
+                "\"healthy\":false,\"reason\":\"XID 48\",\"since\":\"2026-11-26T16:00:00Z\",\"xid\":48,"
+                        + "\"recovery\":\"reset\"");
+
+        Inventory inventory = Inventory.parse(text);
+
+        assertThat(inventory.gpus().getFirst().health())
+                .isEqualTo(new GpuHealth.Unhealthy(
+                        "XID 48", Instant.parse("2026-11-26T16:00:00Z"), OptionalInt.of(48), GpuHealth.Recovery.RESET));
+        assertThat(inventory.print()).isEqualTo(text);
+    }
+
+    @Test
+    void anUnhealthyGpuOfAnEarlierAgentHasNoReasonAndIsHealthyAfterAProbe() {
+        Inventory inventory = Inventory.parse(GOOD.replace("\"healthy\":true", "\"healthy\":false"));
+
+        assertThat(inventory.gpus().getFirst().health())
+                .isEqualTo(
+                        new GpuHealth.Unhealthy("the node agent of an earlier version gave no reason", Instant.EPOCH));
+    }
+
+    @Test
+    void parsesAndPrintsTheBootTheDriverAndTheOveruse() {
+        String text = GOOD.replace(
+                        "\"slots\":10",
+                        "\"slots\":10,\"bootId\":\"dc93c6bb-6b52-4d2a-9d0e-0b0c4c1b2a3d\","
+                                + "\"driverVersion\":\"550.54.15\"")
+                .replace(
+                        "}}]}",
+                        "}}],\"overuse\":[{\"pod\":\"team/train\",\"container\":\"main\","
+                                + "\"gpu\":\"GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001\",\"usedMiB\":5000,"
+                                + "\"limitMiB\":3000}]}");
+
+        Inventory inventory = Inventory.parse(text);
+
+        assertThat(inventory.driverVersion()).isEqualTo("550.54.15");
+        assertThat(inventory.overuse())
+                .containsExactly(
+                        new Overuse("team/train", "main", "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 5000, 3000));
+        assertThat(inventory.print()).isEqualTo(text);
+        assertThat(Inventory.parse(GOOD)
+                        .withDriver(inventory.bootId(), inventory.driverVersion())
+                        .withOveruse(inventory.overuse()))
+                .isEqualTo(inventory);
+        assertThatThrownBy(() -> Inventory.parse(text.replace("dc93c6bb", "boot")))
+                .hasMessageContaining("a boot id");
+        assertThatThrownBy(() -> Inventory.parse(text.replace("550.54.15", "550\\n")))
+                .hasMessageContaining("a driver's version");
+        assertThatThrownBy(() -> Inventory.parse(text.replace("team/train", "train")))
+                .hasMessageContaining("a pod's namespace/name");
+        assertThatThrownBy(() -> Inventory.parse(text.replace("\"main\"", "\"Main\"")))
+                .hasMessageContaining("a container's name");
+        assertThatThrownBy(() -> Inventory.parse(text.replace("\"usedMiB\":5000", "\"usedMiB\":3000")))
+                .hasMessageContaining("more memory in use");
+        assertThatThrownBy(() -> inventory.withOveruse(
+                        Collections.nCopies(33, inventory.overuse().getFirst())))
+                .hasMessageContaining("at most 32");
+    }
+
     @ParameterizedTest
     @CsvSource(
             delimiter = '|',
@@ -90,6 +166,12 @@ class InventoryTest {
                 "GPU-8f6e8f0c-0001 | GPU-8F6E8F0C-0001 | UUID",
                 "nvlink4 | nvlink0 | nvlink<n>",
                 "\"healthy\":true | \"healthy\":\"yes\" | healthy",
+                "\"healthy\":true | \"healthy\":false,\"reason\":\"a\" | since",
+                "\"healthy\":true | \"healthy\":false,\"reason\":\" \" | since",
+                "\"healthy\":true | \"healthy\":false,\"reason\":\"a\",\"since\":\"now\" | a time since",
+                "\"healthy\":true | \"healthy\":false,\"reason\":\"\\n\",\"since\":\"2026-11-26T16:00:00Z\",\"recovery\":\"probe\" | printable",
+                "\"healthy\":true | \"healthy\":false,\"reason\":\"a\",\"since\":\"2026-11-26T16:00:00Z\",\"recovery\":\"hope\" | reboot",
+                "\"healthy\":true | \"healthy\":false,\"reason\":\"a\",\"since\":\"2026-11-26T16:00:00Z\",\"xid\":0,\"recovery\":\"probe\" | XID",
                 "{uuid} | uuid | {uuid}",
                 "\"gpus\":[ | \"gpus\":[[], | object",
                 "}]} | }] | JSON",
@@ -129,8 +211,10 @@ class InventoryTest {
 
     @Test
     void rejectsTwoGpusWithOneIndex() {
-        var one = new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, true, Gpu.SHIM, Map.of());
-        var two = new Gpu("GPU-8f6e8f0c-0002-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, true, Gpu.SHIM, Map.of());
+        var one =
+                new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, Gpu.HEALTHY, Gpu.SHIM, Map.of());
+        var two =
+                new Gpu("GPU-8f6e8f0c-0002-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, Gpu.HEALTHY, Gpu.SHIM, Map.of());
 
         assertThatThrownBy(() ->
                         new Inventory(new VisibleDevices("{uuid}"), Scaling.ONE, Scaling.ONE, 1, List.of(one, two)))
@@ -139,7 +223,8 @@ class InventoryTest {
 
     @Test
     void allocatableCapacityIsThePhysicalCapacityTimesTheScaling() {
-        var gpu = new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 81_921, 0, -1, true, Gpu.SHIM, Map.of());
+        var gpu = new Gpu(
+                "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 81_921, 0, -1, Gpu.HEALTHY, Gpu.SHIM, Map.of());
         var inventory = new Inventory(new VisibleDevices("{uuid}"), new Scaling(150), new Scaling(80), 1, List.of(gpu));
 
         assertThat(inventory.allocatableMiB(gpu)).isEqualTo(122_881);
@@ -149,7 +234,8 @@ class InventoryTest {
     /** With less, kube-scheduler would refuse a pod that requests 100 percent of a GPU. */
     @Test
     void reportsAtLeast100PercentOfMemoryForEachGpu() {
-        var gpu = new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 1000, 0, -1, true, Gpu.SHIM, Map.of());
+        var gpu = new Gpu(
+                "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 1000, 0, -1, Gpu.HEALTHY, Gpu.SHIM, Map.of());
         var visible = new VisibleDevices("{uuid}");
         var less = new Inventory(visible, new Scaling(90), Scaling.ONE, 1, List.of(gpu));
         var more = new Inventory(visible, new Scaling(150), Scaling.ONE, 1, List.of(gpu));

@@ -25,6 +25,7 @@ import io.aliquot.deviceplugin.problem.Problem;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -176,7 +177,8 @@ final class Reconciler {
                 detected,
                 previousGpus,
                 settings.visibleDevices(),
-                requested.or(() -> previous.map(NodeSettings::of)).orElseThrow());
+                requested.or(() -> previous.map(NodeSettings::of)).orElseThrow(),
+                Instant.now());
         Inventory present = OtherDevicePlugins.in(built, previous, node, holders);
         report(present, holders, unmet);
         if (present.gpus().isEmpty()) {

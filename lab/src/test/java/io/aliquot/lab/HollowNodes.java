@@ -70,7 +70,15 @@ final class HollowNodes implements AutoCloseable {
                 cpus,
                 IntStream.range(0, count)
                         .mapToObj(index -> new Gpu(
-                                "GPU-" + new UUID(0, index), index, model, memoryMiB, 0, 0, true, Gpu.SHIM, Map.of()))
+                                "GPU-" + new UUID(0, index),
+                                index,
+                                model,
+                                memoryMiB,
+                                0,
+                                0,
+                                Gpu.HEALTHY,
+                                Gpu.SHIM,
+                                Map.of()))
                         .toList());
     }
 

@@ -7,6 +7,7 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Gpu;
+import io.aliquot.api.GpuHealth;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Labels;
 import io.aliquot.api.Scaling;
@@ -16,6 +17,7 @@ import io.aliquot.scheduler.simulation.SimulatedNode;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -160,7 +162,9 @@ final class GpuNodeReader {
                     one.mebibytes,
                     0,
                     one.numa,
-                    one.healthy,
+                    one.healthy
+                            ? Gpu.HEALTHY
+                            : new GpuHealth.Unhealthy("unhealthy by HAMi's node agent", Instant.EPOCH),
                     Gpu.SHIM,
                     Map.of()));
             slots = Math.max(slots, one.slots);

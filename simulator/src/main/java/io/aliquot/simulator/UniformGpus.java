@@ -26,7 +26,7 @@ record UniformGpus(int count, String model, int memoryMiB, int slots) {
                                 memoryMiB,
                                 0,
                                 -1,
-                                true,
+                                Gpu.HEALTHY,
                                 Gpu.SHIM,
                                 Map.of()))
                         .toList());

@@ -1,16 +1,18 @@
 package io.aliquot.deviceplugin.inventory;
 
 import io.aliquot.api.Gpu;
+import io.aliquot.api.GpuHealth;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.AdvertisedSlots;
 import io.aliquot.deviceplugin.node.NodeSettings;
-import io.aliquot.deviceplugin.nvml.GpuHealth;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 
 /**
@@ -24,6 +26,7 @@ import java.util.Set;
 public final class InventoryBuilder {
     private static final int CONTEXT_NOT_MEASURED = 0;
     private static final int INDEXES = 1024;
+    private static final String NOT_LISTED = "NVML no longer lists it";
 
     private InventoryBuilder() {}
 
@@ -32,9 +35,14 @@ public final class InventoryBuilder {
      *
      * @param detected the GPUs that NVML lists
      * @param previous the GPUs of the previous inventory
+     * @param now since when a GPU is unhealthy that was healthy before
      */
     public static Inventory build(
-            List<PhysicalGpu> detected, List<Gpu> previous, VisibleDevices visibleDevices, NodeSettings settings) {
+            List<PhysicalGpu> detected,
+            List<Gpu> previous,
+            VisibleDevices visibleDevices,
+            NodeSettings settings,
+            Instant now) {
         List<Gpu> gpus = new ArrayList<>();
         Set<Integer> indexes = new HashSet<>();
         Set<String> uuids = new HashSet<>();
@@ -46,7 +54,7 @@ public final class InventoryBuilder {
                     gpu.memoryMiB(),
                     CONTEXT_NOT_MEASURED,
                     gpu.numa(),
-                    gpu.health().unhealthyReason().isEmpty(),
+                    health(gpu.health().unhealthyReason(), earlier(previous, gpu.uuid()), now),
                     Gpu.SHIM,
                     gpu.links()));
             indexes.add(gpu.index());
@@ -58,7 +66,7 @@ public final class InventoryBuilder {
                 while (!indexes.add(index)) {
                     index = (index + 1) % INDEXES; // NVML has renumbered the others
                 }
-                gpus.add(unhealthy(missing, index));
+                gpus.add(withIndex(missing, index).withHealth(health(Optional.of(NOT_LISTED), missing.health(), now)));
             }
         }
         gpus.sort(Comparator.comparing(Gpu::index));
@@ -81,12 +89,34 @@ public final class InventoryBuilder {
                         gpu.model(),
                         gpu.memoryMiB(),
                         gpu.numa(),
-                        new GpuHealth.Unhealthy(reason),
+                        new io.aliquot.deviceplugin.nvml.GpuHealth.Unhealthy(reason),
                         gpu.links()))
                 .toList();
     }
 
-    private static Gpu unhealthy(Gpu gpu, int index) {
+    private static GpuHealth earlier(List<Gpu> previous, String uuid) {
+        return previous.stream()
+                .filter(gpu -> gpu.uuid().equals(uuid))
+                .map(Gpu::health)
+                .findAny()
+                .orElse(Gpu.HEALTHY);
+    }
+
+    private static GpuHealth health(Optional<String> reason, GpuHealth earlier, Instant now) {
+        return reason.<GpuHealth>map(text -> new GpuHealth.Unhealthy(
+                        shortened(text),
+                        earlier.unhealthy().map(GpuHealth.Unhealthy::since).orElse(now)))
+                .orElse(Gpu.HEALTHY);
+    }
+
+    private static String shortened(String reason) {
+        String printable = reason.replaceAll("\\p{Cntrl}", " ");
+        return printable.length() <= GpuHealth.Unhealthy.LONGEST_REASON
+                ? printable
+                : printable.substring(0, GpuHealth.Unhealthy.LONGEST_REASON - 1) + "…";
+    }
+
+    private static Gpu withIndex(Gpu gpu, int index) {
         return new Gpu(
                 gpu.uuid(),
                 index,
@@ -94,7 +124,7 @@ public final class InventoryBuilder {
                 gpu.memoryMiB(),
                 gpu.contextMiB(),
                 gpu.numa(),
-                false,
+                gpu.health(),
                 gpu.mode(),
                 gpu.links(),
                 gpu.heldBy());

@@ -43,13 +43,7 @@ public final class OtherDevicePlugins {
                         inventory.gpus(),
                         previousHolders(previous.map(Inventory::gpus).orElse(List.of())));
         };
-        return new Inventory(
-                inventory.visibleDevices(),
-                inventory.memoryScaling(),
-                inventory.coreScaling(),
-                inventory.slots(),
-                gpus,
-                conflict(gpus, previous, node, holders));
+        return inventory.withGpus(gpus).withConflict(conflict(gpus, previous, node, holders));
     }
 
     private static String conflict(List<Gpu> gpus, Optional<Inventory> previous, NodeView node, DeviceHolders holders) {

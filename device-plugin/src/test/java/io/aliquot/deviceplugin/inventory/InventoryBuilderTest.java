@@ -11,6 +11,7 @@ import io.aliquot.deviceplugin.kubelet.AdvertisedSlots;
 import io.aliquot.deviceplugin.node.NodeSettings;
 import io.aliquot.deviceplugin.nvml.GpuHealth;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
+import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -22,7 +23,7 @@ final class InventoryBuilderTest {
     @Test
     void extendedResourcesCountEachGpuAndHealthySlotsOnlyHealthyGpus() {
         Inventory inventory = InventoryBuilder.build(
-                List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), List.of(), UUIDS, TEN_SLOTS);
+                List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), List.of(), UUIDS, TEN_SLOTS, Instant.EPOCH);
 
         assertThat(inventory.extendedResources(SharingMode.CORE_MEMORY))
                 .isEqualTo(Map.of(
@@ -33,11 +34,12 @@ final class InventoryBuilderTest {
 
     @Test
     void aGpuThatNvmlNoLongerListsStaysAsUnhealthySoThatExtendedResourcesDoNotShrink() {
-        Inventory before =
-                InventoryBuilder.build(List.of(gpu(0, "a", ""), gpu(1, "b", "")), List.of(), UUIDS, TEN_SLOTS);
+        Inventory before = InventoryBuilder.build(
+                List.of(gpu(0, "a", ""), gpu(1, "b", "")), List.of(), UUIDS, TEN_SLOTS, Instant.EPOCH);
 
         // NVML has renumbered the other GPU.
-        Inventory now = InventoryBuilder.build(List.of(gpu(0, "b", "")), before.gpus(), UUIDS, TEN_SLOTS);
+        Inventory now =
+                InventoryBuilder.build(List.of(gpu(0, "b", "")), before.gpus(), UUIDS, TEN_SLOTS, Instant.EPOCH);
 
         assertThat(now.gpus()).extracting(Gpu::uuid).containsExactly(uuid("b"), uuid("a"));
         assertThat(now.gpus()).extracting(Gpu::index).containsExactly(0, 1);
@@ -49,10 +51,11 @@ final class InventoryBuilderTest {
     @Test
     void aGpuThatNvmlListsAgainIsHealthyAndNothingElseChanges() {
         List<PhysicalGpu> both = List.of(gpu(0, "a", ""), gpu(1, "b", ""));
-        Inventory first = InventoryBuilder.build(both, List.of(), UUIDS, TEN_SLOTS);
-        Inventory without = InventoryBuilder.build(List.of(gpu(0, "a", "")), first.gpus(), UUIDS, TEN_SLOTS);
+        Inventory first = InventoryBuilder.build(both, List.of(), UUIDS, TEN_SLOTS, Instant.EPOCH);
+        Inventory without =
+                InventoryBuilder.build(List.of(gpu(0, "a", "")), first.gpus(), UUIDS, TEN_SLOTS, Instant.EPOCH);
 
-        Inventory back = InventoryBuilder.build(both, without.gpus(), UUIDS, TEN_SLOTS);
+        Inventory back = InventoryBuilder.build(both, without.gpus(), UUIDS, TEN_SLOTS, Instant.EPOCH);
 
         assertThat(back.print()).isEqualTo(first.print());
     }
@@ -61,7 +64,7 @@ final class InventoryBuilderTest {
     void extendedResourcesAreScaled() {
         var settings = new NodeSettings(10, new Scaling(150), new Scaling(80));
         Inventory inventory = InventoryBuilder.build(
-                List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), List.of(), UUIDS, settings);
+                List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), List.of(), UUIDS, settings, Instant.EPOCH);
         long memory = inventory.gpus().stream()
                 .mapToLong(gpu -> gpu.memoryMiB() * 3L / 2)
                 .sum();

@@ -27,7 +27,7 @@ class OtherDevicePluginsTest {
     private static final NodeView OURS = node(Map.of("aliquot.io/vgpu", 20L, "nvidia.com/gpumem", 81920L));
 
     private static Gpu gpu(String uuid, int index) {
-        return new Gpu(uuid, index, "NVIDIA A100", 40960, 0, -1, true, Gpu.SHIM, Map.of());
+        return new Gpu(uuid, index, "NVIDIA A100", 40960, 0, -1, Gpu.HEALTHY, Gpu.SHIM, Map.of());
     }
 
     private static NodeView node(Map<String, Long> resources) {

@@ -89,7 +89,7 @@ public final class GpuCapacity {
     /** The same GPU, as if it were healthy, not cordoned and not held by others. */
     public GpuCapacity asSchedulable() {
         return new GpuCapacity(
-                gpu.withHealth(true).withHolders(List.of()),
+                gpu.withHealth(Gpu.HEALTHY).withHolders(List.of()),
                 sharingMode,
                 memoryMiB,
                 cores,

@@ -41,7 +41,7 @@ class GoldenRequestsTest {
                     16_384,
                     0,
                     -1,
-                    true,
+                    Gpu.HEALTHY,
                     Gpu.SHIM,
                     Map.of()))
             .toList();

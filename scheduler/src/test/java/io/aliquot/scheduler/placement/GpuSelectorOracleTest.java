@@ -289,7 +289,7 @@ class GpuSelectorOracleTest {
                         mixed && random.nextBoolean() ? 60 : 100,
                         0,
                         numa ? random.nextInt(2) : -1,
-                        random.nextInt(12) > 0,
+                        Gpus.health(random.nextInt(12) > 0),
                         Gpu.SHIM,
                         links.get(i)))
                 .toList();

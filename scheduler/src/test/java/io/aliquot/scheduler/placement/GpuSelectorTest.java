@@ -238,7 +238,7 @@ class GpuSelectorTest {
 
     private static GpuFreeCapacity emptyGpu(String model, int index) {
         var template = gpu(1, index, 80000);
-        return empty(new Gpu(template.uuid(), index, model, 80000, 0, -1, true, Gpu.SHIM, Map.of()));
+        return empty(new Gpu(template.uuid(), index, model, 80000, 0, -1, Gpu.HEALTHY, Gpu.SHIM, Map.of()));
     }
 
     /** The UUID of the GPU that a pod with this annotation gets, or the reason why it gets none. */

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.Gpu;
+import io.aliquot.api.GpuHealth;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Resources;
@@ -8,6 +9,7 @@ import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.Vgpus;
 import io.aliquot.api.VisibleDevices;
+import java.time.Instant;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -29,7 +31,11 @@ public final class Gpus {
     }
 
     public static Gpu gpu(int node, int index, int memoryMiB, boolean healthy) {
-        return new Gpu(uuid(node, index), index, "NVIDIA Test", memoryMiB, 0, -1, healthy, Gpu.SHIM, Map.of());
+        return new Gpu(uuid(node, index), index, "NVIDIA Test", memoryMiB, 0, -1, health(healthy), Gpu.SHIM, Map.of());
+    }
+
+    public static GpuHealth health(boolean healthy) {
+        return healthy ? Gpu.HEALTHY : new GpuHealth.Unhealthy("XID error 48", Instant.EPOCH);
     }
 
     /** A pod's request; each container is written as {@code kind:name: gpu=1 gpumem=3000 gpucores=30}. */
