@@ -89,6 +89,7 @@ final class NodeAgent implements AutoCloseable {
                 nvml,
                 registrar,
                 podResources,
+                usage,
                 metrics,
                 interval.multipliedBy(QUIET_INTERVALS_BEFORE_WITHDRAWAL),
                 nanoTime);

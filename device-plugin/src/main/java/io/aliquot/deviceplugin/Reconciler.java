@@ -22,6 +22,7 @@ import io.aliquot.deviceplugin.nvml.NvmlReading;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import io.aliquot.deviceplugin.problem.Problem;
+import io.aliquot.deviceplugin.usage.UsageTracker;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -50,6 +51,7 @@ final class Reconciler {
     private final NvmlSession nvml;
     private final KubeletRegistrar registrar;
     private final PodResourcesClient podResources;
+    private final UsageTracker usage;
     private final InventoryPublisher publisher;
     private final GpuHealthReporter healthReporter;
     private final AgentMetrics metrics;
@@ -75,6 +77,7 @@ final class Reconciler {
             NvmlSession nvml,
             KubeletRegistrar registrar,
             PodResourcesClient podResources,
+            UsageTracker usage,
             AgentMetrics metrics,
             Duration quietTime,
             LongSupplier nanoTime) {
@@ -82,6 +85,7 @@ final class Reconciler {
         this.nvml = nvml;
         this.registrar = registrar;
         this.podResources = podResources;
+        this.usage = usage;
         this.metrics = metrics;
         labels = settings.labelGpuOperator()
                 ? Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON, Labels.OPERATOR_PLUGIN, Labels.OPERATOR_PLUGIN_OFF)
@@ -179,7 +183,8 @@ final class Reconciler {
                 settings.visibleDevices(),
                 requested.or(() -> previous.map(NodeSettings::of)).orElseThrow(),
                 Instant.now());
-        Inventory present = OtherDevicePlugins.in(built, previous, node, holders);
+        Inventory present =
+                OtherDevicePlugins.in(built, previous, node, holders).withUncharged(usage.uncharged());
         report(present, holders, unmet);
         if (present.gpus().isEmpty()) {
             unmet.add(noGpu.report(

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.nodeagent;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.api.Overuse;
+import io.aliquot.api.UnchargedUse;
 import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
@@ -48,6 +48,9 @@ public final class OveruseMonitor {
 
     static final int MAX_EVICTIONS_PER_RUN = 20;
 
+    private static final long SMALLEST_TOLERANCE_MIB = 64;
+    private static final long TOLERANCE_FRACTION = 50; // 2 %
+
     private static final Logger LOG = LoggerFactory.getLogger(OveruseMonitor.class);
     private static final String REASON = "GpuMemoryOveruse";
 
@@ -69,7 +72,12 @@ public final class OveruseMonitor {
     private record Reported(String uid, String container, String gpu) {}
 
     /** A pod and the first of its containers that the agent reports. */
-    private record Overusing(Holding holding, Overuse overuse) {}
+    private record Overusing(Holding holding, UnchargedUse use, long limitMiB) {
+        String describe() {
+            return "container " + use.container() + " uses " + use.usedMiB() + " MiB of " + use.gpu()
+                    + ", its limit is " + limitMiB + " MiB";
+        }
+    }
 
     private record Ignored(String node, String pod, String container, String gpu) {}
 
@@ -110,7 +118,7 @@ public final class OveruseMonitor {
         var overusing = new LinkedHashMap<String, Overusing>();
         var unexplained = new HashSet<Ignored>();
         for (NodeReport report : reports.all()) {
-            if (!report.overuse().isEmpty()) {
+            if (!report.uncharged().isEmpty()) {
                 ledger.view(report.node().name()).ifPresent(node -> check(report, node, overusing, unexplained));
             }
         }
@@ -121,60 +129,59 @@ public final class OveruseMonitor {
             overusing.values().stream()
                     .filter(one -> mayEvict(one.holding()))
                     .limit(MAX_EVICTIONS_PER_RUN)
-                    .forEach(one -> evict(one.holding().pod(), one.overuse()));
+                    .forEach(this::evict);
         }
     }
 
     private void check(NodeReport report, NodeView node, Map<String, Overusing> overusing, Set<Ignored> unexplained) {
-        for (Overuse overuse : report.overuse()) {
+        for (UnchargedUse use : report.uncharged()) {
             Optional<Holding> holder = node.holdings().stream()
                     .filter(holding -> holding.state() == Holding.State.HELD
-                            && overuse.pod()
+                            && use.pod()
                                     .equals(holding.pod().namespace() + "/"
                                             + holding.pod().name()))
                     .findFirst();
-            long limitMiB = holder.map(holding -> limitMiB(holding, overuse)).orElse(0L);
+            long limitMiB = holder.map(holding -> limitMiB(holding, use)).orElse(0L);
             if (limitMiB == 0) {
-                var entry = new Ignored(node.name(), overuse.pod(), overuse.container(), overuse.gpu());
+                var entry = new Ignored(node.name(), use.pod(), use.container(), use.gpu());
                 unexplained.add(entry);
                 if (ignored.add(entry)) {
-                    LOG.info(
-                            "ignored node={} reports {}: no such pod there has a share of that GPU",
-                            node.name(),
-                            overuse);
+                    LOG.info("ignored node={} reports {}: no such pod there has a share of that GPU", node.name(), use);
                 }
                 continue;
             }
             Holding holding = holder.orElseThrow();
             boolean settled = !holding.bound().isAfter(clock.instant().minus(OLDEST_REPORT));
             // The agent may not have seen yet that a resize raised the limit.
-            if (settled && overuse.usedMiB() > limitMiB) {
-                overusing.putIfAbsent(holding.pod().uid(), new Overusing(holding, overuse));
-                writeEvent(holding.pod(), overuse);
+            if (settled && use.usedMiB() > limitMiB + tolerance(limitMiB)) {
+                var found = new Overusing(holding, use, limitMiB);
+                overusing.putIfAbsent(holding.pod().uid(), found);
+                writeEvent(found);
             }
         }
     }
 
+    /** What contexts and loaded code take before the shim knows of it. */
+    private static long tolerance(long limitMiB) {
+        return Math.max(SMALLEST_TOLERANCE_MIB, limitMiB / TOLERANCE_FRACTION);
+    }
+
     /** What the container may use of the GPU by the ledger; 0 if it holds no share of it. */
-    private static long limitMiB(Holding holding, Overuse overuse) {
+    private static long limitMiB(Holding holding, UnchargedUse use) {
         return holding.shares().stream()
-                .filter(share -> share.container().equals(overuse.container()))
+                .filter(share -> share.container().equals(use.container()))
                 .flatMap(share -> share.vgpus().list().stream())
-                .filter(vgpu -> vgpu.uuid().equals(overuse.gpu()))
+                .filter(vgpu -> vgpu.uuid().equals(use.gpu()))
                 .mapToLong(Vgpu::memoryMiB)
                 .sum();
     }
 
-    private void writeEvent(PodId pod, Overuse overuse) {
-        var event = new Reported(pod.uid(), overuse.container(), overuse.gpu());
+    private void writeEvent(Overusing overusing) {
+        PodId pod = overusing.holding.pod();
+        var event = new Reported(pod.uid(), overusing.use.container(), overusing.use.gpu());
         if (reported.asMap().putIfAbsent(event, true) == null) {
-            cluster.warn(pod, REASON, describe(overuse));
+            cluster.warn(pod, REASON, overusing.describe());
         }
-    }
-
-    private static String describe(Overuse overuse) {
-        return "container " + overuse.container() + " uses " + overuse.usedMiB() + " MiB of " + overuse.gpu()
-                + ", its limit is " + overuse.limitMiB() + " MiB";
     }
 
     private boolean mayEvict(Holding holding) {
@@ -182,12 +189,13 @@ public final class OveruseMonitor {
         return holding.leavesBy().equals(Instant.MAX) && !evicted.contains(uid) && !evictions.isBlocked(uid);
     }
 
-    private void evict(PodId pod, Overuse overuse) {
+    private void evict(Overusing overusing) {
+        PodId pod = overusing.holding.pod();
         switch (evictions.evict(pod, Cause.OVERUSE)) {
             case EvictOutcome.Done done -> {
                 evicted.add(pod.uid());
-                LOG.warn("evicted {} {}", pod, overuse);
-                cluster.note(pod, "Evicted", "evicted because " + describe(overuse));
+                LOG.warn("evicted {} {}", pod, overusing.use);
+                cluster.note(pod, "Evicted", "evicted because " + overusing.describe());
             }
             case EvictOutcome.Gone gone -> evicted.add(pod.uid());
             case EvictOutcome.Protected(String why) -> cluster.warn(pod, REASON, "cannot be evicted: " + why);

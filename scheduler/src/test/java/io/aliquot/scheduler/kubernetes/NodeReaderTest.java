@@ -3,10 +3,10 @@ package io.aliquot.scheduler.kubernetes;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Inventory;
-import io.aliquot.api.Overuse;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
+import io.aliquot.api.UnchargedUse;
 import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.nodeagent.NodeReport;
@@ -91,14 +91,14 @@ class NodeReaderTest {
     /** A node under a driver upgrade takes no pods, and its containers may still use too much memory. */
     @Test
     void theAgentsFindingsAreReadAlsoFromANodeThatTakesNoPods() {
-        var overuse = new Overuse("team/train", "main", Gpus.uuid(1, 0), 5000, 3000);
+        var overuse = new UnchargedUse("team/train", "main", Gpus.uuid(1, 0), 5000);
         Inventory inventory =
-                INVENTORY.withConflict("the driver is being upgraded").withOveruse(List.of(overuse));
+                INVENTORY.withConflict("the driver is being upgraded").withUncharged(List.of(overuse));
         NodeReader.Reading reading = read(Map.of(), Map.of("aliquot.io/gpus", inventory.print()));
 
         assertThat(reading.facts()).isInstanceOf(NodeFacts.Unavailable.class);
         assertThat(reading.report()).hasValueSatisfying(report -> {
-            assertThat(report.overuse()).containsExactly(overuse);
+            assertThat(report.uncharged()).containsExactly(overuse);
             assertThat(report.gpus()).isEqualTo(INVENTORY.gpus());
         });
     }
@@ -108,7 +108,7 @@ class NodeReaderTest {
     void whatNoPlacementDependsOnDoesNotChangeTheNodesFacts() {
         Inventory inventory = INVENTORY
                 .withDriver("6f1f0c2e-0d8b-4f0e-9d55-0c8a3f4b7a10", "580.95.05")
-                .withOveruse(List.of(new Overuse("team/train", "main", Gpus.uuid(1, 0), 5000, 3000)));
+                .withUncharged(List.of(new UnchargedUse("team/train", "main", Gpus.uuid(1, 0), 5000)));
 
         assertThat(read(Map.of(), Map.of("aliquot.io/gpus", inventory.print())).facts())
                 .isEqualTo(read(Map.of(), Map.of()).facts());

@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
-import io.aliquot.api.Overuse;
+import io.aliquot.api.UnchargedUse;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.apiserver.NodeId;
@@ -66,6 +66,16 @@ class OveruseMonitorTest {
     }
 
     @Test
+    void memoryUpTo64MebibytesAboveTheLimitIsTolerated() {
+        report("n1", overuse("a", 3064));
+        monitor.check();
+        assertThat(overusingPods()).isZero();
+        report("n1", overuse("a", 3065));
+        monitor.check();
+        assertThat(overusingPods()).isEqualTo(1);
+    }
+
+    @Test
     void aPodIsEvictedOnceIfThePolicySaysSo() {
         monitor = monitor(OverusePolicy.EVICT);
         report("n1", overuse("a", 5000));
@@ -101,7 +111,7 @@ class OveruseMonitorTest {
     @Test
     void anAgentCausesNothingOnPodsOfAnotherNode() {
         monitor = monitor(OverusePolicy.EVICT);
-        report("n2", overuse("a", 5000), new Overuse("default/a", "main", Gpus.uuid(2, 0), 5000, 3000));
+        report("n2", overuse("a", 5000), new UnchargedUse("default/a", "main", Gpus.uuid(2, 0), 5000));
         checks(5);
         assertIgnored(2);
     }
@@ -112,9 +122,9 @@ class OveruseMonitorTest {
         report(
                 "n1",
                 overuse("b", 5000),
-                new Overuse("other/a", "main", Gpus.uuid(1, 0), 5000, 3000),
-                new Overuse("default/a", "sidecar", Gpus.uuid(1, 0), 5000, 3000),
-                new Overuse("default/a", "main", Gpus.uuid(1, 1), 5000, 3000));
+                new UnchargedUse("other/a", "main", Gpus.uuid(1, 0), 5000),
+                new UnchargedUse("default/a", "sidecar", Gpus.uuid(1, 0), 5000),
+                new UnchargedUse("default/a", "main", Gpus.uuid(1, 1), 5000));
         checks(5);
         assertIgnored(4);
     }
@@ -197,11 +207,11 @@ class OveruseMonitorTest {
         }
     }
 
-    private static Overuse overuse(String pod, int usedMiB) {
-        return new Overuse("default/" + pod, "main", Gpus.uuid(1, 0), usedMiB, 3000);
+    private static UnchargedUse overuse(String pod, int usedMiB) {
+        return new UnchargedUse("default/" + pod, "main", Gpus.uuid(1, 0), usedMiB);
     }
 
-    private void report(String node, Overuse... overuse) {
+    private void report(String node, UnchargedUse... overuse) {
         reports.put(new NodeReport(new NodeId(node, "uid-" + node), List.of(), List.of(overuse)));
     }
 }
