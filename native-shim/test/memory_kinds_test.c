@@ -12,10 +12,8 @@ typedef CUmemGenericAllocationHandle handle_t;
 
 /* The driver's own function, without the shim's hook. */
 static void *bare(const char *symbol) {
-    void *real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-    real = real == NULL ? dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17") : real; /* arm64 */
     sandbox_function("cuInit");
-    return ((void *(*)(void *, const char *))real)(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), symbol);
+    return real_dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), symbol);
 }
 
 /* Free memory of the GPU, regardless of limits. */

@@ -38,6 +38,13 @@ static void *sandbox_function(const char *symbol) {
     return function;
 }
 
+/* The C library's dlsym, which knows nothing of the shim. */
+__attribute__((unused)) static void *real_dlsym(void *handle, const char *symbol) {
+    void *real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    real = real == NULL ? dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17") : real; /* arm64 */
+    return ((void *(*)(void *, const char *))real)(handle, symbol);
+}
+
 static void sandbox_remove(void) {
     static pid_t owner;
     if (owner == 0) {
@@ -90,6 +97,9 @@ static const CUuuid *uuid_of(int device) {
 /* context= in the limit file: MiB that the contexts of a process use. */
 __attribute__((unused)) static size_t sandbox_context;
 
+/* How many of the GPUs, from the first, the limit file calls exclusive: the container has them whole. */
+__attribute__((unused)) static int sandbox_whole;
+
 /* Writes a limit file with these bytes on GPU 0 and GPU 1; 0: the GPU is not in the file. It replaces the file by a
    rename, as the kubelet does. */
 static void write_limits(size_t first, size_t second) {
@@ -103,8 +113,8 @@ static void write_limits(size_t first, size_t second) {
                                        i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
                                        (unsigned char)uuid_of(device)->bytes[i]);
         }
-        length += (size_t)snprintf(text + length, sizeof text - length, " memory=%zuMi cores=30 context=%zuMi\n",
-                                   bytes[device] / MIB, sandbox_context);
+        length += (size_t)snprintf(text + length, sizeof text - length, " memory=%zuMi cores=30 context=%zuMi%s\n",
+                                   bytes[device] / MIB, sandbox_context, device < sandbox_whole ? " exclusive" : "");
     }
     write_file(sandbox_limits, text, length);
 }
