@@ -5,6 +5,7 @@ import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fabric8.kubernetes.api.model.Pod;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.OptionalDouble;
@@ -76,6 +77,39 @@ class UsageIT {
                 "usage with the context, as on a GPU",
                 A_SCRAPE,
                 () -> namespace.exec("contexts", "nvidia-smi").expectSuccess().contains(" 356MiB / 3000MiB"));
+    }
+
+    @Test
+    void aProgramThatBypassesTheShimIsFoundByNvmlsFigures(Lab lab, TestNamespace namespace) throws Exception {
+        Pod pod = namespace.run(Pods.withGpuMemory(lab, "bypass", 3000));
+        String program =
+                new String(UsageIT.class.getResourceAsStream("bypass.py").readAllBytes(), StandardCharsets.UTF_8);
+        namespace
+                .exec(
+                        "bypass",
+                        "bash",
+                        "-c",
+                        "nohup python3 -c \"$1\" 5000 > /tmp/out 2>&1 & "
+                                + "until grep -q allocated /tmp/out || ! kill -0 $!; do sleep 0.1; done; cat /tmp/out",
+                        "-",
+                        program)
+                .expectSuccess();
+
+        awaitTrue(
+                "its memory",
+                A_SCRAPE,
+                () -> value(lab, pod, MEMORY, UNATTRIBUTED).orElse(0) == 5256 * MIB);
+        assertThat(value(lab, pod, MEMORY, CHARGED)).as("what the shim knows").hasValue(0);
+        assertThat(namespace.exec("bypass", "vgpu-sample", "alloc", "1").expectSuccess())
+                .as("the rest of its container")
+                .contains("CUDA_ERROR_OUT_OF_MEMORY");
+        awaitTrue(
+                "an event",
+                EVENTUALLY,
+                () -> namespace.events("bypass").stream()
+                        .anyMatch(event -> "GpuMemoryOveruse".equals(event.getReason())
+                                && event.getMessage().contains("uses 5256 MiB")
+                                && event.getMessage().contains("its limit is 3000 MiB")));
     }
 
     @Test
