@@ -5,6 +5,8 @@
 #include "cuda_memory.h"
 #include "cuda_pool.h"
 #include "cuda_work.h"
+#include "driver_state.h"
+#include "gpu_health.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -57,7 +59,7 @@ static void log_invalid_gpu_file(const char *sentence) {
 }
 
 static bool is_device_lost(const struct device *device) {
-    return gpu_health(device->gpu).xid == GPU_XID_FELL_OFF_BUS;
+    return gpu_is_lost(device->gpu);
 }
 
 CUresult enter_driver(void) {
@@ -174,6 +176,24 @@ static void read_visible_devices(void) {
     }
 }
 
+/* A driver that cannot be used keeps programs from starting; it does not disturb those that run. */
+static CUresult check_driver(void) {
+    uint32_t states = driver_state(driver_map(gpu_directory())).states;
+    if ((states & DRIVER_UNLOADED) != 0)
+        return CUDA_ERROR_NO_DEVICE;
+    return (states & DRIVER_MISMATCH) != 0 ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : CUDA_SUCCESS;
+}
+
+static void open_gpus(void) {
+    size_t found = gpu_open_all(gpu_directory(), all_gpus, GPU_MAX_PER_NODE, log_invalid_gpu_file);
+    for (size_t i = 0; i < found; i++) {
+        if ((gpu_health(all_gpus[i]).states & GPU_REMOVED) != 0)
+            gpu_close(all_gpus[i]);
+        else
+            all_gpus[all_gpu_count++] = all_gpus[i];
+    }
+}
+
 API CUresult cuInit(unsigned int Flags) {
     if (Flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -182,8 +202,11 @@ API CUresult cuInit(unsigned int Flags) {
     pthread_mutex_lock(&driver_lock);
     if (!atomic_load(&initialized)) {
         static bool prepared;
+        CUresult result = check_driver();
+        if (result != CUDA_SUCCESS)
+            return leave(result);
         if (!prepared) {
-            all_gpu_count = gpu_open_all(gpu_directory(), all_gpus, GPU_MAX_PER_NODE, log_invalid_gpu_file);
+            open_gpus();
             read_visible_devices();
             pthread_atfork(NULL, NULL, after_fork);
             prepared = true;

@@ -27,21 +27,24 @@ struct slot {
     _Atomic uint64_t used;
     _Atomic uint64_t pid;
     _Atomic uint64_t pid_namespace;
-    uint64_t unused[5];
+    _Atomic uint64_t start_time;
+    _Atomic uint64_t mount_id;
+    uint64_t unused[3];
 };
 
 struct gpu_layout {
     struct file_header header;
     unsigned char padding1[2048 - sizeof(struct file_header)];
-    _Atomic uint64_t health; /* changes << 32 | xid */
-    uint64_t reservation;    /* the process that holds the lock on its first byte may reserve memory */
-    unsigned char padding2[2048 - 2 * sizeof(uint64_t)];
+    uint64_t unused;      /* the XID in files of earlier versions */
+    uint64_t reservation; /* the process that holds the lock on its first byte may reserve memory */
+    struct gpu_health_record health;
+    unsigned char padding2[2048 - 2 * sizeof(uint64_t) - sizeof(struct gpu_health_record)];
     struct slot slots[GPU_SLOTS];
     struct gpu_schedule schedule;
 };
 
 _Static_assert(sizeof(struct slot) == 64, "a slot is a cache line");
-_Static_assert(offsetof(struct gpu_layout, health) == 2048, "the file's layout is fixed");
+_Static_assert(offsetof(struct gpu_layout, health) == 2064, "the file's layout is fixed");
 _Static_assert(offsetof(struct gpu_layout, slots) == 4096, "the file's layout is fixed");
 _Static_assert(sizeof(struct gpu_identity) == 48 + 64 + 16 + 16 + 24 + GPU_MAX_PER_NODE,
                "the checksum covers it, so it has no padding");
@@ -149,11 +152,11 @@ void gpu_schedule_unlock(const gpu_file *gpu) {
     (void)lock_byte(gpu->fd, F_OFD_SETLK, F_UNLCK, offsetof(struct gpu_layout, schedule));
 }
 
-static void reservation_lock(const gpu_file *gpu) {
+void gpu_reservation_lock(const gpu_file *gpu) {
     (void)lock_byte(gpu->fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct gpu_layout, reservation));
 }
 
-static void reservation_unlock(const gpu_file *gpu) {
+void gpu_reservation_unlock(const gpu_file *gpu) {
     (void)lock_byte(gpu->fd, F_OFD_SETLK, F_UNLCK, offsetof(struct gpu_layout, reservation));
 }
 
@@ -188,6 +191,7 @@ gpu_file *gpu_open(const char *path, char error[GPU_ERROR_LENGTH]) {
     gpu->slot = -1;
     gpu->identity = header.identity;
     pthread_mutex_init(&gpu->mutex, NULL);
+    gpu->health = &gpu->map->health;
     gpu->schedule = &gpu->map->schedule;
     gpu_time_open(gpu);
     return gpu;
@@ -259,9 +263,36 @@ uint64_t gpu_pid_namespace(const char *path) {
     return strtoull(link + 5, NULL, 10);
 }
 
+/* The start of a file in /proc, NUL-terminated; empty if it cannot be read. */
+static void read_proc_file(const char *proc_id, const char *name, char *text, size_t size) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%.20s/%s", proc_id, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read(fd, text, size - 1) : 0;
+    text[length > 0 ? length : 0] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+struct gpu_process_origin gpu_process_origin(const char *proc_id) {
+    enum { STATE_FIELD = 3, START_TIME_FIELD = 22 };
+    char text[1024];
+    struct gpu_process_origin origin = {0, 0};
+    read_proc_file(proc_id, "stat", text, sizeof text);
+    const char *field = strrchr(text, ')'); /* ends the command's name, which may contain anything */
+    for (int i = STATE_FIELD; field != NULL && i <= START_TIME_FIELD; i++)
+        field = strchr(field + 1, ' ');
+    if (field != NULL)
+        origin.start_time = strtoull(field, NULL, 10);
+    read_proc_file(proc_id, "mountinfo", text, sizeof text);
+    origin.mount_id = strtoull(text, NULL, 10);
+    return origin;
+}
+
 bool gpu_attach(gpu_file *gpu) {
+    struct gpu_process_origin origin = gpu_process_origin("self");
     pthread_mutex_lock(&gpu->mutex);
-    reservation_lock(gpu); /* keeps an installer from changing the identity between this check and the lock */
+    gpu_reservation_lock(gpu); /* keeps an installer from changing the identity between this check and the lock */
     bool unchanged = memcmp(&gpu->map->header.identity, &gpu->identity, sizeof gpu->identity) == 0;
     for (int i = 0; i < GPU_SLOTS && gpu->slot < 0 && unchanged; i++) {
         if (lock_byte(gpu->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i)) != 0)
@@ -270,10 +301,12 @@ bool gpu_attach(gpu_file *gpu) {
         atomic_store(&slot->used, 0);
         atomic_store(&slot->pid, (uint64_t)getpid());
         atomic_store(&slot->pid_namespace, gpu_pid_namespace("/proc/self/ns/pid"));
+        atomic_store(&slot->start_time, origin.start_time);
+        atomic_store(&slot->mount_id, origin.mount_id);
         gpu->slot = i;
         gpu_time_attach(gpu, i);
     }
-    reservation_unlock(gpu);
+    gpu_reservation_unlock(gpu);
     bool attached = gpu->slot >= 0;
     pthread_mutex_unlock(&gpu->mutex);
     return attached;
@@ -317,7 +350,7 @@ bool gpu_reserve(gpu_file *gpu, uint64_t bytes) {
     bool fits = false;
     pthread_mutex_lock(&gpu->mutex);
     if (gpu->slot >= 0 && bytes <= memory) {
-        reservation_lock(gpu);
+        gpu_reservation_lock(gpu);
         uint64_t used = 0;
         for (int i = 0; i < GPU_SLOTS; i++) {
             uint64_t more = atomic_load_explicit(&gpu->map->slots[i].used, memory_order_relaxed);
@@ -330,7 +363,7 @@ bool gpu_reserve(gpu_file *gpu, uint64_t bytes) {
         fits = used <= memory - bytes;
         if (fits)
             atomic_fetch_add(&gpu->map->slots[gpu->slot].used, bytes);
-        reservation_unlock(gpu);
+        gpu_reservation_unlock(gpu);
     }
     pthread_mutex_unlock(&gpu->mutex);
     return fits;
@@ -362,27 +395,16 @@ size_t gpu_processes(gpu_file *gpu, struct gpu_process *processes, size_t max) {
         if (pid == 0 || pid > INT32_MAX || !is_slot_alive(gpu, i))
             continue;
         if (count < max)
-            processes[count] = (struct gpu_process){.slot = i,
-                                                    .used_bytes = atomic_load(&slot->used),
-                                                    .pid = (uint32_t)pid,
-                                                    .pid_namespace = atomic_load(&slot->pid_namespace)};
+            processes[count] = (struct gpu_process){
+                .slot = i,
+                .used_bytes = atomic_load(&slot->used),
+                .pid = (uint32_t)pid,
+                .pid_namespace = atomic_load(&slot->pid_namespace),
+                .origin = {.start_time = atomic_load(&slot->start_time), .mount_id = atomic_load(&slot->mount_id)}};
         count++;
     }
     pthread_mutex_unlock(&gpu->mutex);
     return count;
-}
-
-struct gpu_health gpu_health(const gpu_file *gpu) {
-    uint64_t word = atomic_load(&gpu->map->health);
-    return (struct gpu_health){.xid = (uint32_t)word, .changes = (uint32_t)(word >> 32)};
-}
-
-void gpu_set_health(gpu_file *gpu, uint32_t xid) {
-    uint64_t before = atomic_load(&gpu->map->health);
-    uint64_t after;
-    do
-        after = ((before >> 32) + 1) << 32 | xid;
-    while (!atomic_compare_exchange_weak(&gpu->map->health, &before, after));
 }
 
 /* Writes the file under a temporary name and renames it, so that the final name never refers to a partial file. */

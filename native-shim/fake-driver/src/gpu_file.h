@@ -20,9 +20,8 @@ enum {
     GPU_MAX_PER_NODE = 64,
     GPU_MAX_INDEX = GPU_MAX_PER_NODE - 1,
     GPU_ERROR_LENGTH = 512,
-    GPU_NVLINKS = 18,          /* per GPU, nvml.h: NVML_NVLINK_MAX_LINKS */
-    GPU_LINK_PCIE = 0x80,      /* in gpu_identity.links */
-    GPU_XID_FELL_OFF_BUS = 79, /* https://docs.nvidia.com/deploy/xid-errors: "GPU has fallen off the bus" */
+    GPU_NVLINKS = 18,     /* per GPU, nvml.h: NVML_NVLINK_MAX_LINKS */
+    GPU_LINK_PCIE = 0x80, /* in gpu_identity.links */
 };
 
 #define GPU_MAX_MEMORY_BYTES (UINT64_C(16) << 40)
@@ -52,10 +51,13 @@ struct gpu_identity {
     uint8_t links[GPU_MAX_PER_NODE];
 };
 
-/* The health of a GPU: the last XID (0 = healthy) and the number of changes. */
-struct gpu_health {
-    uint32_t xid;
-    uint32_t changes;
+/*
+ * What tells a process apart from processes that have the same ID in other PID namespaces. Every user can read it in
+ * /proc, while the links in /proc/PID/ns need the right to trace the process.
+ */
+struct gpu_process_origin {
+    uint64_t start_time; /* in clock ticks since boot, see proc(5) on /proc/PID/stat; 0: unknown */
+    uint64_t mount_id;   /* of the process's root, unique on the node, see proc(5) on /proc/PID/mountinfo; 0: unknown */
 };
 
 struct gpu_process {
@@ -63,6 +65,7 @@ struct gpu_process {
     uint64_t used_bytes;
     uint32_t pid;           /* in the process's own PID namespace */
     uint64_t pid_namespace; /* inode number of its PID namespace */
+    struct gpu_process_origin origin;
 };
 
 typedef struct gpu_file gpu_file;
@@ -110,11 +113,11 @@ uint64_t gpu_used(gpu_file *gpu);
 /* The inode number of the PID namespace behind a link such as /proc/self/ns/pid; 0 if unknown. */
 uint64_t gpu_pid_namespace(const char *path);
 
+/* The origin of the process in the directory of that name in /proc, such as "self" or "17". */
+struct gpu_process_origin gpu_process_origin(const char *proc_id);
+
 /* The living processes that use the GPU; returns their number and fills in at most max of them. */
 size_t gpu_processes(gpu_file *gpu, struct gpu_process *processes, size_t max);
-
-struct gpu_health gpu_health(const gpu_file *gpu);
-void gpu_set_health(gpu_file *gpu, uint32_t xid);
 
 enum gpu_create { GPU_CREATED, GPU_KEPT, GPU_CHANGED, GPU_BUSY, GPU_CREATE_FAILED };
 

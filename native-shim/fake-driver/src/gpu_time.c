@@ -252,9 +252,13 @@ static void add_usage(struct gpu_usage usage[GPU_USAGE_PERIODS], uint64_t period
     entry->copying_ns += copying;
 }
 
-/* Adds the time from the clock to `until`, in which this process had the GPU, to the usage histories. */
+/* Adds the time from the clock to `until`, in which this process had the GPU, to the usage histories and totals. */
 static void record_usage(struct simulation *sim, int slot, uint64_t until, bool busy, bool copying) {
     uint64_t from = sim->turn.clock;
+    if (busy) {
+        sim->schedule->busy_ns += until - from;
+        sim->schedule->processes[slot].busy_ns += until - from;
+    }
     if (until - from > GPU_USAGE_PERIODS * (uint64_t)GPU_USAGE_PERIOD_NS) /* the history does not reach further back */
         from = until - GPU_USAGE_PERIODS * (uint64_t)GPU_USAGE_PERIOD_NS;
     while (from < until) {
@@ -692,6 +696,7 @@ void gpu_time_attach(gpu_file *gpu, int slot) {
                  submitter->tail); /* numbering continues, so that an old number never refers to new work */
     discard_work(gpu->schedule, slot);
     memset(process->usage, 0, sizeof process->usage);
+    process->busy_ns = 0;
     memset(submitter->totals, 0, sizeof submitter->totals);
     submitter->random = initial_random(slot);
     submitter->latency = initial_latency();
@@ -736,4 +741,12 @@ size_t gpu_usage_history(gpu_file *gpu, int slot, struct gpu_usage *history, siz
     }
     end_simulation(gpu);
     return count;
+}
+
+uint64_t gpu_busy_ns(gpu_file *gpu, int slot) {
+    struct simulation sim;
+    begin_simulation(gpu, &sim);
+    uint64_t busy = slot >= 0 ? gpu->schedule->processes[slot].busy_ns : gpu->schedule->busy_ns;
+    end_simulation(gpu);
+    return busy;
 }

@@ -113,4 +113,10 @@ struct gpu_usage {
  */
 size_t gpu_usage_history(gpu_file *gpu, int slot, struct gpu_usage *history, size_t max);
 
+/*
+ * Advances the simulation and returns how long a kernel ran: of the process in `slot` since it took the slot, or on the
+ * GPU since its file was made for slot -1. The sum over all processes that the GPU ever had is that of the GPU.
+ */
+uint64_t gpu_busy_ns(gpu_file *gpu, int slot);
+
 #endif

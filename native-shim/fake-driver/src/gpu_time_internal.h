@@ -38,7 +38,8 @@ struct gpu_process_schedule {
     uint64_t seen;             /* the latest work that is in its queue */
     uint64_t busy;             /* bit set: that queue is not empty */
     uint64_t service;          /* ns of GPU time that the process has had; during its turn see struct gpu_turn */
-    uint64_t unused[3];
+    uint64_t busy_ns;          /* with a kernel running, since the process took the slot */
+    uint64_t unused[2];
     struct gpu_queue queues[GPU_QUEUES];
     struct gpu_usage usage[GPU_USAGE_PERIODS];
 };
@@ -54,8 +55,9 @@ struct gpu_turn {
 };
 
 struct gpu_schedule {
-    uint64_t lock; /* the process that holds the lock on its first byte runs the simulation */
-    uint64_t unused[7];
+    uint64_t lock;    /* the process that holds the lock on its first byte runs the simulation */
+    uint64_t busy_ns; /* with a kernel running, since the file was made */
+    uint64_t unused[6];
     _Atomic uint64_t active[GPU_SLOTS / 64]; /* bit set: that process may have incomplete work */
     _Atomic uint32_t current;                /* index of the valid turn */
     uint32_t unused2[15];

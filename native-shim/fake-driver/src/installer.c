@@ -1,11 +1,13 @@
 /*
- * aliquot-fake-driver: installs simulated GPUs on a node, and makes them fail and recover.
+ * aliquot-fake-driver: installs simulated GPUs on a node, and makes them and their driver fail and recover.
  *
  * Every installed file appears under its final name completely or not at all. A file with the right content is not
  * touched, because running containers have these files mounted and mapped.
  */
 #define _GNU_SOURCE
-#include "gpu_file.h"
+#include "driver_state.h"
+#include "gpu_health.h"
+#include "gpu_time.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,24 +23,48 @@ enum { PATH_LENGTH = 4096, NUMA_NODE_GPUS = 4 };
 static const char usage[] =
     "usage: aliquot-fake-driver install --root DIR --source DIR --cdi DIR --gpus FILE --node NAME\n"
     "       aliquot-fake-driver fail UUID [--xid N] [--root DIR]\n"
-    "       aliquot-fake-driver heal UUID [--root DIR]\n"
-    "       aliquot-fake-driver list [--root DIR]\n"
+    "       aliquot-fake-driver heal|reset|lose|return|remove|insert|hot|cool|hide-uuid UUID [--root DIR]\n"
+    "       aliquot-fake-driver power-brake UUID on|off [--root DIR]\n"
+    "       aliquot-fake-driver recover UUID none|reset|reboot|drain-p2p|drain-reset [--root DIR]\n"
+    "       aliquot-fake-driver driver [--version V] [--load|--unload] [--mismatch on|off] [--hang on|off]\n"
+    "                                  [--with|--without recovery-actions] [--root DIR]\n"
+    "       aliquot-fake-driver list|usage [--root DIR]\n"
     "\n"
     "Aliquot's simulated NVIDIA driver: GPUs that are files, to try Aliquot without a real GPU.\n"
     "\n"
-    "install  copies the driver's libraries from --source to --root/lib and nvidia-smi to --root/bin, creates one "
-    "file\n"
-    "         per GPU in --root/gpus, and writes the CDI specification --cdi/aliquot-fake-driver.json, through which\n"
-    "         NVIDIA's container runtime injects the GPUs into containers. --gpus names a file with one line per GPU:\n"
+    "install  copies the driver's libraries from --source to --root/lib, and nvidia-smi and this program to\n"
+    "         --root/bin, creates one file per GPU in --root/gpus, and writes the CDI specification\n"
+    "         --cdi/aliquot-fake-driver.json, through which NVIDIA's container runtime injects the GPUs into\n"
+    "         containers. --gpus names a file with one line per GPU:\n"
     "             model;memory in MiB;multiprocessors        NVIDIA A100-SXM4-80GB;81920;108\n"
     "         Three optional fields may follow, each of which may be empty: the MiB that a process's CUDA contexts\n"
     "         take; the NUMA node (default: four GPUs per node); and links to other GPUs by their index (nvlink<n>,\n"
     "         pix, pxb, phb, node, sys):\n"
     "             NVIDIA A100-SXM4-80GB;81920;108;256;0;1=nvlink12,2=sys\n"
     "         --node names the node; the GPUs' UUIDs derive from it. install can be repeated at any time.\n"
-    "fail     gives a GPU an XID error, as NVML's clients see it. The default is 79: the GPU has fallen off the bus.\n"
-    "heal     makes the GPU healthy again.\n"
-    "list     prints for each GPU: index, UUID, model, MiB in use and total, MiB per process for CUDA contexts, XID.\n"
+    "fail     raises an XID event on a GPU, as NVML's clients see it; each call is one event. The default is 79: the\n"
+    "         GPU has fallen off the bus and is lost. 48, 94 and 95 add an uncorrectable ECC error, 63 adds a pending\n"
+    "         row remapping, and 64 a failed one. The recovery action becomes reset after 48, 64, 74, 79, 95, 119 and\n"
+    "         154, and drain-reset after 63.\n"
+    "recover  sets the recovery action that the driver reports for a GPU.\n"
+    "reset    resets a GPU that no process uses: its XID, recovery action and volatile ECC errors are cleared, "
+    "pending\n"
+    "         row remappings take effect, a lost GPU is back. A failed row remapping stays failed.\n"
+    "lose     lets a GPU fall off the bus without an XID; return brings it back, with its XID and recovery action.\n"
+    "remove   takes a GPU out of the machine: NVML and CUDA do not find it until insert puts it in again.\n"
+    "hot      makes the hardware slow a GPU down because of its temperature, until cool; power-brake does so because\n"
+    "         of the power supply.\n"
+    "hide-uuid  makes nvmlDeviceGetUUID fail, as if an event came from an unknown GPU, until heal.\n"
+    "heal     ends all states above: the GPU is one that never failed.\n"
+    "driver   changes the driver of the node as NVML's clients see it. --version: what nvmlSystemGetDriverVersion\n"
+    "         returns after the next nvmlInit; it ends in -fake. --unload and --load: the kernel module. --mismatch:\n"
+    "         nvmlInit finds a kernel module of another version. --hang: nvmlInit and calls that reach a GPU do not\n"
+    "         return. --without recovery-actions: the driver is too old to report them.\n"
+    "list     prints the driver's version and states, and for each GPU: index, UUID, model, MiB in use and total, MiB\n"
+    "         per process for CUDA contexts, XID, and every state that differs from a healthy GPU's.\n"
+    "usage    prints for each GPU how many seconds a kernel ran on it since its file was made, and for each process "
+    "on\n"
+    "         it: its ID in its own PID namespace, the MiB that it uses, and the seconds that its kernels ran.\n"
     "\n"
     "Without --root the GPUs are those in $ALIQUOT_FAKE_GPUS, or in /run/aliquot-fake-driver/gpus.\n";
 
@@ -357,6 +383,7 @@ static char *cdi_specification(const char *root, const struct gpu_identity *gpus
     write_mount(out, "\n    ", lib, "libcuda.so.1", libraries, "ro");
     write_mount(out, ",\n    ", lib, "libnvidia-ml.so.1", libraries, "ro");
     write_mount(out, ",\n    ", bin, "nvidia-smi", "/usr/bin", "ro");
+    write_mount(out, ",\n    ", gpu, GPU_DRIVER_FILE, GPU_DEFAULT_DIRECTORY, "ro");
     fputs("]}\n}\n", out);
     if (fclose(out) != 0)
         die("out of memory");
@@ -366,7 +393,9 @@ static char *cdi_specification(const char *root, const struct gpu_identity *gpus
 /* ---- commands ---- */
 
 struct options {
-    const char *root, *source, *cdi, *gpus, *node, *xid, *uuid;
+    const char *root, *source, *cdi, *gpus, *node, *xid, *version, *mismatch, *hang, *with, *without;
+    bool load, unload;
+    const char *uuid, *word; /* the arguments after the command, as far as there are any */
 };
 
 static void check_path(const char *option, const char *path) {
@@ -406,6 +435,12 @@ static int install_command(const struct options *options) {
     copy_file(options->source, lib, "libcuda.so.1");
     copy_file(options->source, lib, "libnvidia-ml.so.1");
     copy_file(options->source, bin, "nvidia-smi");
+    copy_file(options->source, bin, "aliquot-fake-driver");
+    char driver_error[DRIVER_ERROR_LENGTH];
+    struct driver_file *driver = driver_open(directory, driver_error);
+    if (driver == NULL)
+        die("%s", driver_error);
+    driver_close(driver);
     for (size_t i = 0; i < count; i++) {
         char error[GPU_ERROR_LENGTH];
         switch (gpu_create(directory, &gpus[i], error)) {
@@ -448,7 +483,7 @@ static void gpu_directory_of(const struct options *options, char directory[PATH_
         snprintf(directory, PATH_LENGTH, "%s", gpu_directory());
 }
 
-static int set_health(const struct options *options, uint32_t xid) {
+static gpu_file *open_gpu(const struct options *options) {
     char directory[PATH_LENGTH], path[PATH_LENGTH], error[GPU_ERROR_LENGTH];
     if (options->uuid == NULL || !gpu_is_uuid(options->uuid))
         die("expected a GPU's UUID, like GPU-8f6e8f0c-0123-8456-89ab-0123456789ab; list shows them");
@@ -457,35 +492,254 @@ static int set_health(const struct options *options, uint32_t xid) {
     gpu_file *gpu = gpu_open(path, error);
     if (gpu == NULL)
         die("%s", error);
-    gpu_set_health(gpu, xid);
+    return gpu;
+}
+
+static int fail_command(const struct options *options) {
+    uint64_t xid = options->xid != NULL ? positive_number(options->xid, GPU_MAX_XID) : GPU_XID_FELL_OFF_BUS;
+    if (xid == 0)
+        die("--xid must be a whole number from 1 to %d, not \"%s\"", GPU_MAX_XID, options->xid);
+    gpu_file *gpu = open_gpu(options);
+    gpu_raise_xid(gpu, (uint32_t)xid);
     gpu_close(gpu);
     return 0;
 }
 
-static int fail_command(const struct options *options) {
-    uint64_t xid = options->xid != NULL ? positive_number(options->xid, 1000) : GPU_XID_FELL_OFF_BUS;
-    if (xid == 0)
-        die("--xid must be a whole number from 1 to 1000, not \"%s\"", options->xid);
-    return set_health(options, (uint32_t)xid);
+static int heal_command(const struct options *options) {
+    gpu_file *gpu = open_gpu(options);
+    gpu_heal(gpu);
+    gpu_close(gpu);
+    return 0;
+}
+
+static int reset_command(const struct options *options) {
+    char error[GPU_ERROR_LENGTH];
+    gpu_file *gpu = open_gpu(options);
+    if (!gpu_reset(gpu, error))
+        die("%s", error);
+    gpu_close(gpu);
+    return 0;
+}
+
+static const char *const recovery_names[] = {[GPU_RECOVERY_NONE] = "none",
+                                             [GPU_RECOVERY_RESET] = "reset",
+                                             [GPU_RECOVERY_REBOOT] = "reboot",
+                                             [GPU_RECOVERY_DRAIN_P2P] = "drain-p2p",
+                                             [GPU_RECOVERY_DRAIN_AND_RESET] = "drain-reset"};
+
+static int recover_command(const struct options *options) {
+    const char *word = options->word != NULL ? options->word : "";
+    size_t action = 0, actions = sizeof recovery_names / sizeof recovery_names[0];
+    while (action < actions && strcmp(word, recovery_names[action]) != 0)
+        action++;
+    if (action == actions)
+        die("the recovery action is none, reset, reboot, drain-p2p or drain-reset, not \"%s\"", word);
+    gpu_file *gpu = open_gpu(options);
+    gpu_set_recovery(gpu, (enum gpu_recovery)action);
+    gpu_close(gpu);
+    return 0;
+}
+
+static int set_state(const struct options *options, uint32_t state, bool on) {
+    gpu_file *gpu = open_gpu(options);
+    gpu_set_state(gpu, state, on);
+    gpu_close(gpu);
+    return 0;
+}
+
+static int lose_command(const struct options *options) {
+    return set_state(options, GPU_LOST, true);
+}
+static int return_command(const struct options *options) {
+    return set_state(options, GPU_LOST, false);
+}
+static int remove_command(const struct options *options) {
+    return set_state(options, GPU_REMOVED, true);
+}
+static int insert_command(const struct options *options) {
+    return set_state(options, GPU_REMOVED, false);
+}
+static int hot_command(const struct options *options) {
+    return set_state(options, GPU_HOT, true);
+}
+static int cool_command(const struct options *options) {
+    return set_state(options, GPU_HOT, false);
+}
+static int hide_uuid_command(const struct options *options) {
+    return set_state(options, GPU_UUID_HIDDEN, true);
+}
+
+static bool parse_switch(const char *name, const char *value) {
+    if (value == NULL || (strcmp(value, "on") != 0 && strcmp(value, "off") != 0))
+        die("%s is on or off, not \"%s\"", name, value != NULL ? value : "");
+    return strcmp(value, "on") == 0;
+}
+
+static int power_brake_command(const struct options *options) {
+    return set_state(options, GPU_POWER_BRAKE, parse_switch("power-brake", options->word));
+}
+
+static void check_capability(const char *name, const char *value) {
+    if (value != NULL && strcmp(value, "recovery-actions") != 0)
+        die("%s takes recovery-actions, not \"%s\"", name, value);
+}
+
+static void check_version(const char *version) {
+    static const char suffix[] = "-fake";
+    size_t length = strlen(version);
+    if (length >= DRIVER_VERSION_LENGTH || length <= strlen(suffix) ||
+        strcmp(version + length - strlen(suffix), suffix) != 0 || version[0] < '0' || version[0] > '9')
+        die("--version must begin with a digit, end in %s and have at most %d characters, like 580.0.1-fake, not "
+            "\"%.100s\"",
+            suffix, DRIVER_VERSION_LENGTH - 1, version);
+    for (const char *c = version; *c != '\0'; c++)
+        if (*c <= ' ' || *c > '~')
+            die("--version must be printable ASCII without blanks");
+}
+
+static int driver_command(const struct options *options) {
+    char directory[PATH_LENGTH], error[DRIVER_ERROR_LENGTH];
+    if (options->version == NULL && options->mismatch == NULL && options->hang == NULL && options->with == NULL &&
+        options->without == NULL && !options->load && !options->unload)
+        die("driver needs --version, --load, --unload, --mismatch, --hang, --with or --without; see --help");
+    if (options->load && options->unload)
+        die("the driver cannot be loaded and unloaded at once");
+    if (options->with != NULL && options->without != NULL)
+        die("the driver cannot be with and without recovery-actions at once");
+    /* Everything is checked before anything changes. */
+    bool mismatch = options->mismatch != NULL && parse_switch("--mismatch", options->mismatch);
+    bool hang = options->hang != NULL && parse_switch("--hang", options->hang);
+    check_capability("--with", options->with);
+    check_capability("--without", options->without);
+    if (options->version != NULL)
+        check_version(options->version);
+    gpu_directory_of(options, directory);
+    struct driver_file *driver = driver_open(directory, error);
+    if (driver == NULL)
+        die("%s", error);
+    if (options->version != NULL)
+        driver_set_version(driver, options->version);
+    if (options->mismatch != NULL)
+        driver_set(driver, DRIVER_MISMATCH, mismatch);
+    if (options->hang != NULL)
+        driver_set(driver, DRIVER_HANGS, hang);
+    if (options->with != NULL || options->without != NULL)
+        driver_set(driver, DRIVER_WITHOUT_RECOVERY_ACTIONS, options->without != NULL);
+    if (options->load || options->unload)
+        driver_set(driver, DRIVER_UNLOADED, options->unload);
+    driver_close(driver);
+    return 0;
 }
 
 static void print_warning(const char *sentence) {
     fprintf(stderr, "aliquot-fake-driver: %s\n", sentence);
 }
 
+struct state_name {
+    uint32_t state;
+    const char *name;
+};
+
+static void print_states(uint32_t states, const struct state_name *names, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if ((states & names[i].state) != 0)
+            printf(" %s", names[i].name);
+}
+
+static void print_driver(const char *directory) {
+    static const struct state_name names[] = {{DRIVER_UNLOADED, "unloaded"},
+                                              {DRIVER_MISMATCH, "mismatch"},
+                                              {DRIVER_HANGS, "hang"},
+                                              {DRIVER_WITHOUT_RECOVERY_ACTIONS, "without-recovery-actions"}};
+    struct driver_state state = driver_state(driver_map(directory));
+    printf("driver %s", state.version);
+    print_states(state.states, names, sizeof names / sizeof names[0]);
+    putchar('\n');
+}
+
+static void print_gpu(gpu_file *file) {
+    static const struct state_name names[] = {{GPU_REMAP_PENDING, "remap-pending"},
+                                              {GPU_REMAP_FAILED, "remap-failed"},
+                                              {GPU_LOST, "lost"},
+                                              {GPU_REMOVED, "removed"},
+                                              {GPU_HOT, "hot"},
+                                              {GPU_POWER_BRAKE, "power-brake"},
+                                              {GPU_UUID_HIDDEN, "uuid-hidden"}};
+    const struct gpu_identity *gpu = gpu_identity(file);
+    struct gpu_health health = gpu_health(file);
+    printf("%u %s %s %llu/%llu MiB context %llu MiB xid %u", gpu->index, gpu->uuid, gpu->name,
+           (unsigned long long)(gpu_used(file) >> 20), (unsigned long long)(gpu->memory_bytes >> 20),
+           (unsigned long long)(gpu->context_bytes >> 20), health.xid);
+    if (health.recovery != GPU_RECOVERY_NONE)
+        printf(" recovery %s", recovery_names[health.recovery]);
+    if (health.aggregate_errors != 0)
+        printf(" ecc %u/%u", health.volatile_errors, health.aggregate_errors);
+    if (health.remapped_rows != 0)
+        printf(" remapped %u", health.remapped_rows);
+    print_states(health.states, names, sizeof names / sizeof names[0]);
+    putchar('\n');
+}
+
 static int list_command(const struct options *options) {
+    char directory[PATH_LENGTH];
+    gpu_file *gpus[GPU_MAX_PER_NODE];
+    gpu_directory_of(options, directory);
+    print_driver(directory);
+    size_t count = gpu_open_all(directory, gpus, GPU_MAX_PER_NODE, print_warning);
+    for (size_t i = 0; i < count; i++) {
+        print_gpu(gpus[i]);
+        gpu_close(gpus[i]);
+    }
+    return 0;
+}
+
+static int usage_command(const struct options *options) {
+    static struct gpu_process processes[GPU_SLOTS];
     char directory[PATH_LENGTH];
     gpu_file *gpus[GPU_MAX_PER_NODE];
     gpu_directory_of(options, directory);
     size_t count = gpu_open_all(directory, gpus, GPU_MAX_PER_NODE, print_warning);
     for (size_t i = 0; i < count; i++) {
         const struct gpu_identity *gpu = gpu_identity(gpus[i]);
-        printf("%u %s %s %llu/%llu MiB context %llu MiB xid %u\n", gpu->index, gpu->uuid, gpu->name,
-               (unsigned long long)(gpu_used(gpus[i]) >> 20), (unsigned long long)(gpu->memory_bytes >> 20),
-               (unsigned long long)(gpu->context_bytes >> 20), gpu_health(gpus[i]).xid);
+        printf("%u %s busy %.3f s\n", gpu->index, gpu->uuid, (double)gpu_busy_ns(gpus[i], -1) / 1e9);
+        size_t found = gpu_processes(gpus[i], processes, GPU_SLOTS);
+        for (size_t p = 0; p < found; p++)
+            printf("%u %s process %u %llu MiB busy %.3f s\n", gpu->index, gpu->uuid, processes[p].pid,
+                   (unsigned long long)(processes[p].used_bytes >> 20),
+                   (double)gpu_busy_ns(gpus[i], processes[p].slot) / 1e9);
         gpu_close(gpus[i]);
     }
     return 0;
+}
+
+static const struct command {
+    const char *name;
+    int words; /* arguments after the command that are not options, at most */
+    int (*run)(const struct options *);
+} commands[] = {
+    {"install", 0, install_command},
+    {"fail", 1, fail_command},
+    {"recover", 2, recover_command},
+    {"reset", 1, reset_command},
+    {"lose", 1, lose_command},
+    {"return", 1, return_command},
+    {"remove", 1, remove_command},
+    {"insert", 1, insert_command},
+    {"hot", 1, hot_command},
+    {"cool", 1, cool_command},
+    {"power-brake", 2, power_brake_command},
+    {"hide-uuid", 1, hide_uuid_command},
+    {"heal", 1, heal_command},
+    {"driver", 0, driver_command},
+    {"list", 0, list_command},
+    {"usage", 0, usage_command},
+};
+
+static const struct command *find_command(const char *name) {
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+    die("unknown command \"%s\"; --help lists them", name);
 }
 
 int main(int count, char **arguments) {
@@ -493,12 +747,16 @@ int main(int count, char **arguments) {
     const struct {
         const char *name;
         const char **value;
-    } known[] = {{"--root", &options.root}, {"--source", &options.source}, {"--cdi", &options.cdi},
-                 {"--gpus", &options.gpus}, {"--node", &options.node},     {"--xid", &options.xid}};
+    } known[] = {{"--root", &options.root}, {"--source", &options.source},     {"--cdi", &options.cdi},
+                 {"--gpus", &options.gpus}, {"--node", &options.node},         {"--xid", &options.xid},
+                 {"--hang", &options.hang}, {"--mismatch", &options.mismatch}, {"--version", &options.version},
+                 {"--with", &options.with}, {"--without", &options.without}};
     if (count < 2 || strcmp(arguments[1], "--help") == 0 || strcmp(arguments[1], "-h") == 0) {
         fputs(usage, count < 2 ? stderr : stdout);
         return count < 2 ? 2 : 0;
     }
+    const struct command *command = find_command(arguments[1]);
+    int words = 0;
     for (int i = 2; i < count; i++) {
         size_t option = 0;
         while (option < sizeof known / sizeof known[0] && strcmp(arguments[i], known[option].name) != 0)
@@ -507,19 +765,15 @@ int main(int count, char **arguments) {
             if (i + 1 == count)
                 die("%s needs a value; see --help", arguments[i]);
             *known[option].value = arguments[++i];
-        } else if (arguments[i][0] != '-' && options.uuid == NULL) {
-            options.uuid = arguments[i];
+        } else if (strcmp(arguments[i], "--load") == 0) {
+            options.load = true;
+        } else if (strcmp(arguments[i], "--unload") == 0) {
+            options.unload = true;
+        } else if (arguments[i][0] != '-' && words < command->words) {
+            *(words++ == 0 ? &options.uuid : &options.word) = arguments[i];
         } else {
             die("unknown argument \"%s\"; see --help", arguments[i]);
         }
     }
-    if (strcmp(arguments[1], "install") == 0)
-        return install_command(&options);
-    if (strcmp(arguments[1], "fail") == 0)
-        return fail_command(&options);
-    if (strcmp(arguments[1], "heal") == 0)
-        return set_health(&options, 0);
-    if (strcmp(arguments[1], "list") == 0)
-        return list_command(&options);
-    die("unknown command \"%s\"; there are install, fail, heal and list", arguments[1]);
+    return command->run(&options);
 }

@@ -55,6 +55,7 @@ static const char usage[] = "usage: nvidia-smi\n"
     CALL(nvmlDeviceGetPowerUsage, (nvmlDevice_t, unsigned *))                                                          \
     CALL(nvmlDeviceGetEnforcedPowerLimit, (nvmlDevice_t, unsigned *))                                                  \
     CALL(nvmlDeviceGetPerformanceState, (nvmlDevice_t, unsigned *))                                                    \
+    CALL(nvmlDeviceGetTotalEccErrors, (nvmlDevice_t, unsigned, unsigned, unsigned long long *))                        \
     CALL(nvmlDeviceGetCudaComputeCapability, (nvmlDevice_t, int *, int *))                                             \
     CALL(nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t, unsigned *, nvmlProcessInfo_v2_t *))                  \
     CALL(nvmlDeviceGetProcessUtilization,                                                                              \
@@ -227,6 +228,15 @@ static nvmlReturn_t capability_value(nvmlDevice_t gpu, char *to, unsigned size) 
     return result;
 }
 
+static nvmlReturn_t ecc_value(nvmlDevice_t gpu, char *to, unsigned size) {
+    unsigned long long errors = 0;
+    nvmlReturn_t result =
+        nvmlDeviceGetTotalEccErrors(gpu, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, &errors);
+    if (result == NVML_SUCCESS)
+        snprintf(to, size, "%llu", errors);
+    return result;
+}
+
 static nvmlReturn_t driver_value(nvmlDevice_t gpu, char *to, unsigned size) {
     (void)gpu;
     return nvmlSystemGetDriverVersion(to, size);
@@ -257,6 +267,7 @@ static const struct field fields[] = {
     {"power.limit", WATT, power_limit_value},
     {"pstate", NONE, pstate_value},
     {"compute_cap", NONE, capability_value},
+    {"ecc.errors.uncorrected.volatile.total", NONE, ecc_value},
     {"driver_version", NONE, driver_value},
     {"count", NONE, count_value},
 };
@@ -487,13 +498,22 @@ static void print_table(void) {
     puts("| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |");
     puts("|=========================================+========================+======================|");
     for (unsigned gpu = 0; gpu < selected_count; gpu++) {
-        static const char *const names[] = {"index",        "name",           "pci.bus_id",  "temperature.gpu",
-                                            "pstate",       "power.draw",     "power.limit", "memory.used",
-                                            "memory.total", "utilization.gpu"};
-        char v[10][256], power[96], memory[600], temperature[300];
-        for (size_t i = 0; i < 10; i++)
+        static const char *const names[] = {"index",
+                                            "name",
+                                            "pci.bus_id",
+                                            "temperature.gpu",
+                                            "pstate",
+                                            "power.draw",
+                                            "power.limit",
+                                            "memory.used",
+                                            "memory.total",
+                                            "utilization.gpu",
+                                            "ecc.errors.uncorrected.volatile.total"};
+        char v[11][256], power[96], memory[600], temperature[300];
+        for (size_t i = 0; i < 11; i++)
             read_value(find_field(names[i]), selected_gpus[gpu], v[i], sizeof v[i]);
-        printf("| %3.3s  %-24.24s        On | %-16.16s   Off |                  Off |\n", v[0], v[1], v[2]);
+        printf("| %3.3s  %-24.24s        On | %-16.16s   Off | %20.20s |\n", v[0], v[1], v[2],
+               v[10][0] != '[' ? v[10] : "ERR!");
         if (v[7][0] == '[') { /* NVML returned an error, usually NVML_ERROR_GPU_IS_LOST */
             printf("| %-39.39s | %22.22s | %20s |\n", "ERR!", v[7], "ERR!");
         } else {

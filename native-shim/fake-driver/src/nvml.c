@@ -1,10 +1,18 @@
 /*
  * The simulated libnvidia-ml.so.1: the contents of the GPUs' files through NVML's API.
  *
- * A GPU with XID 79 has fallen off the bus: queries for its identity (index, UUID, name, PCI address) still succeed,
- * and queries for its state return NVML_ERROR_GPU_IS_LOST.
+ * On a GPU that has fallen off the bus, queries for its identity (index, UUID, name, PCI address) still succeed, and
+ * queries for its state return NVML_ERROR_GPU_IS_LOST. A GPU that is removed from the machine is lost to the clients
+ * that have NVML initialized; the next nvmlInit no longer finds it.
+ *
+ * While the driver is not loaded, every call returns NVML_ERROR_DRIVER_NOT_LOADED. After it was loaded again, a client
+ * that had NVML initialized before gets NVML_ERROR_GPU_IS_LOST until it shuts NVML down and initializes it again,
+ * because its open device files belong to the module that is gone. While the driver hangs, nvmlInit and all calls on a
+ * GPU except queries for its identity do not return.
  */
 #define _GNU_SOURCE
+#include "driver_state.h"
+#include "gpu_health.h"
 #include "gpu_time.h"
 #include "nvml_abi.h"
 
@@ -21,7 +29,17 @@
 
 #define API __attribute__((visibility("default")))
 
-enum { SWITCH_BUS = 0xc0, EVENT_POLL_MS = 100, GRAPHICS_MHZ = 1410, MEMORY_MHZ = 1593, POWER_LIMIT_MW = 400000 };
+enum {
+    SWITCH_BUS = 0xc0,
+    EVENT_POLL_MS = 100,
+    HANG_POLL_MS = 10,
+    GRAPHICS_MHZ = 1410,
+    MEMORY_MHZ = 1593,
+    POWER_LIMIT_MW = 400000,
+    CELSIUS = 35,
+    CELSIUS_HOT = 95,
+    CELSIUS_SLOWDOWN = 92,
+};
 
 struct nvmlDevice_st {
     gpu_file *gpu;
@@ -31,16 +49,34 @@ struct nvmlDevice_st {
 
 struct nvmlEventSet_st {
     unsigned long long types[GPU_MAX_PER_NODE];
-    unsigned seen[GPU_MAX_PER_NODE];
+    uint64_t seen[GPU_MAX_PER_NODE]; /* number of the latest XID event that the client has seen */
 };
 
 static pthread_mutex_t nvml_mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint init_count;
 static struct nvmlDevice_st nvml_devices[GPU_MAX_PER_NODE];
 static atomic_uint device_count;
+static const struct driver_file *_Atomic driver_file;
+static atomic_uint session_loads; /* driver_state.loads at nvmlInit */
+static char session_version[DRIVER_VERSION_LENGTH];
 
-static bool is_initialized(void) {
-    return atomic_load(&init_count) != 0;
+static void sleep_ms(unsigned ms) {
+    nanosleep(&(struct timespec){.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
+}
+
+/* Every call that needs the driver starts with this check. */
+static nvmlReturn_t check_session(void) {
+    if (atomic_load(&init_count) == 0)
+        return NVML_ERROR_UNINITIALIZED;
+    struct driver_state state = driver_state(atomic_load(&driver_file));
+    if ((state.states & DRIVER_UNLOADED) != 0)
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    return state.loads == atomic_load(&session_loads) ? NVML_SUCCESS : NVML_ERROR_GPU_IS_LOST;
+}
+
+static void wait_while_driver_hangs(const struct driver_file *file) {
+    while ((driver_state(file).states & DRIVER_HANGS) != 0)
+        sleep_ms(HANG_POLL_MS);
 }
 
 static bool is_device(nvmlDevice_t device) {
@@ -51,18 +87,21 @@ static bool is_device(nvmlDevice_t device) {
 }
 
 static bool is_device_lost(nvmlDevice_t device) {
-    return gpu_health(device->gpu).xid == GPU_XID_FELL_OFF_BUS;
+    return gpu_is_lost(device->gpu);
 }
 
 /* Every query of a device's identity starts with this check. */
 static nvmlReturn_t check_device(nvmlDevice_t device, const void *answer) {
-    if (!is_initialized())
-        return NVML_ERROR_UNINITIALIZED;
+    nvmlReturn_t result = check_session();
+    if (result != NVML_SUCCESS)
+        return result;
     return is_device(device) && answer != NULL ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 /* Every query of a device's state starts with this check. */
 static nvmlReturn_t check_reachable(nvmlDevice_t device, const void *answer) {
+    if (atomic_load(&init_count) != 0)
+        wait_while_driver_hangs(atomic_load(&driver_file));
     nvmlReturn_t result = check_device(device, answer);
     return result == NVML_SUCCESS && is_device_lost(device) ? NVML_ERROR_GPU_IS_LOST : result;
 }
@@ -86,16 +125,39 @@ static nvmlReturn_t answer_constant(nvmlDevice_t device, unsigned int *to, unsig
 
 /* ---- initialization ---- */
 
+static void open_gpus(void) {
+    gpu_file *gpus[GPU_MAX_PER_NODE];
+    size_t found = gpu_open_all(gpu_directory(), gpus, GPU_MAX_PER_NODE, NULL);
+    unsigned kept = 0;
+    for (size_t i = 0; i < found; i++) {
+        if ((gpu_health(gpus[i]).states & GPU_REMOVED) != 0) {
+            gpu_close(gpus[i]);
+            continue;
+        }
+        nvml_devices[kept] = (struct nvmlDevice_st){.gpu = gpus[i], .identity = gpu_identity(gpus[i]), .index = kept};
+        kept++;
+    }
+    atomic_store(&device_count, kept);
+}
+
 API nvmlReturn_t nvmlInitWithFlags(unsigned int flags) {
     if (flags > 3)
         return NVML_ERROR_INVALID_ARGUMENT;
     pthread_mutex_lock(&nvml_mutex);
+    const struct driver_file *file = driver_map(gpu_directory());
+    pthread_mutex_unlock(&nvml_mutex);
+    wait_while_driver_hangs(file);
+    struct driver_state state = driver_state(file);
+    if ((state.states & DRIVER_UNLOADED) != 0)
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    if ((state.states & DRIVER_MISMATCH) != 0)
+        return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    pthread_mutex_lock(&nvml_mutex);
     if (init_count == 0) {
-        gpu_file *gpus[GPU_MAX_PER_NODE];
-        unsigned found = (unsigned)gpu_open_all(gpu_directory(), gpus, GPU_MAX_PER_NODE, NULL);
-        for (unsigned i = 0; i < found; i++)
-            nvml_devices[i] = (struct nvmlDevice_st){.gpu = gpus[i], .identity = gpu_identity(gpus[i]), .index = i};
-        atomic_store(&device_count, found);
+        atomic_store(&driver_file, file);
+        atomic_store(&session_loads, state.loads);
+        memcpy(session_version, state.version, sizeof session_version);
+        open_gpus();
     }
     init_count++;
     pthread_mutex_unlock(&nvml_mutex);
@@ -147,6 +209,8 @@ API const char *nvmlErrorString(nvmlReturn_t result) {
         return "Function Not Found";
     case NVML_ERROR_GPU_IS_LOST:
         return "GPU is lost";
+    case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+        return "Driver/library version mismatch";
     case NVML_ERROR_MEMORY:
         return "Insufficient Memory";
     case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
@@ -159,7 +223,8 @@ API const char *nvmlErrorString(nvmlReturn_t result) {
 /* ---- system ---- */
 
 API nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length) {
-    return is_initialized() ? copy_text(version, length, FAKE_DRIVER_VERSION) : NVML_ERROR_UNINITIALIZED;
+    nvmlReturn_t result = check_session();
+    return result == NVML_SUCCESS ? copy_text(version, length, session_version) : result;
 }
 
 API nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length) {
@@ -178,8 +243,9 @@ API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) {
 }
 
 API nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length) {
-    if (!is_initialized())
-        return NVML_ERROR_UNINITIALIZED;
+    nvmlReturn_t result = check_session();
+    if (result != NVML_SUCCESS)
+        return result;
     if (name == NULL || length == 0)
         return NVML_ERROR_INVALID_ARGUMENT;
     char path[64];
@@ -198,8 +264,9 @@ API nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned
 /* ---- device handles ---- */
 
 API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount) {
-    if (!is_initialized())
-        return NVML_ERROR_UNINITIALIZED;
+    nvmlReturn_t result = check_session();
+    if (result != NVML_SUCCESS)
+        return result;
     if (deviceCount == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     *deviceCount = atomic_load(&device_count);
@@ -211,8 +278,9 @@ API nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount) {
 }
 
 API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device) {
-    if (!is_initialized())
-        return NVML_ERROR_UNINITIALIZED;
+    nvmlReturn_t result = check_session();
+    if (result != NVML_SUCCESS)
+        return result;
     if (device == NULL || index >= atomic_load(&device_count))
         return NVML_ERROR_INVALID_ARGUMENT;
     *device = &nvml_devices[index];
@@ -225,8 +293,9 @@ API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *de
 
 static nvmlReturn_t find_device(const char *value, nvmlDevice_t *device,
                                 bool (*matches)(const struct gpu_identity *, const char *)) {
-    if (!is_initialized())
-        return NVML_ERROR_UNINITIALIZED;
+    nvmlReturn_t result = check_session();
+    if (result != NVML_SUCCESS)
+        return result;
     if (value == NULL || device == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     for (unsigned i = 0; i < atomic_load(&device_count); i++) {
@@ -280,6 +349,8 @@ API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int
 
 API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length) {
     nvmlReturn_t result = check_device(device, uuid);
+    if (result == NVML_SUCCESS && (gpu_health(device->gpu).states & GPU_UUID_HIDDEN) != 0)
+        return NVML_ERROR_GPU_IS_LOST;
     return result == NVML_SUCCESS ? copy_text(uuid, length, device->identity->uuid) : result;
 }
 
@@ -647,12 +718,17 @@ API nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, unsigned int type, un
 }
 
 API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor, unsigned int *celsius) {
-    return sensor == 0 ? answer_constant(device, celsius, 35) : NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t result = check_reachable(device, celsius);
+    if (result == NVML_SUCCESS && sensor != 0)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS)
+        *celsius = (gpu_health(device->gpu).states & GPU_HOT) != 0 ? CELSIUS_HOT : CELSIUS;
+    return result;
 }
 
 API nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned int type, unsigned int *celsius) {
     (void)type;
-    return answer_constant(device, celsius, 92);
+    return answer_constant(device, celsius, CELSIUS_SLOWDOWN);
 }
 
 API nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *milliwatts) {
@@ -730,17 +806,105 @@ API nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, unsigned int *m
     return answer_constant(device, mode, NVML_FEATURE_DISABLED);
 }
 
+/* ---- errors and recovery ---- */
+
 API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
-    nvmlReturn_t result = answer_constant(device, current, NVML_FEATURE_DISABLED);
-    return result == NVML_SUCCESS ? answer_constant(device, pending, NVML_FEATURE_DISABLED) : result;
+    nvmlReturn_t result = answer_constant(device, current, NVML_FEATURE_ENABLED);
+    return result == NVML_SUCCESS ? answer_constant(device, pending, NVML_FEATURE_ENABLED) : result;
+}
+
+/* All errors of the simulation are uncorrectable ones of the device memory. */
+API nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigned int type, unsigned int counter,
+                                                 unsigned int location, unsigned long long *count) {
+    nvmlReturn_t result = check_reachable(device, count);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (type > NVML_MEMORY_ERROR_TYPE_UNCORRECTED || counter > NVML_AGGREGATE_ECC ||
+        location >= NVML_MEMORY_LOCATION_COUNT)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    struct gpu_health health = gpu_health(device->gpu);
+    uint32_t errors = counter == NVML_VOLATILE_ECC ? health.volatile_errors : health.aggregate_errors;
+    *count = type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED && location == NVML_MEMORY_LOCATION_DRAM ? errors : 0;
+    return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned int type, unsigned int counter,
                                              unsigned long long *errors) {
-    (void)type, (void)counter;
-    nvmlReturn_t result = check_reachable(device, errors);
-    return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
+    return nvmlDeviceGetMemoryErrorCounter(device, type, counter, NVML_MEMORY_LOCATION_DRAM, errors);
 }
+
+API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correctable, unsigned int *uncorrectable,
+                                           unsigned int *pending, unsigned int *failed) {
+    nvmlReturn_t result = check_reachable(device, correctable);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (uncorrectable == NULL || pending == NULL || failed == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    struct gpu_health health = gpu_health(device->gpu);
+    *correctable = 0;
+    *uncorrectable = health.remapped_rows;
+    *pending = (health.states & GPU_REMAP_PENDING) != 0;
+    *failed = (health.states & GPU_REMAP_FAILED) != 0;
+    return NVML_SUCCESS;
+}
+
+/* The recovery action is the only field that the simulation has. */
+static nvmlReturn_t read_field(nvmlDevice_t device, nvmlFieldValue_t *field) {
+    if (field->fieldId != NVML_FI_DEV_GET_GPU_RECOVERY_ACTION ||
+        (driver_state(atomic_load(&driver_file)).states & DRIVER_WITHOUT_RECOVERY_ACTIONS) != 0)
+        return NVML_ERROR_NOT_SUPPORTED;
+    field->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+    field->value.ui = (unsigned)gpu_health(device->gpu).recovery;
+    return NVML_SUCCESS;
+}
+
+/* Like NVIDIA's, it succeeds if it has answered all fields, each with a result of its own. */
+API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values) {
+    nvmlReturn_t result = check_reachable(device, values);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (count <= 0)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (int i = 0; i < count; i++) {
+        values[i].timestamp = (long long)realtime_us();
+        values[i].latencyUsec = 0;
+        values[i].value.ull = 0;
+        values[i].nvmlReturn = read_field(device, &values[i]);
+    }
+    return NVML_SUCCESS;
+}
+
+/* nvmlClocksThrottleReasonHwSlowdown accompanies each of its causes. */
+API nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons) {
+    nvmlReturn_t result = check_reachable(device, reasons);
+    if (result != NVML_SUCCESS)
+        return result;
+    uint32_t states = gpu_health(device->gpu).states;
+    *reasons = 0;
+    if ((states & GPU_HOT) != 0)
+        *reasons |= nvmlClocksThrottleReasonHwSlowdown | nvmlClocksThrottleReasonHwThermalSlowdown;
+    if ((states & GPU_POWER_BRAKE) != 0)
+        *reasons |= nvmlClocksThrottleReasonHwSlowdown | nvmlClocksThrottleReasonHwPowerBrakeSlowdown;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons) {
+    return nvmlDeviceGetCurrentClocksThrottleReasons(device, reasons);
+}
+
+API nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons) {
+    nvmlReturn_t result = check_reachable(device, reasons);
+    if (result == NVML_SUCCESS)
+        *reasons = nvmlClocksThrottleReasonHwSlowdown | nvmlClocksThrottleReasonHwThermalSlowdown |
+                   nvmlClocksThrottleReasonHwPowerBrakeSlowdown;
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetSupportedClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons) {
+    return nvmlDeviceGetSupportedClocksThrottleReasons(device, reasons);
+}
+
+/* ---- multi-instance GPUs, which the simulation does not have ---- */
 
 API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
     nvmlReturn_t result = answer_constant(device, current, NVML_FEATURE_DISABLED);
@@ -767,7 +931,10 @@ API nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned i
 
 /* ---- processes ---- */
 
-/* The ID of a process in its own, innermost PID namespace; 0 if unknown. See proc(5) on NSpid. */
+/*
+ * The ID of a process in its own, innermost PID namespace; 0 if unknown or if that is this process's namespace. See
+ * proc(5) on NSpid.
+ */
 static uint32_t innermost_pid(const char *proc_id) {
     char path[64], line[256];
     uint32_t pid = 0;
@@ -777,11 +944,57 @@ static uint32_t innermost_pid(const char *proc_id) {
         return 0;
     while (pid == 0 && fgets(line, sizeof line, status) != NULL) {
         const char *last = strncmp(line, "NSpid:", 6) == 0 ? strrchr(line, '\t') : NULL;
-        if (last != NULL)
+        if (last != NULL && last != strchr(line, '\t'))
             pid = (uint32_t)strtoul(last + 1, NULL, 10);
     }
     fclose(status);
     return pid;
+}
+
+static bool is_same_process(const struct gpu_process *a, const struct gpu_process *b) {
+    return a->pid == b->pid && a->pid_namespace == b->pid_namespace && a->origin.start_time == b->origin.start_time &&
+           a->origin.mount_id == b->origin.mount_id;
+}
+
+/*
+ * The processes of namespaces below this process's one that were found in /proc, by GPU and slot. A living process in
+ * the slot that is the same one has the same ID, so each process is searched for once.
+ */
+static struct {
+    struct gpu_process process;
+    uint32_t pid; /* in this process's namespace; 0: none found */
+} found_pids[GPU_MAX_PER_NODE][GPU_SLOTS];
+static pthread_mutex_t found_pids_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Searches /proc for the processes from `first` on, moves those that it finds to the front, and counts these. */
+static size_t search_pids(unsigned gpu, struct gpu_process *all, size_t first, size_t count) {
+    DIR *proc = opendir("/proc");
+    const struct dirent *entry;
+    size_t visible = first;
+    while (proc != NULL && visible < count && (entry = readdir(proc)) != NULL) {
+        uint32_t pid = entry->d_name[0] >= '1' && entry->d_name[0] <= '9' ? innermost_pid(entry->d_name) : 0;
+        size_t i = visible;
+        while (pid != 0 && i < count && all[i].pid != pid)
+            i++;
+        if (pid == 0 || i == count)
+            continue;
+        struct gpu_process_origin origin = gpu_process_origin(entry->d_name);
+        for (; i < count; i++) {
+            if (all[i].pid != pid || all[i].origin.start_time != origin.start_time ||
+                all[i].origin.mount_id != origin.mount_id || origin.start_time == 0)
+                continue;
+            struct gpu_process process = all[i];
+            all[i] = all[visible];
+            found_pids[gpu][process.slot].process = process;
+            process.pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
+            found_pids[gpu][process.slot].pid = process.pid;
+            all[visible++] = process;
+            break;
+        }
+    }
+    if (proc != NULL)
+        closedir(proc);
+    return visible - first;
 }
 
 /*
@@ -789,39 +1002,24 @@ static uint32_t innermost_pid(const char *proc_id) {
  * namespace. IDs of the same namespace stay; IDs of namespaces below it (a node's view of its containers) are looked up
  * in /proc; other processes are invisible here and are removed. Returns the number of remaining processes.
  */
-static size_t resolve_pids(struct gpu_process *all, size_t found) {
+static size_t resolve_pids(unsigned gpu, struct gpu_process *all, size_t found) {
     uint64_t own = gpu_pid_namespace("/proc/self/ns/pid");
-    size_t visible = 0, other_namespace = 0;
+    size_t visible = 0;
+    pthread_mutex_lock(&found_pids_mutex);
     for (size_t i = 0; i < found; i++) {
         struct gpu_process process = all[i];
-        if (process.pid_namespace != own)
-            other_namespace++;
-        else {
-            all[i] = all[visible];
-            all[visible++] = process;
-        }
-    }
-    DIR *proc = other_namespace != 0 ? opendir("/proc") : NULL;
-    const struct dirent *entry;
-    while (proc != NULL && visible < found && (entry = readdir(proc)) != NULL) {
-        char path[64];
-        if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
-            continue;
-        snprintf(path, sizeof path, "/proc/%.20s/ns/pid", entry->d_name);
-        uint64_t namespace_id = gpu_pid_namespace(path);
-        uint32_t pid = namespace_id == 0 || namespace_id == own ? 0 : innermost_pid(entry->d_name);
-        for (size_t i = visible; pid != 0 && i < found; i++) {
-            if (all[i].pid != pid || all[i].pid_namespace != namespace_id)
+        if (process.pid_namespace != own) {
+            if (found_pids[gpu][process.slot].pid == 0 ||
+                !is_same_process(&found_pids[gpu][process.slot].process, &process))
                 continue;
-            struct gpu_process process = all[i];
-            all[i] = all[visible];
-            process.pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
-            all[visible++] = process;
-            break;
+            process.pid = found_pids[gpu][process.slot].pid;
         }
+        all[i] = all[visible];
+        all[visible++] = process;
     }
-    if (proc != NULL)
-        closedir(proc);
+    if (visible < found)
+        visible += search_pids(gpu, all, visible, found);
+    pthread_mutex_unlock(&found_pids_mutex);
     return visible;
 }
 
@@ -834,7 +1032,7 @@ static nvmlReturn_t running_processes(nvmlDevice_t device, unsigned int *count, 
     struct gpu_process *all = calloc(GPU_SLOTS, sizeof *all);
     if (all == NULL)
         return NVML_ERROR_MEMORY;
-    size_t found = resolve_pids(all, gpu_processes(device->gpu, all, GPU_SLOTS));
+    size_t found = resolve_pids(device->index, all, gpu_processes(device->gpu, all, GPU_SLOTS));
     for (size_t i = 0; i < found && i < *count; i++) {
         nvmlProcessDetail_v1_t info = {all[i].pid, all[i].used_bytes, UINT32_MAX, UINT32_MAX, 0};
         memcpy((char *)infos + i * info_bytes, &info, info_bytes);
@@ -905,7 +1103,7 @@ static size_t process_usage(nvmlDevice_t device, unsigned long long since, bool 
     struct gpu_usage history[GPU_USAGE_PERIODS];
     size_t visible = 0;
     pthread_mutex_lock(&nvml_mutex);
-    size_t found = resolve_pids(all, gpu_processes(device->gpu, all, GPU_SLOTS));
+    size_t found = resolve_pids(device->index, all, gpu_processes(device->gpu, all, GPU_SLOTS));
     uint64_t newest = gpu_now() / GPU_USAGE_PERIOD_NS - 1;
     for (size_t i = 0; i < found; i++) {
         size_t periods = usage_since(device, all[i].slot, since, history);
@@ -1018,8 +1216,9 @@ API nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned 
 }
 
 API nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
-    if (!is_initialized())
-        return NVML_ERROR_UNINITIALIZED;
+    nvmlReturn_t result = check_session();
+    if (result != NVML_SUCCESS)
+        return result;
     if (set == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     *set = calloc(1, sizeof **set);
@@ -1027,37 +1226,36 @@ API nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
 }
 
 API nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
-    if (!is_initialized())
-        return NVML_ERROR_UNINITIALIZED;
+    nvmlReturn_t result = check_session();
+    if (result != NVML_SUCCESS)
+        return result;
     free(set);
     return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set) {
-    nvmlReturn_t result = check_device(device, set);
+    nvmlReturn_t result = check_reachable(device, set);
     if (result != NVML_SUCCESS)
         return result;
     if ((types & ~NVML_EVENT_XID) != 0)
         return NVML_ERROR_NOT_SUPPORTED;
     set->types[device->index] |= types;
-    set->seen[device->index] = gpu_health(device->gpu).changes;
+    set->seen[device->index] = gpu_xid_events(device->gpu);
     return NVML_SUCCESS;
 }
 
-/* The next failure since the last call. A GPU that was healed in between produces no event. */
+/* The next event that the client has not seen. Of more than GPU_KEPT_EVENTS, it gets the latest ones. */
 static bool next_xid_event(nvmlEventSet_t set, nvmlEventData_t *data) {
     for (unsigned i = 0; i < atomic_load(&device_count); i++) {
-        if ((set->types[i] & NVML_EVENT_XID) == 0)
+        uint64_t raised = gpu_xid_events(nvml_devices[i].gpu);
+        if ((set->types[i] & NVML_EVENT_XID) == 0 || raised <= set->seen[i])
             continue;
-        struct gpu_health health = gpu_health(nvml_devices[i].gpu);
-        if (health.changes == set->seen[i])
-            continue;
-        set->seen[i] = health.changes;
-        if (health.xid == 0)
-            continue;
+        if (raised - set->seen[i] > GPU_KEPT_EVENTS)
+            set->seen[i] = raised - GPU_KEPT_EVENTS;
+        set->seen[i]++;
         *data = (nvmlEventData_t){.device = &nvml_devices[i],
                                   .eventType = NVML_EVENT_XID,
-                                  .eventData = health.xid,
+                                  .eventData = gpu_xid_event(nvml_devices[i].gpu, set->seen[i]),
                                   .gpuInstanceId = UINT32_MAX,
                                   .computeInstanceId = UINT32_MAX};
         return true;
@@ -1066,8 +1264,9 @@ static bool next_xid_event(nvmlEventSet_t set, nvmlEventData_t *data) {
 }
 
 API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms) {
-    if (!is_initialized())
-        return NVML_ERROR_UNINITIALIZED;
+    nvmlReturn_t result = check_session();
+    if (result != NVML_SUCCESS)
+        return result;
     if (set == NULL || data == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     for (;;) {
@@ -1076,11 +1275,11 @@ API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, 
         if (timeout_ms == 0)
             return NVML_ERROR_TIMEOUT;
         unsigned wait = timeout_ms < EVENT_POLL_MS ? timeout_ms : EVENT_POLL_MS;
-        struct timespec pause = {.tv_nsec = (long)wait * 1000000};
-        nanosleep(&pause, NULL);
+        sleep_ms(wait);
         timeout_ms -= wait;
-        if (!is_initialized())
-            return NVML_ERROR_UNINITIALIZED;
+        result = check_session();
+        if (result != NVML_SUCCESS)
+            return result;
     }
 }
 

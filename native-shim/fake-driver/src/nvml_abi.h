@@ -18,6 +18,7 @@ typedef enum nvmlReturn_enum {
     NVML_ERROR_LIBRARY_NOT_FOUND = 12,
     NVML_ERROR_FUNCTION_NOT_FOUND = 13,
     NVML_ERROR_GPU_IS_LOST = 15,
+    NVML_ERROR_LIB_RM_VERSION_MISMATCH = 18,
     NVML_ERROR_MEMORY = 20,
     NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
     NVML_ERROR_UNKNOWN = 999,
@@ -117,6 +118,31 @@ typedef struct {
         sharedOfaCount, gpuInstanceSliceCount, computeInstanceSliceCount;
     unsigned long long memorySizeMB;
 } nvmlDeviceAttributes_t;
+
+typedef struct {
+    unsigned int fieldId, scopeId;
+    long long timestamp, latencyUsec; /* us of the wall clock, and how long the query took */
+    unsigned int valueType;
+    nvmlReturn_t nvmlReturn;
+    union {
+        double d;
+        unsigned int ui;
+        unsigned long long ull;
+    } value;
+} nvmlFieldValue_t;
+#define NVML_FI_DEV_GET_GPU_RECOVERY_ACTION 230u /* NVML 570 and later */
+
+/* nvmlMemoryErrorType_t, nvmlEccCounterType_t and nvmlMemoryLocation_t */
+#define NVML_MEMORY_ERROR_TYPE_CORRECTED 0u
+#define NVML_MEMORY_ERROR_TYPE_UNCORRECTED 1u
+#define NVML_VOLATILE_ECC 0u
+#define NVML_AGGREGATE_ECC 1u
+#define NVML_MEMORY_LOCATION_DRAM 2u
+#define NVML_MEMORY_LOCATION_COUNT 8u
+
+#define nvmlClocksThrottleReasonHwSlowdown 0x8ull
+#define nvmlClocksThrottleReasonHwThermalSlowdown 0x40ull
+#define nvmlClocksThrottleReasonHwPowerBrakeSlowdown 0x80ull
 
 #define NVML_EVENT_XID 8ull
 #define NVML_FEATURE_DISABLED 0u

@@ -1,4 +1,5 @@
 /* Tests of the driver API: devices, memory, launches, entry points. */
+#include "gpu_health.h"
 #include "testing.h"
 
 #include <dlfcn.h>
@@ -400,12 +401,12 @@ static void a_lost_gpu_returns_errors_and_other_gpus_still_work(void) {
     gpu_file *gpu = open_gpu(0);
     first = start_context(0);
     second = start_context(1);
-    gpu_set_health(gpu, GPU_XID_FELL_OFF_BUS);
+    gpu_raise_xid(gpu, GPU_XID_FELL_OFF_BUS);
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 1));
     EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(first));
     EQUAL(CUDA_ERROR_UNKNOWN, cuMemAlloc_v2(&pointer, 1));
     EQUAL(CUDA_ERROR_DEVICE_UNAVAILABLE, cuCtxCreate_v2(&first, 0, 0));
-    gpu_set_health(gpu, 0);
+    gpu_heal(gpu);
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 1));
     EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(second));
 }

@@ -87,7 +87,7 @@ the_cdi_specification_lists_each_gpu_by_index_and_uuid_and_all() {
 import json, os, sys
 spec, root = json.load(open(sys.argv[1])), sys.argv[2]
 assert spec["cdiVersion"] == "0.6.0" and spec["kind"] == "nvidia.com/gpu", spec
-uuids = sorted(os.listdir(root + "/gpus"))
+uuids = sorted(name for name in os.listdir(root + "/gpus") if name != ".driver")
 devices = {device["name"]: device["containerEdits"]["mounts"] for device in spec["devices"]}
 assert set(devices) == {"0", "1", "all", *uuids}, devices.keys()
 for name, mounts in devices.items():
@@ -95,6 +95,7 @@ for name, mounts in devices.items():
     for mount in mounts:
         assert os.path.exists(mount["hostPath"]) and "rw" in mount["options"], mount
         assert mount["containerPath"] == "/run/aliquot-fake-driver/gpus/" + os.path.basename(mount["hostPath"])
+assert "/run/aliquot-fake-driver/gpus/.driver" in [m["containerPath"] for m in spec["containerEdits"]["mounts"]]
 for mount in spec["containerEdits"]["mounts"]:
     assert os.path.exists(mount["hostPath"]) and "ro" in mount["options"], mount
 PYTHON
@@ -202,6 +203,34 @@ smi_answers_csv_queries() {
     equal "${users# }, 2900 MiB" "$(smi --query-compute-apps=pid,used_memory --format=csv,noheader)"
 }
 
+the_node_sees_the_processes_of_all_containers_without_privileges() {
+    unshare --pid --fork --mount-proc true 2>"$folder/err" || {
+        echo "skipped: cannot create a PID namespace: $(cat "$folder/err")"
+        exit 77
+    }
+    install >/dev/null
+    chmod 755 "$folder"
+    hold 30
+    expected="$users, 30"
+    for mib in 10 20; do # both programs are PID 1 of their namespaces
+        unshare --pid --fork --kill-child --mount-proc "$driver/vgpu-sample" alloc "$mib" hold >"$folder/in$mib" &
+        container=$!
+        users="$users $container"
+        until grep -q hold "$folder/in$mib"; do sleep 0.05; done
+        expected="$expected
+$(tr -d ' ' <"/proc/$container/task/$container/children"), $mib"
+    done
+    expected=$(echo "$expected" | tr -d ' ' | sort)
+    for query in smi "setpriv --reuid 65534 --clear-groups --inh-caps=-all $root/bin/nvidia-smi"; do
+        equal "$expected" "$($query --query-compute-apps=pid,used_memory --format=csv,noheader,nounits |
+            tr -d ' ' | sort)"
+    done
+    # A process in one of the namespaces sees its own namespace only.
+    inside=$(echo "$expected" | sed -n 's/,10$//p')
+    equal "1, 10" "$(nsenter -t "$inside" --pid --mount "$root/bin/nvidia-smi" \
+        --query-compute-apps=pid,used_memory --format=csv,noheader,nounits)"
+}
+
 smi_pmon_lists_processes_at_each_interval() {
     install >/dev/null
     hold 2900
@@ -222,6 +251,114 @@ smi_refuses_invalid_arguments_and_lists_the_valid_ones() {
     refused "-L lists them" smi -i 7
 }
 
+list() { # list INDEX: what list prints about the GPU after its memory
+    "$driver/aliquot-fake-driver" list --root "$root" | sed -n "s/^$1 .* xid /xid /p"
+}
+
+control() {
+    "$root/bin/aliquot-fake-driver" "$@" --root "$root"
+}
+
+list_shows_every_state_of_a_gpu_and_heal_ends_all() {
+    install >/dev/null
+    uuid=$(smi -i 1 --query-gpu=uuid --format=csv,noheader)
+    equal "xid 0" "$(list 1)"
+    for xid in 48 94 95; do control fail "$uuid" --xid "$xid"; done
+    equal "3" "$(smi -i 1 --query-gpu=ecc.errors.uncorrected.volatile.total --format=csv,noheader)"
+    smi -i 1 | grep -q "NVIDIA L4 .* Off |  *3 |$" || fail "$(smi -i 1)"
+    for xid in 63 64 79 13; do control fail "$uuid" --xid "$xid"; done
+    equal "xid 13 recovery reset ecc 3/3 remapped 1 remap-pending remap-failed lost" "$(list 1)"
+    control reset "$uuid"
+    equal "xid 0 ecc 0/3 remapped 1 remap-failed" "$(list 1)"
+    control recover "$uuid" drain-p2p
+    control lose "$uuid"
+    control remove "$uuid"
+    control hot "$uuid"
+    control power-brake "$uuid" on
+    control hide-uuid "$uuid"
+    equal "xid 0 recovery drain-p2p ecc 0/3 remapped 1 remap-failed lost removed hot power-brake uuid-hidden" \
+        "$(list 1)"
+    control return "$uuid"
+    control insert "$uuid"
+    control cool "$uuid"
+    control power-brake "$uuid" off
+    equal "xid 0 recovery drain-p2p ecc 0/3 remapped 1 remap-failed uuid-hidden" "$(list 1)"
+    control heal "$uuid"
+    equal "xid 0" "$(list 1)"
+    equal "xid 0" "$(list 0)"
+}
+
+a_gpu_is_reset_only_while_no_process_uses_it() {
+    install >/dev/null
+    uuid=$(smi -i 0 --query-gpu=uuid --format=csv,noheader)
+    control fail "$uuid" --xid 48
+    hold 100
+    refused "is in use by 1 process; a GPU can be reset when no process uses it" control reset "$uuid"
+    equal "xid 48 recovery reset ecc 1/1" "$(list 0)"
+    kill -9 $users
+    wait $users || true
+    control remove "$uuid"
+    refused "is removed; insert it before a reset" control reset "$uuid"
+    control insert "$uuid"
+    control reset "$uuid"
+    equal "xid 0 ecc 0/1" "$(list 0)"
+}
+
+a_removed_gpu_is_not_found_until_it_is_inserted() {
+    install >/dev/null
+    uuid=$(smi -i 0 --query-gpu=uuid --format=csv,noheader)
+    control remove "$uuid"
+    equal "NVIDIA L4" "$(smi --query-gpu=name --format=csv,noheader)"
+    equal "info: 23034 MiB free of 23034 MiB" "$("$driver/vgpu-sample" info)"
+    install >/dev/null
+    equal 1 "$(smi -L | grep -c NVIDIA)"
+    control insert "$uuid"
+    equal 2 "$(smi -L | grep -c NVIDIA)"
+}
+
+the_driver_changes_its_version_and_refuses_clients() {
+    install >/dev/null
+    version=$(smi -i 0 --query-gpu=driver_version --format=csv,noheader)
+    equal "driver $version" "$(control list | head -1)"
+    control driver --version 999.0.1-fake
+    equal "999.0.1-fake" "$(smi -i 0 --query-gpu=driver_version --format=csv,noheader)"
+    control driver --unload --without recovery-actions
+    equal "driver 999.0.1-fake unloaded without-recovery-actions" "$(control list | head -1)"
+    refused "Driver Not Loaded" smi -L
+    refused "CUDA_ERROR_NO_DEVICE" "$driver/vgpu-sample" info
+    install >/dev/null # keeps the driver's state
+    refused "Driver Not Loaded" smi -L
+    control driver --load --mismatch on --with recovery-actions
+    refused "Driver/library version mismatch" smi -L
+    refused "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" "$driver/vgpu-sample" info
+    control driver --mismatch off --version 580.0.7-fake
+    equal "driver 580.0.7-fake" "$(control list | head -1)"
+    equal 2 "$(smi -L | grep -c NVIDIA)"
+}
+
+invalid_states_are_refused_and_change_nothing() {
+    install >/dev/null
+    uuid=$(smi -i 0 --query-gpu=uuid --format=csv,noheader)
+    before=$(control list)
+    refused 'not "restart"' control recover "$uuid" restart
+    refused 'not ""' control recover "$uuid"
+    refused 'power-brake is on or off, not ""' control power-brake "$uuid"
+    refused 'power-brake is on or off, not "1"' control power-brake "$uuid" 1
+    refused "expected a GPU's UUID" control lose 0
+    refused "expected a GPU's UUID" control reset
+    refused 'unknown argument "twice"' control reset "$uuid" twice
+    refused "--xid must be" control fail "$uuid" --xid 1001
+    refused "driver needs --version" control driver
+    refused "cannot be loaded and unloaded" control driver --load --unload
+    refused "with and without" control driver --with recovery-actions --without recovery-actions
+    refused "takes recovery-actions" control driver --version 1-fake --without xids
+    refused "--hang is on or off" control driver --unload --hang yes
+    for version in 580.0.0 -fake 580-fake-2 "5 8-fake" x580-fake "$(printf '5%.0s' $(seq 60))-fake"; do
+        refused "--version must" control driver --version "$version"
+    done
+    equal "$before" "$(control list)"
+}
+
 smi_shows_a_lost_gpu_until_it_is_healed() {
     install >/dev/null
     uuid=$(smi -i 1 --query-gpu=uuid --format=csv,noheader)
@@ -230,6 +367,21 @@ smi_shows_a_lost_gpu_until_it_is_healed() {
     smi | grep -q 'ERR!'
     "$driver/aliquot-fake-driver" heal "$uuid" --root "$root"
     equal "$uuid, 0 MiB" "$(smi -i 1 --query-gpu=uuid,memory.used --format=csv,noheader)"
+}
+
+usage_shows_the_busy_time_of_gpus_and_processes() {
+    install >/dev/null
+    uuid=$(smi -i 0 --query-gpu=uuid --format=csv,noheader)
+    equal "0 $uuid busy 0.000 s" "$(control usage | sed -n 1p)"
+    "$driver/vgpu-sample" alloc 20 busy 1 hold >"$folder/held" &
+    users=$!
+    until grep -q hold "$folder/held"; do sleep 0.05; done
+    equal "0 $uuid process $users 20 MiB" "$(control usage | sed -n '2s/ busy .*//p')"
+    control usage | awk 'NR == 1 { gpu = $4 } NR == 2 { process = $8 } END { exit !(gpu > 0.3 && gpu == process) }' ||
+        fail "$(control usage)"
+    kill -9 "$users"
+    wait "$users" || true
+    control usage | awk 'NR == 1 { gpu = $4 } END { exit !(gpu > 0.3 && NR == 2) }' || fail "$(control usage)"
 }
 
 the_sample_keeps_the_gpu_busy() {

@@ -97,10 +97,10 @@ class PynvmlTest(unittest.TestCase):
         self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(device).used)
         self.assertEqual([], pynvml.nvmlDeviceGetComputeRunningProcesses(device))
 
-    def test_disabled_features_are_reported_as_disabled(self):
+    def test_features_are_reported_as_enabled_or_disabled(self):
         device = pynvml.nvmlDeviceGetHandleByIndex(0)
         self.assertEqual([0, 0], list(pynvml.nvmlDeviceGetMigMode(device)))
-        self.assertEqual([0, 0], list(pynvml.nvmlDeviceGetEccMode(device)))
+        self.assertEqual([1, 1], list(pynvml.nvmlDeviceGetEccMode(device)))
         self.assertEqual(0, pynvml.nvmlDeviceGetUtilizationRates(device).gpu)
         with self.assertRaises(pynvml.NVMLError_NotSupported):
             pynvml.nvmlDeviceGetNvLinkState(device, 0)
@@ -155,6 +155,190 @@ class PynvmlTest(unittest.TestCase):
         self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(devices[0]).used)  # not lost
         installer("heal", UUIDS[0], "--root", root)
         pynvml.nvmlEventSetFree(events)
+
+    def control(self, *arguments):
+        installer(*arguments, "--root", os.path.dirname(os.environ["ALIQUOT_FAKE_GPUS"]))
+
+    def healed_device(self, index):
+        self.addCleanup(self.control, "heal", UUIDS[index])
+        return pynvml.nvmlDeviceGetHandleByIndex(index)
+
+    def event_set(self, *devices):
+        events = pynvml.nvmlEventSetCreate()
+        self.addCleanup(pynvml.nvmlEventSetFree, events)
+        for device in devices:
+            pynvml.nvmlDeviceRegisterEvents(device, pynvml.nvmlEventTypeXidCriticalError, events)
+        return events
+
+    def recovery(self, device):
+        [value] = pynvml.nvmlDeviceGetFieldValues(device, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+        pynvml._nvmlCheckReturn(value.nvmlReturn)
+        self.assertEqual(pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, value.valueType)
+        return value.value.uiVal
+
+    def errors(self, device, counter):
+        return pynvml.nvmlDeviceGetTotalEccErrors(device, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, counter)
+
+    def test_each_xid_raises_its_event_and_has_its_effects(self):
+        none, reset, drain = (pynvml.NVML_GPU_RECOVERY_ACTION_NONE, pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET,
+                              pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET)
+        device = self.healed_device(0)
+        events = self.event_set(device)
+        # XID: recovery action, uncorrectable ECC errors, [rows remapped, by errors, pending, failed]
+        effects = {13: (none, 0, [0, 0, 0, 0]), 31: (none, 0, [0, 0, 0, 0]), 43: (none, 0, [0, 0, 0, 0]),
+                   45: (none, 0, [0, 0, 0, 0]), 48: (reset, 1, [0, 0, 0, 0]), 63: (drain, 0, [0, 1, 1, 0]),
+                   64: (reset, 0, [0, 0, 0, 1]), 74: (reset, 0, [0, 0, 0, 0]), 94: (none, 1, [0, 0, 0, 0]),
+                   95: (reset, 1, [0, 0, 0, 0]), 119: (reset, 0, [0, 0, 0, 0]), 154: (reset, 0, [0, 0, 0, 0])}
+        for xid, (recovery, errors, rows) in effects.items():
+            with self.subTest(xid=xid):
+                self.control("fail", UUIDS[0], "--xid", str(xid))
+                event = pynvml.nvmlEventSetWait(events, 5000)
+                self.assertEqual((UUIDS[0], xid), (pynvml.nvmlDeviceGetUUID(event.device), event.eventData))
+                self.assertEqual(recovery, self.recovery(device))
+                self.assertEqual(errors, self.errors(device, pynvml.NVML_VOLATILE_ECC))
+                self.assertEqual(rows, list(pynvml.nvmlDeviceGetRemappedRows(device)))
+                self.control("heal", UUIDS[0])
+                self.assertEqual((none, 0), (self.recovery(device), self.errors(device, pynvml.NVML_AGGREGATE_ECC)))
+                self.assertEqual([0, 0, 0, 0], list(pynvml.nvmlDeviceGetRemappedRows(device)))
+
+    def test_xid_79_makes_the_gpu_lost_until_a_reset(self):
+        device = self.healed_device(0)
+        self.control("fail", UUIDS[0], "--xid", "79")
+        with self.assertRaises(pynvml.NVMLError_GpuIsLost):
+            self.recovery(device)
+        self.control("return", UUIDS[0])
+        self.assertEqual(pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET, self.recovery(device))
+        self.control("lose", UUIDS[0])
+        self.control("reset", UUIDS[0])
+        self.assertEqual(pynvml.NVML_GPU_RECOVERY_ACTION_NONE, self.recovery(device))
+
+    def test_repeated_xids_are_one_event_each(self):
+        device = self.healed_device(1)
+        events = self.event_set(device)
+        raised = [31, 31, 13, 31]
+        for xid in raised:
+            self.control("fail", UUIDS[1], "--xid", str(xid))
+        self.control("heal", UUIDS[1])
+        self.assertEqual(raised, [pynvml.nvmlEventSetWait(events, 5000).eventData for _ in raised])
+        with self.assertRaises(pynvml.NVMLError_Timeout):
+            pynvml.nvmlEventSetWait(events, 0)
+        for xid in range(1, 71):
+            self.control("fail", UUIDS[1], "--xid", str(xid))
+        self.assertEqual(list(range(7, 71)), [pynvml.nvmlEventSetWait(events, 5000).eventData for _ in range(64)])
+
+    def test_a_reset_clears_what_the_driver_keeps_and_leaves_a_failed_remapping(self):
+        device = self.healed_device(0)
+        for xid in (48, 63, 64):
+            self.control("fail", UUIDS[0], "--xid", str(xid))
+        self.control("reset", UUIDS[0])
+        self.assertEqual(pynvml.NVML_GPU_RECOVERY_ACTION_NONE, self.recovery(device))
+        self.assertEqual([0, 1, 0, 1], list(pynvml.nvmlDeviceGetRemappedRows(device)))
+        self.assertEqual((0, 1), (self.errors(device, pynvml.NVML_VOLATILE_ECC),
+                                  self.errors(device, pynvml.NVML_AGGREGATE_ECC)))
+
+    def test_each_recovery_action_is_reported_unless_the_driver_is_too_old(self):
+        device = self.healed_device(0)
+        for value, word in enumerate(("none", "reset", "reboot", "drain-p2p", "drain-reset")):
+            self.control("recover", UUIDS[0], word)
+            self.assertEqual(value, self.recovery(device))
+        self.addCleanup(self.control, "driver", "--with", "recovery-actions")
+        self.control("driver", "--without", "recovery-actions")
+        with self.assertRaises(pynvml.NVMLError_NotSupported):
+            self.recovery(device)
+        self.control("driver", "--with", "recovery-actions")
+        fields = pynvml.nvmlDeviceGetFieldValues(device, [pynvml.NVML_FI_DEV_ECC_CURRENT] * 2)
+        self.assertEqual([pynvml.NVML_ERROR_NOT_SUPPORTED] * 2, [field.nvmlReturn for field in fields])
+
+    def test_slowdowns_are_reported(self):
+        device = self.healed_device(0)
+        slow = pynvml.nvmlClocksThrottleReasonHwSlowdown
+        thermal, power = (pynvml.nvmlClocksThrottleReasonHwThermalSlowdown,
+                          pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown)
+        self.assertEqual(slow | thermal | power, pynvml.nvmlDeviceGetSupportedClocksEventReasons(device))
+        limit = pynvml.nvmlDeviceGetTemperatureThreshold(device, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
+        for change, reasons in ((("hot", UUIDS[0]), slow | thermal),
+                                (("power-brake", UUIDS[0], "on"), slow | thermal | power),
+                                (("cool", UUIDS[0]), slow | power), (("power-brake", UUIDS[0], "off"), 0)):
+            self.control(*change)
+            self.assertEqual(reasons, pynvml.nvmlDeviceGetCurrentClocksEventReasons(device))
+            self.assertEqual(reasons, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(device))
+            self.assertEqual(reasons & thermal != 0, pynvml.nvmlDeviceGetTemperature(device, 0) > limit)
+
+    def test_an_event_can_come_from_a_gpu_that_does_not_tell_its_uuid(self):
+        events = self.event_set(self.healed_device(0))
+        self.control("hide-uuid", UUIDS[0])
+        self.control("fail", UUIDS[0], "--xid", "31")
+        event = pynvml.nvmlEventSetWait(events, 5000)
+        self.assertEqual(31, event.eventData)
+        with self.assertRaises(pynvml.NVMLError_GpuIsLost):
+            pynvml.nvmlDeviceGetUUID(event.device)
+        self.control("heal", UUIDS[0])
+        self.assertEqual(UUIDS[0], pynvml.nvmlDeviceGetUUID(event.device))
+
+    def test_a_removed_gpu_is_lost_and_then_no_longer_listed(self):
+        device = self.healed_device(0)
+        self.control("remove", UUIDS[0])
+        with self.assertRaises(pynvml.NVMLError_GpuIsLost):
+            pynvml.nvmlDeviceGetMemoryInfo(device)
+        pynvml.nvmlShutdown()
+        pynvml.nvmlInit()
+        self.assertEqual(1, pynvml.nvmlDeviceGetCount())
+        self.assertEqual(UUIDS[1], pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0)))
+        with self.assertRaises(pynvml.NVMLError_NotFound):
+            pynvml.nvmlDeviceGetHandleByUUID(UUIDS[0])
+        self.control("insert", UUIDS[0])
+        pynvml.nvmlShutdown()
+        pynvml.nvmlInit()
+        self.assertEqual(2, pynvml.nvmlDeviceGetCount())
+
+    def test_an_unloaded_driver_answers_no_call_and_a_new_one_only_new_clients(self):
+        self.addCleanup(self.control, "driver", "--load")
+        device = pynvml.nvmlDeviceGetHandleByIndex(0)
+        version = pynvml.nvmlSystemGetDriverVersion()
+        self.addCleanup(self.control, "driver", "--version", version)
+        events = self.event_set(device)
+        self.control("driver", "--version", "999.1-fake")
+        self.assertEqual(version, pynvml.nvmlSystemGetDriverVersion())
+        self.control("driver", "--unload")
+        for call in (pynvml.nvmlInit, pynvml.nvmlDeviceGetCount, pynvml.nvmlSystemGetDriverVersion,
+                     lambda: pynvml.nvmlDeviceGetUUID(device), lambda: pynvml.nvmlEventSetWait(events, 1000)):
+            with self.assertRaises(pynvml.NVMLError_DriverNotLoaded):
+                call()
+        self.control("driver", "--load")
+        for call in (lambda: pynvml.nvmlDeviceGetMemoryInfo(device), lambda: pynvml.nvmlEventSetWait(events, 1000)):
+            with self.assertRaises(pynvml.NVMLError_GpuIsLost):
+                call()
+        pynvml.nvmlShutdown()
+        pynvml.nvmlInit()
+        self.assertEqual("999.1-fake", pynvml.nvmlSystemGetDriverVersion())
+        self.assertEqual(0, pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0)).used)
+
+    def test_a_driver_of_another_version_refuses_new_clients(self):
+        self.addCleanup(self.control, "driver", "--mismatch", "off")
+        pynvml.nvmlShutdown()
+        self.addCleanup(pynvml.nvmlInit)
+        self.control("driver", "--mismatch", "on")
+        with self.assertRaises(pynvml.NVMLError_LibRmVersionMismatch):
+            pynvml.nvmlInit()
+        self.control("driver", "--mismatch", "off")
+
+    def test_calls_that_reach_a_gpu_hang_until_the_driver_answers_again(self):
+        self.addCleanup(self.control, "driver", "--hang", "off")
+        device = pynvml.nvmlDeviceGetHandleByIndex(0)
+        self.control("driver", "--hang", "on")
+        answers = []
+        calls = [threading.Thread(target=lambda: answers.append(pynvml.nvmlDeviceGetMemoryInfo(device).used)),
+                 threading.Thread(target=lambda: answers.append(pynvml.nvmlInit()))]
+        for call in calls:
+            call.start()
+        self.assertEqual(UUIDS[0], pynvml.nvmlDeviceGetUUID(device))  # known without the GPU
+        time.sleep(0.3)
+        self.assertEqual([], answers)
+        self.control("driver", "--hang", "off")
+        for call in calls:
+            call.join(30)
+        self.assertEqual({0, None}, set(answers))
+        pynvml.nvmlShutdown()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "cuda_client.h"
+#include "driver_state.h"
 #include "gpu_file.h"
 
 #include <signal.h>
@@ -80,6 +81,9 @@ static inline void remove_gpus(unsigned count) {
         test_path(path, i);
         unlink(path);
     }
+    char driver[256];
+    snprintf(driver, sizeof driver, "%s/" GPU_DRIVER_FILE, test_folder);
+    unlink(driver);
     rmdir(test_folder);
 }
 

@@ -85,9 +85,61 @@ static void a_period_that_ends_during_a_query_is_counted_once(void) {
     }
 }
 
+/* Kernels of 30 ms with pauses of other lengths, so that each query covers busy and idle periods. */
+static pid_t spawn_varying_tenant(unsigned pause_ms) {
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    setenv("ALIQUOT_FAKE_SEED", "0", 1);
+    gpu_file *gpu = open_gpu(0);
+    CHECK(gpu_attach(gpu));
+    const struct gpu_work work = {.ns = 30 * MS, .sms = SMS};
+    for (;;) {
+        gpu_wait(gpu, gpu_submit(gpu, &work, NULL));
+        usleep(pause_ms * 1000);
+    }
+}
+
+static void process_utilization_adds_up_to_the_time_that_the_gpu_was_busy(void) {
+    nvmlReturn_t (*init)(void) = nvml_function("nvmlInit_v2");
+    nvmlReturn_t (*by_index)(unsigned, nvmlDevice_t *) = nvml_function("nvmlDeviceGetHandleByIndex_v2");
+    nvmlDevice_t device;
+    EQUAL(NVML_SUCCESS, init());
+    EQUAL(NVML_SUCCESS, by_index(0, &device));
+    gpu_file *gpu = open_gpu(0);
+    const pid_t tenants[TENANTS] = {spawn_varying_tenant(50), spawn_varying_tenant(410)};
+    struct gpu_process running[TENANTS];
+    while (gpu_processes(gpu, running, TENANTS) < TENANTS)
+        usleep(100000);
+    unsigned long long since = 1, used = 0;
+    while (query_usage(device, &since) == 0)
+        usleep(100000);
+    unsigned long long begin = since;
+    uint64_t before = gpu_busy_ns(gpu, -1), by_process = 0;
+    for (int i = 0; i < QUERIES; i++) {
+        usleep(1000000);
+        used += query_usage(device, &since);
+    }
+    uint64_t busy = gpu_busy_ns(gpu, -1);
+    for (int i = 0; i < TENANTS; i++) {
+        kill(tenants[i], SIGSTOP);
+        by_process += gpu_busy_ns(gpu, running[i].slot);
+    }
+    double reported = (double)used / 100 / 1e6, real = (double)(busy - before) / 1e9;
+    fprintf(stderr, "%.3f s reported, %.3f s busy of %.1f s\n", reported, real, (double)(since - begin) / 1e6);
+    CHECK(real > 5 && real < 35); /* neither idle nor always busy */
+    CHECK(reported - real < QUERIES * 0.02 && real - reported < QUERIES * 0.02);
+    CHECK(by_process - busy < 100 * MS); /* work goes on between the two readings */
+    for (int i = 0; i < TENANTS; i++) {
+        kill(tenants[i], SIGKILL);
+        CHECK(waitpid(tenants[i], NULL, 0) == tenants[i]);
+    }
+}
+
 int main(int count, char **arguments) {
     static const struct test tests[] = {
         TEST(a_period_that_ends_during_a_query_is_counted_once),
+        TEST(process_utilization_adds_up_to_the_time_that_the_gpu_was_busy),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 1, GPU_MIB);
 }

@@ -43,8 +43,6 @@ public final class FakeDriver {
         Files.write(list, List.of(gpus));
         run(
                 "install",
-                "--root",
-                root.toString(),
                 "--source",
                 BUILD.toString(),
                 "--cdi",
@@ -56,14 +54,14 @@ public final class FakeDriver {
     }
 
     public void fail(String uuid, int xid) throws IOException, InterruptedException {
-        run("fail", uuid, "--xid", Integer.toString(xid), "--root", root.toString());
+        run("fail", uuid, "--xid", Integer.toString(xid));
     }
 
     public void heal(String uuid) throws IOException, InterruptedException {
-        run("heal", uuid, "--root", root.toString());
+        run("heal", uuid);
     }
 
-    /** Removes a GPU from the machine. */
+    /** Deletes a GPU's file: the GPU never existed. The command {@code remove} takes it out of the machine. */
     public void remove(String uuid) throws IOException {
         Files.delete(root.resolve("gpus").resolve(uuid));
     }
@@ -76,10 +74,15 @@ public final class FakeDriver {
         return Nvml.open(library(), Path.of("/sys"));
     }
 
-    private static void run(String... arguments) throws IOException, InterruptedException {
+    /**
+     * Runs a command of {@code aliquot-fake-driver}, such as {@code "recover", uuid, "reset"} or {@code "driver",
+     * "--unload"}; its {@code --help} lists them. An unloaded driver stays so until it is loaded or a test begins.
+     */
+    public void run(String... arguments) throws IOException, InterruptedException {
         List<String> command =
                 new ArrayList<>(List.of(BUILD.resolve("aliquot-fake-driver").toString()));
         command.addAll(List.of(arguments));
+        command.addAll(List.of("--root", root.toString()));
         Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
         String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
         assertThat(process.waitFor()).as(output).isZero();
