@@ -26,6 +26,11 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 {{- end }}
 
+{{/* A list of numbers with commas between them. */}}
+{{- define "aliquot.numbers" -}}
+{{- range $i, $number := . }}{{ if $i }},{{ end }}{{ int $number }}{{ end }}
+{{- end }}
+
 {{- define "aliquot.pullSecrets" -}}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:

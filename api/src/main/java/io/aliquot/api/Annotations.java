@@ -32,6 +32,20 @@ public final class Annotations {
     /** On a node, by its admin: the maximum number of vGPUs of a GPU, a {@link SlotCount}. */
     public static final String SLOTS = "aliquot.io/slots";
 
+    /**
+     * On a node, by its admin: the GPUs whose XID errors no longer count, {@value #ALL_GPUS} or UUIDs with commas between
+     * them. It acts once, when it is set or changed.
+     */
+    public static final String CLEAR_GPU_ERRORS = "aliquot.io/clear-gpu-errors";
+
+    public static final String ALL_GPUS = "all";
+
+    /**
+     * On a node, by its admin: {@code true} makes the node's agent close NVIDIA's driver until it is removed, and the node
+     * takes no new pods.
+     */
+    public static final String RELEASE_DRIVER = "aliquot.io/release-driver";
+
     /** On a pod, by its user: the policy that selects its node, a {@link Placement}. */
     public static final String NODE_PLACEMENT = "aliquot.io/node-placement";
 

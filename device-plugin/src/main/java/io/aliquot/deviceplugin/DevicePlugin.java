@@ -7,12 +7,16 @@ import io.aliquot.deviceplugin.metrics.MonitoringServer;
 import io.aliquot.deviceplugin.node.ApiServerClient;
 import io.aliquot.deviceplugin.node.ApiServerNodeClient;
 import io.aliquot.deviceplugin.nvml.Nvml;
+import io.aliquot.deviceplugin.nvml.NvmlException;
+import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.usage.UsageMetrics;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.InstantSource;
+import java.util.Optional;
 import java.util.function.LongSupplier;
 import java.util.logging.Level;
 import java.util.logging.Logger;
@@ -25,6 +29,9 @@ public final class DevicePlugin {
     private static final Path SYS = Path.of("/sys");
     // The kubelet cannot be told another folder (pkg/kubelet/kuberuntime, legacyContainerLogsDir).
     private static final NodeAgent.Host HOST = new NodeAgent.Host(Path.of("/proc"), Path.of("/var/log/containers"));
+    /** The host's in each container (kernel: drivers/char/random.c). */
+    private static final Path BOOT_ID = Path.of("/proc/sys/kernel/random/boot_id");
+
     private static final Duration INTERVAL = Duration.ofSeconds(5);
     private static final int EXIT_RESTART = 1;
     private static final int EXIT_INVALID_SETTINGS = 2;
@@ -58,6 +65,29 @@ public final class DevicePlugin {
         }
     }
 
+    private static NvmlSession.Opener nvml(Settings settings) {
+        return new NvmlSession.Opener() {
+            @Override
+            public Nvml open() throws NvmlException {
+                return Nvml.open(settings.nvml(), SYS);
+            }
+
+            @Override
+            public Optional<String> loadedDriver() {
+                return firstLine(SYS.resolve("module/nvidia/version"));
+            }
+        };
+    }
+
+    /** What the kernel says in a file; empty if it has none. */
+    private static Optional<String> firstLine(Path file) {
+        try {
+            return Files.readString(file).lines().findFirst();
+        } catch (IOException e) {
+            return Optional.empty();
+        }
+    }
+
     private static int run(Settings settings) {
         LongSupplier nanoTime = System::nanoTime;
         var metrics = new AgentMetrics();
@@ -67,7 +97,15 @@ public final class DevicePlugin {
             var registrar = new KubeletRegistrar(
                     settings.kubeletDir(), settings.stateDir(), shim, metrics, InstantSource.system(), nanoTime);
             var agent = new NodeAgent(
-                    settings, () -> Nvml.open(settings.nvml(), SYS), registrar, HOST, metrics, INTERVAL, nanoTime);
+                    settings,
+                    nvml(settings),
+                    registrar,
+                    HOST,
+                    metrics,
+                    firstLine(BOOT_ID).orElse(""),
+                    INTERVAL,
+                    InstantSource.system(),
+                    nanoTime);
             metrics.add(new UsageMetrics(settings.nodeName(), agent::usage));
             var monitoring = new MonitoringServer(
                     settings.metricsPort(), metrics, agent::livenessProblems, agent::readinessProblems);

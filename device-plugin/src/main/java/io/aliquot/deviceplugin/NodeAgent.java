@@ -1,5 +1,7 @@
 package io.aliquot.deviceplugin;
 
+import io.aliquot.deviceplugin.health.HealthTracker;
+import io.aliquot.deviceplugin.health.XidTable;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.kubelet.PodResourcesClient;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
@@ -13,7 +15,9 @@ import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.InstantSource;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
@@ -26,11 +30,11 @@ import java.util.function.LongSupplier;
 final class NodeAgent implements AutoCloseable {
     private static final Logger LOG = System.getLogger(NodeAgent.class.getName());
 
-    /** NVIDIA's runtime mounts NVML when a container starts, so without NVML only a restart can help. */
-    private static final Duration RESTART_WITHOUT_NVML = Duration.ofMinutes(10);
-
     /** With the usual interval half a minute; between Binding and Allocate there are some hundred milliseconds. */
     private static final int QUIET_INTERVALS_BEFORE_WITHDRAWAL = 6;
+
+    /** With the usual interval ten seconds; the driver takes note of an error before it reports it. */
+    private static final int INTERVALS_TO_SETTLE = 2;
 
     private static final Duration SHUTDOWN_TIMEOUT = Duration.ofSeconds(5);
 
@@ -67,6 +71,7 @@ final class NodeAgent implements AutoCloseable {
      *
      * @param registrar closed by this object
      * @param host where the host's folders are
+     * @param bootId the host's; empty if unknown
      * @param interval pause between two passes without {@link #wake}
      * @param nanoTime a clock such as {@link System#nanoTime}
      */
@@ -76,14 +81,21 @@ final class NodeAgent implements AutoCloseable {
             KubeletRegistrar registrar,
             Host host,
             AgentMetrics metrics,
+            String bootId,
             Duration interval,
+            InstantSource clock,
             LongSupplier nanoTime) {
         this.registrar = registrar;
         this.interval = interval;
         podResources = new PodResourcesClient(settings.podResourcesDir());
         usage = new UsageTracker(host.proc, host.containerLogs, settings.stateDir(), podResources::list, nanoTime);
         nvml = new NvmlSession(
-                nvmlOpener, open -> new UsageSampler(usage, open::usage)::close, metrics, this::wake, nanoTime);
+                nvmlOpener,
+                List.of(open -> new UsageSampler(usage, open::usage)),
+                metrics,
+                interval,
+                this::wake,
+                nanoTime);
         reconciler = new Reconciler(
                 settings,
                 nvml,
@@ -91,6 +103,13 @@ final class NodeAgent implements AutoCloseable {
                 podResources,
                 usage,
                 metrics,
+                new HealthTracker(
+                        XidTable.load(settings.ignoreXids(), settings.fatalXids()),
+                        bootId,
+                        interval.multipliedBy(INTERVALS_TO_SETTLE),
+                        clock,
+                        nanoTime),
+                bootId,
                 interval.multipliedBy(QUIET_INTERVALS_BEFORE_WITHDRAWAL),
                 nanoTime);
         health = new AgentHealth(registrar, nanoTime);
@@ -124,17 +143,19 @@ final class NodeAgent implements AutoCloseable {
      */
     End run(NodeClient node) {
         started = true;
+        nvml.start();
         try {
             while (!closed) {
                 List<String> unmet = reconciler.reconcile(node);
                 unhookedFunctions.run();
                 health.passEnded(unmet);
-                if (nvml.unavailableFor().compareTo(RESTART_WITHOUT_NVML) > 0) {
+                Optional<String> restart = nvml.restartReason();
+                if (restart.isPresent()) {
                     LOG.log(
                             Level.ERROR,
-                            "NVML has not answered for {0} minutes: exiting, because NVIDIA''s runtime mounts the"
-                                    + " driver''s libraries when a container starts",
-                            RESTART_WITHOUT_NVML.toMinutes());
+                            "{0}: exiting, because NVIDIA''s runtime mounts the driver''s libraries when a container"
+                                    + " starts",
+                            restart.get());
                     return End.RESTART;
                 }
                 awaitWakeUp();

@@ -3,9 +3,11 @@ package io.aliquot.deviceplugin;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Gpu;
+import io.aliquot.api.GpuHealth;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Labels;
 import io.aliquot.api.Resources;
+import io.aliquot.deviceplugin.health.HealthTracker;
 import io.aliquot.deviceplugin.inventory.GpuHealthReporter;
 import io.aliquot.deviceplugin.inventory.InventoryBuilder;
 import io.aliquot.deviceplugin.inventory.InventoryPublisher;
@@ -15,6 +17,7 @@ import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.kubelet.PodResourcesClient;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.node.DriverRelease;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.node.NodeSettings;
 import io.aliquot.deviceplugin.node.NodeView;
@@ -26,12 +29,13 @@ import io.aliquot.deviceplugin.usage.UsageTracker;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
-import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.function.LongSupplier;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -39,8 +43,8 @@ import org.jspecify.annotations.Nullable;
  * Each pass compares the whole state and corrects what differs, so a missed event or a write by another client does no
  * harm.
  *
- * <p>While a setting on the Node is invalid, the published inventory stays as it is; the scheduler rejects the same
- * setting and leaves the node out.
+ * <p>While a setting on the Node is invalid, the former settings apply to the published inventory; the scheduler rejects
+ * the same setting and leaves the node out.
  *
  * <p>Not thread-safe.
  */
@@ -55,6 +59,8 @@ final class Reconciler {
     private final InventoryPublisher publisher;
     private final GpuHealthReporter healthReporter;
     private final AgentMetrics metrics;
+    private final HealthTracker healthTracker;
+    private final String bootId;
 
     private final Problem failedPass = new Problem(LOG, Level.ERROR);
     private final Problem unknownNode = new Problem(LOG, Level.INFO);
@@ -69,6 +75,9 @@ final class Reconciler {
 
     private final QuietTime withoutVgpus;
 
+    /** How long GPUs of the inventory have been missing while no pod held a vGPU of the node. */
+    private final QuietTime unlisted;
+
     /** The inventory to publish; null until NVML or the Node's annotation yields one. */
     private @Nullable Inventory inventory;
 
@@ -79,6 +88,8 @@ final class Reconciler {
             PodResourcesClient podResources,
             UsageTracker usage,
             AgentMetrics metrics,
+            HealthTracker healthTracker,
+            String bootId,
             Duration quietTime,
             LongSupplier nanoTime) {
         this.settings = settings;
@@ -87,12 +98,15 @@ final class Reconciler {
         this.podResources = podResources;
         this.usage = usage;
         this.metrics = metrics;
+        this.healthTracker = healthTracker;
+        this.bootId = bootId;
         labels = settings.labelGpuOperator()
                 ? Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON, Labels.OPERATOR_PLUGIN, Labels.OPERATOR_PLUGIN_OFF)
                 : Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON);
         withoutVgpus = new QuietTime(nanoTime, quietTime);
+        unlisted = new QuietTime(nanoTime, quietTime);
         publisher = new InventoryPublisher(metrics, nanoTime);
-        healthReporter = new GpuHealthReporter(metrics);
+        healthReporter = new GpuHealthReporter(metrics, settings.nodeName());
     }
 
     /** Makes one pass; returns what still keeps the node from taking GPU pods. */
@@ -110,15 +124,13 @@ final class Reconciler {
 
     private List<String> pass(NodeClient client) {
         List<String> unmet = new ArrayList<>();
-        NvmlReading reading = nvml.read();
-        if (reading instanceof NvmlReading.Unavailable unavailable) {
-            unmet.add(unavailable.reason());
-        }
+        NvmlReading reading = nvml.latest();
         Optional<NodeView> latest = client.latest();
         if (latest.isEmpty()) {
             // A Node object that is deleted and created again starts without inventory and extended resources.
             inventory = null;
             publisher.nodeDeleted();
+            problem(reading).ifPresent(unmet::add);
             unmet.add(unknownNode.report("the API server has not returned node " + settings.nodeName() + " yet"));
             return unmet;
         }
@@ -126,6 +138,13 @@ final class Reconciler {
         NodeView node = latest.get();
         if (inventory == null) {
             inventory = publishedInventory(node).orElse(null);
+        }
+        Optional<String> release = DriverRelease.of(node);
+        nvml.release(release.orElse(""));
+        if (release.isPresent()) {
+            reading = new NvmlReading.NotAsked(release.get());
+        } else {
+            problem(reading).ifPresent(unmet::add);
         }
         DeviceHolders holders = podResources.list();
         if (hasLeft(node, holders, unmet)) {
@@ -136,6 +155,15 @@ final class Reconciler {
             reconcile(client, node, reading, holders, unmet);
         }
         return unmet;
+    }
+
+    /** Why NVML does not tell how the GPUs are; empty if it does. */
+    private static Optional<String> problem(NvmlReading reading) {
+        return switch (reading) {
+            case NvmlReading.Gpus gpus -> Optional.empty();
+            case NvmlReading.NotAsked(String reason) -> Optional.of(reason);
+            case NvmlReading.Unavailable(String reason) -> Optional.of(reason);
+        };
     }
 
     /**
@@ -150,8 +178,7 @@ final class Reconciler {
         }
         unmet.add(leaving.report("the node has no label gpu=on: it gets no new vGPUs, and this agent stays until no pod"
                 + " holds one any more"));
-        if (!(holders instanceof DeviceHolders.Known known)
-                || known.list().stream().anyMatch(holder -> holder.resource().equals(Resources.VGPU))) {
+        if (holdsVgpus(holders)) {
             withoutVgpus.interrupt();
             return false;
         }
@@ -166,7 +193,8 @@ final class Reconciler {
             invalidSettings.message().ifPresent(unmet::add);
             return;
         }
-        if (previous.isEmpty() && reading instanceof NvmlReading.Unavailable) {
+        if (previous.isEmpty() && !(reading instanceof NvmlReading.Gpus)) {
+            DriverRelease.of(node).ifPresent(unmet::add);
             return;
         }
         if (previous.isEmpty() && holders instanceof DeviceHolders.Unavailable unavailable) {
@@ -175,16 +203,20 @@ final class Reconciler {
                     + " inventory yet: " + unavailable.reason()));
             return;
         }
-        List<Gpu> previousGpus = previous.map(Inventory::gpus).orElse(List.of());
-        List<PhysicalGpu> detected = gpus(reading, previousGpus);
+        List<PhysicalGpu> detected = reading instanceof NvmlReading.Gpus gpus ? gpus.list() : List.of();
+        Map<String, GpuHealth> health =
+                healthTracker.assess(reading, nvml.readAt(), nvml.takeXids(), previous, node.annotations());
         Inventory built = InventoryBuilder.build(
-                detected,
-                previousGpus,
-                settings.visibleDevices(),
-                requested.or(() -> previous.map(NodeSettings::of)).orElseThrow(),
-                Instant.now());
+                        detected,
+                        staying(previous.map(Inventory::gpus).orElse(List.of()), health, reading, holders),
+                        health,
+                        settings.visibleDevices(),
+                        // While a setting of the Node is invalid, the former settings apply.
+                        requested.or(() -> previous.map(NodeSettings::of)).orElseThrow())
+                .withDriver(bootId, driverVersion(reading, previous));
+        Inventory shared = OtherDevicePlugins.in(built, previous.map(Reconciler::withoutRelease), node, holders);
         Inventory present =
-                OtherDevicePlugins.in(built, previous, node, holders).withUncharged(usage.uncharged());
+                DriverRelease.of(node).map(shared::withConflict).orElse(shared).withUncharged(usage.uncharged());
         report(present, holders, unmet);
         if (present.gpus().isEmpty()) {
             unmet.add(noGpu.report(
@@ -194,17 +226,54 @@ final class Reconciler {
         }
         healthReporter.report(detected, present);
         advertise(present, node);
-        Optional<String> failure;
-        if (requested.isPresent()) {
-            inventory = present;
-            failure = publisher.publish(client, node, present, labels);
-        } else {
-            // The former settings, with what other device plugins do now: when the setting is corrected, the scheduler
-            // reads this inventory before the agent can write another one.
-            inventory = OtherDevicePlugins.in(previous.orElseThrow(), previous, node, holders);
-            failure = publisher.publish(client, node, inventory, labels);
+        inventory = present;
+        publisher.publish(client, node, present, labels).ifPresent(unmet::add);
+    }
+
+    /**
+     * The GPUs of the previous inventory without those that were removed from the node. A GPU that NVML no longer lists has
+     * been removed when no pod holds a vGPU of the node for some time: the kubelet does not tell which GPU a slot belongs
+     * to. A GPU whose last error has not ended stays, because it may come back broken.
+     */
+    private List<Gpu> staying(
+            List<Gpu> previous, Map<String, GpuHealth> health, NvmlReading reading, DeviceHolders holders) {
+        if (!(reading instanceof NvmlReading.Gpus gpus) || !gpus.complete()) {
+            unlisted.interrupt();
+            return previous;
         }
-        failure.ifPresent(unmet::add);
+        Set<String> listed = gpus.list().stream().map(PhysicalGpu::uuid).collect(Collectors.toSet());
+        List<Gpu> staying = previous.stream()
+                .filter(gpu -> listed.contains(gpu.uuid())
+                        || Optional.ofNullable(health.get(gpu.uuid()))
+                                .flatMap(GpuHealth::unhealthy)
+                                .filter(unhealthy -> unhealthy.xid().isPresent())
+                                .isPresent())
+                .toList();
+        if (staying.size() == previous.size() || holdsVgpus(holders)) {
+            unlisted.interrupt();
+            return previous;
+        }
+        if (!unlisted.isOver()) {
+            return previous;
+        }
+        publisher.shrinkExtendedResources();
+        return staying;
+    }
+
+    /** Whether a pod holds a slot of the node, or may hold one. */
+    private static boolean holdsVgpus(DeviceHolders holders) {
+        return !(holders instanceof DeviceHolders.Known known)
+                || known.list().stream().anyMatch(holder -> holder.resource().equals(Resources.VGPU));
+    }
+
+    private static String driverVersion(NvmlReading reading, Optional<Inventory> previous) {
+        return reading instanceof NvmlReading.Gpus gpus
+                ? gpus.driver()
+                : previous.map(Inventory::driverVersion).orElse("");
+    }
+
+    private static Inventory withoutRelease(Inventory inventory) {
+        return DriverRelease.isCauseOf(inventory.conflict()) ? inventory.withConflict("") : inventory;
     }
 
     private void report(Inventory present, DeviceHolders holders, List<String> unmet) {
@@ -221,13 +290,6 @@ final class Reconciler {
         long held =
                 present.gpus().stream().filter(gpu -> !gpu.heldBy().isEmpty()).count();
         metrics.otherDevicePlugins(!present.conflict().isEmpty(), (int) held);
-    }
-
-    private static List<PhysicalGpu> gpus(NvmlReading reading, List<Gpu> previous) {
-        if (reading instanceof NvmlReading.Unavailable unavailable) {
-            return InventoryBuilder.allUnhealthy(previous, unavailable.reason());
-        }
-        return ((NvmlReading.Gpus) reading).list();
     }
 
     private void advertise(Inventory present, NodeView node) {
@@ -249,8 +311,7 @@ final class Reconciler {
         } catch (FormatException e) {
             metrics.nodeSettingsInvalid(true);
             invalidSettings.report("node " + settings.nodeName() + ": " + e.getMessage()
-                    + " (until this is corrected, the published inventory stays as it is, and the scheduler leaves the"
-                    + " node out)");
+                    + " (until this is corrected, the former settings apply, and the scheduler leaves the node out)");
             return Optional.empty();
         }
     }

@@ -3,11 +3,14 @@ package io.aliquot.deviceplugin;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.SlotCount;
 import io.aliquot.api.VisibleDevices;
+import io.aliquot.deviceplugin.health.XidTable;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.function.Function;
 import java.util.regex.Pattern;
 
@@ -29,6 +32,8 @@ import java.util.regex.Pattern;
  * @param shimSource {@code ALIQUOT_SHIM_SOURCE}: the folder with {@code libaliquot.so} and {@code VERSION}; default
  *     {@code /opt/aliquot/shim}
  * @param nvml {@code ALIQUOT_NVML}: name or path of the NVML library; default {@code libnvidia-ml.so.1}
+ * @param ignoreXids {@code ALIQUOT_IGNORE_XIDS}: XIDs after which a GPU stays healthy, comma-separated; default none
+ * @param fatalXids {@code ALIQUOT_FATAL_XIDS}: XIDs after which a GPU must be reset, comma-separated; default none
  * @param metricsPort {@code ALIQUOT_METRICS_PORT}: TCP port of health and metrics, 0 for any free one; default 9091
  */
 record Settings(
@@ -41,6 +46,8 @@ record Settings(
         Path stateDir,
         Path shimSource,
         String nvml,
+        Set<Integer> ignoreXids,
+        Set<Integer> fatalXids,
         int metricsPort) {
     private static final int LARGEST_PORT = 65_535;
     // A Node's name is a DNS subdomain (Kubernetes: object names).
@@ -64,6 +71,8 @@ record Settings(
         var stateDir = reader.read("ALIQUOT_STATE_DIR", "/var/lib/aliquot", Settings::folder);
         var shimSource = reader.read("ALIQUOT_SHIM_SOURCE", "/opt/aliquot/shim", Settings::folder);
         var nvml = reader.read("ALIQUOT_NVML", "libnvidia-ml.so.1", Settings::library);
+        var ignoreXids = reader.read("ALIQUOT_IGNORE_XIDS", "", Settings::xids);
+        var fatalXids = reader.read("ALIQUOT_FATAL_XIDS", "", text -> fatalXids(text, ignoreXids.orElse(Set.of())));
         var metricsPort = reader.read("ALIQUOT_METRICS_PORT", "9091", Settings::port);
         reader.throwIfInvalid();
         return new Settings(
@@ -76,6 +85,8 @@ record Settings(
                 stateDir.orElseThrow(),
                 shimSource.orElseThrow(),
                 nvml.orElseThrow(),
+                ignoreXids.orElseThrow(),
+                fatalXids.orElseThrow(),
                 metricsPort.orElseThrow());
     }
 
@@ -106,6 +117,26 @@ record Settings(
             throw new FormatException("expected the name or path of the NVML library, found \"" + text + "\"");
         }
         return text;
+    }
+
+    private static Set<Integer> xids(String text) {
+        Set<Integer> numbers = new TreeSet<>();
+        for (String number : text.isEmpty() ? new String[0] : text.split(",", -1)) {
+            if (!number.strip().matches("[1-9][0-9]{0,3}")) {
+                throw new FormatException("expected XIDs from 1 to " + XidTable.LARGEST
+                        + " with commas between them, found \"" + text + "\"");
+            }
+            numbers.add(Integer.valueOf(number.strip()));
+        }
+        return Set.copyOf(numbers);
+    }
+
+    private static Set<Integer> fatalXids(String text, Set<Integer> ignored) {
+        Set<Integer> fatal = xids(text);
+        fatal.stream().filter(ignored::contains).findAny().ifPresent(both -> {
+            throw new FormatException("XID " + both + " is in ALIQUOT_IGNORE_XIDS, too; remove it from one of the two");
+        });
+        return fatal;
     }
 
     private static int port(String text) {

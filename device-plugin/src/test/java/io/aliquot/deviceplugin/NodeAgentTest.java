@@ -36,6 +36,7 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(60)
 final class NodeAgentTest {
     private static final String A100 = "NVIDIA A100-SXM4-80GB;81920;108";
+    private static final String BOOT_ID = "dc93c6bb-6b52-4d2a-9d0e-0b0c4c1b2a3d";
     private static final Duration INTERVAL = Duration.ofMillis(50);
 
     private final FakeDriver driver = new FakeDriver();
@@ -431,7 +432,15 @@ final class NodeAgentTest {
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
         var registrar = new KubeletRegistrar(sockets, host, shim, metrics, InstantSource.system(), System::nanoTime);
         return new NodeAgent(
-                settings, opener, registrar, new NodeAgent.Host(host, host), metrics, INTERVAL, System::nanoTime);
+                settings,
+                opener,
+                registrar,
+                new NodeAgent.Host(host, host),
+                metrics,
+                BOOT_ID,
+                INTERVAL,
+                InstantSource.system(),
+                System::nanoTime);
     }
 
     private void start() {

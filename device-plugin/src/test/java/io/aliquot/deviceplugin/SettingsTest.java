@@ -21,6 +21,8 @@ final class SettingsTest {
         assertThat(settings.shimSource()).isEqualTo(Path.of("/opt/aliquot/shim"));
         assertThat(settings.nvml()).isEqualTo("libnvidia-ml.so.1");
         assertThat(settings.metricsPort()).isEqualTo(9091);
+        assertThat(settings.ignoreXids()).isEmpty();
+        assertThat(settings.fatalXids()).isEmpty();
     }
 
     @Test
@@ -33,13 +35,17 @@ final class SettingsTest {
                 "ALIQUOT_STATE_DIR", "/s",
                 "ALIQUOT_SHIM_SOURCE", "/o",
                 "ALIQUOT_NVML", "/fake/libnvidia-ml.so.1",
-                "ALIQUOT_METRICS_PORT", "0"));
+                "ALIQUOT_METRICS_PORT", "0",
+                "ALIQUOT_IGNORE_XIDS", "48, 95",
+                "ALIQUOT_FATAL_XIDS", "13"));
 
         assertThat(settings.slots()).isEqualTo(20);
         assertThat(settings.visibleDevices().template()).isEqualTo("runtime.nvidia.com/gpu={uuid}");
         assertThat(settings.kubeletDir()).isEqualTo(Path.of("/k"));
         assertThat(settings.nvml()).isEqualTo("/fake/libnvidia-ml.so.1");
         assertThat(settings.metricsPort()).isZero();
+        assertThat(settings.ignoreXids()).containsExactlyInAnyOrder(48, 95);
+        assertThat(settings.fatalXids()).containsExactly(13);
     }
 
     @Test
@@ -48,13 +54,24 @@ final class SettingsTest {
                         "ALIQUOT_SLOTS", "0",
                         "ALIQUOT_VISIBLE_DEVICES", "all",
                         "ALIQUOT_STATE_DIR", "here",
-                        "ALIQUOT_METRICS_PORT", "70000")))
+                        "ALIQUOT_METRICS_PORT", "70000",
+                        "ALIQUOT_IGNORE_XIDS", "all",
+                        "ALIQUOT_FATAL_XIDS", "13,,48")))
                 .isInstanceOf(FormatException.class)
                 .hasMessageContaining("NODE_NAME: expected the name of this pod's node, found \"\"; set it from")
                 .hasMessageContaining("ALIQUOT_SLOTS: ")
                 .hasMessageContaining("\"0\" is not a number of slots from 1 to 1000")
                 .hasMessageContaining("ALIQUOT_VISIBLE_DEVICES: expected a template")
                 .hasMessageContaining("ALIQUOT_STATE_DIR: expected an absolute path, found \"here\"")
-                .hasMessageContaining("ALIQUOT_METRICS_PORT: expected a port from 0 to 65535, found \"70000\"");
+                .hasMessageContaining("ALIQUOT_METRICS_PORT: expected a port from 0 to 65535, found \"70000\"")
+                .hasMessageContaining("ALIQUOT_IGNORE_XIDS: expected XIDs from 1 to 9999")
+                .hasMessageContaining("ALIQUOT_FATAL_XIDS: expected XIDs from 1 to 9999");
+    }
+
+    @Test
+    void anXidIsEitherIgnoredOrFatal() {
+        assertThatThrownBy(() -> Settings.parse(
+                        Map.of("NODE_NAME", "n", "ALIQUOT_IGNORE_XIDS", "48,95", "ALIQUOT_FATAL_XIDS", "95")))
+                .hasMessageContaining("ALIQUOT_FATAL_XIDS: XID 95 is in ALIQUOT_IGNORE_XIDS, too");
     }
 }

@@ -8,23 +8,38 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * The Node's extended resources: the sums of memory and of compute of its GPUs. A sum never shrinks while the Node
- * object exists. After an admin lowers a scaling, pods may hold more than the new sum, and a kubelet that restarts
- * would reject running pods. The scheduler applies the lower scaling at once, since it counts each GPU by the
- * inventory.
+ * The Node's extended resources: the sums of memory and of compute of its GPUs. A sum does not shrink while pods may hold
+ * vGPUs. After an admin lowers a scaling, pods may hold more than the new sum, and a kubelet that restarts would reject
+ * running pods. The scheduler applies the lower scaling at once, since it counts each GPU by the inventory.
  *
  * <p>Not thread-safe.
  */
 final class ExtendedResources {
     private final Map<String, Long> largest = new HashMap<>();
 
+    /** Whether the Node's amounts are to become smaller; ends when the Node has the smaller ones. */
+    private boolean shrinking;
+
     /** The amounts for this inventory, or those that the Node had before where they are larger. */
     Map<String, Long> of(Inventory inventory, NodeView node) {
-        inventory.extendedResources(sharingMode(node)).forEach((resource, amount) -> {
+        Map<String, Long> amounts = inventory.extendedResources(sharingMode(node));
+        shrinking &= !amounts.entrySet().stream()
+                .allMatch(entry -> entry.getValue().equals(node.capacity().getOrDefault(entry.getKey(), 0L)));
+        if (shrinking) {
+            largest.clear();
+        }
+        amounts.forEach((resource, amount) -> {
             largest.merge(resource, amount, Math::max);
-            largest.merge(resource, node.capacity().getOrDefault(resource, 0L), Math::max);
+            if (!shrinking) {
+                largest.merge(resource, node.capacity().getOrDefault(resource, 0L), Math::max);
+            }
         });
         return Map.copyOf(largest);
+    }
+
+    /** Lets the amounts shrink to those of the inventory, because no pod holds a vGPU of the node. */
+    void shrink() {
+        shrinking = true;
     }
 
     /** Forgets the earlier amounts, because the Node object is gone. */

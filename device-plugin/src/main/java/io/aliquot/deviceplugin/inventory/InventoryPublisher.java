@@ -85,6 +85,11 @@ public final class InventoryPublisher {
         });
     }
 
+    /** Lets the extended resources shrink to those of the next inventory, because no pod holds a vGPU of the node. */
+    public void shrinkExtendedResources() {
+        extendedResources.shrink();
+    }
+
     /** Forgets the extended resources published so far, because the Node object is gone. */
     public void nodeDeleted() {
         extendedResources.clear();

@@ -11,7 +11,9 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Collection;
 import java.util.Locale;
+import java.util.Set;
 
 /** The metrics of this process. Thread-safe. */
 public final class AgentMetrics {
@@ -61,7 +63,8 @@ public final class AgentMetrics {
             .register(registry);
     private final Gauge nodeConflict = Gauge.builder()
             .name("aliquot_agent_node_conflict")
-            .help("1 while the node takes no pods because of another device plugin, else 0; /readyz says why.")
+            .help("1 while the node takes no pods because of another device plugin or a driver upgrade, else 0;"
+                    + " /readyz says why.")
             .withoutExemplars()
             .register(registry);
     private final Gauge gpusHeldByOthers = Gauge.builder()
@@ -73,6 +76,28 @@ public final class AgentMetrics {
             .name("aliquot_agent_xid_errors_total")
             .help("XID errors reported by the driver, by GPU UUID and XID number.")
             .labelNames("gpu", "xid")
+            .withoutExemplars()
+            .register(registry);
+    private final Gauge nvmlAvailable = Gauge.builder()
+            .name("aliquot_agent_nvml_available")
+            .help("1 while NVIDIA's management library answers, else 0; /readyz says why.")
+            .withoutExemplars()
+            .register(registry);
+    private final Gauge nvmlHanging = Gauge.builder()
+            .name("aliquot_agent_nvml_hanging")
+            .help("1 while a call of NVIDIA's management library has not returned for 30 s, else 0.")
+            .withoutExemplars()
+            .register(registry);
+    private final Gauge gpuHealthy = Gauge.builder()
+            .name("aliquot_gpu_healthy")
+            .help("1 if the GPU may get new vGPUs, 0 if not; the reason is empty for a healthy GPU.")
+            .labelNames("gpu", "node", "model", "reason")
+            .withoutExemplars()
+            .register(registry);
+    private final Gauge gpuSlowdown = Gauge.builder()
+            .name("aliquot_gpu_slowdown")
+            .help("1 while the GPU's clocks are slowed down, by cause: thermal or power_brake; not there else.")
+            .labelNames("gpu", "node", "model", "cause")
             .withoutExemplars()
             .register(registry);
     private final Gauge unhookedContainers = Gauge.builder()
@@ -113,11 +138,6 @@ public final class AgentMetrics {
         nodePatches.labelValues(target.label()).inc();
     }
 
-    public void gpus(int healthy, int unhealthy) {
-        gpus.labelValues("true").set(healthy);
-        gpus.labelValues("false").set(unhealthy);
-    }
-
     public void slots(int healthy, int unhealthy) {
         slots.labelValues("true").set(healthy);
         slots.labelValues("false").set(unhealthy);
@@ -147,12 +167,50 @@ public final class AgentMetrics {
         xidErrors.labelValues(uuid, Long.toString(xid)).inc();
     }
 
+    /**
+     * Whether NVML can be used.
+     *
+     * @param available whether it answers
+     * @param hanging whether one of its calls does not return
+     */
+    public void nvml(boolean available, boolean hanging) {
+        nvmlAvailable.set(available ? 1 : 0);
+        nvmlHanging.set(hanging ? 1 : 0);
+    }
+
+    /**
+     * One GPU of the node.
+     *
+     * @param reason why it is unhealthy; empty if it is healthy
+     * @param slowdowns why its clocks are slowed down
+     */
+    public record GpuState(String uuid, String model, String reason, Set<String> slowdowns) {
+        public GpuState {
+            slowdowns = Set.copyOf(slowdowns);
+        }
+    }
+
+    /** The GPUs of the node; those of the last call that are not among them are forgotten. */
+    public synchronized void gpus(String node, Collection<GpuState> states) {
+        gpuHealthy.clear();
+        gpuSlowdown.clear();
+        for (GpuState gpu : states) {
+            gpuHealthy.labelValues(gpu.uuid, node, gpu.model, gpu.reason).set(gpu.reason.isEmpty() ? 1 : 0);
+            gpu.slowdowns.forEach(cause ->
+                    gpuSlowdown.labelValues(gpu.uuid, node, gpu.model, cause).set(1));
+        }
+        int unhealthy =
+                (int) states.stream().filter(gpu -> !gpu.reason.isEmpty()).count();
+        gpus.labelValues("true").set(states.size() - unhealthy);
+        gpus.labelValues("false").set(unhealthy);
+    }
+
     public void containersWithUnhookedFunctions(int containers) {
         unhookedContainers.set(containers);
     }
 
     /** All metrics in Prometheus's text format. */
-    public String print() {
+    public synchronized String print() {
         var text = new ByteArrayOutputStream();
         try {
             PrometheusTextFormatWriter.create().write(text, registry.scrape());

@@ -14,14 +14,18 @@ import com.sun.jna.Memory;
 import com.sun.jna.Native;
 import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
+import com.sun.jna.ptr.LongByReference;
 import com.sun.jna.ptr.PointerByReference;
+import io.aliquot.api.GpuHealth.Recovery;
 import io.aliquot.api.Link;
+import io.aliquot.deviceplugin.nvml.GpuCondition.Fault;
 import io.aliquot.deviceplugin.nvml.NvmlLibrary.Calls;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -32,7 +36,7 @@ import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
- * NVIDIA Management Library (NVML), opened: GPUs, their health, and XID errors. Constants, structures and meanings are
+ * NVIDIA Management Library (NVML), opened: GPUs, their condition, and XID errors. Constants, structures and meanings are
  * those of nvml.h and the NVML API reference (docs.nvidia.com/deploy/nvml-api).
  *
  * <p>Thread-safe, as NVML is; call {@link #close} only when no other call is running.
@@ -49,6 +53,24 @@ public final class Nvml implements AutoCloseable {
     private static final int MEMORY_V2 = MEMORY_V2_SIZE | 2 << 24;
     private static final int EVENT_SIZE = 32; // nvmlEventData_t: device, type, data, GPU instance, compute instance
     private static final long XID_CRITICAL_ERROR = 8;
+
+    // nvmlFieldValue_t: field, scope, timestamp, latency, type of the value, return code, value
+    private static final int FIELD_VALUE_SIZE = 40;
+    private static final int FIELD_VALUE_RETURN = 28;
+    private static final int FIELD_VALUE_VALUE = 32;
+    private static final int FIELD_RECOVERY_ACTION = 230; // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+
+    // nvmlDeviceGpuRecoveryAction_t; 1: reset
+    private static final int ACTION_NONE = 0;
+    private static final int ACTION_REBOOT = 2;
+    private static final int ACTION_DRAIN_P2P = 3;
+    private static final int ACTION_DRAIN_AND_RESET = 4;
+
+    private static final int UNCORRECTED = 1; // nvmlMemoryErrorType_t
+    private static final int VOLATILE = 0; // nvmlEccCounterType_t
+    private static final long CLOCKS_THERMAL = 0x20 | 0x40; // nvmlClocksEventReason: SwThermal-, HwThermalSlowdown
+    private static final long CLOCKS_POWER_BRAKE = 0x80; // HwPowerBrakeSlowdown
+    private static final int VERSION_LENGTH = 80; // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
     private final NvmlLibrary library;
     private final GpuTopology topology;
@@ -80,13 +102,21 @@ public final class Nvml implements AutoCloseable {
         return new Nvml(opened, new GpuTopology(opened, sys));
     }
 
+    /** The version of the loaded driver. */
+    public String driverVersion() throws NvmlException {
+        var text = new byte[VERSION_LENGTH];
+        check("nvmlSystemGetDriverVersion", Calls.nvmlSystemGetDriverVersion(text, VERSION_LENGTH));
+        return Native.toString(text);
+    }
+
     /**
-     * The GPUs that NVML lists, with their health. A GPU that does not return its UUID, or has never returned its
-     * memory, is left out; {@link io.aliquot.deviceplugin.inventory.InventoryBuilder} keeps a known one as unhealthy.
+     * The GPUs that NVML lists, with their condition. A GPU that does not return its UUID, or has never returned its
+     * memory, is left out; {@link io.aliquot.deviceplugin.inventory.InventoryBuilder} keeps a known one as unhealthy. Reading their
+     * condition makes no CUDA context.
      *
      * @throws NvmlException if NVML as a whole fails
      */
-    public synchronized List<PhysicalGpu> gpus() throws NvmlException {
+    public synchronized Listing gpus() throws NvmlException {
         List<Device> devices = devices();
         Map<String, Pointer> handles = new LinkedHashMap<>();
         devices.forEach(device -> handles.put(device.uuid, device.handle));
@@ -103,11 +133,22 @@ public final class Nvml implements AutoCloseable {
                         known.model,
                         known.memoryMiB,
                         known.numaNode,
-                        health(device.handle),
+                        condition(device.handle),
                         known.links));
             }
         }
-        return gpus;
+        return new Listing(gpus, gpus.size() == count());
+    }
+
+    /**
+     * The GPUs of one reading.
+     *
+     * @param complete whether no GPU that NVML lists was left out
+     */
+    public record Listing(List<PhysicalGpu> gpus, boolean complete) {
+        public Listing {
+            gpus = List.copyOf(gpus);
+        }
     }
 
     /**
@@ -178,7 +219,7 @@ public final class Nvml implements AutoCloseable {
      * @param number NVIDIA's
      * @param uuid the GPU's; empty if unknown, because a GPU that fell off the bus may not return it: it may be any GPU
      */
-    record Xid(long number, String uuid) {}
+    public record Xid(long number, String uuid) {}
 
     @Override
     public synchronized void close() {
@@ -266,22 +307,104 @@ public final class Nvml implements AutoCloseable {
         }
     }
 
-    private GpuHealth health(Pointer handle) {
-        if (inMigMode(handle)) {
-            return new GpuHealth.Unhealthy(
-                    "it is in MIG mode, which is not supported yet; turn it off with nvidia-smi -mig 0");
-        }
+    private GpuCondition condition(Pointer handle) {
         try (var memory = new Memory(MEMORY_V1_SIZE)) {
-            return switch (Calls.nvmlDeviceGetMemoryInfo(handle, memory)) {
-                case SUCCESS -> new GpuHealth.Healthy();
-                case GPU_IS_LOST ->
-                    new GpuHealth.Unhealthy(
-                            "it has fallen off the bus or is otherwise inaccessible (NVML: GPU is lost)");
-                case RESET_REQUIRED ->
-                    new GpuHealth.Unhealthy("it must be reset before it can be used again (NVML: reset required)");
-                default -> new GpuHealth.Unhealthy("NVML cannot read its memory");
-            };
+            int code = Calls.nvmlDeviceGetMemoryInfo(handle, memory);
+            if (code != SUCCESS) {
+                return new GpuCondition(false, List.of(unreadable(code)), false, Set.of());
+            }
         }
+        var faults = new ArrayList<Fault>();
+        if (inMigMode(handle)) {
+            faults.add(new Fault(
+                    "it is in MIG mode, which is not supported yet; turn it off with nvidia-smi -mig 0",
+                    Recovery.PROBE));
+        }
+        Optional<Integer> action = recoveryAction(handle);
+        action.flatMap(Nvml::requested).ifPresent(faults::add);
+        addRemapping(handle, faults);
+        if (uncorrectableEccErrors(handle) > 0) {
+            faults.add(new Fault("it had uncorrectable ECC errors since it was last reset; reset it", Recovery.RESET));
+        }
+        return new GpuCondition(true, faults, action.isPresent(), slowdowns(handle));
+    }
+
+    private static Fault unreadable(int code) {
+        return switch (code) {
+            case GPU_IS_LOST ->
+                new Fault("it has fallen off the bus or is otherwise inaccessible (NVML: GPU is lost)", Recovery.PROBE);
+            case RESET_REQUIRED ->
+                new Fault("it must be reset before it can be used again (NVML: reset required)", Recovery.RESET);
+            default -> new Fault("NVML cannot read its memory", Recovery.PROBE);
+        };
+    }
+
+    /** Which recovery the driver asks for; empty if this driver does not tell. */
+    private Optional<Integer> recoveryAction(Pointer handle) {
+        Optional<Function> function = library.function("nvmlDeviceGetFieldValues");
+        if (function.isEmpty()) {
+            return Optional.empty();
+        }
+        try (var field = new Memory(FIELD_VALUE_SIZE)) {
+            field.clear();
+            field.setInt(0, FIELD_RECOVERY_ACTION);
+            int code = function.get().invokeInt(new Object[] {handle, 1, field});
+            return code == SUCCESS && field.getInt(FIELD_VALUE_RETURN) == SUCCESS
+                    ? Optional.of(field.getInt(FIELD_VALUE_VALUE))
+                    : Optional.empty();
+        }
+    }
+
+    private static Optional<Fault> requested(int action) {
+        return switch (action) {
+            case ACTION_NONE -> Optional.empty();
+            case ACTION_REBOOT -> Optional.of(new Fault("the driver asks for a reboot of the node", Recovery.REBOOT));
+            case ACTION_DRAIN_P2P ->
+                Optional.of(
+                        new Fault("the driver asks to end the programs that use peer-to-peer access", Recovery.PROBE));
+            case ACTION_DRAIN_AND_RESET ->
+                Optional.of(new Fault("the driver asks to drain the GPU and to reset it", Recovery.RESET));
+            default -> Optional.of(new Fault("the driver asks for a reset of the GPU", Recovery.RESET));
+        };
+    }
+
+    private void addRemapping(Pointer handle, List<Fault> faults) {
+        var correctable = new IntByReference();
+        var uncorrectable = new IntByReference();
+        var pending = new IntByReference();
+        var failed = new IntByReference();
+        int code = library.function("nvmlDeviceGetRemappedRows")
+                .map(rows -> rows.invokeInt(new Object[] {handle, correctable, uncorrectable, pending, failed}))
+                .orElse(NOT_SUPPORTED);
+        if (code == SUCCESS && failed.getValue() != 0) {
+            faults.add(new Fault("the remapping of a row of its memory failed; have it replaced", Recovery.RESET));
+        } else if (code == SUCCESS && pending.getValue() != 0) {
+            faults.add(new Fault("a row of its memory is to be remapped; reset it", Recovery.RESET));
+        }
+    }
+
+    private long uncorrectableEccErrors(Pointer handle) {
+        var count = new LongByReference();
+        int code = library.function("nvmlDeviceGetTotalEccErrors")
+                .map(errors -> errors.invokeInt(new Object[] {handle, UNCORRECTED, VOLATILE, count}))
+                .orElse(NOT_SUPPORTED);
+        return code == SUCCESS ? count.getValue() : 0;
+    }
+
+    private Set<GpuCondition.Slowdown> slowdowns(Pointer handle) {
+        var reasons = new LongByReference();
+        int code = library.function("nvmlDeviceGetCurrentClocksEventReasons")
+                .or(() -> library.function("nvmlDeviceGetCurrentClocksThrottleReasons"))
+                .map(function -> function.invokeInt(new Object[] {handle, reasons}))
+                .orElse(NOT_SUPPORTED);
+        var slowdowns = EnumSet.noneOf(GpuCondition.Slowdown.class);
+        if (code == SUCCESS && (reasons.getValue() & CLOCKS_THERMAL) != 0) {
+            slowdowns.add(GpuCondition.Slowdown.THERMAL);
+        }
+        if (code == SUCCESS && (reasons.getValue() & CLOCKS_POWER_BRAKE) != 0) {
+            slowdowns.add(GpuCondition.Slowdown.POWER_BRAKE);
+        }
+        return slowdowns;
     }
 
     private boolean inMigMode(Pointer handle) {

@@ -7,7 +7,27 @@ package io.aliquot.deviceplugin.nvml;
 public final class NvmlException extends Exception {
     private static final long serialVersionUID = 1L;
 
+    /** What a caller does about it. */
+    enum Kind {
+        /** The library cannot be loaded; it may come with a restart of the container. */
+        NO_LIBRARY,
+        /** The kernel's part of the driver is not loaded. */
+        DRIVER_NOT_LOADED,
+        OTHER
+    }
+
+    private final Kind kind;
+
     NvmlException(String message) {
+        this(Kind.OTHER, message);
+    }
+
+    NvmlException(Kind kind, String message) {
         super(message);
+        this.kind = kind;
+    }
+
+    Kind kind() {
+        return kind;
     }
 }

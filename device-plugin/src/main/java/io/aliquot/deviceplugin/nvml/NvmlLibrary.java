@@ -47,6 +47,7 @@ final class NvmlLibrary {
         } catch (UnsatisfiedLinkError e) {
             String reason = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
             throw new NvmlException(
+                    NvmlException.Kind.NO_LIBRARY,
                     "cannot open " + name + " (" + reason + "): on a GPU node install NVIDIA's driver and"
                             + " container toolkit and give this pod NVIDIA's runtime (chart value runtimeClass.name"
                             + " where it is not the default); a node without GPUs should not have the label gpu=on");
@@ -88,10 +89,13 @@ final class NvmlLibrary {
             case DRIVER_NOT_LOADED ->
                 ": NVIDIA's kernel driver is not loaded on this node; install it or run modprobe nvidia";
             case LIBRARY_VERSION_MISMATCH ->
-                ": the node's driver was updated while an older one was loaded; reboot the node";
+                ": the library's version is not that of the loaded driver; after a driver upgrade this pod restarts"
+                        + " by itself, else reload the driver or reboot the node";
             default -> "";
         };
-        return new NvmlException(call + " returned " + code + ", " + Calls.nvmlErrorString(code) + advice);
+        return new NvmlException(
+                code == DRIVER_NOT_LOADED ? NvmlException.Kind.DRIVER_NOT_LOADED : NvmlException.Kind.OTHER,
+                call + " returned " + code + ", " + Calls.nvmlErrorString(code) + advice);
     }
 
     /** Functions that every driver of the last ten years has. */
@@ -101,6 +105,8 @@ final class NvmlLibrary {
         static native int nvmlInit_v2();
 
         static native int nvmlShutdown();
+
+        static native int nvmlSystemGetDriverVersion(byte[] text, int length);
 
         static native String nvmlErrorString(int code);
 

@@ -2,21 +2,32 @@ package io.aliquot.deviceplugin.nvml;
 
 import java.util.List;
 
-/** What one reading of NVML returned. */
+/** What the latest reading of NVML returned. */
 public sealed interface NvmlReading {
     /**
      * NVML answered.
      *
      * @param list the GPUs that NVML lists; one that does not return its UUID is left out
+     * @param complete whether each GPU that NVML lists returned its UUID
+     * @param driver the version of the driver
+     * @param driverLoads how often this process found the driver loaded after it was not; the number only grows
      */
-    record Gpus(List<PhysicalGpu> list) implements NvmlReading {
+    record Gpus(List<PhysicalGpu> list, boolean complete, String driver, int driverLoads) implements NvmlReading {
         public Gpus {
             list = List.copyOf(list);
         }
     }
 
     /**
-     * NVML is not open or failed as a whole.
+     * NVML was not asked: it is being opened for the first time, or it is closed for a driver upgrade. What is known
+     * about the GPUs stays valid.
+     *
+     * @param reason for a log line
+     */
+    record NotAsked(String reason) implements NvmlReading {}
+
+    /**
+     * NVML is not open, failed as a whole, or does not return.
      *
      * @param reason for a log line
      */

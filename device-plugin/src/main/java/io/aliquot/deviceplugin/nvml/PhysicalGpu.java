@@ -14,16 +14,18 @@ import java.util.Map;
  * @param links by the other GPU's UUID; absent if unknown
  */
 public record PhysicalGpu(
-        String uuid, int index, String model, int memoryMiB, int numa, GpuHealth health, Map<String, Link> links) {
+        String uuid,
+        int index,
+        String model,
+        int memoryMiB,
+        int numa,
+        GpuCondition condition,
+        Map<String, Link> links) {
     public PhysicalGpu {
         if (uuid.isBlank() || index < 0) {
             throw new IllegalArgumentException(
                     "expected a GPU's UUID and an index from 0, found \"" + uuid + "\" and " + index);
         }
         links = Map.copyOf(links);
-    }
-
-    PhysicalGpu withHealth(GpuHealth health) {
-        return new PhysicalGpu(uuid, index, model, memoryMiB, numa, health, links);
     }
 }

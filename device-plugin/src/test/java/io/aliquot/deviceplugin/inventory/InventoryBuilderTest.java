@@ -3,27 +3,31 @@ package io.aliquot.deviceplugin.inventory;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Gpu;
+import io.aliquot.api.GpuHealth;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.AdvertisedSlots;
 import io.aliquot.deviceplugin.node.NodeSettings;
-import io.aliquot.deviceplugin.nvml.GpuHealth;
+import io.aliquot.deviceplugin.nvml.GpuCondition;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 final class InventoryBuilderTest {
     private static final VisibleDevices UUIDS = new VisibleDevices("{uuid}");
+    private static final Map<String, GpuHealth> B_UNHEALTHY =
+            Map.of(uuid("b"), new GpuHealth.Unhealthy("XID 48", Instant.EPOCH));
     private static final NodeSettings TEN_SLOTS = new NodeSettings(10, Scaling.ONE, Scaling.ONE);
 
     @Test
     void extendedResourcesCountEachGpuAndHealthySlotsOnlyHealthyGpus() {
-        Inventory inventory = InventoryBuilder.build(
-                List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), List.of(), UUIDS, TEN_SLOTS, Instant.EPOCH);
+        Inventory inventory =
+                InventoryBuilder.build(List.of(gpu(0, "a"), gpu(1, "b")), List.of(), B_UNHEALTHY, UUIDS, TEN_SLOTS);
 
         assertThat(inventory.extendedResources(SharingMode.CORE_MEMORY))
                 .isEqualTo(Map.of(
@@ -33,15 +37,14 @@ final class InventoryBuilderTest {
     }
 
     @Test
-    void aGpuThatNvmlNoLongerListsStaysAsUnhealthySoThatExtendedResourcesDoNotShrink() {
-        Inventory before = InventoryBuilder.build(
-                List.of(gpu(0, "a", ""), gpu(1, "b", "")), List.of(), UUIDS, TEN_SLOTS, Instant.EPOCH);
+    void aGpuThatNvmlNoLongerListsStaysSoThatExtendedResourcesDoNotShrink() {
+        Inventory before =
+                InventoryBuilder.build(List.of(gpu(0, "b"), gpu(1, "a")), List.of(), Map.of(), UUIDS, TEN_SLOTS);
 
         // NVML has renumbered the other GPU.
-        Inventory now =
-                InventoryBuilder.build(List.of(gpu(0, "b", "")), before.gpus(), UUIDS, TEN_SLOTS, Instant.EPOCH);
+        Inventory now = InventoryBuilder.build(List.of(gpu(0, "a")), before.gpus(), B_UNHEALTHY, UUIDS, TEN_SLOTS);
 
-        assertThat(now.gpus()).extracting(Gpu::uuid).containsExactly(uuid("b"), uuid("a"));
+        assertThat(now.gpus()).extracting(Gpu::uuid).containsExactly(uuid("a"), uuid("b"));
         assertThat(now.gpus()).extracting(Gpu::index).containsExactly(0, 1);
         assertThat(now.gpus()).extracting(Gpu::healthy).containsExactly(true, false);
         assertThat(now.extendedResources(SharingMode.CORE_MEMORY))
@@ -50,12 +53,11 @@ final class InventoryBuilderTest {
 
     @Test
     void aGpuThatNvmlListsAgainIsHealthyAndNothingElseChanges() {
-        List<PhysicalGpu> both = List.of(gpu(0, "a", ""), gpu(1, "b", ""));
-        Inventory first = InventoryBuilder.build(both, List.of(), UUIDS, TEN_SLOTS, Instant.EPOCH);
-        Inventory without =
-                InventoryBuilder.build(List.of(gpu(0, "a", "")), first.gpus(), UUIDS, TEN_SLOTS, Instant.EPOCH);
+        List<PhysicalGpu> both = List.of(gpu(0, "a"), gpu(1, "b"));
+        Inventory first = InventoryBuilder.build(both, List.of(), Map.of(), UUIDS, TEN_SLOTS);
+        Inventory without = InventoryBuilder.build(List.of(gpu(0, "a")), first.gpus(), B_UNHEALTHY, UUIDS, TEN_SLOTS);
 
-        Inventory back = InventoryBuilder.build(both, without.gpus(), UUIDS, TEN_SLOTS, Instant.EPOCH);
+        Inventory back = InventoryBuilder.build(both, without.gpus(), Map.of(), UUIDS, TEN_SLOTS);
 
         assertThat(back.print()).isEqualTo(first.print());
     }
@@ -63,8 +65,8 @@ final class InventoryBuilderTest {
     @Test
     void extendedResourcesAreScaled() {
         var settings = new NodeSettings(10, new Scaling(150), new Scaling(80));
-        Inventory inventory = InventoryBuilder.build(
-                List.of(gpu(0, "a", ""), gpu(1, "b", "XID error 48")), List.of(), UUIDS, settings, Instant.EPOCH);
+        Inventory inventory =
+                InventoryBuilder.build(List.of(gpu(0, "a"), gpu(1, "b")), List.of(), B_UNHEALTHY, UUIDS, settings);
         long memory = inventory.gpus().stream()
                 .mapToLong(gpu -> gpu.memoryMiB() * 3L / 2)
                 .sum();
@@ -79,10 +81,9 @@ final class InventoryBuilderTest {
                         160L));
     }
 
-    private static PhysicalGpu gpu(int index, String name, String unhealthyReason) {
-        GpuHealth health =
-                unhealthyReason.isEmpty() ? new GpuHealth.Healthy() : new GpuHealth.Unhealthy(unhealthyReason);
-        return new PhysicalGpu(uuid(name), index, "model", 1000, -1, health, Map.of());
+    private static PhysicalGpu gpu(int index, String name) {
+        var good = new GpuCondition(true, List.of(), true, Set.of());
+        return new PhysicalGpu(uuid(name), index, "model", 1000, -1, good, Map.of());
     }
 
     private static String uuid(String name) {

@@ -4,14 +4,13 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.Link;
-import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
-import java.util.concurrent.Semaphore;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -29,14 +28,16 @@ final class NvmlTest {
     void listsGpusWithModelMemoryAndLinks() throws Exception {
         driver.install(A100, A100, "NVIDIA T4;15360;40");
         try (Nvml nvml = driver.open()) {
-            List<PhysicalGpu> gpus = nvml.gpus();
+            List<PhysicalGpu> gpus = nvml.gpus().gpus();
 
             assertThat(gpus).extracting(PhysicalGpu::index).containsExactly(0, 1, 2);
             assertThat(gpus)
                     .extracting(PhysicalGpu::model)
                     .containsExactly("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", "NVIDIA T4");
             assertThat(gpus).extracting(PhysicalGpu::memoryMiB).containsExactly(81920, 81920, 15360);
-            assertThat(gpus).extracting(PhysicalGpu::health).containsOnly(new GpuHealth.Healthy());
+            assertThat(gpus).extracting(PhysicalGpu::condition).containsOnly(GpuCondition.good());
+            assertThat(nvml.gpus().complete()).isTrue();
+            assertThat(nvml.driverVersion()).endsWith("-fake");
             assertThat(gpus).extracting(PhysicalGpu::uuid).doesNotHaveDuplicates();
             for (PhysicalGpu gpu : gpus) {
                 assertThat(gpu.uuid()).matches("GPU-[0-9a-f-]{36}");
@@ -53,7 +54,7 @@ final class NvmlTest {
         pciDevice(sys, "0000:02:00.0", "0x10de", "-1");
         pciDevice(sys, "0000:03:00.0", "0x8086", "0");
         try (Nvml nvml = Nvml.open(driver.library(), sys)) {
-            assertThat(nvml.gpus()).extracting(PhysicalGpu::numa).containsExactly(1, 2, 3);
+            assertThat(nvml.gpus().gpus()).extracting(PhysicalGpu::numa).containsExactly(1, 2, 3);
         }
     }
 
@@ -90,7 +91,7 @@ final class NvmlTest {
 
     /** The link from each GPU (row) to each GPU (column). */
     private static List<List<String>> links(Nvml nvml) throws NvmlException {
-        List<PhysicalGpu> gpus = nvml.gpus();
+        List<PhysicalGpu> gpus = nvml.gpus().gpus();
         return gpus.stream()
                 .map(from -> gpus.stream()
                         .map(to -> Optional.ofNullable(from.links().get(to.uuid()))
@@ -101,25 +102,111 @@ final class NvmlTest {
     }
 
     @Test
-    void aGpuThatFallsOffTheBusIsUnhealthyUntilItIsBack() throws Exception {
+    void aGpuThatFallsOffTheBusIsInaccessibleUntilItIsBack() throws Exception {
         driver.install(A100, A100);
         try (Nvml nvml = driver.open()) {
-            String uuid = nvml.gpus().get(1).uuid();
+            String uuid = nvml.gpus().gpus().get(1).uuid();
 
-            driver.fail(uuid, 79);
-            assertThat(nvml.gpus().get(0).health()).isEqualTo(new GpuHealth.Healthy());
-            assertThat(nvml.gpus().get(1).health().unhealthyReason())
-                    .hasValueSatisfying(reason -> assertThat(reason).contains("fallen off the bus"));
+            driver.run("lose", uuid);
+            assertThat(nvml.gpus().gpus().get(0).condition()).isEqualTo(GpuCondition.good());
+            assertThat(nvml.gpus().gpus().get(1).condition().accessible()).isFalse();
+            assertThat(faults(nvml, 1))
+                    .containsExactly(
+                            "PROBE it has fallen off the bus or is otherwise inaccessible" + " (NVML: GPU is lost)");
 
-            driver.heal(uuid);
-            assertThat(nvml.gpus().get(1).health()).isEqualTo(new GpuHealth.Healthy());
+            driver.run("return", uuid);
+            assertThat(nvml.gpus().gpus().get(1).condition()).isEqualTo(GpuCondition.good());
         }
+    }
+
+    @Test
+    void readsWhichRecoveryTheDriverAsksFor() throws Exception {
+        driver.install(A100);
+        try (Nvml nvml = driver.open()) {
+            String uuid = nvml.gpus().gpus().getFirst().uuid();
+
+            driver.run("recover", uuid, "reset");
+            assertThat(faults(nvml, 0)).containsExactly("RESET the driver asks for a reset of the GPU");
+            driver.run("recover", uuid, "reboot");
+            assertThat(faults(nvml, 0)).containsExactly("REBOOT the driver asks for a reboot of the node");
+            driver.run("recover", uuid, "drain-p2p");
+            assertThat(faults(nvml, 0))
+                    .containsExactly("PROBE the driver asks to end the programs that use peer-to-peer access");
+            driver.run("recover", uuid, "drain-reset");
+            assertThat(faults(nvml, 0)).containsExactly("RESET the driver asks to drain the GPU and to reset it");
+            driver.run("recover", uuid, "none");
+            assertThat(nvml.gpus().gpus().getFirst().condition()).isEqualTo(GpuCondition.good());
+
+            driver.run("driver", "--without", "recovery-actions");
+            driver.run("recover", uuid, "reset");
+            assertThat(nvml.gpus().gpus().getFirst().condition().reportsRecovery())
+                    .isFalse();
+            assertThat(faults(nvml, 0)).isEmpty();
+        }
+    }
+
+    @Test
+    void readsEccErrorsAndRowsToRemap() throws Exception {
+        driver.install(A100);
+        driver.run("driver", "--without", "recovery-actions");
+        try (Nvml nvml = driver.open()) {
+            String uuid = nvml.gpus().gpus().getFirst().uuid();
+
+            driver.fail(uuid, 94);
+            assertThat(faults(nvml, 0))
+                    .containsExactly("RESET it had uncorrectable ECC errors since it was last reset; reset it");
+            driver.run("reset", uuid);
+            assertThat(faults(nvml, 0)).isEmpty();
+
+            driver.fail(uuid, 63);
+            assertThat(faults(nvml, 0)).containsExactly("RESET a row of its memory is to be remapped; reset it");
+            driver.run("reset", uuid);
+            assertThat(faults(nvml, 0)).isEmpty();
+
+            driver.fail(uuid, 64);
+            driver.run("reset", uuid);
+            assertThat(faults(nvml, 0))
+                    .containsExactly("RESET the remapping of a row of its memory failed; have it replaced");
+        }
+    }
+
+    @Test
+    void aGpuThatIsTooHotIsSlowedDownAndHasNoFault() throws Exception {
+        driver.install(A100);
+        try (Nvml nvml = driver.open()) {
+            String uuid = nvml.gpus().gpus().getFirst().uuid();
+
+            driver.run("hot", uuid);
+
+            GpuCondition hot = nvml.gpus().gpus().getFirst().condition();
+            assertThat(hot.slowdowns()).containsExactly(GpuCondition.Slowdown.THERMAL);
+            assertThat(hot.faults()).isEmpty();
+            driver.run("cool", uuid);
+            assertThat(nvml.gpus().gpus().getFirst().condition()).isEqualTo(GpuCondition.good());
+        }
+    }
+
+    @Test
+    void aGpuThatDoesNotReturnItsUuidMakesTheListingIncomplete() throws Exception {
+        driver.install(A100, A100);
+        try (Nvml nvml = driver.open()) {
+            driver.run("hide-uuid", nvml.gpus().gpus().getFirst().uuid());
+
+            assertThat(nvml.gpus().gpus()).hasSize(1);
+            assertThat(nvml.gpus().complete()).isFalse();
+        }
+    }
+
+    private static List<String> faults(Nvml nvml, int index) throws NvmlException {
+        return nvml.gpus().gpus().get(index).condition().faults().stream()
+                .map(fault -> fault.recovery() + " " + fault.reason())
+                .toList();
     }
 
     @Test
     void listsNoGpusOnANodeWithoutAny() throws Exception {
         try (Nvml nvml = driver.open()) {
-            assertThat(nvml.gpus()).isEmpty();
+            assertThat(nvml.gpus().gpus()).isEmpty();
         }
     }
 
@@ -140,45 +227,21 @@ final class NvmlTest {
     }
 
     @Test
-    void aGpuStaysUnhealthyAfterACriticalXid() throws Exception {
+    void reportsEachXidWithItsGpu() throws Exception {
         driver.install(A100, A100);
-        var metrics = new AgentMetrics();
-        var changed = new Semaphore(0);
+        var xids = new LinkedBlockingQueue<Nvml.Xid>();
         try (Nvml nvml = driver.open();
-                var watcher = new XidWatcher(nvml, metrics, changed::release)) {
-            String first = nvml.gpus().get(0).uuid();
-            String second = nvml.gpus().get(1).uuid();
+                var watcher = new XidWatcher(nvml, xids::add)) {
+            String second = nvml.gpus().gpus().get(1).uuid();
+            assertThat(watcher).isNotNull();
             Thread.sleep(Duration.ofMillis(300).toMillis()); // until the watcher listens
 
             driver.fail(second, 48);
+            assertThat(xids.poll(20, TimeUnit.SECONDS)).isEqualTo(new Nvml.Xid(48, second));
 
-            assertThat(changed.tryAcquire(20, TimeUnit.SECONDS)).isTrue();
-            driver.heal(second);
-            assertThat(watcher.failure(second))
-                    .hasValueSatisfying(reason -> assertThat(reason).contains("XID error 48"));
-            assertThat(watcher.failure(first)).isEmpty();
-            assertThat(metrics.print())
-                    .contains("aliquot_agent_xid_errors_total{gpu=\"" + second + "\",xid=\"48\"} 1.0");
-        }
-    }
-
-    @Test
-    void aGpuStaysHealthyAfterTheXidOfAnApplication() throws Exception {
-        driver.install(A100);
-        var metrics = new AgentMetrics();
-        try (Nvml nvml = driver.open();
-                var watcher = new XidWatcher(nvml, metrics, () -> {})) {
-            String uuid = nvml.gpus().get(0).uuid();
-            Thread.sleep(Duration.ofMillis(300).toMillis()); // until the watcher listens
-
-            driver.fail(uuid, 31);
-
-            long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-            while (!metrics.print().contains("xid=\"31\"") && System.nanoTime() - deadline < 0) {
-                Thread.sleep(20);
-            }
-            assertThat(metrics.print()).contains("xid=\"31\"} 1.0");
-            assertThat(watcher.failure(uuid)).isEmpty();
+            driver.run("hide-uuid", second);
+            driver.fail(second, 31);
+            assertThat(xids.poll(20, TimeUnit.SECONDS)).isEqualTo(new Nvml.Xid(31, ""));
         }
     }
 }

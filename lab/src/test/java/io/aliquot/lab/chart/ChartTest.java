@@ -362,6 +362,8 @@ class ChartTest {
         assertThat(variable(agent, "ALIQUOT_STATE_DIR")).contains("/data/aliquot");
         assertThat(variable(agent, "ALIQUOT_POD_RESOURCES_DIR")).contains("/data/kubelet/pod-resources");
         assertThat(variable(agent, "ALIQUOT_LABEL_GPU_OPERATOR")).contains("true");
+        assertThat(variable(agent, "ALIQUOT_IGNORE_XIDS")).contains("74,95");
+        assertThat(variable(agent, "ALIQUOT_FATAL_XIDS")).contains("13");
         assertThat(variable(agent, "HTTPS_PROXY")).contains("http://proxy:3128");
         assertThat(agent.getVolumeMounts())
                 .extracting(VolumeMount::getMountPath)

@@ -53,6 +53,14 @@ class InvalidValuesTest {
     }
 
     @Test
+    void anXidThatIsIgnoredAndFatalIsRefused() {
+        refused(
+                Map.of("health.ignoreXids[0]", 74, "health.fatalXids[0]", 74),
+                "health.ignoreXids and health.fatalXids both contain 74");
+        refused(Map.of("health.fatalXids[0]", "all"), "health");
+    }
+
+    @Test
     void leaderElectionTimesThatKubeSchedulerRejectsAreRefused() {
         refused(Map.of("kubeScheduler.leaderElection.renewDeadline", "15s"), "longer than renewDeadline");
         refused(Map.of("kubeScheduler.leaderElection.retryPeriod", "9s"), "longer than 1.2 x retryPeriod");
