@@ -1,0 +1,139 @@
+package io.aliquot.lab;
+
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.awaitTrue;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.Annotations;
+import io.aliquot.api.Gpu;
+import io.aliquot.api.GpuHealth;
+import io.fabric8.kubernetes.api.model.Pod;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+/** GPUs that fail and recover, and a driver that is upgraded, on the simulated driver of a node. */
+@ExtendWith(LabExtension.class)
+class GpuHealthIT {
+    private static final String DRIVER = "/var/lib/aliquot/fake-driver";
+    private static final Duration RECOVERY = Duration.ofSeconds(60);
+
+    @Test
+    void aGpuWithAnXidErrorIsLeftOutUntilItWasReset(Lab lab, TestNamespace namespace) {
+        String node = lab.nodes().getFirst();
+        Pod pod = namespace.run(Pods.onNode(Pods.withGpuMemory(lab, "holder", 1000), node));
+        String gpu = Allocations.gpuOf(pod);
+        try {
+            driver(lab, node, "fail", gpu, "--xid", "48");
+
+            awaitTrue("the GPU is unhealthy", EVENTUALLY, () -> !isHealthy(lab, node, gpu));
+            awaitTrue(
+                    "an event on the pod",
+                    EVENTUALLY,
+                    () -> namespace.events("holder").stream()
+                            .anyMatch(event -> "GpuUnhealthy".equals(event.getReason())
+                                    && event.getMessage().contains(gpu)
+                                    && event.getMessage().contains("XID")));
+            awaitTrue("an event on the node", EVENTUALLY, () -> hasEvent(lab, node, "GpuUnhealthy", gpu));
+            assertThat(TestNamespace.isRunning(namespace.get("holder")))
+                    .as("a pod that holds a share of it stays")
+                    .isTrue();
+            Pod other = namespace.run(Pods.onNode(Pods.withGpuMemory(lab, "other", 1000), node));
+            assertThat(Allocations.gpuOf(other)).isNotEqualTo(gpu);
+
+            namespace.deleteAllPods();
+            driver(lab, node, "reset", gpu);
+
+            awaitTrue("the GPU is healthy", RECOVERY, () -> isHealthy(lab, node, gpu));
+            awaitTrue("an event on the node", EVENTUALLY, () -> hasEvent(lab, node, "GpuHealthy", gpu));
+        } finally {
+            driver(lab, node, "heal", gpu);
+        }
+    }
+
+    @Test
+    void anErrorOfAnApplicationLeavesTheGpuHealthy(Lab lab, TestNamespace namespace) {
+        String node = lab.nodes().getFirst();
+        Pod pod = namespace.run(Pods.onNode(Pods.withGpuMemory(lab, "faulty", 1000), node));
+        String gpu = Allocations.gpuOf(pod);
+        String series = "aliquot_agent_xid_errors_total{gpu=\"" + gpu + "\",xid=\"31\"}";
+
+        driver(lab, node, "fail", gpu, "--xid", "31");
+
+        awaitTrue(
+                "the error is counted",
+                EVENTUALLY,
+                () -> Lab.metrics(lab.agentOf(node), 9091).contains(series));
+        assertThat(isHealthy(lab, node, gpu)).isTrue();
+        driver(lab, node, "heal", gpu);
+    }
+
+    @Test
+    void aNodeWhoseDriverIsUpgradedTakesNoPodsAndItsAgentLetsTheDriverGo(Lab lab, TestNamespace namespace) {
+        String node = lab.nodes().getFirst();
+        assertThat(processesWithNvml(lab, node)).isNotEmpty();
+        try {
+            lab.kubectl("annotate", "node", node, Annotations.RELEASE_DRIVER + "=true")
+                    .expectSuccess();
+
+            awaitTrue(
+                    "no process has NVML open",
+                    Duration.ofSeconds(30),
+                    () -> processesWithNvml(lab, node).isEmpty());
+            namespace.create(Pods.onNode(Pods.withGpuMemory(lab, "later", 1000), node));
+            assertThat(namespace.awaitUnschedulable("later")).contains("driver");
+        } finally {
+            lab.kubectl("annotate", "node", node, Annotations.RELEASE_DRIVER + "-")
+                    .expectSuccess();
+        }
+        namespace.awaitRunning("later", EVENTUALLY);
+    }
+
+    private static void driver(Lab lab, String node, String... command) {
+        var all = new ArrayList<String>(List.of(DRIVER + "/bin/aliquot-fake-driver"));
+        all.addAll(Arrays.asList(command));
+        all.addAll(List.of("--root", DRIVER));
+        lab.onNode(node, all.toArray(String[]::new)).expectSuccess();
+    }
+
+    private static boolean isHealthy(Lab lab, String node, String uuid) {
+        return Allocations.inventory(lab, node).gpus().stream()
+                .filter(gpu -> gpu.uuid().equals(uuid))
+                .map(Gpu::health)
+                .anyMatch(GpuHealth.Healthy.class::isInstance);
+    }
+
+    private static boolean hasEvent(Lab lab, String node, String reason, String text) {
+        return lab
+                .client()
+                .v1()
+                .events()
+                .inAnyNamespace()
+                .withField("involvedObject.name", node)
+                .list()
+                .getItems()
+                .stream()
+                .anyMatch(event ->
+                        reason.equals(event.getReason()) && event.getMessage().contains(text));
+    }
+
+    /** The node agent's processes that have NVML mapped. */
+    private static List<String> processesWithNvml(Lab lab, String node) {
+        String id =
+                lab.agentOf(node).getStatus().getContainerStatuses().getFirst().getContainerID();
+        return lab.onNode(
+                        node,
+                        "bash",
+                        "-c",
+                        "for process in /proc/[0-9]*; do if grep -q \"$1\" $process/cgroup && grep -q libnvidia-ml"
+                                + " $process/maps; then echo $process; fi; done 2> /dev/null",
+                        "-",
+                        id.replaceFirst("^containerd://", ""))
+                .expectSuccess()
+                .lines()
+                .toList();
+    }
+}
