@@ -28,6 +28,7 @@ import io.aliquot.deviceplugin.problem.Problem;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
+import java.time.InstantSource;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -88,6 +89,7 @@ final class Reconciler {
             HealthTracker healthTracker,
             String bootId,
             Duration quietTime,
+            InstantSource clock,
             LongSupplier nanoTime) {
         this.settings = settings;
         this.nvml = nvml;
@@ -101,7 +103,7 @@ final class Reconciler {
                 : Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON);
         withoutVgpus = new QuietTime(nanoTime, quietTime);
         unlisted = new QuietTime(nanoTime, quietTime);
-        publisher = new InventoryPublisher(metrics, nanoTime);
+        publisher = new InventoryPublisher(metrics, clock, nanoTime);
         healthReporter = new GpuHealthReporter(metrics, settings.nodeName());
     }
 
