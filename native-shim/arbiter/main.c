@@ -1,11 +1,12 @@
 /*
- * The reference arbiter as a program: aliquot-arbiter GPU-UUID LIMITS,REGION,PIDS...
+ * The reference arbiter as a program: aliquot-arbiter GPU-UUID LIMITS,REGION,AGENT,PIDS...
  *
- * Each container is one argument: its limit file, its region, and a file with the process IDs of its processes, one per
- * line, as in a cgroup's cgroup.procs. The program reads the regions and writes the grants every 20 ms, and reads the
- * processes' utilization from NVML every second. A container can write anything into its region; this affects only how
- * much the arbiter takes that container to demand.
+ * Each container is one argument: its limit file, its region, its agent's file, and a file with the process IDs of its
+ * processes, one per line, as in a cgroup's cgroup.procs. The program reads the regions and writes the grants into the
+ * agent's files every 20 ms, and reads the processes' utilization from NVML every second. A container can write
+ * anything into its region; this affects only how much the arbiter takes that container to demand.
  */
+#include "aliquot/agent.h"
 #include "aliquot/region.h"
 #include "arbiter.h"
 
@@ -31,10 +32,12 @@ typedef struct {
     unsigned int sm, memory, encoder, decoder;
 } utilization_sample;
 
-/* The files of a container, and what the program last read from and wrote to its region. */
+/* The files of a container, and what the program last read from its region and wrote to its agent's file. */
 struct container_files {
-    const char *limits, *region, *pids;
+    const char *limits, *region, *agent, *pids;
     int fd;
+    int agent_fd;
+    int agent_index;  /* of the GPU in the agent's file; -1: it has no entry yet */
     int device_index; /* of the GPU in the region; -1: the region does not have it yet */
     uint64_t gpu_time, throttled, waited_at, grant;
     uint64_t gpu_time_at_trim;
@@ -83,7 +86,7 @@ static void read_limits(size_t i) {
 /* Reads the GPU's entry of the region; false if the region does not have one yet. */
 static bool read_device(struct container_files *file, struct aliquot_device *device) {
     if (file->fd < 0) {
-        file->fd = open(file->region, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        file->fd = open(file->region, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     }
     for (int i = 0; file->fd >= 0 && file->device_index < 0 && i < ALIQUOT_REGION_DEVICES; i++) {
         off_t at = (off_t)(offsetof(struct aliquot_region, device) + (size_t)i * sizeof *device);
@@ -115,12 +118,29 @@ static void observe(size_t i, uint64_t time) {
     containers[i].held_back = containers[i].active && file->waited_at != 0 && time - file->waited_at < RECENT;
 }
 
-/* Writes one field of the GPU's entry of the region. */
+/* Finds the GPU's entry in the agent's file, or a free one. False: there is none. */
+static bool find_agent_entry(struct container_files *file) {
+    static const uint8_t unused[16];
+    uint8_t found[16];
+    if (file->agent_fd < 0) {
+        file->agent_fd = open(file->agent, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    }
+    for (int i = 0; file->agent_fd >= 0 && file->agent_index < 0 && i < ALIQUOT_AGENT_DEVICES; i++) {
+        off_t at = (off_t)(offsetof(struct aliquot_agent, device) + (size_t)i * sizeof(struct aliquot_agent_device));
+        bool read = pread(file->agent_fd, found, sizeof found, at) == sizeof found;
+        if (read && (memcmp(found, uuid, sizeof uuid) == 0 || memcmp(found, unused, sizeof unused) == 0)) {
+            file->agent_index = i;
+        }
+    }
+    return file->agent_index >= 0;
+}
+
+/* Writes one field of the GPU's entry of the agent's file. */
 static void write_field(const struct container_files *file, size_t offset, const void *value, size_t size) {
-    off_t at = (off_t)(offsetof(struct aliquot_region, device) +
-                       (size_t)file->device_index * sizeof(struct aliquot_device) + offset);
-    if (pwrite(file->fd, value, size, at) != (ssize_t)size) {
-        fprintf(stderr, "aliquot-arbiter: cannot write %s\n", file->region);
+    off_t at = (off_t)(offsetof(struct aliquot_agent, device) +
+                       (size_t)file->agent_index * sizeof(struct aliquot_agent_device) + offset);
+    if (pwrite(file->agent_fd, value, size, at) != (ssize_t)size) {
+        fprintf(stderr, "aliquot-arbiter: cannot write %s\n", file->agent);
     }
 }
 
@@ -132,9 +152,14 @@ static void write_grant(size_t i, uint64_t time, uint32_t active) {
     if (file->device_index < 0 || share == 0 || (!differs && ms - ALIQUOT_GRANT_MS(file->grant) < GRANT_REFRESH_MS)) {
         return;
     }
+    if (!find_agent_entry(file)) {
+        return;
+    }
     file->grant = ALIQUOT_GRANT(ms, share);
-    write_field(file, offsetof(struct aliquot_device, active), &active, sizeof active);
-    write_field(file, offsetof(struct aliquot_device, grant), &file->grant, sizeof file->grant);
+    write_field(file, offsetof(struct aliquot_agent_device, active), &active, sizeof active);
+    write_field(file, offsetof(struct aliquot_agent_device, grant), &file->grant, sizeof file->grant);
+    write_field(file, offsetof(struct aliquot_agent_device, updated_ms), &ms, sizeof ms);
+    write_field(file, offsetof(struct aliquot_agent_device, uuid), uuid, sizeof uuid); /* last */
 }
 
 static bool has_pid(const struct container_files *file, unsigned pid) {
@@ -220,12 +245,13 @@ int main(int argument_count, char **arguments) {
         struct container_files *file = &files[count];
         file->limits = strtok(arguments[i], ",");
         file->region = strtok(NULL, ",");
+        file->agent = strtok(NULL, ",");
         file->pids = strtok(NULL, ",");
-        file->fd = file->device_index = -1;
+        file->fd = file->device_index = file->agent_fd = file->agent_index = -1;
         valid = file->pids != NULL && ++count < MAX_CONTAINERS;
     }
     if (!valid) {
-        fprintf(stderr, "usage: aliquot-arbiter GPU-UUID LIMITS,REGION,PIDS...\n");
+        fprintf(stderr, "usage: aliquot-arbiter GPU-UUID LIMITS,REGION,AGENT,PIDS...\n");
         return 2;
     }
     open_nvml(arguments[1]);

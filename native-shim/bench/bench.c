@@ -24,7 +24,7 @@
 #define PEERS 63 /* beside the measured process */
 #define REPEATS 9
 #define COLD_BURST 10   /* launches in a burst with cold caches */
-#define EVICT (1 << 20) /* bytes to read before a burst: more than the caches of a core allocate_and_keep */
+#define EVICT (1 << 20) /* bytes to read before a burst: more than the caches of a core hold */
 
 typedef int alloc_function(unsigned long long *, size_t);
 typedef int free_function(unsigned long long);
@@ -36,6 +36,11 @@ static alloc_function *alloc;
 static free_function *dealloc;
 static info_function *info;
 static launch_function *launch;
+
+/* As in a program that is linked to the driver; NULL without the shim. */
+__attribute__((weak)) alloc_function cuMemAlloc_v2;
+__attribute__((weak)) free_function cuMemFree_v2;
+__attribute__((weak)) launch_function cuLaunchKernel;
 
 static const char usage[] =
     "usage: bench-shim SHIM DRIVER_FOLDER\n"
@@ -151,6 +156,15 @@ static void find_driver(void) {
     ((int (*)(unsigned))dlsym(driver, "cuInit"))(0);
 }
 
+static void link_to_driver(void) {
+    find_driver();
+    if (cuLaunchKernel != NULL && cuMemAlloc_v2 != NULL && cuMemFree_v2 != NULL) {
+        launch = cuLaunchKernel;
+        alloc = cuMemAlloc_v2;
+        dealloc = cuMemFree_v2;
+    }
+}
+
 static void allocate_and_keep(int allocations) {
     for (int i = 0; i < allocations; i++) {
         unsigned long long address;
@@ -187,9 +201,10 @@ static void start_peers(int peers, bool active) {
 }
 
 enum figure { LAUNCH, COLD, PAIRS, PAIRS_10000, PAIRS_100000, PAIRS_THREADS, INFO, CALL_FIGURES };
+enum linked_figure { FOUND_LAUNCH, FOUND_PAIRS, LINKED_LAUNCH, LINKED_PAIRS, LINKED_FIGURES };
 
-/* `bench-shim measure calls` or `bench-shim measure PEERS idle|active`: prints the figures, then kills itself and its
-   peers. */
+/* `bench-shim measure calls`, `bench-shim measure linked` or `bench-shim measure PEERS idle|active`: prints the
+   figures, then kills itself and its peers. */
 static void measure(char **arguments) {
     if (strcmp(arguments[0], "calls") == 0) {
         double found[CALL_FIGURES];
@@ -206,6 +221,13 @@ static void measure(char **arguments) {
         for (int i = 0; i < CALL_FIGURES; i++) {
             printf("%f\n", found[i]);
         }
+    } else if (strcmp(arguments[0], "linked") == 0) {
+        find_driver();
+        printf("%f\n", time_per_call(launches, 1));
+        printf("%f\n", time_per_call(pairs, 1));
+        link_to_driver();
+        printf("%f\n", time_per_call(launches, 1));
+        printf("%f\n", time_per_call(pairs, 1));
     } else {
         start_peers(atoi(arguments[0]), strcmp(arguments[1], "active") == 0);
         find_driver();
@@ -218,8 +240,8 @@ static void measure(char **arguments) {
 /* ---- the program that runs it ---- */
 
 struct side {
-    const char *shim;  /* NULL: bare calls */
-    const char *cores; /* compute limit in percent; 0: none */
+    const char *shim;     /* NULL: bare calls */
+    const char *settings; /* in the limit file */
 };
 
 static const char *self, *driver_folder;
@@ -232,10 +254,9 @@ static void write_file(const char *path, const char *text) {
     }
 }
 
-static void new_container(const char *cores) {
+static void new_container(const char *settings) {
     char line[128];
-    snprintf(line, sizeof line, "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f memory=40960Mi cores=%s policy=fixed\n",
-             cores);
+    snprintf(line, sizeof line, "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f memory=40960Mi %s\n", settings);
     write_file(limits, line);
     write_file(region, "");
 }
@@ -246,7 +267,7 @@ static void run(struct side side, char *const *arguments, double *figures, int c
     if (pipe(ends) != 0) {
         die("pipe");
     }
-    new_container(side.cores);
+    new_container(side.settings);
     pid_t child = fork();
     if (child == 0) {
         setpgid(0, 0);
@@ -309,21 +330,31 @@ int main(int argc, char **argv) {
     unsetenv("LD_PRELOAD");
 
     enum { BARE, SHIM, LIMITED, SIDES };
+    enum { WHOLE = 1, WHOLE_SIDES };
     enum { ONE, IDLE, ACTIVE, PROCESS_FIGURES };
-    const struct side sides[SIDES] = {{NULL, "0"}, {argv[1], "0"}, {argv[1], "50"}};
+    const struct side sides[SIDES] = {{NULL, "cores=0"}, {argv[1], "cores=0"}, {argv[1], "cores=50 policy=fixed"}};
+    const struct side whole_sides[WHOLE_SIDES] = {{NULL, "cores=100 exclusive"}, {argv[1], "cores=100 exclusive"}};
     char peers[16];
     snprintf(peers, sizeof peers, "%d", PEERS);
     char *calls[] = {argv[0], "measure", "calls", NULL};
+    char *linked[] = {argv[0], "measure", "linked", NULL};
     char *process_arguments[PROCESS_FIGURES][5] = {{argv[0], "measure", "0", "idle", NULL},
                                                    {argv[0], "measure", peers, "idle", NULL},
                                                    {argv[0], "measure", peers, "active", NULL}};
     static double found[SIDES][CALL_FIGURES][REPEATS], process_times[2][PROCESS_FIGURES][REPEATS];
+    static double whole[WHOLE_SIDES][LINKED_FIGURES][REPEATS];
     double figures[CALL_FIGURES];
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         for (int side = 0; side < SIDES; side++) {
             run(sides[side], calls, figures, CALL_FIGURES);
             for (int i = 0; i < CALL_FIGURES; i++) {
                 found[side][i][repeat] = figures[i];
+            }
+        }
+        for (int side = 0; side < WHOLE_SIDES; side++) {
+            run(whole_sides[side], linked, figures, LINKED_FIGURES);
+            for (int i = 0; i < LINKED_FIGURES; i++) {
+                whole[side][i][repeat] = figures[i];
             }
         }
         for (int i = 0; i < PROCESS_FIGURES; i++) {
@@ -342,6 +373,11 @@ int main(int argc, char **argv) {
     ROW("launch, compute limit 50 %", LAUNCH, LIMITED, 25, "21-39");
     ROW("launch, cold caches, no compute limit", COLD, SHIM, 0, "");
     ROW("launch, cold caches, limit 50 %", COLD, LIMITED, 0, "");
+#define WHOLE_ROW(name, figure, target) row(name, whole[BARE][figure], whole[WHOLE][figure], MIN, target, "")
+    WHOLE_ROW("launch, whole card", FOUND_LAUNCH, 0);
+    WHOLE_ROW("launch, whole card, linked program", LINKED_LAUNCH, 2);
+    WHOLE_ROW("alloc+free, whole card", FOUND_PAIRS, 0);
+    WHOLE_ROW("alloc+free, whole card, linked program", LINKED_PAIRS, 4);
     ROW("alloc+free, 0 live", PAIRS, SHIM, 60, "634-810");
     ROW("alloc+free, 10,000 live", PAIRS_10000, SHIM, 80, "20,700");
     ROW("alloc+free, 100,000 live", PAIRS_100000, SHIM, 0, "");

@@ -1,11 +1,13 @@
 /*
  * Measures the share of a simulated GPU that each tenant gets under the shim, by the GPU model's own accounting.
  *
- * `duty OPTIONS` creates a GPU, and a limit file and a region per tenant. It starts itself again as the tenants, which
- * launch kernels under the shim, and as the meter, which reads the GPU model's accounting. With --arbiter it also
- * starts the reference arbiter. With --virtual all these processes share a virtual clock, which advances only while all
- * of them sleep: half a minute of GPU time takes seconds, and other load on the machine does not affect the result.
+ * `duty OPTIONS` creates a GPU, and a limit file, a region and an agent's file per tenant. It starts itself again as
+ * the tenants, which launch kernels under the shim, and as the meter, which reads the GPU model's accounting. With
+ * --arbiter it also starts the reference arbiter. With --virtual all these processes share a virtual clock, which
+ * advances only while all of them sleep: half a minute of GPU time takes seconds, and other load on the machine does
+ * not affect the result.
  */
+#include "aliquot/agent.h"
 #include "aliquot/region.h"
 #include "gpu_time.h"
 #include "tenant.h"
@@ -125,6 +127,15 @@ static double number(const char *text, double min, double max) {
 static void write_text(const char *path, const char *text) {
     FILE *file = fopen(path, "we");
     if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0) {
+        fprintf(stderr, "duty: %s: %s\n", path, strerror(errno));
+        exit(2);
+    }
+}
+
+static void write_agent(const char *path) {
+    static const struct aliquot_agent agent = {.header = ALIQUOT_AGENT_HEADER};
+    FILE *file = fopen(path, "we");
+    if (file == NULL || fwrite(&agent, sizeof agent, 1, file) != 1 || fclose(file) != 0) {
         fprintf(stderr, "duty: %s: %s\n", path, strerror(errno));
         exit(2);
     }
@@ -321,6 +332,9 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
         path_in(plan, path, "region-%d", i);
         write_text(path, "");
         setenv("ALIQUOT_REGION", path, 1);
+        path_in(plan, path, "agent-%d", i);
+        write_agent(path);
+        setenv("ALIQUOT_AGENT", path, 1);
         char pids[MAX_PROCESSES * 16] = "";
         for (int j = 0; j < plan->processes; j++) {
             snprintf(seed, sizeof seed, "%lu", plan->seed * 1000 + (unsigned long)(i * MAX_PROCESSES + j));
@@ -334,21 +348,23 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
     }
     unsetenv("ALIQUOT_CONFIG");
     unsetenv("ALIQUOT_REGION");
+    unsetenv("ALIQUOT_AGENT");
 }
 
 static pid_t start_arbiter(const struct plan *plan, int participants) {
     char program[PATH_LENGTH], *arguments[MAX_TENANTS + 4];
-    char containers[MAX_TENANTS][3 * PATH_LENGTH];
+    char containers[MAX_TENANTS][4 * PATH_LENGTH];
     int count = 0;
     snprintf(program, sizeof program, "%.400s/arbiter/aliquot-arbiter", plan->build);
     arguments[count++] = program;
     arguments[count++] = (char *)uuid;
     for (int i = 0; i < plan->count; i++) {
-        char limits[PATH_LENGTH], region[PATH_LENGTH], pids[PATH_LENGTH];
+        char limits[PATH_LENGTH], region[PATH_LENGTH], agent[PATH_LENGTH], pids[PATH_LENGTH];
         path_in(plan, limits, "vgpu-%d", i);
         path_in(plan, region, "region-%d", i);
+        path_in(plan, agent, "agent-%d", i);
         path_in(plan, pids, "pids-%d", i);
-        snprintf(containers[i], sizeof containers[i], "%s,%s,%s", limits, region, pids);
+        snprintf(containers[i], sizeof containers[i], "%s,%s,%s,%s", limits, region, agent, pids);
         arguments[count++] = containers[i];
     }
     arguments[count] = NULL;

@@ -1,5 +1,6 @@
 #include "account.h"
 
+#include "agent_file.h"
 #include "lock.h"
 #include "os.h"
 #include "shared.h"
@@ -23,7 +24,9 @@ struct account {
     _Atomic uint64_t own_bytes;
     _Atomic uint64_t limit, context_bytes;
     atomic_uint cores, policy;
-    struct aliquot_charge *charges; /* in the region, by process slot */
+    struct aliquot_charge *charges;         /* in the region, by process slot */
+    _Atomic(const uint64_t *) unattributed; /* in agent's entry; in aliquot_agent_nothing if the entry is too old */
+    _Atomic(const struct aliquot_agent_device *) agent;
     struct aliquot_device *region;
     uint8_t uuid[16];
 };
@@ -48,6 +51,22 @@ static void apply_limits(struct account *account, const struct aliquot_vgpu *vgp
     atomic_store(&account->policy, (unsigned)vgpu->policy);
 }
 
+static void follow_agent(struct account *account, int64_t now) {
+    const struct aliquot_agent_device *agent = aliquot_agent_device(account->uuid);
+    bool counts = aliquot_agent_is_current(agent, now);
+    atomic_store_explicit(&account->agent, agent, memory_order_release);
+    atomic_store_explicit(&account->unattributed, &(counts ? agent : &aliquot_agent_nothing)->unattributed,
+                          memory_order_release);
+}
+
+void aliquot_account_follow_agent(void) {
+    int count = atomic_load_explicit(&account_count, memory_order_acquire);
+    int64_t now = aliquot_os_clock_coarse();
+    for (int i = 0; i < count; i++) {
+        follow_agent(&accounts[i], now);
+    }
+}
+
 static bool add_account(const struct aliquot_vgpu *vgpu, char *error) {
     int place = aliquot_shared_device(vgpu->uuid);
     int count = atomic_load(&account_count);
@@ -61,6 +80,7 @@ static bool add_account(const struct aliquot_vgpu *vgpu, char *error) {
     account->region = &aliquot_shared_region()->device[place];
     account->charges = aliquot_shared_region()->charge[place];
     atomic_store(&account->own_bytes, 0);
+    follow_agent(account, aliquot_os_clock());
     account->undecided = 0;
     aliquot_unlock(&account->lock); /* a thread of the parent may have held it at the fork */
     apply_limits(account, vgpu);
@@ -105,6 +125,10 @@ struct aliquot_share aliquot_account_share(int number) {
     };
 }
 
+const struct aliquot_agent_device *aliquot_account_agent(int device) {
+    return atomic_load_explicit(&accounts[device].agent, memory_order_acquire);
+}
+
 uint64_t aliquot_account_limit(int device) {
     return atomic_load_explicit(&accounts[device].limit, memory_order_relaxed);
 }
@@ -113,11 +137,16 @@ static uint64_t charged_bytes(const struct aliquot_charge *charge) {
     return __atomic_load_n(&charge->word, __ATOMIC_SEQ_CST) & ALIQUOT_CHARGE_BYTES;
 }
 
+static uint64_t unattributed_bytes(const struct account *account) {
+    const uint64_t *word = atomic_load_explicit(&account->unattributed, memory_order_acquire);
+    return __atomic_load_n(word, __ATOMIC_RELAXED) & ALIQUOT_CHARGE_BYTES;
+}
+
 /* What other processes hold, plus what the node agent could not attribute. Cannot overflow: at most 513 values of 52
    bits. */
 static uint64_t bytes_of_others(const struct account *account, int own_slot) {
     int high_water = (int)aliquot_shared_high_water();
-    uint64_t sum = __atomic_load_n(&account->region->unattributed, __ATOMIC_RELAXED) & ALIQUOT_CHARGE_BYTES;
+    uint64_t sum = unattributed_bytes(account);
     int before = own_slot < 0 || own_slot > high_water ? high_water : own_slot;
     for (int i = 0; i < before; i++) {
         sum += charged_bytes(&account->charges[i]);
@@ -168,8 +197,7 @@ struct charge_sum {
 };
 
 static struct charge_sum sum_charges(const struct account *account) {
-    struct charge_sum sum = {__atomic_load_n(&account->region->unattributed, __ATOMIC_RELAXED) & ALIQUOT_CHARGE_BYTES,
-                             0};
+    struct charge_sum sum = {unattributed_bytes(account), 0};
     int high_water = (int)aliquot_shared_high_water();
     for (int i = 0; i < high_water; i++) {
         uint64_t word = __atomic_load_n(&account->charges[i].word, __ATOMIC_SEQ_CST);

@@ -13,6 +13,7 @@
 #ifndef ALIQUOT_ACCOUNT_H
 #define ALIQUOT_ACCOUNT_H
 
+#include "aliquot/agent.h"
 #include "aliquot/region.h"
 #include "limits.h"
 
@@ -36,6 +37,13 @@ struct aliquot_share {
 };
 
 struct aliquot_share aliquot_account_share(int device);
+
+/* The GPU's entry in the agent's file, of zeros while the agent has said nothing. */
+const struct aliquot_agent_device *aliquot_account_agent(int device);
+
+/* Looks again for what the node agent says: an entry that it has added, and whether it still writes. Call it now and
+   then. Calls must not overlap with each other or with aliquot_account_set_limits(). */
+void aliquot_account_follow_agent(void);
 
 /* Memory limit of the container on a device, in bytes. */
 uint64_t aliquot_account_limit(int device);

@@ -76,10 +76,14 @@ bool aliquot_compute_is_limited(int device) {
     return device >= 0 && atomic_load_explicit(&gpu_limits[device].share, memory_order_acquire) != 0;
 }
 
+static const struct aliquot_agent_device *agent_of(const struct gpu_limit *limit) {
+    return aliquot_account_agent((int)(limit - gpu_limits));
+}
+
 static uint32_t effective_share(struct gpu_limit *limit, int64_t now) {
     return aliquot_gcra_share(atomic_load_explicit(&limit->share, memory_order_relaxed),
                               (enum aliquot_policy)atomic_load_explicit(&limit->policy, memory_order_relaxed),
-                              __atomic_load_n(&limit->shared->grant, __ATOMIC_RELAXED), now);
+                              __atomic_load_n(&agent_of(limit)->grant, __ATOMIC_RELAXED), now);
 }
 
 static void record_wanted(struct gpu_limit *limit, int64_t now) {
@@ -168,9 +172,10 @@ static bool has_active_peers(struct gpu_limit *limit, int64_t now) {
 bool aliquot_compute_is_alone(int number, bool seems) {
     struct gpu_limit *limit = &gpu_limits[number];
     int64_t now = aliquot_os_clock_coarse();
-    uint64_t grant = __atomic_load_n(&limit->shared->grant, __ATOMIC_RELAXED);
+    const struct aliquot_agent_device *agent = agent_of(limit);
+    uint64_t grant = __atomic_load_n(&agent->grant, __ATOMIC_RELAXED);
     int64_t age = now - (int64_t)(ALIQUOT_GRANT_MS(grant) * 1000000);
-    uint32_t active = __atomic_load_n(&limit->shared->active, __ATOMIC_RELAXED);
+    uint32_t active = __atomic_load_n(&agent->active, __ATOMIC_RELAXED);
     bool granted = grant != 0 && age < ALIQUOT_GCRA_GRANT_MAX_AGE_NS && active != 0;
     return !has_active_peers(limit, now) && (granted ? active == 1 : seems);
 }

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "account.h"
+#include "agent_file.h"
 #include "array.h"
 #include "compute.h"
 #include "context.h"
@@ -24,11 +25,14 @@
 #define LIMITS_FOLDER "/etc/aliquot"
 #define LIMITS_FILE "/etc/aliquot/vgpu"
 #define REGION_FILE "/usr/local/aliquot/region"
+#define AGENT_FILE "/usr/local/aliquot/agent"
 #define PATH_SIZE 1024
 #define CHECK_INTERVAL_NS 100000000
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int mode = ALIQUOT_MODE_UNDECIDED;
+enum { BYPASS_UNDECIDED, BYPASS_NO, BYPASS_YES };
+static atomic_int bypass = BYPASS_UNDECIDED;
 static _Atomic int64_t last_check; /* of the coarse clock */
 static bool fork_handled;
 
@@ -93,6 +97,7 @@ static void after_fork_in_child(void) {
     aliquot_graph_reset();
     aliquot_context_reset();
     aliquot_account_reset();
+    aliquot_agent_reset();
     aliquot_device_reset();
     aliquot_measure_reset();
     aliquot_compute_reset();
@@ -101,12 +106,41 @@ static void after_fork_in_child(void) {
     pthread_mutex_unlock(&mutex);
 }
 
+static bool is_outside_container(void) {
+    return is_absent(LIMITS_FOLDER) && is_absent(REGION_FILE);
+}
+
+/* If only some of the container's GPUs are whole, all are limited as the file says. */
+static bool has_only_whole_cards(void) {
+    bool whole = true;
+    for (size_t i = 0; i < limits.count; i++) {
+        whole &= limits.vgpu[i].exclusive;
+    }
+    return whole;
+}
+
+/* Requires the mutex. */
+static bool is_bypassed(void) {
+    char error[ALIQUOT_LIMITS_ERROR];
+    if (atomic_load(&bypass) == BYPASS_UNDECIDED) {
+        set_path(limits_path, "ALIQUOT_CONFIG", LIMITS_FILE, is_outside_container());
+        bool whole = read_limits(error) && has_only_whole_cards();
+        atomic_store_explicit(&bypass, whole ? BYPASS_YES : BYPASS_NO, memory_order_release);
+    }
+    return atomic_load(&bypass) == BYPASS_YES;
+}
+
 static enum aliquot_mode determine_mode(void) {
     char region_path[PATH_SIZE];
+    char agent_path[PATH_SIZE];
     char error[ALIQUOT_LIMITS_ERROR];
-    bool outside_container = is_absent(LIMITS_FOLDER) && is_absent(REGION_FILE);
+    if (is_bypassed()) {
+        return ALIQUOT_MODE_BYPASS;
+    }
+    bool outside_container = is_outside_container();
     set_path(limits_path, "ALIQUOT_CONFIG", LIMITS_FILE, outside_container);
     set_path(region_path, "ALIQUOT_REGION", REGION_FILE, outside_container);
+    set_path(agent_path, "ALIQUOT_AGENT", AGENT_FILE, outside_container);
     bool no_region = is_absent(region_path);
     if (is_absent(limits_path)) {
         return no_region ? ALIQUOT_MODE_PASS
@@ -121,6 +155,7 @@ static enum aliquot_mode determine_mode(void) {
     if (!aliquot_shared_open(alone ? NULL : region_path, error)) {
         return refuse_cuda(region_path, error);
     }
+    aliquot_agent_open(agent_path); /* without it the limits apply all the same */
     if (!aliquot_account_set_limits(&limits, error)) {
         return refuse_cuda(region_path, error);
     }
@@ -169,9 +204,22 @@ static void run_periodic_checks(void) {
     int saved = errno;
     pthread_mutex_lock(&mutex);
     reread_if_changed();
+    aliquot_account_follow_agent();
     pthread_mutex_unlock(&mutex);
     aliquot_shared_reap();
     errno = saved;
+}
+
+bool aliquot_config_is_bypassed(void) {
+    int decided = atomic_load_explicit(&bypass, memory_order_acquire);
+    if (decided == BYPASS_UNDECIDED) {
+        int saved = errno;
+        pthread_mutex_lock(&mutex);
+        decided = is_bypassed() ? BYPASS_YES : BYPASS_NO;
+        pthread_mutex_unlock(&mutex);
+        errno = saved;
+    }
+    return decided == BYPASS_YES;
 }
 
 enum aliquot_mode aliquot_config_mode(void) {

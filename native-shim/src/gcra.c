@@ -1,6 +1,6 @@
 #include "gcra.h"
 
-#include "aliquot/region.h"
+#include "aliquot/agent.h"
 
 uint32_t aliquot_gcra_share(uint32_t fixed, enum aliquot_policy policy, uint64_t grant, int64_t now) {
     int64_t age = now - (int64_t)(ALIQUOT_GRANT_MS(grant) * 1000000);

@@ -29,8 +29,8 @@
 /* An older grant has no effect. */
 #define ALIQUOT_GCRA_GRANT_MAX_AGE_NS INT64_C(3000000000)
 
-/* Effective share now. A program in the container can forge a grant, so a grant raises a fixed share by at most an
-   eighth, as much as it takes to compensate for overestimated costs. */
+/* Effective share now. A grant raises a fixed share by at most an eighth, as much as it takes to compensate for
+   overestimated costs: more is never the arbiter's intention. */
 uint32_t aliquot_gcra_share(uint32_t fixed, enum aliquot_policy policy, uint64_t grant, int64_t now);
 
 /* Charges cost to the word. False: nothing was charged, and *until says until when to wait. */

@@ -9,11 +9,16 @@
  *     CALLED(library, result, symbol, parameters)
  *
  * is a function that the shim calls and does not hook.
+ *
+ * The exported symbol is a jump (exports.S), which leads to the hook unless the container has whole cards. In C the
+ * name of a function is its hook, whose own symbol has the prefix aliquot_hook_. ALIQUOT_HOOKS_ONLY leaves out all C.
  */
 #ifndef ALIQUOT_HOOKS_H
 #define ALIQUOT_HOOKS_H
 
+#ifndef ALIQUOT_HOOKS_ONLY
 #include "abi.h"
+#endif
 
 /* clang-format off */
 #define ALIQUOT_HOOKS(HOOK) \
@@ -248,12 +253,11 @@
     CALLED(NVML, nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length))
 /* clang-format on */
 
-#ifndef ALIQUOT_CUDA_H_INCLUDED
-#pragma GCC visibility push(default)
-#define ALIQUOT_DECLARE(library, result, symbol, name, version, flags, parameters) result symbol parameters;
+#if !defined(ALIQUOT_CUDA_H_INCLUDED) && !defined(ALIQUOT_HOOKS_ONLY)
+#define ALIQUOT_DECLARE(library, result, symbol, name, version, flags, parameters)                                     \
+    result symbol parameters __asm__("aliquot_hook_" #symbol);
 ALIQUOT_HOOKS(ALIQUOT_DECLARE)
 #undef ALIQUOT_DECLARE
-#pragma GCC visibility pop
 #endif
 
 #endif

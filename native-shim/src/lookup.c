@@ -3,6 +3,9 @@
  * preloaded), by dlsym, and by cuGetProcAddress, which they find in one of the first two ways. In the last two cases
  * the real lookup runs first with the same arguments. If it returns the address of a hooked function, the hook replaces
  * it. The address identifies the ABI; a name alone would not.
+ *
+ * In a container with whole cards there is nothing to enforce: both lookups return the driver's own addresses, and the
+ * exported hooks jump to them.
  */
 #include "lookup.h"
 
@@ -27,10 +30,17 @@ enum library { CUDA, NVML, LIBRARIES };
 
 static const char *const library_names[LIBRARIES] = {"libcuda.so.1", "libnvidia-ml.so.1"};
 
+/* The exported symbol of a hook, which the driver's clients call. In C the name without the prefix is the hook itself.
+ */
+#define ROW(library, result, symbol, name, version, flags, parameters)                                                 \
+    void aliquot_exported_##symbol(void) __asm__(#symbol);
+ALIQUOT_HOOKS(ROW)
+#undef ROW
+
 struct hook {
     enum library library;
     const char *symbol;
-    void *hook_address;
+    void *hook_address; /* of the exported symbol */
     size_t real_offset; /* offset in struct aliquot_real */
     const char *name;   /* for cuGetProcAddress */
     int version;
@@ -39,7 +49,7 @@ struct hook {
 
 static const struct hook hooks[] = {
 #define ROW(library, result, symbol, name, version, flags, parameters)                                                 \
-    {library, #symbol, (void *)symbol, offsetof(struct aliquot_real, symbol), name, version, flags},
+    {library, #symbol, (void *)aliquot_exported_##symbol, offsetof(struct aliquot_real, symbol), name, version, flags},
     ALIQUOT_HOOKS(ROW)
 #undef ROW
 };
@@ -57,6 +67,9 @@ static const struct {
 };
 
 struct aliquot_real aliquot_real;
+
+/* Where each exported hook jumps to, in the order of hooks.h (exports.S). */
+extern void *aliquot_entries[HOOK_COUNT];
 
 /* No locks: concurrent threads find and write the same addresses, and constructors run by the loader may look up
    symbols. */
@@ -133,6 +146,17 @@ static bool resolve_functions(enum library library, bool load) {
     return true;
 }
 
+/* Makes the exported hooks jump to the driver. A function that the driver does not have keeps its hook, which returns
+   an error. */
+static void bypass_hooks(enum library library) {
+    for (size_t i = 0; i < HOOK_COUNT; i++) {
+        void *real = load_pointer(real_function_at(hooks[i].real_offset));
+        if (hooks[i].library == library && real != NULL) {
+            store_pointer(&aliquot_entries[i], real);
+        }
+    }
+}
+
 static bool resolve_library(enum library library, bool load) {
     if (atomic_load_explicit(&loaded[library], memory_order_acquire)) {
         return true;
@@ -140,6 +164,9 @@ static bool resolve_library(enum library library, bool load) {
     int saved = errno;
     bool filled = real_dlsym() != NULL && resolve_functions(library, load);
     if (filled) {
+        if (aliquot_config_is_bypassed()) {
+            bypass_hooks(library);
+        }
         atomic_store_explicit(&loaded[library], true, memory_order_release);
     }
     errno = saved;
@@ -199,10 +226,10 @@ struct aliquot_route aliquot_route_dlsym(void *handle, const char *name) {
     if (found == hook->hook_address) {
         found = real(RTLD_NEXT, name);
     }
-    if (driver_has_it &&
-        (found == load_pointer(real_function_at(hook->real_offset)) || (found == NULL && pseudo && clear_dlerror()))) {
+    void *driver_address = driver_has_it ? load_pointer(real_function_at(hook->real_offset)) : NULL;
+    if (driver_has_it && (found == driver_address || (found == NULL && pseudo && clear_dlerror()))) {
         /* If nothing was found after the shim, the driver is in a scope that only the caller can search. */
-        return (struct aliquot_route){hook->hook_address, NULL};
+        return (struct aliquot_route){aliquot_config_is_bypassed() ? driver_address : hook->hook_address, NULL};
     }
     if (found == NULL) {
         return (struct aliquot_route){NULL, NULL}; /* dlerror() returns the error of the real search */
@@ -256,8 +283,11 @@ static bool is_hooked_name(const char *name) {
     return false;
 }
 
-/* Replaces the result of the real cuGetProcAddress by the hook. */
+/* Replaces the result of the real cuGetProcAddress by the hook, unless the container has whole cards. */
 static void replace_with_hook(const char *name, void **function) {
+    if (aliquot_config_is_bypassed()) {
+        return;
+    }
     find_alternate_addresses();
     for (size_t i = 0; i < HOOK_COUNT; i++) {
         if (hooks[i].library == CUDA && (*function == load_pointer(real_function_at(hooks[i].real_offset)) ||

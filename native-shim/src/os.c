@@ -86,6 +86,11 @@ void *aliquot_os_map(int fd, size_t size) {
     return address == MAP_FAILED ? NULL : address;
 }
 
+void *aliquot_os_map_readonly(int fd, size_t size) {
+    void *address = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    return address == MAP_FAILED ? NULL : address;
+}
+
 void aliquot_os_unmap(void *address, size_t size) {
     munmap(address, size);
 }

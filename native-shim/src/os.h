@@ -35,6 +35,7 @@ int aliquot_os_extend(int fd, size_t size);
 
 /* Maps a file shared, or with fd -1 private zeroed memory. NULL on failure. */
 void *aliquot_os_map(int fd, size_t size);
+void *aliquot_os_map_readonly(int fd, size_t size); /* a file */
 void aliquot_os_unmap(void *address, size_t size);
 
 /* Acquires without waiting, or releases, an exclusive OFD lock on one byte. False: another open file description

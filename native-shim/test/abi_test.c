@@ -41,6 +41,23 @@ static void check_is_hook(void *function, const char *symbol) {
           symbol);
 }
 
+/* In a container with whole cards. */
+static void check_is_drivers(void *function, const char *symbol) {
+    Dl_info info = {0};
+    CHECK(function != NULL, "%s", symbol);
+    CHECK(strcmp(library_of(function), "libcuda.so.1") == 0, "%s is in %s", symbol, library_of(function));
+    CHECK(dladdr(function, &info) != 0 && strcmp(info.dli_sname, symbol) == 0, "found %s for %s", info.dli_sname,
+          symbol);
+}
+
+static void check_none_hooked(void *handle) {
+    for (size_t i = 0; i < HOOK_COUNT; i++) {
+        if (hooks[i].name != NULL) {
+            check_is_drivers(dlsym(handle, hooks[i].symbol), hooks[i].symbol);
+        }
+    }
+}
+
 static void check_all_hooked(void *handle) {
     for (size_t i = 0; i < HOOK_COUNT; i++) {
         if (hooks[i].name != NULL) {
@@ -200,9 +217,12 @@ static const char *last_call(void) {
     return ((const char *(*)(void))dlsym(open_driver("libcuda.so.1", RTLD_LAZY), "stub_entered"))();
 }
 
+/* Finds the functions of CHECK_REACHES. */
+static void *(*find_function)(const char *symbol) = sandbox_function;
+
 #define CHECK_REACHES(symbol, ...)                                                                                     \
     do {                                                                                                               \
-        ((CUresult(*)())sandbox_function(#symbol))(__VA_ARGS__);                                                       \
+        ((CUresult(*)())find_function(#symbol))(__VA_ARGS__);                                                          \
         CHECK(strcmp(last_call(), #symbol) == 0, "%s reached %s", #symbol, last_call());                               \
     } while (0)
 
@@ -367,6 +387,121 @@ TEST(each_hook_calls_the_drivers_function_of_its_own_ABI) {
 TEST(without_limits_each_hook_calls_the_drivers_function_of_its_own_ABI) {
     sandbox_empty();
     check_each_reaches_its_own();
+}
+
+/* ---- containers with whole cards ---- */
+
+static size_t region_size(void) {
+    struct stat status;
+    CHECK(stat(sandbox_region, &status) == 0, "%s", sandbox_region);
+    return (size_t)status.st_size;
+}
+
+TEST(with_whole_cards_dlsym_returns_the_drivers_addresses) {
+    sandbox_whole = 2;
+    sandbox(100 * MIB, 100 * MIB);
+    void *driver = open_driver("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL);
+    check_none_hooked(driver);
+    check_none_hooked(RTLD_DEFAULT);
+    check_none_hooked(RTLD_NEXT);
+    check_none_hooked(dlopen(NULL, RTLD_LAZY));
+    check_is_drivers(probe_next("cuMemAlloc_v2"), "cuMemAlloc_v2");
+    CHECK_EQUAL(region_size(), 0); /* not used */
+}
+
+static void check_versions_of_whole_cards(void) {
+    sandbox_whole = 1;
+    sandbox(100 * MIB, 0);
+    void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
+    get_v1 *get_first = (get_v1 *)dlsym(driver, "cuGetProcAddress");
+    get_v2 *get_second = (get_v2 *)dlsym(driver, "cuGetProcAddress_v2");
+    get_v2 *own = (get_v2 *)real_dlsym(driver, "cuGetProcAddress_v2");
+    CHECK(own != NULL && get_second == own, "the driver's own");
+    for (size_t i = 0; i < HOOK_COUNT; i++) {
+        void *first = NULL, *second = NULL, *expected = NULL;
+        if (hooks[i].name == NULL) {
+            continue;
+        }
+        CHECK_EQUAL(get_first(hooks[i].name, &first, hooks[i].version, hooks[i].flags), CUDA_SUCCESS);
+        CHECK_EQUAL(get_second(hooks[i].name, &second, hooks[i].version, hooks[i].flags, NULL), CUDA_SUCCESS);
+        CHECK_EQUAL(own(hooks[i].name, &expected, hooks[i].version, hooks[i].flags, NULL), CUDA_SUCCESS);
+        CHECK(first == expected && second == expected, "%s", hooks[i].symbol);
+        CHECK(strcmp(library_of(first), "libcuda.so.1") == 0, "%s is in %s", hooks[i].symbol, library_of(first));
+    }
+}
+
+TEST(with_whole_cards_cuGetProcAddress_returns_the_drivers_addresses) {
+    check_versions_of_whole_cards();
+}
+
+TEST(with_whole_cards_cuGetProcAddress_returns_addresses_that_the_driver_does_not_export) {
+    setenv("STUB_OTHER_ADDRESSES", "1", 1);
+    check_versions_of_whole_cards();
+}
+
+/* The shim's exported function, which the loader gives to a program that is linked to the driver. */
+static void *exported_function(const char *symbol) {
+    void *function = real_dlsym(RTLD_DEFAULT, symbol);
+    check_is_hook(function, symbol);
+    return function;
+}
+
+TEST(with_whole_cards_each_exported_function_reaches_the_drivers_function_of_its_own_ABI) {
+    sandbox_whole = 1;
+    sandbox(MIB, 0);
+    find_function = exported_function;
+    check_each_reaches_its_own();
+    CHECK_EQUAL(region_size(), 0);
+}
+
+TEST(with_whole_cards_no_memory_limit_applies) {
+    CUdeviceptr address = 0;
+    size_t total = 0;
+    sandbox_whole = 1;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 200 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemGetInfo_v2, size_t *, size_t *)(NULL, &total), CUDA_SUCCESS);
+    CHECK(total > 100 * MIB, "%zu MiB", total / MIB);
+    CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+}
+
+TEST(a_container_of_which_only_some_GPUs_are_whole_is_limited_as_its_limit_file_says) {
+    CUdeviceptr address = 0;
+    sandbox_whole = 1;
+    sandbox(100 * MIB, 100 * MIB);
+    check_all_hooked(open_driver("libcuda.so.1", RTLD_LAZY));
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 101 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    use_device(1);
+    CHECK_EQUAL(allocate(&address, 101 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+}
+
+TEST(whether_a_process_is_limited_is_fixed_when_it_finds_the_driver) {
+    CUdeviceptr address = 0;
+    sandbox_whole = 1;
+    sandbox(100 * MIB, 0);
+    void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
+    check_none_hooked(driver);
+    sandbox_whole = 0;
+    write_limits(100 * MIB, 0);
+    check_none_hooked(driver); /* although the limit file now gives a share */
+    IN_CHILD(check_none_hooked(driver); use_device(0); CHECK_EQUAL(allocate(&address, 200 * MIB), CUDA_SUCCESS));
+    CHECK_EQUAL(region_size(), 0);
+}
+
+TEST(a_process_that_is_limited_stays_so_when_the_limit_file_gives_whole_cards) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
+    check_all_hooked(driver);
+    sandbox_whole = 1;
+    write_limits(120 * MIB, 0);
+    use_device(0);
+    check_all_hooked(driver);
+    CHECK_EQUAL(allocate(&address, 121 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 120 * MIB), CUDA_SUCCESS);
 }
 
 TEST(the_32_bit_ABI_is_limited_too_and_saturates) {

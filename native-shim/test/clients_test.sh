@@ -119,6 +119,17 @@ a_directly_linked_program_is_limited)
     [ "$(shimmed "$argument" 100)" = 0 ] || fail "100 MiB should fit"
     [ "$(shimmed "$argument" 101)" = 2 ] || fail "101 MiB should not fit"
     ;;
+a_directly_linked_program_has_a_whole_card)
+    limit 100
+    sed -i 's/$/ exclusive/' "$ALIQUOT_CONFIG"
+    [ "$(shimmed "$argument" 101)" = 0 ] || fail "101 MiB should fit"
+    [ -s "$ALIQUOT_REGION" ] && fail "the region should not be used"
+    rm "$ALIQUOT_REGION"
+    [ "$(shimmed "$argument" 101)" = 0 ] || fail "101 MiB should fit without a region"
+    echo nonsense >>"$ALIQUOT_CONFIG"
+    [ "$(shimmed "$argument" 1 2>"$folder/errors")" = 800 ] || fail "an invalid limit file should close CUDA"
+    grep -q 'CUDA is not permitted' "$folder/errors" || fail "$(cat "$folder/errors")"
+    ;;
 python_ctypes_is_limited)
     limit 100
     shimmed python3 - <<'PYTHON' || fail "the program above failed"

@@ -1,5 +1,5 @@
 /* Tests of the compute limit's arithmetic: the rate limiter of gcra.h and the learned costs of cost.h. */
-#include "aliquot/region.h"
+#include "aliquot/agent.h"
 #include "check.h"
 #include "cost.h"
 #include "gcra.h"

@@ -12,7 +12,7 @@ echo 'int LLVMFuzzerTestOneInput(const char *data) { return data == 0; }' >"$bui
     echo "skipped: clang with libFuzzer is not installed (Debian: apt-get install clang libclang-rt-dev)"
     exit 77
 }
-# The region's fuzzer replaces the clock; the limit file's needs only the parser.
+# The fuzzers of the region and of the agent's file replace the clock; the limit file's needs only the parser.
 # shellcheck disable=SC2054
 sources=("$@" -Wl,--wrap=aliquot_os_clock,--wrap=aliquot_os_sleep)
 [ "$name" != limits ] || sources=("$source/src/limits.c")

@@ -12,10 +12,8 @@ typedef CUmemGenericAllocationHandle handle_t;
 
 /* The driver's own function, without the shim's hook. */
 static void *bare(const char *symbol) {
-    void *real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-    real = real == NULL ? dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17") : real; /* arm64 */
     sandbox_function("cuInit");
-    return ((void *(*)(void *, const char *))real)(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), symbol);
+    return real_dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), symbol);
 }
 
 /* Free memory of the GPU, regardless of limits. */
@@ -812,19 +810,40 @@ TEST(unattributed_memory_found_by_the_node_agent_counts_as_used) {
     CUdeviceptr address = 0;
     size_t available = 0;
     sandbox(100 * MIB, 0);
+    struct aliquot_agent_device *agent = map_agent();
     use_device(0);
     CHECK_EQUAL(allocate(&address, MIB), CUDA_SUCCESS);
-    struct aliquot_region *region = map_region();
-    region->device[0].unattributed = 30 * MIB;
+    agent->unattributed = 30 * MIB;
     CHECK_EQUAL(free_memory(), 69 * MIB);
     CHECK_EQUAL(allocate(&address, 69 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
     CHECK_EQUAL(allocate(&address, 69 * MIB), CUDA_SUCCESS);
-    region->device[0].unattributed = UINT64_MAX;
+    agent->unattributed = UINT64_MAX;
     CHECK_EQUAL(CALL(cuMemGetInfo_v2, size_t *, size_t *)(&available, NULL), CUDA_SUCCESS);
     CHECK_EQUAL(available, 0);
     CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
-    region->device[0].unattributed = 0;
+    agent->unattributed = 0;
     CHECK_EQUAL(allocate(&address, 30 * MIB), CUDA_SUCCESS);
+}
+
+TEST(a_container_cannot_change_what_the_node_agent_says_by_its_region) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    map_agent()->unattributed = 30 * MIB;
+    use_device(0);
+    CHECK_EQUAL(free_memory(), 70 * MIB);
+    struct aliquot_region *region = map_region();
+    memset(region, 0, sizeof *region); /* all that a tenant can do */
+    CHECK_EQUAL(allocate(&address, 70 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 70 * MIB), CUDA_SUCCESS);
+}
+
+TEST(without_the_agents_file_nothing_is_unattributed) {
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    unlink(sandbox_agent);
+    use_device(0);
+    CHECK_EQUAL(free_memory(), 100 * MIB);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
 }
 
 TEST(the_region_records_the_peak_usage) {

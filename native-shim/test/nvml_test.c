@@ -1,4 +1,5 @@
 /* Tests of NVML's view of a container: memory, processes, utilization and accounting, on the fake driver. */
+#include "hooks.h"
 #include "sandbox.h"
 #include "usage.h"
 
@@ -66,6 +67,35 @@ static void kill_peer(struct peer peer) {
     waitpid(peer.pid, NULL, 0);
     close(peer.commands);
     close(peer.replies);
+}
+
+TEST(with_a_whole_card_NVML_is_the_drivers) {
+    static const char *const functions[] = {
+#define ROW(library, result, symbol, name, version, flags, parameters) library##_ROW(#symbol)
+#define CUDA_ROW(symbol)
+#define NVML_ROW(symbol) symbol,
+        ALIQUOT_HOOKS(ROW)};
+    nvmlMemory_t memory = {0};
+    nvmlProcessInfo_v2_t processes[8];
+    unsigned int count = 8;
+    sandbox_whole = 1;
+    sandbox(3000 * MIB, 0);
+    struct peer peer = start_peer(4000 * MIB);
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY);
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        void *found = dlsym(library, functions[i]);
+        CHECK(found != NULL && found == real_dlsym(library, functions[i]), "%s", functions[i]);
+    }
+    nvmlDevice_t device = nvml_device(0);
+    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(device, &memory), NVML_SUCCESS);
+    CHECK_EQUAL(memory.total, 81920 * MIB);
+    CHECK_EQUAL(memory.used, 4000 * MIB); /* more than the limit file gives */
+    CHECK_EQUAL(NVML(nvmlDeviceGetComputeRunningProcesses_v3, nvmlDevice_t, unsigned *,
+                     nvmlProcessInfo_v2_t *)(device, &count, processes),
+                NVML_SUCCESS);
+    CHECK_EQUAL(count, 1);
+    CHECK_EQUAL(processes[0].pid, peer.pid);
+    CHECK_EQUAL(processes[0].usedGpuMemory, 4000 * MIB);
 }
 
 TEST(NVML_shows_the_limit_and_what_all_processes_of_the_container_use) {

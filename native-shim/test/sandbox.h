@@ -1,8 +1,10 @@
-/* The fixture of the shim's tests: a limit file and a region for each test, and the driver's functions by dlsym. */
+/* The fixture of the shim's tests: a limit file, a region and an agent's file for each test, and the driver's functions
+   by dlsym. */
 #ifndef ALIQUOT_SANDBOX_H
 #define ALIQUOT_SANDBOX_H
 
 #include "abi.h"
+#include "aliquot/agent.h"
 #include "aliquot/region.h"
 #include "check.h"
 
@@ -12,6 +14,7 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define MIB ((size_t)1 << 20)
 #define CUDA_ERROR_INVALID_CONTEXT 201
@@ -22,6 +25,7 @@
 static char sandbox_folder[] = "/tmp/aliquot-test-XXXXXX";
 static char sandbox_limits[64];
 static char sandbox_region[64];
+static char sandbox_agent[64];
 
 static void *sandbox_function(const char *symbol) {
     static void *driver;
@@ -34,6 +38,13 @@ static void *sandbox_function(const char *symbol) {
     return function;
 }
 
+/* The C library's dlsym, which knows nothing of the shim. */
+__attribute__((unused)) static void *real_dlsym(void *handle, const char *symbol) {
+    void *real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    real = real == NULL ? dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17") : real; /* arm64 */
+    return ((void *(*)(void *, const char *))real)(handle, symbol);
+}
+
 static void sandbox_remove(void) {
     static pid_t owner;
     if (owner == 0) {
@@ -42,6 +53,7 @@ static void sandbox_remove(void) {
     } else if (owner == getpid()) {
         unlink(sandbox_limits);
         unlink(sandbox_region);
+        unlink(sandbox_agent);
         rmdir(sandbox_folder);
     }
 }
@@ -85,6 +97,9 @@ static const CUuuid *uuid_of(int device) {
 /* context= in the limit file: MiB that the contexts of a process use. */
 __attribute__((unused)) static size_t sandbox_context;
 
+/* How many of the GPUs, from the first, the limit file calls exclusive: the container has them whole. */
+__attribute__((unused)) static int sandbox_whole;
+
 /* Writes a limit file with these bytes on GPU 0 and GPU 1; 0: the GPU is not in the file. It replaces the file by a
    rename, as the kubelet does. */
 static void write_limits(size_t first, size_t second) {
@@ -98,8 +113,8 @@ static void write_limits(size_t first, size_t second) {
                                        i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
                                        (unsigned char)uuid_of(device)->bytes[i]);
         }
-        length += (size_t)snprintf(text + length, sizeof text - length, " memory=%zuMi cores=30 context=%zuMi\n",
-                                   bytes[device] / MIB, sandbox_context);
+        length += (size_t)snprintf(text + length, sizeof text - length, " memory=%zuMi cores=30 context=%zuMi%s\n",
+                                   bytes[device] / MIB, sandbox_context, device < sandbox_whole ? " exclusive" : "");
     }
     write_file(sandbox_limits, text, length);
 }
@@ -109,15 +124,32 @@ __attribute__((unused)) static void sandbox_empty(void) {
     CHECK(mkdtemp(sandbox_folder) != NULL, "mkdtemp");
     snprintf(sandbox_limits, sizeof sandbox_limits, "%s/vgpu", sandbox_folder);
     snprintf(sandbox_region, sizeof sandbox_region, "%s/region", sandbox_folder);
+    snprintf(sandbox_agent, sizeof sandbox_agent, "%s/agent", sandbox_folder);
     setenv("ALIQUOT_CONFIG", sandbox_limits, 1);
     setenv("ALIQUOT_REGION", sandbox_region, 1);
+    setenv("ALIQUOT_AGENT", sandbox_agent, 1);
     sandbox_remove();
 }
 
 __attribute__((unused)) static void sandbox(size_t first, size_t second) {
+    static const struct aliquot_agent agent = {.header = ALIQUOT_AGENT_HEADER};
     sandbox_empty();
     write_limits(first, second);
     write_file(sandbox_region, "", 0);
+    write_file(sandbox_agent, &agent, sizeof agent);
+}
+
+/* Maps the agent's file for writing, as only the node agent can, with GPU 0 in its first entry, just updated. */
+__attribute__((unused)) static struct aliquot_agent_device *map_agent(void) {
+    int fd = open(sandbox_agent, O_RDWR | O_CLOEXEC);
+    struct aliquot_agent *agent = mmap(NULL, ALIQUOT_AGENT_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(fd >= 0 && agent != MAP_FAILED, "%s", sandbox_agent);
+    close(fd);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    agent->device[0].updated_ms = (uint64_t)now.tv_sec * 1000;
+    memcpy(agent->device[0].uuid, uuid_of(0), sizeof agent->device[0].uuid);
+    return &agent->device[0];
 }
 
 __attribute__((unused)) static struct aliquot_region *map_region(void) {

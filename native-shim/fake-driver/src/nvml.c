@@ -1225,10 +1225,10 @@ API nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
     return *set != NULL ? NVML_SUCCESS : NVML_ERROR_MEMORY;
 }
 
+/* Needs no driver, so that a client can clean up after the driver was unloaded. */
 API nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
-    nvmlReturn_t result = check_session();
-    if (result != NVML_SUCCESS)
-        return result;
+    if (atomic_load(&init_count) == 0)
+        return NVML_ERROR_UNINITIALIZED;
     free(set);
     return NVML_SUCCESS;
 }

@@ -297,6 +297,7 @@ class PynvmlTest(unittest.TestCase):
         version = pynvml.nvmlSystemGetDriverVersion()
         self.addCleanup(self.control, "driver", "--version", version)
         events = self.event_set(device)
+        spare = pynvml.nvmlEventSetCreate()
         self.control("driver", "--version", "999.1-fake")
         self.assertEqual(version, pynvml.nvmlSystemGetDriverVersion())
         self.control("driver", "--unload")
@@ -304,6 +305,7 @@ class PynvmlTest(unittest.TestCase):
                      lambda: pynvml.nvmlDeviceGetUUID(device), lambda: pynvml.nvmlEventSetWait(events, 1000)):
             with self.assertRaises(pynvml.NVMLError_DriverNotLoaded):
                 call()
+        pynvml.nvmlEventSetFree(spare)
         self.control("driver", "--load")
         for call in (lambda: pynvml.nvmlDeviceGetMemoryInfo(device), lambda: pynvml.nvmlEventSetWait(events, 1000)):
             with self.assertRaises(pynvml.NVMLError_GpuIsLost):

@@ -10,7 +10,8 @@
  *
  * The node agent writes a new file (the constants of the header, zeros elsewhere; mode 0666, because a container may
  * run as any user) and renames it over the slot's name. An empty file has the same effect. Programs in the container
- * can write the file, so a reader must not trust it in anything that matters outside that container.
+ * can write the file, so a reader must not trust it in anything that matters outside that container. What the node
+ * agent tells the processes is in a file of its own, which they cannot write (aliquot/agent.h).
  *
  * The container's use of device d in bytes is the sum over p of (charge[d][p].word & ALIQUOT_CHARGE_BYTES). Process
  * slots at or beyond process_high_water were never owned and may be skipped. The file holds no total: a process killed
@@ -92,21 +93,8 @@ struct aliquot_device {
     uint64_t wanted;    /* ns: when a launch was last made or throttled; 0: never */
     uint64_t history[ALIQUOT_HISTORY]; /* of gpu_time */
 
-    /* Written by the node agent. */
-    uint64_t grant;        /* ALIQUOT_GRANT(...); 0: no grant yet */
-    uint64_t unattributed; /* bytes used beyond the charges, as seen on the host */
-    uint32_t active;       /* containers that use the GPU now, including this one; 0: unknown */
-    uint8_t reserved2[44];
-
-    uint8_t reserved3[64];
+    uint8_t reserved1[128];
 };
-
-/* A grant: a share of the GPU in millionths, 0 to 1000000, and the time at which it was given, CLOCK_MONOTONIC in
-   ms. It is one word, so that a reader always sees both from the same grant. */
-#define ALIQUOT_GRANT_SHARE_BITS 20
-#define ALIQUOT_GRANT(ms, millionths) ((uint64_t)(ms) << ALIQUOT_GRANT_SHARE_BITS | (uint64_t)(millionths))
-#define ALIQUOT_GRANT_SHARE(grant) ((uint32_t)((grant) & ((UINT64_C(1) << ALIQUOT_GRANT_SHARE_BITS) - 1)))
-#define ALIQUOT_GRANT_MS(grant) ((uint64_t)(grant) >> ALIQUOT_GRANT_SHARE_BITS)
 
 /* Owner of a process slot. The slot's lock is on its first byte, whatever the byte contains. */
 struct aliquot_process {
@@ -156,9 +144,6 @@ static_assert(offsetof(struct aliquot_device, gpu_time) == 72, "region layout");
 static_assert(offsetof(struct aliquot_device, throttled) == 80, "region layout");
 static_assert(offsetof(struct aliquot_device, wanted) == 88, "region layout");
 static_assert(offsetof(struct aliquot_device, history) == 96, "region layout");
-static_assert(offsetof(struct aliquot_device, grant) == 128, "region layout");
-static_assert(offsetof(struct aliquot_device, unattributed) == 136, "region layout");
-static_assert(offsetof(struct aliquot_device, active) == 144, "region layout");
 static_assert(sizeof(struct aliquot_process) == 64, "region layout");
 static_assert(offsetof(struct aliquot_process, started) == 8, "region layout");
 static_assert(sizeof(struct aliquot_charge) == 64, "region layout");

@@ -14,11 +14,14 @@ public final class ContainerPaths {
     /** Names the libraries that the dynamic linker loads into every process. */
     public static final String PRELOAD = "/etc/ld.so.preload";
 
-    /** Folder of the shim ({@code <version>/libaliquot.so}) and of the region. */
+    /** Folder of the shim ({@code <version>/libaliquot.so}), of the region and of the agent's file. */
     public static final String SHIM_FOLDER = "/usr/local/aliquot";
 
     /** The {@link Region}. */
     public static final String REGION = SHIM_FOLDER + "/region";
+
+    /** The {@link AgentFile}, which programs in the container cannot write. */
+    public static final String AGENT = SHIM_FOLDER + "/agent";
 
     private ContainerPaths() {}
 }

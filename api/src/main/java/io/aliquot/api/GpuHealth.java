@@ -33,6 +33,16 @@ public sealed interface GpuHealth {
             since = since.truncatedTo(ChronoUnit.SECONDS);
         }
 
+        /** For people: "unhealthy since 2026-11-26T16:00:00Z: " and the reason; without the time if it is not known. */
+        public String describe() {
+            return "unhealthy" + (isSinceKnown() ? " since " + since : "") + ": " + reason;
+        }
+
+        /** Whether {@link #since} is known; an agent of an earlier version does not report it. */
+        public boolean isSinceKnown() {
+            return !since.equals(Instant.EPOCH);
+        }
+
         /** An unhealthy GPU without an XID error, whose health returns with a successful probe. */
         public Unhealthy(String reason, Instant since) {
             this(reason, since, OptionalInt.empty(), Recovery.PROBE);
@@ -43,7 +53,7 @@ public sealed interface GpuHealth {
     enum Recovery {
         /** Nothing else. */
         PROBE,
-        /** The GPU is reset or the driver is loaded anew. */
+        /** The GPU is reset or the driver is reloaded. */
         RESET,
         /** The node reboots. */
         REBOOT;

@@ -32,7 +32,7 @@ import java.util.regex.Pattern;
  * @param bootId the host's boot id; empty if unknown
  * @param driverVersion the version of NVIDIA's driver, at most {@value #LONGEST_VERSION} printable ASCII characters; empty
  *     if unknown
- * @param overuse containers that use more memory than their limit, at most {@value #MOST_OVERUSE}
+ * @param uncharged containers that use memory which the shim has not charged, at most {@value #MOST_UNCHARGED}
  */
 public record Inventory(
         VisibleDevices visibleDevices,
@@ -43,9 +43,9 @@ public record Inventory(
         String conflict,
         String bootId,
         String driverVersion,
-        List<Overuse> overuse) {
+        List<UnchargedUse> uncharged) {
     /** These are enough to act on; the agent's metrics have all. */
-    public static final int MOST_OVERUSE = 32;
+    public static final int MOST_UNCHARGED = 32;
 
     private static final int VERSION = 1;
     private static final int LONGEST_CONFLICT = 300;
@@ -73,8 +73,11 @@ public record Inventory(
         expect(gpus.stream().map(Gpu::index).distinct().count() == gpus.size(), "each index once", "one twice");
         expect(BOOT_ID.matcher(bootId).matches(), "a boot id", bootId);
         expect(DRIVER_VERSION.matcher(driverVersion).matches(), "a driver's version", driverVersion);
-        overuse = List.copyOf(overuse);
-        expect(overuse.size() <= MOST_OVERUSE, "at most " + MOST_OVERUSE + " entries overuse", overuse.size());
+        uncharged = List.copyOf(uncharged);
+        expect(
+                uncharged.size() <= MOST_UNCHARGED,
+                "at most " + MOST_UNCHARGED + " entries uncharged",
+                uncharged.size());
     }
 
     /** Memory of a GPU for all its vGPUs together, in MiB. A single vGPU never gets more than the physical memory. */
@@ -129,31 +132,31 @@ public record Inventory(
                 optionalText(root, "conflict"),
                 optionalText(root, "bootId"),
                 optionalText(root, "driverVersion"),
-                overuse(root));
+                uncharged(root));
     }
 
     /** The same inventory with other GPUs. */
     public Inventory withGpus(List<Gpu> gpus) {
         return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, overuse);
+                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, uncharged);
     }
 
     /** The same inventory with another {@link #conflict}. */
     public Inventory withConflict(String conflict) {
         return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, overuse);
+                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, uncharged);
     }
 
     /** The same inventory as found under this boot and this driver. */
     public Inventory withDriver(String bootId, String driverVersion) {
         return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, overuse);
+                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, uncharged);
     }
 
-    /** The same inventory with other {@link #overuse}. */
-    public Inventory withOveruse(List<Overuse> overuse) {
+    /** The same inventory with other {@link #uncharged}. */
+    public Inventory withUncharged(List<UnchargedUse> uncharged) {
         return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, overuse);
+                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, uncharged);
     }
 
     public String print() {
@@ -198,15 +201,14 @@ public record Inventory(
                 }
             }
         }
-        if (!overuse.isEmpty()) {
-            ArrayNode entries = root.putArray("overuse");
-            for (Overuse entry : overuse) {
+        if (!uncharged.isEmpty()) {
+            ArrayNode entries = root.putArray("uncharged");
+            for (UnchargedUse entry : uncharged) {
                 entries.addObject()
                         .put("pod", entry.pod())
                         .put("container", entry.container())
                         .put("gpu", entry.gpu())
-                        .put("usedMiB", entry.usedMiB())
-                        .put("limitMiB", entry.limitMiB());
+                        .put("usedMiB", entry.usedMiB());
             }
         }
         return root.toString();
@@ -270,21 +272,17 @@ public record Inventory(
                 GpuHealth.Recovery.parse(text(gpu, "recovery")));
     }
 
-    private static List<Overuse> overuse(JsonNode root) {
-        var overuse = new ArrayList<Overuse>();
-        if (root.has("overuse")) {
-            expect(root.get("overuse").isArray(), "an array overuse", root.get("overuse"));
-            for (JsonNode entry : root.get("overuse")) {
-                expect(entry.isObject(), "an object for each overuse", entry);
-                overuse.add(new Overuse(
-                        text(entry, "pod"),
-                        text(entry, "container"),
-                        text(entry, "gpu"),
-                        integer(entry, "usedMiB"),
-                        integer(entry, "limitMiB")));
+    private static List<UnchargedUse> uncharged(JsonNode root) {
+        var uncharged = new ArrayList<UnchargedUse>();
+        if (root.has("uncharged")) {
+            expect(root.get("uncharged").isArray(), "an array uncharged", root.get("uncharged"));
+            for (JsonNode entry : root.get("uncharged")) {
+                expect(entry.isObject(), "an object for each entry of uncharged", entry);
+                uncharged.add(new UnchargedUse(
+                        text(entry, "pod"), text(entry, "container"), text(entry, "gpu"), integer(entry, "usedMiB")));
             }
         }
-        return overuse;
+        return uncharged;
     }
 
     private static JsonNode field(JsonNode object, String name) {

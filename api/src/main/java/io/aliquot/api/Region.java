@@ -1,5 +1,6 @@
 package io.aliquot.api;
 
+import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -13,7 +14,7 @@ import java.util.UUID;
  * The file in which the processes of a container count their memory and GPU time ({@link ContainerPaths#REGION}).
  * {@code native-shim/include/aliquot/region.h} defines its layout; the tests of both programs read the example in
  * {@code native-shim/golden}. Programs in the container can write the file, so its content proves nothing outside that
- * container.
+ * container. What the node agent tells them is in the {@link AgentFile}.
  *
  * <p>Immutable. The words of a region are not read atomically, so they may belong to different instants.
  */
@@ -56,8 +57,6 @@ public final class Region {
     private static final int DEVICE_GPU_TIME_AT = 72;
     private static final int THROTTLED_AT = 80;
     private static final int WANTED_AT = 88;
-    private static final int AGENT_FIELDS_AT = 128;
-    private static final int AGENT_FIELDS_SIZE = 20;
 
     // Offsets in a process and in a charge.
     private static final int PID_AT = 0;
@@ -96,8 +95,41 @@ public final class Region {
      * @throws FormatException if the content is not a region of this version
      */
     public static Region parse(byte[] content) {
-        ByteBuffer file =
-                ByteBuffer.wrap(content.length == 0 ? fresh() : content.clone()).order(ByteOrder.LITTLE_ENDIAN);
+        return of(ByteBuffer.wrap(content.length == 0 ? fresh() : content.clone()));
+    }
+
+    /**
+     * Reads what a file says of the GPUs and processes in use, without the rest of its {@value #SIZE} bytes.
+     *
+     * @param file open for reading
+     * @param buffer of {@value #SIZE} bytes; the region is valid until the buffer is used again
+     * @throws FormatException if the content is not a region of this version
+     */
+    public static Region read(FileChannel file, ByteBuffer buffer) throws IOException {
+        if (file.size() != SIZE) {
+            throw FormatException.expected("a region's size " + SIZE, Long.toString(file.size()));
+        }
+        read(file, buffer, 0, PROCESSES_AT);
+        Region region = of(buffer);
+        int processes = region.processHighWater();
+        read(file, buffer, PROCESSES_AT, processes * PROCESS_SIZE);
+        for (Device device : region.devices(false)) {
+            read(file, buffer, CHARGES_AT + device.index() * PROCESSES * CHARGE_SIZE, processes * CHARGE_SIZE);
+        }
+        return region;
+    }
+
+    private static void read(FileChannel file, ByteBuffer buffer, int at, int length) throws IOException {
+        ByteBuffer part = buffer.slice(at, length);
+        while (part.hasRemaining()) {
+            if (file.read(part, (long) at + part.position()) < 0) {
+                throw new EOFException("the region became shorter");
+            }
+        }
+    }
+
+    private static Region of(ByteBuffer content) {
+        ByteBuffer file = content.duplicate().order(ByteOrder.LITTLE_ENDIAN);
         expect("size", SIZE, file.capacity());
         expectOurVersion(file);
         expect("header's size", HEADER_SIZE, file.getInt(HEADER_SIZE_AT));
@@ -113,6 +145,10 @@ public final class Region {
 
     /** The GPUs that the container has used, in the order of their first use. */
     public List<Device> devices() {
+        return devices(true);
+    }
+
+    private List<Device> devices(boolean withCharges) {
         var devices = new ArrayList<Device>();
         for (int index = 0; index < DEVICES; index++) {
             // A UUID's bytes are in the order of its text, so it is big-endian.
@@ -123,13 +159,12 @@ public final class Region {
                 devices.add(new Device(
                         index,
                         "GPU-" + new UUID(first, second),
-                        usedBytes(index),
+                        withCharges ? usedBytes(index) : 0,
                         new Compute(
                                 file.getLong(at + TAT_AT),
                                 file.getLong(at + DEVICE_GPU_TIME_AT),
                                 file.getLong(at + THROTTLED_AT),
-                                file.getLong(at + WANTED_AT)),
-                        AgentFields.parse(file.slice(at + AGENT_FIELDS_AT, AGENT_FIELDS_SIZE))));
+                                file.getLong(at + WANTED_AT))));
             }
         }
         return devices;
@@ -161,20 +196,6 @@ public final class Region {
     public Owner owner(int process) {
         int at = PROCESSES_AT + Objects.checkIndex(process, PROCESSES) * PROCESS_SIZE;
         return new Owner(Integer.toUnsignedLong(file.getInt(at + PID_AT)), file.getLong(at + STARTED_AT));
-    }
-
-    /**
-     * Writes the node agent's fields of a device in place, without reading or mapping the file.
-     *
-     * @param region the container's file, open for writing
-     * @param device the device's index in the file, 0 to {@value #DEVICES} - 1
-     */
-    public static void write(FileChannel region, int device, AgentFields agentFields) throws IOException {
-        ByteBuffer bytes = agentFields.bytes();
-        int at = deviceAt(Objects.checkIndex(device, DEVICES)) + AGENT_FIELDS_AT;
-        while (bytes.hasRemaining()) {
-            region.write(bytes, (long) at + bytes.position());
-        }
     }
 
     /** The number of process slots that were ever owned, 0 to {@link #PROCESSES}; those beyond are unused. */
@@ -242,9 +263,8 @@ public final class Region {
      * @param usedBytes the charges of all process slots, including those of dead processes until another process clears
      *     them
      * @param compute GPU time, as the container's processes wrote it
-     * @param agentFields the node agent's fields
      */
-    public record Device(int index, String uuid, long usedBytes, Compute compute, AgentFields agentFields) {}
+    public record Device(int index, String uuid, long usedBytes, Compute compute) {}
 
     /**
      * A container's use of a GPU's time. All values are nanoseconds; points in time are of {@code CLOCK_MONOTONIC}.
@@ -257,41 +277,12 @@ public final class Region {
     public record Compute(long tat, long gpuTime, long throttled, long wanted) {}
 
     /**
-     * The fields of a device that the node agent writes.
-     *
-     * @param grant the part of the GPU's time
-     * @param unattributedBytes memory that the host sees the container use in addition to its charges; counts as used
-     * @param active the number of containers that use the GPU now, including this one, at most 2^32 - 1; 0: unknown
-     */
-    public record AgentFields(Grant grant, long unattributedBytes, long active) {
-        public AgentFields {
-            if (active < 0 || active > 0xffff_ffffL) {
-                throw FormatException.expected("active containers from 0 to 4294967295", Long.toString(active));
-            }
-        }
-
-        private static AgentFields parse(ByteBuffer slice) {
-            ByteBuffer bytes = slice.order(ByteOrder.LITTLE_ENDIAN);
-            return new AgentFields(
-                    Grant.of(bytes.getLong(0)), bytes.getLong(8), Integer.toUnsignedLong(bytes.getInt(16)));
-        }
-
-        private ByteBuffer bytes() {
-            ByteBuffer bytes = ByteBuffer.allocate(AGENT_FIELDS_SIZE).order(ByteOrder.LITTLE_ENDIAN);
-            return bytes.putLong(grant.word())
-                    .putLong(unattributedBytes)
-                    .putInt((int) active)
-                    .flip();
-        }
-    }
-
-    /**
-     * A part of a GPU's time, valid for 3 s. It is one word of the file, so that a reader gets both fields of the same
-     * grant.
+     * A part of a GPU's time, valid for 3 s, which the node agent writes into the {@link AgentFile}. It is one word of
+     * that file, so that a reader gets both fields of the same grant.
      *
      * @param millis the time of the grant in ms of {@code CLOCK_MONOTONIC}, 0 to 2^44 - 1; 0 with 0 millionths: there
      *     was no grant yet
-     * @param millionths the part of the GPU's time, at most 1000000; a container can write up to 1048575
+     * @param millionths the part of the GPU's time, at most 1000000; the word has room for 1048575
      */
     public record Grant(long millis, int millionths) {
         private static final int SHARE_BITS = 20;
@@ -305,11 +296,11 @@ public final class Region {
             }
         }
 
-        private static Grant of(long word) {
+        static Grant of(long word) {
             return new Grant(word >>> SHARE_BITS, (int) (word & ((1 << SHARE_BITS) - 1)));
         }
 
-        private long word() {
+        long word() {
             return millis << SHARE_BITS | millionths;
         }
     }

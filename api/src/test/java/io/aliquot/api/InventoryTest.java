@@ -113,27 +113,26 @@ class InventoryTest {
     }
 
     @Test
-    void parsesAndPrintsTheBootTheDriverAndTheOveruse() {
+    void parsesAndPrintsTheBootTheDriverAndUnchargedUse() {
         String text = GOOD.replace(
                         "\"slots\":10",
                         "\"slots\":10,\"bootId\":\"dc93c6bb-6b52-4d2a-9d0e-0b0c4c1b2a3d\","
                                 + "\"driverVersion\":\"550.54.15\"")
                 .replace(
                         "}}]}",
-                        "}}],\"overuse\":[{\"pod\":\"team/train\",\"container\":\"main\","
-                                + "\"gpu\":\"GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001\",\"usedMiB\":5000,"
-                                + "\"limitMiB\":3000}]}");
+                        "}}],\"uncharged\":[{\"pod\":\"team/train\",\"container\":\"main\","
+                                + "\"gpu\":\"GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001\",\"usedMiB\":5000}]}");
 
         Inventory inventory = Inventory.parse(text);
 
         assertThat(inventory.driverVersion()).isEqualTo("550.54.15");
-        assertThat(inventory.overuse())
+        assertThat(inventory.uncharged())
                 .containsExactly(
-                        new Overuse("team/train", "main", "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 5000, 3000));
+                        new UnchargedUse("team/train", "main", "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 5000));
         assertThat(inventory.print()).isEqualTo(text);
         assertThat(Inventory.parse(GOOD)
                         .withDriver(inventory.bootId(), inventory.driverVersion())
-                        .withOveruse(inventory.overuse()))
+                        .withUncharged(inventory.uncharged()))
                 .isEqualTo(inventory);
         assertThatThrownBy(() -> Inventory.parse(text.replace("dc93c6bb", "boot")))
                 .hasMessageContaining("a boot id");
@@ -143,10 +142,10 @@ class InventoryTest {
                 .hasMessageContaining("a pod's namespace/name");
         assertThatThrownBy(() -> Inventory.parse(text.replace("\"main\"", "\"Main\"")))
                 .hasMessageContaining("a container's name");
-        assertThatThrownBy(() -> Inventory.parse(text.replace("\"usedMiB\":5000", "\"usedMiB\":3000")))
-                .hasMessageContaining("more memory in use");
-        assertThatThrownBy(() -> inventory.withOveruse(
-                        Collections.nCopies(33, inventory.overuse().getFirst())))
+        assertThatThrownBy(() -> Inventory.parse(text.replace("\"usedMiB\":5000", "\"usedMiB\":0")))
+                .hasMessageContaining("usedMiB from 1");
+        assertThatThrownBy(() -> inventory.withUncharged(
+                        Collections.nCopies(33, inventory.uncharged().getFirst())))
                 .hasMessageContaining("at most 32");
     }
 

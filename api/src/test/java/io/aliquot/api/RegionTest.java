@@ -24,6 +24,25 @@ final class RegionTest {
     }
 
     @Test
+    void readsThePartsInUseOfAFile(@TempDir Path folder) throws IOException {
+        byte[] golden = Files.readAllBytes(GOLDEN.resolve("region.bin"));
+        Region expected = Region.parse(golden);
+        Path file = Files.write(folder.resolve("region"), golden);
+        ByteBuffer buffer = ByteBuffer.allocate(Region.SIZE);
+
+        try (var channel = FileChannel.open(file, StandardOpenOption.READ)) {
+            Region read = Region.read(channel, buffer);
+
+            assertThat(read.devices()).isEqualTo(expected.devices()).isNotEmpty();
+            assertThat(read.owner(0)).isEqualTo(expected.owner(0));
+        }
+        Files.write(file, new byte[100]);
+        try (var channel = FileChannel.open(file, StandardOpenOption.READ)) {
+            assertThatThrownBy(() -> Region.read(channel, buffer)).hasMessageContaining("size 565248");
+        }
+    }
+
+    @Test
     void aFreshRegionHasTheGoldenHeaderAndZerosElsewhere() throws IOException {
         ByteBuffer golden = ByteBuffer.wrap(Files.readAllBytes(GOLDEN.resolve("region.bin")));
         ByteBuffer fresh = ByteBuffer.wrap(Region.fresh());
@@ -60,31 +79,10 @@ final class RegionTest {
     }
 
     @Test
-    void writesTheAgentsFieldsInPlaceAndNothingElse(@TempDir Path folder) throws IOException {
-        byte[] golden = Files.readAllBytes(GOLDEN.resolve("region.bin"));
-        Path file = Files.write(folder.resolve("region"), golden);
-        Region.Device before = Region.parse(golden).devices().get(1);
-        var agentFields = new Region.AgentFields(new Region.Grant((1L << 44) - 1, 1_000_000), 1L << 40, 0xffff_ffffL);
-
-        try (var channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
-            Region.write(channel, 1, agentFields);
-        }
-
-        byte[] written = Files.readAllBytes(file);
-        assertThat(Region.parse(written).devices().get(1))
-                .isEqualTo(new Region.Device(1, before.uuid(), before.usedBytes(), before.compute(), agentFields));
-        int at = 4096 + 256 + 128; // region.h: device 1, what the agent writes
-        System.arraycopy(golden, at, written, at, 20);
-        assertThat(written).isEqualTo(golden);
-    }
-
-    @Test
-    void rejectsAgentFieldsOutOfRange() {
+    void rejectsAGrantOutOfRange() {
         assertThatThrownBy(() -> new Region.Grant(1L << 44, 0)).hasMessageContaining("time below 2^44");
         assertThatThrownBy(() -> new Region.Grant(-1, 0)).hasMessageContaining("time below 2^44");
         assertThatThrownBy(() -> new Region.Grant(0, 1 << 20)).hasMessageContaining("share below 2^20");
-        assertThatThrownBy(() -> new Region.AgentFields(new Region.Grant(0, 0), 0, 1L << 32))
-                .hasMessageContaining("active containers");
     }
 
     private static byte[] with(int at, int value) {
@@ -93,7 +91,7 @@ final class RegionTest {
         return file;
     }
 
-    /** In the form of {@code region.expected}, see {@code native-shim/test/region_golden.c}. */
+    /** In the form of {@code region.expected}, see {@code native-shim/test/golden.c}. */
     private static String print(byte[] file) {
         Region region = Region.parse(file);
         var text = new StringBuilder();
@@ -108,12 +106,7 @@ final class RegionTest {
             Region.Compute compute = device.compute();
             text.append(" tat=").append(compute.tat()).append(" gpu-time=").append(compute.gpuTime());
             text.append(" throttled=").append(compute.throttled());
-            text.append(" wanted=").append(compute.wanted());
-            Region.AgentFields agentFields = device.agentFields();
-            text.append(" granted=").append(agentFields.grant().millionths());
-            text.append(" granted-ms=").append(agentFields.grant().millis());
-            text.append(" unattributed=").append(agentFields.unattributedBytes());
-            text.append(" active=").append(agentFields.active()).append('\n');
+            text.append(" wanted=").append(compute.wanted()).append('\n');
             for (int process = 0; process < Region.PROCESSES; process++) {
                 Region.Charge charge = region.charge(device.index(), process);
                 if (charge.bytes() != 0 || charge.undecided() != 0) {

@@ -10,6 +10,7 @@ import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.Shim;
+import io.aliquot.deviceplugin.usage.UsageMetrics;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -26,6 +27,8 @@ import java.util.logging.Logger;
  */
 public final class DevicePlugin {
     private static final Path SYS = Path.of("/sys");
+    // The kubelet cannot be told another folder (pkg/kubelet/kuberuntime, legacyContainerLogsDir).
+    private static final NodeAgent.Host HOST = new NodeAgent.Host(Path.of("/proc"), Path.of("/var/log/containers"));
     /** The host's in each container (kernel: drivers/char/random.c). */
     private static final Path BOOT_ID = Path.of("/proc/sys/kernel/random/boot_id");
 
@@ -97,11 +100,13 @@ public final class DevicePlugin {
                     settings,
                     nvml(settings),
                     registrar,
+                    HOST,
                     metrics,
                     firstLine(BOOT_ID).orElse(""),
                     INTERVAL,
                     InstantSource.system(),
                     nanoTime);
+            metrics.add(new UsageMetrics(settings.nodeName(), agent::usage));
             var monitoring = new MonitoringServer(
                     settings.metricsPort(), metrics, agent::livenessProblems, agent::readinessProblems);
             Runtime.getRuntime().addShutdownHook(new Thread(agent::close, "shutdown"));

@@ -8,8 +8,12 @@ import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
+import io.aliquot.deviceplugin.usage.NodeUsage;
+import io.aliquot.deviceplugin.usage.UsageSampler;
+import io.aliquot.deviceplugin.usage.UsageTracker;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.time.InstantSource;
 import java.util.List;
@@ -41,10 +45,19 @@ final class NodeAgent implements AutoCloseable {
         RESTART
     }
 
+    /**
+     * Folders of the host.
+     *
+     * @param proc {@code /proc} of the host's PID namespace
+     * @param containerLogs the kubelet's links to the logs of containers
+     */
+    record Host(Path proc, Path containerLogs) {}
+
     private final KubeletRegistrar registrar;
     private final NvmlSession nvml;
     private final Reconciler reconciler;
     private final PodResourcesClient podResources;
+    private final UsageTracker usage;
     private final AgentHealth health;
     private final UnhookedFunctionCheck unhookedFunctions;
     private final Duration interval;
@@ -57,6 +70,7 @@ final class NodeAgent implements AutoCloseable {
      * Does nothing before {@link #run}.
      *
      * @param registrar closed by this object
+     * @param host where the host's folders are
      * @param bootId the host's; empty if unknown
      * @param interval pause between two passes without {@link #wake}
      * @param nanoTime a clock such as {@link System#nanoTime}
@@ -65,6 +79,7 @@ final class NodeAgent implements AutoCloseable {
             Settings settings,
             NvmlSession.Opener nvmlOpener,
             KubeletRegistrar registrar,
+            Host host,
             AgentMetrics metrics,
             String bootId,
             Duration interval,
@@ -72,13 +87,21 @@ final class NodeAgent implements AutoCloseable {
             LongSupplier nanoTime) {
         this.registrar = registrar;
         this.interval = interval;
-        nvml = new NvmlSession(nvmlOpener, List.of(), metrics, interval, this::wake, nanoTime);
         podResources = new PodResourcesClient(settings.podResourcesDir());
+        usage = new UsageTracker(host.proc, host.containerLogs, settings.stateDir(), podResources::list, nanoTime);
+        nvml = new NvmlSession(
+                nvmlOpener,
+                List.of(open -> new UsageSampler(usage, open::usage)),
+                metrics,
+                interval,
+                this::wake,
+                nanoTime);
         reconciler = new Reconciler(
                 settings,
                 nvml,
                 registrar,
                 podResources,
+                usage,
                 metrics,
                 new HealthTracker(
                         XidTable.load(settings.ignoreXids(), settings.fatalXids()),
@@ -97,6 +120,11 @@ final class NodeAgent implements AutoCloseable {
     /** Requests a pass at once, because something may have changed. Thread-safe. */
     void wake() {
         wakeUps.release();
+    }
+
+    /** How the node's GPUs are used now. Thread-safe. */
+    NodeUsage usage() {
+        return usage.usage();
     }
 
     /** See {@link AgentHealth#livenessProblems}. Thread-safe. */

@@ -25,6 +25,7 @@ import io.aliquot.deviceplugin.nvml.NvmlReading;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import io.aliquot.deviceplugin.problem.Problem;
+import io.aliquot.deviceplugin.usage.UsageTracker;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -55,6 +56,7 @@ final class Reconciler {
     private final NvmlSession nvml;
     private final KubeletRegistrar registrar;
     private final PodResourcesClient podResources;
+    private final UsageTracker usage;
     private final InventoryPublisher publisher;
     private final GpuHealthReporter healthReporter;
     private final AgentMetrics metrics;
@@ -85,6 +87,7 @@ final class Reconciler {
             NvmlSession nvml,
             KubeletRegistrar registrar,
             PodResourcesClient podResources,
+            UsageTracker usage,
             AgentMetrics metrics,
             HealthTracker healthTracker,
             String bootId,
@@ -95,6 +98,7 @@ final class Reconciler {
         this.nvml = nvml;
         this.registrar = registrar;
         this.podResources = podResources;
+        this.usage = usage;
         this.metrics = metrics;
         this.healthTracker = healthTracker;
         this.bootId = bootId;
@@ -213,7 +217,8 @@ final class Reconciler {
                         requested.or(() -> previous.map(NodeSettings::of)).orElseThrow())
                 .withDriver(bootId, driverVersion(reading, previous));
         Inventory shared = OtherDevicePlugins.in(built, previous.map(Reconciler::withoutRelease), node, holders);
-        Inventory present = DriverRelease.of(node).map(shared::withConflict).orElse(shared);
+        Inventory present =
+                DriverRelease.of(node).map(shared::withConflict).orElse(shared).withUncharged(usage.uncharged());
         report(present, holders, unmet);
         if (present.gpus().isEmpty()) {
             unmet.add(noGpu.report(

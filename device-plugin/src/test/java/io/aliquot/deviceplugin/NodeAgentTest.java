@@ -686,7 +686,15 @@ final class NodeAgentTest {
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
         var registrar = new KubeletRegistrar(sockets, host, shim, metrics, InstantSource.system(), System::nanoTime);
         return new NodeAgent(
-                settings, opener, registrar, metrics, BOOT_ID, INTERVAL, InstantSource.system(), System::nanoTime);
+                settings,
+                opener,
+                registrar,
+                new NodeAgent.Host(host, host),
+                metrics,
+                BOOT_ID,
+                INTERVAL,
+                InstantSource.system(),
+                System::nanoTime);
     }
 
     private void start() {

@@ -76,21 +76,22 @@ class GpuIsolationIT {
         Lab.Output output = namespace.exec("two", "bash", "-c", """
                 set -e
                 vgpu-sample alloc 2000 hold > /tmp/first &
-                until grep -q alloc /tmp/first; do sleep 0.05; done
+                until nvidia-smi | grep -o '2256MiB / 3000MiB'; do sleep 0.05; done # with its context
                 grep alloc /tmp/first
-                vgpu-sample alloc 1001 alloc 1000
-                nvidia-smi | grep -o '[0-9]*MiB / 3000MiB'
+                vgpu-sample alloc 745 alloc 744
                 kill -KILL $!
                 wait $! || true
+                until nvidia-smi | grep -o ' 0MiB / 3000MiB'; do sleep 0.05; done
                 vgpu-sample alloc 3000
                 """);
 
         assertThat(output.expectSuccess().lines())
                 .containsExactly(
+                        "2256MiB / 3000MiB",
                         "alloc 2000 MiB: CUDA_SUCCESS",
-                        "alloc 1001 MiB: CUDA_ERROR_OUT_OF_MEMORY",
-                        "alloc 1000 MiB: CUDA_SUCCESS",
-                        "2000MiB / 3000MiB",
+                        "alloc 745 MiB: CUDA_ERROR_OUT_OF_MEMORY",
+                        "alloc 744 MiB: CUDA_SUCCESS",
+                        " 0MiB / 3000MiB",
                         "alloc 3000 MiB: CUDA_SUCCESS");
     }
 

@@ -11,6 +11,10 @@ import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -146,6 +150,28 @@ final class Lab implements AutoCloseable {
                 // the agent's pod on a deleted hollow node remains for minutes
                 .filter(pod -> nodes().contains(String.valueOf(pod.getSpec().getNodeName())))
                 .toList();
+    }
+
+    /** The node agent of a node. */
+    Pod agentOf(String node) {
+        return componentPods("device-plugin").stream()
+                .filter(pod -> node.equals(pod.getSpec().getNodeName()))
+                .findFirst()
+                .orElseThrow(() -> new AssertionError("no node agent on " + node));
+    }
+
+    /** The metrics of a pod in Prometheus's text format. */
+    static String metrics(Pod pod, int port) {
+        URI uri = URI.create("http://" + pod.getStatus().getPodIP() + ":" + port + "/metrics");
+        try (var http = HttpClient.newHttpClient()) {
+            return http.send(HttpRequest.newBuilder(uri).build(), BodyHandlers.ofString())
+                    .body();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("interrupted during a scrape", e);
+        }
     }
 
     /** An image with bash, coreutils, Python and {@code vgpu-sample}. */

@@ -3,11 +3,6 @@ package io.aliquot.lab;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fabric8.kubernetes.api.model.Pod;
-import java.io.IOException;
-import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.file.Files;
 import java.time.Duration;
 import java.util.Set;
@@ -24,23 +19,26 @@ class MetricsIT {
     private static final Pattern SCRAPED = Pattern.compile("(?m)^# TYPE (aliquot_[a-z_]+) ");
 
     @ParameterizedTest
-    @CsvSource({"scheduler, 9090", "device-plugin, 9091"})
-    void theDocsListExactlyTheExportedMetrics(String component, int port, Lab lab, TestNamespace namespace)
-            throws Exception {
+    @CsvSource({"scheduler, 9090, ## Scheduler", "device-plugin, 9091, ## Node agent"})
+    void theDocsListExactlyTheExportedMetrics(
+            String component, int port, String heading, Lab lab, TestNamespace namespace) throws Exception {
         new SchedulerReplicas(lab).awaitReady(Duration.ofMinutes(4)); // an earlier test may have killed one
         namespace.run(Pods.withGpuMemory(lab, "measured", 1000));
         var scraped = new TreeSet<String>();
         for (Pod pod : lab.componentPods(component)) {
-            scraped.addAll(scrape(pod, port));
+            scraped.addAll(typesOf(Lab.metrics(pod, port)));
         }
 
         Set<String> documented = new TreeSet<>();
         Set<String> absentAtFirst = new TreeSet<>();
-        Files.readString(lab.root().resolve("docs").resolve("metrics.md"))
+        String docs = Files.readString(lab.root().resolve("docs").resolve("metrics.md"));
+        docs.substring(docs.indexOf(heading), docs.indexOf("\n## ", docs.indexOf(heading) + 1))
                 .lines()
                 .filter(line -> line.startsWith("| `aliquot_"))
-                .filter(line -> line.startsWith("| `aliquot_agent_") == component.equals("device-plugin"))
-                .forEach(row -> addNames(row, row.contains("not there before the first") ? absentAtFirst : documented));
+                .forEach(row -> addNames(
+                        row,
+                        component.equals("scheduler"),
+                        row.contains("ot there before the first") ? absentAtFirst : documented));
 
         assertThat(scraped).containsAll(documented);
         documented.addAll(absentAtFirst);
@@ -48,26 +46,22 @@ class MetricsIT {
         assertThat(documented).containsAll(scraped);
     }
 
-    private static void addNames(String row, Set<String> names) {
+    private static void addNames(String row, boolean ofScheduler, Set<String> names) {
         DOCUMENTED
                 .matcher(row.substring(0, row.indexOf('|', 1)))
                 .results()
                 .map(match -> match.group(1))
                 .forEach(name -> {
                     names.add(name);
-                    if (name.startsWith("aliquot_gpu_")) { // also per node, as the docs say
+                    if (ofScheduler && name.startsWith("aliquot_gpu_")) { // also per node, as the docs say
                         names.add(name.replace("aliquot_gpu_", "aliquot_node_gpu_"));
                     }
                 });
     }
 
-    private static Set<String> scrape(Pod pod, int port) throws IOException, InterruptedException {
-        URI uri = URI.create("http://" + pod.getStatus().getPodIP() + ":" + port + "/metrics");
-        String text = HttpClient.newHttpClient()
-                .send(HttpRequest.newBuilder(uri).build(), BodyHandlers.ofString())
-                .body();
+    private static Set<String> typesOf(String metrics) {
         var names = new TreeSet<String>();
-        SCRAPED.matcher(text).results().forEach(match -> names.add(match.group(1)));
+        SCRAPED.matcher(metrics).results().forEach(match -> names.add(match.group(1)));
         return names;
     }
 }

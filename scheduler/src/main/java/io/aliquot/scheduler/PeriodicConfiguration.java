@@ -3,6 +3,8 @@ package io.aliquot.scheduler;
 import io.aliquot.scheduler.explain.PendingPodEvents;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.nodeagent.GpuHealthEvents;
+import io.aliquot.scheduler.nodeagent.OveruseMonitor;
 import io.aliquot.scheduler.pending.Waker;
 import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.aliquot.scheduler.periodic.PeriodicTasks;
@@ -26,6 +28,8 @@ class PeriodicConfiguration {
             Waker waker,
             Evictor evictor,
             PendingPodEvents pendingPodEvents,
+            GpuHealthEvents gpuHealthEvents,
+            OveruseMonitor overuseMonitor,
             WatchHealthCheck watches,
             LongSupplier nanoTime) {
         List<PeriodicTask> tasks = List.of(
@@ -35,6 +39,8 @@ class PeriodicConfiguration {
                 new PeriodicTask("wake", Duration.ofMillis(100), waker::wake),
                 new PeriodicTask("evict", Duration.ofSeconds(1), evictor::evict),
                 new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), pendingPodEvents::report),
+                new PeriodicTask("gpu-health-events", Duration.ofSeconds(1), gpuHealthEvents::report),
+                new PeriodicTask("overuse", Duration.ofSeconds(1), overuseMonitor::check),
                 new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check));
         return new PeriodicTasks(tasks, nanoTime);
     }

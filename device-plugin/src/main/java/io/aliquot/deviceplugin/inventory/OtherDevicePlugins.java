@@ -75,7 +75,10 @@ public final class OtherDevicePlugins {
         return previous.stream()
                 .flatMap(gpu -> gpu.heldBy().stream()
                         .map(holder -> new DeviceHolders.Holder(
-                                holder.pod(), holder.resource(), List.of(gpu.uuid() + (holder.hami() ? "-0" : "")))))
+                                holder.pod(),
+                                "",
+                                holder.resource(),
+                                List.of(gpu.uuid() + (holder.hami() ? "-0" : "")))))
                 .toList();
     }
 

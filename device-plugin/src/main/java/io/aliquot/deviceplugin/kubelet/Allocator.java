@@ -13,17 +13,24 @@ import java.nio.file.Path;
 import java.util.List;
 
 /**
- * Answers Allocate for one container: mounts the shim, the file that preloads it, and an empty region, and makes no GPU
- * visible. The answer does not depend on the pod, which Allocate does not name: the pod's annotations, which Bind
- * wrote, set its GPUs and limits. So Allocate needs no API call and one local file.
+ * Answers Allocate for one container: mounts the shim, the file that preloads it, an empty region and the agent's own
+ * file, and makes no GPU visible. The answer does not depend on the pod, which Allocate does not name: the pod's annotations, which Bind
+ * wrote, set its GPUs and limits. So Allocate needs no API call and two local files.
  */
 final class Allocator {
     private final Shim shim;
-    private final RegionFiles regions;
+    private final SlotFiles regions;
+    private final SlotFiles agentFiles;
 
-    Allocator(Shim shim, RegionFiles regions) {
+    /**
+     * Prepares to answer.
+     *
+     * @throws IOException if the folders of slots cannot be created
+     */
+    Allocator(Shim shim, Path stateDir) throws IOException {
         this.shim = shim;
-        this.regions = regions;
+        regions = SlotFiles.regions(stateDir);
+        agentFiles = SlotFiles.ofAgent(stateDir);
     }
 
     /**
@@ -32,8 +39,8 @@ final class Allocator {
      * @param slots device ids, in any order
      * @param everAdvertised the largest number of slots ever advertised: the kubelet may still use the ids of an older,
      *     longer list
-     * @throws StatusException INVALID_ARGUMENT for ids that were never advertised; INTERNAL if the region cannot be
-     *     written
+     * @throws StatusException INVALID_ARGUMENT for ids that were never advertised; INTERNAL if the slot's files cannot
+     *     be written
      */
     ContainerAllocateResponse allocate(List<String> slots, int everAdvertised) throws StatusException {
         if (slots.isEmpty()) {
@@ -50,10 +57,10 @@ final class Allocator {
         // The kubelet sends the ids in random order; all slots of a container use the region of the first.
         String first = slots.stream().sorted().findFirst().orElseThrow();
         try {
-            return response(regions.replace(first));
+            return response(regions.replace(first), agentFiles.replace(first));
         } catch (IOException e) {
             throw Status.INTERNAL
-                    .withDescription("cannot write the region of " + first + ": " + e)
+                    .withDescription("cannot write the files of " + first + ": " + e)
                     .withCause(e)
                     .asException();
         }
@@ -62,11 +69,13 @@ final class Allocator {
     /** Makes one answer and discards it, so that the first pod does not wait until classes are loaded. */
     void warmUp() throws IOException {
         Path region = regions.replace(".warm-up");
-        int unused = response(region).getSerializedSize();
+        Path agentFile = agentFiles.replace(".warm-up");
+        int unused = response(region, agentFile).getSerializedSize();
         Files.delete(region);
+        Files.delete(agentFile);
     }
 
-    private ContainerAllocateResponse response(Path region) {
+    private ContainerAllocateResponse response(Path region, Path agentFile) {
         return ContainerAllocateResponse.newBuilder()
                 // The container's own env, set at admission, overrides this one (docs/architecture.md: the life of a
                 // pod, 5).
@@ -74,6 +83,7 @@ final class Allocator {
                 .addMounts(mount(shim.library(), shim.libraryInContainer(), true))
                 .addMounts(mount(shim.preload(), ContainerPaths.PRELOAD, true))
                 .addMounts(mount(region, ContainerPaths.REGION, false))
+                .addMounts(mount(agentFile, ContainerPaths.AGENT, true))
                 .build();
     }
 

@@ -7,7 +7,7 @@ public sealed interface DeviceHolders {
     /**
      * The kubelet's answer. It leaves out ordinary init containers, and older kubelets still list pods that have ended.
      *
-     * @param list one element for each pod and resource
+     * @param list one element for each container and resource
      */
     record Known(List<Holder> list) implements DeviceHolders {
         public Known {
@@ -23,13 +23,14 @@ public sealed interface DeviceHolders {
     record Unavailable(String reason) implements DeviceHolders {}
 
     /**
-     * The devices that a pod got through one resource.
+     * The devices that a container got through one resource.
      *
      * @param pod its namespace and name, such as {@code team/train}
+     * @param container its name; empty: unknown
      * @param resource such as {@code nvidia.com/gpu}
      * @param deviceIds as the device plugin named them
      */
-    record Holder(String pod, String resource, List<String> deviceIds) {
+    record Holder(String pod, String container, String resource, List<String> deviceIds) {
         public Holder {
             deviceIds = List.copyOf(deviceIds);
         }

@@ -61,7 +61,7 @@ public final class KubeletRegistrar implements AutoCloseable {
      * @param folder the kubelet's folder of plugin sockets
      * @param stateDir Aliquot's folder on the host
      * @param nanoTime a clock such as {@link System#nanoTime}
-     * @throws IOException if the folder of regions cannot be created
+     * @throws IOException if the folders of slots cannot be created
      */
     public KubeletRegistrar(
             Path folder, Path stateDir, Shim shim, AgentMetrics metrics, InstantSource clock, LongSupplier nanoTime)
@@ -93,7 +93,7 @@ public final class KubeletRegistrar implements AutoCloseable {
         this.nanoTime = nanoTime;
         backoff = new Backoff(nanoTime, interval, interval.multipliedBy(LONGEST_PAUSE_IN_INTERVALS));
         allocatableCheck = new AllocatableCheck(nanoTime, tolerance);
-        var allocator = new Allocator(shim, new RegionFiles(stateDir));
+        var allocator = new Allocator(shim, stateDir);
         allocator.warmUp();
         service = new DevicePluginService(allocator, metrics, nanoTime);
         thread = new Thread(this::run, "kubelet");

@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin.kubelet;
 
 import io.aliquot.deviceplugin.podresources.v1.ContainerDevices;
+import io.aliquot.deviceplugin.podresources.v1.ContainerResources;
 import io.aliquot.deviceplugin.podresources.v1.ListPodResourcesRequest;
 import io.aliquot.deviceplugin.podresources.v1.PodResources;
 import io.aliquot.deviceplugin.podresources.v1.PodResourcesListerGrpc;
@@ -90,15 +91,18 @@ public final class PodResourcesClient implements AutoCloseable {
     private static List<DeviceHolders.Holder> holders(List<PodResources> pods) {
         var holders = new ArrayList<DeviceHolders.Holder>();
         for (PodResources pod : pods) {
-            Map<String, List<String>> byResource = new LinkedHashMap<>();
-            pod.getContainersList().stream()
-                    .flatMap(container -> container.getDevicesList().stream())
-                    .filter(devices -> devices.getDeviceIdsCount() > 0)
-                    .forEach((ContainerDevices devices) -> byResource
+            for (ContainerResources container : pod.getContainersList()) {
+                Map<String, List<String>> byResource = new LinkedHashMap<>();
+                // One element for each NUMA node (k8s.io/kubelet/pkg/apis/podresources/v1).
+                for (ContainerDevices devices : container.getDevicesList()) {
+                    byResource
                             .computeIfAbsent(devices.getResourceName(), resource -> new ArrayList<>())
-                            .addAll(devices.getDeviceIdsList()));
-            byResource.forEach((resource, ids) ->
-                    holders.add(new DeviceHolders.Holder(pod.getNamespace() + "/" + pod.getName(), resource, ids)));
+                            .addAll(devices.getDeviceIdsList());
+                }
+                byResource.values().removeIf(List::isEmpty);
+                byResource.forEach((resource, ids) -> holders.add(new DeviceHolders.Holder(
+                        pod.getNamespace() + "/" + pod.getName(), container.getName(), resource, ids)));
+            }
         }
         return holders;
     }

@@ -4,6 +4,7 @@ import io.prometheus.metrics.core.metrics.Counter;
 import io.prometheus.metrics.core.metrics.Gauge;
 import io.prometheus.metrics.core.metrics.Histogram;
 import io.prometheus.metrics.expositionformats.PrometheusTextFormatWriter;
+import io.prometheus.metrics.model.registry.MultiCollector;
 import io.prometheus.metrics.model.registry.PrometheusRegistry;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -106,6 +107,11 @@ public final class AgentMetrics {
                     + " hook and does not know; its calls bypass the limits.")
             .withoutExemplars()
             .register(registry);
+
+    /** Adds metrics that another object collects at each scrape. */
+    public void add(MultiCollector collector) {
+        registry.register(collector);
+    }
 
     /** What a PATCH of the Node writes. */
     public enum PatchTarget {

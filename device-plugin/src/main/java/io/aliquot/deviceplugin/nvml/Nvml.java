@@ -74,6 +74,7 @@ public final class Nvml implements AutoCloseable {
 
     private final NvmlLibrary library;
     private final GpuTopology topology;
+    private final UsageReader usageReader;
 
     /** The properties of each GPU that do not change, by UUID; read once. */
     private final Map<String, Properties> properties = new HashMap<>();
@@ -86,6 +87,7 @@ public final class Nvml implements AutoCloseable {
     private Nvml(NvmlLibrary library, GpuTopology topology) {
         this.library = library;
         this.topology = topology;
+        usageReader = new UsageReader(library);
     }
 
     /**
@@ -115,37 +117,27 @@ public final class Nvml implements AutoCloseable {
      * @throws NvmlException if NVML as a whole fails
      */
     public synchronized Listing gpus() throws NvmlException {
-        Map<String, Integer> indexes = new LinkedHashMap<>();
+        List<Device> devices = devices();
         Map<String, Pointer> handles = new LinkedHashMap<>();
-        int count = count();
-        for (int index = 0; index < count; index++) {
-            try {
-                Pointer handle = handle(index);
-                String uuid = uuid(handle);
-                indexes.put(uuid, index);
-                handles.put(uuid, handle);
-            } catch (NvmlException e) {
-                LOG.log(Level.DEBUG, "GPU {0} does not return its UUID: {1}", index, e.getMessage());
-            }
-        }
+        devices.forEach(device -> handles.put(device.uuid, device.handle));
         if (!properties.keySet().containsAll(handles.keySet())) {
             readProperties(handles);
         }
         var gpus = new ArrayList<PhysicalGpu>();
-        handles.forEach((uuid, handle) -> {
-            Properties known = properties.get(uuid);
+        for (Device device : devices) {
+            Properties known = properties.get(device.uuid);
             if (known != null) {
                 gpus.add(new PhysicalGpu(
-                        uuid,
-                        indexes.getOrDefault(uuid, 0),
+                        device.uuid,
+                        device.index,
                         known.model,
                         known.memoryMiB,
                         known.numaNode,
-                        condition(handle),
+                        condition(device.handle),
                         known.links));
             }
-        });
-        return new Listing(gpus, gpus.size() == count);
+        }
+        return new Listing(gpus, gpus.size() == count());
     }
 
     /**
@@ -157,6 +149,40 @@ public final class Nvml implements AutoCloseable {
         public Listing {
             gpus = List.copyOf(gpus);
         }
+    }
+
+    /**
+     * How the GPUs are used now. A GPU that does not list its processes is left out.
+     *
+     * @param since by UUID, the time after which processes' utilization is wanted: {@link GpuUsage.Utilization#endMicros}
+     *     of an earlier call; a missing one returns whatever the driver has
+     * @throws NvmlException if NVML as a whole fails
+     */
+    public List<GpuUsage> usage(Map<String, Long> since) throws NvmlException {
+        var usage = new ArrayList<GpuUsage>();
+        for (Device device : devices()) {
+            try {
+                usage.add(usageReader.read(device.uuid, device.handle, since.getOrDefault(device.uuid, 0L)));
+            } catch (NvmlException e) {
+                LOG.log(Level.DEBUG, "GPU {0} does not return its processes: {1}", device.uuid, e.getMessage());
+            }
+        }
+        return usage;
+    }
+
+    /** The GPUs that return their UUID. */
+    private static List<Device> devices() throws NvmlException {
+        var devices = new ArrayList<Device>();
+        int count = count();
+        for (int index = 0; index < count; index++) {
+            try {
+                Pointer handle = handle(index);
+                devices.add(new Device(index, uuid(handle), handle));
+            } catch (NvmlException e) {
+                LOG.log(Level.DEBUG, "GPU {0} does not return its UUID: {1}", index, e.getMessage());
+            }
+        }
+        return devices;
     }
 
     /**
@@ -423,6 +449,8 @@ public final class Nvml implements AutoCloseable {
             return memory.getLong(0);
         }
     }
+
+    private record Device(int index, String uuid, Pointer handle) {}
 
     private record Properties(String model, int memoryMiB, int numaNode, Map<String, Link> links) {}
 }

@@ -19,6 +19,7 @@ final class NvmlLibrary {
     // nvmlReturn_t in nvml.h
     static final int SUCCESS = 0;
     static final int NOT_SUPPORTED = 3;
+    static final int INSUFFICIENT_SIZE = 7;
     static final int TIMEOUT = 10;
     static final int FUNCTION_NOT_FOUND = 13;
     static final int GPU_IS_LOST = 15;

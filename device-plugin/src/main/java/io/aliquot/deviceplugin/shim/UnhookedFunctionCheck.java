@@ -2,6 +2,7 @@ package io.aliquot.deviceplugin.shim;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Region;
+import io.aliquot.deviceplugin.kubelet.SlotFiles;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.lang.System.Logger;
@@ -38,7 +39,7 @@ public final class UnhookedFunctionCheck {
      * @param stateDir Aliquot's folder on the host
      */
     public UnhookedFunctionCheck(Path stateDir, AgentMetrics metrics) {
-        regions = stateDir.resolve("slots");
+        regions = SlotFiles.regionsFolder(stateDir);
         this.metrics = metrics;
     }
 

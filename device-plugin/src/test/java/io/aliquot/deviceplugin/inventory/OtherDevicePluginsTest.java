@@ -43,7 +43,7 @@ class OtherDevicePluginsTest {
     }
 
     private static DeviceHolders held(String resource, String... ids) {
-        return new DeviceHolders.Known(List.of(new DeviceHolders.Holder("team/train", resource, List.of(ids))));
+        return new DeviceHolders.Known(List.of(new DeviceHolders.Holder("team/train", "main", resource, List.of(ids))));
     }
 
     @Test
@@ -104,7 +104,8 @@ class OtherDevicePluginsTest {
     @Test
     void onlyTheFirstHoldersOfAGpuAreListed() {
         var many = new DeviceHolders.Known(IntStream.range(0, 100)
-                .mapToObj(i -> new DeviceHolders.Holder("team/p" + i, "nvidia.com/gpu", List.of(UUID_0 + "::" + i)))
+                .mapToObj(i ->
+                        new DeviceHolders.Holder("team/p" + i, "main", "nvidia.com/gpu", List.of(UUID_0 + "::" + i)))
                 .toList());
 
         assertThat(in(OURS, many, GPUS).gpus().get(0).heldBy()).hasSize(Gpu.MOST_HOLDERS);

@@ -90,7 +90,8 @@ final class KubeletRegistrarTest {
                 .containsExactlyInAnyOrder(
                         mount("/host/libaliquot.so", "/usr/local/aliquot/1.0-abc/libaliquot.so", true),
                         mount("/host/ld.so.preload", "/etc/ld.so.preload", true),
-                        mount(region("slot-007").toString(), "/usr/local/aliquot/region", false));
+                        mount(region("slot-007").toString(), "/usr/local/aliquot/region", false),
+                        mount(host.resolve("agent/slot-007").toString(), "/usr/local/aliquot/agent", true));
         assertThat(Files.readAllBytes(region("slot-007"))).isEqualTo(Region.fresh());
         assertThat(Files.getPosixFilePermissions(region("slot-007")))
                 .isEqualTo(PosixFilePermissions.fromString("rw-rw-rw-"));
@@ -169,7 +170,7 @@ final class KubeletRegistrarTest {
 
         assertThatThrownBy(() -> kubelet.allocate("slot-005"))
                 .hasMessageContaining("INTERNAL")
-                .hasMessageContaining("cannot write the region of slot-005");
+                .hasMessageContaining("cannot write the files of slot-005");
     }
 
     @Test

@@ -31,8 +31,8 @@ final class PodResourcesClientTest {
         kubelet.run("team", "train", "nvidia.com/gpu", "GPU-1", "GPU-2");
 
         assertThat(client.list())
-                .isEqualTo(new DeviceHolders.Known(
-                        List.of(new DeviceHolders.Holder("team/train", "nvidia.com/gpu", List.of("GPU-1", "GPU-2")))));
+                .isEqualTo(new DeviceHolders.Known(List.of(
+                        new DeviceHolders.Holder("team/train", "main", "nvidia.com/gpu", List.of("GPU-1", "GPU-2")))));
         kubelet.end("team", "train");
         assertThat(client.list()).isEqualTo(new DeviceHolders.Known(List.of()));
     }

@@ -84,6 +84,7 @@ class InvalidValuesTest {
     @CsvSource({
         "scope,                           everything,    opt-in",
         "webhooks.namespaceSelector.labels.a, b,         labels",
+        "overuse,                         delete,        report",
         "scheduler.replicas,              0,             /scheduler/replicas",
         "scheduler.placement.node,        tetris,        fragmentation",
         "scheduler.placement.gpu,         Binpack,       spread",

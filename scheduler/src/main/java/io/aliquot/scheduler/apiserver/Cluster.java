@@ -131,4 +131,10 @@ public interface Cluster {
 
     /** Writes a Warning event about the pod; {@code reason} is one CamelCase word. */
     void warn(PodId pod, String reason, String message);
+
+    /** Writes a Normal event about the node, at every call; {@code reason} is one CamelCase word. */
+    void note(NodeId node, String reason, String message);
+
+    /** Writes a Warning event about the node; {@code reason} is one CamelCase word. */
+    void warn(NodeId node, String reason, String message);
 }

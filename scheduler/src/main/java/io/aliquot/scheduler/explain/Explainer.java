@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.explain;
 
+import io.aliquot.api.GpuHealth.Unhealthy;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.Nodes;
@@ -63,8 +64,14 @@ public final class Explainer {
         }
     }
 
-    /** What all nodes answered for a pod; shortfalls are sorted, nearest first. */
-    private record Evaluation(List<String> fitting, List<Refusal> refusals, List<Shortfall> shortfalls) {
+    /**
+     * What all nodes answered for a pod.
+     *
+     * @param shortfalls sorted, nearest first
+     * @param unhealthy what is wrong with each GPU that would fit, on nodes where no eviction would help
+     */
+    private record Evaluation(
+            List<String> fitting, List<Refusal> refusals, List<Shortfall> shortfalls, List<Unhealthy> unhealthy) {
         List<Shortfall> nearest() {
             return shortfalls.stream().limit(MAX_EXAMINED_NODES).toList();
         }
@@ -152,17 +159,21 @@ public final class Explainer {
         var fitting = new ArrayList<String>();
         var refusing = new HashMap<Feasibility.Refused, List<String>>();
         var shortfalls = new ArrayList<Shortfall>();
+        var unhealthy = new ArrayList<Unhealthy>();
         for (String node : nodes.stream().sorted().distinct().toList()) {
             switch (ledger.feasibility(node, pod.uid(), request)) {
                 case Feasibility.Fits fits -> fitting.add(node);
                 case Feasibility.Refused refusal -> {
                     refusing.computeIfAbsent(refusal, any -> new ArrayList<>()).add(node);
-                    if (!refusal.unresolvable()) {
-                        ledger.view(node)
-                                .flatMap(view ->
-                                        Shortfall.of(request, NodeFreeCapacity.without(view, Set.of(pod.uid()))))
-                                .ifPresent(shortfalls::add);
-                    }
+                    ledger.view(node)
+                            .map(view -> NodeFreeCapacity.without(view, Set.of(pod.uid())))
+                            .ifPresent(free -> {
+                                if (refusal.unresolvable()) {
+                                    Shortfall.unhealthyGpus(request, free).forEach(unhealthy::add);
+                                } else {
+                                    Shortfall.of(request, free).ifPresent(shortfalls::add);
+                                }
+                            });
                 }
             }
         }
@@ -175,7 +186,7 @@ public final class Explainer {
                         .thenComparing(refusal -> -refusal.nodes().count())
                         .thenComparing(Refusal::reason))
                 .toList();
-        return new Evaluation(fitting, refusals, shortfalls);
+        return new Evaluation(fitting, refusals, shortfalls, unhealthy);
     }
 
     private static String summary(Evaluation evaluation) {
@@ -198,9 +209,18 @@ public final class Explainer {
         String nearest = evaluation.shortfalls().stream()
                 .findFirst()
                 .map(shortfall -> "; closest is " + shortfall.node().node() + ", where " + shortfall.text())
-                .orElse("; no eviction would help");
+                .orElseGet(() -> "; no eviction would help" + unhealthyGpus(evaluation.unhealthy()));
         return "0/" + nodes + " nodes fit: " + reasons + (others > 0 ? ", " + others + " for other reasons" : "")
                 + nearest;
+    }
+
+    private static String unhealthyGpus(List<Unhealthy> gpus) {
+        List<String> reasons = gpus.stream().map(Unhealthy::reason).distinct().toList();
+        if (reasons.isEmpty()) {
+            return "";
+        }
+        return "; " + (gpus.size() == 1 ? "1 GPU that would fit is" : gpus.size() + " GPUs that would fit are")
+                + " unhealthy" + (reasons.size() == 1 ? ": " + reasons.get(0) : ", for different reasons");
     }
 
     private static int count(List<Refusal> refusals) {

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.explain;
 
+import io.aliquot.api.GpuHealth.Unhealthy;
 import io.aliquot.api.GpuRequest;
 import io.aliquot.api.SharingMode;
 import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
@@ -14,6 +15,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
  * What a node lacks to fit a pod, if evictions could help. Each container is examined as if it were alone.
@@ -101,6 +103,16 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         return shortfalls;
     }
 
+    /** What is wrong with each unhealthy GPU that a container would fit on if it were healthy and free. */
+    static Stream<Unhealthy> unhealthyGpus(PodGpuRequest pod, NodeFreeCapacity free) {
+        return free.gpus().stream()
+                .map(GpuFreeCapacity::capacity)
+                .filter(card -> !card.gpu().healthy())
+                .filter(card -> pod.containers().stream()
+                        .anyMatch(container -> fitsIfFree(pod, container.request(), card.asSchedulable())))
+                .flatMap(card -> card.gpu().health().unhealthy().stream());
+    }
+
     private static String whyNeverFits(PodGpuRequest pod, GpuRequest request, GpuCapacity card) {
         if (!pod.takes(card.gpu())) {
             return "is excluded by the pod's annotations (model, UUID or index)";
@@ -108,8 +120,9 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         if (!request.exclusive() && card.sharingMode() == SharingMode.EXCLUSIVE) {
             return "is allocated as a whole card only";
         }
-        if (!card.gpu().healthy()) {
-            return "is unhealthy";
+        Optional<Unhealthy> unhealthy = card.gpu().health().unhealthy();
+        if (unhealthy.isPresent()) {
+            return "is " + unhealthy.get().describe();
         }
         if (card.cordoned()) {
             return "is cordoned";

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.inspection;
 
+import io.aliquot.api.GpuHealth.Unhealthy;
 import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.inspection.ApiTypes.Amounts;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
@@ -102,6 +103,7 @@ final class ApiMapper {
     private static ApiTypes.Gpu gpu(String node, GpuFreeCapacity free) {
         GpuCapacity card = free.capacity();
         GpuAmount allocated = free.allocated();
+        Optional<Unhealthy> unhealthy = card.gpu().health().unhealthy();
         return new ApiTypes.Gpu(
                 node,
                 card.gpu().uuid(),
@@ -109,6 +111,11 @@ final class ApiMapper {
                 card.gpu().model(),
                 card.gpu().numa(),
                 card.gpu().healthy(),
+                unhealthy.map(Unhealthy::reason).orElse(""),
+                unhealthy
+                        .filter(Unhealthy::isSinceKnown)
+                        .map(one -> one.since().toString())
+                        .orElse(null),
                 card.cordoned(),
                 allocated.exclusive(),
                 Amounts.of(card.memoryMiB(), allocated.memoryMiB()),

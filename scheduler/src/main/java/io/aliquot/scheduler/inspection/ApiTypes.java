@@ -42,8 +42,11 @@ final class ApiTypes {
      * A GPU and what is allocated of it.
      *
      * @param numa its NUMA domain; -1 if unknown
+     * @param reason what is wrong with an unhealthy GPU; empty for a healthy one
+     * @param since when it became unhealthy; absent for a healthy one, and if the node's agent does not report it
      * @param exclusive whether it is allocated as a whole card
      */
+    @JsonInclude(JsonInclude.Include.NON_NULL)
     record Gpu(
             String node,
             String uuid,
@@ -51,6 +54,8 @@ final class ApiTypes {
             String model,
             int numa,
             boolean healthy,
+            String reason,
+            @Nullable String since,
             boolean cordoned,
             boolean exclusive,
             Amounts memoryMiB,

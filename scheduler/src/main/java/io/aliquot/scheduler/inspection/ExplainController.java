@@ -15,11 +15,13 @@ import io.aliquot.scheduler.inspection.PodLookup.ParsedRequest;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.servlet.http.HttpServletRequest;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import java.util.stream.Collectors;
 import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.RestController;
@@ -88,9 +90,23 @@ final class ExplainController {
                 : ExplainResponse.bound(
                         pod,
                         "bound",
-                        summary + shares.stream().map(ExplainController::text).collect(Collectors.joining("; ")),
+                        summary
+                                + shares.stream().map(ExplainController::text).collect(Collectors.joining("; "))
+                                + unhealthyGpus(pod.node(), shares),
                         gpuPlacement(pod),
                         shares);
+    }
+
+    /** What is wrong with the unhealthy GPUs among those that the pod holds. */
+    private String unhealthyGpus(String node, List<ApiTypes.ShareView> shares) {
+        Set<String> held = shares.stream().map(ApiTypes.ShareView::gpu).collect(Collectors.toSet());
+        return ledger.view(node).stream()
+                .flatMap(view -> view.gpus().stream())
+                .map(GpuFreeCapacity::gpu)
+                .filter(gpu -> held.contains(gpu.uuid()))
+                .flatMap(gpu -> gpu.health().unhealthy().stream()
+                        .map(unhealthy -> "; " + gpu.uuid() + " is " + unhealthy.describe()))
+                .collect(Collectors.joining());
     }
 
     private static String text(ApiTypes.ShareView share) {

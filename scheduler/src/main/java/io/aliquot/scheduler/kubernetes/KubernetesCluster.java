@@ -3,6 +3,7 @@ package io.aliquot.scheduler.kubernetes;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient.Answer;
 import io.aliquot.scheduler.kubernetes.client.BindBatcher;
@@ -15,6 +16,8 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.server.Latency;
 import io.aliquot.scheduler.server.Readiness;
 import io.fabric8.kubernetes.api.model.DeleteOptionsBuilder;
+import io.fabric8.kubernetes.api.model.Node;
+import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.policy.v1.EvictionBuilder;
@@ -261,6 +264,25 @@ final class KubernetesCluster implements Cluster {
     @Override
     public void warn(PodId id, String reason, String message) {
         events.warn(pod(id), reason, message);
+    }
+
+    @Override
+    public void note(NodeId id, String reason, String message) {
+        events.note(node(id), reason, message);
+    }
+
+    @Override
+    public void warn(NodeId id, String reason, String message) {
+        events.warn(node(id), reason, message);
+    }
+
+    private static Node node(NodeId id) {
+        return new NodeBuilder()
+                .withNewMetadata()
+                .withName(id.name())
+                .withUid(id.uid())
+                .endMetadata()
+                .build();
     }
 
     private static Pod pod(PodId id) {

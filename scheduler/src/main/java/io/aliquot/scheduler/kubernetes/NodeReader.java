@@ -10,14 +10,18 @@ import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.SlotCount;
+import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.kubernetes.client.Quantities;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
+import io.aliquot.scheduler.nodeagent.NodeReport;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.fabric8.kubernetes.api.model.Node;
+import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.function.BiFunction;
@@ -48,43 +52,65 @@ public final class NodeReader {
      * The result of reading a node.
      *
      * @param problem an error in its settings or inventory, for its administrator; empty if there is none
+     * @param report what its agent found, also if the node takes no pods; empty if it has no readable inventory
      */
-    public record Reading(NodeFacts facts, String problem) {}
+    public record Reading(NodeFacts facts, String problem, Optional<NodeReport> report) {}
 
     /** The settings that the administrator made in labels and annotations. */
     private record Settings(Placement placement, SharingMode share, Set<String> cordoned) {}
 
+    /** The text of the inventory, read; an error if it is not readable; neither if there is none. */
+    private record InventoryText(Optional<Inventory> inventory, String error) {
+        static InventoryText read(Map<String, String> annotations) {
+            try {
+                return new InventoryText(
+                        Optional.ofNullable(annotations.get(Annotations.GPUS)).map(Inventory::parse), "");
+            } catch (FormatException e) {
+                return new InventoryText(Optional.empty(), Annotations.GPUS + ": " + e.getMessage());
+            }
+        }
+    }
+
     public Reading read(Node node) {
+        InventoryText text = InventoryText.read(orEmpty(node.getMetadata().getAnnotations()));
+        var id = new NodeId(node.getMetadata().getName(), node.getMetadata().getUid());
+        Optional<NodeReport> report = text.inventory().map(inventory -> NodeReport.of(id, inventory));
+        FactsReading facts = facts(node, text);
+        return new Reading(facts.facts(), facts.problem(), report);
+    }
+
+    private record FactsReading(NodeFacts facts, String problem) {}
+
+    private FactsReading facts(Node node, InventoryText text) {
         Map<String, String> labels = orEmpty(node.getMetadata().getLabels());
         Map<String, String> annotations = orEmpty(node.getMetadata().getAnnotations());
         if (!Labels.GPU_ON.equals(labels.get(Labels.GPU))) {
             boolean withdrawing = Labels.NODE_AGENT_ON.equals(labels.get(Labels.NODE_AGENT));
-            return new Reading(withdrawing ? WITHDRAWING : NodeFacts.NOT_LABELED, "");
+            return new FactsReading(withdrawing ? WITHDRAWING : NodeFacts.NOT_LABELED, "");
         }
         Settings settings;
         try {
             settings = settings(labels, annotations);
         } catch (FormatException e) {
-            return new Reading(MISCONFIGURED, String.valueOf(e.getMessage()));
+            return new FactsReading(MISCONFIGURED, String.valueOf(e.getMessage()));
         }
         if (settings.share() == SharingMode.NONE) {
-            return new Reading(NOT_SHARED, "");
+            return new FactsReading(NOT_SHARED, "");
         }
-        String text = annotations.get(Annotations.GPUS);
-        if (text == null) {
-            return new Reading(NO_INVENTORY, "");
+        if (!text.error().isEmpty()) {
+            return new FactsReading(UNREADABLE, text.error());
         }
-        Inventory inventory;
-        try {
-            inventory = Inventory.parse(text);
-        } catch (FormatException e) {
-            return new Reading(UNREADABLE, Annotations.GPUS + ": " + e.getMessage());
+        if (text.inventory().isEmpty()) {
+            return new FactsReading(NO_INVENTORY, "");
         }
+        Inventory inventory = text.inventory().get();
         if (!inventory.conflict().isEmpty() || otherPluginAdvertises(node)) {
-            return new Reading(CONFLICT, inventory.conflict()); // if it is empty, the agent is about to say why
+            return new FactsReading(CONFLICT, inventory.conflict()); // if it is empty, the agent is about to say why
         }
-        var gpus = new NodeGpus(inventory, settings.share(), settings.cordoned());
-        return new Reading(
+        // Without what no placement depends on, so that its changes do not count as changes of the node's capacity.
+        Inventory placeable = inventory.withDriver("", "").withUncharged(List.of());
+        var gpus = new NodeGpus(placeable, settings.share(), settings.cordoned());
+        return new FactsReading(
                 new Sharing(gpus, settings.placement(), allocatable(node)),
                 unknownGpus(inventory, settings.cordoned()));
     }

@@ -9,6 +9,7 @@ import io.aliquot.scheduler.kubernetes.watch.Informer;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.nodeagent.NodeReports;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.settings.Settings;
@@ -113,7 +114,12 @@ class WatchConfiguration {
 
     @Bean
     Informer<Node> nodes(
-            ListWatchClient lists, Settings settings, Ledger ledger, Events events, LongSupplier nanoTime) {
+            ListWatchClient lists,
+            Settings settings,
+            Ledger ledger,
+            NodeReports reports,
+            Events events,
+            LongSupplier nanoTime) {
         var reader = new NodeReader(settings.gpuPlacement());
         return Informer.start(
                 lists,
@@ -123,9 +129,14 @@ class WatchConfiguration {
                     if (!reading.problem().isEmpty()) {
                         events.warn(node, "GpuNodeLeftOut", reading.problem());
                     }
-                    ledger.putNode(node.getMetadata().getName(), reading.facts());
+                    String name = node.getMetadata().getName();
+                    reading.report().ifPresentOrElse(reports::put, () -> reports.remove(name));
+                    ledger.putNode(name, reading.facts());
                 },
-                node -> ledger.removeNode(node.getMetadata().getName()),
+                node -> {
+                    reports.remove(node.getMetadata().getName());
+                    ledger.removeNode(node.getMetadata().getName());
+                },
                 nanoTime);
     }
 

@@ -11,14 +11,11 @@ import io.aliquot.scheduler.pending.PendingPods.PendingPod;
 import io.aliquot.scheduler.pending.PendingPods.PodKind;
 import io.aliquot.scheduler.pending.Waker;
 import io.aliquot.scheduler.placement.Feasibility;
-import io.micrometer.core.instrument.Counter;
-import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
@@ -48,8 +45,8 @@ public final class Evictor {
      * its backoff may delay for longer than this.
      */
     static final Duration FRESH = Duration.ofSeconds(10);
-    /** Pause after a disruption budget blocked an eviction; the shortest pause for a pod that no eviction helps. */
-    static final Duration RETRY_AFTER = Duration.ofSeconds(10);
+    /** Shortest pause for a pod that no eviction helps. */
+    private static final Duration SHORTEST_HELPLESS = Duration.ofSeconds(10);
 
     private static final Logger LOG = LoggerFactory.getLogger(Evictor.class);
     /** Kinds of pods per run; each costs a search on all its nodes. */
@@ -64,13 +61,11 @@ public final class Evictor {
     private final Budgets budgets;
     private final PreemptionReservations reservations;
     private final Waker waker;
-    private final MeterRegistry metrics;
+    private final Evictions evictions;
     private final LongSupplier nanoTime;
-    private Duration helplessFor = RETRY_AFTER;
+    private Duration helplessFor = SHORTEST_HELPLESS;
     private long leastImportantSince;
     private int leastImportant = Integer.MAX_VALUE;
-    /** Pods whose eviction a budget blocked, by uid, and when to try again. */
-    private final Map<String, Long> protectedPods = new HashMap<>();
     /** Kinds of pods that no eviction helps, and when to search again. */
     private final Map<PodKind, Long> helpless = new HashMap<>();
 
@@ -81,7 +76,7 @@ public final class Evictor {
             Budgets budgets,
             PreemptionReservations reservations,
             Waker waker,
-            MeterRegistry metrics,
+            Evictions evictions,
             LongSupplier nanoTime) {
         this.ledger = ledger;
         this.pending = pending;
@@ -89,7 +84,7 @@ public final class Evictor {
         this.budgets = budgets;
         this.reservations = reservations;
         this.waker = waker;
-        this.metrics = metrics;
+        this.evictions = evictions;
         this.nanoTime = nanoTime;
         this.leastImportantSince = nanoTime.getAsLong() - LEAST_IMPORTANT_FOR.toNanos();
     }
@@ -105,7 +100,6 @@ public final class Evictor {
             leastImportantSince = now;
             leastImportant = leastImportant();
         }
-        protectedPods.values().removeIf(until -> until - now <= 0);
         helpless.values().removeIf(until -> until - now <= 0);
         List<PendingPod> waiting = pending.pending().stream()
                 .filter(one -> one.kind().rank().preempts()
@@ -117,17 +111,17 @@ public final class Evictor {
                         .thenComparingLong(one -> -(now - one.lastFiltered())))
                 .toList();
         // Long enough for a search for each other kind.
-        helplessFor = RETRY_AFTER.plusSeconds(
+        helplessFor = SHORTEST_HELPLESS.plusSeconds(
                 waiting.stream().map(PendingPod::kind).distinct().count() / MAX_KINDS);
         int looks = 0;
-        int evictions = 0;
+        int evicted = 0;
         for (PendingPod one : waiting) {
             boolean due = fresh(one) || !waker.wokenSince(one);
             if (due && !helpless.containsKey(one.kind())) {
-                if (looks++ == MAX_KINDS || evictions >= MAX_EVICTIONS) {
+                if (looks++ == MAX_KINDS || evicted >= MAX_EVICTIONS) {
                     return;
                 }
-                evictions += preempt(one);
+                evicted += preempt(one);
             }
         }
     }
@@ -206,7 +200,7 @@ public final class Evictor {
         PodKind kind = one.kind();
         Set<String> leaving = reservations.leaving(node);
         List<Victim> candidates = Victim.candidates(node, kind.rank().priority(), budgets)
-                .filter(victim -> !protectedPods.containsKey(victim.pod().uid())
+                .filter(victim -> !evictions.isBlocked(victim.pod().uid())
                         && victim.budgets().stream().allMatch(budget -> budget.allowed() > 0))
                 .collect(Collectors.toCollection(ArrayList::new));
         if (candidates.isEmpty() && leaving.isEmpty()) {
@@ -266,23 +260,11 @@ public final class Evictor {
     }
 
     private boolean evict(Victim victim, boolean dryRun) {
-        EvictOutcome outcome = cluster.evict(victim.pod(), dryRun);
-        if (!dryRun) {
-            Counter.builder("aliquot.evictions")
-                    .description("Evictions for a pod of higher priority by how they ended")
-                    .tag("outcome", label(outcome))
-                    .register(metrics)
-                    .increment();
+        EvictOutcome outcome =
+                dryRun ? evictions.rehearse(victim.pod()) : evictions.evict(victim.pod(), Evictions.Cause.PREEMPTION);
+        if (!Evictions.succeeded(outcome)) {
+            LOG.warn("cannot evict {} {}", victim.pod(), outcome);
         }
-        if (outcome instanceof EvictOutcome.Done || outcome instanceof EvictOutcome.Gone) {
-            return true;
-        }
-        LOG.warn("cannot evict {} {}", victim.pod(), outcome);
-        protectedPods.put(victim.pod().uid(), nanoTime.getAsLong() + RETRY_AFTER.toNanos());
-        return false;
-    }
-
-    private static String label(EvictOutcome outcome) {
-        return outcome.getClass().getSimpleName().toLowerCase(Locale.ROOT);
+        return Evictions.succeeded(outcome);
     }
 }

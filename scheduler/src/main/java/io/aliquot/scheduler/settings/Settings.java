@@ -26,6 +26,8 @@ import org.jspecify.annotations.Nullable;
  *     set it
  * @param nodesPerFilter {@code ALIQUOT_NODES_PER_FILTER}, 0 to 100,000, default 100: the maximum number of nodes in an
  *     answer to Filter; 0 for all that fit
+ * @param overuse {@code ALIQUOT_OVERUSE}, default {@code report}: what happens to pods that use more GPU memory than
+ *     their limit
  * @param runtimeClass {@code ALIQUOT_RUNTIME_CLASS}, default none: the RuntimeClass that the webhook sets on pods that
  *     request GPUs
  * @param webhookService {@code ALIQUOT_WEBHOOK_SERVICE}, default {@code aliquot-webhook}: the Service through which the
@@ -48,6 +50,7 @@ public record Settings(
         Placement gpuPlacement,
         Compatibility compatibility,
         int nodesPerFilter,
+        OverusePolicy overuse,
         String runtimeClass,
         String webhookService,
         String webhookSecret,
@@ -76,6 +79,7 @@ public record Settings(
                 setting(environment, "ALIQUOT_GPU_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
                 setting(environment, "ALIQUOT_COMPATIBILITY", Compatibility.NONE, Compatibility::parse),
                 setting(environment, "ALIQUOT_NODES_PER_FILTER", 100, Settings::nodesPerFilter),
+                setting(environment, "ALIQUOT_OVERUSE", OverusePolicy.REPORT, OverusePolicy::parse),
                 setting(environment, "ALIQUOT_RUNTIME_CLASS", "", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_SERVICE", "aliquot-webhook", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_SECRET", "aliquot-webhook-tls", Settings::objectName),

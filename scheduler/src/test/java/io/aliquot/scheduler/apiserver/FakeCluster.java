@@ -101,4 +101,14 @@ public final class FakeCluster implements Cluster {
     public void warn(PodId pod, String reason, String message) {
         warnings.add(pod.name() + " " + reason + ": " + message);
     }
+
+    @Override
+    public void note(NodeId node, String reason, String message) {
+        notes.add(node.name() + " " + reason + ": " + message);
+    }
+
+    @Override
+    public void warn(NodeId node, String reason, String message) {
+        warnings.add(node.name() + " " + reason + ": " + message);
+    }
 }

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.within;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.ForeignHolder;
 import io.aliquot.api.Gpu;
+import io.aliquot.api.GpuHealth.Unhealthy;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
@@ -42,6 +43,7 @@ import org.junit.jupiter.api.Test;
 class ExplainerTest {
     private static final PodId POD = new PodId("team", "pending", "uid-pending");
     private static final int MEMORY = 40_000;
+    private static final Instant SINCE = Instant.parse("2026-11-26T16:00:00Z");
 
     private final Ledger ledger = new Ledger(System::nanoTime, new LedgerListener() {
         @Override
@@ -180,14 +182,15 @@ class ExplainerTest {
                         HostResources.NONE));
         PodGpuRequest request = Gpus.request("APP:main: gpumem=2000");
         Explanation explanation = explain(request);
-        assertThat(explanation.summary()).endsWith("; no eviction would help");
+        assertThat(explanation.summary())
+                .endsWith("; no eviction would help; 1 GPU that would fit is unhealthy: XID error 48");
         assertThat(explanation.nearest()).isEmpty();
         assertThat(explanation.refusals()).allMatch(Explanation.Refusal::unresolvable);
         assertThat(explainer.gpuShortfalls(POD, request, "n1"))
                 .extracting(Explanation.GpuShortfall::text)
                 .containsExactly(
                         "is cordoned",
-                        "is unhealthy",
+                        "is unhealthy: XID error 48",
                         "has at most 1000 MiB for a vGPU",
                         "is held by pod team/x through nvidia.com/gpu");
         assertThat(cause(request)).isEqualTo(PendingCause.CLOSED);
@@ -197,6 +200,33 @@ class ExplainerTest {
                 .extracting(Explanation.GpuShortfall::text)
                 .containsOnly("is excluded by the pod's annotations (model, UUID or index)");
         assertThat(explain(choosy).suggestions()).containsExactly("no annotations that select GPUs");
+    }
+
+    @Test
+    void theSummaryNamesTheReasonOfUnhealthyGpusIfTheyHaveOneReason() {
+        Gpu lost = Gpus.gpu(1, 0, MEMORY).withHealth(new Unhealthy("lost", SINCE));
+        Gpu alsoLost = Gpus.gpu(2, 0, MEMORY).withHealth(new Unhealthy("lost", SINCE.plusSeconds(9)));
+        Gpu small = Gpus.gpu(2, 1, 1000).withHealth(new Unhealthy("remapping failed", SINCE));
+        put("n1", lost);
+        put("n2", alsoLost, small);
+        PodGpuRequest request = Gpus.request("APP:main: gpumem=2000");
+        assertThat(explain(request).summary())
+                .endsWith("; no eviction would help; 2 GPUs that would fit are unhealthy: lost");
+        assertThat(explainer.gpuShortfalls(POD, request, "n2"))
+                .extracting(Explanation.GpuShortfall::text)
+                .containsExactly(
+                        "is unhealthy since 2026-11-26T16:00:09Z: lost",
+                        "is unhealthy since 2026-11-26T16:00:00Z: remapping failed");
+        assertThat(explain(Gpus.request("APP:main: gpumem=500")).summary())
+                .endsWith("; no eviction would help; 3 GPUs that would fit are unhealthy, for different reasons");
+        put("n3", Gpus.gpu(3, 0, 1000));
+        assertThat(explain(Gpus.request("APP:main: gpumem=500")).summary())
+                .as("a node fits")
+                .doesNotContain("unhealthy");
+    }
+
+    private void put(String node, Gpu... gpus) {
+        ledger.putNode(node, new NodeFacts.Sharing(Gpus.inventory(10, gpus), Placement.BINPACK, HostResources.NONE));
     }
 
     @Test

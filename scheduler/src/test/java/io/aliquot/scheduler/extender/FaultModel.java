@@ -19,6 +19,7 @@ import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.ledger.AllocationChange;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
@@ -875,5 +876,11 @@ final class FaultModel {
 
         @Override
         public void note(PodId pod, String reason, String message) {}
+
+        @Override
+        public void warn(NodeId node, String reason, String message) {}
+
+        @Override
+        public void note(NodeId node, String reason, String message) {}
     }
 }

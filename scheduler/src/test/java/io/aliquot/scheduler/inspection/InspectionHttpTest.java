@@ -2,12 +2,17 @@ package io.aliquot.scheduler.inspection;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.Gpu;
+import io.aliquot.api.GpuHealth.Unhealthy;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus;
 import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.inspection.ApiTestProgram.Cluster;
 import io.aliquot.scheduler.inspection.PodLookup.ParsedRequest;
+import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.server.KeyStores;
@@ -19,6 +24,7 @@ import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.security.KeyStore;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import javax.net.ssl.SSLContext;
@@ -207,6 +213,43 @@ class InspectionHttpTest {
                 .isEqualTo("is bound to node n1 and holds main: 15000 MiB and 20 % of the cores of " + Gpus.uuid(1, 0));
         assertThat(bound.get("placement").asString()).isEqualTo("binpack, set by the node or the chart");
         assertThat(problem(404, "team", "/api/v1/pods/team/missing/explain")).contains("there is no pod missing");
+    }
+
+    @Test
+    void anUnhealthyGpuHasAReasonAndATimeAlsoInTheExplanationOfItsPods() throws Exception {
+        Ledger ledger = context.getBean(Ledger.class);
+        Gpu lost = Gpus.gpu(4, 0, 40_000)
+                .withHealth(new Unhealthy("XID 79: fell off the bus", Instant.parse("2026-11-26T16:00:00Z")));
+        Gpu ofEarlierAgent = Gpus.gpu(4, 1, 40_000, false);
+        var id = new PodId("team", "on-n4", "uid-on-n4");
+        try {
+            ExtenderFixture.node(ledger, 4, lost, ofEarlierAgent, Gpus.gpu(4, 2, 40_000));
+            JsonNode gpus = ok("admin", "/api/v1/gpus?node=n4").get("items");
+            assertThat(gpus.at("/0/healthy").asBoolean()).isFalse();
+            assertThat(gpus.at("/0/reason").asString()).isEqualTo("XID 79: fell off the bus");
+            assertThat(gpus.at("/0/since").asString()).isEqualTo("2026-11-26T16:00:00Z");
+            assertThat(gpus.at("/1/reason").asString()).isEqualTo("XID error 48");
+            assertThat(gpus.get(1).has("since")).isFalse();
+            assertThat(gpus.at("/2/reason").asString()).isEmpty();
+            assertThat(gpus.get(2).has("since")).isFalse();
+
+            ledger.observeBound(
+                    BoundPods.of(id, "n4", 1, BoundPods.main(lost.uuid(), new GpuAmount(1000, 20, 1, false))));
+            var request = new ParsedRequest.Valid(Gpus.request("APP:main: gpumem=1000 gpucores=20"));
+            context.getBean(Cluster.class)
+                    .pods
+                    .put("team/on-n4", new PodLookup.Pod(id, "n4", false, "aliquot-scheduler", request, 0, true, ""));
+            assertThat(ok("team", "/api/v1/pods/team/on-n4/explain")
+                            .get("summary")
+                            .asString())
+                    .isEqualTo("is bound to node n4 and holds main: 1000 MiB and 20 % of the cores of " + lost.uuid()
+                            + "; " + lost.uuid()
+                            + " is unhealthy since 2026-11-26T16:00:00Z: XID 79: fell off the bus");
+        } finally {
+            context.getBean(Cluster.class).pods.remove("team/on-n4");
+            ledger.observeEnded(id.uid());
+            ledger.removeNode("n4");
+        }
     }
 
     @Test

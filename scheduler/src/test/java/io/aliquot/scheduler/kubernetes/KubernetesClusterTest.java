@@ -11,6 +11,7 @@ import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
+import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.LogReference;
@@ -340,6 +341,32 @@ class KubernetesClusterTest {
         assertThat(bodies.get())
                 .extracting(body -> body.replaceAll(".*\"name\":\"(aliquot-scheduler-[^\"]*)\".*", "$1"))
                 .doesNotHaveDuplicates();
+    }
+
+    /** kubectl describe node finds events by the node's uid; they belong to namespace default. */
+    @Test
+    void anEventAboutANodeNamesItsUid() {
+        var node = new NodeId("n1", "uid-n1");
+        behaviours.add(answers(201, "{\"kind\": \"Event\", \"apiVersion\": \"v1\"}"));
+        behaviours.add(answers(201, "{\"kind\": \"Event\", \"apiVersion\": \"v1\"}"));
+        cluster.warn(node, "GpuUnhealthy", "a sentence");
+        cluster.note(node, "GpuHealthy", "another one");
+        await("two events", () -> {
+            synchronized (this) {
+                return requests.size() == 2;
+            }
+        });
+        synchronized (this) {
+            assertThat(requests)
+                    .extracting(Request::body)
+                    .satisfiesExactly(
+                            warning -> assertThat(warning)
+                                    .contains("\"kind\":\"Node\"", "\"uid\":\"uid-n1\"", "\"namespace\":\"default\"")
+                                    .contains("\"type\":\"Warning\"", "\"reason\":\"GpuUnhealthy\""),
+                            note -> assertThat(note)
+                                    .contains(
+                                            "\"uid\":\"uid-n1\"", "\"type\":\"Normal\"", "\"reason\":\"GpuHealthy\""));
+        }
     }
 
     @Test

@@ -6,7 +6,10 @@ import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
+import io.aliquot.api.UnchargedUse;
+import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.nodeagent.NodeReport;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
@@ -14,7 +17,9 @@ import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -28,7 +33,9 @@ class NodeReaderTest {
     void aNodeWithLabelAndInventorySharesItsGpus() {
         assertThat(reader.read(node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", INVENTORY.print()))))
                 .isEqualTo(new NodeReader.Reading(
-                        new NodeFacts.Sharing(INVENTORY, Placement.BINPACK, new HostResources(7910, 1 << 30)), ""));
+                        new NodeFacts.Sharing(INVENTORY, Placement.BINPACK, new HostResources(7910, 1 << 30)),
+                        "",
+                        Optional.of(new NodeReport(new NodeId("n1", "uid-n1"), INVENTORY.gpus(), List.of()))));
     }
 
     @Test
@@ -44,7 +51,9 @@ class NodeReaderTest {
         assertThat(reader.read(node(Map.of("gpu", "off"), Map.of())).problem()).isEmpty();
         assertThat(reader.read(node(Map.of("gpu", "on"), Map.of())))
                 .isEqualTo(new NodeReader.Reading(
-                        new NodeFacts.Unavailable("no GPU inventory from the node's device plugin yet"), ""));
+                        new NodeFacts.Unavailable("no GPU inventory from the node's device plugin yet"),
+                        "",
+                        Optional.empty()));
     }
 
     @Test
@@ -76,6 +85,33 @@ class NodeReaderTest {
         assertThat(reading.facts())
                 .isEqualTo(new NodeFacts.Unavailable("GPU inventory of the node cannot be read, see its events"));
         assertThat(reading.problem()).isEqualTo("aliquot.io/gpus: expected version 1, found \"2\"");
+        assertThat(reading.report()).isEmpty();
+    }
+
+    /** A node under a driver upgrade takes no pods, and its containers may still use too much memory. */
+    @Test
+    void theAgentsFindingsAreReadAlsoFromANodeThatTakesNoPods() {
+        var overuse = new UnchargedUse("team/train", "main", Gpus.uuid(1, 0), 5000);
+        Inventory inventory =
+                INVENTORY.withConflict("the driver is being upgraded").withUncharged(List.of(overuse));
+        NodeReader.Reading reading = read(Map.of(), Map.of("aliquot.io/gpus", inventory.print()));
+
+        assertThat(reading.facts()).isInstanceOf(NodeFacts.Unavailable.class);
+        assertThat(reading.report()).hasValueSatisfying(report -> {
+            assertThat(report.uncharged()).containsExactly(overuse);
+            assertThat(report.gpus()).isEqualTo(INVENTORY.gpus());
+        });
+    }
+
+    /** Otherwise each change of the overuse would evaluate all Pending pods for the node again. */
+    @Test
+    void whatNoPlacementDependsOnDoesNotChangeTheNodesFacts() {
+        Inventory inventory = INVENTORY
+                .withDriver("6f1f0c2e-0d8b-4f0e-9d55-0c8a3f4b7a10", "580.95.05")
+                .withUncharged(List.of(new UnchargedUse("team/train", "main", Gpus.uuid(1, 0), 5000)));
+
+        assertThat(read(Map.of(), Map.of("aliquot.io/gpus", inventory.print())).facts())
+                .isEqualTo(read(Map.of(), Map.of()).facts());
     }
 
     @Test
@@ -87,9 +123,9 @@ class NodeReaderTest {
         var acks = Map.of("ack.node.gpu.schedule", "topology", "ack.node.gpu.placement", "spread");
         assertThat(sharing(acks, Map.of()).gpus().sharingMode()).isEqualTo(SharingMode.TOPOLOGY);
         assertThat(sharing(acks, Map.of()).gpuPlacement()).isEqualTo(Placement.SPREAD);
-        assertThat(read(Map.of("aliquot.io/share", "none"), Map.of()))
-                .isEqualTo(new NodeReader.Reading(
-                        new NodeFacts.Unavailable("gives no GPUs (label aliquot.io/share=none)"), ""));
+        NodeReader.Reading none = read(Map.of("aliquot.io/share", "none"), Map.of());
+        assertThat(none.facts()).isEqualTo(new NodeFacts.Unavailable("gives no GPUs (label aliquot.io/share=none)"));
+        assertThat(none.problem()).isEmpty();
     }
 
     @Test
@@ -168,7 +204,7 @@ class NodeReaderTest {
         var allLabels = new HashMap<>(labels);
         allLabels.put("gpu", "on");
         var allAnnotations = new HashMap<>(annotations);
-        allAnnotations.put("aliquot.io/gpus", INVENTORY.print());
+        allAnnotations.putIfAbsent("aliquot.io/gpus", INVENTORY.print());
         return reader.read(node(allLabels, allAnnotations));
     }
 
@@ -176,6 +212,7 @@ class NodeReaderTest {
         return new NodeBuilder()
                 .withNewMetadata()
                 .withName("n1")
+                .withUid("uid-n1")
                 .withLabels(labels)
                 .withAnnotations(annotations)
                 .endMetadata()

@@ -42,7 +42,7 @@ class EvictorTest {
                                 + "otherwise",
                         "high Preempting: on node n1 a GPU is made free by evicting default/young");
         assertThat(fixture.metrics
-                        .counter("aliquot.evictions", "outcome", "done")
+                        .counter("aliquot.evictions", "cause", "preemption", "outcome", "done")
                         .count())
                 .isEqualTo(1);
     }

@@ -7,6 +7,7 @@ import io.aliquot.scheduler.pending.Waker;
 public final class PreemptionFixture {
     final PreemptionReservations reservations;
     public final Waker waker;
+    public final Evictions evictions;
     public final Preemptor preemptor;
     private final ExtenderFixture fixture;
 
@@ -16,6 +17,7 @@ public final class PreemptionFixture {
                 fixture.ledger, fixture.pending, fixture.cluster, fixture.now::get, fixture::instant);
         this.waker = new Waker(
                 fixture.ledger, fixture.events, fixture.pending, reservations, fixture.cluster, fixture.now::get);
+        this.evictions = new Evictions(fixture.cluster, fixture.metrics, fixture.now::get);
         this.preemptor = new Preemptor(fixture.ledger, fixture.cluster, fixture.pending, fixture.budgets, reservations);
     }
 
@@ -27,7 +29,7 @@ public final class PreemptionFixture {
                 fixture.budgets,
                 reservations,
                 waker,
-                fixture.metrics,
+                evictions,
                 fixture.now::get);
     }
 }

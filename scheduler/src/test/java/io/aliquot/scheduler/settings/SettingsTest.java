@@ -22,6 +22,7 @@ class SettingsTest {
                         Placement.FRAGMENTATION,
                         Compatibility.NONE,
                         100,
+                        OverusePolicy.REPORT,
                         "",
                         "aliquot-webhook",
                         "aliquot-webhook-tls",
@@ -38,6 +39,8 @@ class SettingsTest {
                 .hasMessage("ALIQUOT_NODE_PLACEMENT: \"best\" is unknown; allowed: binpack, spread, fragmentation");
         assertThatThrownBy(() -> read("ALIQUOT_COMPATIBILITY", "ack"))
                 .hasMessage("ALIQUOT_COMPATIBILITY: \"ack\" is unknown; allowed: none, hami");
+        assertThatThrownBy(() -> read("ALIQUOT_OVERUSE", "delete"))
+                .hasMessage("ALIQUOT_OVERUSE: \"delete\" is unknown; allowed: report, evict");
         assertThatThrownBy(() -> read("ALIQUOT_RUNTIME_CLASS", "NV!"))
                 .hasMessage("ALIQUOT_RUNTIME_CLASS: \"NV!\" is not the name of a Kubernetes object");
         assertThatThrownBy(() -> read("ALIQUOT_LOG_FORMAT", "xml"))

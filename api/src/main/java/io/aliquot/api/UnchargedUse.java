@@ -3,20 +3,20 @@ package io.aliquot.api;
 import java.util.regex.Pattern;
 
 /**
- * A container that uses more memory of a GPU than its limit, because it bypasses the shim.
+ * A container that uses memory of a GPU which the shim has not charged, so that it bypasses the shim or the shim's
+ * accounting is wrong. The node agent does not know the container's limit; the scheduler compares.
  *
  * @param pod its namespace and name, such as {@code team/train}
  * @param container the container's name
  * @param gpu the GPU's UUID
- * @param usedMiB memory in use by NVML's figures, more than {@code limitMiB}, at most {@value Vgpu#LARGEST_MIB}
- * @param limitMiB the container's limit on that GPU, at least 1
+ * @param usedMiB all its memory by NVML's figures, 1 to {@value Vgpu#LARGEST_MIB}
  */
-public record Overuse(String pod, String container, String gpu, int usedMiB, int limitMiB) {
+public record UnchargedUse(String pod, String container, String gpu, int usedMiB) {
     // Kubernetes: object names and names of containers.
     private static final Pattern POD = Pattern.compile("[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}");
     private static final Pattern CONTAINER = Pattern.compile("[a-z0-9-]{1,63}");
 
-    public Overuse {
+    public UnchargedUse {
         if (!POD.matcher(pod).matches()) {
             throw FormatException.expected("a pod's namespace/name", pod);
         }
@@ -24,10 +24,8 @@ public record Overuse(String pod, String container, String gpu, int usedMiB, int
             throw FormatException.expected("a container's name", container);
         }
         GpuUuids.check(gpu);
-        if (limitMiB < 1 || usedMiB <= limitMiB || usedMiB > Vgpu.LARGEST_MIB) {
-            throw FormatException.expected(
-                    "a limit of at least 1 MiB and more memory in use, at most " + Vgpu.LARGEST_MIB + " MiB",
-                    usedMiB + " of " + limitMiB);
+        if (usedMiB < 1 || usedMiB > Vgpu.LARGEST_MIB) {
+            throw FormatException.expected("usedMiB from 1 to " + Vgpu.LARGEST_MIB, Integer.toString(usedMiB));
         }
     }
 }

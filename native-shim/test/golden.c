@@ -1,9 +1,12 @@
 /*
- * Generates golden/region.bin and golden/region.expected: `region_golden FOLDER`. Tests in C and in Java compare how
- * they read the region with the expected text. It has one line per constant, device, nonzero charge and process.
+ * Generates the examples in golden/: `golden FOLDER`. Each is a file as the shim and the node agent share it (.bin),
+ * and a text that says what it contains (.expected): one line per constant, device, nonzero charge and process. Tests
+ * in C and in Java compare how they read the file with the text.
  */
+#include "aliquot/agent.h"
 #include "aliquot/region.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +14,8 @@
 #define ALIQUOT_SECOND UINT64_C(1000000000) /* ns */
 
 static struct aliquot_region region;
+static struct aliquot_agent agent = {.header = ALIQUOT_AGENT_HEADER};
+static const uint8_t no_uuid[16];
 
 static void print_uuid(FILE *text, const uint8_t uuid[16]) {
     fputs("GPU-", text);
@@ -19,7 +24,7 @@ static void print_uuid(FILE *text, const uint8_t uuid[16]) {
     }
 }
 
-static void fill(void) {
+static void fill_region(void) {
     region.header.magic = ALIQUOT_REGION_MAGIC;
     region.header.version = ALIQUOT_REGION_VERSION;
     region.header.header_size = sizeof region.header;
@@ -52,12 +57,24 @@ static void fill(void) {
     region.device[0].gpu_time = 3600 * ALIQUOT_SECOND + 1;
     region.device[0].throttled = 1800 * ALIQUOT_SECOND + 2;
     region.device[0].wanted = 86399 * ALIQUOT_SECOND + 3;
-    region.device[0].grant = ALIQUOT_GRANT(86400000, 300000);
-    region.device[0].unattributed = 256 * (UINT64_C(1) << 20);
-    region.device[0].active = 3;
     region.device[15].gpu_time = INT64_MAX;
-    region.device[15].grant = ALIQUOT_GRANT((UINT64_C(1) << 44) - 1, 1000000);
-    region.device[15].active = UINT32_MAX;
+}
+
+static void fill_agent(void) {
+    for (uint8_t i = 0; i < 16; i++) {
+        agent.device[0].uuid[i] = (uint8_t)(0x10 + i);
+        agent.device[2].uuid[i] = (uint8_t)(0xf0 + i);
+        agent.device[15].uuid[i] = (uint8_t)(0x80 - i);
+    }
+    agent.device[0].grant = ALIQUOT_GRANT(86400000, 300000);
+    agent.device[0].unattributed = 256 * (UINT64_C(1) << 20);
+    agent.device[0].updated_ms = 86400001;
+    agent.device[0].active = 3;
+    agent.device[1].unattributed = 1; /* a free entry whose values are written before its UUID */
+    agent.device[15].grant = ALIQUOT_GRANT((UINT64_C(1) << 44) - 1, 1000000);
+    agent.device[15].unattributed = ALIQUOT_CHARGE_BYTES;
+    agent.device[15].updated_ms = INT64_MAX;
+    agent.device[15].active = UINT32_MAX;
 }
 
 static unsigned long long wide(uint64_t number) {
@@ -72,10 +89,8 @@ static void print_device(FILE *text, size_t index) {
     }
     fprintf(text, "device %zu ", index);
     print_uuid(text, device->uuid);
-    fprintf(text, " used=%llu tat=%llu gpu-time=%llu throttled=%llu wanted=%llu", sum, wide(device->tat),
+    fprintf(text, " used=%llu tat=%llu gpu-time=%llu throttled=%llu wanted=%llu\n", sum, wide(device->tat),
             wide(device->gpu_time), wide(device->throttled), wide(device->wanted));
-    fprintf(text, " granted=%u granted-ms=%llu unattributed=%llu active=%u\n", ALIQUOT_GRANT_SHARE(device->grant),
-            wide(ALIQUOT_GRANT_MS(device->grant)), wide(device->unattributed), device->active);
 }
 
 static void print_charges(FILE *text, size_t device) {
@@ -91,13 +106,12 @@ static void print_charges(FILE *text, size_t device) {
     }
 }
 
-static void print(FILE *text) {
+static void print_region(FILE *text) {
     fprintf(text, "version %u\nsize %llu\ndevices %u\nprocesses %u\nhigh-water %u\nunhooked-functions %llu\n",
             region.header.version, wide(region.header.total_size), region.header.device_count,
             region.header.process_count, region.header.process_high_water, wide(region.header.unhooked_functions));
-    static const uint8_t nothing[16];
     for (size_t device = 0; device < ALIQUOT_REGION_DEVICES; device++) {
-        if (memcmp(region.device[device].uuid, nothing, sizeof nothing) != 0) {
+        if (memcmp(region.device[device].uuid, no_uuid, sizeof no_uuid) != 0) {
             print_device(text, device);
             print_charges(text, device);
         }
@@ -110,9 +124,24 @@ static void print(FILE *text) {
     }
 }
 
-static FILE *create(const char *folder, const char *name) {
+static void print_agent(FILE *text) {
+    fprintf(text, "version %u\nsize %u\ndevices %u\n", agent.header.version, agent.header.total_size,
+            agent.header.device_count);
+    for (size_t i = 0; i < ALIQUOT_AGENT_DEVICES; i++) {
+        const struct aliquot_agent_device *device = &agent.device[i];
+        if (memcmp(device->uuid, no_uuid, sizeof no_uuid) != 0) {
+            fprintf(text, "device %zu ", i);
+            print_uuid(text, device->uuid);
+            fprintf(text, " granted=%u granted-ms=%llu unattributed=%llu updated-ms=%llu active=%u\n",
+                    ALIQUOT_GRANT_SHARE(device->grant), wide(ALIQUOT_GRANT_MS(device->grant)),
+                    wide(device->unattributed), wide(device->updated_ms), device->active);
+        }
+    }
+}
+
+static FILE *create(const char *folder, const char *name, const char *suffix) {
     char path[4096];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s.%s", folder, name, suffix);
     FILE *file = fopen(path, "wb");
     if (file == NULL) {
         perror(path);
@@ -121,17 +150,25 @@ static FILE *create(const char *folder, const char *name) {
     return file;
 }
 
-int main(int argc, char **argv) {
-    if (argc != 2) {
-        fprintf(stderr, "usage: region_golden FOLDER\n");
-        return EXIT_FAILURE;
-    }
-    fill();
-    FILE *binary = create(argv[1], "region.bin");
-    FILE *text = create(argv[1], "region.expected");
+static bool write_example(const char *folder, const char *name, const void *content, size_t size,
+                          void (*print)(FILE *)) {
+    FILE *binary = create(folder, name, "bin");
+    FILE *text = create(folder, name, "expected");
     print(text);
-    int failed = fwrite(&region, sizeof region, 1, binary) != 1;
+    int failed = fwrite(content, size, 1, binary) != 1;
     failed |= fclose(binary);
     failed |= fclose(text);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return failed == 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2) {
+        fprintf(stderr, "usage: golden FOLDER\n");
+        return EXIT_FAILURE;
+    }
+    fill_region();
+    fill_agent();
+    bool written = write_example(argv[1], "region", &region, sizeof region, print_region) &&
+                   write_example(argv[1], "agent", &agent, sizeof agent, print_agent);
+    return written ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,0 +1,92 @@
+package io.aliquot.deviceplugin.kubelet;
+
+import io.aliquot.api.AgentFile;
+import io.aliquot.api.Region;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.PosixFilePermission;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.Set;
+
+/**
+ * Files on the host of which each slot has one, named by the slot. Allocate replaces a slot's file; nothing removes it,
+ * because the kubelet repeats Allocate's answer, which names it, at each restart of a container, even after a reboot.
+ */
+public final class SlotFiles {
+    // A container may run as any user.
+    private static final String WRITABLE_BY_ALL = "rw-rw-rw-";
+    private static final String READABLE_BY_ALL = "rw-r--r--";
+    private static final String TEMPORARY = ".new";
+
+    private final Path folder;
+    private final ByteBuffer content;
+    private final Set<PosixFilePermission> permissions;
+
+    private SlotFiles(Path folder, byte[] content, String permissions) throws IOException {
+        this.folder = folder;
+        this.content = ByteBuffer.allocateDirect(content.length).put(content);
+        this.permissions = PosixFilePermissions.fromString(permissions);
+        Files.createDirectories(folder);
+        try (DirectoryStream<Path> incomplete = Files.newDirectoryStream(folder, ".*" + TEMPORARY)) {
+            for (Path file : incomplete) {
+                Files.delete(file); // left by a killed process
+            }
+        }
+    }
+
+    /** The containers' regions, which their processes write. Creates their folder. */
+    static SlotFiles regions(Path stateDir) throws IOException {
+        return new SlotFiles(regionsFolder(stateDir), Region.fresh(), WRITABLE_BY_ALL);
+    }
+
+    /** What this agent tells the processes of containers, which can only read it. Creates the files' folder. */
+    static SlotFiles ofAgent(Path stateDir) throws IOException {
+        return new SlotFiles(agentFolder(stateDir), AgentFile.fresh(), READABLE_BY_ALL);
+    }
+
+    /** The folder of the regions by slot. */
+    public static Path regionsFolder(Path stateDir) {
+        return stateDir.resolve("slots");
+    }
+
+    /** The folder of the agent's files by slot. */
+    public static Path agentFolder(Path stateDir) {
+        return stateDir.resolve("agent");
+    }
+
+    /**
+     * Replaces a slot's file by one as at the start of a container. All bytes are written, so that the file has no sparse
+     * hole: a process that touches a hole of a mapping while the disk is full dies of SIGBUS.
+     *
+     * @return the path on the host
+     */
+    Path replace(String slot) throws IOException {
+        Path file = folder.resolve(slot);
+        Path temporary = folder.resolve("." + slot + TEMPORARY);
+        try (var channel = FileChannel.open(
+                temporary,
+                StandardOpenOption.CREATE,
+                StandardOpenOption.TRUNCATE_EXISTING,
+                StandardOpenOption.WRITE,
+                LinkOption.NOFOLLOW_LINKS)) {
+            ByteBuffer bytes = content.duplicate().rewind();
+            while (bytes.hasRemaining()) {
+                channel.write(bytes);
+            }
+        }
+        Files.setPosixFilePermissions(temporary, permissions);
+        if (Files.isDirectory(file, LinkOption.NOFOLLOW_LINKS)) {
+            // containerd creates a folder for a mount whose source is missing (internal/cri/opts/spec_linux_opts.go).
+            Files.delete(file);
+        }
+        Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
+        return file;
+    }
+}

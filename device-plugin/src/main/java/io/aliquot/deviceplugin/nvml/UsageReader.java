@@ -1,0 +1,162 @@
+package io.aliquot.deviceplugin.nvml;
+
+import static io.aliquot.deviceplugin.nvml.NvmlLibrary.INSUFFICIENT_SIZE;
+import static io.aliquot.deviceplugin.nvml.NvmlLibrary.SUCCESS;
+import static io.aliquot.deviceplugin.nvml.NvmlLibrary.check;
+
+import com.sun.jna.Function;
+import com.sun.jna.Memory;
+import com.sun.jna.Pointer;
+import com.sun.jna.ptr.IntByReference;
+import io.aliquot.deviceplugin.nvml.NvmlLibrary.Calls;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+
+/** Reads how a GPU is used: by which processes, and how hot and busy it is. */
+final class UsageReader {
+    private static final int FIRST_GUESS = 128;
+    private static final int ATTEMPTS = 4;
+    private static final int PROCESS_SIZE = 24; // nvmlProcessInfo_v2_t: pid, bytes, two ids of a MIG instance
+    private static final int PROCESS_BYTES_AT = 8;
+    private static final int SAMPLE_SIZE = 32; // nvmlProcessUtilizationSample_t: pid, time, four percentages
+    private static final int SAMPLE_TIME_AT = 8;
+    private static final int SAMPLE_SM_AT = 16;
+    private static final int UTILIZATION_SIZE = 8; // nvmlUtilization_t: gpu, memory
+    private static final int MEMORY_SIZE = 24; // nvmlMemory_t: total, free, used
+    private static final int MEMORY_USED_AT = 16;
+    private static final int TEMPERATURE_GPU = 0;
+    private static final long NOT_AVAILABLE = -1; // NVML_VALUE_NOT_AVAILABLE
+
+    private final NvmlLibrary library;
+    private final Optional<Function> computeProcesses;
+    private final Optional<Function> graphicsProcesses;
+
+    UsageReader(NvmlLibrary library) {
+        this.library = library;
+        computeProcesses = newest("nvmlDeviceGetComputeRunningProcesses");
+        graphicsProcesses = newest("nvmlDeviceGetGraphicsRunningProcesses");
+    }
+
+    /** Versions 2 and 3 fill the same structure; version 2 is that of drivers before 510. */
+    private Optional<Function> newest(String name) {
+        return library.function(name + "_v3").or(() -> library.function(name + "_v2"));
+    }
+
+    /** Throws if the GPU does not list its compute processes. */
+    GpuUsage read(String uuid, Pointer handle, long since) throws NvmlException {
+        Map<Integer, GpuUsage.GpuProcess> processes = new LinkedHashMap<>();
+        if (computeProcesses.isPresent()) {
+            List<GpuUsage.GpuProcess> found = new ArrayList<>();
+            check("nvmlDeviceGetComputeRunningProcesses", list(computeProcesses.get(), handle, found));
+            add(found, processes);
+        }
+        if (graphicsProcesses.isPresent()) {
+            List<GpuUsage.GpuProcess> found = new ArrayList<>();
+            list(graphicsProcesses.get(), handle, found); // a GPU without graphics may refuse the question
+            add(found, processes);
+        }
+        return new GpuUsage(
+                uuid,
+                usedBytes(handle),
+                utilization(handle),
+                number("nvmlDeviceGetTemperature", handle, TEMPERATURE_GPU),
+                number("nvmlDeviceGetPowerUsage", handle),
+                List.copyOf(processes.values()),
+                processUtilization(handle, since));
+    }
+
+    /** A process with a compute and a graphics context is in both lists with the same figure. */
+    private static void add(Collection<GpuUsage.GpuProcess> found, Map<Integer, GpuUsage.GpuProcess> processes) {
+        found.forEach(process -> processes.merge(
+                process.pid(), process, (one, other) -> one.bytes().isPresent() ? one : other));
+    }
+
+    private static int list(Function function, Pointer handle, List<GpuUsage.GpuProcess> found) {
+        int capacity = FIRST_GUESS;
+        int code = INSUFFICIENT_SIZE;
+        for (int attempt = 0; attempt < ATTEMPTS && code == INSUFFICIENT_SIZE; attempt++) {
+            try (var list = new Memory((long) capacity * PROCESS_SIZE)) {
+                var count = new IntByReference(capacity);
+                code = function.invokeInt(new Object[] {handle, count, list});
+                if (code == SUCCESS) {
+                    for (int i = 0; i < Math.min(count.getValue(), capacity); i++) {
+                        long bytes = list.getLong((long) i * PROCESS_SIZE + PROCESS_BYTES_AT);
+                        found.add(new GpuUsage.GpuProcess(
+                                list.getInt((long) i * PROCESS_SIZE),
+                                bytes == NOT_AVAILABLE ? OptionalLong.empty() : OptionalLong.of(bytes)));
+                    }
+                }
+                capacity = 2 * Math.max(capacity, count.getValue());
+            }
+        }
+        return code;
+    }
+
+    private List<GpuUsage.Utilization> processUtilization(Pointer handle, long since) {
+        Optional<Function> function = library.function("nvmlDeviceGetProcessUtilization");
+        int capacity = FIRST_GUESS;
+        for (int attempt = 0; attempt < ATTEMPTS && function.isPresent(); attempt++) {
+            try (var samples = new Memory((long) capacity * SAMPLE_SIZE)) {
+                var count = new IntByReference(capacity);
+                int code = function.get().invokeInt(new Object[] {handle, samples, count, since});
+                if (code == SUCCESS) {
+                    return samples(samples, Math.min(count.getValue(), capacity));
+                }
+                if (code != INSUFFICIENT_SIZE) {
+                    return List.of(); // no process was busy, or the driver does not know
+                }
+                capacity = 2 * Math.max(capacity, count.getValue());
+            }
+        }
+        return List.of();
+    }
+
+    private static List<GpuUsage.Utilization> samples(Memory samples, int count) {
+        var list = new ArrayList<GpuUsage.Utilization>();
+        for (int i = 0; i < count; i++) {
+            long at = (long) i * SAMPLE_SIZE;
+            list.add(new GpuUsage.Utilization(
+                    samples.getInt(at),
+                    samples.getLong(at + SAMPLE_TIME_AT),
+                    Math.clamp(samples.getInt(at + SAMPLE_SM_AT), 0, 100)));
+        }
+        return list;
+    }
+
+    private static OptionalLong usedBytes(Pointer handle) {
+        try (var memory = new Memory(MEMORY_SIZE)) {
+            return Calls.nvmlDeviceGetMemoryInfo(handle, memory) == SUCCESS
+                    ? OptionalLong.of(memory.getLong(MEMORY_USED_AT))
+                    : OptionalLong.empty();
+        }
+    }
+
+    private OptionalInt utilization(Pointer handle) {
+        try (var rates = new Memory(UTILIZATION_SIZE)) {
+            return answers("nvmlDeviceGetUtilizationRates", handle, rates)
+                    ? OptionalInt.of(rates.getInt(0))
+                    : OptionalInt.empty();
+        }
+    }
+
+    private OptionalInt number(String function, Object... arguments) {
+        var value = new IntByReference();
+        Object[] all = Arrays.copyOf(arguments, arguments.length + 1);
+        all[arguments.length] = value;
+        return answers(function, all) ? OptionalInt.of(value.getValue()) : OptionalInt.empty();
+    }
+
+    private boolean answers(String function, Object... arguments) {
+        return library.function(function)
+                .map(call -> call.invokeInt(arguments))
+                .filter(code -> code == SUCCESS)
+                .isPresent();
+    }
+}

@@ -1,0 +1,19 @@
+package io.aliquot.deviceplugin.usage;
+
+/**
+ * A container of a pod on this node.
+ *
+ * @param pod the pod's name
+ * @param container the container's name, which may be that of an init container
+ */
+public record ContainerName(String namespace, String pod, String container) implements Comparable<ContainerName> {
+    @Override
+    public int compareTo(ContainerName other) {
+        return toString().compareTo(other.toString());
+    }
+
+    @Override
+    public String toString() {
+        return namespace + "/" + pod + "/" + container;
+    }
+}

@@ -1,0 +1,51 @@
+package io.aliquot.deviceplugin.usage;
+
+import io.aliquot.deviceplugin.nvml.GpuUsage;
+import java.util.List;
+import java.util.OptionalLong;
+
+/**
+ * How this node's GPUs are used, and by which containers.
+ *
+ * @param gpus those that answer
+ * @param containers those that hold vGPUs, one element for each container and each GPU that it uses
+ */
+public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
+    static final NodeUsage NONE = new NodeUsage(List.of(), List.of());
+
+    public NodeUsage {
+        gpus = List.copyOf(gpus);
+        containers = List.copyOf(containers);
+    }
+
+    /**
+     * A GPU.
+     *
+     * @param sharedBytes memory of the processes of containers that hold vGPUs
+     * @param otherBytes memory of all other processes: the host's, those of privileged pods and of other device plugins
+     */
+    public record OfGpu(GpuUsage nvml, long sharedBytes, long otherBytes) {}
+
+    /**
+     * What a container uses of a GPU.
+     *
+     * @param uuid the GPU's
+     * @param chargedBytes memory that the shim has charged to the container's living processes; empty if the container's
+     *     region is not known, as that of an init container, or not readable
+     * @param unattributedBytes memory that NVML shows beyond the charges: CUDA contexts, code, and what bypasses the shim;
+     *     empty where NVML has no figure
+     * @param peakBytes the largest use since this agent or the container has started
+     * @param gpuSeconds GPU time since this agent or the container has started
+     * @param throttledSeconds for which launches were throttled, as the container says
+     * @param processes that use the GPU
+     */
+    public record OfContainer(
+            ContainerName container,
+            String uuid,
+            OptionalLong chargedBytes,
+            OptionalLong unattributedBytes,
+            long peakBytes,
+            double gpuSeconds,
+            double throttledSeconds,
+            int processes) {}
+}

@@ -1,0 +1,73 @@
+package io.aliquot.deviceplugin.usage;
+
+import io.aliquot.api.FormatException;
+import io.aliquot.api.Region;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Optional;
+
+/**
+ * The regions of this node's containers. A container can write its region, so what it says is shown as the container's own
+ * claim, and limits no other container.
+ *
+ * <p>Not thread-safe.
+ */
+final class Regions {
+    private final Path folder;
+    private final ByteBuffer buffer = ByteBuffer.allocate(Region.SIZE);
+
+    /**
+     * Reads nothing yet.
+     *
+     * @param folder of the regions by slot
+     */
+    Regions(Path folder) {
+        this.folder = folder;
+    }
+
+    /**
+     * What a container says of its use of one GPU.
+     *
+     * @param chargedBytes by the charging process's ID in its PID namespace; 0 for one that is not known
+     * @param throttledNanos for which launches were throttled, over all threads
+     */
+    record Claim(Map<Integer, Long> chargedBytes, long throttledNanos) {
+        static final Claim NONE = new Claim(Map.of(), 0);
+
+        Claim {
+            chargedBytes = Map.copyOf(chargedBytes);
+        }
+    }
+
+    /** The claims of a slot's container by GPU UUID; empty if its region cannot be read. */
+    Optional<Map<String, Claim>> read(String slot) {
+        // Neither a link nor a mapping: the container may replace or truncate its file at any time.
+        try (var file = FileChannel.open(folder.resolve(slot), StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS)) {
+            Region region = Region.read(file, buffer);
+            Map<String, Claim> claims = new HashMap<>();
+            for (Region.Device device : region.devices()) {
+                claims.put(device.uuid(), claim(region, device));
+            }
+            return Optional.of(claims);
+        } catch (IOException | FormatException e) {
+            return Optional.empty();
+        }
+    }
+
+    private static Claim claim(Region region, Region.Device device) {
+        Map<Integer, Long> charged = new HashMap<>();
+        for (int process = 0; process < region.processHighWater(); process++) {
+            long bytes = region.charge(device.index(), process).bytes();
+            if (bytes > 0) {
+                charged.merge((int) region.owner(process).pid(), bytes, Long::sum);
+            }
+        }
+        return new Claim(charged, Math.max(0, device.compute().throttled()));
+    }
+}

@@ -1,0 +1,121 @@
+package io.aliquot.deviceplugin.usage;
+
+import io.prometheus.metrics.model.registry.MultiCollector;
+import io.prometheus.metrics.model.snapshots.CounterSnapshot;
+import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
+import io.prometheus.metrics.model.snapshots.Labels;
+import io.prometheus.metrics.model.snapshots.MetricSnapshots;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Supplier;
+
+/** The metrics of the latest sample. A container that has ended, and a figure that NVML does not have, have no series. */
+public final class UsageMetrics implements MultiCollector {
+    private static final double PERCENT = 100;
+    private static final double MILLI = 1000;
+
+    private final String node;
+    private final Supplier<NodeUsage> usage;
+
+    /** Creates a collector of the samples that {@code usage} returns. */
+    public UsageMetrics(String node, Supplier<NodeUsage> usage) {
+        this.node = node;
+        this.usage = usage;
+    }
+
+    @Override
+    public MetricSnapshots collect() {
+        NodeUsage now = usage.get();
+        var used = new Series();
+        var peak = new Series();
+        var gpuTime = new Series();
+        var throttled = new Series();
+        var processes = new Series();
+        for (NodeUsage.OfContainer container : now.containers()) {
+            Labels labels = labels(container);
+            container.chargedBytes().ifPresent(bytes -> used.add(labels.add("kind", "charged"), bytes));
+            container.unattributedBytes().ifPresent(bytes -> used.add(labels.add("kind", "unattributed"), bytes));
+            peak.add(labels, container.peakBytes());
+            gpuTime.add(labels, container.gpuSeconds());
+            throttled.add(labels, container.throttledSeconds());
+            processes.add(labels, container.processes());
+        }
+        var memory = new Series();
+        var utilization = new Series();
+        var temperature = new Series();
+        var power = new Series();
+        for (NodeUsage.OfGpu gpu : now.gpus()) {
+            Labels labels = Labels.of("gpu", gpu.nvml().uuid(), "node", node);
+            memory.add(labels.add("scope", "shares"), gpu.sharedBytes());
+            memory.add(labels.add("scope", "other"), gpu.otherBytes());
+            gpu.nvml().utilizationPercent().ifPresent(percent -> utilization.add(labels, percent / PERCENT));
+            gpu.nvml().temperatureCelsius().ifPresent(celsius -> temperature.add(labels, celsius));
+            gpu.nvml().powerMilliwatts().ifPresent(milliwatts -> power.add(labels, milliwatts / MILLI));
+        }
+        return new MetricSnapshots(
+                used.gauge(
+                        "aliquot_container_memory_used_bytes",
+                        "GPU memory of a container: what the shim has charged, and the unattributed rest that NVML shows."),
+                peak.gauge(
+                        "aliquot_container_memory_peak_bytes",
+                        "Largest GPU memory use of a container since it, or the node agent, started."),
+                gpuTime.counter(
+                        "aliquot_container_gpu_seconds",
+                        "GPU time of a container, from NVML's utilization of its processes."),
+                throttled.counter(
+                        "aliquot_container_throttled_seconds",
+                        "Time for which launches of a container were throttled, over all threads, as its programs say."),
+                processes.gauge("aliquot_container_processes", "Processes of a container that use the GPU."),
+                memory.gauge(
+                        "aliquot_gpu_memory_used_bytes",
+                        "GPU memory of processes: of containers that hold vGPUs (shares), and of all others (other)."),
+                utilization.gauge(
+                        "aliquot_gpu_utilization_ratio", "Part of the last sample period in which the GPU was busy."),
+                temperature.gauge("aliquot_gpu_temperature_celsius", "Temperature of the GPU."),
+                power.gauge("aliquot_gpu_power_watts", "Power that the GPU's board draws."));
+    }
+
+    private Labels labels(NodeUsage.OfContainer of) {
+        ContainerName name = of.container();
+        return Labels.of(
+                "namespace",
+                name.namespace(),
+                "pod",
+                name.pod(),
+                "container",
+                name.container(),
+                "gpu",
+                of.uuid(),
+                "node",
+                node);
+    }
+
+    /** The series of one metric. */
+    private static final class Series {
+        private record Point(Labels labels, double value) {}
+
+        private final List<Point> points = new ArrayList<>();
+
+        void add(Labels labels, Number value) {
+            points.add(new Point(labels, value.doubleValue()));
+        }
+
+        GaugeSnapshot gauge(String name, String help) {
+            var gauge = GaugeSnapshot.builder().name(name).help(help);
+            points.forEach(point -> gauge.dataPoint(GaugeSnapshot.GaugeDataPointSnapshot.builder()
+                    .labels(point.labels)
+                    .value(point.value)
+                    .build()));
+            return gauge.build();
+        }
+
+        CounterSnapshot counter(String name, String help) {
+            var counter = CounterSnapshot.builder().name(name).help(help);
+            points.forEach(point -> counter.dataPoint(CounterSnapshot.CounterDataPointSnapshot.builder()
+                    .labels(point.labels)
+                    .value(point.value)
+                    .build()));
+            return counter.build();
+        }
+    }
+}

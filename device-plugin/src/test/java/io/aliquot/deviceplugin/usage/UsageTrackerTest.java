@@ -1,0 +1,414 @@
+package io.aliquot.deviceplugin.usage;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.tuple;
+
+import io.aliquot.api.AgentFile;
+import io.aliquot.api.Region;
+import io.aliquot.api.UnchargedUse;
+import io.aliquot.deviceplugin.kubelet.DeviceHolders;
+import io.aliquot.deviceplugin.nvml.GpuUsage;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import java.util.Random;
+import java.util.UUID;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The tracker on a host made of files: processes, the kubelet's links, regions. */
+final class UsageTrackerTest {
+    private static final long MIB = 1L << 20;
+    private static final String GPU = "GPU-11111111-2222-3333-4444-555555555555";
+    private static final String OTHER_GPU = "GPU-11111111-2222-3333-4444-666666666666";
+    private static final String UID = "0a1b2c3d-0000-4000-8000-00000000000f";
+    private static final ContainerName MAIN = new ContainerName("team", "train", "main");
+
+    private final Path host;
+    private final List<GpuUsage.GpuProcess> running = new ArrayList<>();
+    private final List<GpuUsage.Utilization> utilization = new ArrayList<>();
+    private DeviceHolders holders = new DeviceHolders.Known(List.of(slot(MAIN, "slot-003")));
+    private long now;
+    private final UsageTracker tracker;
+
+    UsageTrackerTest(@TempDir Path host) throws IOException {
+        this.host = host;
+        Files.createDirectories(host.resolve("state/slots"));
+        Files.createDirectories(host.resolve("state/agent"));
+        Files.createDirectories(host.resolve("logs"));
+        Files.write(host.resolve("state/agent/slot-003"), AgentFile.fresh());
+        region("slot-003", Region.fresh());
+        tracker = new UsageTracker(
+                host.resolve("proc"), host.resolve("logs"), host.resolve("state"), () -> holders, () -> now);
+    }
+
+    @Test
+    void contextsAreUnattributedMemoryFromTheSecondSampleOn() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 2256);
+        region("slot-003", charged(GPU, 7, 2000));
+
+        assertThat(sample())
+                .singleElement()
+                .satisfies(first -> assertThat(first.unattributedBytes()).hasValue(0));
+        assertThat(sample()).singleElement().satisfies(second -> {
+            assertThat(second.container()).isEqualTo(MAIN);
+            assertThat(second.chargedBytes()).hasValue(2000 * MIB);
+            assertThat(second.unattributedBytes()).hasValue(256 * MIB);
+            assertThat(second.peakBytes()).isEqualTo(2256 * MIB);
+            assertThat(second.processes()).isEqualTo(1);
+        });
+        assertThat(tracker.usage().gpus()).singleElement().satisfies(gpu -> {
+            assertThat(gpu.sharedBytes()).isEqualTo(2256 * MIB);
+            assertThat(gpu.otherBytes()).isZero();
+        });
+    }
+
+    @Test
+    void theContainersProcessesAreToldTheirUnattributedMemory() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 256);
+        sample();
+        assertThat(told()).as("after one sample").isEmpty();
+
+        sample();
+        assertThat(told().values()).singleElement().satisfies(gpu -> {
+            assertThat(gpu.uuid()).isEqualTo(GPU);
+            assertThat(gpu.unattributedBytes()).isEqualTo(256 * MIB);
+            assertThat(gpu.updatedMillis()).isEqualTo(2000);
+        });
+        sample();
+        assertThat(told().values())
+                .singleElement()
+                .satisfies(gpu -> assertThat(gpu.updatedMillis())
+                        .as("fresh although unchanged")
+                        .isEqualTo(3000));
+
+        running.clear();
+        sample();
+        assertThat(told().values())
+                .singleElement()
+                .satisfies(gpu -> assertThat(gpu.unattributedBytes()).isZero());
+    }
+
+    @Test
+    void aContainerThatBypassesTheShimIsListedAfter10SecondsAndNoLongerThanItDoes() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 5000);
+        for (int i = 0; i < 11; i++) {
+            sample();
+            assertThat(tracker.uncharged()).isEmpty();
+        }
+        sample();
+        assertThat(tracker.uncharged()).containsExactly(new UnchargedUse("team/train", "main", GPU, 5000));
+
+        uses(100, 5400);
+        sample();
+        sample();
+        assertThat(tracker.uncharged()).extracting(UnchargedUse::usedMiB).containsExactly(5000);
+        uses(100, 6000);
+        sample();
+        sample();
+        assertThat(tracker.uncharged()).extracting(UnchargedUse::usedMiB).containsExactly(6000);
+
+        region("slot-003", charged(GPU, 7, 5500));
+        sample();
+        assertThat(tracker.uncharged()).as("contexts and code").isEmpty();
+    }
+
+    private Map<Integer, AgentFile.Device> told() throws IOException {
+        return AgentFile.parse(Files.readAllBytes(host.resolve("state/agent/slot-003")))
+                .devices();
+    }
+
+    @Test
+    void memoryThatAppearsForOneSampleIsNotUnattributed() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 256);
+        sample();
+        sample();
+
+        uses(100, 1256); // NVML shows an allocation before the region does
+        assertThat(sample())
+                .singleElement()
+                .satisfies(use -> assertThat(use.unattributedBytes()).hasValue(256 * MIB));
+        region("slot-003", charged(GPU, 7, 1000));
+        assertThat(sample())
+                .singleElement()
+                .satisfies(use -> assertThat(use.unattributedBytes()).hasValue(256 * MIB));
+    }
+
+    @Test
+    void chargesOfDeadProcessesDoNotHideMemoryOfLivingOnes() throws Exception {
+        process(100, 8, containerOf(MAIN, 'a'));
+        uses(100, 300);
+        region("slot-003", charged(GPU, 7, 2000)); // by a process that was killed
+        sample();
+
+        assertThat(sample()).singleElement().satisfies(use -> {
+            assertThat(use.chargedBytes()).hasValue(0);
+            assertThat(use.unattributedBytes()).hasValue(300 * MIB);
+        });
+    }
+
+    @Test
+    void aContainerWithoutProcessesUsesNothing() throws Exception {
+        region("slot-003", charged(GPU, 7, 2000));
+
+        assertThat(sample()).singleElement().satisfies(use -> {
+            assertThat(use.chargedBytes()).hasValue(0);
+            assertThat(use.processes()).isZero();
+        });
+        holders = new DeviceHolders.Known(List.of());
+        now += Duration.ofSeconds(6).toNanos();
+        assertThat(sample()).as("after the pod's end").isEmpty();
+    }
+
+    @Test
+    void processesOutsideOfSharesAreARowOfTheirOwn() throws Exception {
+        process(100, 100, "0::/system.slice/nvidia-persistenced.service");
+        process(101, 1, containerOf(new ContainerName("team", "privileged", "main"), 'b'));
+        uses(100, 10);
+        uses(101, 20);
+        uses(102, 30); // has ended since
+
+        assertThat(sample()).isEmpty();
+        assertThat(tracker.usage().gpus()).singleElement().satisfies(gpu -> {
+            assertThat(gpu.sharedBytes()).isZero();
+            assertThat(gpu.otherBytes()).isEqualTo(60 * MIB);
+        });
+    }
+
+    @Test
+    void anInitContainerIsTheContainerOfItsCgroupWithoutCharges() throws Exception {
+        var init = new ContainerName("team", "train", "prepare");
+        process(100, 1, containerOf(init, 'c'));
+        uses(100, 500);
+        sample();
+
+        assertThat(sample()).singleElement().satisfies(use -> {
+            assertThat(use.container()).isEqualTo(init);
+            assertThat(use.chargedBytes()).isEmpty();
+            assertThat(use.unattributedBytes()).hasValue(500 * MIB);
+        });
+    }
+
+    @Test
+    void twoContainersOfAPodAreToldApart() throws Exception {
+        var side = new ContainerName("team", "train", "side");
+        holders = new DeviceHolders.Known(List.of(slot(MAIN, "slot-003"), slot(side, "slot-001")));
+        region("slot-001", charged(GPU, 7, 50));
+        region("slot-003", charged(GPU, 7, 40));
+        process(100, 7, containerOf(MAIN, 'a'));
+        process(101, 7, containerOf(side, 'b'));
+        uses(100, 41);
+        uses(101, 52);
+        sample();
+
+        assertThat(sample())
+                .extracting(
+                        NodeUsage.OfContainer::container,
+                        use -> use.chargedBytes().orElse(-1) / MIB)
+                .containsExactly(tuple(MAIN, 40L), tuple(side, 50L));
+    }
+
+    @Test
+    void aSlotWithTwoHoldersIsNobodysUntilTheKubeletForgetsThePodThatHasEnded() throws Exception {
+        var ended = new ContainerName("team", "ended", "main");
+        holders = new DeviceHolders.Known(List.of(slot(ended, "slot-003"), slot(MAIN, "slot-003")));
+        region("slot-003", charged(GPU, 7, 40));
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 41);
+
+        assertThat(sample()).singleElement().satisfies(use -> {
+            assertThat(use.container()).isEqualTo(MAIN);
+            assertThat(use.chargedBytes()).isEmpty();
+        });
+    }
+
+    @Test
+    void aReusedProcessIdIsTheNewProcess() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 10);
+        assertThat(sample()).hasSize(1);
+
+        process(100, 100, "0::/system.slice/other.service");
+        assertThat(sample().stream().mapToInt(NodeUsage.OfContainer::processes).sum())
+                .isZero();
+        assertThat(tracker.usage().gpus().getFirst().otherBytes()).isEqualTo(10 * MIB);
+    }
+
+    @Test
+    void aFigureThatNvmlDoesNotHaveIsUnknown() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        running.add(new GpuUsage.GpuProcess(100, OptionalLong.empty()));
+        sample();
+
+        assertThat(sample())
+                .singleElement()
+                .satisfies(use -> assertThat(use.unattributedBytes()).isEmpty());
+    }
+
+    @Test
+    void gpuTimeIsUtilizationTimesThePeriodSinceTheLastSample() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 256);
+        utilization.add(new GpuUsage.Utilization(100, 50_000_000, 0));
+        sample();
+
+        utilization.set(0, new GpuUsage.Utilization(100, 52_000_000, 25));
+        assertThat(sample())
+                .singleElement()
+                .satisfies(use -> assertThat(use.gpuSeconds()).isEqualTo(0.5));
+        utilization.clear(); // idle for 10 samples
+        for (int i = 0; i < 10; i++) {
+            sample();
+        }
+        utilization.add(new GpuUsage.Utilization(100, 63_000_000, 100));
+        assertThat(sample())
+                .singleElement()
+                .satisfies(use -> assertThat(use.gpuSeconds()).isEqualTo(1.5));
+    }
+
+    @Test
+    void theCountersOfARestartedContainerStartAgain() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 2000);
+        sample();
+        assertThat(sample())
+                .singleElement()
+                .satisfies(use -> assertThat(use.peakBytes()).isEqualTo(2000 * MIB));
+
+        running.clear();
+        process(101, 7, containerOf(MAIN, 'd'));
+        uses(101, 10);
+        sample();
+        assertThat(sample())
+                .singleElement()
+                .satisfies(use -> assertThat(use.peakBytes()).isEqualTo(10 * MIB));
+    }
+
+    @Test
+    void aRegionWithAUuidOfNoGpuOfThisNodeMakesNoSeries() throws Exception {
+        region("slot-003", charged(OTHER_GPU, 7, 40));
+
+        assertThat(sample()).isEmpty();
+    }
+
+    @Test
+    void aRegionFullOfGarbageChangesNothingElse() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 41);
+        var random = new Random(29);
+        for (int i = 0; i < 200; i++) {
+            byte[] garbage = new byte[i % 10 == 0 ? random.nextInt(100) : Region.SIZE];
+            random.nextBytes(garbage);
+            if (i % 2 == 0 && garbage.length == Region.SIZE) {
+                System.arraycopy(charged(GPU, 7, 1), 0, garbage, 0, 64); // past the checks of the header
+                ByteBuffer.wrap(garbage).order(ByteOrder.LITTLE_ENDIAN).putInt(64, random.nextInt(513));
+            }
+            region("slot-003", garbage);
+
+            assertThat(sample()).anySatisfy(use -> {
+                assertThat(use.container()).isEqualTo(MAIN);
+                assertThat(use.uuid()).isEqualTo(GPU);
+                assertThat(use.unattributedBytes().orElse(0)).isBetween(0L, 41 * MIB);
+            });
+        }
+    }
+
+    @Test
+    void figuresEndWhenNvmlNoLongerAnswers() throws Exception {
+        uses(100, 10);
+        sample();
+        assertThat(tracker.usage().gpus()).hasSize(1);
+
+        now += Duration.ofSeconds(11).toNanos();
+
+        assertThat(tracker.usage()).isEqualTo(NodeUsage.NONE);
+    }
+
+    @Test
+    void theLastAnswerOfTheKubeletStandsWhileItDoesNotAnswer() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 41);
+        assertThat(sample()).hasSize(1);
+
+        holders = new DeviceHolders.Unavailable("it restarts");
+        now += Duration.ofMinutes(1).toNanos();
+
+        assertThat(sample()).hasSize(1);
+    }
+
+    private List<NodeUsage.OfContainer> sample() throws Exception {
+        now += Duration.ofSeconds(1).toNanos();
+        tracker.sample(since -> List.of(new GpuUsage(
+                GPU,
+                OptionalLong.empty(),
+                OptionalInt.empty(),
+                OptionalInt.empty(),
+                OptionalInt.empty(),
+                running,
+                utilization)));
+        return tracker.usage().containers();
+    }
+
+    private void uses(int pid, long mib) {
+        running.removeIf(process -> process.pid() == pid);
+        running.add(new GpuUsage.GpuProcess(pid, OptionalLong.of(mib * MIB)));
+    }
+
+    /** A process, whose start time differs from that of an earlier one with its ID. */
+    private void process(int pid, int pidInContainer, String cgroup) throws IOException {
+        Path folder = Files.createDirectories(host.resolve("proc").resolve(Integer.toString(pid)));
+        Files.writeString(
+                folder.resolve("stat"),
+                "%d (a) b\n) R 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n"
+                        .formatted(pid, now + cgroup.hashCode()));
+        Files.writeString(
+                folder.resolve("status"),
+                "Name:\ta) b\nPid:\t%d\nNSpid:\t%d\t%d\n".formatted(pid, pid, pidInContainer));
+        Files.writeString(folder.resolve("cgroup"), cgroup);
+    }
+
+    /** The cgroup of a running container, with the kubelet's link to its log. */
+    private String containerOf(ContainerName name, char digit) throws IOException {
+        String id = String.valueOf(digit).repeat(64);
+        Path link = host.resolve("logs/%s_%s_%s-%s.log".formatted(name.pod(), name.namespace(), name.container(), id));
+        Files.deleteIfExists(link);
+        Files.createSymbolicLink(
+                link,
+                Path.of("/var/log/pods/%s_%s_%s/%s/0.log"
+                        .formatted(name.namespace(), name.pod(), UID, name.container())));
+        return "0::/kubepods/burstable/pod" + UID + "/" + id;
+    }
+
+    private static DeviceHolders.Holder slot(ContainerName container, String slot) {
+        return new DeviceHolders.Holder(
+                container.namespace() + "/" + container.pod(), container.container(), "aliquot.io/vgpu", List.of(slot));
+    }
+
+    private void region(String slot, byte[] content) throws IOException {
+        Files.write(host.resolve("state/slots").resolve(slot), content);
+    }
+
+    /** A region with one process that has charged memory on one GPU; region.h describes the layout. */
+    private static byte[] charged(String gpu, int pid, long mib) {
+        ByteBuffer region = ByteBuffer.wrap(Region.fresh()).order(ByteOrder.LITTLE_ENDIAN);
+        UUID uuid = UUID.fromString(gpu.substring("GPU-".length()));
+        region.putInt(64, 1);
+        region.putLong(4096, Long.reverseBytes(uuid.getMostSignificantBits()));
+        region.putLong(4104, Long.reverseBytes(uuid.getLeastSignificantBits()));
+        region.putInt(8192, pid);
+        region.putLong(40960, mib * MIB);
+        return region.array();
+    }
+}

@@ -1,0 +1,174 @@
+package io.aliquot.lab;
+
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.awaitTrue;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.fabric8.kubernetes.api.model.Pod;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.OptionalDouble;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+/** The node agents report what containers use. A CUDA context of the lab's simulated GPUs takes 256 MiB. */
+@ExtendWith(LabExtension.class)
+class UsageIT {
+    private static final int PORT = 9091;
+    private static final double MIB = 1 << 20;
+
+    /** One scrape interval, as people set it at least. */
+    private static final Duration A_SCRAPE = Duration.ofSeconds(15);
+
+    private static final String MEMORY = "aliquot_container_memory_used_bytes";
+    private static final String CHARGED = "kind=\"charged\"";
+    private static final String UNATTRIBUTED = "kind=\"unattributed\"";
+
+    @Test
+    void aProgramsMemoryWithItsContextIsItsContainers(Lab lab, TestNamespace namespace) {
+        Pod pod = namespace.run(Pods.withGpuMemory(lab, "user", 3000));
+        start(namespace, "vgpu-sample alloc 2000 hold");
+
+        awaitTrue("2000 MiB", A_SCRAPE, () -> value(lab, pod, MEMORY, CHARGED).orElse(0) == 2000 * MIB);
+        awaitTrue(
+                "the context",
+                A_SCRAPE,
+                () -> value(lab, pod, MEMORY, UNATTRIBUTED).orElse(0) == 256 * MIB);
+        assertThat(value(lab, pod, "aliquot_container_processes")).hasValue(1);
+
+        namespace.exec("user", "bash", "-c", "kill -KILL $(cat /tmp/started)").expectSuccess();
+
+        awaitTrue(
+                "0 after a SIGKILL",
+                A_SCRAPE,
+                () -> value(lab, pod, MEMORY, CHARGED).orElse(-1) == 0
+                        && value(lab, pod, MEMORY, UNATTRIBUTED).orElse(-1) == 0);
+        assertThat(value(lab, pod, "aliquot_container_memory_peak_bytes").orElse(0))
+                .isBetween(2000 * MIB, 2256 * MIB);
+        namespace.delete("user");
+        awaitTrue(
+                "no series after the pod",
+                EVENTUALLY,
+                () -> value(lab, pod, MEMORY).isEmpty());
+    }
+
+    @Test
+    void contextsCountAgainstTheLimitWithin3Seconds(Lab lab, TestNamespace namespace) {
+        Pod pod = namespace.run(Pods.withGpuMemory(lab, "contexts", 3000));
+        start(namespace, "vgpu-sample alloc 100 hold");
+        awaitTrue(
+                "the context",
+                A_SCRAPE,
+                () -> value(lab, pod, MEMORY, UNATTRIBUTED).orElse(0) == 256 * MIB);
+
+        assertThat(namespace
+                        .exec("contexts", "vgpu-sample", "alloc", "2645", "alloc", "2644")
+                        .expectSuccess())
+                .as("3000 MiB without one context and 100 MiB")
+                .contains("alloc 2645 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 2644 MiB: CUDA_SUCCESS");
+        assertThat(namespace
+                        .exec("contexts", "vgpu-sample", "sleep", "4", "alloc", "2389", "alloc", "2388")
+                        .expectSuccess())
+                .as("3000 MiB without two contexts and 100 MiB")
+                .contains("alloc 2389 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 2388 MiB: CUDA_SUCCESS");
+        awaitTrue(
+                "usage with the context, as on a GPU",
+                A_SCRAPE,
+                () -> namespace.exec("contexts", "nvidia-smi").expectSuccess().contains(" 356MiB / 3000MiB"));
+    }
+
+    @Test
+    void aProgramThatBypassesTheShimIsFoundByNvmlsFigures(Lab lab, TestNamespace namespace) throws Exception {
+        Pod pod = namespace.run(Pods.withGpuMemory(lab, "bypass", 3000));
+        String program =
+                new String(UsageIT.class.getResourceAsStream("bypass.py").readAllBytes(), StandardCharsets.UTF_8);
+        namespace
+                .exec(
+                        "bypass",
+                        "bash",
+                        "-c",
+                        "nohup python3 -c \"$1\" 5000 > /tmp/out 2>&1 & "
+                                + "until grep -q allocated /tmp/out || ! kill -0 $!; do sleep 0.1; done; cat /tmp/out",
+                        "-",
+                        program)
+                .expectSuccess();
+
+        awaitTrue(
+                "its memory",
+                A_SCRAPE,
+                () -> value(lab, pod, MEMORY, UNATTRIBUTED).orElse(0) == 5256 * MIB);
+        assertThat(value(lab, pod, MEMORY, CHARGED)).as("what the shim knows").hasValue(0);
+        assertThat(namespace.exec("bypass", "vgpu-sample", "alloc", "1").expectSuccess())
+                .as("the rest of its container")
+                .contains("CUDA_ERROR_OUT_OF_MEMORY");
+        awaitTrue(
+                "an event",
+                EVENTUALLY,
+                () -> namespace.events("bypass").stream()
+                        .anyMatch(event -> "GpuMemoryOveruse".equals(event.getReason())
+                                && event.getMessage().contains("uses 5256 MiB")
+                                && event.getMessage().contains("its limit is 3000 MiB")));
+    }
+
+    @Test
+    void gpuTimeIsThatOfTheContainersKernels(Lab lab, TestNamespace namespace) {
+        Pod pod = namespace.run(Pods.withGpuMemory(lab, "busy", 1000));
+
+        start(namespace, "vgpu-sample sleep 3 busy 5 hold");
+
+        awaitTrue("5 s of GPU time", EVENTUALLY, () -> gpuSeconds(lab, pod) > 4.5);
+        assertThat(gpuSeconds(lab, pod)).isBetween(4.5, 5.5);
+    }
+
+    @Test
+    void theAgentCanReadNoProcessOfTheHost(Lab lab, TestNamespace namespace) {
+        Pod agent = lab.agentOf(lab.nodes().getFirst());
+        String name = agent.getMetadata().getName();
+
+        for (String file : new String[] {"environ", "maps", "root/etc/passwd"}) {
+            Lab.Output output = lab.kubectl("exec", "--namespace", Lab.NAMESPACE, name, "--", "cat", "/proc/1/" + file);
+            assertThat(output.exit()).as(output.toString()).isNotZero();
+            assertThat(output.err()).contains("ermission denied");
+        }
+        assertThat(lab.kubectl("exec", "--namespace", Lab.NAMESPACE, name, "--", "cat", "/proc/1/stat")
+                        .expectSuccess())
+                .as("the host's first process")
+                .startsWith("1 ");
+    }
+
+    private static void start(TestNamespace namespace, String command) {
+        String pod = namespace
+                .client()
+                .pods()
+                .inNamespace(namespace.name())
+                .list()
+                .getItems()
+                .getFirst()
+                .getMetadata()
+                .getName();
+        namespace
+                .exec(pod, "bash", "-c", "nohup " + command + " > /dev/null 2>&1 & echo $! > /tmp/started")
+                .expectSuccess();
+    }
+
+    private static double gpuSeconds(Lab lab, Pod pod) {
+        return value(lab, pod, "aliquot_container_gpu_seconds_total").orElse(0);
+    }
+
+    /** The value of a metric's series for a pod, with these labels; empty if there is none. */
+    private static OptionalDouble value(Lab lab, Pod pod, String metric, String... labels) {
+        String metrics = Lab.metrics(lab.agentOf(pod.getSpec().getNodeName()), PORT);
+        Pattern series = Pattern.compile("(?m)^" + metric + "\\{(.*)} (.*)$");
+        return series.matcher(metrics)
+                .results()
+                .filter(match ->
+                        match.group(1).contains("pod=\"" + pod.getMetadata().getName() + "\""))
+                .filter(match -> match.group(1)
+                        .contains("namespace=\"" + pod.getMetadata().getNamespace() + "\""))
+                .filter(match -> Arrays.stream(labels).allMatch(match.group(1)::contains))
+                .mapToDouble(match -> Double.parseDouble(match.group(2)))
+                .findFirst();
+    }
+}

@@ -1,0 +1,35 @@
+"""Allocates GPU memory behind the shim's back: bypass.py MIB. Calls the driver by addresses from its symbol table."""
+import ctypes
+import struct
+import sys
+import time
+
+ctypes.CDLL("libcuda.so.1")
+with open("/proc/self/maps") as maps:
+    line = next(line for line in maps if "libcuda.so" in line).split()
+base, path = int(line[0].split("-")[0], 16), line[5]
+with open(path, "rb") as file:
+    elf = file.read()
+table = struct.unpack_from("<Q", elf, 40)[0]  # of sections
+entry, count = struct.unpack_from("<HH", elf, 58)
+sections = [struct.unpack_from("<IIQQQQIIQQ", elf, table + i * entry) for i in range(count)]
+symbols = next(section for section in sections if section[1] == 11)  # SHT_DYNSYM
+names = sections[symbols[6]][4]
+
+
+def driver(wanted, *arguments):
+    for at in range(symbols[4], symbols[4] + symbols[5], 24):
+        name, _, _, section, value, _ = struct.unpack_from("<IBBHQQ", elf, at)
+        start = names + name
+        if section != 0 and elf[start : elf.index(b"\0", start)] == wanted:
+            result = ctypes.CFUNCTYPE(ctypes.c_int)(base + value)(*arguments)
+            assert result == 0, (wanted, result)
+            return
+    raise LookupError(wanted)
+
+
+driver(b"cuInit", 0)
+driver(b"cuCtxCreate_v2", ctypes.byref(ctypes.c_void_p()), 0, 0)
+driver(b"cuMemAlloc_v2", ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(int(sys.argv[1]) << 20))
+print("allocated", flush=True)
+time.sleep(3600)
