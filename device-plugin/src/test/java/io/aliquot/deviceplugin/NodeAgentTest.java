@@ -421,7 +421,7 @@ final class NodeAgentTest {
         await(() -> node.inventory().gpus().size() == 1);
         await(() -> node.capacity("nvidia.com/gpumem") == 81_920);
 
-        driver.run("insert", uuid); // NVML lists it when it is opened anew
+        driver.run("insert", uuid); // NVML lists it when it is opened again
         agent.close();
         agent = newAgent(driver::open);
         start();

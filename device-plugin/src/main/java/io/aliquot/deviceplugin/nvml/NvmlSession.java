@@ -34,7 +34,7 @@ public final class NvmlSession implements AutoCloseable {
     /** A call that takes longer is said to hang. NVML's slowest calls take seconds, while a GPU wakes up. */
     private static final Duration HANGING = Duration.ofSeconds(30);
 
-    /** NVML finds a GPU that has come back only when it is opened anew. With the usual interval 45 s. */
+    /** NVML finds a GPU that has come back only when it is opened again. With the usual interval 45 s. */
     private static final int INTERVALS_BEFORE_REOPENING = 9;
 
     /** The driver is loaded; for so long its files may still be incomplete. */
