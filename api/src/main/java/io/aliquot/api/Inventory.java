@@ -44,6 +44,9 @@ public record Inventory(
         String bootId,
         String driverVersion,
         List<UnchargedUse> uncharged) {
+    /** How a {@link #conflict} begins while the node's driver is being upgraded and the agent does not use it. */
+    public static final String DRIVER_UPGRADE = "the driver is being upgraded: ";
+
     /** These are enough to act on; the agent's metrics have all. */
     public static final int MOST_UNCHARGED = 32;
 

@@ -111,6 +111,7 @@ final class NodeAgent implements AutoCloseable {
                         nanoTime),
                 bootId,
                 interval.multipliedBy(QUIET_INTERVALS_BEFORE_WITHDRAWAL),
+                clock,
                 nanoTime);
         health = new AgentHealth(registrar, nanoTime);
         unhookedFunctions = new UnhookedFunctionCheck(settings.stateDir(), metrics);

@@ -29,6 +29,7 @@ import io.aliquot.deviceplugin.usage.UsageTracker;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
+import java.time.InstantSource;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -91,6 +92,7 @@ final class Reconciler {
             HealthTracker healthTracker,
             String bootId,
             Duration quietTime,
+            InstantSource clock,
             LongSupplier nanoTime) {
         this.settings = settings;
         this.nvml = nvml;
@@ -105,7 +107,7 @@ final class Reconciler {
                 : Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON);
         withoutVgpus = new QuietTime(nanoTime, quietTime);
         unlisted = new QuietTime(nanoTime, quietTime);
-        publisher = new InventoryPublisher(metrics, nanoTime);
+        publisher = new InventoryPublisher(metrics, clock, nanoTime);
         healthReporter = new GpuHealthReporter(metrics, settings.nodeName());
     }
 

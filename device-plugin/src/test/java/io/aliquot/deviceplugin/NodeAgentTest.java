@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.ForeignHolder;
 import io.aliquot.api.Gpu;
+import io.aliquot.api.GpuHealth;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Scaling;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
@@ -12,6 +13,7 @@ import io.aliquot.deviceplugin.kubelet.TestPodResources;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.node.MetadataPatch;
 import io.aliquot.deviceplugin.node.NodeClient;
+import io.aliquot.deviceplugin.node.NodeCondition;
 import io.aliquot.deviceplugin.node.NodeView;
 import io.aliquot.deviceplugin.node.NodeWriteException;
 import io.aliquot.deviceplugin.nvml.FakeDriver;
@@ -27,15 +29,23 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The whole process except its API client: NVML of the fake driver, unix sockets, a Node in memory. */
 @Timeout(60)
 final class NodeAgentTest {
     private static final String A100 = "NVIDIA A100-SXM4-80GB;81920;108";
+    /** Until the agent listens for XID errors. */
+    private static final Duration LISTENING = Duration.ofMillis(300);
+
     private static final String BOOT_ID = "dc93c6bb-6b52-4d2a-9d0e-0b0c4c1b2a3d";
     private static final Duration INTERVAL = Duration.ofMillis(50);
 
@@ -246,6 +256,242 @@ final class NodeAgentTest {
                         == 10);
     }
 
+    /** XID errors that leave a GPU healthy, with a driver that tells which recovery a GPU needs. */
+    @ParameterizedTest
+    @ValueSource(ints = {13, 31, 43})
+    void theXidOfAnApplicationLeavesItsGpuHealthy(int xid) throws Exception {
+        driver.install(A100);
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+        Thread.sleep(LISTENING.toMillis());
+        int writes = node.writes();
+
+        driver.fail(node.inventory().gpus().getFirst().uuid(), xid);
+
+        await(() -> metrics.print().contains("xid=\"" + xid + "\"} 1.0"));
+        Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+        assertThat(node.writes()).isEqualTo(writes);
+    }
+
+    /** 63, 94 and 154 are no errors of the GPU; what they are about is. */
+    @ParameterizedTest
+    @CsvSource({
+        "48, XID 48 (double bit ECC error), RESET",
+        "63, a row of its memory is to be remapped; reset it, RESET",
+        "74, XID 74 (NVLink error), RESET",
+        "79, XID 79 (GPU has fallen off the bus), REBOOT",
+        "94, it had uncorrectable ECC errors since it was last reset; reset it, RESET",
+        "95, XID 95 (uncontained memory error), RESET",
+        "119, XID 119 (GSP RPC timeout), RESET",
+        "154, the driver asks for a reset of the GPU, RESET"
+    })
+    void aGpuIsUnhealthyAfterAnXidUntilItIsResetAlsoAcrossARestartOfTheAgent(
+            int xid, String reason, GpuHealth.Recovery recovery) throws Exception {
+        driver.install(A100, A100);
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+        Thread.sleep(LISTENING.toMillis());
+        String uuid = node.inventory().gpus().getFirst().uuid();
+
+        driver.fail(uuid, xid);
+
+        await(() -> !node.gpu(uuid).healthy());
+        await(() -> reason(uuid).equals(reason) || xid == 63);
+        GpuHealth.Unhealthy unhealthy = node.gpu(uuid).health().unhealthy().orElseThrow();
+        assertThat(unhealthy.recovery()).isEqualTo(recovery);
+        assertThat(node.inventory().gpus().get(1).healthy()).isTrue();
+        await(() -> metrics.print()
+                .contains("aliquot_gpu_healthy{gpu=\"" + uuid + "\",model=\"NVIDIA"
+                        + " A100-SXM4-80GB\",node=\"node1\",reason=\"" + reason(uuid) + "\"} 0.0"));
+
+        agent.close();
+        agent = newAgent(driver::open);
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+        Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+        assertThat(node.gpu(uuid).health().unhealthy().orElseThrow().since()).isEqualTo(unhealthy.since());
+
+        driver.run("reset", uuid);
+        await(() -> node.gpu(uuid).healthy());
+    }
+
+    @Test
+    void aFailedRemappingIsNotEndedByAReset() throws Exception {
+        driver.install(A100);
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+        Thread.sleep(LISTENING.toMillis());
+        String uuid = node.inventory().gpus().getFirst().uuid();
+
+        assertThat(node.condition()).isEqualTo("true GPUsHealthy 1 of 1 GPUs are healthy");
+
+        driver.fail(uuid, 64);
+        await(() -> reason(uuid).startsWith("XID 64"));
+        await(() -> node.condition()
+                .equals("false GPUUnhealthy 0 of 1 GPUs are healthy; " + uuid
+                        + " (NVIDIA A100-SXM4-80GB): XID 64 (GPU memory remapping failure)"));
+        driver.run("reset", uuid);
+        Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+
+        assertThat(node.gpu(uuid).healthy()).isFalse();
+        driver.heal(uuid);
+        await(() -> node.gpu(uuid).healthy());
+        await(() -> node.condition().startsWith("true"));
+    }
+
+    @Test
+    void withAnOldDriverAnAdministratorClearsAnXidOnce() throws Exception {
+        driver.install(A100);
+        driver.run("driver", "--without", "recovery-actions");
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+        Thread.sleep(LISTENING.toMillis());
+        String uuid = node.inventory().gpus().getFirst().uuid();
+        driver.fail(uuid, 119);
+        await(() -> reason(uuid).startsWith("XID 119"));
+        driver.run("reset", uuid);
+        Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+        assertThat(node.gpu(uuid).healthy()).isFalse();
+
+        node.annotateAsAdmin("aliquot.io/clear-gpu-errors", uuid);
+        await(() -> node.gpu(uuid).healthy());
+
+        driver.fail(uuid, 119);
+        await(() -> reason(uuid).startsWith("XID 119"));
+        Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+        assertThat(node.gpu(uuid).healthy()).isFalse();
+        node.annotateAsAdmin("aliquot.io/clear-gpu-errors", "all");
+        await(() -> node.gpu(uuid).healthy());
+    }
+
+    @Test
+    void withAnOldDriverAnXidEndsWhenTheDriverIsLoadedAnew() throws Exception {
+        driver.install(A100);
+        driver.run("driver", "--without", "recovery-actions");
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+        Thread.sleep(LISTENING.toMillis());
+        String uuid = node.inventory().gpus().getFirst().uuid();
+        driver.fail(uuid, 119);
+        await(() -> reason(uuid).startsWith("XID 119"));
+
+        driver.run("driver", "--unload");
+        await(() -> unready("kernel driver is not loaded"));
+        driver.run("reset", uuid);
+        driver.run("driver", "--load");
+
+        await(() -> node.gpu(uuid).healthy());
+        await(() -> agent.readinessProblems().isEmpty());
+    }
+
+    @Test
+    void anXidOfAGpuThatDoesNotReturnItsUuidExcludesNoOtherGpu() throws Exception {
+        driver.install(A100, A100);
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+        Thread.sleep(LISTENING.toMillis());
+        String uuid = node.inventory().gpus().getFirst().uuid();
+
+        driver.run("hide-uuid", uuid);
+        driver.fail(uuid, 48);
+
+        await(() -> metrics.print().contains("gpu=\"\",xid=\"48\"} 1.0"));
+        await(() -> !node.gpu(uuid).healthy());
+        Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+        assertThat(node.inventory().gpus().get(1).healthy()).isTrue();
+        driver.heal(uuid);
+        await(() -> node.gpu(uuid).healthy());
+    }
+
+    @Test
+    void aGpuThatIsTakenOutLeavesTheNodeWhenNoPodHoldsAVgpu() throws Exception {
+        driver.install(A100, A100);
+        podResources.run("team", "ours", "aliquot.io/vgpu", "slot-001");
+        start();
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
+        String uuid = node.inventory().gpus().get(1).uuid();
+
+        driver.run("remove", uuid);
+        await(() -> reason(uuid).equals("NVML does not list it any more"));
+        Thread.sleep(INTERVAL.multipliedBy(12).toMillis());
+        assertThat(node.inventory().gpus()).hasSize(2);
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
+
+        podResources.end("team", "ours");
+        await(() -> node.inventory().gpus().size() == 1);
+        await(() -> node.capacity("nvidia.com/gpumem") == 81_920);
+
+        driver.run("insert", uuid); // NVML lists it when it is opened again
+        agent.close();
+        agent = newAgent(driver::open);
+        start();
+        await(() -> node.inventory().gpus().size() == 2);
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
+        assertThat(node.gpu(uuid).healthy()).isTrue();
+    }
+
+    @Test
+    void aNodeThatIsMarkedForADriverUpgradeTakesNoPodsAndHasNoUnhealthyGpu() throws Exception {
+        driver.install(A100);
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+
+        node.labelAsAdmin("nvidia.com/gpu-driver-upgrade-state", "pod-restart-required");
+        await(() -> node.inventory().conflict().startsWith("the driver is being upgraded: "));
+        await(() -> unready("the driver is being upgraded"));
+        driver.run("driver", "--unload");
+        Thread.sleep(INTERVAL.multipliedBy(6).toMillis());
+        assertThat(node.inventory().gpus()).allMatch(Gpu::healthy);
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(81_920);
+
+        driver.run("driver", "--load");
+        node.labelAsAdmin("nvidia.com/gpu-driver-upgrade-state", "upgrade-done");
+        await(() -> node.inventory().conflict().isEmpty());
+        await(() -> agent.readinessProblems().isEmpty());
+        assertThat(node.inventory().gpus()).allMatch(Gpu::healthy);
+    }
+
+    @Test
+    void anUpgradedDriverEndsTheAgentWhichServesAgainWithTheNewOne() throws Exception {
+        driver.install(A100);
+        var end = new CompletableFuture<NodeAgent.End>();
+        NodeAgent first = agent;
+        new Thread(() -> end.complete(first.run(node)), "agent").start();
+        await(() -> agent.readinessProblems().isEmpty());
+        node.annotateAsAdmin("aliquot.io/release-driver", "true");
+        await(() -> unready("the driver is being upgraded"));
+
+        driver.run("driver", "--version", "600.1-fake");
+        node.annotateAsAdmin("aliquot.io/release-driver", "false");
+
+        assertThat(end.get(20, TimeUnit.SECONDS)).isEqualTo(NodeAgent.End.RESTART);
+        agent = newAgent(driver::open);
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+        assertThat(node.inventory().driverVersion()).isEqualTo("600.1-fake");
+        assertThat(node.inventory().bootId()).isEqualTo(BOOT_ID);
+    }
+
+    @Test
+    void aDriverThatHangsStopsNeitherTheNodeNorTheEndOfTheAgent() throws Exception {
+        driver.install(A100);
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+
+        driver.run("driver", "--hang", "on");
+        try {
+            Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+            node.annotateAsAdmin("aliquot.io/slots", "25");
+            agent.wake();
+
+            await(() -> node.inventory().slots() == 25);
+            assertThat(agent.livenessProblems()).isEmpty();
+        } finally {
+            agent.close();
+            driver.run("driver", "--hang", "off");
+        }
+    }
+
     @Test
     void reportsAMissingDriverAndRetries() throws Exception {
         driver.install(A100);
@@ -417,6 +663,14 @@ final class NodeAgentTest {
         assertThat(node.inventory().slots()).isEqualTo(10);
     }
 
+    private String reason(String uuid) {
+        return node.gpu(uuid)
+                .health()
+                .unhealthy()
+                .map(GpuHealth.Unhealthy::reason)
+                .orElse("");
+    }
+
     private boolean unready(String problem) {
         return agent.readinessProblems().stream().anyMatch(reason -> reason.contains(problem));
     }
@@ -460,12 +714,13 @@ final class NodeAgentTest {
         private final Map<String, String> labels = new HashMap<>(Map.of("gpu", "on"));
         private final Map<String, String> annotations = new HashMap<>();
         private final Map<String, Long> resources = new HashMap<>();
+        private final Map<String, NodeCondition> conditions = new HashMap<>();
         private int writes;
         private boolean rejecting;
 
         @Override
         public synchronized Optional<NodeView> latest() {
-            return Optional.of(new NodeView(labels, annotations, resources, resources));
+            return Optional.of(new NodeView(labels, annotations, resources, resources, conditions));
         }
 
         @Override
@@ -494,6 +749,22 @@ final class NodeAgentTest {
         }
 
         @Override
+        public synchronized void setCondition(NodeCondition condition) {
+            conditions.put(condition.type(), condition);
+        }
+
+        @Override
+        public synchronized void removeCondition(String type) {
+            conditions.remove(type);
+        }
+
+        synchronized String condition() {
+            return Optional.ofNullable(conditions.get("AliquotGPUsHealthy"))
+                    .map(condition -> condition.status() + " " + condition.reason() + " " + condition.message())
+                    .orElse("");
+        }
+
+        @Override
         public void close() {}
 
         synchronized void removeLabelAsAdmin(String key) {
@@ -509,7 +780,7 @@ final class NodeAgentTest {
         }
 
         synchronized boolean isEmpty() {
-            return annotations.isEmpty() && resources.isEmpty();
+            return annotations.isEmpty() && resources.isEmpty() && conditions.isEmpty();
         }
 
         synchronized void labelAsAdmin(String key, String value) {
@@ -534,6 +805,13 @@ final class NodeAgentTest {
 
         synchronized long capacity(String resource) {
             return resources.getOrDefault(resource, 0L);
+        }
+
+        Gpu gpu(String uuid) {
+            return inventory().gpus().stream()
+                    .filter(gpu -> gpu.uuid().equals(uuid))
+                    .findAny()
+                    .orElseThrow();
         }
 
         synchronized boolean hasInventory() {

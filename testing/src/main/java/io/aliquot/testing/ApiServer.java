@@ -350,6 +350,11 @@ public final class ApiServer implements AutoCloseable {
             return send("PATCH", path, "application/merge-patch+json", body);
         }
 
+        /** Sends a strategic merge patch, which merges lists by their keys. */
+        public Response strategicPatch(String path, String body) {
+            return send("PATCH", path, "application/strategic-merge-patch+json", body);
+        }
+
         public Response patchJson(String path, String body) {
             return send("PATCH", path, "application/json-patch+json", body);
         }

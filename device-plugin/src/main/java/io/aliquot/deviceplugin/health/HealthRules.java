@@ -62,7 +62,7 @@ final class HealthRules {
      * What may have ended an XID error.
      *
      * @param rebooted whether the node has rebooted
-     * @param driverLoaded whether the driver was loaded anew; true after a reboot
+     * @param driverLoaded whether the driver was reloaded; true after a reboot
      * @param cleared whether an administrator says that the errors are over
      */
     record Since(boolean rebooted, boolean driverLoaded, boolean cleared) {

@@ -37,7 +37,7 @@ public final class XidTable {
         GPU,
         /** An error of NVLink, which lasts until the GPU is reset. */
         LINK,
-        /** The GPU must be reset, or the driver loaded anew. */
+        /** The GPU must be reset, or the driver reloaded. */
         RESET,
         /** The node must be rebooted. */
         REBOOT;

@@ -7,6 +7,7 @@ import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.metrics.AgentMetrics.PatchTarget;
 import io.aliquot.deviceplugin.node.MetadataPatch;
 import io.aliquot.deviceplugin.node.NodeClient;
+import io.aliquot.deviceplugin.node.NodeCondition;
 import io.aliquot.deviceplugin.node.NodeView;
 import io.aliquot.deviceplugin.node.NodeWriteException;
 import io.aliquot.deviceplugin.problem.Backoff;
@@ -14,6 +15,7 @@ import io.aliquot.deviceplugin.problem.Problem;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
+import java.time.InstantSource;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
@@ -22,7 +24,7 @@ import java.util.stream.Collectors;
 
 /**
  * Publishes the inventory to the Node: the annotation {@code aliquot.io/gpus}, which the scheduler reads, and the
- * extended resources in the status, which kube-scheduler and the kubelet count. Writes only what differs, and repeats a
+ * extended resources in the status, which kube-scheduler and the kubelet count, and the condition AliquotGPUsHealthy. Writes only what differs, and repeats a
  * failed write with exponential backoff.
  *
  * <p>Not thread-safe.
@@ -33,12 +35,14 @@ public final class InventoryPublisher {
     private static final Duration LONGEST_PAUSE = Duration.ofSeconds(60);
 
     private final AgentMetrics metrics;
+    private final InstantSource clock;
     private final ExtendedResources extendedResources = new ExtendedResources();
     private final Backoff backoff;
     private final Problem failure = new Problem(LOG, Level.WARNING);
 
-    public InventoryPublisher(AgentMetrics metrics, LongSupplier nanoTime) {
+    public InventoryPublisher(AgentMetrics metrics, InstantSource clock, LongSupplier nanoTime) {
         this.metrics = metrics;
+        this.clock = clock;
         backoff = new Backoff(nanoTime, FIRST_PAUSE, LONGEST_PAUSE);
     }
 
@@ -78,6 +82,10 @@ public final class InventoryPublisher {
                 client.removeExtendedResources(totals);
                 metrics.nodePatched(PatchTarget.EXTENDED_RESOURCES);
             }
+            if (node.conditions().containsKey(GpusHealthyCondition.TYPE)) {
+                client.removeCondition(GpusHealthyCondition.TYPE);
+                metrics.nodePatched(PatchTarget.CONDITION);
+            }
             if (!set.isEmpty()) {
                 client.patchMetadata(MetadataPatch.remove(set, Set.of()));
                 metrics.nodePatched(PatchTarget.INVENTORY);
@@ -98,7 +106,9 @@ public final class InventoryPublisher {
     private Optional<String> write(NodeClient client, NodeView node, Inventory inventory, MetadataPatch metadata) {
         Map<String, Long> resources = extendedResources.of(inventory, node);
         boolean writeResources = !has(node, resources);
-        if (metadata.isEmpty() && !writeResources) {
+        Optional<NodeCondition> condition = GpusHealthyCondition.differing(
+                inventory, node.conditions().get(GpusHealthyCondition.TYPE), clock.instant());
+        if (metadata.isEmpty() && !writeResources && condition.isEmpty()) {
             return Optional.empty();
         }
         return attempt(() -> {
@@ -109,6 +119,10 @@ public final class InventoryPublisher {
             if (writeResources) {
                 client.setExtendedResources(resources);
                 metrics.nodePatched(PatchTarget.EXTENDED_RESOURCES);
+            }
+            if (condition.isPresent()) {
+                client.setCondition(condition.get());
+                metrics.nodePatched(PatchTarget.CONDITION);
             }
         });
     }

@@ -40,7 +40,8 @@ public final class AgentMetrics {
             .register(registry);
     private final Counter nodePatches = Counter.builder()
             .name("aliquot_agent_node_patches_total")
-            .help("PATCHes of the Node, by target: inventory (an annotation) or extended_resources (its status).")
+            .help("PATCHes of the Node, by target: inventory (an annotation), extended_resources"
+                    + " or condition (its status).")
             .labelNames("target")
             .withoutExemplars()
             .register(registry);
@@ -115,7 +116,8 @@ public final class AgentMetrics {
     /** What a PATCH of the Node writes. */
     public enum PatchTarget {
         INVENTORY,
-        EXTENDED_RESOURCES;
+        EXTENDED_RESOURCES,
+        CONDITION;
 
         private String label() {
             return name().toLowerCase(Locale.ROOT);

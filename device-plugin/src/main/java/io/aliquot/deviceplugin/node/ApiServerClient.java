@@ -87,9 +87,18 @@ public final class ApiServerClient {
 
     /** Applies a JSON merge patch; returns the changed object. */
     JsonNode mergePatch(String path, JsonNode patch) throws IOException, InterruptedException {
+        return patch(path, "application/merge-patch+json", patch);
+    }
+
+    /** Applies a strategic merge patch, which merges lists by their keys; returns the changed object. */
+    JsonNode strategicMergePatch(String path, JsonNode patch) throws IOException, InterruptedException {
+        return patch(path, "application/strategic-merge-patch+json", patch);
+    }
+
+    private JsonNode patch(String path, String type, JsonNode patch) throws IOException, InterruptedException {
         HttpRequest request = request(path)
                 .timeout(TIMEOUT)
-                .header("Content-Type", "application/merge-patch+json")
+                .header("Content-Type", type)
                 .method("PATCH", HttpRequest.BodyPublishers.ofByteArray(JSON.writeValueAsBytes(patch)))
                 .build();
         HttpResponse<byte[]> response = client.send(request, HttpResponse.BodyHandlers.ofByteArray());

@@ -79,13 +79,43 @@ public final class ApiServerNodeClient implements NodeClient {
     }
 
     @Override
+    public void setCondition(NodeCondition condition) throws NodeWriteException {
+        patchCondition(JSON.objectNode()
+                .put("type", condition.type())
+                .put("status", condition.status() ? "True" : "False")
+                .put("reason", condition.reason())
+                .put("message", condition.message())
+                .put("lastTransitionTime", condition.since().toString()));
+    }
+
+    @Override
+    public void removeCondition(String type) throws NodeWriteException {
+        patchCondition(JSON.objectNode().put("$patch", "delete").put("type", type));
+    }
+
+    /** A merge patch would replace the list; a strategic one merges it by type (k8s.io/api, core/v1, NodeStatus). */
+    private void patchCondition(ObjectNode condition) throws NodeWriteException {
+        ObjectNode patch = JSON.objectNode();
+        patch.putObject("status").putArray("conditions").add(condition);
+        write(() -> server.strategicMergePatch("/api/v1/nodes/" + name + "/status", patch));
+    }
+
+    @Override
     public void close() {
         informer.close();
     }
 
     private void patch(String path, JsonNode patch) throws NodeWriteException {
+        write(() -> server.mergePatch(path, patch));
+    }
+
+    private interface Request {
+        JsonNode send() throws IOException, InterruptedException;
+    }
+
+    private void write(Request request) throws NodeWriteException {
         try {
-            informer.store(server.mergePatch(path, patch));
+            informer.store(request.send());
         } catch (IOException e) {
             throw new NodeWriteException("cannot write to node " + name + ": " + e.getMessage(), e);
         } catch (InterruptedException e) {

@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin.node;
 
 import io.aliquot.api.Annotations;
+import io.aliquot.api.Inventory;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
@@ -10,8 +11,6 @@ import java.util.Set;
  * be unloaded only then.
  */
 public final class DriverRelease {
-    private static final String BEGINNING = "the driver is being upgraded: ";
-
     /** On a node, by the GPU Operator's upgrade controller. */
     private static final String STATE = "nvidia.com/gpu-driver-upgrade-state";
 
@@ -40,21 +39,22 @@ public final class DriverRelease {
     public static Optional<String> of(NodeView node) {
         String state = node.labels().getOrDefault(STATE, "");
         if (ACTIVE.contains(state)) {
-            return Optional.of(BEGINNING + "the node has the label " + STATE + "=" + state);
+            return Optional.of(Inventory.DRIVER_UPGRADE + "the node has the label " + STATE + "=" + state);
         }
         if (node.annotations().getOrDefault(Annotations.RELEASE_DRIVER, "").equals("true")) {
-            return Optional.of(BEGINNING + "the node has the annotation " + Annotations.RELEASE_DRIVER + "=true");
+            return Optional.of(
+                    Inventory.DRIVER_UPGRADE + "the node has the annotation " + Annotations.RELEASE_DRIVER + "=true");
         }
         return node.labels().entrySet().stream()
                 .filter(label ->
                         label.getKey().startsWith(DEPLOY) && label.getValue().contains(PAUSED))
                 .map(Map.Entry::getKey)
                 .min(String::compareTo)
-                .map(label -> BEGINNING + "the node's label " + label + " says " + PAUSED);
+                .map(label -> Inventory.DRIVER_UPGRADE + "the node's label " + label + " says " + PAUSED);
     }
 
     /** Whether a conflict of an inventory is this one. */
     public static boolean isCauseOf(String conflict) {
-        return conflict.startsWith(BEGINNING);
+        return conflict.startsWith(Inventory.DRIVER_UPGRADE);
     }
 }

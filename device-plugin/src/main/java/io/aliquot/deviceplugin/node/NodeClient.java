@@ -30,6 +30,20 @@ public interface NodeClient extends AutoCloseable {
      */
     void removeExtendedResources(Collection<String> resources) throws NodeWriteException;
 
+    /**
+     * Sets a condition in the status; other conditions stay.
+     *
+     * @throws NodeWriteException if the API server did not accept it
+     */
+    void setCondition(NodeCondition condition) throws NodeWriteException;
+
+    /**
+     * Removes a condition from the status; other conditions stay.
+     *
+     * @throws NodeWriteException if the API server did not accept it
+     */
+    void removeCondition(String type) throws NodeWriteException;
+
     @Override
     void close();
 }

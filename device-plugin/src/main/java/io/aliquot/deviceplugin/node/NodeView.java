@@ -1,6 +1,8 @@
 package io.aliquot.deviceplugin.node;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.time.Instant;
+import java.time.format.DateTimeParseException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.regex.Matcher;
@@ -11,22 +13,34 @@ import java.util.regex.Pattern;
  *
  * @param capacity extended resources with whole amounts; other resources are left out
  * @param allocatable the same of {@code status.allocatable}
+ * @param conditions of {@code status.conditions}, by type
  */
 public record NodeView(
         Map<String, String> labels,
         Map<String, String> annotations,
         Map<String, Long> capacity,
-        Map<String, Long> allocatable) {
+        Map<String, Long> allocatable,
+        Map<String, NodeCondition> conditions) {
     // Whole numbers as the API server prints them (k8s.io/apimachinery, pkg/api/resource).
     private static final Pattern WHOLE_QUANTITY = Pattern.compile("([0-9]{1,9})(k|M|G|Ki|Mi|Gi)?");
     private static final Map<String, Long> UNITS = Map.of(
             "", 1L, "k", 1_000L, "M", 1_000_000L, "G", 1_000_000_000L, "Ki", 1L << 10, "Mi", 1L << 20, "Gi", 1L << 30);
+
+    /** A Node without conditions. */
+    public NodeView(
+            Map<String, String> labels,
+            Map<String, String> annotations,
+            Map<String, Long> capacity,
+            Map<String, Long> allocatable) {
+        this(labels, annotations, capacity, allocatable, Map.of());
+    }
 
     public NodeView {
         labels = Map.copyOf(labels);
         annotations = Map.copyOf(annotations);
         capacity = Map.copyOf(capacity);
         allocatable = Map.copyOf(allocatable);
+        conditions = Map.copyOf(conditions);
     }
 
     static NodeView parse(JsonNode node) {
@@ -36,7 +50,32 @@ public record NodeView(
                 strings(metadata.path("labels")),
                 strings(metadata.path("annotations")),
                 extendedResources(status.path("capacity")),
-                extendedResources(status.path("allocatable")));
+                extendedResources(status.path("allocatable")),
+                conditions(status.path("conditions")));
+    }
+
+    private static Map<String, NodeCondition> conditions(JsonNode list) {
+        Map<String, NodeCondition> conditions = new HashMap<>();
+        for (JsonNode condition : list) {
+            String type = condition.path("type").asText();
+            conditions.put(
+                    type,
+                    new NodeCondition(
+                            type,
+                            condition.path("status").asText().equals("True"),
+                            condition.path("reason").asText(),
+                            condition.path("message").asText(),
+                            instant(condition.path("lastTransitionTime").asText())));
+        }
+        return conditions;
+    }
+
+    private static Instant instant(String text) {
+        try {
+            return Instant.parse(text);
+        } catch (DateTimeParseException e) {
+            return Instant.EPOCH;
+        }
     }
 
     private static Map<String, String> strings(JsonNode object) {

@@ -7,6 +7,7 @@ import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
 import com.sun.jna.ptr.PointerByReference;
 import java.util.Optional;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * The binding of NVML's functions, and its return codes as messages. Functions that every driver has are bound
@@ -28,6 +29,9 @@ final class NvmlLibrary {
     private static final int DRIVER_NOT_LOADED = 9;
     private static final int LIBRARY_VERSION_MISMATCH = 18;
 
+    /** JNA binds the functions to a class, and so to the process: a second one would call functions that are unloaded. */
+    private static final AtomicBoolean OPEN = new AtomicBoolean();
+
     private final NativeLibrary library;
 
     private NvmlLibrary(NativeLibrary library) {
@@ -40,6 +44,20 @@ final class NvmlLibrary {
      * @param name the library's name or path
      */
     static NvmlLibrary open(String name) throws NvmlException {
+        if (!OPEN.compareAndSet(false, true)) {
+            throw new NvmlException("NVML is still open in this process");
+        }
+        boolean opened = false;
+        try {
+            NvmlLibrary library = load(name);
+            opened = true;
+            return library;
+        } finally {
+            OPEN.set(opened);
+        }
+    }
+
+    private static NvmlLibrary load(String name) throws NvmlException {
         NativeLibrary library;
         try {
             library = NativeLibrary.getInstance(name);
@@ -66,6 +84,7 @@ final class NvmlLibrary {
     void close() {
         Native.unregister(Calls.class);
         library.close();
+        OPEN.set(false);
     }
 
     /** A function by name; empty if this driver lacks it. */

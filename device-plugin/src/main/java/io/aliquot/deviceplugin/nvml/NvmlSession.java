@@ -34,8 +34,8 @@ public final class NvmlSession implements AutoCloseable {
     /** A call that takes longer is said to hang. NVML's slowest calls take seconds, while a GPU wakes up. */
     private static final Duration HANGING = Duration.ofSeconds(30);
 
-    /** NVML finds a GPU that has come back only when it is opened anew. */
-    private static final Duration REOPEN_WHILE_INCOMPLETE = Duration.ofSeconds(45);
+    /** NVML finds a GPU that has come back only when it is opened again. With the usual interval 45 s. */
+    private static final int INTERVALS_BEFORE_REOPENING = 9;
 
     /** The driver is loaded; for so long its files may still be incomplete. */
     private static final Duration RESTART_FOR_FILES = Duration.ofMinutes(1);
@@ -287,7 +287,9 @@ public final class NvmlSession implements AutoCloseable {
         Nvml.Listing listing = present.nvml.gpus();
         boolean lost = !listing.complete()
                 || listing.gpus().stream().anyMatch(gpu -> !gpu.condition().accessible());
-        if (lost && nanoTime.getAsLong() - present.openedAt > REOPEN_WHILE_INCOMPLETE.toNanos()) {
+        if (lost
+                && nanoTime.getAsLong() - present.openedAt
+                        > interval.multipliedBy(INTERVALS_BEFORE_REOPENING).toNanos()) {
             closeNvml();
         }
         return new NvmlReading.Gpus(listing.gpus(), listing.complete(), driverVersion, driverLoads);

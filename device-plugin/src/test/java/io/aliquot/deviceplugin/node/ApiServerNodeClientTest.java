@@ -3,6 +3,7 @@ package io.aliquot.deviceplugin.node;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import io.aliquot.api.FormatException;
@@ -16,6 +17,7 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
@@ -134,6 +136,35 @@ final class ApiServerNodeClientTest {
                         .endsWith("{\"status\":{\"capacity\":{\"nvidia.com/gpucores\":\"200\",\"nvidia.com/gpumem\":"
                                 + "\"163840\"},\"allocatable\":{\"nvidia.com/gpucores\":\"200\",\"nvidia.com/gpumem\":"
                                 + "\"163840\"}}}"));
+    }
+
+    @Test
+    void aConditionIsMergedByItsType() throws Exception {
+        node.setCondition(new NodeCondition("GpusGood", false, "GPUBad", "one is bad", Instant.EPOCH));
+        node.removeCondition("GpusGood");
+
+        assertThat(requests)
+                .anySatisfy(request -> assertThat(request)
+                        .startsWith("PATCH /api/v1/nodes/node1/status application/strategic-merge-patch+json")
+                        .endsWith("{\"status\":{\"conditions\":[{\"type\":\"GpusGood\",\"status\":\"False\","
+                                + "\"reason\":\"GPUBad\",\"message\":\"one is bad\","
+                                + "\"lastTransitionTime\":\"1970-01-01T00:00:00Z\"}]}}"))
+                .anySatisfy(request -> assertThat(request)
+                        .endsWith("{\"status\":{\"conditions\":[{\"$patch\":\"delete\",\"type\":\"GpusGood\"}]}}"));
+    }
+
+    @Test
+    void readsTheConditionsOfTheNode() throws Exception {
+        NodeView view = NodeView.parse(new ObjectMapper().readTree("""
+                {"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","message":"m",
+                "lastTransitionTime":"2026-11-26T16:00:00Z"},{"type":"Odd"}]}}"""));
+
+        assertThat(view.conditions())
+                .isEqualTo(Map.of(
+                        "Ready",
+                        new NodeCondition("Ready", true, "KubeletReady", "m", Instant.parse("2026-11-26T16:00:00Z")),
+                        "Odd",
+                        new NodeCondition("Odd", false, "", "", Instant.EPOCH)));
     }
 
     @Test

@@ -572,6 +572,27 @@ class AdmissionPoliciesIT {
         }
 
         @Test
+        void agentSetsAndRemovesItsConditionAndNoOther() {
+            agent1.strategicPatch(NODE1 + "/status", condition("AliquotGPUsHealthy", "False"))
+                    .expectSuccess();
+            assertThat(admin.get(NODE1).body()).contains("AliquotGPUsHealthy", "Ready");
+            agent1.strategicPatch(NODE1 + "/status", condition("AliquotGPUsHealthy", "True"))
+                    .expectSuccess();
+            forbidden(agent1.strategicPatch(NODE1 + "/status", condition("Ready", "False")), "agent may change");
+            forbidden(agent1.strategicPatch(NODE1 + "/status", condition("DiskPressure", "True")), "agent may change");
+            agent1.strategicPatch(
+                            NODE1 + "/status",
+                            "{\"status\": {\"conditions\": [{\"$patch\": \"delete\", \"type\": \"AliquotGPUsHealthy\"}]}}")
+                    .expectSuccess();
+            assertThat(admin.get(NODE1).body()).doesNotContain("AliquotGPUsHealthy");
+            forbidden(agent1.strategicPatch(NODE2 + "/status", condition("AliquotGPUsHealthy", "True")), "own");
+        }
+
+        private static String condition(String type, String status) {
+            return "{\"status\": {\"conditions\": [{\"type\": \"%s\", \"status\": \"%s\"}]}}".formatted(type, status);
+        }
+
+        @Test
         void agentMayNotWriteOtherNodes() {
             forbidden(agent1.patch(NODE2, annotation("aliquot.io/gpus", "[]")), "own");
             forbidden(agent1.patch(NODE2 + "/status", totals(1)), "own");

@@ -34,6 +34,8 @@ public final class NodeReader {
             new Unavailable("no GPU inventory from the node's device plugin yet");
     private static final Unavailable CONFLICT =
             new Unavailable("another device plugin uses the node's GPUs, see the node's events");
+    private static final Unavailable DRIVER_UPGRADE =
+            new Unavailable("the node's driver is being upgraded, see the node's events");
     private static final Unavailable WITHDRAWING =
             new Unavailable("no longer labelled gpu=on; its agent ends with the last vGPU");
     private static final Unavailable MISCONFIGURED =
@@ -104,6 +106,9 @@ public final class NodeReader {
             return new FactsReading(NO_INVENTORY, "");
         }
         Inventory inventory = text.inventory().get();
+        if (inventory.conflict().startsWith(Inventory.DRIVER_UPGRADE)) {
+            return new FactsReading(DRIVER_UPGRADE, inventory.conflict());
+        }
         if (!inventory.conflict().isEmpty() || otherPluginAdvertises(node)) {
             return new FactsReading(CONFLICT, inventory.conflict()); // if it is empty, the agent is about to say why
         }

@@ -79,6 +79,18 @@ class NodeReaderTest {
     }
 
     @Test
+    void aNodeWhoseDriverIsBeingUpgradedIsLeftOut() {
+        String why = "the driver is being upgraded: the node has the annotation aliquot.io/release-driver=true";
+        NodeReader.Reading reading = reader.read(node(
+                Map.of("gpu", "on"),
+                Map.of("aliquot.io/gpus", INVENTORY.withConflict(why).print())));
+
+        assertThat(reading.facts())
+                .isEqualTo(new NodeFacts.Unavailable("the node's driver is being upgraded, see the node's events"));
+        assertThat(reading.problem()).isEqualTo(why);
+    }
+
+    @Test
     void anUnreadableInventoryLeavesTheNodeOutAndIsAProblem() {
         NodeReader.Reading reading =
                 reader.read(node(Map.of("gpu", "on"), Map.of("aliquot.io/gpus", "{\"version\":2}")));
