@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Labels;
+import io.aliquot.api.Resources;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.KubernetesClient;
@@ -85,6 +86,71 @@ class Figures {
         } finally {
             hollow.forEach(name -> lab.client().nodes().withName(name).delete());
         }
+    }
+
+    /** Each container has one process that holds memory; the lab's nodes have two GPUs. */
+    @Test
+    void nodeAgentWith40ContainersAtOneSampleASecond(Lab lab, TestNamespace namespace)
+            throws IOException, InterruptedException {
+        String node = lab.nodes().getFirst();
+        lab.kubectl("annotate", "node", node, Annotations.SLOTS + "=20").expectSuccess();
+        try {
+            TestNamespace.awaitTrue(
+                    "40 slots", TestNamespace.EVENTUALLY, () -> lab.allocatable(node, Resources.VGPU) == 40);
+            for (int i = 0; i < 40; i++) {
+                Pod pod = Pods.onNode(Pods.withGpuMemory(lab, "user-" + i, 500), node);
+                pod.getSpec().getContainers().getFirst().setCommand(List.of("vgpu-sample", "alloc", "100", "hold"));
+                namespace.create(pod);
+            }
+            for (int i = 0; i < 40; i++) {
+                namespace.awaitRunning("user-" + i, TestNamespace.EVENTUALLY);
+            }
+            TestNamespace.awaitTrue(
+                    "40 series",
+                    TestNamespace.EVENTUALLY,
+                    () -> Lab.metrics(lab.agentOf(node), 9091)
+                                    .lines()
+                                    .filter(line -> line.startsWith("aliquot_container_processes{"))
+                                    .count()
+                            == 40);
+            Thread.sleep(20_000); // start-up compilation ends
+            AuditLog log = AuditLog.fromNowOn(lab);
+            long before = cpuTicks(lab, node);
+            Thread.sleep(60_000);
+            long ticks = cpuTicks(lab, node) - before;
+            publish("node agent with 40 containers: CPU", "%.1f %% of a core".formatted(ticks / 60.0));
+            publish(
+                    "node agent with 40 containers: resident memory",
+                    Math.round(agentValue(lab, node, "awk '/^VmRSS/ { print $2 }' /proc/$pid/status") * 1024 / 1e6)
+                            + " MB");
+            publish(
+                    "node agent with 40 containers: API writes in a minute",
+                    Long.toString(log.aliquotWrites().stream()
+                            .filter(write -> write.user().equals("aliquot-device-plugin"))
+                            .count()));
+        } finally {
+            namespace.deleteAllPods();
+            lab.kubectl("annotate", "node", node, Annotations.SLOTS + "-").expectSuccess();
+        }
+    }
+
+    /** CPU time of the node agent, user and system, in ticks of 10 ms. */
+    private static long cpuTicks(Lab lab, String node) {
+        return agentValue(lab, node, "awk '{ print $14 + $15 }' /proc/$pid/stat");
+    }
+
+    /** A number that a command prints about the node agent's process $pid. */
+    private static long agentValue(Lab lab, String node, String command) {
+        String id = TestNamespace.containerStatus(lab.agentOf(node), "device-plugin")
+                .getContainerID()
+                .replaceFirst("^containerd://", "");
+        return Long.parseLong(lab.onNode(
+                        node,
+                        "bash",
+                        "-c",
+                        "pid=$(ctr -n k8s.io tasks ls | awk -v id=" + id + " '$1 == id { print $2 }'); " + command)
+                .expectSuccess()
+                .trim());
     }
 
     /** An inventory of eight GPUs of a real node's model, under other UUIDs. */

@@ -66,6 +66,16 @@ public final class FakeDriver {
         Files.delete(root.resolve("gpus").resolve(uuid));
     }
 
+    /** Starts a program that uses the GPUs; its {@code --help} lists its steps. */
+    public Process sample(String... steps) throws IOException {
+        List<String> command =
+                new ArrayList<>(List.of(BUILD.resolve("vgpu-sample").toString()));
+        command.addAll(List.of(steps));
+        var builder = new ProcessBuilder(command).redirectErrorStream(true);
+        builder.environment().put("LD_LIBRARY_PATH", BUILD.toString());
+        return builder.start();
+    }
+
     public String library() {
         return BUILD.resolve("libnvidia-ml.so.1").toString();
     }

@@ -4,12 +4,15 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.Link;
+import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -44,6 +47,55 @@ final class NvmlTest {
                 assertThat(gpu.links()).hasSize(2).doesNotContainKey(gpu.uuid());
                 assertThat(gpu.links().values()).allMatch(link -> link.kind() != Link.Kind.NVLINK);
             }
+        }
+    }
+
+    @Test
+    void readsWhichProcessesUseAGpu() throws Exception {
+        driver.install(A100 + ";256", A100);
+        Process process = driver.sample("alloc", "100", "hold");
+        try (Nvml nvml = driver.open();
+                BufferedReader output = process.inputReader()) {
+            assertThat(output.readLine()).contains("alloc 100 MiB");
+
+            List<GpuUsage> usage = nvml.usage(Map.of());
+
+            assertThat(usage).extracting(GpuUsage::uuid).containsExactlyElementsOf(uuids(nvml));
+            assertThat(usage.get(0).processes())
+                    .containsExactly(new GpuUsage.GpuProcess((int) process.pid(), OptionalLong.of(356L << 20)));
+            assertThat(usage.get(0).usedBytes()).hasValue(356L << 20);
+            assertThat(usage.get(0).utilizationPercent()).hasValue(0);
+            assertThat(usage.get(0).temperatureCelsius().orElse(0)).isPositive();
+            assertThat(usage.get(0).powerMilliwatts().orElse(0)).isPositive();
+            assertThat(usage.get(1).processes()).isEmpty();
+        } finally {
+            process.destroyForcibly().waitFor();
+        }
+    }
+
+    private static List<String> uuids(Nvml nvml) throws NvmlException {
+        return nvml.gpus().gpus().stream().map(PhysicalGpu::uuid).toList();
+    }
+
+    @Test
+    void readsTheUtilizationOfAProcess() throws Exception {
+        driver.install(A100);
+        Process process = driver.sample("busy", "30");
+        try (Nvml nvml = driver.open()) {
+            String uuid = uuids(nvml).getFirst();
+            long since = 0;
+            List<GpuUsage.Utilization> samples = List.of();
+            while (samples.isEmpty() || samples.getFirst().percent() < 90) {
+                Thread.sleep(200);
+                samples = nvml.usage(Map.of(uuid, since)).getFirst().utilization();
+                since = samples.isEmpty() ? since : samples.getFirst().endMicros();
+            }
+
+            assertThat(samples)
+                    .singleElement()
+                    .satisfies(sample -> assertThat(sample.pid()).isEqualTo((int) process.pid()));
+        } finally {
+            process.destroyForcibly().waitFor();
         }
     }
 
