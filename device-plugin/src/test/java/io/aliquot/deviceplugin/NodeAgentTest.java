@@ -97,10 +97,12 @@ final class NodeAgentTest {
         driver.install(A100);
         start();
         await(() -> node.writes() == 2);
+        await(() -> !node.condition().isEmpty());
 
         Thread.sleep(INTERVAL.multipliedBy(6).toMillis());
 
         assertThat(node.writes()).isEqualTo(2);
+        assertThat(node.conditionWrites()).isEqualTo(1);
     }
 
     @Test
@@ -716,6 +718,7 @@ final class NodeAgentTest {
         private final Map<String, Long> resources = new HashMap<>();
         private final Map<String, NodeCondition> conditions = new HashMap<>();
         private int writes;
+        private int conditionWrites;
         private boolean rejecting;
 
         @Override
@@ -751,6 +754,11 @@ final class NodeAgentTest {
         @Override
         public synchronized void setCondition(NodeCondition condition) {
             conditions.put(condition.type(), condition);
+            conditionWrites++;
+        }
+
+        synchronized int conditionWrites() {
+            return conditionWrites;
         }
 
         @Override
