@@ -19,8 +19,8 @@ import java.util.List;
  */
 final class Allocator {
     private final Shim shim;
-    private final SlotFiles regions;
-    private final SlotFiles agentFiles;
+    private final ContainerFiles regions;
+    private final ContainerFiles agentFiles;
 
     /**
      * Prepares to answer.
@@ -29,8 +29,8 @@ final class Allocator {
      */
     Allocator(Shim shim, Path stateDir) throws IOException {
         this.shim = shim;
-        regions = SlotFiles.regions(stateDir);
-        agentFiles = SlotFiles.ofAgent(stateDir);
+        regions = ContainerFiles.regions(stateDir);
+        agentFiles = ContainerFiles.ofAgent(stateDir);
     }
 
     /**

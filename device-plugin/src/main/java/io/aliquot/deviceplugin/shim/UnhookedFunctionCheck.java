@@ -2,7 +2,7 @@ package io.aliquot.deviceplugin.shim;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Region;
-import io.aliquot.deviceplugin.kubelet.SlotFiles;
+import io.aliquot.deviceplugin.kubelet.ContainerFiles;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.lang.System.Logger;
@@ -39,7 +39,7 @@ public final class UnhookedFunctionCheck {
      * @param stateDir Aliquot's folder on the host
      */
     public UnhookedFunctionCheck(Path stateDir, AgentMetrics metrics) {
-        regions = SlotFiles.regionsFolder(stateDir);
+        regions = ContainerFiles.regionsFolder(stateDir);
         this.metrics = metrics;
     }
 

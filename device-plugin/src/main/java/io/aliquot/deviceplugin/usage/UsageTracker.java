@@ -4,7 +4,7 @@ import io.aliquot.api.Inventory;
 import io.aliquot.api.UnchargedUse;
 import io.aliquot.api.Vgpu;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
-import io.aliquot.deviceplugin.kubelet.SlotFiles;
+import io.aliquot.deviceplugin.kubelet.ContainerFiles;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.usage.HostProcesses.HostProcess;
@@ -86,8 +86,8 @@ public final class UsageTracker {
         processes = new HostProcesses(proc);
         names = new ContainerNames(containerLogs);
         slotHolders = new SlotHolders(podResources, nanoTime);
-        regions = new Regions(SlotFiles.regionsFolder(stateDir));
-        agentFiles = new AgentFiles(SlotFiles.agentFolder(stateDir));
+        regions = new Regions(ContainerFiles.regionsFolder(stateDir));
+        agentFiles = new AgentFiles(ContainerFiles.agentFolder(stateDir));
         this.nanoTime = nanoTime;
     }
 

@@ -98,7 +98,7 @@ class ChartTest {
 
     @ParameterizedTest
     @MethodSource("scenarios")
-    void schedulerRunsAsNonRootAndNeitherPodSharesHostNamespaces(Path scenario) {
+    void schedulerRunsAsNonRootAndOnlyTheAgentSeesTheHostsProcesses(Path scenario) {
         List<Rendered> rendered = Chart.render(scenario);
 
         assertThat(scheduler(rendered).getSecurityContext().getRunAsNonRoot()).isTrue();
@@ -106,8 +106,10 @@ class ChartTest {
         for (PodSpec pod : List.of(scheduler(rendered), agent(rendered))) {
             assertThat(pod.getSecurityContext().getSeccompProfile().getType()).isEqualTo("RuntimeDefault");
             assertThat(pod.getHostNetwork()).isNull();
-            assertThat(pod.getHostPID()).isNull();
+            assertThat(pod.getHostIPC()).isNull();
         }
+        assertThat(scheduler(rendered).getHostPID()).isNull();
+        assertThat(agent(rendered).getHostPID()).isTrue();
     }
 
     @Test
@@ -512,7 +514,12 @@ class ChartTest {
                     assertThat(monitor.getMetadata().getLabels()).containsEntry("release", "prometheus");
                     assertThat(selector).containsEntry("app.kubernetes.io/name", "aliquot");
                     assertThat(pod.getMetadata().getLabels()).containsAllEntriesOf(selector);
-                    assertThat(endpoints).containsExactly(Map.of("port", "metrics", "interval", "30s"));
+                    assertThat(endpoints).singleElement().satisfies(endpoint -> {
+                        assertThat(endpoint).containsEntry("port", "metrics").containsEntry("interval", "30s");
+                        // The agent's series have the labels of the containers that use GPUs.
+                        assertThat(endpoint.get("honorLabels"))
+                                .isEqualTo(name.equals("aliquot-device-plugin") ? true : null);
+                    });
                     assertThat(pod.getSpec().getContainers().stream()
                                     .flatMap(container -> container.getPorts().stream())
                                     .filter(port -> port.getName().equals("metrics")))

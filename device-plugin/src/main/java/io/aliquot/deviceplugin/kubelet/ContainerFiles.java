@@ -19,7 +19,7 @@ import java.util.Set;
  * Files on the host of which each slot has one, named by the slot. Allocate replaces a slot's file; nothing removes it,
  * because the kubelet repeats Allocate's answer, which names it, at each restart of a container, even after a reboot.
  */
-public final class SlotFiles {
+public final class ContainerFiles {
     // A container may run as any user.
     private static final String WRITABLE_BY_ALL = "rw-rw-rw-";
     private static final String READABLE_BY_ALL = "rw-r--r--";
@@ -29,7 +29,7 @@ public final class SlotFiles {
     private final ByteBuffer content;
     private final Set<PosixFilePermission> permissions;
 
-    private SlotFiles(Path folder, byte[] content, String permissions) throws IOException {
+    private ContainerFiles(Path folder, byte[] content, String permissions) throws IOException {
         this.folder = folder;
         this.content = ByteBuffer.allocateDirect(content.length).put(content);
         this.permissions = PosixFilePermissions.fromString(permissions);
@@ -42,13 +42,13 @@ public final class SlotFiles {
     }
 
     /** The containers' regions, which their processes write. Creates their folder. */
-    static SlotFiles regions(Path stateDir) throws IOException {
-        return new SlotFiles(regionsFolder(stateDir), Region.fresh(), WRITABLE_BY_ALL);
+    static ContainerFiles regions(Path stateDir) throws IOException {
+        return new ContainerFiles(regionsFolder(stateDir), Region.fresh(), WRITABLE_BY_ALL);
     }
 
     /** What this agent tells the processes of containers, which can only read it. Creates the files' folder. */
-    static SlotFiles ofAgent(Path stateDir) throws IOException {
-        return new SlotFiles(agentFolder(stateDir), AgentFile.fresh(), READABLE_BY_ALL);
+    static ContainerFiles ofAgent(Path stateDir) throws IOException {
+        return new ContainerFiles(agentFolder(stateDir), AgentFile.fresh(), READABLE_BY_ALL);
     }
 
     /** The folder of the regions by slot. */
