@@ -14,6 +14,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -22,6 +23,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -41,6 +43,9 @@ public final class UsageTracker {
     /** Uncharged memory is reported when it has lasted this long. */
     private static final Duration LASTS = Duration.ofSeconds(10);
 
+    /** How often a larger figure is read again. Each reading of NVML takes about a millisecond for each GPU. */
+    private static final int CONFIRMATIONS = 4;
+
     /** More than CUDA takes for a process without the shim's knowledge: 500 MiB were seen on an H100. */
     private static final long BYTES_PER_PROCESS = 640L << 20;
 
@@ -48,6 +53,8 @@ public final class UsageTracker {
     private static final double MICROS_PER_SECOND = 1e6;
     private static final double NANOS_PER_SECOND = 1e9;
     private static final long NANOS_PER_MILLI = 1_000_000;
+    private static final long NANOS_PER_MICRO = 1_000;
+    private static final Processes NO_PROCESSES = new Processes();
 
     /** Where NVML's figures come from. */
     public interface Source {
@@ -111,44 +118,70 @@ public final class UsageTracker {
      */
     void sample(Source source) throws NvmlException {
         Map<ContainerName, String> slots = slotHolders.current();
-        Map<ContainerName, Map<String, Claim>> before = claims(slots);
         long now = nanoTime.getAsLong();
-        long sinceLast = (now - lastSampleAt) / 1000;
-        List<GpuUsage> gpus = source.usage(Map.copyOf(utilizationUntil));
+        Reading reading = read(source, slots);
+        addGpuTime(reading, (now - lastSampleAt) / NANOS_PER_MICRO);
         lastSampleAt = now;
-        Map<ContainerName, Map<String, Claim>> after = claims(slots);
+        addIdleHolders(reading, slots.keySet());
+        Map<Key, Long> uncharged = new HashMap<>();
+        reading.uses.forEach((key, use) -> {
+            if (use.known) {
+                uncharged.put(key, reading.uncharged(key));
+            }
+        });
+        confirm(source, slots, uncharged);
 
-        Set<Integer> pids = new HashSet<>();
-        List<NodeUsage.OfGpu> ofGpus = new ArrayList<>();
-        List<NodeUsage.OfContainer> ofContainers = new ArrayList<>();
-        Set<Key> present = new HashSet<>();
-        for (GpuUsage gpu : gpus) {
-            gpu.processes().forEach(process -> pids.add(process.pid()));
-            Map<ContainerName, Processes> byContainer = new TreeMap<>();
-            long other = attribute(gpu, byContainer);
-            long shared =
-                    byContainer.values().stream().mapToLong(use -> use.bytes).sum();
-            addGpuTime(gpu, byContainer, sinceLast);
-            ofGpus.add(new NodeUsage.OfGpu(gpu, shared, other));
-            idleHolders(gpu, slots.keySet(), after).forEach(idle -> byContainer.putIfAbsent(idle, new Processes()));
-            byContainer.forEach((container, use) -> {
-                var key = new Key(container, gpu.uuid());
-                present.add(key);
-                NodeUsage.OfContainer ofContainer =
-                        ofContainer(key, use, claim(before, container, gpu), claim(after, container, gpu));
-                ofContainers.add(ofContainer);
-                tell(Optional.ofNullable(slots.get(container)), ofContainer, now);
-            });
-        }
-        counters.keySet().retainAll(present);
-        processes.retain(pids);
-        uncharged = ofContainers.stream()
+        var ofContainers = new ArrayList<NodeUsage.OfContainer>();
+        reading.uses.forEach((key, use) -> {
+            NodeUsage.OfContainer row = ofContainer(reading, key, Optional.ofNullable(uncharged.get(key)));
+            ofContainers.add(row);
+            tell(Optional.ofNullable(slots.get(key.container)), row, now);
+        });
+        counters.keySet().retainAll(reading.uses.keySet());
+        processes.retain(reading.pids());
+        this.uncharged = ofContainers.stream()
                 .map(use -> uncharged(use, now))
                 .flatMap(Optional::stream)
                 .limit(Inventory.MOST_UNCHARGED)
                 .toList();
-        latest = new NodeUsage(ofGpus, ofContainers);
+        latest = new NodeUsage(reading.ofGpus(), ofContainers);
         latestAt = now;
+    }
+
+    /** Reads the regions of these containers, NVML, and the regions again. */
+    private Reading read(Source source, Map<ContainerName, String> slots) throws NvmlException {
+        Map<ContainerName, Map<String, Claim>> before = claims(slots);
+        List<GpuUsage> gpus = source.usage(Map.copyOf(utilizationUntil));
+        var reading = new Reading(gpus, before, claims(slots), new LinkedHashMap<>(), new HashMap<>());
+        gpus.forEach(gpu -> attribute(gpu, reading));
+        return reading;
+    }
+
+    /**
+     * Reads again while a container seems to use more uncharged memory than it was told, and keeps the smallest figure: an
+     * allocation that comes and goes between the readings of its region is seen by NVML alone.
+     */
+    private void confirm(Source source, Map<ContainerName, String> slots, Map<Key, Long> uncharged)
+            throws NvmlException {
+        for (int i = 0; i < CONFIRMATIONS; i++) {
+            Set<Key> larger = new HashSet<>();
+            uncharged.forEach((key, bytes) -> {
+                if (bytes > counters(key, null).told) {
+                    larger.add(key);
+                }
+            });
+            if (larger.isEmpty()) {
+                return;
+            }
+            Map<ContainerName, String> again = new HashMap<>();
+            larger.forEach(key -> {
+                if (slots.containsKey(key.container)) {
+                    again.put(key.container, slots.get(key.container));
+                }
+            });
+            Reading reading = read(source, again);
+            larger.forEach(key -> uncharged.merge(key, reading.uncharged(key), Math::min));
+        }
     }
 
     private Optional<UnchargedUse> uncharged(NodeUsage.OfContainer use, long now) {
@@ -187,14 +220,9 @@ public final class UsageTracker {
         return claims;
     }
 
-    /** What a container's region says of a GPU; empty if its region is not known. */
-    private static Optional<Claim> claim(
-            Map<ContainerName, Map<String, Claim>> claims, ContainerName container, GpuUsage gpu) {
-        return Optional.ofNullable(claims.get(container)).map(byGpu -> byGpu.getOrDefault(gpu.uuid(), Claim.NONE));
-    }
-
-    /** Adds a GPU's processes to their containers; returns the memory of the other processes. */
-    private long attribute(GpuUsage gpu, Map<ContainerName, Processes> byContainer) {
+    /** Adds a GPU's processes to their containers, and the memory of the others to the GPU's. */
+    private void attribute(GpuUsage gpu, Reading reading) {
+        Map<ContainerName, Processes> byContainer = new TreeMap<>();
         long other = 0;
         for (GpuUsage.GpuProcess process : gpu.processes()) {
             Optional<HostProcess> host = processes.find(process.pid());
@@ -208,50 +236,55 @@ public final class UsageTracker {
                 other += process.bytes().orElse(0);
             }
         }
-        return other;
+        reading.otherBytes.put(gpu.uuid(), other);
+        byContainer.forEach((container, use) -> reading.uses.put(new Key(container, gpu.uuid()), use));
     }
 
-    private void addGpuTime(GpuUsage gpu, Map<ContainerName, Processes> byContainer, long sinceLast) {
-        Long until = utilizationUntil.get(gpu.uuid());
-        long latestEnd = until == null ? 0 : until;
-        for (GpuUsage.Utilization sample : gpu.utilization()) {
-            long period = until == null ? FIRST_PERIOD_MICROS : Math.max(0, sample.endMicros() - until);
-            byContainer.forEach((container, use) -> {
-                if (use.pids.containsKey(sample.pid())) {
-                    counters(new Key(container, gpu.uuid()), use.id).gpuSeconds +=
-                            period / MICROS_PER_SECOND * sample.percent() / 100;
+    private void addGpuTime(Reading reading, long sinceLast) {
+        for (GpuUsage gpu : reading.gpus) {
+            Long until = utilizationUntil.get(gpu.uuid());
+            long latestEnd = until == null ? 0 : until;
+            for (GpuUsage.Utilization sample : gpu.utilization()) {
+                long period = until == null ? FIRST_PERIOD_MICROS : Math.max(0, sample.endMicros() - until);
+                reading.uses.forEach((key, use) -> {
+                    if (key.uuid.equals(gpu.uuid()) && use.pids.containsKey(sample.pid())) {
+                        counters(key, use.id).gpuSeconds += period / MICROS_PER_SECOND * sample.percent() / 100;
+                    }
+                });
+                latestEnd = Math.max(latestEnd, sample.endMicros());
+            }
+            if (gpu.utilization().isEmpty() && until != null) {
+                latestEnd = until + sinceLast; // idle until now; the next period must not reach back over this one
+            }
+            if (latestEnd > 0) {
+                utilizationUntil.put(gpu.uuid(), latestEnd);
+            }
+        }
+    }
+
+    /** Adds containers that have used a GPU, or say so, and have no process on it now. */
+    private void addIdleHolders(Reading reading, Set<ContainerName> holders) {
+        for (GpuUsage gpu : reading.gpus) {
+            for (ContainerName container : holders) {
+                var key = new Key(container, gpu.uuid());
+                if (counters.containsKey(key)
+                        || reading.after.getOrDefault(container, Map.of()).containsKey(gpu.uuid())) {
+                    reading.uses.putIfAbsent(key, new Processes());
                 }
-            });
-            latestEnd = Math.max(latestEnd, sample.endMicros());
-        }
-        if (gpu.utilization().isEmpty() && until != null) {
-            latestEnd = until + sinceLast; // idle until now; the next period must not reach back over this one
-        }
-        if (latestEnd > 0) {
-            utilizationUntil.put(gpu.uuid(), latestEnd);
+            }
         }
     }
 
-    /** Containers that have used a GPU, or say so, and have no process on it now. */
-    private List<ContainerName> idleHolders(
-            GpuUsage gpu, Set<ContainerName> holders, Map<ContainerName, Map<String, Claim>> claims) {
-        return holders.stream()
-                .filter(container -> counters.containsKey(new Key(container, gpu.uuid()))
-                        || claims.getOrDefault(container, Map.of()).containsKey(gpu.uuid()))
-                .toList();
-    }
-
-    private NodeUsage.OfContainer ofContainer(Key key, Processes use, Optional<Claim> before, Optional<Claim> after) {
+    private NodeUsage.OfContainer ofContainer(Reading reading, Key key, Optional<Long> uncharged) {
+        Processes use = reading.use(key);
         Counters counted = counters(key, use.id);
-        OptionalLong charged = before.isPresent() && after.isPresent()
-                ? OptionalLong.of(Math.max(use.charged(before.get()), use.charged(after.get())))
-                : OptionalLong.empty();
         OptionalLong unattributed = OptionalLong.empty();
-        if (use.known) {
-            long now = Math.max(0, use.bytes - charged.orElse(0));
-            unattributed = OptionalLong.of(Math.min(now, counted.unattributedBefore));
-            counted.unattributedBefore = now;
+        if (uncharged.isPresent()) {
+            counted.told = Math.min(uncharged.get(), counted.unchargedBefore);
+            counted.unchargedBefore = uncharged.get();
+            unattributed = OptionalLong.of(counted.told);
         }
+        OptionalLong charged = reading.charged(key);
         counted.peak = Math.max(counted.peak, charged.orElse(0) + unattributed.orElse(0));
         return new NodeUsage.OfContainer(
                 key.container,
@@ -260,7 +293,7 @@ public final class UsageTracker {
                 unattributed,
                 counted.peak,
                 counted.gpuSeconds,
-                after.map(Claim::throttledNanos).orElse(0L) / NANOS_PER_SECOND,
+                Reading.claim(reading.after, key).map(Claim::throttledNanos).orElse(0L) / NANOS_PER_SECOND,
                 use.pids.size());
     }
 
@@ -279,9 +312,72 @@ public final class UsageTracker {
 
     private record Key(ContainerName container, String uuid) {}
 
+    /**
+     * One reading of NVML between two of the containers' regions.
+     *
+     * @param before what the regions said before, by GPU
+     * @param after what they said afterwards
+     * @param uses the processes of containers that hold vGPUs
+     * @param otherBytes memory of the other processes, by GPU
+     */
+    private record Reading(
+            List<GpuUsage> gpus,
+            Map<ContainerName, Map<String, Claim>> before,
+            Map<ContainerName, Map<String, Claim>> after,
+            Map<Key, Processes> uses,
+            Map<String, Long> otherBytes) {
+        Processes use(Key key) {
+            return uses.getOrDefault(key, NO_PROCESSES);
+        }
+
+        /** What is charged to a container's living processes; empty if its region is not known. */
+        OptionalLong charged(Key key) {
+            Optional<Claim> first = claim(before, key);
+            Optional<Claim> second = claim(after, key);
+            return first.isPresent() && second.isPresent()
+                    ? OptionalLong.of(Math.max(use(key).charged(first.get()), use(key).charged(second.get())))
+                    : OptionalLong.empty();
+        }
+
+        /** What a container uses beyond its charges. */
+        long uncharged(Key key) {
+            return Math.max(0, use(key).bytes - charged(key).orElse(0));
+        }
+
+        static Optional<Claim> claim(Map<ContainerName, Map<String, Claim>> claims, Key key) {
+            return Optional.ofNullable(claims.get(key.container))
+                    .map(byGpu -> byGpu.getOrDefault(key.uuid, Claim.NONE));
+        }
+
+        Set<Integer> pids() {
+            return gpus.stream()
+                    .flatMap(gpu -> gpu.processes().stream())
+                    .map(GpuUsage.GpuProcess::pid)
+                    .collect(Collectors.toSet());
+        }
+
+        List<NodeUsage.OfGpu> ofGpus() {
+            return gpus.stream()
+                    .map(gpu -> new NodeUsage.OfGpu(
+                            gpu,
+                            uses.entrySet().stream()
+                                    .filter(use -> use.getKey().uuid.equals(gpu.uuid()))
+                                    .mapToLong(use -> use.getValue().bytes)
+                                    .sum(),
+                            otherBytes.getOrDefault(gpu.uuid(), 0L)))
+                    .toList();
+        }
+    }
+
     private static final class Counters {
         private @Nullable ContainerId id;
-        private long unattributedBefore;
+
+        /** The uncharged memory of the sample before. */
+        private long unchargedBefore;
+
+        /** The unattributed memory that the container was told last. */
+        private long told;
+
         private long peak;
         private double gpuSeconds;
         private @Nullable Uncharged uncharged;

@@ -146,6 +146,29 @@ final class UsageTrackerTest {
                 .satisfies(use -> assertThat(use.unattributedBytes()).hasValue(256 * MIB));
     }
 
+    /** NVML sees each allocation, and the region is always read in between. */
+    @Test
+    void allocationsThatComeAndGoAreNotUnattributed() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        region("slot-003", charged(GPU, 7, 0));
+        for (int i = 0; i < 5; i++) {
+            int[] readings = new int[1];
+            now += Duration.ofSeconds(1).toNanos();
+            tracker.sample(since -> {
+                // Unseen by the region three times in a row, and once not.
+                uses(100, readings[0]++ % 4 == 3 ? 256 : 2956);
+                return List.of(gpu());
+            });
+            assertThat(tracker.usage().containers())
+                    .singleElement()
+                    .satisfies(use ->
+                            assertThat(use.unattributedBytes().orElse(-1)).isLessThanOrEqualTo(256 * MIB));
+        }
+        assertThat(told().values())
+                .singleElement()
+                .satisfies(gpu -> assertThat(gpu.unattributedBytes()).isEqualTo(256 * MIB));
+    }
+
     @Test
     void chargesOfDeadProcessesDoNotHideMemoryOfLivingOnes() throws Exception {
         process(100, 8, containerOf(MAIN, 'a'));
@@ -350,15 +373,19 @@ final class UsageTrackerTest {
 
     private List<NodeUsage.OfContainer> sample() throws Exception {
         now += Duration.ofSeconds(1).toNanos();
-        tracker.sample(since -> List.of(new GpuUsage(
+        tracker.sample(since -> List.of(gpu()));
+        return tracker.usage().containers();
+    }
+
+    private GpuUsage gpu() {
+        return new GpuUsage(
                 GPU,
                 OptionalLong.empty(),
                 OptionalInt.empty(),
                 OptionalInt.empty(),
                 OptionalInt.empty(),
                 running,
-                utilization)));
-        return tracker.usage().containers();
+                utilization);
     }
 
     private void uses(int pid, long mib) {
