@@ -273,6 +273,10 @@ bool aliquot_account_reserve_undecided(int device, uint64_t bytes) {
     return reserve_on(device, bytes, 1);
 }
 
+void aliquot_account_count_denied(int device) {
+    __atomic_fetch_add(&accounts[device].region->denied, 1, __ATOMIC_RELAXED);
+}
+
 bool aliquot_account_may_fit(int device, uint64_t bytes) {
     struct charge_sum sum = sum_charges(&accounts[device]);
     return sum.undecided > 0 || sum.bytes + bytes <= aliquot_account_limit(device);

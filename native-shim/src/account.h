@@ -55,6 +55,9 @@ uint64_t aliquot_account_used(int device);
 /* Charges bytes to this process. False: the container would exceed its limit; nothing is charged. */
 bool aliquot_account_reserve(int device, uint64_t bytes);
 
+/* Counts a refusal that the caller returns to the program. */
+void aliquot_account_count_denied(int device);
+
 /* Releases bytes charged before. */
 void aliquot_account_release(int device, uint64_t bytes);
 

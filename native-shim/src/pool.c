@@ -228,6 +228,9 @@ static bool reserve_with_trim(int device, uint64_t bytes, bool (*from_account)(i
     for (int i = 0; i < TRIM_RETRIES && !reserved && trim_pools(device, bytes); i++) {
         reserved = from_account(device, bytes);
     }
+    if (!reserved) {
+        aliquot_account_count_denied(device);
+    }
     return reserved;
 }
 

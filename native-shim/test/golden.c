@@ -57,6 +57,7 @@ static void fill_region(void) {
     region.device[0].gpu_time = 3600 * ALIQUOT_SECOND + 1;
     region.device[0].throttled = 1800 * ALIQUOT_SECOND + 2;
     region.device[0].wanted = 86399 * ALIQUOT_SECOND + 3;
+    region.device[0].denied = 5;
     region.device[15].gpu_time = INT64_MAX;
 }
 
@@ -89,8 +90,8 @@ static void print_device(FILE *text, size_t index) {
     }
     fprintf(text, "device %zu ", index);
     print_uuid(text, device->uuid);
-    fprintf(text, " used=%llu tat=%llu gpu-time=%llu throttled=%llu wanted=%llu\n", sum, wide(device->tat),
-            wide(device->gpu_time), wide(device->throttled), wide(device->wanted));
+    fprintf(text, " used=%llu tat=%llu gpu-time=%llu throttled=%llu wanted=%llu denied=%llu\n", sum, wide(device->tat),
+            wide(device->gpu_time), wide(device->throttled), wide(device->wanted), wide(device->denied));
 }
 
 static void print_charges(FILE *text, size_t device) {

@@ -28,6 +28,17 @@ TEST(the_limit_is_exact_to_the_byte) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
+TEST(refused_allocations_are_counted) {
+    CUdeviceptr address;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(map_region()->device[0].denied, 0);
+    CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 200 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(map_region()->device[0].denied, 2);
+}
+
 TEST(a_request_beyond_any_limit_is_refused_without_overflow) {
     CUdeviceptr address = 7;
     size_t pitch = 7;

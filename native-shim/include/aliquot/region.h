@@ -92,8 +92,9 @@ struct aliquot_device {
     uint64_t throttled; /* ns for which launches were throttled, over all threads; only grows */
     uint64_t wanted;    /* ns: when a launch was last made or throttled; 0: never */
     uint64_t history[ALIQUOT_HISTORY]; /* of gpu_time */
+    uint64_t denied;                   /* how often the limit refused memory; only grows */
 
-    uint8_t reserved1[128];
+    uint8_t reserved1[120];
 };
 
 /* Owner of a process slot. The slot's lock is on its first byte, whatever the byte contains. */
@@ -144,6 +145,7 @@ static_assert(offsetof(struct aliquot_device, gpu_time) == 72, "region layout");
 static_assert(offsetof(struct aliquot_device, throttled) == 80, "region layout");
 static_assert(offsetof(struct aliquot_device, wanted) == 88, "region layout");
 static_assert(offsetof(struct aliquot_device, history) == 96, "region layout");
+static_assert(offsetof(struct aliquot_device, denied) == 128, "region layout");
 static_assert(sizeof(struct aliquot_process) == 64, "region layout");
 static_assert(offsetof(struct aliquot_process, started) == 8, "region layout");
 static_assert(sizeof(struct aliquot_charge) == 64, "region layout");

@@ -57,6 +57,7 @@ public final class Region {
     private static final int DEVICE_GPU_TIME_AT = 72;
     private static final int THROTTLED_AT = 80;
     private static final int WANTED_AT = 88;
+    private static final int DENIED_AT = 128;
 
     // Offsets in a process and in a charge.
     private static final int PID_AT = 0;
@@ -164,7 +165,8 @@ public final class Region {
                                 file.getLong(at + TAT_AT),
                                 file.getLong(at + DEVICE_GPU_TIME_AT),
                                 file.getLong(at + THROTTLED_AT),
-                                file.getLong(at + WANTED_AT))));
+                                file.getLong(at + WANTED_AT)),
+                        file.getLong(at + DENIED_AT)));
             }
         }
         return devices;
@@ -263,8 +265,9 @@ public final class Region {
      * @param usedBytes the charges of all process slots, including those of dead processes until another process clears
      *     them
      * @param compute GPU time, as the container's processes wrote it
+     * @param denied how often the limit refused memory; never decreases
      */
-    public record Device(int index, String uuid, long usedBytes, Compute compute) {}
+    public record Device(int index, String uuid, long usedBytes, Compute compute, long denied) {}
 
     /**
      * A container's use of a GPU's time. All values are nanoseconds; points in time are of {@code CLOCK_MONOTONIC}.

@@ -106,7 +106,11 @@ final class RegionTest {
             Region.Compute compute = device.compute();
             text.append(" tat=").append(compute.tat()).append(" gpu-time=").append(compute.gpuTime());
             text.append(" throttled=").append(compute.throttled());
-            text.append(" wanted=").append(compute.wanted()).append('\n');
+            text.append(" wanted=")
+                    .append(compute.wanted())
+                    .append(" denied=")
+                    .append(device.denied())
+                    .append('\n');
             for (int process = 0; process < Region.PROCESSES; process++) {
                 Region.Charge charge = region.charge(device.index(), process);
                 if (charge.bytes() != 0 || charge.undecided() != 0) {

@@ -68,6 +68,12 @@ class UsageIT {
                         .expectSuccess())
                 .as("3000 MiB without one context and 100 MiB")
                 .contains("alloc 2645 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 2644 MiB: CUDA_SUCCESS");
+        awaitTrue(
+                "the refusal is counted",
+                A_SCRAPE,
+                () -> value(lab, pod, "aliquot_container_denied_allocations_total")
+                                .orElse(0)
+                        == 1);
         assertThat(namespace
                         .exec("contexts", "vgpu-sample", "sleep", "4", "alloc", "2389", "alloc", "2388")
                         .expectSuccess())

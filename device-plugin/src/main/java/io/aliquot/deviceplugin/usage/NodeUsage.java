@@ -37,6 +37,7 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
      * @param peakBytes the largest use since this agent or the container has started
      * @param gpuSeconds GPU time since this agent or the container has started
      * @param throttledSeconds for which launches were throttled, as the container says
+     * @param denied how often the limit refused memory, as the container says
      * @param processes that use the GPU
      */
     public record OfContainer(
@@ -47,5 +48,6 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
             long peakBytes,
             double gpuSeconds,
             double throttledSeconds,
+            long denied,
             int processes) {}
 }

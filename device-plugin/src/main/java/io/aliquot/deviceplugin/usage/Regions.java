@@ -36,9 +36,10 @@ final class Regions {
      *
      * @param chargedBytes by the charging process's ID in its PID namespace; 0 for one that is not known
      * @param throttledNanos for which launches were throttled, over all threads
+     * @param denied how often the limit refused memory
      */
-    record Claim(Map<Integer, Long> chargedBytes, long throttledNanos) {
-        static final Claim NONE = new Claim(Map.of(), 0);
+    record Claim(Map<Integer, Long> chargedBytes, long throttledNanos, long denied) {
+        static final Claim NONE = new Claim(Map.of(), 0, 0);
 
         Claim {
             chargedBytes = Map.copyOf(chargedBytes);
@@ -68,6 +69,6 @@ final class Regions {
                 charged.merge((int) region.owner(process).pid(), bytes, Long::sum);
             }
         }
-        return new Claim(charged, Math.max(0, device.compute().throttled()));
+        return new Claim(charged, Math.max(0, device.compute().throttled()), Math.max(0, device.denied()));
     }
 }

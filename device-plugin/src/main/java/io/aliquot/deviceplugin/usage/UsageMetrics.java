@@ -30,7 +30,9 @@ public final class UsageMetrics implements MultiCollector {
         var peak = new Series();
         var gpuTime = new Series();
         var throttled = new Series();
+        var denied = new Series();
         var processes = new Series();
+        var shares = new Series();
         for (NodeUsage.OfContainer container : now.containers()) {
             Labels labels = labels(container);
             container.chargedBytes().ifPresent(bytes -> used.add(labels.add("kind", "charged"), bytes));
@@ -38,7 +40,9 @@ public final class UsageMetrics implements MultiCollector {
             peak.add(labels, container.peakBytes());
             gpuTime.add(labels, container.gpuSeconds());
             throttled.add(labels, container.throttledSeconds());
+            denied.add(labels, container.denied());
             processes.add(labels, container.processes());
+            shares.add(labels, 1);
         }
         var memory = new Series();
         var utilization = new Series();
@@ -65,6 +69,11 @@ public final class UsageMetrics implements MultiCollector {
                 throttled.counter(
                         "aliquot_container_throttled_seconds",
                         "Time for which launches of a container were throttled, over all threads, as its programs say."),
+                denied.counter(
+                        "aliquot_container_denied_allocations",
+                        "How often the limit refused GPU memory to a container, as its programs say."),
+                shares.gauge(
+                        "aliquot_share_info", "1 for each container that holds vGPUs and GPU that it uses; for joins."),
                 processes.gauge("aliquot_container_processes", "Processes of a container that use the GPU."),
                 memory.gauge(
                         "aliquot_gpu_memory_used_bytes",

@@ -285,6 +285,7 @@ public final class UsageTracker {
             unattributed = OptionalLong.of(counted.told);
         }
         OptionalLong charged = reading.charged(key);
+        Claim claim = Reading.claim(reading.after, key).orElse(Claim.NONE);
         counted.peak = Math.max(counted.peak, charged.orElse(0) + unattributed.orElse(0));
         return new NodeUsage.OfContainer(
                 key.container,
@@ -293,7 +294,8 @@ public final class UsageTracker {
                 unattributed,
                 counted.peak,
                 counted.gpuSeconds,
-                Reading.claim(reading.after, key).map(Claim::throttledNanos).orElse(0L) / NANOS_PER_SECOND,
+                claim.throttledNanos() / NANOS_PER_SECOND,
+                claim.denied(),
                 use.pids.size());
     }
 
