@@ -55,6 +55,7 @@ test_packages() {
 		clang-format clang-format
 		strace strace
 		curl curl
+		prometheus prometheus
 		gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
 		libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdio.h
 		qemu-user-static qemu-aarch64-static

@@ -488,7 +488,7 @@ class ChartTest {
     }
 
     @Test
-    void podMonitorsAreCreatedOnlyIfEnabled() {
+    void objectsOfPrometheusOperatorAreCreatedOnlyIfEnabled() {
         assertThat(Chart.all(Chart.render(DEFAULTS), GenericKubernetesResource.class))
                 .isEmpty();
         assertThat(Chart.all(Chart.render(EVERYTHING), GenericKubernetesResource.class))
@@ -498,7 +498,17 @@ class ChartTest {
                         monitor -> monitor.getMetadata().getName())
                 .containsExactlyInAnyOrder(
                         tuple("monitoring.coreos.com/v1", "PodMonitor", "aliquot-scheduler"),
-                        tuple("monitoring.coreos.com/v1", "PodMonitor", "aliquot-device-plugin"));
+                        tuple("monitoring.coreos.com/v1", "PodMonitor", "aliquot-device-plugin"),
+                        tuple("monitoring.coreos.com/v1", "PrometheusRule", "aliquot-usage"));
+    }
+
+    @Test
+    void thePrometheusRuleHasTheRulesOfTheFile() throws IOException {
+        var rule = Chart.the(Chart.render(EVERYTHING), GenericKubernetesResource.class, "aliquot-usage");
+
+        Object file = new KubernetesSerialization()
+                .unmarshal(Files.readString(Chart.FOLDER.resolve("rules").resolve("usage.yaml")), Object.class);
+        assertThat(rule.<Object>get("spec")).isEqualTo(file);
     }
 
     @Test
