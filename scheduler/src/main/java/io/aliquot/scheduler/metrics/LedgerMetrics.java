@@ -27,7 +27,7 @@ import java.util.function.ToDoubleBiFunction;
  * Why a collector and not gauges: the values are read from the ledger at each scrape, since gauges for tens of
  * thousands of GPUs would cost hundreds of MB. For the same reason a large cluster has series by node and none by GPU.
  */
-/** Capacity, allocated, free and stranded, of each GPU and each node; and the size of the ledger. */
+/** Capacity, allocated, free and stranded, of each GPU and each node; the limits of containers; the size of the ledger. */
 final class LedgerMetrics implements MultiCollector {
     /** With more GPUs than this there are no series by GPU. */
     static final int MAX_GPUS = 2000;
@@ -122,6 +122,9 @@ final class LedgerMetrics implements MultiCollector {
         var all = new ArrayList<MetricSnapshot>();
         ofGpus.build(all);
         ofNodes.build(all);
+        if (gpus <= MAX_GPUS) {
+            addLimits(views, all);
+        }
         all.add(size(views, gpus));
         all.add(holdings(views));
         all.add(waiting());
@@ -145,6 +148,42 @@ final class LedgerMetrics implements MultiCollector {
             }
         });
         return sizes;
+    }
+
+    private static void addLimits(List<NodeView> views, List<MetricSnapshot> all) {
+        var memory = GaugeSnapshot.builder()
+                .name("aliquot_container_memory_limit_bytes")
+                .help("Device memory that a container may use of a GPU");
+        var compute = GaugeSnapshot.builder()
+                .name("aliquot_container_gpu_share_ratio")
+                .help("Compute that a container may use of a GPU; 1 is the whole GPU");
+        for (NodeView view : views) {
+            for (Holding holding : view.holdings()) {
+                if (holding.state() == Holding.State.HELD) {
+                    addLimits(view, holding, memory, compute);
+                }
+            }
+        }
+        all.add(memory.build());
+        all.add(compute.build());
+    }
+
+    private static void addLimits(
+            NodeView view, Holding holding, GaugeSnapshot.Builder memory, GaugeSnapshot.Builder compute) {
+        holding.shares().forEach(share -> {
+            for (Vgpu vgpu : share.vgpus().list()) {
+                Labels labels = Labels.of(
+                        "namespace", holding.pod().namespace(),
+                        "pod", holding.pod().name(),
+                        "container", share.container(),
+                        "gpu", vgpu.uuid(),
+                        "node", view.name());
+                memory.dataPoint(point(labels, bytes(vgpu.memoryMiB())));
+                if (vgpu.cores() > 0) { // 0 is no limit
+                    compute.dataPoint(point(labels, ratio(vgpu.cores())));
+                }
+            }
+        });
     }
 
     private static double bytes(long mebibytes) {
