@@ -5,6 +5,8 @@ import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.fabric8.kubernetes.api.model.Pod;
+import java.io.IOException;
+import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
@@ -88,8 +90,7 @@ class UsageIT {
     @Test
     void aProgramThatBypassesTheShimIsFoundByNvmlsFigures(Lab lab, TestNamespace namespace) throws Exception {
         Pod pod = namespace.run(Pods.withGpuMemory(lab, "bypass", 3000));
-        String program =
-                new String(UsageIT.class.getResourceAsStream("bypass.py").readAllBytes(), StandardCharsets.UTF_8);
+        String program = resource("bypass.py");
         namespace
                 .exec(
                         "bypass",
@@ -116,6 +117,24 @@ class UsageIT {
                         .anyMatch(event -> "GpuMemoryOveruse".equals(event.getReason())
                                 && event.getMessage().contains("uses 5256 MiB")
                                 && event.getMessage().contains("its limit is 3000 MiB")));
+    }
+
+    /** NVML and the region are read at different instants, so they nearly always disagree. */
+    @Test
+    void aProgramThatAllocatesAndFreesAllTheTimeIsNeverRefused(Lab lab, TestNamespace namespace) throws Exception {
+        namespace.run(Pods.withGpuMemory(lab, "hammer", 3000));
+
+        String output = namespace
+                .exec("hammer", "python3", "-c", resource("hammer.py"), "15", "2700")
+                .expectSuccess();
+
+        assertThat(Integer.parseInt(output.split(" ", -1)[0])).isGreaterThan(1000);
+    }
+
+    private static String resource(String name) throws IOException {
+        try (InputStream resource = UsageIT.class.getResourceAsStream(name)) {
+            return new String(resource.readAllBytes(), StandardCharsets.UTF_8);
+        }
     }
 
     @Test
