@@ -43,7 +43,7 @@ struct gpu_identity {
     uint32_t compute_major;
     uint32_t compute_minor;
     uint32_t numa;
-    uint32_t unused;
+    uint32_t reserved_mib; /* memory beside memory_bytes that the driver keeps for itself */
     /*
      * The link to each GPU of the node, by that GPU's index: the number of NVLinks, or GPU_LINK_PCIE plus a tenth of
      * nvmlGpuTopologyLevel_t, or 0 for the link that the NUMA nodes imply. Both ends hold the same value.

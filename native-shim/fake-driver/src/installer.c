@@ -37,10 +37,10 @@ static const char usage[] =
     "         --cdi/aliquot-fake-driver.json, through which NVIDIA's container runtime injects the GPUs into\n"
     "         containers. --gpus names a file with one line per GPU:\n"
     "             model;memory in MiB;multiprocessors        NVIDIA A100-SXM4-80GB;81920;108\n"
-    "         Three optional fields may follow, each of which may be empty: the MiB that a process's CUDA contexts\n"
-    "         take; the NUMA node (default: four GPUs per node); and links to other GPUs by their index (nvlink<n>,\n"
-    "         pix, pxb, phb, node, sys):\n"
-    "             NVIDIA A100-SXM4-80GB;81920;108;256;0;1=nvlink12,2=sys\n"
+    "         Four optional fields may follow, each of which may be empty: the MiB that a process's CUDA contexts\n"
+    "         take; the NUMA node (default: four GPUs per node); links to other GPUs by their index (nvlink<n>, pix,\n"
+    "         pxb, phb, node, sys); and the MiB that the driver reserves beside the memory (default: 0):\n"
+    "             NVIDIA A100-SXM4-80GB;81920;108;256;0;1=nvlink12,2=sys;600\n"
     "         --node names the node; the GPUs' UUIDs derive from it. install can be repeated at any time.\n"
     "fail     raises an XID event on a GPU, as NVML's clients see it; each call is one event. The default is 79: the\n"
     "         GPU has fallen off the bus and is lost. 48, 94 and 95 add an uncorrectable ECC error, 63 adds a pending\n"
@@ -277,9 +277,10 @@ static void parse_gpu(char *line, const char *file, size_t line_number, const ch
     const char *model = strsep(&rest, ";"), *memory = strsep(&rest, ";"), *multiprocessors = strsep(&rest, ";"),
                *context = strsep(&rest, ";"), *numa = strsep(&rest, ";");
     char *links = strsep(&rest, ";");
+    const char *reserved = strsep(&rest, ";");
     if (multiprocessors == NULL || rest != NULL || model[0] == '\0' || strlen(model) >= sizeof gpu->name)
         die("%s, line %zu: expected model;memory in MiB;multiprocessors, like NVIDIA A100-SXM4-80GB;81920;108, and "
-            "optionally ;MiB that a process's CUDA contexts take;NUMA node;links",
+            "optionally ;MiB that a process's CUDA contexts take;NUMA node;links;reserved MiB",
             file, line_number);
     for (const char *c = model; *c != '\0'; c++)
         if (*c < ' ' || *c > '~')
@@ -303,6 +304,11 @@ static void parse_gpu(char *line, const char *file, size_t line_number, const ch
             GPU_MAX_INDEX, numa);
     if (links != NULL && links[0] != '\0')
         parse_links(links, file, line_number, gpu);
+    uint64_t reserved_mib = 0;
+    if (reserved != NULL && reserved[0] != '\0' && !parse_number(reserved, mib, &reserved_mib))
+        die("%s, line %zu: the reserved memory must be a whole number of MiB from 0 to %llu, not \"%s\"", file,
+            line_number, (unsigned long long)mib, reserved);
+    gpu->reserved_mib = (uint32_t)reserved_mib;
     gpu->numa = (uint32_t)numa_node;
     snprintf(gpu->name, sizeof gpu->name, "%s", model);
     gpu->context_bytes = context_mib << 20;

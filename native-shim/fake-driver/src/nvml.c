@@ -615,12 +615,16 @@ API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsign
 
 /* ---- memory ---- */
 
+static unsigned long long reserved_bytes(nvmlDevice_t device) {
+    return (unsigned long long)device->identity->reserved_mib << 20;
+}
+
 API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
     nvmlReturn_t result = check_reachable(device, memory);
     if (result != NVML_SUCCESS)
         return result;
-    memory->total = device->identity->memory_bytes;
-    memory->used = gpu_used(device->gpu);
+    memory->total = device->identity->memory_bytes + reserved_bytes(device);
+    memory->used = gpu_used(device->gpu) + reserved_bytes(device); /* nvml.h: reserved and allocated */
     memory->free = memory->total - memory->used;
     return NVML_SUCCESS;
 }
@@ -631,10 +635,10 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t
         return result;
     if (memory->version != NVML_MEMORY_V2)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    memory->total = device->identity->memory_bytes;
-    memory->reserved = 0;
+    memory->total = device->identity->memory_bytes + reserved_bytes(device);
+    memory->reserved = reserved_bytes(device);
     memory->used = gpu_used(device->gpu);
-    memory->free = memory->total - memory->used;
+    memory->free = device->identity->memory_bytes - memory->used;
     return NVML_SUCCESS;
 }
 

@@ -8,7 +8,6 @@ import java.util.OptionalLong;
  * How one GPU is used, as NVML says. A figure that the driver does not have is empty and not 0.
  *
  * @param uuid as NVML prints it
- * @param usedBytes memory in use by all processes
  * @param utilizationPercent the share of the last sample period in which a kernel ran, 0 to 100
  * @param temperatureCelsius of the GPU's core
  * @param powerMilliwatts drawn by the whole board
@@ -17,7 +16,6 @@ import java.util.OptionalLong;
  */
 public record GpuUsage(
         String uuid,
-        OptionalLong usedBytes,
         OptionalInt utilizationPercent,
         OptionalInt temperatureCelsius,
         OptionalInt powerMilliwatts,

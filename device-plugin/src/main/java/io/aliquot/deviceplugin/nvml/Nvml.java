@@ -295,7 +295,7 @@ public final class Nvml implements AutoCloseable {
                         uuid,
                         new Properties(
                                 Native.toString(name),
-                                Math.toIntExact(totalMemory(handle) / BYTES_PER_MIB),
+                                Math.toIntExact(usableMemory(handle) / BYTES_PER_MIB),
                                 topology.numaNode(handle, busIds.getOrDefault(uuid, "")),
                                 topology.links(uuid, handles, busIds)));
                 unreadable.remove(uuid);
@@ -432,8 +432,11 @@ public final class Nvml implements AutoCloseable {
         }
     }
 
-    /** In bytes. Uses version 2 of the structure if the driver has it: its total is the one that nvidia-smi prints. */
-    private long totalMemory(Pointer handle) throws NvmlException {
+    /**
+     * In bytes, without what the driver reserves for itself. Version 1 of the structure, that of drivers before 510, does not
+     * tell what that is.
+     */
+    private long usableMemory(Pointer handle) throws NvmlException {
         Optional<Function> version2 = library.function("nvmlDeviceGetMemoryInfo_v2");
         try (var memory = new Memory(MEMORY_V2_SIZE)) {
             memory.clear();
@@ -442,7 +445,7 @@ public final class Nvml implements AutoCloseable {
                 int code = version2.get().invokeInt(new Object[] {handle, memory});
                 if (code != NOT_SUPPORTED && code != FUNCTION_NOT_FOUND) {
                     check("nvmlDeviceGetMemoryInfo_v2", code);
-                    return memory.getLong(8);
+                    return memory.getLong(8) - memory.getLong(16);
                 }
             }
             check("nvmlDeviceGetMemoryInfo", Calls.nvmlDeviceGetMemoryInfo(handle, memory));

@@ -9,7 +9,7 @@ import java.util.Map;
  * @param uuid as NVML prints it
  * @param index NVML's, from 0
  * @param model product name
- * @param memoryMiB total device memory
+ * @param memoryMiB device memory without what the driver reserves for itself
  * @param numa the NUMA node that the GPU is attached to; -1 if unknown
  * @param links by the other GPU's UUID; absent if unknown
  */

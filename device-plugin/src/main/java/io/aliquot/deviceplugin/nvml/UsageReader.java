@@ -8,7 +8,6 @@ import com.sun.jna.Function;
 import com.sun.jna.Memory;
 import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
-import io.aliquot.deviceplugin.nvml.NvmlLibrary.Calls;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
@@ -29,8 +28,6 @@ final class UsageReader {
     private static final int SAMPLE_TIME_AT = 8;
     private static final int SAMPLE_SM_AT = 16;
     private static final int UTILIZATION_SIZE = 8; // nvmlUtilization_t: gpu, memory
-    private static final int MEMORY_SIZE = 24; // nvmlMemory_t: total, free, used
-    private static final int MEMORY_USED_AT = 16;
     private static final int TEMPERATURE_GPU = 0;
     private static final long NOT_AVAILABLE = -1; // NVML_VALUE_NOT_AVAILABLE
 
@@ -64,7 +61,6 @@ final class UsageReader {
         }
         return new GpuUsage(
                 uuid,
-                usedBytes(handle),
                 utilization(handle),
                 number("nvmlDeviceGetTemperature", handle, TEMPERATURE_GPU),
                 number("nvmlDeviceGetPowerUsage", handle),
@@ -128,14 +124,6 @@ final class UsageReader {
                     Math.clamp(samples.getInt(at + SAMPLE_SM_AT), 0, 100)));
         }
         return list;
-    }
-
-    private static OptionalLong usedBytes(Pointer handle) {
-        try (var memory = new Memory(MEMORY_SIZE)) {
-            return Calls.nvmlDeviceGetMemoryInfo(handle, memory) == SUCCESS
-                    ? OptionalLong.of(memory.getLong(MEMORY_USED_AT))
-                    : OptionalLong.empty();
-        }
     }
 
     private OptionalInt utilization(Pointer handle) {

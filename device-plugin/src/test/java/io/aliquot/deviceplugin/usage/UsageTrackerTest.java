@@ -378,14 +378,7 @@ final class UsageTrackerTest {
     }
 
     private GpuUsage gpu() {
-        return new GpuUsage(
-                GPU,
-                OptionalLong.empty(),
-                OptionalInt.empty(),
-                OptionalInt.empty(),
-                OptionalInt.empty(),
-                running,
-                utilization);
+        return new GpuUsage(GPU, OptionalInt.empty(), OptionalInt.empty(), OptionalInt.empty(), running, utilization);
     }
 
     private void uses(int pid, long mib) {
