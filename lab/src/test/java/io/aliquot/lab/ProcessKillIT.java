@@ -233,12 +233,12 @@ class ProcessKillIT {
                                 TestNamespace.containerStatus(before, Pods.MAIN).getContainerID());
             }
             for (String node : lab.nodes()) {
-                // the program that ran throughout has allocated 2000 of 3000 MiB
+                // the program that ran throughout has allocated 2000 of 3000 MiB, and its context takes 256
                 assertThat(namespace
-                                .exec("holds-" + node, "vgpu-sample", "alloc", "1001", "alloc", "1000")
+                                .exec("holds-" + node, "vgpu-sample", "alloc", "745", "alloc", "744")
                                 .expectSuccess()
                                 .lines())
-                        .containsExactly("alloc 1001 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 1000 MiB: CUDA_SUCCESS");
+                        .containsExactly("alloc 745 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 744 MiB: CUDA_SUCCESS");
             }
             Allocations.expectNoGpuOverCapacity(lab);
         }
