@@ -21,6 +21,8 @@ import java.util.function.Supplier;
 final class SlotHolders {
     private static final Duration LONGEST_AGE = Duration.ofSeconds(5);
 
+    private static final int MOST_WITHOUT_SLOT = 1000;
+
     private final Supplier<DeviceHolders> podResources;
     private final LongSupplier nanoTime;
     private Map<ContainerName, String> slots = Map.of();
@@ -84,7 +86,9 @@ final class SlotHolders {
         }
         slots = found;
         pods = holders;
-        withoutSlot.removeIf(container -> pods.contains(pod(container)));
+        if (withoutSlot.size() > MOST_WITHOUT_SLOT) {
+            withoutSlot.clear(); // most of them have ended
+        }
     }
 
     private static String pod(ContainerName container) {
