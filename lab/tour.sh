@@ -104,10 +104,10 @@ explain "A program that uses CUDA's driver API allocates 2900 MiB. Another 200 M
 run kubectl -n tour exec first -- vgpu-sample alloc 2900 alloc 200 free alloc 200
 expect "alloc 200 MiB: CUDA_ERROR_OUT_OF_MEMORY"
 expect "alloc 200 MiB: CUDA_SUCCESS"
-explain "The limit applies to the whole container. One program holds 2000 MiB while another allocates 1500, then 1000:"
-run kubectl -n tour exec first -- sh -c 'vgpu-sample alloc 2000 sleep 3 & sleep 1; vgpu-sample alloc 1500 alloc 1000; wait'
+explain "The limit applies to the whole container. One program holds 2000 MiB while another allocates 1500, then 700:"
+run kubectl -n tour exec first -- sh -c 'vgpu-sample alloc 2000 sleep 3 & sleep 1; vgpu-sample alloc 1500 alloc 700; wait'
 expect "alloc 1500 MiB: CUDA_ERROR_OUT_OF_MEMORY"
-expect "alloc 1000 MiB: CUDA_SUCCESS"
+expect "alloc 700 MiB: CUDA_SUCCESS"
 quietly kubectl -n tour delete pod first --now
 
 title "2. 30 and 70 percent of one GPU's time"
