@@ -290,10 +290,7 @@ final class NodeAgentTest {
     void aGpuIsUnhealthyAfterAnXidUntilItIsResetAlsoAcrossARestartOfTheAgent(
             int xid, String reason, GpuHealth.Recovery recovery) throws Exception {
         driver.install(A100, A100);
-        start();
-        await(() -> agent.readinessProblems().isEmpty());
-        Thread.sleep(LISTENING.toMillis());
-        String uuid = node.inventory().gpus().getFirst().uuid();
+        String uuid = startListening();
 
         driver.fail(uuid, xid);
 
@@ -320,10 +317,7 @@ final class NodeAgentTest {
     @Test
     void aFailedRemappingIsNotEndedByAReset() throws Exception {
         driver.install(A100);
-        start();
-        await(() -> agent.readinessProblems().isEmpty());
-        Thread.sleep(LISTENING.toMillis());
-        String uuid = node.inventory().gpus().getFirst().uuid();
+        String uuid = startListening();
 
         assertThat(node.condition()).isEqualTo("true GPUsHealthy 1 of 1 GPUs are healthy");
 
@@ -345,10 +339,7 @@ final class NodeAgentTest {
     void withAnOldDriverAnAdministratorClearsAnXidOnce() throws Exception {
         driver.install(A100);
         driver.run("driver", "--without", "recovery-actions");
-        start();
-        await(() -> agent.readinessProblems().isEmpty());
-        Thread.sleep(LISTENING.toMillis());
-        String uuid = node.inventory().gpus().getFirst().uuid();
+        String uuid = startListening();
         driver.fail(uuid, 119);
         await(() -> reason(uuid).startsWith("XID 119"));
         driver.run("reset", uuid);
@@ -370,10 +361,7 @@ final class NodeAgentTest {
     void withAnOldDriverAnXidEndsWhenTheDriverIsLoadedAnew() throws Exception {
         driver.install(A100);
         driver.run("driver", "--without", "recovery-actions");
-        start();
-        await(() -> agent.readinessProblems().isEmpty());
-        Thread.sleep(LISTENING.toMillis());
-        String uuid = node.inventory().gpus().getFirst().uuid();
+        String uuid = startListening();
         driver.fail(uuid, 119);
         await(() -> reason(uuid).startsWith("XID 119"));
 
@@ -389,10 +377,7 @@ final class NodeAgentTest {
     @Test
     void anXidOfAGpuThatDoesNotReturnItsUuidExcludesNoOtherGpu() throws Exception {
         driver.install(A100, A100);
-        start();
-        await(() -> agent.readinessProblems().isEmpty());
-        Thread.sleep(LISTENING.toMillis());
-        String uuid = node.inventory().gpus().getFirst().uuid();
+        String uuid = startListening();
 
         driver.run("hide-uuid", uuid);
         driver.fail(uuid, 48);
@@ -697,6 +682,14 @@ final class NodeAgentTest {
                 INTERVAL,
                 InstantSource.system(),
                 System::nanoTime);
+    }
+
+    /** Starts the agent and waits until it listens for XID errors; returns the UUID of the first GPU. */
+    private String startListening() throws Exception {
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+        Thread.sleep(LISTENING.toMillis());
+        return node.inventory().gpus().getFirst().uuid();
     }
 
     private void start() {

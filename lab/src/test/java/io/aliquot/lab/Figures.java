@@ -31,6 +31,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 class Figures {
     private static final int PODS = 50;
     private static final int NODES = 100;
+    private static final String RESIDENT_KILOBYTES = "awk '/^VmRSS/ { print $2 }' /proc/$pid/status";
 
     @Test
     void startTimeOf50PodsInSequence(Lab lab, TestNamespace namespace) throws IOException {
@@ -121,8 +122,7 @@ class Figures {
             publish("node agent with 40 containers: CPU", "%.1f %% of a core".formatted(ticks / 60.0));
             publish(
                     "node agent with 40 containers: resident memory",
-                    Math.round(agentValue(lab, node, "awk '/^VmRSS/ { print $2 }' /proc/$pid/status") * 1024 / 1e6)
-                            + " MB");
+                    megabytes(agentValue(lab, node, RESIDENT_KILOBYTES)) + " MB");
             publish(
                     "node agent with 40 containers: API writes in a minute",
                     Long.toString(log.aliquotWrites().stream()
@@ -139,18 +139,23 @@ class Figures {
         return agentValue(lab, node, "awk '{ print $14 + $15 }' /proc/$pid/stat");
     }
 
-    /** A number that a command prints about the node agent's process $pid. */
     private static long agentValue(Lab lab, String node, String command) {
-        String id = TestNamespace.containerStatus(lab.agentOf(node), "device-plugin")
-                .getContainerID()
-                .replaceFirst("^containerd://", "");
-        return Long.parseLong(lab.onNode(
-                        node,
+        return processValue(lab, lab.agentOf(node), "device-plugin", command);
+    }
+
+    /** A number that a command prints about a container's main process $pid. */
+    private static long processValue(Lab lab, Pod pod, String container, String command) {
+        String id =
+                TestNamespace.containerStatus(pod, container).getContainerID().replaceFirst("^containerd://", "");
+        String number = lab.onNode(
+                        pod.getSpec().getNodeName(),
                         "bash",
                         "-c",
                         "pid=$(ctr -n k8s.io tasks ls | awk -v id=" + id + " '$1 == id { print $2 }'); " + command)
                 .expectSuccess()
-                .trim());
+                .trim();
+        assertThat(number).matches("[0-9]+");
+        return Long.parseLong(number);
     }
 
     /** An inventory of eight GPUs of a real node's model, under other UUIDs. */
@@ -181,23 +186,11 @@ class Figures {
                 .filter(TestNamespace::isRunning) // the agents' pods on hollow nodes never start
                 .findFirst()
                 .orElseThrow();
-        String id = pod.getStatus().getContainerStatuses().stream()
-                .filter(status -> status.getName().equals(container))
-                .findFirst()
-                .orElseThrow()
-                .getContainerID()
-                .replaceFirst("^containerd://", "");
-        String node = pod.getSpec().getNodeName();
-        String kilobytes = lab.onNode(
-                        node,
-                        "bash",
-                        "-c",
-                        "pid=$(ctr -n k8s.io tasks ls | awk -v id=" + id + " '$1 == id { print $2 }'); "
-                                + "awk '/^VmRSS/ { print $2 }' /proc/$pid/status")
-                .expectSuccess()
-                .trim();
-        assertThat(kilobytes).matches("[0-9]+");
-        return Math.round(Long.parseLong(kilobytes) * 1024 / 1e6);
+        return megabytes(processValue(lab, pod, container, RESIDENT_KILOBYTES));
+    }
+
+    private static long megabytes(long kilobytes) {
+        return Math.round(kilobytes * 1024 / 1e6);
     }
 
     private static void publish(String name, String number) throws IOException {

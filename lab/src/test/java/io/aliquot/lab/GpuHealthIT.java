@@ -107,15 +107,7 @@ class GpuHealthIT {
     }
 
     private static boolean hasEvent(Lab lab, String node, String reason, String text) {
-        return lab
-                .client()
-                .v1()
-                .events()
-                .inAnyNamespace()
-                .withField("involvedObject.name", node)
-                .list()
-                .getItems()
-                .stream()
+        return lab.nodeEvents(node).stream()
                 .anyMatch(event ->
                         reason.equals(event.getReason()) && event.getMessage().contains(text));
     }

@@ -66,15 +66,7 @@ class InventoryIT {
             awaitTrue(
                     "an event about the inventory",
                     EVENTUALLY,
-                    () -> lab
-                            .client()
-                            .v1()
-                            .events()
-                            .inAnyNamespace()
-                            .withField("involvedObject.name", MALFORMED)
-                            .list()
-                            .getItems()
-                            .stream()
+                    () -> lab.nodeEvents(MALFORMED).stream()
                             .anyMatch(event -> event.getMessage().contains(Annotations.GPUS)));
 
             namespace.create(HollowNodes.tolerate(Pods.onNode(Pods.withGpuMemory(lab, "there", 1000), MALFORMED)));

@@ -2,6 +2,7 @@ package io.aliquot.lab;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.fabric8.kubernetes.api.model.Event;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.client.Config;
@@ -158,6 +159,16 @@ final class Lab implements AutoCloseable {
                 .filter(pod -> node.equals(pod.getSpec().getNodeName()))
                 .findFirst()
                 .orElseThrow(() -> new AssertionError("no node agent on " + node));
+    }
+
+    /** The events about a node. */
+    List<Event> nodeEvents(String node) {
+        return client.v1()
+                .events()
+                .inAnyNamespace()
+                .withField("involvedObject.name", node)
+                .list()
+                .getItems();
     }
 
     /** The metrics of a pod in Prometheus's text format. */

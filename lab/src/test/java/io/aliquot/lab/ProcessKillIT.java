@@ -49,10 +49,7 @@ class ProcessKillIT {
         TestNamespace.awaitTrue(
                 "the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
         String node = lab.nodes().get(0);
-        Pod agent = lab.componentPods("device-plugin").stream()
-                .filter(pod -> pod.getSpec().getNodeName().equals(node))
-                .findFirst()
-                .orElseThrow();
+        Pod agent = lab.agentOf(node);
         String before = TestNamespace.containerStatus(agent, "device-plugin").getContainerID();
         lab.killContainer(node, before);
         TestNamespace.awaitTrue(
