@@ -15,11 +15,15 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
@@ -31,6 +35,11 @@ import org.junit.jupiter.api.extension.ExtendWith;
 class Figures {
     private static final int PODS = 50;
     private static final int NODES = 100;
+    private static final int CONTAINERS = 40;
+    private static final String AGENT = "node agent with 8 GPUs and 40 containers: ";
+    private static final String GPU = """
+            {"model":"NVIDIA A100-SXM4-80GB","memoryMiB":81920,"multiprocessors":108,"contextMiB":256}""";
+
     private static final String RESIDENT_KILOBYTES = "awk '/^VmRSS/ { print $2 }' /proc/$pid/status";
 
     @Test
@@ -89,49 +98,124 @@ class Figures {
         }
     }
 
-    /** Each container has one process that holds memory; the lab's nodes have two GPUs. */
+    /** Each container has one process that holds memory, five on each GPU. */
     @Test
-    void nodeAgentWith40ContainersAtOneSampleASecond(Lab lab, TestNamespace namespace)
+    void nodeAgentWith8GpusAnd40ContainersAtOneSampleASecond(Lab lab, TestNamespace namespace)
             throws IOException, InterruptedException {
         String node = lab.nodes().getFirst();
-        lab.kubectl("annotate", "node", node, Annotations.SLOTS + "=20").expectSuccess();
+        lab.aliquot(
+                        "helm",
+                        "upgrade",
+                        "aliquot",
+                        lab.root().resolve("charts/aliquot").toString(),
+                        "--namespace",
+                        Lab.NAMESPACE,
+                        "--reuse-values",
+                        "--wait",
+                        "--set-json",
+                        "fakeDriver.nodes." + node + "=[" + String.join(",", Collections.nCopies(8, GPU)) + "]")
+                .expectSuccess();
         try {
             TestNamespace.awaitTrue(
-                    "40 slots", TestNamespace.EVENTUALLY, () -> lab.allocatable(node, Resources.VGPU) == 40);
-            for (int i = 0; i < 40; i++) {
-                Pod pod = Pods.onNode(Pods.withGpuMemory(lab, "user-" + i, 500), node);
-                pod.getSpec().getContainers().getFirst().setCommand(List.of("vgpu-sample", "alloc", "100", "hold"));
-                namespace.create(pod);
+                    "8 GPUs", TestNamespace.EVENTUALLY, () -> lab.allocatable(node, Resources.VGPU) == 80);
+            for (int i = 0; i < CONTAINERS; i++) {
+                namespace.create(user(lab, node, "user-" + i));
             }
-            for (int i = 0; i < 40; i++) {
+            for (int i = 0; i < CONTAINERS; i++) {
                 namespace.awaitRunning("user-" + i, TestNamespace.EVENTUALLY);
             }
-            TestNamespace.awaitTrue(
-                    "40 series",
-                    TestNamespace.EVENTUALLY,
-                    () -> Lab.metrics(lab.agentOf(node), 9091)
-                                    .lines()
-                                    .filter(line -> line.startsWith("aliquot_container_processes{"))
-                                    .count()
-                            == 40);
+            awaitSeries(lab, node, CONTAINERS);
             Thread.sleep(20_000); // start-up compilation ends
             AuditLog log = AuditLog.fromNowOn(lab);
             long before = cpuTicks(lab, node);
             Thread.sleep(60_000);
             long ticks = cpuTicks(lab, node) - before;
-            publish("node agent with 40 containers: CPU", "%.1f %% of a core".formatted(ticks / 60.0));
+            publish(AGENT + "CPU", "%.1f %% of a core".formatted(ticks / 60.0));
+            publish(AGENT + "resident memory", megabytes(agentValue(lab, node, RESIDENT_KILOBYTES)) + " MB");
             publish(
-                    "node agent with 40 containers: resident memory",
-                    megabytes(agentValue(lab, node, RESIDENT_KILOBYTES)) + " MB");
-            publish(
-                    "node agent with 40 containers: API writes in a minute",
+                    AGENT + "API writes in a minute",
                     Long.toString(log.aliquotWrites().stream()
                             .filter(write -> write.user().equals("aliquot-device-plugin"))
                             .count()));
+            publish(
+                    AGENT + "first allocation to attribution, maximum of 5 new containers",
+                    longestAttribution(lab, node, namespace) + " ms");
+            publishRestart(lab, node, namespace);
         } finally {
             namespace.deleteAllPods();
-            lab.kubectl("annotate", "node", node, Annotations.SLOTS + "-").expectSuccess();
+            lab.aliquot("helm", "rollback", "aliquot", "--namespace", Lab.NAMESPACE, "--wait")
+                    .expectSuccess();
         }
+    }
+
+    private static Pod user(Lab lab, String node, String name) {
+        Pod pod = Pods.onNode(Pods.withGpuMemory(lab, name, 500), node);
+        pod.getMetadata().getAnnotations().put(Annotations.GPU_PLACEMENT, "spread");
+        pod.getSpec().getContainers().getFirst().setCommand(List.of("vgpu-sample", "alloc", "100", "hold"));
+        return pod;
+    }
+
+    private static void awaitSeries(Lab lab, String node, int containers) {
+        TestNamespace.awaitTrue(
+                containers + " series",
+                TestNamespace.EVENTUALLY,
+                () -> series(lab, node, "").count() == containers);
+    }
+
+    /** The agent's lines about containers with a process on a GPU. */
+    private static Stream<String> series(Lab lab, String node, String labels) {
+        return Lab.metrics(lab.agentOf(node), 9091)
+                .lines()
+                .filter(line -> line.startsWith("aliquot_container_processes{") && line.contains(labels));
+    }
+
+    /** Milliseconds from the log line of a container's first allocation until the agent's metrics have the container. */
+    private static long longestAttribution(Lab lab, String node, TestNamespace namespace) throws InterruptedException {
+        long longest = 0;
+        for (int i = 0; i < 5; i++) {
+            String name = "late-" + i;
+            namespace.create(user(lab, node, name));
+            while (series(lab, node, "pod=\"" + name + "\"").findAny().isEmpty()) {
+                Thread.sleep(50);
+            }
+            Instant attributed = Instant.now();
+            String line = lab.kubectl("logs", "--timestamps", "--namespace", namespace.name(), name)
+                    .expectSuccess();
+            Instant allocated = Instant.parse(line.substring(0, line.indexOf(' ')));
+            longest = Math.max(longest, Duration.between(allocated, attributed).toMillis());
+        }
+        return longest;
+    }
+
+    /** Kills the agent under its running containers. */
+    private static void publishRestart(Lab lab, String node, TestNamespace namespace) throws IOException {
+        List<String> before = containerIds(namespace);
+        long begin = System.nanoTime();
+        Pod agent = lab.agentOf(node);
+        lab.killContainer(
+                node, TestNamespace.containerStatus(agent, "device-plugin").getContainerID());
+        TestNamespace.awaitTrue(
+                "another agent",
+                TestNamespace.EVENTUALLY,
+                () -> lab.agentOf(node)
+                                .getStatus()
+                                .getContainerStatuses()
+                                .getFirst()
+                                .getRestartCount()
+                        > 0);
+        awaitSeries(lab, node, before.size());
+        long seconds = (System.nanoTime() - begin) / 1_000_000_000;
+        long restarted = containerIds(namespace).stream()
+                .filter(id -> !before.contains(id))
+                .count();
+        publish(AGENT + "killed agent until it reports all of them again", seconds + " s");
+        publish(AGENT + "containers that a killed agent restarts", Long.toString(restarted));
+    }
+
+    private static List<String> containerIds(TestNamespace namespace) {
+        return namespace.client().pods().inNamespace(namespace.name()).list().getItems().stream()
+                .map(pod -> pod.getStatus().getContainerStatuses().getFirst().getContainerID())
+                .toList();
     }
 
     /** CPU time of the node agent, user and system, in ticks of 10 ms. */

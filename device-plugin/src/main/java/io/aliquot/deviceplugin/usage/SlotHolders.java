@@ -52,6 +52,11 @@ final class SlotHolders {
         return slots;
     }
 
+    /** Whether a container has appeared that the kubelet's last answer may lack. */
+    boolean isOutdated() {
+        return askNow;
+    }
+
     /**
      * Whether a container, or another container of its pod, holds vGPUs. PodResources leaves out init containers, which use
      * the slots of their pod.

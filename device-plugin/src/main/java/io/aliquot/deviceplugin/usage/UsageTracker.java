@@ -117,9 +117,9 @@ public final class UsageTracker {
      * after, and the larger charge counts; of two samples, the smaller unattributed memory counts.
      */
     void sample(Source source) throws NvmlException {
-        Map<ContainerName, String> slots = slotHolders.current();
         long now = nanoTime.getAsLong();
-        Reading reading = read(source, slots);
+        Reading reading = read(source);
+        Map<ContainerName, String> slots = reading.slots;
         addGpuTime(reading, (now - lastSampleAt) / NANOS_PER_MICRO);
         lastSampleAt = now;
         addIdleHolders(reading, slots.keySet());
@@ -148,11 +148,17 @@ public final class UsageTracker {
         latestAt = now;
     }
 
+    /** Reads all containers; twice if one has appeared, so that its slot is known at once. */
+    private Reading read(Source source) throws NvmlException {
+        Reading reading = read(source, slotHolders.current());
+        return slotHolders.isOutdated() ? read(source, slotHolders.current()) : reading;
+    }
+
     /** Reads the regions of these containers, NVML, and the regions again. */
     private Reading read(Source source, Map<ContainerName, String> slots) throws NvmlException {
         Map<ContainerName, Map<String, Claim>> before = claims(slots);
         List<GpuUsage> gpus = source.usage(Map.copyOf(utilizationUntil));
-        var reading = new Reading(gpus, before, claims(slots), new LinkedHashMap<>(), new HashMap<>());
+        var reading = new Reading(slots, gpus, before, claims(slots), new LinkedHashMap<>(), new HashMap<>());
         gpus.forEach(gpu -> attribute(gpu, reading));
         return reading;
     }
@@ -317,12 +323,14 @@ public final class UsageTracker {
     /**
      * One reading of NVML between two of the containers' regions.
      *
+     * @param slots of the containers whose regions were read
      * @param before what the regions said before, by GPU
      * @param after what they said afterwards
      * @param uses the processes of containers that hold vGPUs
      * @param otherBytes memory of the other processes, by GPU
      */
     private record Reading(
+            Map<ContainerName, String> slots,
             List<GpuUsage> gpus,
             Map<ContainerName, Map<String, Claim>> before,
             Map<ContainerName, Map<String, Claim>> after,

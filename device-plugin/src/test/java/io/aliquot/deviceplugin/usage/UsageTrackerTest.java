@@ -196,6 +196,23 @@ final class UsageTrackerTest {
     }
 
     @Test
+    void aNewContainerIsAttributedByTheFirstSampleThatSeesIt() throws Exception {
+        DeviceHolders later = holders;
+        holders = new DeviceHolders.Known(List.of());
+        assertThat(sample()).isEmpty();
+
+        holders = later;
+        region("slot-003", charged(GPU, 7, 100));
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 356);
+
+        assertThat(sample()).singleElement().satisfies(use -> {
+            assertThat(use.processes()).isEqualTo(1);
+            assertThat(use.chargedBytes()).hasValue(100 * MIB);
+        });
+    }
+
+    @Test
     void processesOutsideOfSharesAreARowOfTheirOwn() throws Exception {
         process(100, 100, "0::/system.slice/nvidia-persistenced.service");
         process(101, 1, containerOf(new ContainerName("team", "privileged", "main"), 'b'));
