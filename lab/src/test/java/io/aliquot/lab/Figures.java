@@ -179,6 +179,7 @@ class Figures {
                 Thread.sleep(50);
             }
             Instant attributed = Instant.now();
+            namespace.awaitRunning(name, TestNamespace.EVENTUALLY); // the kubelet serves its log
             String line = lab.kubectl("logs", "--timestamps", "--namespace", namespace.name(), name)
                     .expectSuccess();
             Instant allocated = Instant.parse(line.substring(0, line.indexOf(' ')));
@@ -191,18 +192,17 @@ class Figures {
     private static void publishRestart(Lab lab, String node, TestNamespace namespace) throws IOException {
         List<String> before = containerIds(namespace);
         long begin = System.nanoTime();
-        Pod agent = lab.agentOf(node);
-        lab.killContainer(
-                node, TestNamespace.containerStatus(agent, "device-plugin").getContainerID());
+        String killed = TestNamespace.containerStatus(lab.agentOf(node), "device-plugin")
+                .getContainerID();
+        lab.killContainer(node, killed);
         TestNamespace.awaitTrue(
                 "another agent",
                 TestNamespace.EVENTUALLY,
-                () -> lab.agentOf(node)
-                                .getStatus()
-                                .getContainerStatuses()
-                                .getFirst()
-                                .getRestartCount()
-                        > 0);
+                () -> lab.componentPods("device-plugin").stream()
+                        .filter(pod -> pod.getSpec().getNodeName().equals(node))
+                        .map(pod -> TestNamespace.containerStatus(pod, "device-plugin"))
+                        .anyMatch(status ->
+                                status.getReady() && !status.getContainerID().equals(killed)));
         awaitSeries(lab, node, before.size());
         long seconds = (System.nanoTime() - begin) / 1_000_000_000;
         long restarted = containerIds(namespace).stream()
