@@ -77,14 +77,12 @@ public record UsageReport(Instant at, String node, List<OfContainer> containers,
      *
      * @param usedBytes by all processes
      * @param otherBytes by processes outside of all shares
-     * @param totalBytes the memory that is sold
      * @param powerWatts now
      */
     public record OfGpu(
             String gpu,
             OptionalLong usedBytes,
             OptionalLong otherBytes,
-            OptionalLong totalBytes,
             OptionalInt utilizationPercent,
             OptionalInt temperatureCelsius,
             OptionalDouble powerWatts) {
@@ -141,7 +139,6 @@ public record UsageReport(Instant at, String node, List<OfContainer> containers,
                 text(use, "gpu"),
                 optionalWhole(use, "usedBytes"),
                 optionalWhole(use, "otherBytes"),
-                optionalWhole(use, "totalBytes"),
                 optionalInteger(use, "utilizationPercent"),
                 optionalInteger(use, "temperatureCelsius"),
                 optionalNumber(use, "powerWatts"));
@@ -178,7 +175,6 @@ public record UsageReport(Instant at, String node, List<OfContainer> containers,
         object.put("gpu", use.gpu);
         use.usedBytes.ifPresent(bytes -> object.put("usedBytes", bytes));
         use.otherBytes.ifPresent(bytes -> object.put("otherBytes", bytes));
-        use.totalBytes.ifPresent(bytes -> object.put("totalBytes", bytes));
         use.utilizationPercent.ifPresent(percent -> object.put("utilizationPercent", percent));
         use.temperatureCelsius.ifPresent(celsius -> object.put("temperatureCelsius", celsius));
         use.powerWatts.ifPresent(watts -> object.put("powerWatts", watts));

@@ -54,7 +54,6 @@ class UsageReportTest {
                     GPU,
                     OptionalLong.of(5_000),
                     OptionalLong.of(0),
-                    OptionalLong.of(80_000),
                     OptionalInt.of(40),
                     OptionalInt.empty(),
                     OptionalDouble.of(250.5))));

@@ -9,6 +9,7 @@ import io.aliquot.deviceplugin.node.ApiServerNodeClient;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
+import io.aliquot.deviceplugin.report.ReportServer;
 import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.usage.UsageMetrics;
 import java.io.IOException;
@@ -107,11 +108,14 @@ public final class DevicePlugin {
                     InstantSource.system(),
                     nanoTime);
             metrics.add(new UsageMetrics(settings.nodeName(), agent::usage));
+            var reports = new ReportServer(settings.reportPort(), settings.tlsDir(), agent::report, agent::history);
+            reports.start();
             var monitoring = new MonitoringServer(
                     settings.metricsPort(), metrics, agent::livenessProblems, agent::readinessProblems);
             Runtime.getRuntime().addShutdownHook(new Thread(agent::close, "shutdown"));
             NodeAgent.End end = agent.run(new ApiServerNodeClient(server, settings.nodeName(), agent::wake, nanoTime));
             monitoring.close();
+            reports.close();
             return end == NodeAgent.End.CLOSED ? 0 : EXIT_RESTART;
         } catch (IOException | FormatException e) {
             System.err.println(e.getMessage());

@@ -1,5 +1,8 @@
 package io.aliquot.deviceplugin;
 
+import io.aliquot.api.UsageHistory;
+import io.aliquot.api.UsageReport;
+import io.aliquot.deviceplugin.health.HealthHistory;
 import io.aliquot.deviceplugin.health.HealthTracker;
 import io.aliquot.deviceplugin.health.XidTable;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
@@ -9,6 +12,7 @@ import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
 import io.aliquot.deviceplugin.usage.NodeUsage;
+import io.aliquot.deviceplugin.usage.RecentUsage;
 import io.aliquot.deviceplugin.usage.UsageSampler;
 import io.aliquot.deviceplugin.usage.UsageTracker;
 import java.lang.System.Logger;
@@ -53,11 +57,14 @@ final class NodeAgent implements AutoCloseable {
      */
     record Host(Path proc, Path containerLogs) {}
 
+    private final String nodeName;
     private final KubeletRegistrar registrar;
     private final NvmlSession nvml;
     private final Reconciler reconciler;
     private final PodResourcesClient podResources;
     private final UsageTracker usage;
+    private final RecentUsage recent;
+    private final HealthHistory healthHistory = new HealthHistory();
     private final AgentHealth health;
     private final UnhookedFunctionCheck unhookedFunctions;
     private final Duration interval;
@@ -88,7 +95,10 @@ final class NodeAgent implements AutoCloseable {
         this.registrar = registrar;
         this.interval = interval;
         podResources = new PodResourcesClient(settings.podResourcesDir());
-        usage = new UsageTracker(host.proc, host.containerLogs, settings.stateDir(), podResources::list, nanoTime);
+        this.nodeName = settings.nodeName();
+        recent = new RecentUsage(clock, nanoTime);
+        usage = new UsageTracker(
+                host.proc, host.containerLogs, settings.stateDir(), podResources::list, recent, nanoTime);
         nvml = new NvmlSession(
                 nvmlOpener,
                 List.of(open -> new UsageSampler(usage, open::usage)),
@@ -107,6 +117,7 @@ final class NodeAgent implements AutoCloseable {
                         XidTable.load(settings.ignoreXids(), settings.fatalXids()),
                         bootId,
                         interval.multipliedBy(INTERVALS_TO_SETTLE),
+                        healthHistory,
                         clock,
                         nanoTime),
                 bootId,
@@ -125,6 +136,16 @@ final class NodeAgent implements AutoCloseable {
     /** How the node's GPUs are used now. Thread-safe. */
     NodeUsage usage() {
         return usage.usage();
+    }
+
+    /** The latest sample for the scheduler; empty while NVML does not answer. Thread-safe. */
+    Optional<UsageReport> report() {
+        return recent.report(nodeName);
+    }
+
+    /** The use of a GPU in the last 15 minutes and its health; empty if the GPU is not known. Thread-safe. */
+    Optional<UsageHistory> history(String gpu) {
+        return recent.history(gpu, healthHistory.of(gpu));
     }
 
     /** See {@link AgentHealth#livenessProblems}. Thread-safe. */

@@ -35,6 +35,10 @@ import java.util.regex.Pattern;
  * @param ignoreXids {@code ALIQUOT_IGNORE_XIDS}: XIDs after which a GPU stays healthy, comma-separated; default none
  * @param fatalXids {@code ALIQUOT_FATAL_XIDS}: XIDs after which a GPU must be reset, comma-separated; default none
  * @param metricsPort {@code ALIQUOT_METRICS_PORT}: TCP port of health and metrics, 0 for any free one; default 9091
+ * @param reportPort {@code ALIQUOT_REPORT_PORT}: TCP port on which the scheduler fetches usage, 0 for any free one; default
+ *     9092
+ * @param tlsDir {@code ALIQUOT_TLS_DIR}: the folder of the Secret with the certificates for that port; default
+ *     {@code /etc/aliquot/tls}
  */
 record Settings(
         String nodeName,
@@ -48,7 +52,9 @@ record Settings(
         String nvml,
         Set<Integer> ignoreXids,
         Set<Integer> fatalXids,
-        int metricsPort) {
+        int metricsPort,
+        int reportPort,
+        Path tlsDir) {
     private static final int LARGEST_PORT = 65_535;
     // A Node's name is a DNS subdomain (Kubernetes: object names).
     private static final Pattern NODE_NAME = Pattern.compile("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?");
@@ -74,6 +80,8 @@ record Settings(
         var ignoreXids = reader.read("ALIQUOT_IGNORE_XIDS", "", Settings::xids);
         var fatalXids = reader.read("ALIQUOT_FATAL_XIDS", "", text -> fatalXids(text, ignoreXids.orElse(Set.of())));
         var metricsPort = reader.read("ALIQUOT_METRICS_PORT", "9091", Settings::port);
+        var reportPort = reader.read("ALIQUOT_REPORT_PORT", "9092", Settings::port);
+        var tlsDir = reader.read("ALIQUOT_TLS_DIR", "/etc/aliquot/tls", Settings::folder);
         reader.throwIfInvalid();
         return new Settings(
                 nodeName.orElseThrow(),
@@ -87,7 +95,9 @@ record Settings(
                 nvml.orElseThrow(),
                 ignoreXids.orElseThrow(),
                 fatalXids.orElseThrow(),
-                metricsPort.orElseThrow());
+                metricsPort.orElseThrow(),
+                reportPort.orElseThrow(),
+                tlsDir.orElseThrow());
     }
 
     private static String nodeName(String text) {

@@ -40,6 +40,7 @@ public final class HealthTracker {
     private final XidTable table;
     private final String bootId;
     private final Duration settleTime;
+    private final HealthHistory history;
     private final InstantSource clock;
     private final LongSupplier nanoTime;
     private final Problem invalidRequest = new Problem(LOG, Level.ERROR);
@@ -58,13 +59,20 @@ public final class HealthTracker {
      * @param bootId the host's; empty if unknown
      * @param settleTime how long after an XID error a reading of NVML begins to tell whether the error is over: the driver
      *     takes note of it within moments
+     * @param history receives each change
      * @param nanoTime a clock such as {@link System#nanoTime}, that of the readings
      */
     public HealthTracker(
-            XidTable table, String bootId, Duration settleTime, InstantSource clock, LongSupplier nanoTime) {
+            XidTable table,
+            String bootId,
+            Duration settleTime,
+            HealthHistory history,
+            InstantSource clock,
+            LongSupplier nanoTime) {
         this.table = table;
         this.bootId = bootId;
         this.settleTime = settleTime;
+        this.history = history;
         this.clock = clock;
         this.nanoTime = nanoTime;
     }
@@ -109,6 +117,7 @@ public final class HealthTracker {
                                     new Since(rebooted, rebooted || driverLoaded, cleared.test(uuid)),
                                     clock.instant())));
         }
+        history.add(health, clock.instant());
         return health;
     }
 

@@ -29,7 +29,9 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
     /**
      * What a container uses of a GPU.
      *
+     * @param podUid the pod's; empty as long as the container has had no process on a GPU
      * @param uuid the GPU's
+     * @param nvmlBytes memory of the container's processes as NVML says, contexts included; empty where it has no figure
      * @param chargedBytes memory that the shim has charged to the container's living processes; empty if the container's
      *     region is not known, as that of an init container, or not readable
      * @param unattributedBytes memory that NVML shows beyond the charges: CUDA contexts, code, and what bypasses the shim;
@@ -42,7 +44,9 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
      */
     public record OfContainer(
             ContainerName container,
+            String podUid,
             String uuid,
+            OptionalLong nvmlBytes,
             OptionalLong chargedBytes,
             OptionalLong unattributedBytes,
             long peakBytes,

@@ -67,6 +67,7 @@ public final class UsageTracker {
     private final SlotHolders slotHolders;
     private final Regions regions;
     private final AgentFiles agentFiles;
+    private final RecentUsage recent;
     private final LongSupplier nanoTime;
 
     private final Map<Key, Counters> counters = new HashMap<>();
@@ -86,15 +87,22 @@ public final class UsageTracker {
      * @param containerLogs the kubelet's links to the logs of containers
      * @param stateDir Aliquot's folder on the host
      * @param podResources asks the kubelet which containers hold slots
+     * @param recent receives each sample
      * @param nanoTime {@link System#nanoTime}, which is {@code CLOCK_MONOTONIC} on Linux
      */
     public UsageTracker(
-            Path proc, Path containerLogs, Path stateDir, Supplier<DeviceHolders> podResources, LongSupplier nanoTime) {
+            Path proc,
+            Path containerLogs,
+            Path stateDir,
+            Supplier<DeviceHolders> podResources,
+            RecentUsage recent,
+            LongSupplier nanoTime) {
         processes = new HostProcesses(proc);
         names = new ContainerNames(containerLogs);
         slotHolders = new SlotHolders(podResources, nanoTime);
         regions = new Regions(ContainerFiles.regionsFolder(stateDir));
         agentFiles = new AgentFiles(ContainerFiles.agentFolder(stateDir));
+        this.recent = recent;
         this.nanoTime = nanoTime;
     }
 
@@ -146,6 +154,7 @@ public final class UsageTracker {
                 .toList();
         latest = new NodeUsage(reading.ofGpus(), ofContainers);
         latestAt = now;
+        recent.add(latest);
     }
 
     /** Reads all containers; twice if one has appeared, so that its slot is known at once. */
@@ -295,7 +304,9 @@ public final class UsageTracker {
         counted.peak = Math.max(counted.peak, charged.orElse(0) + unattributed.orElse(0));
         return new NodeUsage.OfContainer(
                 key.container,
+                counted.id == null ? "" : counted.id.podUid(),
                 key.uuid,
+                use.known ? OptionalLong.of(use.bytes) : OptionalLong.empty(),
                 charged,
                 unattributed,
                 counted.peak,

@@ -8,6 +8,7 @@ import io.aliquot.api.GpuHealth.Recovery;
 import io.aliquot.api.GpuHealth.Unhealthy;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Scaling;
+import io.aliquot.api.UsageHistory.HealthChange;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.deviceplugin.nvml.GpuCondition;
 import io.aliquot.deviceplugin.nvml.Nvml;
@@ -33,7 +34,30 @@ final class HealthTrackerTest {
     private static final Map<String, String> CLEAR_ONE = Map.of("aliquot.io/clear-gpu-errors", UUID);
 
     private long now = Long.MAX_VALUE - Duration.ofSeconds(1).toNanos(); // overflows in some tests
+    private final HealthHistory history = new HealthHistory();
     private final HealthTracker tracker = tracker(Set.of(), Set.of());
+
+    @Test
+    void eachChangeOfHealthIsInTheHistoryOnce() {
+        assess(tracker, reading(true, "550", 0), List.of(), Gpu.HEALTHY, NO_ANNOTATIONS);
+        assertThat(history.of(UUID)).as("healthy from the start").isEmpty();
+
+        GpuHealth broken = assess(tracker, reading(true, "550", 0), List.of(xid(48)), Gpu.HEALTHY, NO_ANNOTATIONS);
+        assess(tracker, reading(true, "550", 0), List.of(), broken, NO_ANNOTATIONS);
+        now += Duration.ofSeconds(10).toNanos();
+        assess(tracker, reading(true, "550", 0), List.of(), broken, NO_ANNOTATIONS);
+
+        assertThat(history.of(UUID))
+                .containsExactly(
+                        new HealthChange(NOW, false, "XID 48 (double bit ECC error)"), new HealthChange(NOW, true, ""));
+    }
+
+    @Test
+    void aGpuThatIsUnhealthyAtTheStartHasBeenSinceTheInventorySays() {
+        history.add(Map.of(UUID, new Unhealthy("lost", NOW.minusSeconds(60))), NOW);
+
+        assertThat(history.of(UUID)).containsExactly(new HealthChange(NOW.minusSeconds(60), false, "lost"));
+    }
 
     @Test
     void aProbeThatBeganRightAfterAnXidDoesNotEndItAndALaterOneDoes() {
@@ -121,7 +145,12 @@ final class HealthTrackerTest {
 
     private HealthTracker tracker(Set<Integer> ignored, Set<Integer> fatal) {
         return new HealthTracker(
-                XidTable.load(ignored, fatal), BOOT, Duration.ofSeconds(10), InstantSource.fixed(NOW), () -> now);
+                XidTable.load(ignored, fatal),
+                BOOT,
+                Duration.ofSeconds(10),
+                history,
+                InstantSource.fixed(NOW),
+                () -> now);
     }
 
     private GpuHealth assess(

@@ -14,6 +14,7 @@ import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -32,11 +33,14 @@ final class UsageTrackerTest {
     private static final String UID = "0a1b2c3d-0000-4000-8000-00000000000f";
     private static final ContainerName MAIN = new ContainerName("team", "train", "main");
 
+    private static final Instant START = Instant.parse("2026-11-26T12:00:00Z");
+
     private final Path host;
     private final List<GpuUsage.GpuProcess> running = new ArrayList<>();
     private final List<GpuUsage.Utilization> utilization = new ArrayList<>();
     private DeviceHolders holders = new DeviceHolders.Known(List.of(slot(MAIN, "slot-003")));
     private long now;
+    private final RecentUsage recent = new RecentUsage(() -> START.plusNanos(now), () -> now);
     private final UsageTracker tracker;
 
     UsageTrackerTest(@TempDir Path host) throws IOException {
@@ -47,7 +51,7 @@ final class UsageTrackerTest {
         Files.write(host.resolve("state/agent/slot-003"), AgentFile.fresh());
         region("slot-003", Region.fresh());
         tracker = new UsageTracker(
-                host.resolve("proc"), host.resolve("logs"), host.resolve("state"), () -> holders, () -> now);
+                host.resolve("proc"), host.resolve("logs"), host.resolve("state"), () -> holders, recent, () -> now);
     }
 
     @Test

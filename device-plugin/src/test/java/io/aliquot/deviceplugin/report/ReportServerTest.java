@@ -1,0 +1,254 @@
+package io.aliquot.deviceplugin.report;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import io.aliquot.api.UsageHistory;
+import io.aliquot.api.UsageReport;
+import java.io.IOException;
+import java.math.BigInteger;
+import java.net.InetAddress;
+import java.net.Socket;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyPair;
+import java.security.KeyPairGenerator;
+import java.security.KeyStore;
+import java.security.SecureRandom;
+import java.security.cert.Certificate;
+import java.security.cert.X509Certificate;
+import java.security.spec.ECGenParameterSpec;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Base64;
+import java.util.Date;
+import java.util.List;
+import java.util.Optional;
+import javax.net.ssl.KeyManagerFactory;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManager;
+import javax.net.ssl.TrustManagerFactory;
+import org.bouncycastle.asn1.x500.X500Name;
+import org.bouncycastle.asn1.x509.Extension;
+import org.bouncycastle.asn1.x509.GeneralName;
+import org.bouncycastle.asn1.x509.GeneralNames;
+import org.bouncycastle.cert.jcajce.JcaX509CertificateConverter;
+import org.bouncycastle.cert.jcajce.JcaX509v3CertificateBuilder;
+import org.bouncycastle.operator.jcajce.JcaContentSignerBuilder;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Real TLS with certificates as the scheduler makes them. */
+final class ReportServerTest {
+    private static final String GPU = "GPU-11111111-2222-3333-4444-555555555555";
+    private static final UsageReport REPORT =
+            new UsageReport(Instant.parse("2026-11-26T12:00:00Z"), "node1", List.of(), List.of());
+    private static final UsageHistory HISTORY =
+            new UsageHistory(REPORT.at(), 1, new UsageHistory.OfGpu(List.of(), List.of()), List.of(), List.of());
+
+    private final Path folder;
+    private final Identity agent = Identity.create(Duration.ofDays(90));
+    private final Identity scheduler = Identity.create(Duration.ofDays(90));
+    private Optional<UsageReport> report = Optional.of(REPORT);
+    private final ReportServer server;
+
+    ReportServerTest(@TempDir Path folder) {
+        this.folder = folder;
+        server = new ReportServer(
+                0, folder, () -> report, gpu -> gpu.equals(GPU) ? Optional.of(HISTORY) : Optional.empty());
+    }
+
+    @AfterEach
+    void close() {
+        server.close();
+    }
+
+    @Test
+    void theSchedulerReadsUsageAndHistory() throws Exception {
+        serve(agent, scheduler);
+
+        assertThat(UsageReport.parse(get(scheduler, agent, UsageReport.PATH).body()))
+                .isEqualTo(REPORT);
+        assertThat(UsageHistory.parse(
+                        get(scheduler, agent, UsageHistory.PATH + "?gpu=" + GPU).body()))
+                .isEqualTo(HISTORY);
+    }
+
+    @Test
+    void anUnknownGpuOrPathAndTheTimeWithoutFiguresHaveAStatusAndASentence() throws Exception {
+        serve(agent, scheduler);
+
+        assertThat(get(scheduler, agent, UsageHistory.PATH + "?gpu=GPU-0"))
+                .returns(404, HttpResponse::statusCode)
+                .satisfies(answer -> assertThat(answer.body()).contains("UUID of a GPU of this node"));
+        assertThat(get(scheduler, agent, "/metrics").statusCode()).isEqualTo(404);
+        report = Optional.empty();
+        assertThat(get(scheduler, agent, UsageReport.PATH).statusCode()).isEqualTo(503);
+    }
+
+    @Test
+    void aClientWithoutACertificateOrWithAnotherOneIsRefused() throws Exception {
+        serve(agent, scheduler);
+
+        assertThatThrownBy(() -> send(client(Optional.empty(), agent), UsageReport.PATH))
+                .isInstanceOf(IOException.class);
+        assertThatThrownBy(() -> get(Identity.create(Duration.ofDays(90)), agent, UsageReport.PATH))
+                .isInstanceOf(IOException.class);
+        assertThatThrownBy(() -> get(agent, agent, UsageReport.PATH))
+                .as("another node's agent")
+                .isInstanceOf(IOException.class);
+    }
+
+    @Test
+    void anExpiredClientIsRefused() throws Exception {
+        Identity expired = Identity.create(Duration.ofDays(-1));
+        serve(agent, expired);
+
+        assertThatThrownBy(() -> get(expired, agent, UsageReport.PATH)).isInstanceOf(IOException.class);
+    }
+
+    @Test
+    void renewedFilesServeTheNextConnectionAndTheFormerClientIsRefused() throws Exception {
+        serve(agent, scheduler);
+        HttpClient former = client(Optional.of(scheduler), agent);
+        assertThat(send(former, UsageReport.PATH).statusCode()).isEqualTo(200);
+        Identity agentNow = Identity.create(Duration.ofDays(90));
+        Identity schedulerNow = Identity.create(Duration.ofDays(90));
+
+        serve(agentNow, schedulerNow);
+
+        assertThat(get(schedulerNow, agentNow, UsageReport.PATH).statusCode()).isEqualTo(200);
+        assertThatThrownBy(() -> get(scheduler, agentNow, UsageReport.PATH)).isInstanceOf(IOException.class);
+    }
+
+    @Test
+    void filesThatAreNotReadableKeepTheFormerOnes() throws Exception {
+        serve(agent, scheduler);
+
+        Files.writeString(folder.resolve("tls.key"), "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----");
+        server.reload();
+        assertThat(get(scheduler, agent, UsageReport.PATH).statusCode()).isEqualTo(200);
+
+        Files.writeString(folder.resolve("ca.crt"), "");
+        server.reload();
+        assertThat(get(scheduler, agent, UsageReport.PATH).statusCode()).isEqualTo(200);
+    }
+
+    @Test
+    void nothingListensBeforeTheSecretExists() throws Exception {
+        server.reload();
+        assertThat(server.port()).isEmpty();
+
+        serve(agent, scheduler);
+        assertThat(server.port()).isPresent();
+    }
+
+    @Test
+    void silentClientsDoNotKeepTheSchedulerOut() throws Exception {
+        serve(agent, scheduler);
+        int port = server.port().orElseThrow();
+
+        try (var first = new Socket(InetAddress.getLoopbackAddress(), port);
+                var second = new Socket(InetAddress.getLoopbackAddress(), port);
+                var third = new Socket(InetAddress.getLoopbackAddress(), port);
+                var fourth = new Socket(InetAddress.getLoopbackAddress(), port)) {
+            for (Socket silent : List.of(first, second, third, fourth)) {
+                silent.getOutputStream().write(22); // the first byte of a TLS handshake
+            }
+            assertThat(get(scheduler, agent, UsageReport.PATH).statusCode()).isEqualTo(200);
+        }
+    }
+
+    private void serve(Identity own, Identity client) throws IOException {
+        Files.writeString(folder.resolve("tls.crt"), pem("CERTIFICATE", own.encodedCertificate()));
+        Files.writeString(
+                folder.resolve("tls.key"),
+                pem("PRIVATE KEY", own.keys().getPrivate().getEncoded()));
+        Files.writeString(folder.resolve("ca.crt"), pem("CERTIFICATE", client.encodedCertificate()));
+        server.reload();
+    }
+
+    private HttpResponse<String> get(Identity client, Identity server, String path) throws Exception {
+        return send(client(Optional.of(client), server), path);
+    }
+
+    private HttpResponse<String> send(HttpClient client, String path) throws Exception {
+        URI uri = URI.create("https://localhost:" + server.port().orElseThrow() + path);
+        return client.send(
+                HttpRequest.newBuilder(uri).timeout(Duration.ofSeconds(30)).build(), BodyHandlers.ofString());
+    }
+
+    private static HttpClient client(Optional<Identity> client, Identity server) throws Exception {
+        KeyStore own = emptyStore();
+        if (client.isPresent()) {
+            own.setKeyEntry("client", client.get().keys().getPrivate(), new char[0], new Certificate[] {
+                client.get().certificate()
+            });
+        }
+        KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+        keys.init(own, new char[0]);
+        KeyStore trusted = emptyStore();
+        trusted.setCertificateEntry("agent", server.certificate());
+        TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        trust.init(trusted);
+        TrustManager[] managers = trust.getTrustManagers();
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(keys.getKeyManagers(), managers, null);
+        return HttpClient.newBuilder().sslContext(context).build();
+    }
+
+    private static KeyStore emptyStore() throws Exception {
+        KeyStore store = KeyStore.getInstance("PKCS12");
+        store.load(null, null);
+        return store;
+    }
+
+    private static String pem(String type, byte[] content) {
+        return "-----BEGIN " + type + "-----\n" + Base64.getMimeEncoder().encodeToString(content) + "\n-----END " + type
+                + "-----\n";
+    }
+
+    private record Identity(KeyPair keys, X509Certificate certificate) {
+        static Identity create(Duration validity) {
+            try {
+                KeyPairGenerator generator = KeyPairGenerator.getInstance("EC");
+                generator.initialize(new ECGenParameterSpec("secp256r1"));
+                KeyPair keys = generator.generateKeyPair();
+                var name = new X500Name("CN=test");
+                Instant now = Instant.now();
+                var builder = new JcaX509v3CertificateBuilder(
+                                name,
+                                new BigInteger(64, new SecureRandom()),
+                                Date.from(now.minus(Duration.ofDays(2))),
+                                Date.from(now.plus(validity)),
+                                name,
+                                keys.getPublic())
+                        .addExtension(
+                                Extension.subjectAlternativeName,
+                                false,
+                                new GeneralNames(new GeneralName(GeneralName.dNSName, "localhost")));
+                return new Identity(
+                        keys,
+                        new JcaX509CertificateConverter()
+                                .getCertificate(builder.build(
+                                        new JcaContentSignerBuilder("SHA256withECDSA").build(keys.getPrivate()))));
+            } catch (Exception e) {
+                throw new IllegalStateException(e);
+            }
+        }
+
+        byte[] encodedCertificate() {
+            try {
+                return certificate.getEncoded();
+            } catch (Exception e) {
+                throw new IllegalStateException(e);
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+package io.aliquot.deviceplugin.usage;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.UsageHistory;
+import io.aliquot.api.UsageReport;
+import io.aliquot.deviceplugin.nvml.GpuUsage;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import org.junit.jupiter.api.Test;
+
+final class RecentUsageTest {
+    private static final String GPU = "GPU-11111111-2222-3333-4444-555555555555";
+    private static final String UID = "0a1b2c3d-0000-4000-8000-00000000000f";
+    private static final ContainerName MAIN = new ContainerName("team", "train", "main");
+    private static final Instant START = Instant.parse("2026-11-26T12:00:00Z");
+    private static final long MIB = 1L << 20;
+
+    private long now;
+    private final RecentUsage recent = new RecentUsage(() -> START.plusNanos(now), () -> now);
+
+    @Test
+    void thereIsNoReportBeforeTheFirstSampleAndWhileNvmlDoesNotAnswer() {
+        assertThat(recent.report("node1")).isEmpty();
+
+        sample(UID, 100, 0);
+        assertThat(recent.report("node1")).isPresent();
+
+        now += Duration.ofSeconds(11).toNanos();
+        assertThat(recent.report("node1")).isEmpty();
+    }
+
+    @Test
+    void memoryIsSustainedWhenItWasUsedForTenSeconds() {
+        for (int i = 0; i < 9; i++) {
+            sample(UID, 500, 0);
+            assertThat(container().sustainedBytes()).isEmpty();
+        }
+        sample(UID, 400, 0);
+        assertThat(container().sustainedBytes()).hasValue(400 * MIB);
+
+        for (int i = 0; i < 10; i++) {
+            sample(UID, 700, 0);
+        }
+        assertThat(container().sustainedBytes()).hasValue(700 * MIB);
+    }
+
+    @Test
+    void memoryWithoutAFigureIsNotSustained() {
+        for (int i = 0; i < 12; i++) {
+            sample(UID, -1, 0);
+        }
+
+        assertThat(container().sustainedBytes()).isEmpty();
+    }
+
+    @Test
+    void aContainerIsActiveWhileItUsesTheCoresOrItsMemoryChanges() {
+        sample(UID, 100, 0);
+        sample(UID, 100, 0.5);
+        assertThat(container().lastActive()).contains(at(2));
+        assertThat(container().utilizationPercent()).hasValue(50);
+
+        sample(UID, 100, 0.5);
+        assertThat(container().lastActive()).as("idle").contains(at(2));
+        assertThat(container().utilizationPercent()).hasValue(0);
+
+        sample(UID, 200, 0.5);
+        assertThat(container().lastActive()).contains(at(4));
+    }
+
+    @Test
+    void theHistoryHasAValueForEachSecondAndNoneBeforeTheFirst() {
+        sample(UID, 100, 0);
+        sample(UID, 200, 1);
+
+        UsageHistory history = history();
+
+        assertThat(history.end()).isEqualTo(at(2));
+        assertThat(history.gpu().usedMiB())
+                .hasSize(900)
+                .endsWith(OptionalInt.empty(), OptionalInt.of(100), OptionalInt.of(200));
+        assertThat(history.containers()).singleElement().satisfies(one -> {
+            assertThat(one.container().uid()).isEqualTo(UID);
+            assertThat(one.unattributedMiB()).endsWith(OptionalInt.empty(), OptionalInt.of(100), OptionalInt.of(200));
+            assertThat(one.utilizationPercent()).endsWith(OptionalInt.of(0), OptionalInt.of(100));
+        });
+    }
+
+    @Test
+    void aSkippedSecondIsFilledAndALongerPauseIsNot() {
+        sample(UID, 100, 0);
+        now += Duration.ofSeconds(1).toNanos();
+        sample(UID, 200, 0);
+        assertThat(history().gpu().usedMiB()).endsWith(OptionalInt.of(100), OptionalInt.of(200), OptionalInt.of(200));
+
+        now += Duration.ofSeconds(2).toNanos();
+        sample(UID, 300, 0);
+        assertThat(history().gpu().usedMiB())
+                .endsWith(OptionalInt.of(200), OptionalInt.empty(), OptionalInt.empty(), OptionalInt.of(300));
+    }
+
+    @Test
+    void afterFifteenMinutesTheOldestValuesAndEndedContainersAreForgotten() {
+        sample(UID, 100, 0);
+        for (int i = 0; i < 900; i++) {
+            now += Duration.ofSeconds(1).toNanos();
+            recent.add(new NodeUsage(List.of(gpu(7)), List.of()));
+            if (i == 898) {
+                assertThat(history().containers()).hasSize(1);
+            }
+        }
+
+        assertThat(history().containers()).isEmpty();
+        assertThat(history().gpu().usedMiB()).containsOnly(OptionalInt.of(7));
+    }
+
+    @Test
+    void aPodOfTheSameNameBeginsItsOwnHistory() {
+        sample(UID, 100, 0);
+        sample("1a1b2c3d-0000-4000-8000-00000000000f", 200, 0);
+
+        assertThat(history().containers())
+                .singleElement()
+                .satisfies(one -> assertThat(one.unattributedMiB()).endsWith(OptionalInt.empty(), OptionalInt.of(200)));
+    }
+
+    @Test
+    void aContainerWhoseUidBecomesKnownKeepsItsHistory() {
+        sample("", 100, 0);
+        sample(UID, 200, 0);
+
+        assertThat(history().containers())
+                .singleElement()
+                .satisfies(one -> assertThat(one.unattributedMiB()).endsWith(OptionalInt.of(100), OptionalInt.of(200)));
+    }
+
+    @Test
+    void anUnknownGpuHasNoHistory() {
+        assertThat(recent.history("GPU-0", List.of())).isEmpty();
+    }
+
+    private void sample(String uid, long mib, double gpuSeconds) {
+        now += Duration.ofSeconds(1).toNanos();
+        OptionalLong bytes = mib < 0 ? OptionalLong.empty() : OptionalLong.of(mib * MIB);
+        recent.add(new NodeUsage(
+                List.of(gpu(Math.max(0, mib))),
+                List.of(new NodeUsage.OfContainer(
+                        MAIN, uid, GPU, bytes, OptionalLong.of(0), bytes, 0, gpuSeconds, 0, 0, 1))));
+    }
+
+    private static NodeUsage.OfGpu gpu(long mib) {
+        return new NodeUsage.OfGpu(
+                new GpuUsage(GPU, OptionalInt.of(3), OptionalInt.empty(), OptionalInt.empty(), List.of(), List.of()),
+                mib * MIB,
+                0);
+    }
+
+    private UsageReport.OfContainer container() {
+        return recent.report("node1").orElseThrow().containers().getFirst();
+    }
+
+    private UsageHistory history() {
+        Optional<UsageHistory> history = recent.history(GPU, List.of());
+        assertThat(UsageHistory.parse(history.orElseThrow().print())).isEqualTo(history.get());
+        return history.get();
+    }
+
+    private static Instant at(int second) {
+        return START.plusSeconds(second);
+    }
+}
