@@ -30,6 +30,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -40,6 +41,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What the chart renders. */
 class ChartTest {
@@ -499,16 +501,42 @@ class ChartTest {
                 .containsExactlyInAnyOrder(
                         tuple("monitoring.coreos.com/v1", "PodMonitor", "aliquot-scheduler"),
                         tuple("monitoring.coreos.com/v1", "PodMonitor", "aliquot-device-plugin"),
-                        tuple("monitoring.coreos.com/v1", "PrometheusRule", "aliquot-usage"));
+                        tuple("monitoring.coreos.com/v1", "PrometheusRule", "aliquot-usage"),
+                        tuple("monitoring.coreos.com/v1", "PrometheusRule", "aliquot-alerts"));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"usage", "alerts"})
+    void aPrometheusRuleHasTheRulesOfItsFile(String name) throws IOException {
+        var rule = Chart.the(Chart.render(EVERYTHING), GenericKubernetesResource.class, "aliquot-" + name);
+
+        Object file = new KubernetesSerialization()
+                .unmarshal(Files.readString(Chart.FOLDER.resolve("rules").resolve(name + ".yaml")), Object.class);
+        assertThat(rule.<Object>get("spec")).isEqualTo(file);
     }
 
     @Test
-    void thePrometheusRuleHasTheRulesOfTheFile() throws IOException {
-        var rule = Chart.the(Chart.render(EVERYTHING), GenericKubernetesResource.class, "aliquot-usage");
+    void dashboardsAreInAConfigMapForGrafanasSidecarOnlyIfEnabled() throws IOException {
+        assertThat(Chart.all(Chart.render(DEFAULTS), ConfigMap.class))
+                .extracting(map -> map.getMetadata().getName())
+                .doesNotContain("aliquot-dashboards");
+        assertThat(dashboards(Chart.renderWith(Map.of("metrics.dashboards.enabled", true)))
+                        .getMetadata()
+                        .getLabels())
+                .containsEntry("grafana_dashboard", "1");
 
-        Object file = new KubernetesSerialization()
-                .unmarshal(Files.readString(Chart.FOLDER.resolve("rules").resolve("usage.yaml")), Object.class);
-        assertThat(rule.<Object>get("spec")).isEqualTo(file);
+        ConfigMap map = dashboards(Chart.render(EVERYTHING));
+        assertThat(map.getMetadata().getLabels()).containsEntry("grafana_dashboard", "yes");
+        assertThat(map.getMetadata().getAnnotations()).containsExactly(Map.entry("grafana_folder", "GPUs"));
+        var files = new HashMap<String, String>();
+        for (Path file : Dashboards.files()) {
+            files.put("aliquot-" + file.getFileName(), Files.readString(file).strip());
+        }
+        assertThat(map.getData()).isEqualTo(files);
+    }
+
+    private static ConfigMap dashboards(List<Rendered> rendered) {
+        return Chart.the(rendered, ConfigMap.class, "aliquot-dashboards");
     }
 
     @Test

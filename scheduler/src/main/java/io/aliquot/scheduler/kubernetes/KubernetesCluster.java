@@ -25,6 +25,7 @@ import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
+import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.Meter.MeterProvider;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Timer;
@@ -101,6 +102,12 @@ final class KubernetesCluster implements Cluster {
         this.bindingWrites = Latency.timer(
                         "aliquot.binding.write", "Time from sending a Binding to the API server until its answer")
                 .withRegistry(metrics);
+        Gauge.builder(
+                        "aliquot.leader",
+                        this,
+                        cluster -> cluster.leadership() instanceof Cluster.LeaderStatus.Leads ? 1 : 0)
+                .description("1 while this replica places pods, 0 while it does not lead or takes over")
+                .register(metrics);
         this.clock = clock;
         this.nanoTime = nanoTime;
     }

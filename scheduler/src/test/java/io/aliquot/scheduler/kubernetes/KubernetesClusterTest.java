@@ -19,6 +19,8 @@ import io.aliquot.scheduler.kubernetes.client.ResourceType;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.PodId;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
+import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
+import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
@@ -144,6 +146,33 @@ class KubernetesClusterTest {
 
     private WriteOutcome bind() {
         return cluster.bind(POD, 7, "n1", Map.of("aliquot.io/fence", "f/1"));
+    }
+
+    @Test
+    void theMetricIs1WhileThisReplicaLeads() {
+        leadership.onLease(lease("other_1"));
+        assertThat(leads()).isZero();
+        leadership.onLease(lease("pod_1"));
+        await("leads", () -> leads() == 1);
+        leadership.onLease(lease("other_2"));
+        assertThat(leads()).isZero();
+    }
+
+    private double leads() {
+        return metrics.get("aliquot.leader").gauge().value();
+    }
+
+    private static Lease lease(String holder) {
+        return new LeaseBuilder()
+                .withNewMetadata()
+                .withUid("uid")
+                .withResourceVersion("1")
+                .endMetadata()
+                .withNewSpec()
+                .withHolderIdentity(holder)
+                .withLeaseTransitions(1)
+                .endSpec()
+                .build();
     }
 
     @Test

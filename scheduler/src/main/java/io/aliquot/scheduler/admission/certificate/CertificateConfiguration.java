@@ -3,7 +3,10 @@ package io.aliquot.scheduler.admission.certificate;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.client.KubernetesClient;
+import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.TimeGauge;
 import java.time.Clock;
+import java.util.concurrent.TimeUnit;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
@@ -11,7 +14,22 @@ import org.springframework.context.annotation.Configuration;
 class CertificateConfiguration {
     @Bean(initMethod = "start", destroyMethod = "close")
     CertificateKeeper certificateKeeper(
-            KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports) {
-        return new CertificateKeeper(kubernetes, settings, clock, ports);
+            KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports, MeterRegistry metrics) {
+        var keeper = new CertificateKeeper(kubernetes, settings, clock, ports);
+        TimeGauge.builder(
+                        "aliquot.certificate.expiry.timestamp",
+                        keeper,
+                        TimeUnit.SECONDS,
+                        CertificateConfiguration::expiry)
+                .description(
+                        "Unix time at which the certificate that this replica serves ends; NaN before it serves one")
+                .register(metrics);
+        return keeper;
+    }
+
+    private static double expiry(CertificateKeeper keeper) {
+        return keeper.served()
+                .map(certificate -> (double) certificate.expires().getEpochSecond())
+                .orElse(Double.NaN);
     }
 }

@@ -35,7 +35,7 @@ import org.slf4j.LoggerFactory;
  * <p>A renewal fails no call: the Secret gets the new certificate, the {@code caBundle} then trusts both, and a replica
  * serves the new one only after a later reconciliation has found the {@code caBundle} in that state.
  *
- * <p>One thread reconciles; {@link #waitsFor} is thread-safe.
+ * <p>One thread reconciles; {@link #waitsFor} and {@link #served} are thread-safe.
  */
 final class CertificateKeeper implements Readiness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(CertificateKeeper.class);
@@ -56,7 +56,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     private final Clock clock;
     private final TlsCertificate ports;
     private final ScheduledExecutorService timer;
-    private @Nullable ServingCertificate served;
+    private volatile @Nullable ServingCertificate served;
     /** What this replica waits for before it is ready; empty once it is ready. */
     private volatile String waitingFor = "the webhooks' certificate";
     /** The certificate that the previous reconciliation left trusted; the API server has noticed it since. */

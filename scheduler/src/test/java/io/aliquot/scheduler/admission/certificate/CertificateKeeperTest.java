@@ -12,6 +12,8 @@ import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookC
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfigurationBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.server.mock.EnableKubernetesMockClient;
+import io.micrometer.prometheusmetrics.PrometheusConfig;
+import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.time.Instant;
@@ -289,6 +291,19 @@ class CertificateKeeperTest {
         keeper.reconcile();
 
         assertThat(served(keeper)).isEqualTo(stored().certificate()).isNotEqualTo(old);
+    }
+
+    @Test
+    void theMetricIsTheEndOfTheServedCertificate() {
+        var metrics = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
+        CertificateKeeper keeper = new CertificateConfiguration()
+                .certificateKeeper(kubernetes, settings(""), clock, new TlsCertificate(), metrics);
+        assertThat(metrics.scrape()).contains("aliquot_certificate_expiry_timestamp_seconds NaN");
+
+        keeper.reconcile();
+
+        assertThat(metrics.get("aliquot.certificate.expiry.timestamp").gauge().value())
+                .isEqualTo((double) served(keeper).getNotAfter().toInstant().getEpochSecond());
     }
 
     private CertificateKeeper keeper() {

@@ -1,0 +1,259 @@
+package io.aliquot.lab.chart;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.fabric8.kubernetes.api.model.GenericKubernetesResource;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** The chart's alerts, recording rules and dashboards. PrometheusIT runs their queries. */
+class MonitoringTest {
+    private static final String VARIABLE = "${datasource}";
+    private static final String RUNBOOK = "https://github.com/aliquot-io/aliquot/blob/main/docs/alerts.md#";
+
+    private static final Pattern MATCHER = Pattern.compile("[=!]~?\\s*\"([^\"]*)\"");
+    private static final Pattern LABEL_VALUES = Pattern.compile("label_values\\((.+), [a-z]+\\)");
+    private static final Pattern DOCUMENTED = Pattern.compile("`([a-z_]+)(\\{[^`]*})?`");
+    private static final Pattern NAME = Pattern.compile("[a-zA-Z_:][a-zA-Z0-9_:]*(?![a-zA-Z0-9_:(])(?!\\s+\\()");
+    private static final Set<String> WORDS = Set.of("or", "and", "unless");
+
+    static List<Path> dashboards() {
+        return Dashboards.files();
+    }
+
+    @Test
+    void dashboardsHaveDifferentUidsAndTitles() {
+        List<JsonNode> all = dashboards().stream().map(Dashboards::read).toList();
+
+        assertThat(all).extracting(dashboard -> dashboard.path("uid").asText()).doesNotHaveDuplicates();
+        assertThat(all)
+                .extracting(dashboard -> dashboard.path("title").asText())
+                .doesNotHaveDuplicates()
+                .allMatch(title -> title.startsWith("Aliquot / "));
+    }
+
+    @ParameterizedTest
+    @MethodSource("dashboards")
+    void everyPanelQueryAndVariableUsesTheDatasourceThatTheUserChooses(Path file) {
+        JsonNode dashboard = Dashboards.read(file);
+        var users = new ArrayList<JsonNode>();
+        for (JsonNode variable : dashboard.path("templating").path("list")) {
+            if (variable.path("type").asText().equals("query")) {
+                users.add(variable);
+            }
+        }
+        for (JsonNode panel : dashboard.path("panels")) {
+            users.add(panel);
+            panel.path("targets").forEach(users::add);
+        }
+
+        assertThat(dashboard.at("/templating/list/0/name").asText()).isEqualTo("datasource");
+        assertThat(dashboard.at("/templating/list/0/type").asText()).isEqualTo("datasource");
+        assertThat(users).hasSizeGreaterThan(1);
+        assertThat(users)
+                .allSatisfy(
+                        user -> assertThat(user.at("/datasource/uid").asText()).isEqualTo(VARIABLE));
+    }
+
+    @ParameterizedTest
+    @MethodSource("dashboards")
+    void everyPanelHasATitleAUnitAndQueries(Path file) {
+        var ids = new HashSet<Integer>();
+        for (JsonNode panel : Dashboards.read(file).path("panels")) {
+            String title = panel.path("title").asText();
+            assertThat(title).isNotBlank();
+            assertThat(ids.add(panel.path("id").asInt())).as(title).isTrue();
+            assertThat(panel.at("/fieldConfig/defaults/unit").asText())
+                    .as(title)
+                    .isNotBlank();
+            assertThat(panel.path("targets").findValuesAsText("expr")).as(title).isNotEmpty();
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("dashboards")
+    void variablesListTheValuesOfLabelsAndQueriesHaveNoFixedOnes(Path file) {
+        JsonNode dashboard = Dashboards.read(file);
+        List<String> queries = new ArrayList<>(Dashboards.expressions(dashboard));
+        for (JsonNode variable : dashboard.path("templating").path("list")) {
+            if (!variable.path("type").asText().equals("datasource")) {
+                String query = variable.at("/query/query").asText();
+                assertThat(query).matches(LABEL_VALUES);
+                assertThat(variable.path("definition").asText()).isEqualTo(query);
+                queries.add(query);
+            }
+        }
+
+        var variables = dashboard.path("templating").path("list").findValuesAsText("name");
+        assertThat(queries)
+                .allSatisfy(query -> assertThat(MATCHER.matcher(query).results())
+                        .allMatch(match -> match.group(1).startsWith("$")
+                                && variables.contains(match.group(1).substring(1))));
+    }
+
+    @Test
+    void queriesAndRulesReferToDocumentedMetricsOnly() throws IOException {
+        Set<String> known = documented();
+        List<String> queries = new ArrayList<>();
+        for (Path file : dashboards()) {
+            JsonNode dashboard = Dashboards.read(file);
+            queries.addAll(Dashboards.expressions(dashboard));
+            for (JsonNode variable : dashboard.path("templating").path("list")) {
+                var values = LABEL_VALUES.matcher(variable.at("/query/query").asText());
+                if (values.matches()) {
+                    queries.add(values.group(1));
+                }
+            }
+        }
+        for (JsonNode rule : rules("usage")) {
+            known.add(rule.path("record").asText());
+            queries.add(rule.path("expr").asText());
+        }
+        for (JsonNode rule : rules("alerts")) {
+            queries.add(rule.path("expr").asText());
+        }
+        queries.removeIf(query -> query.contains("DCGM_")); // of NVIDIA's exporter
+
+        for (String query : queries) {
+            assertThat(known).as(query).containsAll(metrics(query));
+            assertThat(metrics(query)).as(query).isNotEmpty();
+        }
+    }
+
+    /** The names in a query that are neither labels nor functions. */
+    private static Set<String> metrics(String query) {
+        String bare = query.replaceAll("\\{[^}]*}|\\[[^]]*]", "")
+                .replaceAll("\\b(by|without|on|ignoring|group_left|group_right)\\s*\\([^)]*\\)", "");
+        return NAME.matcher(bare)
+                .results()
+                .map(match -> match.group())
+                .filter(name -> !WORDS.contains(name))
+                .collect(Collectors.toCollection(TreeSet::new));
+    }
+
+    private static Set<String> documented() throws IOException {
+        var names = new HashSet<String>();
+        for (String line : Files.readAllLines(docs("metrics.md"))) {
+            DOCUMENTED.matcher(line).results().forEach(match -> {
+                String name = match.group(1);
+                names.add(name);
+                names.add(name.replaceFirst("^aliquot_gpu_", "aliquot_node_gpu_"));
+                if (line.contains("| histogram")) {
+                    List.of("_bucket", "_count", "_sum").forEach(suffix -> names.add(name + suffix));
+                }
+            });
+        }
+        return names;
+    }
+
+    @Test
+    void everyAlertHasASeverityASentenceAndASectionOfTheRunbook() throws IOException {
+        List<String> sections = Files.readAllLines(docs("alerts.md")).stream()
+                .filter(line -> line.startsWith("## "))
+                .map(line -> line.substring(3))
+                .toList();
+        var alerts = new ArrayList<String>();
+        for (JsonNode rule : rules("alerts")) {
+            String alert = rule.path("alert").asText();
+            alerts.add(alert);
+            JsonNode annotations = rule.path("annotations");
+
+            assertThat(rule.at("/labels/severity").asText()).as(alert).isIn("critical", "warning", "info");
+            assertThat(annotations.path("summary").asText()).as(alert).endsWith(".");
+            assertThat(annotations.path("description").asText()).as(alert).endsWith(".");
+            // GitHub's anchor of a heading of one word.
+            assertThat(annotations.path("runbook_url").asText())
+                    .as(alert)
+                    .isEqualTo(RUNBOOK + alert.toLowerCase(Locale.ROOT));
+        }
+
+        assertThat(alerts).doesNotHaveDuplicates();
+        assertThat(sections).containsExactlyInAnyOrderElementsOf(alerts);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"usage-rules", "alert-rules"})
+    void theRulesPassPromtoolsTests(String name, @TempDir Path folder) throws Exception {
+        Path rules = Chart.FOLDER.resolve("rules").resolve(name.startsWith("usage") ? "usage.yaml" : "alerts.yaml");
+        try (var resource = MonitoringTest.class.getResourceAsStream(name + "-test.yaml")) {
+            Path test = Files.writeString(
+                    folder.resolve("test.yaml"),
+                    new String(resource.readAllBytes(), StandardCharsets.UTF_8).replace("[RULES]", "[" + rules + "]"));
+
+            promtool("check", "rules", rules.toString());
+            promtool("test", "rules", test.toString());
+        }
+    }
+
+    @Test
+    void everyAlertIsTestedToFire() throws IOException {
+        try (var resource = MonitoringTest.class.getResourceAsStream("alert-rules-test.yaml")) {
+            String test = new String(resource.readAllBytes(), StandardCharsets.UTF_8);
+
+            assertThat(rules("alerts"))
+                    .allSatisfy(rule -> assertThat(test)
+                            .containsPattern("- alertname: "
+                                    + rule.path("alert").asText() + "\n +eval_time: .*\n +exp_alerts:"));
+        }
+    }
+
+    @Test
+    void everyQueryOfTheDashboardsIsPromql(@TempDir Path folder) throws Exception {
+        var rules = new StringBuilder("groups: [{name: dashboards, rules: [\n");
+        List<String> queries = Dashboards.queries("5m");
+        for (int i = 0; i < queries.size(); i++) {
+            rules.append("{record: 'query:%d', expr: '%s'},\n".formatted(i, queries.get(i)));
+        }
+        Path file = Files.writeString(folder.resolve("rules.yaml"), rules + "]}]\n");
+
+        assertThat(promtool("check", "rules", file.toString())).contains(queries.size() + " rules found");
+    }
+
+    private static String promtool(String... arguments) throws IOException, InterruptedException {
+        assumeTrue(
+                Arrays.stream(System.getenv("PATH").split(":", -1))
+                        .anyMatch(folder -> Files.isExecutable(Path.of(folder, "promtool"))),
+                "promtool is not on the PATH");
+        var command = new ArrayList<>(List.of("promtool"));
+        command.addAll(List.of(arguments));
+        Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertThat(process.waitFor()).as(output).isZero();
+        return output;
+    }
+
+    private static Path docs(String page) {
+        return Chart.root().resolve("docs").resolve(page);
+    }
+
+    /** The rules of an object that the chart renders. */
+    private static List<JsonNode> rules(String name) {
+        var object = Chart.the(
+                Chart.render(Chart.FOLDER.resolve("ci/everything-values.yaml")),
+                GenericKubernetesResource.class,
+                "aliquot-" + name);
+        JsonNode groups = new ObjectMapper().valueToTree(object.get("spec", "groups"));
+        List<JsonNode> rules = new ArrayList<>();
+        groups.forEach(group -> group.path("rules").forEach(rules::add));
+        return rules;
+    }
+}
