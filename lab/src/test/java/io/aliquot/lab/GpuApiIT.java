@@ -1,0 +1,223 @@
+package io.aliquot.lab;
+
+import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.aliquot.api.Resources;
+import io.fabric8.kubernetes.api.model.Pod;
+import java.time.Duration;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+/** The API group gpu.aliquot.io behind the cluster's API server, with kubectl. */
+@ExtendWith(LabExtension.class)
+class GpuApiIT {
+    private static final Map<String, String> LIMITS =
+            Map.of(Resources.VGPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30");
+    private static final String GROUP = "/apis/gpu.aliquot.io/v1alpha1";
+
+    /** The longest time from the answer to a patch until the container's processes see the new limits. */
+    private static final Duration RESIZE_TIMEOUT = Duration.ofSeconds(2);
+
+    @Test
+    void kubectlListsWhoHoldsWhatAndWhyAPodIsPending(Lab lab, TestNamespace namespace) {
+        namespace.run(Pods.withLimits(lab, "holds", LIMITS));
+        namespace.create(Pods.withGpuMemory(lab, "waits", 200_000));
+        namespace.awaitUnschedulable("waits");
+
+        String list = kubectl(lab, namespace, "get", "gpushares", "--output", "wide");
+
+        assertThat(list.lines().map(line -> line.split(" +", -1)[0])).containsExactly("NAME", "holds", "waits");
+        assertThat(list).containsPattern("holds +Bound +node[12] +[0-9-]+/3000Mi +[0-9-]+/30%");
+        assertThat(list).containsPattern("waits +Pending +- ");
+        assertThat(json(kubectl(lab, namespace, "get", "gpushare", "waits", "--output", "json"))
+                        .at("/status/reason")
+                        .asText())
+                .contains("200000 MiB");
+        assertThat(kubectl(lab, namespace, "describe", "gpushare", "waits")).contains("Pending", "200000 MiB");
+    }
+
+    @Test
+    void nodesAndGpusHaveARoleOfTheirOwn(Lab lab, TestNamespace namespace) {
+        String viewer = account(lab, namespace, "viewer", "view");
+        Pod pod = namespace.run(Pods.withLimits(lab, "holds", LIMITS));
+        String gpu = Allocations.of(pod, Pods.MAIN).list().getFirst().uuid().toLowerCase(Locale.ROOT);
+
+        assertThat(kubectl(lab, namespace, "get", "gpunodes")).contains(lab.nodes());
+        assertThat(kubectl(lab, namespace, "get", "gpus")).contains(gpu, "A100");
+        assertThat(kubectl(lab, namespace, "get", "gpushares", "--as", viewer)).contains("holds");
+        assertThat(lab.kubectl("get", "gpus", "--as", viewer).err()).contains("Forbidden");
+        assertThat(lab.kubectl("get", "gpushares", "--all-namespaces", "--as", viewer).err())
+                .contains("Forbidden");
+    }
+
+    @Test
+    void usageAppearsInAGpushareWithinHalfAMinute(Lab lab, TestNamespace namespace) {
+        namespace.run(Pods.withLimits(lab, "uses", LIMITS)
+                .edit()
+                .editSpec()
+                .editFirstContainer()
+                .withCommand("vgpu-sample", "alloc", "2000", "hold")
+                .endContainer()
+                .endSpec()
+                .build());
+
+        TestNamespace.awaitTrue(
+                "2000 MiB and a context",
+                EVENTUALLY,
+                () -> json(kubectl(lab, namespace, "get", "gpushare", "uses", "--output", "json"))
+                                .at("/status/usage/memoryMiB")
+                                .asInt()
+                        == 2256);
+        assertThat(kubectl(lab, namespace, "get", "gpushares")).contains("2256/3000Mi");
+    }
+
+    @Test
+    void aPatchResizesAPodAndItsProcessesSeeThatWithin2Seconds(Lab lab, TestNamespace namespace) {
+        String editor = account(lab, namespace, "editor", "aliquot-resize");
+        namespace.run(Pods.withLimits(lab, "grows", LIMITS));
+        // Measured in the container, so that the time of an exec does not count.
+        var seen = CompletableFuture.supplyAsync(
+                () -> namespace.exec("grows", "bash", "-c", """
+                        until nvidia-smi | grep -q 0MiB./.4000MiB; do sleep 0.05; done
+                        date +%s%3N
+                        cat /etc/aliquot/vgpu
+                        """).expectSuccess());
+
+        patch(lab, namespace, "grows", "\"memoryMiB\": 4000, \"cores\": 20", "--as", editor)
+                .expectSuccess();
+
+        long answered = System.currentTimeMillis();
+        List<String> lines = seen.join().lines().toList();
+        assertThat(Long.parseLong(lines.get(0)) - answered).isLessThan(RESIZE_TIMEOUT.toMillis());
+        assertThat(lines.get(1)).contains("memory=4000Mi", "cores=20");
+    }
+
+    @Test
+    void aPatchThatDoesNotFitOrIsNotAllowedChangesNothing(Lab lab, TestNamespace namespace) {
+        String viewer = account(lab, namespace, "viewer", "edit");
+        Pod pod = namespace.run(Pods.withLimits(lab, "stays", LIMITS));
+
+        assertThat(patch(lab, namespace, "stays", "\"memoryMiB\": 4000", "--as", viewer)
+                        .err())
+                .contains("Forbidden");
+        assertThat(patch(lab, namespace, "stays", "\"memoryMiB\": 90000").err())
+                .contains("Conflict", "90000 MiB");
+        patch(lab, namespace, "stays", "\"memoryMiB\": 4000", "--dry-run=server")
+                .expectSuccess();
+        assertThat(lab.kubectl(
+                                "patch",
+                                "gpushare",
+                                "stays",
+                                "--namespace",
+                                namespace.name(),
+                                "--patch",
+                                "{\"spec\":{}}")
+                        .err())
+                .contains("--type");
+
+        assertThat(Allocations.of(namespace.get("stays"), Pods.MAIN)).isEqualTo(Allocations.of(pod, Pods.MAIN));
+    }
+
+    @Test
+    void kubectlWaitsForAndWatchesShares(Lab lab, TestNamespace namespace) {
+        var watch = CompletableFuture.supplyAsync(() -> lab.kubectl(
+                        "get",
+                        "gpushares",
+                        "--namespace",
+                        namespace.name(),
+                        "--watch",
+                        "--request-timeout=20s",
+                        "--output",
+                        "name")
+                .out());
+        namespace.create(Pods.withLimits(lab, "comes", LIMITS));
+
+        kubectl(
+                lab,
+                namespace,
+                "wait",
+                "gpushare/comes",
+                "--for=jsonpath={.status.phase}=Bound",
+                "--timeout=" + EVENTUALLY.toSeconds() + "s");
+
+        assertThat(watch.join()).contains("comes");
+    }
+
+    @Test
+    void explanationsAndFieldsAreAtTheirPaths(Lab lab, TestNamespace namespace) {
+        for (int i = 0; i < 4; i++) {
+            namespace.run(Pods.withGpuMemory(lab, "holds-" + i, 60_000));
+        }
+        namespace.create(Pods.withGpuMemory(lab, "pending", 40_000));
+        namespace.awaitUnschedulable("pending");
+
+        JsonNode explanation = json(kubectl(
+                lab,
+                namespace,
+                "get",
+                "--raw",
+                GROUP + "/namespaces/" + namespace.name() + "/gpushares/pending/explain?node="
+                        + lab.nodes().getFirst()));
+
+        assertThat(explanation.toString()).contains("lacks 18080 MiB", "nvidia.com/gpumem: 21920 instead of 40000");
+        assertThat(kubectl(lab, namespace, "explain", "gpushares.spec.containers"))
+                .contains("memoryMiB", "cores", "policy");
+    }
+
+    private static Lab.Output patch(
+            Lab lab, TestNamespace namespace, String pod, String fields, String... arguments) {
+        return lab.kubectl(Stream.concat(
+                        Stream.of(
+                                "patch",
+                                "gpushare",
+                                pod,
+                                "--namespace",
+                                namespace.name(),
+                                "--type",
+                                "merge",
+                                "--patch",
+                                "{\"spec\": {\"containers\": [{\"name\": \"main\", " + fields + "}]}}"),
+                        Stream.of(arguments))
+                .toArray(String[]::new));
+    }
+
+    private static String kubectl(Lab lab, TestNamespace namespace, String... arguments) {
+        return lab.kubectl(Stream.concat(Stream.of(arguments), Stream.of("--namespace", namespace.name()))
+                        .toArray(String[]::new))
+                .expectSuccess();
+    }
+
+    private static JsonNode json(String text) {
+        try {
+            return new ObjectMapper().readTree(text);
+        } catch (JsonProcessingException e) {
+            throw new AssertionError(text, e);
+        }
+    }
+
+    /** Creates a service account with a ClusterRole in the namespace and {@code view}; returns its user name. */
+    private static String account(Lab lab, TestNamespace namespace, String name, String role) {
+        String account = namespace.name() + ":" + name;
+        kubectl(lab, namespace, "create", "serviceaccount", name);
+        for (String one : List.of("view", role)) {
+            lab.kubectl(
+                    "create",
+                    "rolebinding",
+                    name + "-" + one,
+                    "--clusterrole=" + one,
+                    "--serviceaccount=" + account,
+                    "--namespace",
+                    namespace.name());
+        }
+        return "system:serviceaccount:" + account;
+    }
+}
