@@ -13,6 +13,11 @@ import org.springframework.context.annotation.Configuration;
 @Configuration(proxyBeanMethods = false)
 class NodeAgentConfiguration {
     @Bean
+    AgentTls agentTls() {
+        return new AgentTls();
+    }
+
+    @Bean
     OveruseMonitor overuseMonitor(
             NodeReports reports,
             Ledger ledger,

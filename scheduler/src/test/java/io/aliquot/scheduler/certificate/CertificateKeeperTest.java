@@ -1,8 +1,9 @@
-package io.aliquot.scheduler.admission.certificate;
+package io.aliquot.scheduler.certificate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.Secret;
@@ -177,7 +178,8 @@ class CertificateKeeperTest {
     void renewsTheCertificateWhenAServiceIsAdded() {
         keeper().reconcile();
         X509Certificate old = stored().certificate();
-        var upgraded = new CertificateKeeper(kubernetes, settings("aliquot-api"), clock, new TlsCertificate());
+        var upgraded =
+                new CertificateKeeper(kubernetes, settings("aliquot-api"), clock, new TlsCertificate(), new AgentTls());
 
         upgraded.reconcile();
         assertThat(served(upgraded)).isEqualTo(old);
@@ -292,7 +294,7 @@ class CertificateKeeperTest {
     }
 
     private CertificateKeeper keeper() {
-        return new CertificateKeeper(kubernetes, settings(""), clock, new TlsCertificate());
+        return new CertificateKeeper(kubernetes, settings(""), clock, new TlsCertificate(), new AgentTls());
     }
 
     /** The chart's names in the namespace {@code aliquot}. */
