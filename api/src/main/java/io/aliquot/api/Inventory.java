@@ -32,7 +32,6 @@ import java.util.regex.Pattern;
  * @param bootId the host's boot id; empty if unknown
  * @param driverVersion the version of NVIDIA's driver, at most {@value #LONGEST_VERSION} printable ASCII characters; empty
  *     if unknown
- * @param uncharged containers that use memory which the shim has not charged, at most {@value #MOST_UNCHARGED}
  */
 public record Inventory(
         VisibleDevices visibleDevices,
@@ -42,13 +41,9 @@ public record Inventory(
         List<Gpu> gpus,
         String conflict,
         String bootId,
-        String driverVersion,
-        List<UnchargedUse> uncharged) {
+        String driverVersion) {
     /** How a {@link #conflict} begins while the node's driver is being upgraded and the agent does not use it. */
     public static final String DRIVER_UPGRADE = "the driver is being upgraded: ";
-
-    /** These are enough to act on; the agent's metrics have all. */
-    public static final int MOST_UNCHARGED = 32;
 
     private static final int VERSION = 1;
     private static final int LONGEST_CONFLICT = 300;
@@ -65,7 +60,7 @@ public record Inventory(
     /** An inventory without the optional parts. */
     public Inventory(
             VisibleDevices visibleDevices, Scaling memoryScaling, Scaling coreScaling, int slots, List<Gpu> gpus) {
-        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "", List.of());
+        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "");
     }
 
     public Inventory {
@@ -76,11 +71,6 @@ public record Inventory(
         expect(gpus.stream().map(Gpu::index).distinct().count() == gpus.size(), "each index once", "one twice");
         expect(BOOT_ID.matcher(bootId).matches(), "a boot id", bootId);
         expect(DRIVER_VERSION.matcher(driverVersion).matches(), "a driver's version", driverVersion);
-        uncharged = List.copyOf(uncharged);
-        expect(
-                uncharged.size() <= MOST_UNCHARGED,
-                "at most " + MOST_UNCHARGED + " entries uncharged",
-                uncharged.size());
     }
 
     /** Memory of a GPU for all its vGPUs together, in MiB. A single vGPU never gets more than the physical memory. */
@@ -134,32 +124,22 @@ public record Inventory(
                 gpus,
                 optionalText(root, "conflict"),
                 optionalText(root, "bootId"),
-                optionalText(root, "driverVersion"),
-                uncharged(root));
+                optionalText(root, "driverVersion"));
     }
 
     /** The same inventory with other GPUs. */
     public Inventory withGpus(List<Gpu> gpus) {
-        return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, uncharged);
+        return new Inventory(visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion);
     }
 
     /** The same inventory with another {@link #conflict}. */
     public Inventory withConflict(String conflict) {
-        return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, uncharged);
+        return new Inventory(visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion);
     }
 
     /** The same inventory as found under this boot and this driver. */
     public Inventory withDriver(String bootId, String driverVersion) {
-        return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, uncharged);
-    }
-
-    /** The same inventory with other {@link #uncharged}. */
-    public Inventory withUncharged(List<UnchargedUse> uncharged) {
-        return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, uncharged);
+        return new Inventory(visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion);
     }
 
     public String print() {
@@ -202,16 +182,6 @@ public record Inventory(
                         one.put("hami", true);
                     }
                 }
-            }
-        }
-        if (!uncharged.isEmpty()) {
-            ArrayNode entries = root.putArray("uncharged");
-            for (UnchargedUse entry : uncharged) {
-                entries.addObject()
-                        .put("pod", entry.pod())
-                        .put("container", entry.container())
-                        .put("gpu", entry.gpu())
-                        .put("usedMiB", entry.usedMiB());
             }
         }
         return root.toString();
@@ -273,19 +243,6 @@ public record Inventory(
                 instant(gpu, "since"),
                 gpu.has("xid") ? OptionalInt.of(integer(gpu, "xid")) : OptionalInt.empty(),
                 GpuHealth.Recovery.parse(text(gpu, "recovery")));
-    }
-
-    private static List<UnchargedUse> uncharged(JsonNode root) {
-        var uncharged = new ArrayList<UnchargedUse>();
-        if (root.has("uncharged")) {
-            expect(root.get("uncharged").isArray(), "an array uncharged", root.get("uncharged"));
-            for (JsonNode entry : root.get("uncharged")) {
-                expect(entry.isObject(), "an object for each entry of uncharged", entry);
-                uncharged.add(new UnchargedUse(
-                        text(entry, "pod"), text(entry, "container"), text(entry, "gpu"), integer(entry, "usedMiB")));
-            }
-        }
-        return uncharged;
     }
 
     private static JsonNode field(JsonNode object, String name) {
