@@ -18,7 +18,8 @@ public final class GpuUuids {
         return Set.copyOf(CommaSeparated.parse(where, text, GpuUuids::check));
     }
 
-    static String check(String uuid) {
+    /** Returns the text if it is a GPU's UUID; otherwise throws a {@link FormatException}. */
+    public static String check(String uuid) {
         if (!hasShape(uuid)) {
             throw FormatException.expected("a GPU's UUID such as GPU-8f6e8f0c-12ab-34cd-56ef-1234567890ab", uuid);
         }

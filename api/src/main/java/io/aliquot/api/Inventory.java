@@ -1,15 +1,17 @@
 package io.aliquot.api;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.core.StreamReadFeature;
-import com.fasterxml.jackson.databind.DeserializationFeature;
+import static io.aliquot.api.JsonFields.expect;
+import static io.aliquot.api.JsonFields.field;
+import static io.aliquot.api.JsonFields.instant;
+import static io.aliquot.api.JsonFields.integer;
+import static io.aliquot.api.JsonFields.optionalText;
+import static io.aliquot.api.JsonFields.text;
+import static io.aliquot.api.JsonFields.versioned;
+
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.json.JsonMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.time.Instant;
-import java.time.format.DateTimeParseException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -32,7 +34,6 @@ import java.util.regex.Pattern;
  * @param bootId the host's boot id; empty if unknown
  * @param driverVersion the version of NVIDIA's driver, at most {@value #LONGEST_VERSION} printable ASCII characters; empty
  *     if unknown
- * @param uncharged containers that use memory which the shim has not charged, at most {@value #MOST_UNCHARGED}
  */
 public record Inventory(
         VisibleDevices visibleDevices,
@@ -42,13 +43,9 @@ public record Inventory(
         List<Gpu> gpus,
         String conflict,
         String bootId,
-        String driverVersion,
-        List<UnchargedUse> uncharged) {
+        String driverVersion) {
     /** How a {@link #conflict} begins while the node's driver is being upgraded and the agent does not use it. */
     public static final String DRIVER_UPGRADE = "the driver is being upgraded: ";
-
-    /** These are enough to act on; the agent's metrics have all. */
-    public static final int MOST_UNCHARGED = 32;
 
     private static final int VERSION = 1;
     private static final int LONGEST_CONFLICT = 300;
@@ -57,15 +54,11 @@ public record Inventory(
     private static final Pattern BOOT_ID = Pattern.compile("([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?");
     private static final Pattern DRIVER_VERSION = Pattern.compile("[ -~]{0," + LONGEST_VERSION + "}");
     private static final String NO_REASON = "the node agent of an earlier version gave no reason";
-    private static final ObjectMapper JSON = JsonMapper.builder()
-            .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
-            .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
-            .build();
 
     /** An inventory without the optional parts. */
     public Inventory(
             VisibleDevices visibleDevices, Scaling memoryScaling, Scaling coreScaling, int slots, List<Gpu> gpus) {
-        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "", List.of());
+        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "");
     }
 
     public Inventory {
@@ -76,11 +69,6 @@ public record Inventory(
         expect(gpus.stream().map(Gpu::index).distinct().count() == gpus.size(), "each index once", "one twice");
         expect(BOOT_ID.matcher(bootId).matches(), "a boot id", bootId);
         expect(DRIVER_VERSION.matcher(driverVersion).matches(), "a driver's version", driverVersion);
-        uncharged = List.copyOf(uncharged);
-        expect(
-                uncharged.size() <= MOST_UNCHARGED,
-                "at most " + MOST_UNCHARGED + " entries uncharged",
-                uncharged.size());
     }
 
     /** Memory of a GPU for all its vGPUs together, in MiB. A single vGPU never gets more than the physical memory. */
@@ -111,15 +99,7 @@ public record Inventory(
     }
 
     public static Inventory parse(String text) {
-        JsonNode root;
-        try {
-            root = JSON.readTree(text);
-        } catch (JsonProcessingException e) {
-            throw new FormatException("expected a node's inventory in JSON: " + e.getOriginalMessage(), e);
-        }
-        expect(root.isObject(), "a JSON object", root.getNodeType());
-        int version = integer(root, "version");
-        expect(version == VERSION, "version " + VERSION, version);
+        JsonNode root = versioned("a node's inventory", text, VERSION);
         JsonNode list = field(root, "gpus");
         expect(list.isArray(), "an array gpus", list.getNodeType());
         var gpus = new ArrayList<Gpu>();
@@ -134,36 +114,27 @@ public record Inventory(
                 gpus,
                 optionalText(root, "conflict"),
                 optionalText(root, "bootId"),
-                optionalText(root, "driverVersion"),
-                uncharged(root));
+                optionalText(root, "driverVersion"));
     }
 
     /** The same inventory with other GPUs. */
     public Inventory withGpus(List<Gpu> gpus) {
-        return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, uncharged);
+        return new Inventory(visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion);
     }
 
     /** The same inventory with another {@link #conflict}. */
     public Inventory withConflict(String conflict) {
-        return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, uncharged);
+        return new Inventory(visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion);
     }
 
     /** The same inventory as found under this boot and this driver. */
     public Inventory withDriver(String bootId, String driverVersion) {
-        return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, uncharged);
-    }
-
-    /** The same inventory with other {@link #uncharged}. */
-    public Inventory withUncharged(List<UnchargedUse> uncharged) {
-        return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, uncharged);
+        return new Inventory(visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion);
     }
 
     public String print() {
-        ObjectNode root = JSON.createObjectNode()
+        ObjectNode root = JsonFields.JSON
+                .createObjectNode()
                 .put("version", VERSION)
                 .put("visibleDevices", visibleDevices.template())
                 .put("memoryScaling", memoryScaling.hundredths() / 100.0)
@@ -202,16 +173,6 @@ public record Inventory(
                         one.put("hami", true);
                     }
                 }
-            }
-        }
-        if (!uncharged.isEmpty()) {
-            ArrayNode entries = root.putArray("uncharged");
-            for (UnchargedUse entry : uncharged) {
-                entries.addObject()
-                        .put("pod", entry.pod())
-                        .put("container", entry.container())
-                        .put("gpu", entry.gpu())
-                        .put("usedMiB", entry.usedMiB());
             }
         }
         return root.toString();
@@ -275,61 +236,9 @@ public record Inventory(
                 GpuHealth.Recovery.parse(text(gpu, "recovery")));
     }
 
-    private static List<UnchargedUse> uncharged(JsonNode root) {
-        var uncharged = new ArrayList<UnchargedUse>();
-        if (root.has("uncharged")) {
-            expect(root.get("uncharged").isArray(), "an array uncharged", root.get("uncharged"));
-            for (JsonNode entry : root.get("uncharged")) {
-                expect(entry.isObject(), "an object for each entry of uncharged", entry);
-                uncharged.add(new UnchargedUse(
-                        text(entry, "pod"), text(entry, "container"), text(entry, "gpu"), integer(entry, "usedMiB")));
-            }
-        }
-        return uncharged;
-    }
-
-    private static JsonNode field(JsonNode object, String name) {
-        JsonNode value = object.get(name);
-        if (value == null) {
-            throw new FormatException("expected the field " + name + ", found none");
-        }
-        return value;
-    }
-
-    private static int integer(JsonNode object, String name) {
-        JsonNode value = field(object, name);
-        expect(value.isIntegralNumber() && value.canConvertToInt(), "a whole number " + name, value);
-        return value.intValue();
-    }
-
     private static Scaling scaling(JsonNode object, String name) {
         JsonNode value = field(object, name);
         expect(value.isNumber(), "a number " + name, value);
         return Scaling.parse(name, value.asText());
-    }
-
-    private static Instant instant(JsonNode object, String name) {
-        String text = text(object, name);
-        try {
-            return Instant.parse(text);
-        } catch (DateTimeParseException e) {
-            throw FormatException.expected("a time " + name + " such as 2026-11-26T16:00:00Z", text);
-        }
-    }
-
-    private static String optionalText(JsonNode object, String name) {
-        return object.has(name) ? text(object, name) : "";
-    }
-
-    private static String text(JsonNode object, String name) {
-        JsonNode value = field(object, name);
-        expect(value.isTextual(), "a text " + name, value);
-        return value.textValue();
-    }
-
-    private static void expect(boolean holds, String expected, Object found) {
-        if (!holds) {
-            throw FormatException.expected(expected, String.valueOf(found));
-        }
     }
 }

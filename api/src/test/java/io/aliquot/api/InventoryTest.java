@@ -4,7 +4,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.time.Instant;
-import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalInt;
@@ -113,40 +112,22 @@ class InventoryTest {
     }
 
     @Test
-    void parsesAndPrintsTheBootTheDriverAndUnchargedUse() {
+    void parsesAndPrintsTheBootAndTheDriver() {
         String text = GOOD.replace(
-                        "\"slots\":10",
-                        "\"slots\":10,\"bootId\":\"dc93c6bb-6b52-4d2a-9d0e-0b0c4c1b2a3d\","
-                                + "\"driverVersion\":\"550.54.15\"")
-                .replace(
-                        "}}]}",
-                        "}}],\"uncharged\":[{\"pod\":\"team/train\",\"container\":\"main\","
-                                + "\"gpu\":\"GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001\",\"usedMiB\":5000}]}");
+                "\"slots\":10",
+                "\"slots\":10,\"bootId\":\"dc93c6bb-6b52-4d2a-9d0e-0b0c4c1b2a3d\","
+                        + "\"driverVersion\":\"550.54.15\"");
 
         Inventory inventory = Inventory.parse(text);
 
         assertThat(inventory.driverVersion()).isEqualTo("550.54.15");
-        assertThat(inventory.uncharged())
-                .containsExactly(
-                        new UnchargedUse("team/train", "main", "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 5000));
         assertThat(inventory.print()).isEqualTo(text);
-        assertThat(Inventory.parse(GOOD)
-                        .withDriver(inventory.bootId(), inventory.driverVersion())
-                        .withUncharged(inventory.uncharged()))
+        assertThat(Inventory.parse(GOOD).withDriver(inventory.bootId(), inventory.driverVersion()))
                 .isEqualTo(inventory);
         assertThatThrownBy(() -> Inventory.parse(text.replace("dc93c6bb", "boot")))
                 .hasMessageContaining("a boot id");
         assertThatThrownBy(() -> Inventory.parse(text.replace("550.54.15", "550\\n")))
                 .hasMessageContaining("a driver's version");
-        assertThatThrownBy(() -> Inventory.parse(text.replace("team/train", "train")))
-                .hasMessageContaining("a pod's namespace/name");
-        assertThatThrownBy(() -> Inventory.parse(text.replace("\"main\"", "\"Main\"")))
-                .hasMessageContaining("a container's name");
-        assertThatThrownBy(() -> Inventory.parse(text.replace("\"usedMiB\":5000", "\"usedMiB\":0")))
-                .hasMessageContaining("usedMiB from 1");
-        assertThatThrownBy(() -> inventory.withUncharged(
-                        Collections.nCopies(33, inventory.uncharged().getFirst())))
-                .hasMessageContaining("at most 32");
     }
 
     @ParameterizedTest

@@ -217,8 +217,7 @@ final class Reconciler {
                         requested.or(() -> previous.map(NodeSettings::of)).orElseThrow())
                 .withDriver(bootId, driverVersion(reading, previous));
         Inventory shared = OtherDevicePlugins.in(built, previous.map(Reconciler::withoutRelease), node, holders);
-        Inventory present =
-                DriverRelease.of(node).map(shared::withConflict).orElse(shared).withUncharged(usage.uncharged());
+        Inventory present = DriverRelease.of(node).map(shared::withConflict).orElse(shared);
         report(present, holders, unmet);
         if (present.gpus().isEmpty()) {
             unmet.add(noGpu.report(

@@ -55,7 +55,8 @@ class GpuApiIT {
         assertThat(kubectl(lab, namespace, "get", "gpus")).contains(gpu, "A100");
         assertThat(kubectl(lab, namespace, "get", "gpushares", "--as", viewer)).contains("holds");
         assertThat(lab.kubectl("get", "gpus", "--as", viewer).err()).contains("Forbidden");
-        assertThat(lab.kubectl("get", "gpushares", "--all-namespaces", "--as", viewer).err())
+        assertThat(lab.kubectl("get", "gpushares", "--all-namespaces", "--as", viewer)
+                        .err())
                 .contains("Forbidden");
     }
 
@@ -109,8 +110,7 @@ class GpuApiIT {
         assertThat(patch(lab, namespace, "stays", "\"memoryMiB\": 4000", "--as", viewer)
                         .err())
                 .contains("Forbidden");
-        assertThat(patch(lab, namespace, "stays", "\"memoryMiB\": 90000").err())
-                .contains("Conflict", "90000 MiB");
+        assertThat(patch(lab, namespace, "stays", "\"memoryMiB\": 90000").err()).contains("Conflict", "90000 MiB");
         patch(lab, namespace, "stays", "\"memoryMiB\": 4000", "--dry-run=server")
                 .expectSuccess();
         assertThat(lab.kubectl(
@@ -173,8 +173,7 @@ class GpuApiIT {
                 .contains("memoryMiB", "cores", "policy");
     }
 
-    private static Lab.Output patch(
-            Lab lab, TestNamespace namespace, String pod, String fields, String... arguments) {
+    private static Lab.Output patch(Lab lab, TestNamespace namespace, String pod, String fields, String... arguments) {
         return lab.kubectl(Stream.concat(
                         Stream.of(
                                 "patch",

@@ -3,6 +3,7 @@ package io.aliquot.scheduler;
 import io.aliquot.scheduler.explain.PendingPodEvents;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.nodeagent.AgentUsage;
 import io.aliquot.scheduler.nodeagent.GpuHealthEvents;
 import io.aliquot.scheduler.nodeagent.OveruseMonitor;
 import io.aliquot.scheduler.pending.Waker;
@@ -29,6 +30,7 @@ class PeriodicConfiguration {
             Evictor evictor,
             PendingPodEvents pendingPodEvents,
             GpuHealthEvents gpuHealthEvents,
+            AgentUsage agentUsage,
             OveruseMonitor overuseMonitor,
             WatchHealthCheck watches,
             LongSupplier nanoTime) {
@@ -40,7 +42,8 @@ class PeriodicConfiguration {
                 new PeriodicTask("evict", Duration.ofSeconds(1), evictor::evict),
                 new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), pendingPodEvents::report),
                 new PeriodicTask("gpu-health-events", Duration.ofSeconds(1), gpuHealthEvents::report),
-                new PeriodicTask("overuse", Duration.ofSeconds(1), overuseMonitor::check),
+                new PeriodicTask("agent-usage", Duration.ofMillis(100), agentUsage::fetchDue),
+                new PeriodicTask("overuse", Duration.ofSeconds(5), overuseMonitor::check),
                 new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check));
         return new PeriodicTasks(tasks, nanoTime);
     }

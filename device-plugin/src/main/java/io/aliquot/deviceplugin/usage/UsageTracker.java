@@ -1,8 +1,5 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.Inventory;
-import io.aliquot.api.UnchargedUse;
-import io.aliquot.api.Vgpu;
 import io.aliquot.deviceplugin.kubelet.ContainerFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
@@ -40,16 +37,9 @@ public final class UsageTracker {
     /** How far a process's utilization reaches back at its first sample. */
     private static final long FIRST_PERIOD_MICROS = 1_000_000;
 
-    /** Uncharged memory is reported when it has lasted this long. */
-    private static final Duration LASTS = Duration.ofSeconds(10);
-
     /** How often a larger figure is read again. Each reading of NVML takes about a millisecond for each GPU. */
     private static final int CONFIRMATIONS = 4;
 
-    /** More than CUDA takes for a process without the shim's knowledge: 500 MiB were seen on an H100. */
-    private static final long BYTES_PER_PROCESS = 640L << 20;
-
-    private static final long MIB = 1L << 20;
     private static final double MICROS_PER_SECOND = 1e6;
     private static final double NANOS_PER_SECOND = 1e9;
     private static final long NANOS_PER_MILLI = 1_000_000;
@@ -77,7 +67,6 @@ public final class UsageTracker {
 
     private long lastSampleAt;
     private volatile NodeUsage latest = NodeUsage.NONE;
-    private volatile List<UnchargedUse> uncharged = List.of();
     private volatile long latestAt;
 
     /**
@@ -112,15 +101,6 @@ public final class UsageTracker {
     }
 
     /**
-     * Containers that have used, for some seconds, much more memory than the shim has charged, and more than CUDA takes for
-     * itself. Only the scheduler knows whether that is beyond their limits. A container that falsifies its region can
-     * avoid being listed.
-     */
-    public List<UnchargedUse> uncharged() {
-        return uncharged;
-    }
-
-    /**
      * Takes a sample, once a second. NVML and a region are not read at the same instant, so the region is read before and
      * after, and the larger charge counts; of two samples, the smaller unattributed memory counts.
      */
@@ -147,11 +127,6 @@ public final class UsageTracker {
         });
         counters.keySet().retainAll(reading.uses.keySet());
         processes.retain(reading.pids());
-        this.uncharged = ofContainers.stream()
-                .map(use -> uncharged(use, now))
-                .flatMap(Optional::stream)
-                .limit(Inventory.MOST_UNCHARGED)
-                .toList();
         latest = new NodeUsage(reading.ofGpus(), ofContainers);
         latestAt = now;
         recent.add(latest);
@@ -197,29 +172,6 @@ public final class UsageTracker {
             Reading reading = read(source, again);
             larger.forEach(key -> uncharged.merge(key, reading.uncharged(key), Math::min));
         }
-    }
-
-    private Optional<UnchargedUse> uncharged(NodeUsage.OfContainer use, long now) {
-        Counters counted = counters(new Key(use.container(), use.uuid()), null);
-        long bytes = use.unattributedBytes().orElse(0);
-        if (bytes <= use.processes() * BYTES_PER_PROCESS) {
-            counted.uncharged = null;
-            return Optional.empty();
-        }
-        long usedMiB = (bytes + use.chargedBytes().orElse(0)) / MIB;
-        Uncharged known = counted.uncharged;
-        if (known == null || Math.abs(known.usedMiB - usedMiB) > known.usedMiB / 10) {
-            // The reported figure follows large changes only, so that the inventory is not written all the time.
-            known = new Uncharged(known == null ? now : known.since, usedMiB);
-            counted.uncharged = known;
-        }
-        return now - known.since < LASTS.toNanos()
-                ? Optional.empty()
-                : Optional.of(new UnchargedUse(
-                        use.container().namespace() + "/" + use.container().pod(),
-                        use.container().container(),
-                        use.uuid(),
-                        (int) Math.min(known.usedMiB, Vgpu.LARGEST_MIB)));
     }
 
     /** Tells the container's processes what they use beyond their charges. */
@@ -401,11 +353,7 @@ public final class UsageTracker {
 
         private long peak;
         private double gpuSeconds;
-        private @Nullable Uncharged uncharged;
     }
-
-    /** Much uncharged memory of a container: since when, and how much it used then or at the last large change. */
-    private record Uncharged(long since, long usedMiB) {}
 
     /** The processes of one container on one GPU. */
     private static final class Processes {

@@ -5,7 +5,6 @@ import static org.assertj.core.api.Assertions.tuple;
 
 import io.aliquot.api.AgentFile;
 import io.aliquot.api.Region;
-import io.aliquot.api.UnchargedUse;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.io.IOException;
@@ -101,31 +100,6 @@ final class UsageTrackerTest {
         assertThat(told().values())
                 .singleElement()
                 .satisfies(gpu -> assertThat(gpu.unattributedBytes()).isZero());
-    }
-
-    @Test
-    void aContainerThatBypassesTheShimIsListedAfter10SecondsAndNoLongerThanItDoes() throws Exception {
-        process(100, 7, containerOf(MAIN, 'a'));
-        uses(100, 5000);
-        for (int i = 0; i < 11; i++) {
-            sample();
-            assertThat(tracker.uncharged()).isEmpty();
-        }
-        sample();
-        assertThat(tracker.uncharged()).containsExactly(new UnchargedUse("team/train", "main", GPU, 5000));
-
-        uses(100, 5400);
-        sample();
-        sample();
-        assertThat(tracker.uncharged()).extracting(UnchargedUse::usedMiB).containsExactly(5000);
-        uses(100, 6000);
-        sample();
-        sample();
-        assertThat(tracker.uncharged()).extracting(UnchargedUse::usedMiB).containsExactly(6000);
-
-        region("slot-003", charged(GPU, 7, 5500));
-        sample();
-        assertThat(tracker.uncharged()).as("contexts and code").isEmpty();
     }
 
     private Map<Integer, AgentFile.Device> told() throws IOException {

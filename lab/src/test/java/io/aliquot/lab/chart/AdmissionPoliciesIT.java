@@ -736,13 +736,16 @@ class AdmissionPoliciesIT {
     @Nested
     class Rights {
         @Test
-        void schedulerMayUseItsOwnSecretLeaseAndWebhooksAndNoOthers() {
+        void schedulerMayUseItsOwnSecretsLeaseAndWebhooksAndNoOthers() {
             String secrets = "/api/v1/namespaces/" + Chart.NAMESPACE + "/secrets";
             String webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 
             scheduler.post(secrets, """
                 {apiVersion: v1, kind: Secret, metadata: {name: aliquot-webhook-tls}}""").expectSuccess();
             scheduler.get(secrets + "/aliquot-webhook-tls").expectSuccess();
+            scheduler.post(secrets, """
+                {apiVersion: v1, kind: Secret, metadata: {name: aliquot-agent-tls}}""").expectSuccess();
+            scheduler.get(secrets + "/aliquot-agent-tls").expectSuccess();
             forbidden(scheduler.get(secrets), "");
             forbidden(scheduler.get(secrets + "/sh.helm.release.v1.aliquot.v1"), "");
             forbidden(scheduler.get("/api/v1/secrets"), "");

@@ -39,7 +39,8 @@ class RbacTest {
                         "events: create",
                         "authentication.k8s.io/tokenreviews: create",
                         "authorization.k8s.io/subjectaccessreviews: create",
-                        "admissionregistration.k8s.io/mutatingwebhookconfigurations aliquot: get patch");
+                        "admissionregistration.k8s.io/mutatingwebhookconfigurations aliquot: get patch",
+                        "apiregistration.k8s.io/apiservices v1alpha1.gpu.aliquot.io: get patch");
     }
 
     @Test
@@ -48,7 +49,7 @@ class RbacTest {
                 .containsExactlyInAnyOrder(
                         "coordination.k8s.io/leases aliquot-scheduler: get list watch update",
                         "coordination.k8s.io/leases: create",
-                        "secrets aliquot-webhook-tls: get update",
+                        "secrets aliquot-webhook-tls aliquot-agent-tls: get update",
                         "secrets: create");
     }
 

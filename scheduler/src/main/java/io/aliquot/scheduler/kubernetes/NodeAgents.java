@@ -5,32 +5,41 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.function.BiConsumer;
-import java.util.function.Consumer;
 
-/** Tracks which nodes have a ready agent, by the agents' pods. Thread-safe. */
+/** Tracks which nodes have a ready agent, and where, by the agents' pods. Thread-safe. */
 final class NodeAgents {
     /** The chart's; only the agents may run under it in the release's namespace. */
     private static final String SERVICE_ACCOUNT = "aliquot-device-plugin";
 
-    private record Agent(String node, boolean ready) {}
+    /** An agent's pod; {@code address} is empty unless it is ready and has one. */
+    private record Agent(String node, boolean ready, String address) {}
+
+    /** Receives what changes. */
+    interface Listener {
+        /**
+         * The node has an agent.
+         *
+         * @param ready whether one is ready
+         * @param address of the pod of a ready one; empty if none is ready
+         */
+        void agent(String node, boolean ready, String address);
+
+        /** The node lost its last agent. */
+        void noAgent(String node);
+    }
 
     private final String namespace;
-    private final BiConsumer<String, Boolean> onAgent;
-    private final Consumer<String> onNoAgent;
+    private final Listener listener;
     private final Map<String, Agent> byUid = new HashMap<>();
 
     /**
      * Knows no agent at first.
      *
      * @param namespace of the release
-     * @param onAgent receives, at each change, a node with an agent and whether an agent is ready
-     * @param onNoAgent receives a node that lost its last agent
      */
-    NodeAgents(String namespace, BiConsumer<String, Boolean> onAgent, Consumer<String> onNoAgent) {
+    NodeAgents(String namespace, Listener listener) {
         this.namespace = namespace;
-        this.onAgent = onAgent;
-        this.onNoAgent = onNoAgent;
+        this.listener = listener;
     }
 
     synchronized void onPresent(Pod pod) {
@@ -38,7 +47,8 @@ final class NodeAgents {
         if (!node.isEmpty()
                 && namespace.equals(pod.getMetadata().getNamespace())
                 && SERVICE_ACCOUNT.equals(pod.getSpec().getServiceAccountName())) {
-            var now = new Agent(node, ready(pod));
+            boolean ready = ready(pod);
+            var now = new Agent(node, ready, ready ? address(pod) : "");
             if (!Objects.equals(byUid.put(pod.getMetadata().getUid(), now), now)) {
                 report(node);
             }
@@ -58,10 +68,21 @@ final class NodeAgents {
                 .filter(agent -> agent.node().equals(node))
                 .toList();
         if (agents.isEmpty()) {
-            onNoAgent.accept(node);
+            listener.noAgent(node);
         } else {
-            onAgent.accept(node, agents.stream().anyMatch(Agent::ready));
+            listener.agent(
+                    node,
+                    agents.stream().anyMatch(Agent::ready),
+                    agents.stream()
+                            .map(Agent::address)
+                            .filter(address -> !address.isEmpty())
+                            .findFirst()
+                            .orElse(""));
         }
+    }
+
+    private static String address(Pod pod) {
+        return Objects.requireNonNullElse(pod.getStatus().getPodIP(), "");
     }
 
     private static boolean ready(Pod pod) {

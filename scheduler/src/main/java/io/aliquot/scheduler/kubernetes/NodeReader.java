@@ -19,7 +19,6 @@ import io.aliquot.scheduler.nodeagent.NodeReport;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.fabric8.kubernetes.api.model.Node;
-import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
@@ -113,7 +112,7 @@ public final class NodeReader {
             return new FactsReading(CONFLICT, inventory.conflict()); // if it is empty, the agent is about to say why
         }
         // Without what no placement depends on, so that its changes do not count as changes of the node's capacity.
-        Inventory placeable = inventory.withDriver("", "").withUncharged(List.of());
+        Inventory placeable = inventory.withDriver("", "");
         var gpus = new NodeGpus(placeable, settings.share(), settings.cordoned());
         return new FactsReading(
                 new Sharing(gpus, settings.placement(), allocatable(node)),

@@ -9,6 +9,7 @@ import io.aliquot.scheduler.kubernetes.watch.Informer;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.nodeagent.AgentUsage;
 import io.aliquot.scheduler.nodeagent.NodeReports;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.preemption.Budgets;
@@ -150,8 +151,21 @@ class WatchConfiguration {
             UnboundPodVersions unbound,
             WatchLatency latency,
             Events events,
+            AgentUsage usage,
             LongSupplier nanoTime) {
-        var agents = new NodeAgents(settings.namespace(), ledger::setAgentReady, ledger::setAgentMissing);
+        var agents = new NodeAgents(settings.namespace(), new NodeAgents.Listener() {
+            @Override
+            public void agent(String node, boolean ready, String address) {
+                ledger.setAgentReady(node, ready);
+                usage.putAgent(node, address);
+            }
+
+            @Override
+            public void noAgent(String node) {
+                ledger.setAgentMissing(node);
+                usage.removeAgent(node);
+            }
+        });
         return Informer.start(
                 lists,
                 ResourceType.PODS,

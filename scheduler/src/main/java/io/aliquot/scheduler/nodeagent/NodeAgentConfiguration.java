@@ -5,7 +5,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.preemption.Evictions;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;
-import java.time.InstantSource;
+import java.time.Clock;
 import java.util.function.LongSupplier;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
@@ -13,15 +13,29 @@ import org.springframework.context.annotation.Configuration;
 @Configuration(proxyBeanMethods = false)
 class NodeAgentConfiguration {
     @Bean
+    AgentTls agentTls() {
+        return new AgentTls();
+    }
+
+    @Bean
+    AgentClient agentClient(AgentTls tls, Clock clock) {
+        return new AgentClient(tls, clock, AgentClient.PORT);
+    }
+
+    @Bean
+    AgentUsage agentUsage(AgentClient client, MeterRegistry metrics, LongSupplier nanoTime) {
+        return new AgentUsage(client, metrics, nanoTime);
+    }
+
+    @Bean
     OveruseMonitor overuseMonitor(
-            NodeReports reports,
+            AgentUsage usage,
             Ledger ledger,
             Cluster cluster,
             Evictions evictions,
             Settings settings,
             MeterRegistry metrics,
-            InstantSource clock,
             LongSupplier nanoTime) {
-        return new OveruseMonitor(reports, ledger, cluster, evictions, settings.overuse(), metrics, clock, nanoTime);
+        return new OveruseMonitor(usage::all, ledger, cluster, evictions, settings.overuse(), metrics, nanoTime);
     }
 }

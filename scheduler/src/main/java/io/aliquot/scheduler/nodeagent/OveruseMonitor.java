@@ -2,7 +2,8 @@ package io.aliquot.scheduler.nodeagent;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.api.UnchargedUse;
+import io.aliquot.api.UsageReport;
+import io.aliquot.api.UsageReport.OfContainer;
 import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
@@ -18,52 +19,50 @@ import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Duration;
 import java.time.Instant;
-import java.time.InstantSource;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
-import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.Set;
+import java.util.function.Function;
 import java.util.function.LongSupplier;
+import java.util.function.Supplier;
+import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /*
- * What the scheduler relies on. Which container uses how much is the agent's word. That the pod is bound to the agent's
- * node and holds a share of the GPU is the ledger's: a wrong agent can at most cause events about and evictions of pods
- * of its own node.
+ * What the scheduler relies on. Which pod's container uses how much is the agent's word, by NVML's figures for the
+ * processes in the container's cgroup: nothing that a container writes lowers it. That the pod is bound to the agent's node
+ * and which share of the GPU it holds is the ledger's: a wrong agent can at most cause events about and evictions of pods
+ * of its own node. Pods are matched by uid; a container whose pod's uid the agent does not know is left out, because a
+ * report may be a minute old, and a StatefulSet's next pod has the same name.
  */
 /**
- * Acts on containers that use more memory of a GPU than their limit, as their node's agent reports them: writes an event,
- * counts their pods, and evicts the pods if the policy says so; leader only.
+ * Acts on containers that have used more memory of a GPU than their limit for 10 s, as their node's agent reports them:
+ * writes an event, counts their pods, and evicts the pods if the policy says so; leader only.
  */
 public final class OveruseMonitor {
-    /**
-     * How old an agent's report can be. A report names pods without their uids, so it may concern an earlier pod of the
-     * same name: a pod counts this long after its binding.
-     */
-    static final Duration OLDEST_REPORT = Duration.ofSeconds(30);
     /** Between two events about the same container and GPU. */
     static final Duration REPEAT_AFTER = Duration.ofMinutes(10);
 
     static final int MAX_EVICTIONS_PER_RUN = 20;
 
+    private static final long MIB = 1L << 20;
     private static final long SMALLEST_TOLERANCE_MIB = 64;
     private static final long TOLERANCE_FRACTION = 50; // 2 %
 
     private static final Logger LOG = LoggerFactory.getLogger(OveruseMonitor.class);
     private static final String REASON = "GpuMemoryOveruse";
 
-    private final NodeReports reports;
+    private final Supplier<List<UsageReport>> reports;
     private final Ledger ledger;
     private final Cluster cluster;
     private final Evictions evictions;
     private final OverusePolicy policy;
-    private final InstantSource clock;
     /** What has an event of less than {@link #REPEAT_AFTER} ago. */
     private final Cache<Reported, Boolean> reported;
-    /** What no pod of the reporting node explains and the log has, while the agent reports it. */
-    private final Set<Ignored> ignored = new HashSet<>();
     /** Uids of pods whose eviction succeeded, until they are gone. */
     private final Set<String> evicted = new HashSet<>();
 
@@ -72,30 +71,26 @@ public final class OveruseMonitor {
     private record Reported(String uid, String container, String gpu) {}
 
     /** A pod and the first of its containers that the agent reports. */
-    private record Overusing(Holding holding, UnchargedUse use, long limitMiB) {
+    private record Overusing(Holding holding, OfContainer use, long usedMiB, long limitMiB) {
         String describe() {
-            return "container " + use.container() + " uses " + use.usedMiB() + " MiB of " + use.gpu()
+            return "container " + use.container().container() + " uses " + usedMiB + " MiB of " + use.gpu()
                     + ", its limit is " + limitMiB + " MiB";
         }
     }
 
-    private record Ignored(String node, String pod, String container, String gpu) {}
-
     public OveruseMonitor(
-            NodeReports reports,
+            Supplier<List<UsageReport>> reports,
             Ledger ledger,
             Cluster cluster,
             Evictions evictions,
             OverusePolicy policy,
             MeterRegistry metrics,
-            InstantSource clock,
             LongSupplier nanoTime) {
         this.reports = reports;
         this.ledger = ledger;
         this.cluster = cluster;
         this.evictions = evictions;
         this.policy = policy;
-        this.clock = clock;
         this.reported = Caffeine.newBuilder()
                 .maximumSize(10_000)
                 .expireAfterWrite(REPEAT_AFTER)
@@ -106,23 +101,20 @@ public final class OveruseMonitor {
                 .register(metrics);
     }
 
-    /** One run, about once a second. */
+    /** One run, every few seconds. */
     public void check() {
         if (!(cluster.leadership() instanceof Leads)) {
             pods = 0;
             reported.invalidateAll();
-            ignored.clear();
             evicted.clear();
             return;
         }
         var overusing = new LinkedHashMap<String, Overusing>();
-        var unexplained = new HashSet<Ignored>();
-        for (NodeReport report : reports.all()) {
-            if (!report.uncharged().isEmpty()) {
-                ledger.view(report.node().name()).ifPresent(node -> check(report, node, overusing, unexplained));
+        for (UsageReport report : reports.get()) {
+            if (report.containers().stream().anyMatch(OveruseMonitor::mayExceedALimit)) {
+                ledger.view(report.node()).ifPresent(node -> check(report, node, overusing));
             }
         }
-        ignored.retainAll(unexplained);
         pods = overusing.size();
         evicted.retainAll(overusing.keySet());
         if (policy == OverusePolicy.EVICT) {
@@ -133,32 +125,30 @@ public final class OveruseMonitor {
         }
     }
 
-    private void check(NodeReport report, NodeView node, Map<String, Overusing> overusing, Set<Ignored> unexplained) {
-        for (UnchargedUse use : report.uncharged()) {
-            Optional<Holding> holder = node.holdings().stream()
-                    .filter(holding -> holding.state() == Holding.State.HELD
-                            && use.pod()
-                                    .equals(holding.pod().namespace() + "/"
-                                            + holding.pod().name()))
-                    .findFirst();
-            long limitMiB = holder.map(holding -> limitMiB(holding, use)).orElse(0L);
-            if (limitMiB == 0) {
-                var entry = new Ignored(node.name(), use.pod(), use.container(), use.gpu());
-                unexplained.add(entry);
-                if (ignored.add(entry)) {
-                    LOG.info("ignored node={} reports {}: no such pod there has a share of that GPU", node.name(), use);
+    private static boolean mayExceedALimit(OfContainer use) {
+        return sustainedMiB(use) > SMALLEST_TOLERANCE_MIB;
+    }
+
+    private void check(UsageReport report, NodeView node, Map<String, Overusing> overusing) {
+        Map<String, Holding> held = node.holdings().stream()
+                .filter(holding -> holding.state() == Holding.State.HELD)
+                .collect(Collectors.toMap(holding -> holding.pod().uid(), Function.identity()));
+        for (OfContainer use : report.containers()) {
+            Holding holding = held.get(use.container().uid());
+            if (holding != null && mayExceedALimit(use)) {
+                long usedMiB = sustainedMiB(use);
+                OptionalLong limitMiB = limitMiB(holding, use);
+                if (limitMiB.isPresent() && usedMiB > limitMiB.getAsLong() + tolerance(limitMiB.getAsLong())) {
+                    var found = new Overusing(holding, use, usedMiB, limitMiB.getAsLong());
+                    overusing.putIfAbsent(holding.pod().uid(), found);
+                    writeEvent(found);
                 }
-                continue;
-            }
-            Holding holding = holder.orElseThrow();
-            boolean settled = !holding.bound().isAfter(clock.instant().minus(OLDEST_REPORT));
-            // The agent may not have seen yet that a resize raised the limit.
-            if (settled && use.usedMiB() > limitMiB + tolerance(limitMiB)) {
-                var found = new Overusing(holding, use, limitMiB);
-                overusing.putIfAbsent(holding.pod().uid(), found);
-                writeEvent(found);
             }
         }
+    }
+
+    private static long sustainedMiB(OfContainer use) {
+        return use.sustainedBytes().orElse(0) / MIB;
     }
 
     /** What contexts and loaded code take before the shim knows of it. */
@@ -166,19 +156,19 @@ public final class OveruseMonitor {
         return Math.max(SMALLEST_TOLERANCE_MIB, limitMiB / TOLERANCE_FRACTION);
     }
 
-    /** What the container may use of the GPU by the ledger; 0 if it holds no share of it. */
-    private static long limitMiB(Holding holding, UnchargedUse use) {
+    /** What the container may use of the GPU by the ledger; empty if it has no limit, or holds no share of it. */
+    private static OptionalLong limitMiB(Holding holding, OfContainer use) {
         return holding.shares().stream()
-                .filter(share -> share.container().equals(use.container()))
+                .filter(share -> share.container().equals(use.container().container()))
                 .flatMap(share -> share.vgpus().list().stream())
-                .filter(vgpu -> vgpu.uuid().equals(use.gpu()))
+                .filter(vgpu -> vgpu.uuid().equals(use.gpu()) && !vgpu.exclusive())
                 .mapToLong(Vgpu::memoryMiB)
-                .sum();
+                .reduce(Long::sum);
     }
 
     private void writeEvent(Overusing overusing) {
         PodId pod = overusing.holding.pod();
-        var event = new Reported(pod.uid(), overusing.use.container(), overusing.use.gpu());
+        var event = new Reported(pod.uid(), overusing.use.container().container(), overusing.use.gpu());
         if (reported.asMap().putIfAbsent(event, true) == null) {
             cluster.warn(pod, REASON, overusing.describe());
         }
@@ -194,7 +184,7 @@ public final class OveruseMonitor {
         switch (evictions.evict(pod, Cause.OVERUSE)) {
             case EvictOutcome.Done done -> {
                 evicted.add(pod.uid());
-                LOG.warn("evicted {} {}", pod, overusing.use);
+                LOG.warn("evicted {}: {}", pod, overusing.describe());
                 cluster.note(pod, "Evicted", "evicted because " + overusing.describe());
             }
             case EvictOutcome.Gone gone -> evicted.add(pod.uid());

@@ -1,6 +1,7 @@
 /**
- * What the leader does with the findings that node agents write into their nodes' inventories: events about unhealthy
- * GPUs, and events about and evictions of pods that use more GPU memory than their limit.
+ * What node agents found: their reports in their nodes' inventories and the usage that is fetched from them, and what the
+ * leader does about it: events about unhealthy GPUs, and events about and evictions of pods that use more GPU memory than
+ * their limit.
  */
 @NullMarked
 package io.aliquot.scheduler.nodeagent;

@@ -10,8 +10,17 @@ import org.junit.jupiter.api.Test;
 
 class NodeAgentsTest {
     private final List<String> reports = new ArrayList<>();
-    private final NodeAgents agents = new NodeAgents(
-            "aliquot", (node, ready) -> reports.add(node + " " + ready), node -> reports.add(node + " none"));
+    private final NodeAgents agents = new NodeAgents("aliquot", new NodeAgents.Listener() {
+        @Override
+        public void agent(String node, boolean ready, String address) {
+            reports.add((node + " " + ready + " " + address).strip());
+        }
+
+        @Override
+        public void noAgent(String node) {
+            reports.add(node + " none");
+        }
+    });
 
     @Test
     void aNodeHasAnAgentWhileTheAgentsPodIsReady() {
@@ -21,7 +30,7 @@ class NodeAgentsTest {
         agents.onPresent(agent("a", "n1", "False"));
         agents.onGone("a");
 
-        assertThat(reports).containsExactly("n1 false", "n1 true", "n1 false", "n1 none");
+        assertThat(reports).containsExactly("n1 false", "n1 true 10.0.0.a", "n1 false", "n1 none");
     }
 
     @Test
@@ -33,7 +42,20 @@ class NodeAgentsTest {
         agents.onPresent(agent("new", "n1", "True"));
         agents.onGone("old");
 
-        assertThat(reports).containsExactly("n1 true", "n1 false", "n1 true", "n1 true");
+        assertThat(reports)
+                .containsExactly("n1 true 10.0.0.old", "n1 false", "n1 true 10.0.0.new", "n1 true 10.0.0.new");
+    }
+
+    @Test
+    void anAgentsNewAddressIsReported() {
+        Pod moved = agent("a", "n1", "True");
+        agents.onPresent(moved);
+        moved.getStatus().setPodIP(null);
+        agents.onPresent(moved);
+        moved.getStatus().setPodIP("fd00::1");
+        agents.onPresent(moved);
+
+        assertThat(reports).containsExactly("n1 true 10.0.0.a", "n1 true", "n1 true fd00::1");
     }
 
     @Test
@@ -68,6 +90,7 @@ class NodeAgentsTest {
                 .withNodeName(node.isEmpty() ? null : node)
                 .endSpec()
                 .withNewStatus()
+                .withPodIP("10.0.0." + uid)
                 .addNewCondition()
                 .withType("Ready")
                 .withStatus(ready)

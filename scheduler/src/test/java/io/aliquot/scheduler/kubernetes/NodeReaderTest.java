@@ -6,7 +6,6 @@ import io.aliquot.api.Inventory;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
-import io.aliquot.api.UnchargedUse;
 import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.nodeagent.NodeReport;
@@ -17,7 +16,6 @@ import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
@@ -35,7 +33,7 @@ class NodeReaderTest {
                 .isEqualTo(new NodeReader.Reading(
                         new NodeFacts.Sharing(INVENTORY, Placement.BINPACK, new HostResources(7910, 1 << 30)),
                         "",
-                        Optional.of(new NodeReport(new NodeId("n1", "uid-n1"), INVENTORY.gpus(), List.of()))));
+                        Optional.of(new NodeReport(new NodeId("n1", "uid-n1"), INVENTORY.gpus()))));
     }
 
     @Test
@@ -100,27 +98,21 @@ class NodeReaderTest {
         assertThat(reading.report()).isEmpty();
     }
 
-    /** A node under a driver upgrade takes no pods, and its containers may still use too much memory. */
+    /** A node under a driver upgrade takes no pods, and its GPUs may still become unhealthy. */
     @Test
     void theAgentsFindingsAreReadAlsoFromANodeThatTakesNoPods() {
-        var overuse = new UnchargedUse("team/train", "main", Gpus.uuid(1, 0), 5000);
-        Inventory inventory =
-                INVENTORY.withConflict("the driver is being upgraded").withUncharged(List.of(overuse));
+        Inventory inventory = INVENTORY.withConflict("the driver is being upgraded");
         NodeReader.Reading reading = read(Map.of(), Map.of("aliquot.io/gpus", inventory.print()));
 
         assertThat(reading.facts()).isInstanceOf(NodeFacts.Unavailable.class);
-        assertThat(reading.report()).hasValueSatisfying(report -> {
-            assertThat(report.uncharged()).containsExactly(overuse);
-            assertThat(report.gpus()).isEqualTo(INVENTORY.gpus());
-        });
+        assertThat(reading.report())
+                .hasValueSatisfying(report -> assertThat(report.gpus()).isEqualTo(INVENTORY.gpus()));
     }
 
-    /** Otherwise each change of the overuse would evaluate all Pending pods for the node again. */
+    /** Otherwise a new driver would evaluate all Pending pods for the node again. */
     @Test
     void whatNoPlacementDependsOnDoesNotChangeTheNodesFacts() {
-        Inventory inventory = INVENTORY
-                .withDriver("6f1f0c2e-0d8b-4f0e-9d55-0c8a3f4b7a10", "580.95.05")
-                .withUncharged(List.of(new UnchargedUse("team/train", "main", Gpus.uuid(1, 0), 5000)));
+        Inventory inventory = INVENTORY.withDriver("6f1f0c2e-0d8b-4f0e-9d55-0c8a3f4b7a10", "580.95.05");
 
         assertThat(read(Map.of(), Map.of("aliquot.io/gpus", inventory.print())).facts())
                 .isEqualTo(read(Map.of(), Map.of()).facts());

@@ -26,7 +26,9 @@ class SettingsTest {
                         "",
                         "aliquot-webhook",
                         "aliquot-webhook-tls",
+                        "aliquot-agent-tls",
                         "aliquot",
+                        "",
                         "",
                         ""));
     }

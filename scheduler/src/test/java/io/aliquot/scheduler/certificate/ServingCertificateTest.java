@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.admission.certificate;
+package io.aliquot.scheduler.certificate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
@@ -31,10 +31,21 @@ class ServingCertificateTest {
 
         assertThat(certificate.getSubjectAlternativeNames()).hasToString("[[2, " + HOST + "]]");
         assertThat(certificate.getBasicConstraints()).isEqualTo(-1);
-        assertThat(certificate.getExtendedKeyUsage()).containsExactly("1.3.6.1.5.5.7.3.1"); // serverAuth
+        assertThat(certificate.getExtendedKeyUsage())
+                .containsExactly("1.3.6.1.5.5.7.3.1", "1.3.6.1.5.5.7.3.2"); // serverAuth, clientAuth
         assertThat(certificate.getPublicKey().getAlgorithm()).isEqualTo("EC");
         assertThat(CERTIFICATE.expires()).isEqualTo(NOW.plus(Duration.ofDays(90)));
         certificate.verify(certificate.getPublicKey());
+    }
+
+    @Test
+    void theCertificateOfNodeAgentsIsForServersOnly() throws Exception {
+        ServingCertificate agents = ServingCertificate.createForAgents(NOW, List.of());
+
+        assertThat(agents.certificate().getSubjectAlternativeNames()).hasToString("[[2, aliquot-node-agent]]");
+        assertThat(agents.certificate().getExtendedKeyUsage()).containsExactly("1.3.6.1.5.5.7.3.1");
+        assertThat(agents.isForClients()).isFalse();
+        assertThat(CERTIFICATE.isForClients()).isTrue();
     }
 
     @Test

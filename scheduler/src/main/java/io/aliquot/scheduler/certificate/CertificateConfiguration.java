@@ -1,5 +1,6 @@
-package io.aliquot.scheduler.admission.certificate;
+package io.aliquot.scheduler.certificate;
 
+import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.client.KubernetesClient;
@@ -14,8 +15,13 @@ import org.springframework.context.annotation.Configuration;
 class CertificateConfiguration {
     @Bean(initMethod = "start", destroyMethod = "close")
     CertificateKeeper certificateKeeper(
-            KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports, MeterRegistry metrics) {
-        var keeper = new CertificateKeeper(kubernetes, settings, clock, ports);
+            KubernetesClient kubernetes,
+            Settings settings,
+            Clock clock,
+            TlsCertificate ports,
+            AgentTls agents,
+            MeterRegistry metrics) {
+        var keeper = new CertificateKeeper(kubernetes, settings, clock, ports, agents);
         TimeGauge.builder(
                         "aliquot.certificate.expiry.timestamp",
                         keeper,

@@ -1,7 +1,8 @@
-package io.aliquot.scheduler.admission.certificate;
+package io.aliquot.scheduler.certificate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.aliquot.testing.ApiServer;
@@ -41,7 +42,7 @@ class CertificateKeeperIT {
             client.resource(configuration()).create();
             var clock = new ManualClock(Instant.parse("2026-03-01T00:00:00Z"));
             List<CertificateKeeper> keepers = Stream.generate(
-                            () -> new CertificateKeeper(client, SETTINGS, clock, new TlsCertificate()))
+                            () -> new CertificateKeeper(client, SETTINGS, clock, new TlsCertificate(), new AgentTls()))
                     .limit(3)
                     .toList();
             for (int round = 0; round < ROUNDS; round++) {

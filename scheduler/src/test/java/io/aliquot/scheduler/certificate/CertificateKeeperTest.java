@@ -1,8 +1,9 @@
-package io.aliquot.scheduler.admission.certificate;
+package io.aliquot.scheduler.certificate;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.Secret;
@@ -179,7 +180,8 @@ class CertificateKeeperTest {
     void renewsTheCertificateWhenAServiceIsAdded() {
         keeper().reconcile();
         X509Certificate old = stored().certificate();
-        var upgraded = new CertificateKeeper(kubernetes, settings("aliquot-api"), clock, new TlsCertificate());
+        var upgraded =
+                new CertificateKeeper(kubernetes, settings("aliquot-api"), clock, new TlsCertificate(), new AgentTls());
 
         upgraded.reconcile();
         assertThat(served(upgraded)).isEqualTo(old);
@@ -297,7 +299,7 @@ class CertificateKeeperTest {
     void theMetricIsTheEndOfTheServedCertificate() {
         var metrics = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
         CertificateKeeper keeper = new CertificateConfiguration()
-                .certificateKeeper(kubernetes, settings(""), clock, new TlsCertificate(), metrics);
+                .certificateKeeper(kubernetes, settings(""), clock, new TlsCertificate(), new AgentTls(), metrics);
         assertThat(metrics.scrape()).contains("aliquot_certificate_expiry_timestamp_seconds NaN");
 
         keeper.reconcile();
@@ -307,7 +309,7 @@ class CertificateKeeperTest {
     }
 
     private CertificateKeeper keeper() {
-        return new CertificateKeeper(kubernetes, settings(""), clock, new TlsCertificate());
+        return new CertificateKeeper(kubernetes, settings(""), clock, new TlsCertificate(), new AgentTls());
     }
 
     /** The chart's names in the namespace {@code aliquot}. */

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.admission.certificate;
+package io.aliquot.scheduler.certificate;
 
 import java.time.Clock;
 import java.time.Duration;

@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.admission.certificate;
+package io.aliquot.scheduler.certificate;
 
 import io.aliquot.api.FormatException;
 import java.io.ByteArrayInputStream;
@@ -47,21 +47,24 @@ import org.bouncycastle.operator.jcajce.JcaContentSignerBuilder;
 import org.bouncycastle.util.io.pem.PemObject;
 
 /**
- * The certificate that the webhooks serve, its key, and the certificates that the API server trusts: the content of the
- * Secret.
+ * A certificate with its key, and the certificates that its peers trust: the content of a Secret. There are two: the
+ * scheduler's, which the webhooks serve and which node agents expect of their client, and the node agents'.
  *
  * <p>The certificate is self-signed and its own trust anchor; Go accepts a leaf that is among the roots (crypto/x509,
  * Verify). A certificate authority would add a private key: stored in the same Secret it would protect nothing, and
  * thrown away it could not sign a renewal.
  *
  * @param key EC P-256
- * @param certificate for the DNS names of the program's Services, valid for 90 days
+ * @param certificate for the DNS names of the scheduler's Services or the agents' common name, valid for 90 days
  * @param trusted the certificate and, for an hour after a renewal, its predecessor
  */
 record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509Certificate> trusted) {
-    private static final String CERTIFICATE = "tls.crt";
-    private static final String KEY = "tls.key";
-    private static final String TRUSTED = "ca.crt";
+    static final String CERTIFICATE = "tls.crt";
+    static final String KEY = "tls.key";
+    static final String TRUSTED = "ca.crt";
+
+    /** The node agents' name. Nothing resolves it: the scheduler compares whole certificates. */
+    static final String AGENT = "aliquot-node-agent";
 
     private static final Duration VALIDITY = Duration.ofDays(90);
     private static final Duration RENEWAL = VALIDITY.multipliedBy(2).dividedBy(3);
@@ -69,6 +72,10 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
     private static final Duration MAX_SKEW = Duration.ofMinutes(5);
     /** How long the predecessor stays trusted; replicas serve a new certificate after 10 s. */
     private static final Duration TAKEOVER = Duration.ofHours(1);
+
+    static final ExtendedKeyUsage SERVER = new ExtendedKeyUsage(KeyPurposeId.id_kp_serverAuth);
+    private static final ExtendedKeyUsage SERVER_AND_CLIENT =
+            new ExtendedKeyUsage(new KeyPurposeId[] {KeyPurposeId.id_kp_serverAuth, KeyPurposeId.id_kp_clientAuth});
 
     private static final String ALGORITHM = "SHA256withECDSA";
     private static final int DNS_NAME = 2; // the tag of dNSName (RFC 5280, 4.2.1.6)
@@ -78,18 +85,36 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
     }
 
     /**
-     * Creates a key and a certificate.
+     * Creates a key and a certificate of the scheduler, which is a server to the API server and a client to node agents.
      *
      * @param hosts the DNS names of the webhooks and the API
      * @param predecessors certificates that replicas still serve, to stay trusted
      */
     static ServingCertificate create(List<String> hosts, Instant now, List<X509Certificate> predecessors) {
+        return create("aliquot-webhook", hosts, SERVER_AND_CLIENT, now, predecessors);
+    }
+
+    /**
+     * Creates a key and a certificate of the node agents.
+     *
+     * @param predecessors certificates that agents still serve, to stay trusted
+     */
+    static ServingCertificate createForAgents(Instant now, List<X509Certificate> predecessors) {
+        return create(AGENT, List.of(AGENT), SERVER, now, predecessors);
+    }
+
+    static ServingCertificate create(
+            String commonName,
+            List<String> hosts,
+            ExtendedKeyUsage usage,
+            Instant now,
+            List<X509Certificate> predecessors) {
         try {
             var random = new SecureRandom();
             KeyPairGenerator generator = KeyPairGenerator.getInstance("EC");
             generator.initialize(new ECGenParameterSpec("secp256r1"), random);
             KeyPair pair = generator.generateKeyPair();
-            var name = new X500Name("CN=aliquot-webhook");
+            var name = new X500Name("CN=" + commonName);
             var builder = new JcaX509v3CertificateBuilder(
                             name,
                             new BigInteger(159, random), // at most 20 octets (RFC 5280, 4.1.2.2)
@@ -99,8 +124,7 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
                             pair.getPublic())
                     .addExtension(Extension.basicConstraints, true, new BasicConstraints(false))
                     .addExtension(Extension.keyUsage, true, new KeyUsage(KeyUsage.digitalSignature))
-                    .addExtension(
-                            Extension.extendedKeyUsage, false, new ExtendedKeyUsage(KeyPurposeId.id_kp_serverAuth))
+                    .addExtension(Extension.extendedKeyUsage, false, usage)
                     .addExtension(
                             Extension.subjectAlternativeName,
                             false,
@@ -119,17 +143,22 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
     }
 
     /**
-     * Reads the Secret's content.
+     * Reads the content of the scheduler's Secret.
      *
      * @param data field to content in base64, as in the API
      * @param host the DNS name that the certificate must be for
      * @throws FormatException if the content is invalid, for another host or not valid at {@code now}
      */
     static ServingCertificate parse(Map<String, String> data, String host, Instant now) {
+        return parse(data, TRUSTED, host, now);
+    }
+
+    /** Reads a Secret's content; {@code trustedField} contains the certificates that peers trust. */
+    static ServingCertificate parse(Map<String, String> data, String trustedField, String host, Instant now) {
         List<X509Certificate> chain = certificates(CERTIFICATE, text(data, CERTIFICATE));
         X509Certificate certificate = chain.get(0);
         PrivateKey key = key(text(data, KEY));
-        List<X509Certificate> trusted = certificates(TRUSTED, text(data, TRUSTED));
+        List<X509Certificate> trusted = certificates(trustedField, text(data, trustedField));
         if (!signs(key, certificate)) {
             throw new FormatException(KEY + " is not the key of " + CERTIFICATE);
         }
@@ -143,23 +172,38 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
                     + certificate.getNotAfter().toInstant() + " only");
         }
         if (!trusted.contains(certificate)) {
-            throw new FormatException(TRUSTED + " lacks the certificate in " + CERTIFICATE);
+            throw new FormatException(trustedField + " lacks the certificate in " + CERTIFICATE);
         }
         return new ServingCertificate(key, certificate, trusted);
     }
 
-    /** The Secret's content: field to content in base64. */
+    /** The content of the scheduler's Secret: field to content in base64. */
     Map<String, String> print() {
+        return print(TRUSTED);
+    }
+
+    /** A Secret's content, with the certificates that peers trust in {@code trustedField}. */
+    Map<String, String> print(String trustedField) {
         var data = new LinkedHashMap<String, String>();
         data.put(CERTIFICATE, base64(pem(List.of(certificate))));
         data.put(KEY, base64(pem(List.of(new PemObject("PRIVATE KEY", key.getEncoded())))));
-        data.put(TRUSTED, caBundle());
+        data.put(trustedField, caBundle());
         return data;
     }
 
     /** The trusted certificates as a webhook's {@code clientConfig.caBundle}: PEM in base64. */
     String caBundle() {
         return base64(pem(trusted));
+    }
+
+    /** Whether peers accept the certificate from a client; those of earlier versions were for servers only. */
+    boolean isForClients() {
+        try {
+            List<String> usages = certificate.getExtendedKeyUsage();
+            return usages != null && usages.contains(KeyPurposeId.id_kp_clientAuth.getId());
+        } catch (CertificateException e) {
+            return false;
+        }
     }
 
     /** Whether two thirds of its validity are over, or a Service has been added. */
@@ -173,6 +217,11 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
         return over ? new ServingCertificate(key, certificate, List.of(certificate)) : this;
     }
 
+    /** The same; with trust in a predecessor that peers still serve. */
+    ServingCertificate withPredecessor(X509Certificate predecessor) {
+        return new ServingCertificate(key, certificate, List.of(certificate, predecessor));
+    }
+
     Instant expires() {
         return certificate.getNotAfter().toInstant();
     }
@@ -183,7 +232,7 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
         return "ServingCertificate[" + certificate.getSerialNumber().toString(16) + " until " + expires() + "]";
     }
 
-    private Instant created() {
+    Instant created() {
         return certificate.getNotBefore().toInstant().plus(MAX_SKEW);
     }
 

@@ -1,5 +1,6 @@
-package io.aliquot.scheduler.admission.certificate;
+package io.aliquot.scheduler.certificate;
 
+import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import java.security.cert.X509Certificate;
@@ -17,7 +18,7 @@ public final class CertificateKeeperFixture {
     /** Creates the keeper and its MutatingWebhookConfiguration. */
     public CertificateKeeperFixture(KubernetesClient kubernetes) {
         kubernetes.resource(CertificateKeeperTest.configuration()).create();
-        keeper = new CertificateKeeper(kubernetes, CertificateKeeperTest.settings(""), clock, ports);
+        keeper = new CertificateKeeper(kubernetes, CertificateKeeperTest.settings(""), clock, ports, new AgentTls());
     }
 
     /** The name by which the API server calls the webhooks. */

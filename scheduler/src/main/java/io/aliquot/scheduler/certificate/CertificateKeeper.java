@@ -1,6 +1,7 @@
-package io.aliquot.scheduler.admission.certificate;
+package io.aliquot.scheduler.certificate;
 
 import io.aliquot.api.FormatException;
+import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.Readiness;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
@@ -15,6 +16,7 @@ import io.fabric8.kubernetes.client.dsl.base.PatchType;
 import java.net.HttpURLConnection;
 import java.security.cert.X509Certificate;
 import java.time.Clock;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -22,15 +24,17 @@ import java.util.Optional;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Keeps a valid certificate in a Secret and the webhooks' {@code caBundle} trusting it. Every 5 s each replica reads
- * both and repairs them; the first replica writes, the others adopt. A reconciliation depends only on what it reads and
- * on the certificate that this replica serves, so the process may be killed at any point.
+ * Keeps a valid certificate in a Secret, and the webhooks' and the APIService's {@code caBundle} trusting it; and the
+ * certificate of the node agents in another ({@link AgentSecret}). Every 5 s each replica reads all of them and repairs
+ * them; the first replica writes, the others adopt. A reconciliation depends only on what it reads and on the certificates
+ * that this replica uses, so the process may be killed at any point.
  *
  * <p>A renewal fails no call: the Secret gets the new certificate, the {@code caBundle} then trusts both, and a replica
  * serves the new one only after a later reconciliation has found the {@code caBundle} in that state.
@@ -48,6 +52,11 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     /** How the names of the chart's webhooks end; its values decide which of them there are. */
     private static final String OURS = ".aliquot.io";
 
+    // What is kept, for the log.
+    private static final String WEBHOOKS = "the webhooks' certificate";
+    private static final String AGENTS = "the node agents' certificate";
+    private static final String API_SERVICE = "the APIService's caBundle";
+
     private final KubernetesClient kubernetes;
     private final Settings settings;
     /** The DNS names of the Services; the API server calls the webhooks by the first. */
@@ -58,21 +67,28 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     private final ScheduledExecutorService timer;
     private volatile @Nullable ServingCertificate served;
     /** What this replica waits for before it is ready; empty once it is ready. */
-    private volatile String waitingFor = "the webhooks' certificate";
+    private volatile String waitingFor = WEBHOOKS;
     /** The certificate that the previous reconciliation left trusted; the API server has noticed it since. */
     private @Nullable ServingCertificate trustedBefore;
 
-    private String lastError = "";
+    private final AgentSecret agents;
+    private final ApiServiceTrust apiService;
+    /** The error of each that cannot be kept now. */
+    private final Map<String, String> lastErrors = new HashMap<>();
 
-    CertificateKeeper(KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports) {
+    CertificateKeeper(
+            KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports, AgentTls agentTls) {
         this.kubernetes = kubernetes;
         this.settings = settings;
-        this.hosts = Stream.of(settings.webhookService(), settings.apiService())
+        this.hosts = Stream.of(settings.webhookService(), settings.apiService(), settings.apiGroupService())
                 .filter(service -> !service.isEmpty())
+                .distinct()
                 .map(service -> service + "." + settings.namespace() + ".svc")
                 .toList();
         this.clock = clock;
         this.ports = ports;
+        this.agents = new AgentSecret(kubernetes, settings.namespace(), settings.agentSecret(), clock, agentTls);
+        this.apiService = new ApiServiceTrust(kubernetes);
         this.timer = Executors.newSingleThreadScheduledExecutor(task -> {
             var thread = new Thread(task, "certificate");
             thread.setDaemon(true);
@@ -107,7 +123,8 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     }
 
     /**
-     * Reads the Secret and the webhooks once and repairs them.
+     * Reads everything once and repairs it. Logs errors of the agents' Secret and the APIService: the webhooks do not
+     * depend on them.
      *
      * @throws KubernetesClientException if the API server is unreachable or refuses
      */
@@ -117,19 +134,22 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
                 tryReconcile();
                 return;
             } catch (KubernetesClientException e) {
-                // Another replica changed the object after this one read it.
-                boolean raced = e.getCode() == HttpURLConnection.HTTP_CONFLICT || e.getCode() == UNPROCESSABLE_CONTENT;
-                if (!raced || attempt == MAX_ATTEMPTS) {
+                if (!raced(e) || attempt == MAX_ATTEMPTS) {
                     throw e;
                 }
             }
         }
     }
 
+    /** Whether another replica changed the object after this one read it. */
+    private static boolean raced(KubernetesClientException e) {
+        return e.getCode() == HttpURLConnection.HTTP_CONFLICT || e.getCode() == UNPROCESSABLE_CONTENT;
+    }
+
     /**
-     * Reads the webhooks before the Secret, and writes the webhooks only in the version that it read. A replica that is
-     * delayed between the two therefore cannot overwrite a {@code caBundle} with an older certificate than another
-     * replica has written meanwhile.
+     * Reads the webhooks, the APIService and the agents' Secret before the webhooks' Secret, and writes them only in the
+     * version that it read. A replica that is delayed in between therefore cannot overwrite them with an older certificate
+     * than another replica has written meanwhile.
      */
     private void tryReconcile() {
         MutatingWebhookConfiguration configuration = kubernetes
@@ -138,25 +158,55 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
                 .mutatingWebhookConfigurations()
                 .withName(settings.webhookConfiguration())
                 .get();
+        boolean groupIsServed = !settings.apiGroupService().isEmpty() && succeeds(API_SERVICE, apiService::read);
+        boolean agentsAreRead = succeeds(AGENTS, agents::read);
         ServingCertificate stored = ensureSecret();
         boolean trusted = ensureTrusted(configuration, stored);
+        if (groupIsServed) {
+            var trustedForGroup = new AtomicBoolean(true);
+            succeeds(API_SERVICE, () -> trustedForGroup.set(apiService.ensure(stored)));
+            trusted &= trustedForGroup.get();
+        }
         if (served == null || (trusted && stored.equals(trustedBefore))) {
             serve(stored);
         }
         trustedBefore = stored;
         waitingFor = "";
+        ServingCertificate serves = served;
+        if (agentsAreRead && serves != null) {
+            succeeds(AGENTS, () -> agents.reconcile(stored, serves));
+        }
     }
 
     private void reconcileAndLog() {
         try {
             reconcile();
-            lastError = "";
+            lastErrors.remove(WEBHOOKS);
         } catch (RuntimeException e) {
-            String error = e.getMessage() + (e.getCause() == null ? "" : " (" + e.getCause() + ")");
-            if (!error.equals(lastError)) { // logs an error once, not every 5 s
-                LOG.warn("Cannot keep the webhooks' certificate; retrying every {} s: {}", PERIOD_SECONDS, error);
+            logOnce(WEBHOOKS, e);
+        }
+    }
+
+    /** Runs a step that the webhooks do not depend on. Returns whether it threw nothing; logs what it threw. */
+    private boolean succeeds(String what, Runnable step) {
+        try {
+            step.run();
+            lastErrors.remove(what);
+            return true;
+        } catch (RuntimeException e) {
+            if (e instanceof KubernetesClientException failure && raced(failure)) {
+                throw failure;
             }
-            lastError = error;
+            logOnce(what, e);
+            return false;
+        }
+    }
+
+    /** Logs an error once, not every 5 s. */
+    private void logOnce(String what, RuntimeException e) {
+        String error = e.getMessage() + (e.getCause() == null ? "" : " (" + e.getCause() + ")");
+        if (!error.equals(lastErrors.put(what, error))) {
+            LOG.warn("Cannot keep {}; retrying every {} s: {}", what, PERIOD_SECONDS, error);
         }
     }
 
@@ -187,7 +237,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
                     "Replaced the content of Secret {} with {}: {}", settings.webhookSecret(), created, e.getMessage());
             return created;
         }
-        if (stored.dueForRenewal(hosts, clock.instant())) {
+        if (stored.dueForRenewal(hosts, clock.instant()) || !stored.isForClients()) {
             if (served == null) { // the process has just started, and the webhooks trust the stored certificate
                 serve(stored);
             }
@@ -205,10 +255,12 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
         return trimmed;
     }
 
-    /** A new certificate; the one that this replica serves stays trusted until it serves the new one. */
+    /** A new certificate; those that this replica uses stay trusted until it uses the new one. */
     private ServingCertificate create() {
-        ServingCertificate predecessor = served;
-        List<X509Certificate> predecessors = predecessor == null ? List.of() : List.of(predecessor.certificate());
+        List<X509Certificate> predecessors = Stream.concat(
+                        served().stream().map(ServingCertificate::certificate), agents.presented())
+                .distinct()
+                .toList();
         return ServingCertificate.create(hosts, clock.instant(), predecessors);
     }
 

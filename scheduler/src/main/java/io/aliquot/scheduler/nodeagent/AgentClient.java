@@ -1,0 +1,267 @@
+package io.aliquot.scheduler.nodeagent;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
+import io.aliquot.scheduler.nodeagent.AgentTls.Identity;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.net.HttpURLConnection;
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodySubscriber;
+import java.net.http.HttpTimeoutException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Clock;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Flow;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicLong;
+import javax.net.ssl.SSLException;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Sends requests to node agents, by TLS with the certificates of {@link AgentTls}. No thread waits for an answer, so any
+ * number of agents may be slow. Thread-safe.
+ */
+final class AgentClient implements AutoCloseable {
+    static final int PORT = 9092;
+    /** From the request to the last byte of the answer. */
+    static final Duration TIMEOUT = Duration.ofSeconds(3);
+
+    static final int LARGEST_ANSWER = 8 << 20;
+    /** Of all answers that are under way. */
+    private static final long MOST_BUFFERED = 128L << 20;
+
+    private static final int THREADS = 2;
+    private static final int LONGEST_REASON = 300;
+    private static final JsonMapper JSON = new JsonMapper();
+
+    private final AgentTls tls;
+    private final Clock clock;
+    private final int port;
+    private final AtomicLong buffered = new AtomicLong();
+    private final ExecutorService threads = Executors.newFixedThreadPool(
+            THREADS, Thread.ofPlatform().name("agent-client-", 0).daemon().factory());
+    private @Nullable Session session;
+
+    /** The client for connections with one identity: no connection outlives a change of the certificates. */
+    private record Session(Identity identity, HttpClient http) {}
+
+    AgentClient(AgentTls tls, Clock clock, int port) {
+        this.tls = tls;
+        this.clock = clock;
+        this.port = port;
+    }
+
+    /**
+     * Asks an agent.
+     *
+     * @param address of its pod
+     * @return the text of its answer; fails with an {@link AgentException}, also as the cause of a CompletionException
+     */
+    CompletableFuture<String> get(String address, String path, String query) {
+        HttpRequest request;
+        HttpClient http;
+        try {
+            request = HttpRequest.newBuilder(uri(address, path, query)).build();
+            http = http();
+        } catch (AgentException e) {
+            return CompletableFuture.failedFuture(e);
+        }
+        var body = new LimitedBody(buffered);
+        CompletableFuture<HttpResponse<byte[]>> reply = http.sendAsync(request, response -> body);
+        CompletableFuture<String> answer = reply.thenApply(AgentClient::text);
+        return answer.orTimeout(TIMEOUT.toMillis(), TimeUnit.MILLISECONDS)
+                .whenComplete((text, failure) -> {
+                    body.release();
+                    reply.cancel(true); // ends the exchange after a timeout
+                })
+                .exceptionallyCompose(failure -> CompletableFuture.failedFuture(explained(failure)));
+    }
+
+    @Override
+    public synchronized void close() {
+        if (session != null) {
+            session.http().shutdownNow();
+        }
+        threads.shutdownNow();
+    }
+
+    private synchronized HttpClient http() throws AgentException {
+        Identity identity = tls.identity();
+        Session current = session;
+        if (current == null || current.identity() != identity) {
+            if (!(identity instanceof Identity.Known known)) {
+                throw new AgentException(Outcome.NO_AGENT, "the scheduler has no certificate for node agents yet");
+            }
+            if (current != null) {
+                current.http().shutdown();
+            }
+            HttpClient http = HttpClient.newBuilder()
+                    .version(HttpClient.Version.HTTP_1_1)
+                    .connectTimeout(TIMEOUT)
+                    .followRedirects(HttpClient.Redirect.NEVER)
+                    .proxy(HttpClient.Builder.NO_PROXY)
+                    .sslContext(PinnedTls.context(known, clock))
+                    .sslParameters(PinnedTls.parameters())
+                    .executor(threads)
+                    .build();
+            current = new Session(identity, http);
+            session = current;
+        }
+        return current.http();
+    }
+
+    private URI uri(String address, String path, String query) throws AgentException {
+        try {
+            String host = address.contains(":") ? "[" + address + "]" : address;
+            return new URI("https", null, host, port, path, query.isEmpty() ? null : query, null);
+        } catch (URISyntaxException e) {
+            throw new AgentException(Outcome.UNREACHABLE, "its address \"" + address + "\" is not one");
+        }
+    }
+
+    private static String text(HttpResponse<byte[]> response) {
+        String text = new String(response.body(), StandardCharsets.UTF_8);
+        if (response.statusCode() != HttpURLConnection.HTTP_OK) {
+            throw new CompletionException(new AgentException(
+                    Outcome.REFUSED, "it answers with status " + response.statusCode() + reason(text)));
+        }
+        return text;
+    }
+
+    /** The sentence in an answer such as {@code {"error": "unknown GPU"}}. */
+    private static String reason(String body) {
+        try {
+            String error = JSON.readTree(body).path("error").asText("");
+            String printable = error.replaceAll("\\p{Cntrl}", " ");
+            return printable.isEmpty()
+                    ? ""
+                    : ": " + printable.substring(0, Math.min(printable.length(), LONGEST_REASON));
+        } catch (JsonProcessingException e) {
+            return "";
+        }
+    }
+
+    private static AgentException explained(Throwable failure) {
+        for (Throwable cause = failure; cause != null; cause = cause.getCause()) {
+            switch (cause) {
+                case AgentException known -> {
+                    return known;
+                }
+                case TimeoutException timeout -> {
+                    return noAnswer();
+                }
+                case HttpTimeoutException timeout -> {
+                    return noAnswer();
+                }
+                case SSLException refused -> {
+                    return new AgentException(
+                            Outcome.UNTRUSTED, "no connection that both sides trust: " + refused.getMessage());
+                }
+                case TooLongException tooLong -> {
+                    return new AgentException(Outcome.INVALID, String.valueOf(tooLong.getMessage()));
+                }
+                default -> {}
+            }
+        }
+        Throwable cause =
+                failure instanceof CompletionException && failure.getCause() != null ? failure.getCause() : failure;
+        return new AgentException(Outcome.UNREACHABLE, "it is not reachable: " + cause);
+    }
+
+    private static AgentException noAnswer() {
+        return new AgentException(Outcome.TIMEOUT, "it did not answer within " + TIMEOUT.toSeconds() + " s");
+    }
+
+    private static final class TooLongException extends IOException {
+        private static final long serialVersionUID = 1;
+
+        TooLongException(String message) {
+            super(message);
+        }
+    }
+
+    /** Collects an answer up to its limit and to that of all answers. */
+    private static final class LimitedBody implements BodySubscriber<byte[]> {
+        private final AtomicLong buffered;
+        private final CompletableFuture<byte[]> body = new CompletableFuture<>();
+        private final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        private Flow.@Nullable Subscription subscription;
+        private boolean released;
+
+        LimitedBody(AtomicLong buffered) {
+            this.buffered = buffered;
+        }
+
+        @Override
+        public CompletionStage<byte[]> getBody() {
+            return body;
+        }
+
+        @Override
+        public void onSubscribe(Flow.Subscription subscription) {
+            this.subscription = subscription;
+            subscription.request(Long.MAX_VALUE);
+        }
+
+        @Override
+        public synchronized void onNext(List<ByteBuffer> buffers) {
+            for (ByteBuffer buffer : buffers) {
+                int more = buffer.remaining();
+                if (released) {
+                    return;
+                }
+                if (bytes.size() + more > LARGEST_ANSWER) {
+                    fail("its answer is longer than " + LARGEST_ANSWER + " bytes");
+                    return;
+                }
+                if (buffered.addAndGet(more) > MOST_BUFFERED) {
+                    buffered.addAndGet(-more);
+                    fail("the answers of all agents together are longer than " + MOST_BUFFERED + " bytes");
+                    return;
+                }
+                byte[] chunk = new byte[more];
+                buffer.get(chunk);
+                bytes.writeBytes(chunk);
+            }
+        }
+
+        private void fail(String message) {
+            if (subscription != null) {
+                subscription.cancel();
+            }
+            body.completeExceptionally(new TooLongException(message));
+        }
+
+        @Override
+        public void onError(Throwable failure) {
+            body.completeExceptionally(failure);
+        }
+
+        @Override
+        public synchronized void onComplete() {
+            body.complete(bytes.toByteArray());
+        }
+
+        /** The answer is complete or given up. */
+        synchronized void release() {
+            if (!released) {
+                released = true;
+                buffered.addAndGet(-bytes.size());
+            }
+        }
+    }
+}

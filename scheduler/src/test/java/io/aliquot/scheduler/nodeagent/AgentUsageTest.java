@@ -1,0 +1,224 @@
+package io.aliquot.scheduler.nodeagent;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.read.ListAppender;
+import io.aliquot.api.UsageHistory;
+import io.aliquot.api.UsageReport;
+import io.aliquot.scheduler.kubernetes.Await;
+import io.aliquot.scheduler.placement.Gpus;
+import io.micrometer.core.instrument.Counter;
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import java.time.Clock;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.slf4j.LoggerFactory;
+
+/** Over real TLS with an agent on several loopback addresses. */
+class AgentUsageTest {
+    private static final Duration TICK = Duration.ofMillis(100);
+    private static final int TICKS_OF_A_PERIOD = (int) AgentUsage.PERIOD.dividedBy(TICK);
+
+    private final CountDownLatch end = new CountDownLatch(1);
+    /** What is answered at an address. */
+    private final Map<String, FakeAgent.Answer> answers = new ConcurrentHashMap<>();
+
+    private final FakeAgent agent = new FakeAgent(exchange -> answers.getOrDefault(
+                    exchange.getLocalAddress().getAddress().getHostAddress(), FakeAgent.text(500, ""))
+            .to(exchange));
+    private final AtomicLong now = new AtomicLong();
+    private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
+    private final AgentClient client = new AgentClient(
+            FakeAgent.trusting(FakeAgent.SCHEDULERS, FakeAgent.AGENTS), Clock.systemUTC(), agent.port());
+    private final AgentUsage usage = new AgentUsage(client, metrics, now::get);
+    private final ListAppender<ILoggingEvent> log = new ListAppender<>();
+
+    @BeforeEach
+    void start() {
+        log.start();
+        ((Logger) LoggerFactory.getLogger(AgentUsage.class)).addAppender(log);
+    }
+
+    @AfterEach
+    void stop() {
+        ((Logger) LoggerFactory.getLogger(AgentUsage.class)).detachAppender(log);
+        end.countDown();
+        client.close();
+        agent.close();
+    }
+
+    @Test
+    void aNodesUsageIsItsAgentsLatestReportForAMinute() {
+        answers.put("127.0.0.1", reportOf("n1"));
+        usage.putAgent("n1", "127.0.0.1");
+        assertThat(usage.usage("n1")).isEmpty();
+
+        period();
+
+        awaitOutcome("done", 1);
+        assertThat(usage.usage("n1")).map(UsageReport::node).contains("n1");
+        assertThat(usage.all()).hasSize(1);
+        answers.put("127.0.0.1", FakeAgent.text(503, ""));
+        now.addAndGet(AgentUsage.VALID.toNanos() - AgentUsage.PERIOD.toNanos());
+        assertThat(usage.usage("n1")).isPresent();
+        now.addAndGet(AgentUsage.PERIOD.toNanos() + 1);
+        assertThat(usage.usage("n1")).isEmpty();
+        assertThat(usage.all()).isEmpty();
+    }
+
+    @Test
+    void agentsAreAskedOnceInEachPeriodAndSpreadOverIt() {
+        var asked = new AtomicInteger();
+        answers.put("127.0.0.1", exchange -> {
+            asked.incrementAndGet();
+            FakeAgent.text(500, "").to(exchange);
+        });
+        IntStream.range(0, 60).forEach(node -> usage.putAgent("node-" + node, "127.0.0.1"));
+        int most = 0;
+        for (int round = 1; round <= 2; round++) {
+            for (int tick = 0; tick < TICKS_OF_A_PERIOD; tick++) {
+                double before = total();
+                int started = agent.requests.get();
+                tick();
+                Await.await("no request is under way", () -> usage.underWay() == 0);
+                most = Math.max(most, agent.requests.get() - started);
+                assertThat(total() - before).isEqualTo(agent.requests.get() - started);
+            }
+            assertThat(asked).hasValue(60 * round);
+        }
+        assertThat(most).as("0.4 on average").isLessThan(6);
+    }
+
+    @Test
+    void slowAgentsAndFailingOnesDelayNoOther() {
+        answers.put("127.0.0.1", FakeAgent.stalledAfter("{", end));
+        answers.put("127.0.0.2", reportOf("fine"));
+        for (int i = 0; i < 50; i++) {
+            usage.putAgent("slow-" + i, "127.0.0.1");
+            usage.putAgent("failing-" + i, "127.0.0.3");
+        }
+        usage.putAgent("fine", "127.0.0.2");
+
+        period();
+
+        Await.await(
+                "the usage of the node whose agent answers",
+                () -> usage.usage("fine").isPresent());
+        assertThat(fetches("timeout")).isZero();
+        awaitOutcome("timeout", 50);
+        assertThat(usage.all()).hasSize(1);
+    }
+
+    @Test
+    void anotherVersionGarbageAndTheReportOfAnotherNodeGiveNoFiguresAndOneLineInTheLogEach() {
+        answers.put("127.0.0.1", FakeAgent.text(200, "{\"version\":2,\"node\":\"n1\"}"));
+        answers.put("127.0.0.2", FakeAgent.text(200, "<html>"));
+        answers.put("127.0.0.3", reportOf("other"));
+        for (int i = 0; i < 10; i++) {
+            usage.putAgent("new-" + i, "127.0.0.1");
+        }
+        usage.putAgent("garbage", "127.0.0.2");
+        usage.putAgent("liar", "127.0.0.3");
+
+        period();
+        awaitOutcome("invalid", 12);
+        period();
+        awaitOutcome("invalid", 24);
+
+        assertThat(usage.all()).isEmpty();
+        assertThat(log.list)
+                .extracting(ILoggingEvent::getFormattedMessage)
+                .hasSize(3)
+                .anySatisfy(line -> assertThat(line).contains("version 1").contains("another version"))
+                .anySatisfy(line -> assertThat(line).contains("node garbage").contains("JSON"))
+                .anySatisfy(line -> assertThat(line).contains("the usage of node liar"));
+    }
+
+    @Test
+    void anAgentThatIsNotReadyIsNotAskedAndOneThatMovedIsAskedAtItsNewAddress() {
+        answers.put("127.0.0.1", reportOf("n1"));
+        usage.putAgent("n1", "127.0.0.2");
+        usage.putAgent("n1", "");
+        period();
+        assertThat(usage.underWay()).isZero();
+        assertThat(total()).isZero();
+
+        usage.putAgent("n1", "127.0.0.1");
+        period();
+        awaitOutcome("done", 1);
+        usage.removeAgent("n1");
+        assertThat(usage.usage("n1")).isEmpty();
+    }
+
+    @Test
+    void historyIsFetchedOnDemand() throws Exception {
+        String history = "{\"version\":1,\"end\":\"2026-11-26T20:00:00Z\",\"stepSeconds\":1,"
+                + "\"gpu\":{\"usedMiB\":[1,null],\"utilizationPercent\":[0,2]},\"containers\":[],\"health\":[]}";
+        answers.put("127.0.0.1", exchange -> {
+            boolean known = exchange.getRequestURI().toString().equals("/v1/history?gpu=" + Gpus.uuid(1, 0));
+            (known ? FakeAgent.text(200, history) : FakeAgent.text(404, "{\"error\":\"this node has no such GPU\"}"))
+                    .to(exchange);
+        });
+        usage.putAgent("n1", "127.0.0.1");
+        usage.putAgent("starting", "");
+
+        assertThat(usage.history("n1", Gpus.uuid(1, 0))).isEqualTo(UsageHistory.parse(history));
+        assertThatThrownBy(() -> usage.history("n1", Gpus.uuid(1, 1)))
+                .isInstanceOf(AgentException.class)
+                .hasMessage("the agent of node n1: it answers with status 404: this node has no such GPU");
+        assertThatThrownBy(() -> usage.history("n1", "x&y")).isInstanceOf(AgentException.class);
+        assertThatThrownBy(() -> usage.history("starting", Gpus.uuid(1, 0)))
+                .isInstanceOf(AgentException.class)
+                .hasMessage("node starting has no ready node agent");
+        answers.put("127.0.0.1", FakeAgent.text(200, "{\"version\":7}"));
+        assertThatThrownBy(() -> usage.history("n1", Gpus.uuid(1, 0)))
+                .isInstanceOf(AgentException.class)
+                .hasMessageContaining("version 1");
+    }
+
+    private static FakeAgent.Answer reportOf(String node) {
+        return FakeAgent.text(200, new UsageReport(Instant.EPOCH, node, List.of(), List.of()).print());
+    }
+
+    private void period() {
+        for (int i = 0; i < TICKS_OF_A_PERIOD; i++) {
+            tick();
+        }
+    }
+
+    private void tick() {
+        now.addAndGet(TICK.toNanos());
+        usage.fetchDue();
+    }
+
+    private void awaitOutcome(String outcome, int times) {
+        Await.await(times + " fetches with outcome " + outcome, () -> fetches(outcome) >= times);
+        assertThat(fetches(outcome)).isEqualTo(times);
+    }
+
+    private double fetches(String outcome) {
+        return metrics.get("aliquot.agent.fetches")
+                .tag("outcome", outcome)
+                .counter()
+                .count();
+    }
+
+    private double total() {
+        return metrics.get("aliquot.agent.fetches").counters().stream()
+                .mapToDouble(Counter::count)
+                .sum();
+    }
+}
