@@ -64,7 +64,7 @@ public final class Problems {
     }
 
     /** The JSON of a Status (meta/v1). */
-    static Map<String, Object> status(ProblemDetail problem) {
+    public static Map<String, Object> status(ProblemDetail problem) {
         Map<String, Object> properties = Objects.requireNonNullElse(problem.getProperties(), Map.of());
         var fields = new LinkedHashMap<String, Object>();
         fields.put("kind", "Status");
