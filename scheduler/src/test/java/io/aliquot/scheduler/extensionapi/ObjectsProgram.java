@@ -64,7 +64,7 @@ import org.springframework.core.env.Environment;
     Watches.class,
     ObjectsController.class,
     SharePatchController.class,
-    ExplainController.class,
+    ShareExplainController.class,
     HistoryController.class,
     OpenApiController.class
 })

@@ -29,7 +29,7 @@ import org.springframework.web.bind.annotation.RestController;
 
 /** Serves why a pod is Pending, or what a bound pod holds. */
 @RestController
-final class ExplainController {
+final class ShareExplainController {
     private final GpuShares shares;
     private final PendingReasons reasons;
     private final Explainer explainer;
@@ -37,7 +37,7 @@ final class ExplainController {
     private final PodVisibility visibility;
     private final Settings settings;
 
-    ExplainController(
+    ShareExplainController(
             GpuShares shares,
             PendingReasons reasons,
             Explainer explainer,
@@ -111,7 +111,7 @@ final class ExplainController {
                 policy.print(),
                 Nodes.of(explanation.fittingNodes()),
                 explainer.bestNodes(pod.id(), request, policy, explanation.fittingNodes()).stream()
-                        .map(ExplainController::score)
+                        .map(ShareExplainController::score)
                         .toList(),
                 explanation.refusals(),
                 explanation.nearest(),
