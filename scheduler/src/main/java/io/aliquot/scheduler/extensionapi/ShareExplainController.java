@@ -99,7 +99,8 @@ final class ShareExplainController {
         var visible = new HashMap<String, Boolean>(); // by namespace, so that each is asked for once
         Predicate<String> mayList = namespace -> visible.computeIfAbsent(
                 namespace,
-                one -> user.filter(caller -> visibility.mayListPods(caller, one)).isPresent());
+                one -> user.filter(caller -> visibility.mayListPods(caller, one))
+                        .isPresent());
         Placement policy = request.nodePlacement().orElse(settings.nodePlacement());
         return new GpuShareExplanation(
                 ApiTypes.VERSION,
@@ -130,8 +131,7 @@ final class ShareExplainController {
                         .toList());
     }
 
-    private static PreemptionOption preemptionOption(
-            Explanation.PreemptionOption option, Predicate<String> mayList) {
+    private static PreemptionOption preemptionOption(Explanation.PreemptionOption option, Predicate<String> mayList) {
         return new PreemptionOption(
                 option.node(),
                 option.victims().stream().map(victim -> victim(victim, mayList)).toList());

@@ -28,7 +28,11 @@ class ObjectStoreTest {
         assertThat(store.await(0, 10, 0)).isEmpty();
         assertThat(store.covers(1)).isFalse();
         assertThat(store.covers(2)).isTrue();
-        assertThat(store.await(store.oldest(), 1, 0).orElseThrow().events().get(0).version())
+        assertThat(store.await(store.oldest(), 1, 0)
+                        .orElseThrow()
+                        .events()
+                        .get(0)
+                        .version())
                 .isEqualTo(3);
     }
 

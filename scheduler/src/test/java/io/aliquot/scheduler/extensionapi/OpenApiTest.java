@@ -59,7 +59,9 @@ class OpenApiTest {
 
     private JsonNode resolve(JsonNode schema) {
         JsonNode reference = schema.has("allOf") ? schema.at("/allOf/0/$ref") : schema.path("$ref");
-        return reference.isMissingNode() ? schema : document.at(reference.asString().substring(1));
+        return reference.isMissingNode()
+                ? schema
+                : document.at(reference.asString().substring(1));
     }
 
     private void check(Type type, JsonNode described, Set<Class<?>> seen) {
@@ -83,13 +85,16 @@ class OpenApiTest {
                 .containsExactlyElementsOf(
                         components.stream().map(RecordComponent::getName).toList());
         for (RecordComponent component : components) {
-            boolean required = schema.path("required").valueStream().anyMatch(name -> name.asString()
-                    .equals(component.getName()));
+            boolean required = schema.path("required")
+                    .valueStream()
+                    .anyMatch(name -> name.asString().equals(component.getName()));
             assertThat(required)
                     .as(raw.getSimpleName() + " " + component.getName())
                     .isEqualTo(!component.getAnnotatedType().isAnnotationPresent(Nullable.class));
             JsonNode property = schema.path("properties").path(component.getName());
-            assertThat(property.path("description").asString("")).as(component.toString()).isNotEmpty();
+            assertThat(property.path("description").asString(""))
+                    .as(component.toString())
+                    .isNotEmpty();
             check(component.getGenericType(), property, seen);
         }
     }

@@ -133,7 +133,8 @@ class WatchHttpTest {
     void anAllocationChangesItsGpuAndItsNode() throws Exception {
         JsonNode list = list(ROOT + "/gpus");
         BufferedReader gpus = watch(
-                ROOT + "/gpus?watch=1&resourceVersion=" + list.at("/metadata/resourceVersion").asString(),
+                ROOT + "/gpus?watch=1&resourceVersion="
+                        + list.at("/metadata/resourceVersion").asString(),
                 "application/json");
         BufferedReader nodes = watch(
                 ROOT + "/gpunodes?watch=1&resourceVersion=" + changes.version().get(), "application/json");
@@ -147,7 +148,9 @@ class WatchHttpTest {
     @Test
     void usageCausesNoEvent() throws Exception {
         BufferedReader watch = watch(
-                TEAM + "?watch=1&timeoutSeconds=2&resourceVersion=" + changes.version().get(), "application/json");
+                TEAM + "?watch=1&timeoutSeconds=2&resourceVersion="
+                        + changes.version().get(),
+                "application/json");
         context.getBean(Figures.class)
                 .containers
                 .put("uid-p1-2/main/" + Gpus.uuid(1, 0), new ShareUsage(1L, 1, 1, 0L, null));
@@ -170,8 +173,8 @@ class WatchHttpTest {
 
     @Test
     void allWatchesEndBeforeTheServerStops() throws Exception {
-        BufferedReader watch = watch(
-                TEAM + "?watch=1&resourceVersion=" + changes.version().get(), "application/json");
+        BufferedReader watch =
+                watch(TEAM + "?watch=1&resourceVersion=" + changes.version().get(), "application/json");
         context.getBean(Watches.class).close();
         assertThat(watch.readLine()).isNull();
     }
@@ -207,8 +210,7 @@ class WatchHttpTest {
     }
 
     private BufferedReader watch(String path, String accept) throws Exception {
-        HttpResponse<java.io.InputStream> answer =
-                client.send(request(path, accept), BodyHandlers.ofInputStream());
+        HttpResponse<java.io.InputStream> answer = client.send(request(path, accept), BodyHandlers.ofInputStream());
         assertThat(answer.statusCode()).isEqualTo(200);
         open.add(answer.body());
         return new BufferedReader(new InputStreamReader(answer.body(), StandardCharsets.UTF_8));
