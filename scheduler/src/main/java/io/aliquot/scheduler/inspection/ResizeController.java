@@ -40,10 +40,11 @@ final class ResizeController {
         try {
             return switch (resizer.resize(held.pod(), changes)) {
                 // With the changes that were written; the ledger may not have seen them yet.
-                case Resizer.Result.Done() ->
+                case Resizer.Result.Done done ->
                     ApiMapper.pod(
                             held, AllocationChange.apply(changes, held.holding().shares()));
                 case Resizer.Result.Refused(String why) -> throw ApiException.conflict(why);
+                case Resizer.Result.Changed() -> throw ApiException.conflict("the pod has changed");
                 case Resizer.Result.NotFound() -> throw notFound(namespace, name);
                 case Resizer.Result.Unavailable(String why) -> throw ApiException.unavailable(why);
             };

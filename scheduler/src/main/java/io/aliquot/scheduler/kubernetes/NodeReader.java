@@ -11,6 +11,7 @@ import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.SlotCount;
 import io.aliquot.scheduler.apiserver.NodeId;
+import io.aliquot.scheduler.extensionapi.GpuNodes.NodeMetadata;
 import io.aliquot.scheduler.kubernetes.client.Quantities;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
@@ -19,6 +20,9 @@ import io.aliquot.scheduler.nodeagent.NodeReport;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.fabric8.kubernetes.api.model.Node;
+import io.fabric8.kubernetes.api.model.ObjectMeta;
+import java.time.Instant;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
@@ -78,6 +82,19 @@ public final class NodeReader {
         Optional<NodeReport> report = text.inventory().map(inventory -> NodeReport.of(id, inventory));
         FactsReading facts = facts(node, text);
         return new Reading(facts.facts(), facts.problem(), report);
+    }
+
+    /** What the node's objects of the aggregated API show of its metadata. */
+    static NodeMetadata metadata(Node node) {
+        ObjectMeta metadata = node.getMetadata();
+        return new NodeMetadata(
+                metadata.getName(),
+                metadata.getUid(),
+                Long.parseLong(metadata.getResourceVersion()),
+                metadata.getCreationTimestamp() == null
+                        ? Instant.EPOCH
+                        : Instant.parse(metadata.getCreationTimestamp()),
+                orEmpty(metadata.getLabels()));
     }
 
     private record FactsReading(NodeFacts facts, String problem) {}

@@ -5,6 +5,8 @@ import io.aliquot.api.FormatException;
 import io.aliquot.api.HamiAllocation;
 import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
+import io.aliquot.scheduler.extensionapi.GpuPod;
+import io.aliquot.scheduler.extensionapi.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.kubernetes.client.Quantities;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
@@ -237,6 +239,44 @@ public final class PodReader {
         } catch (FormatException e) {
             return Optional.empty(); // no free capacity can help this pod
         }
+    }
+
+    /**
+     * Reads a pod that holds a GPU of Aliquot, or requests one of this kube-scheduler; empty for all other pods and for one
+     * that has ended.
+     *
+     * @param shares what its containers hold
+     */
+    static Optional<GpuPod> gpuPod(Pod pod, String schedulerName, List<ContainerAllocation> shares) {
+        if (ended(pod)) {
+            return Optional.empty();
+        }
+        if (shares.isEmpty()
+                && (!node(pod).isEmpty() || !schedulerName.equals(pod.getSpec().getSchedulerName()))) {
+            return Optional.empty();
+        }
+        ParsedRequest request;
+        try {
+            PodGpuRequest parsed = gpuRequest(pod);
+            if (shares.isEmpty() && parsed.containers().isEmpty()) {
+                return Optional.empty();
+            }
+            request = new ParsedRequest.Valid(parsed);
+        } catch (FormatException e) {
+            request = new ParsedRequest.Invalid(String.valueOf(e.getMessage()));
+        }
+        return Optional.of(new GpuPod(
+                id(pod),
+                version(pod),
+                created(pod),
+                labels(pod),
+                node(pod),
+                pod.getMetadata().getDeletionTimestamp() != null,
+                Optional.ofNullable(pod.getSpec().getPriority()).orElse(0),
+                !"Never".equals(pod.getSpec().getPreemptionPolicy()),
+                unschedulableMessage(pod),
+                request,
+                shares));
     }
 
     static Map<String, String> labels(Pod pod) {

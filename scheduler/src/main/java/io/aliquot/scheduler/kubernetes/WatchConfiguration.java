@@ -2,12 +2,15 @@ package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.extensionapi.GpuNodes;
+import io.aliquot.scheduler.extensionapi.GpuShares;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;
 import io.aliquot.scheduler.kubernetes.watch.Informer;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
+import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.AgentUsage;
 import io.aliquot.scheduler.nodeagent.NodeReports;
@@ -28,6 +31,8 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.function.LongConsumer;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import org.slf4j.Logger;
@@ -119,6 +124,7 @@ class WatchConfiguration {
             Settings settings,
             Ledger ledger,
             NodeReports reports,
+            GpuNodes gpuNodes,
             Events events,
             LongSupplier nanoTime) {
         var reader = new NodeReader(settings.gpuPlacement());
@@ -133,11 +139,14 @@ class WatchConfiguration {
                     String name = node.getMetadata().getName();
                     reading.report().ifPresentOrElse(reports::put, () -> reports.remove(name));
                     ledger.putNode(name, reading.facts());
+                    gpuNodes.put(NodeReader.metadata(node));
                 },
                 node -> {
                     reports.remove(node.getMetadata().getName());
                     ledger.removeNode(node.getMetadata().getName());
+                    gpuNodes.remove(node.getMetadata().getName());
                 },
+                progress(gpuNodes::listed, gpuNodes::reached),
                 nanoTime);
     }
 
@@ -149,6 +158,8 @@ class WatchConfiguration {
             PendingPods pending,
             Budgets budgets,
             UnboundPodVersions unbound,
+            GpuShares shares,
+            GpuNodes gpuNodes,
             WatchLatency latency,
             Events events,
             AgentUsage usage,
@@ -170,6 +181,7 @@ class WatchConfiguration {
                 lists,
                 ResourceType.PODS,
                 pod -> {
+                    List<ContainerAllocation> held = List.of();
                     agents.onPresent(pod);
                     unbound.onPresent(pod);
                     if (PodReader.ended(pod)) {
@@ -177,6 +189,7 @@ class WatchConfiguration {
                     } else if (!PodReader.node(pod).isEmpty()) {
                         latency.boundPodReported(pod.getMetadata().getUid());
                         PodReader.Reading reading = PodReader.bound(pod);
+                        held = reading.pod().shares();
                         pending.forget(reading.pod().id().uid());
                         if (!reading.pod().shares().isEmpty()) {
                             budgets.putPod(reading.pod().id().uid(), PodReader.labels(pod));
@@ -189,6 +202,10 @@ class WatchConfiguration {
                         PodReader.unschedulable(pod, settings.schedulerName())
                                 .ifPresent(ask -> pending.markedUnschedulable(PodReader.id(pod), ask));
                     }
+                    PodReader.gpuPod(pod, settings.schedulerName(), held)
+                            .ifPresentOrElse(
+                                    shares::put,
+                                    () -> shares.remove(PodReader.id(pod), OptionalLong.of(PodReader.version(pod))));
                 },
                 pod -> {
                     agents.onGone(pod.getMetadata().getUid());
@@ -199,8 +216,35 @@ class WatchConfiguration {
                     } else {
                         deletedBeforeEnd(pod, ledger, pending, budgets);
                     }
+                    // A pod that a list no longer shows has no spec, and the version of its deletion is not known.
+                    shares.remove(
+                            PodReader.id(pod),
+                            pod.getSpec() == null ? OptionalLong.empty() : OptionalLong.of(PodReader.version(pod)));
                 },
+                progress(
+                        version -> {
+                            shares.listed(version);
+                            gpuNodes.listed(version);
+                        },
+                        version -> {
+                            shares.reached(version);
+                            gpuNodes.reached(version);
+                        }),
                 nanoTime);
+    }
+
+    private static Informer.Progress progress(LongConsumer listed, LongConsumer reached) {
+        return new Informer.Progress() {
+            @Override
+            public void listed(String resourceVersion) {
+                listed.accept(Long.parseLong(resourceVersion));
+            }
+
+            @Override
+            public void reached(String resourceVersion) {
+                reached.accept(Long.parseLong(resourceVersion));
+            }
+        };
     }
 
     private static void observeForeign(Pod pod, Ledger ledger, Events events) {

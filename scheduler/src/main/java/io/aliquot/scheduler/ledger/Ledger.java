@@ -571,6 +571,21 @@ public final class Ledger {
         }
     }
 
+    /** A number that differs after every change of what {@link #view} returns; -1 if the ledger does not know the node. */
+    public long revision(String node) {
+        NodeAccount account = accounts.find(node);
+        return account == null ? -1 : account.revision();
+    }
+
+    /**
+     * Whether a change of what a pod holds would be granted now; changes nothing.
+     *
+     * @throws io.aliquot.api.FormatException if the changes are not possible for this pod
+     */
+    public Resizing checkResize(String uid, List<AllocationChange> changes) {
+        return resizes.check(uid, changes);
+    }
+
     /** A node's account; empty if the ledger does not know the node. */
     public Optional<NodeAccountView> account(String node) {
         return Optional.ofNullable(accounts.find(node));

@@ -74,6 +74,8 @@ final class NodeAccount implements NodeAccountView {
     private volatile NodeFacts facts = UNKNOWN;
     private boolean agentReady;
     private volatile long changes;
+    /** As {@link #changes}, but a claim that only changes its state counts too. */
+    private volatile long revision;
 
     /**
      * The account of a node whose facts are not known yet.
@@ -133,7 +135,17 @@ final class NodeAccount implements NodeAccountView {
         freeCapacity = null;
         long before = changes; // only the holder of the lock writes it
         changes = before + 1;
+        bumpRevision();
         accounts.notifyChanged(this);
+    }
+
+    long revision() {
+        return revision;
+    }
+
+    private void bumpRevision() {
+        long before = revision; // only the holder of the lock writes it
+        revision = before + 1;
     }
 
     @Override
@@ -265,6 +277,7 @@ final class NodeAccount implements NodeAccountView {
     /** Sets the pod's claim; if its amounts are those of the former claim, the account counts as unchanged. */
     void put(Claim claim) {
         Claim before = claims.put(claim.pod.uid(), claim);
+        bumpRevision();
         if (before == null) {
             add(claim, 1);
         } else if (!before.hasAmountsOf(claim)) {

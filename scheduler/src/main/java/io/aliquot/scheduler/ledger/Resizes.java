@@ -17,17 +17,27 @@ final class Resizes {
     }
 
     Resizing prepare(String uid, List<AllocationChange> changes) {
+        return prepare(uid, changes, true);
+    }
+
+    /** The result that {@link #prepare} would have; changes nothing. */
+    Resizing check(String uid, List<AllocationChange> changes) {
+        return prepare(uid, changes, false);
+    }
+
+    private Resizing prepare(String uid, List<AllocationChange> changes, boolean apply) {
         var result = new Resizing[] {new Resizing.Unknown()};
         claims.computeIfPresent(uid, (node, freed) -> {
             if (node != null) {
-                result[0] = accounts.withAccount(node, account -> prepare(account, uid, node, changes));
+                result[0] = accounts.withAccount(node, account -> prepare(account, uid, node, changes, apply));
             }
             return node;
         });
         return result[0];
     }
 
-    private Resizing prepare(NodeAccount account, String uid, String node, List<AllocationChange> changes) {
+    private Resizing prepare(
+            NodeAccount account, String uid, String node, List<AllocationChange> changes, boolean apply) {
         Claim claim = account.claim(uid).orElseThrow();
         Optional<BoundPod> observed = claim.observed();
         if (observed.isEmpty() || claim.state == Holding.State.LINGERING) {
@@ -47,7 +57,9 @@ final class Resizes {
         if (obstacle.isPresent()) {
             return new Resizing.Refused(obstacle.get());
         }
-        account.put(resizing);
+        if (apply) {
+            account.put(resizing);
+        }
         return new Resizing.Prepared(pod.id(), node, pod.version(), wanted);
     }
 

@@ -1,13 +1,10 @@
 package io.aliquot.scheduler.metrics;
 
-import io.aliquot.api.MemoryRequest.Mebibytes;
-import io.aliquot.api.MemoryRequest.WholeCard;
 import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.pending.PendingPods;
-import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import io.prometheus.metrics.model.registry.MultiCollector;
 import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
@@ -100,7 +97,7 @@ final class LedgerMetrics implements MultiCollector {
                 .sorted()
                 .flatMap(name -> ledger.view(name).stream())
                 .toList();
-        ShareSizes sizes = sizes(views);
+        ShareSizes sizes = ShareSizes.of(views, pending);
         int gpus = views.stream().mapToInt(view -> view.gpus().size()).sum();
         var ofGpus = new Series("aliquot_gpu_");
         var ofNodes = new Series("aliquot_node_gpu_");
@@ -129,25 +126,6 @@ final class LedgerMetrics implements MultiCollector {
         all.add(holdings(views));
         all.add(waiting());
         return new MetricSnapshots(all);
-    }
-
-    private ShareSizes sizes(List<NodeView> views) {
-        var sizes = new ShareSizes();
-        for (NodeView view : views) {
-            for (Holding holding : view.holdings()) {
-                holding.shares().forEach(share -> {
-                    for (Vgpu vgpu : share.vgpus().list()) {
-                        sizes.add(vgpu.exclusive() ? new WholeCard() : new Mebibytes(vgpu.memoryMiB()), vgpu.cores());
-                    }
-                });
-            }
-        }
-        pending.allPending().forEach(waiting -> {
-            for (ContainerGpuRequest container : waiting.kind().request().containers()) {
-                sizes.add(container.request().memory(), container.request().cores());
-            }
-        });
-        return sizes;
     }
 
     private static void addLimits(List<NodeView> views, List<MetricSnapshot> all) {

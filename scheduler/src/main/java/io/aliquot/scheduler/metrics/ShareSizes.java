@@ -3,15 +3,22 @@ package io.aliquot.scheduler.metrics;
 import io.aliquot.api.MemoryRequest;
 import io.aliquot.api.MemoryRequest.Mebibytes;
 import io.aliquot.api.MemoryRequest.Percentage;
+import io.aliquot.api.MemoryRequest.WholeCard;
+import io.aliquot.api.Vgpu;
+import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuFreeCapacity;
 import java.util.Arrays;
+import java.util.Collection;
 
 /**
  * The shapes of vGPU in the cluster: memory and cores of those that run and of those that pending pods request. Free
  * memory is stranded if no such shape fits into it.
  */
-final class ShareSizes {
+public final class ShareSizes {
     private static final int ALL = 100;
     private static final long NONE = Long.MAX_VALUE;
 
@@ -29,6 +36,27 @@ final class ShareSizes {
         Arrays.fill(leastPercent, ALL + 1);
     }
 
+    /** The shapes that the pods on these nodes hold, and those that pending pods request. */
+    public static ShareSizes of(Collection<NodeView> views, PendingPods pending) {
+        var sizes = new ShareSizes();
+        for (NodeView view : views) {
+            for (Holding holding : view.holdings()) {
+                holding.shares().forEach(share -> {
+                    for (Vgpu vgpu : share.vgpus().list()) {
+                        sizes.add(vgpu.exclusive() ? new WholeCard() : new Mebibytes(vgpu.memoryMiB()), vgpu.cores());
+                    }
+                });
+            }
+        }
+        pending.allPending().forEach(waiting -> {
+            for (ContainerGpuRequest container : waiting.kind().request().containers()) {
+                sizes.add(container.request().memory(), container.request().cores());
+            }
+        });
+        sizes.complete();
+        return sizes;
+    }
+
     void add(MemoryRequest memory, int cores) {
         int wanted = Math.max(0, Math.min(ALL, cores));
         if (memory instanceof Mebibytes mebibytes) {
@@ -43,7 +71,7 @@ final class ShareSizes {
     }
 
     /** Free memory in MiB that no shape fits into; all free memory if the GPU takes no vGPU. */
-    long stranded(GpuFreeCapacity gpu) {
+    public long stranded(GpuFreeCapacity gpu) {
         GpuAmount taken = gpu.allocated();
         long free = Math.max(0, gpu.capacity().memoryMiB() - taken.memoryMiB());
         int cores = gpu.capacity().cores() - taken.cores();

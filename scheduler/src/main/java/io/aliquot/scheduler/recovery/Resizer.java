@@ -15,6 +15,7 @@ import io.aliquot.scheduler.ledger.Resizing;
 import io.aliquot.scheduler.ledger.Resizing.Prepared;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalLong;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -28,8 +29,15 @@ import org.springframework.stereotype.Component;
 public final class Resizer {
     /** The outcome of a resize. */
     public sealed interface Result {
-        /** The pod holds the requested amount. */
-        record Done() implements Result {}
+        /**
+         * The pod holds the requested amount.
+         *
+         * @param version of the pod with it, if it was read
+         */
+        record Done(OptionalLong version) implements Result {}
+
+        /** Nothing changed, because the pod is no longer in the version that the caller requires. */
+        record Changed() implements Result {}
 
         /** Nothing changed, and a retry fails until something else changes. */
         record Refused(String why) implements Result {}
@@ -40,6 +48,8 @@ public final class Resizer {
         /** Nothing changed as far as is known; a retry, or a request to the leader, may succeed. */
         record Unavailable(String why) implements Result {}
     }
+
+    public static final String UNRESOLVED = "the outcome of an earlier resize is not known yet; try again";
 
     private static final Logger LOG = LoggerFactory.getLogger(Resizer.class);
     /** While a pod starts, its status and with it its resourceVersion change every few hundred milliseconds. */
@@ -55,12 +65,18 @@ public final class Resizer {
         this.reconciler = reconciler;
     }
 
+    /** Resizes a pod in any version, as {@link #resize(PodId, List, OptionalLong)}. */
+    public Result resize(PodId pod, List<AllocationChange> changes) {
+        return resize(pod, changes, OptionalLong.empty());
+    }
+
     /**
      * Resizes a pod. The caller has authorized the user.
      *
+     * @param required the version that the pod must have; empty for any
      * @throws io.aliquot.api.FormatException if the changes are invalid for this pod
      */
-    public Result resize(PodId pod, List<AllocationChange> changes) {
+    public Result resize(PodId pod, List<AllocationChange> changes, OptionalLong required) {
         Attempt attempt = new Attempt(new Result.Unavailable("the pod keeps changing; try again"), true);
         for (int i = 0; i < TRIES && attempt.again(); i++) {
             Fence fence;
@@ -78,10 +94,15 @@ public final class Resizer {
                     return new Result.Refused(refused.reason());
                 }
                 case Resizing.Unresolved unresolved -> {
-                    return new Result.Unavailable("the outcome of an earlier resize is not known yet; try again");
+                    return new Result.Unavailable(UNRESOLVED);
                 }
                 case Resizing.Unchanged unchanged -> {
-                    return new Result.Done();
+                    return new Result.Done(OptionalLong.empty());
+                }
+                case Prepared prepared
+                when required.isPresent() && required.getAsLong() != prepared.version() -> {
+                    ledger.rollbackResize(pod.uid(), prepared.version());
+                    return new Result.Changed();
                 }
                 case Prepared prepared -> attempt = write(prepared, fence);
             }
@@ -112,8 +133,7 @@ public final class Resizer {
             }
             case WriteOutcome.Done done -> {
                 // The next resize then does not have to wait for the watch.
-                var unused = reconciler.reconcile(pod);
-                yield Attempt.last(new Result.Done());
+                yield Attempt.last(new Result.Done(reconciler.reconcile(pod).version()));
             }
             case WriteOutcome.Conflicts conflicts -> reconcile(prepared, conflicts.why());
             case WriteOutcome.Unknown unknown -> reconcile(prepared, unknown.why());
@@ -123,7 +143,7 @@ public final class Resizer {
     private Attempt reconcile(Prepared prepared, String why) {
         return switch (reconciler.reconcile(prepared.pod())) {
             case PodState.Bound bound
-            when bound.pod().shares().equals(prepared.shares()) -> Attempt.last(new Result.Done());
+            when bound.pod().shares().equals(prepared.shares()) -> Attempt.last(new Result.Done(bound.version()));
             case PodState.Bound bound -> new Attempt(new Result.Unavailable(why), true);
             case PodState.Gone gone -> Attempt.last(new Result.NotFound());
             default -> Attempt.last(new Result.Unavailable("its outcome is not known yet: " + why));

@@ -35,7 +35,7 @@ class ResizerTest {
 
     @Test
     void aResizeIsWrittenForItsPodVersionWithTheResizeFence() {
-        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(to(4000)).isInstanceOf(Resizer.Result.Done.class);
         assertThat(fixture.cluster.sent)
                 .containsExactly(new FakeCluster.Sent(
                         id("a"),
@@ -55,9 +55,9 @@ class ResizerTest {
     @Test
     void aSecondResizeDoesNotWaitForTheWatch() {
         fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
-        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(to(4000)).isInstanceOf(Resizer.Result.Done.class);
         fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 100));
-        assertThat(to(100)).isEqualTo(new Resizer.Result.Done());
+        assertThat(to(100)).isInstanceOf(Resizer.Result.Done.class);
         assertThat(fixture.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
         assertThat(fixture.cluster.movedOn).isEmpty();
         assertThat(taken()).isEqualTo(100);
@@ -65,7 +65,7 @@ class ResizerTest {
 
     @Test
     void aResizeToTheCurrentAmountIsNotWritten() {
-        assertThat(to(3000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(to(3000)).isInstanceOf(Resizer.Result.Done.class);
         assertThat(fixture.cluster.sent).isEmpty();
     }
 
@@ -118,7 +118,7 @@ class ResizerTest {
     void afterAConflictThePodIsResizedAtItsCurrentVersion() {
         fixture.cluster.outcomes.add(new WriteOutcome.Conflicts("version"));
         fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 3000));
-        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(to(4000)).isInstanceOf(Resizer.Result.Done.class);
         assertThat(fixture.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 7L);
     }
 
@@ -126,7 +126,7 @@ class ResizerTest {
     void aResizeWithALostAnswerIsDoneIfThePodHasTheNewAmount() {
         fixture.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
         fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
-        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(to(4000)).isInstanceOf(Resizer.Result.Done.class);
         assertThat(fixture.cluster.sent).hasSize(1);
         assertThat(taken()).isEqualTo(4000);
     }
@@ -136,7 +136,7 @@ class ResizerTest {
         fixture.cluster.outcomes.add(new WriteOutcome.Unknown("time-out"));
         fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 5, 3000));
         fixture.cluster.movedOnTo = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 3000));
-        assertThat(to(4000)).isEqualTo(new Resizer.Result.Done());
+        assertThat(to(4000)).isInstanceOf(Resizer.Result.Done.class);
         assertThat(fixture.cluster.movedOn).containsExactly(5L);
         assertThat(fixture.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
     }

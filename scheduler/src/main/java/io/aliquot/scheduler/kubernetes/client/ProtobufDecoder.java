@@ -157,6 +157,7 @@ final class ProtobufDecoder {
         if (read.hasPriority()) {
             spec.setPriority(read.getPriority());
         }
+        spec.setPreemptionPolicy(nullIfEmpty(read.getPreemptionPolicy()));
         spec.setOverhead(quantities(read.getOverheadMap()));
         if (read.hasResources()) {
             spec.setResources(resources(read.getResources()));
@@ -198,6 +199,7 @@ final class ProtobufDecoder {
         condition.setStatus(read.getStatus());
         condition.setLastTransitionTime(time(read.getLastTransitionTime()));
         condition.setReason(nullIfEmpty(read.getReason()));
+        condition.setMessage(nullIfEmpty(read.getMessage()));
         return condition;
     }
 

@@ -44,10 +44,28 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
     /** The identity and version of an object; {@code namespace} is null for a cluster-scoped one. */
     private record Known(@Nullable String namespace, String name, String uid, String version) {}
 
+    /** Learns how far the listeners have come. Called after the listeners, one call at a time. */
+    public interface Progress {
+        /** A list is complete. What changed before it may have been reported in any order. */
+        void listed(String resourceVersion);
+
+        /** Every change up to this version was reported. */
+        void reached(String resourceVersion);
+    }
+
+    private static final Progress NO_PROGRESS = new Progress() {
+        @Override
+        public void listed(String resourceVersion) {}
+
+        @Override
+        public void reached(String resourceVersion) {}
+    };
+
     private final ListWatchClient client;
     private final ResourceType<T> type;
     private final Consumer<T> onPresent;
     private final Consumer<T> onGone;
+    private final Progress progress;
     private final LongSupplier nanoTime;
     private final Thread thread;
     /** The objects that the listeners know to exist, by namespace and name. */
@@ -69,11 +87,13 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
             ResourceType<T> type,
             Consumer<T> onPresent,
             Consumer<T> onGone,
+            Progress progress,
             LongSupplier nanoTime) {
         this.client = client;
         this.type = type;
         this.onPresent = onPresent;
         this.onGone = onGone;
+        this.progress = progress;
         this.nanoTime = nanoTime;
         this.lastHeard = nanoTime.getAsLong();
         this.thread =
@@ -92,7 +112,18 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
             Consumer<T> onPresent,
             Consumer<T> onGone,
             LongSupplier nanoTime) {
-        var informer = new Informer<>(client, type, onPresent, onGone, nanoTime);
+        return start(client, type, onPresent, onGone, NO_PROGRESS, nanoTime);
+    }
+
+    /** As {@link #start(ListWatchClient, ResourceType, Consumer, Consumer, LongSupplier)}. */
+    public static <T extends HasMetadata> Informer<T> start(
+            ListWatchClient client,
+            ResourceType<T> type,
+            Consumer<T> onPresent,
+            Consumer<T> onGone,
+            Progress progress,
+            LongSupplier nanoTime) {
+        var informer = new Informer<>(client, type, onPresent, onGone, progress, nanoTime);
         informer.thread.start();
         return informer;
     }
@@ -201,6 +232,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         synchronized (this) {
             lastHeard = nanoTime.getAsLong();
             before.forEach(this::gone);
+            progress.listed(listed);
             complete = true;
         }
         return listed;
@@ -224,6 +256,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
             }
         }
         version = Optional.of(object.getMetadata().getResourceVersion());
+        progress.reached(version.get());
     }
 
     private void present(T object) {

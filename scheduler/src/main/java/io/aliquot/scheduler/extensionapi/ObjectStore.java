@@ -1,0 +1,152 @@
+package io.aliquot.scheduler.extensionapi;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.NavigableMap;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.concurrent.ConcurrentSkipListMap;
+import org.jspecify.annotations.Nullable;
+
+/*
+ * Versions are the API server's resourceVersions, which every replica sees in the same order, so a client can continue
+ * at one replica what it began at another. A list has the newest version that the store has reached; a watch from
+ * version v gets each event after v. An event may come twice, never not at all: what cannot be replayed is refused
+ * (410, the client lists again).
+ *
+ * The log is also the queue of every watcher: a watcher remembers only its position. One that falls behind the oldest
+ * event of the log has to be dropped.
+ */
+/** The objects of one resource and the log of their latest changes. Thread-safe. */
+final class ObjectStore<T> {
+    static final int LOG_LENGTH = 16_384;
+    private static final long NOT_LISTED = -1;
+
+    /**
+     * A change of an object.
+     *
+     * @param version after which the object has changed; {@link Long#MAX_VALUE} if unknown, so that each watch gets it
+     * @param shown the version that the event has for watchers
+     * @param before null for a new object
+     * @param after null for a deleted object
+     */
+    record Event<T>(
+            long version,
+            long shown,
+            @Nullable T before,
+            @Nullable T after) {}
+
+    /** All objects at one time, and the position of the log after them. */
+    record Snapshot<T>(List<T> objects, long sequence, long version) {}
+
+    /**
+     * Some events of the log.
+     *
+     * @param next the position after them
+     * @param version up to which the reader has seen every change now; empty if there are further events
+     */
+    record Batch<T>(List<Event<T>> events, long next, OptionalLong version) {}
+
+    private final ConcurrentSkipListMap<String, T> objects = new ConcurrentSkipListMap<>();
+    /** A ring: the event of position n is at n modulo its length. */
+    private final List<Event<T>> log = new ArrayList<>();
+
+    private long nextSequence;
+    /** No event after this version is missing in the log. */
+    private long floor = NOT_LISTED;
+
+    private volatile long newest;
+
+    Optional<T> find(String key) {
+        return Optional.ofNullable(objects.get(key));
+    }
+
+    /** The objects whose keys begin with the prefix and come after another key, in the order of their keys. */
+    NavigableMap<String, T> after(String prefix, String key) {
+        NavigableMap<String, T> ofPrefix =
+                prefix.isEmpty() ? objects : objects.subMap(prefix, true, prefix + Character.MAX_VALUE, false);
+        return key.compareTo(prefix) < 0 ? ofPrefix : ofPrefix.tailMap(key, false);
+    }
+
+    /** The newest version that this process has seen. Read before the objects, so that a watch from it misses nothing. */
+    long version() {
+        return newest;
+    }
+
+    synchronized void put(String key, T object, long version) {
+        T before = objects.put(key, object);
+        newest = Math.max(newest, version);
+        append(version, newest, before, object);
+    }
+
+    /** Removes an object; {@code version} is that of the deletion if it is known. */
+    synchronized void remove(String key, OptionalLong version) {
+        T before = objects.remove(key);
+        newest = Math.max(newest, version.orElse(0));
+        if (before != null) {
+            append(version.orElse(Long.MAX_VALUE), version.orElse(newest), before, null);
+        }
+    }
+
+    private void append(long version, long shown, @Nullable T before, @Nullable T after) {
+        if (floor == NOT_LISTED) {
+            return; // nobody can watch yet
+        }
+        var event = new Event<>(version, shown, before, after);
+        if (log.size() < LOG_LENGTH) {
+            log.add(event);
+        } else {
+            floor = Math.max(
+                    floor, log.set((int) (nextSequence % LOG_LENGTH), event).shown());
+        }
+        nextSequence++;
+        notifyAll();
+    }
+
+    /** A list is complete; a change before it may be missing in the log, or be in it in any order. */
+    synchronized void listed(long version) {
+        newest = Math.max(newest, version);
+        floor = Math.max(floor, version);
+    }
+
+    /** Every change up to this version is in the store. */
+    synchronized void reached(long version) {
+        newest = Math.max(newest, version);
+    }
+
+    /** Whether a watch or list can be continued from this version. */
+    synchronized boolean covers(long version) {
+        return floor != NOT_LISTED && version >= floor;
+    }
+
+    synchronized Snapshot<T> snapshot() {
+        return new Snapshot<>(new ArrayList<>(objects.values()), nextSequence, newest);
+    }
+
+    /** The position of the oldest event in the log. */
+    synchronized long oldest() {
+        return nextSequence - log.size();
+    }
+
+    /**
+     * The events from this position on, at most this many; waits for one if there is none.
+     *
+     * @return empty if the position is no longer in the log
+     */
+    @SuppressWarnings("WaitNotInLoop") // the caller's loop: a spurious wakeup returns no events
+    synchronized Optional<Batch<T>> await(long sequence, int most, long millis) throws InterruptedException {
+        if (sequence == nextSequence && millis > 0) {
+            wait(millis);
+        }
+        if (sequence < oldest()) {
+            return Optional.empty();
+        }
+        var events = new ArrayList<Event<T>>();
+        long end = Math.min(nextSequence, sequence + most);
+        for (long position = sequence; position < end; position++) {
+            events.add(log.get((int) (position % LOG_LENGTH)));
+        }
+        return Optional.of(
+                new Batch<>(events, end, end == nextSequence ? OptionalLong.of(newest) : OptionalLong.empty()));
+    }
+}

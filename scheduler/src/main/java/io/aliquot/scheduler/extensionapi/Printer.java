@@ -1,0 +1,62 @@
+package io.aliquot.scheduler.extensionapi;
+
+import com.fasterxml.jackson.annotation.JsonInclude;
+import io.aliquot.scheduler.extensionapi.ApiTypes.ApiObject;
+import io.aliquot.scheduler.extensionapi.ApiTypes.ListMetadata;
+import io.aliquot.scheduler.extensionapi.ApiTypes.ObjectList;
+import io.aliquot.scheduler.extensionapi.ApiTypes.PartialObjectMetadata;
+import io.aliquot.scheduler.extensionapi.ApiTypes.Row;
+import io.aliquot.scheduler.extensionapi.ApiTypes.Table;
+import java.util.List;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/** Makes the answer to a client from printed objects: as they are, or as a table. */
+record Printer(Resource<?> resource, Format format, String includeObject) {
+    static Printer of(Resource<?> resource, @Nullable String accept, Query query) {
+        return new Printer(resource, Format.accepted(accept == null ? "" : accept), query.includeObject());
+    }
+
+    Object one(ApiObject object) {
+        return switch (format) {
+            case OBJECTS -> object;
+            case TABLE -> table(new ListMetadata(object.metadata().resourceVersion(), null, null), List.of(object));
+        };
+    }
+
+    Object list(ListMetadata metadata, List<ApiObject> objects) {
+        return switch (format) {
+            case OBJECTS -> new ObjectList(ApiTypes.VERSION, resource.kind() + "List", metadata, objects);
+            case TABLE -> table(metadata, objects);
+        };
+    }
+
+    /** The object of a bookmark. */
+    Object bookmark(String version, @Nullable Map<String, String> annotations) {
+        return switch (format) {
+            case OBJECTS -> new Bookmark(ApiTypes.VERSION, resource.kind(), new BookmarkMetadata(version, annotations));
+            case TABLE -> table(new ListMetadata(version, null, null), List.of());
+        };
+    }
+
+    private record Bookmark(String apiVersion, String kind, BookmarkMetadata metadata) {}
+
+    @JsonInclude(JsonInclude.Include.NON_NULL)
+    private record BookmarkMetadata(
+            String resourceVersion, @Nullable Map<String, String> annotations) {}
+
+    private Table table(ListMetadata metadata, List<ApiObject> objects) {
+        return new Table(
+                metadata, resource.columns(), objects.stream().map(this::row).toList());
+    }
+
+    private Row row(ApiObject object) {
+        return new Row(
+                resource.cells(object),
+                switch (includeObject) {
+                    case "None" -> null;
+                    case "Object" -> object;
+                    default -> new PartialObjectMetadata(object.metadata());
+                });
+    }
+}

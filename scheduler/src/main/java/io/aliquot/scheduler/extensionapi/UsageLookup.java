@@ -1,0 +1,24 @@
+package io.aliquot.scheduler.extensionapi;
+
+import io.aliquot.scheduler.extensionapi.ApiTypes.GpuUsage;
+import io.aliquot.scheduler.extensionapi.ApiTypes.ShareUsage;
+import io.aliquot.scheduler.ledger.PodId;
+import java.util.Optional;
+import tools.jackson.databind.JsonNode;
+
+/** What the node agents measure. Figures are at most a minute old; what is not known is empty. Thread-safe. */
+interface UsageLookup {
+    /** What a container uses of a GPU. */
+    Optional<ShareUsage> ofContainer(String node, PodId pod, String container, String gpu);
+
+    /** What all processes use of a GPU. */
+    Optional<GpuUsage> ofGpu(String node, String gpu);
+
+    /**
+     * The last minutes of a GPU and of the containers on it: the agent's answer to {@code /v1/history}. Empty if the agent
+     * knows no such GPU.
+     *
+     * @throws StatusException with code 503 if the agent does not answer, 501 if this scheduler asks no agent
+     */
+    Optional<JsonNode> history(String node, String gpu);
+}

@@ -1,0 +1,33 @@
+package io.aliquot.scheduler.extensionapi;
+
+import io.aliquot.scheduler.extensionapi.ApiTypes.GpuUsage;
+import io.aliquot.scheduler.extensionapi.ApiTypes.ShareUsage;
+import io.aliquot.scheduler.ledger.PodId;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
+import tools.jackson.databind.JsonNode;
+
+/** Figures that a test sets. */
+final class Figures implements UsageLookup {
+    /** By pod uid, container and GPU, joined by slashes. */
+    final Map<String, ShareUsage> containers = new ConcurrentHashMap<>();
+
+    final Map<String, GpuUsage> gpus = new ConcurrentHashMap<>();
+    final Map<String, JsonNode> histories = new ConcurrentHashMap<>();
+
+    @Override
+    public Optional<ShareUsage> ofContainer(String node, PodId pod, String container, String gpu) {
+        return Optional.ofNullable(containers.get(pod.uid() + "/" + container + "/" + gpu));
+    }
+
+    @Override
+    public Optional<GpuUsage> ofGpu(String node, String gpu) {
+        return Optional.ofNullable(gpus.get(gpu));
+    }
+
+    @Override
+    public Optional<JsonNode> history(String node, String gpu) {
+        return Optional.ofNullable(histories.get(gpu));
+    }
+}

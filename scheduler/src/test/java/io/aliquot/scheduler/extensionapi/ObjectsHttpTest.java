@@ -1,0 +1,507 @@
+package io.aliquot.scheduler.extensionapi;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus;
+import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.extensionapi.ApiTypes.GpuUsage;
+import io.aliquot.scheduler.extensionapi.ApiTypes.ShareUsage;
+import io.aliquot.scheduler.extensionapi.ObjectsProgram.Changes;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.Gpus;
+import java.net.URI;
+import java.net.URLEncoder;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpRequest.BodyPublishers;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.springframework.context.ConfigurableApplicationContext;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+
+/** The objects over HTTP, as the API server would ask for them after it has authorized a caller. */
+class ObjectsHttpTest {
+    private static final String ROOT = "/apis/gpu.aliquot.io/v1alpha1";
+    private static final String TEAM = ROOT + "/namespaces/team/gpushares";
+    private static final String TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,"
+            + "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+    private static final String MERGE = "application/merge-patch+json";
+    private static final String JSON = "application/json-patch+json";
+
+    private final HttpClient client = HttpClient.newHttpClient();
+    private ConfigurableApplicationContext context;
+    private Changes changes;
+
+    @BeforeEach
+    void start() {
+        context = ObjectsProgram.start();
+        changes = context.getBean(Changes.class);
+    }
+
+    @AfterEach
+    void stop() {
+        context.close();
+    }
+
+    @Test
+    void aGpushareIsAKubernetesObject() throws Exception {
+        assertThat(ok(TEAM + "/p1-2").toString())
+                .isEqualTo("{\"apiVersion\":\"gpu.aliquot.io/v1alpha1\",\"kind\":\"GpuShare\",\"metadata\":{"
+                        + "\"name\":\"p1-2\",\"namespace\":\"team\",\"uid\":\"uid-p1-2\",\"resourceVersion\":\"103\","
+                        + "\"creationTimestamp\":\"1970-01-01T00:01:43Z\",\"labels\":"
+                        + ok(TEAM + "/p1-2").at("/metadata/labels")
+                        + "},\"spec\":{\"containers\":[{\"name\":\"main\",\"memoryMiB\":15000,\"cores\":20,"
+                        + "\"policy\":\"fixed\"}]},\"status\":{\"phase\":\"Bound\",\"nodeName\":\"n1\",\"priority\":1,"
+                        + "\"gpus\":1,\"memoryMiB\":15000,\"cores\":20,\"containers\":[{\"name\":\"main\",\"gpus\":[{"
+                        + "\"uuid\":\"" + Gpus.uuid(1, 0) + "\",\"memoryMiB\":15000,\"cores\":20,\"policy\":\"fixed\","
+                        + "\"priority\":0,\"wholeCard\":false}]}]}}");
+        assertThat(ok(TEAM + "/p1-2").at("/metadata/labels/tier").asString()).isEqualTo("a");
+        JsonNode missing = status(404, TEAM + "/nothing");
+        assertThat(missing.get("reason").asString()).isEqualTo("NotFound");
+        assertThat(missing.get("message").asString()).isEqualTo("gpushares.gpu.aliquot.io \"nothing\" not found");
+    }
+
+    @Test
+    void nodesAndGpusShowWhatIsAllocated() throws Exception {
+        JsonNode node = ok(ROOT + "/gpunodes/n1");
+        assertThat(node.at("/metadata/resourceVersion").asString()).isEqualTo("101");
+        assertThat(node.at("/status/memoryMiB").toString())
+                .isEqualTo("{\"total\":80000,\"allocated\":60000,\"free\":20000}");
+        assertThat(node.at("/status/shares").asInt()).isEqualTo(4);
+        assertThat(node.at("/status/strandedMemoryMiB").asInt()).isEqualTo(20_000);
+        assertThat(node.at("/status/schedulable").asBoolean()).isTrue();
+        String name = node.at("/status/gpus/1").asString();
+        assertThat(name).isEqualTo(Gpus.uuid(1, 1).toLowerCase(java.util.Locale.ROOT));
+        JsonNode gpu = ok(ROOT + "/gpus/" + name);
+        assertThat(gpu.at("/status/uuid").asString()).isEqualTo(Gpus.uuid(1, 1));
+        assertThat(gpu.at("/status/cores").toString()).isEqualTo("{\"total\":100,\"allocated\":40,\"free\":60}");
+        status(404, ROOT + "/gpus/gpu-0");
+        status(404, ROOT + "/gpunodes/n9");
+    }
+
+    @Test
+    void aReservationIsPartOfItsNode() throws Exception {
+        Ledger ledger = context.getBean(Ledger.class);
+        ledger.reserve(changes.id("team", "soon"), "n1", Gpus.request("APP:main: gpumem=100"));
+        JsonNode reservation = ok(ROOT + "/gpunodes/n1").at("/status/reservations/0");
+        assertThat(reservation.get("state").asString()).isEqualTo("expected");
+        assertThat(reservation.at("/gpus/0/memoryMiB").asInt()).isEqualTo(100);
+        ledger.observeEnded("uid-soon");
+        assertThat(ok(ROOT + "/gpunodes/n1").at("/status/reservations").size()).isZero();
+    }
+
+    @Test
+    void usageIsBlankUntilTheAgentReportsIt() throws Exception {
+        assertThat(row(TEAM + "/p1-2").toString())
+                .startsWith("[\"p1-2\",\"Bound\",\"n1\",\"-/15000Mi\",\"-/20%\",1,\"\",");
+        var figures = context.getBean(Figures.class);
+        figures.containers.put(
+                "uid-p1-2/main/" + Gpus.uuid(1, 0), new ShareUsage(1234L, 15, 1, 0L, "2026-11-26T20:00:00Z"));
+        figures.gpus.put(Gpus.uuid(1, 0), new GpuUsage(2000L, 0L, 15, 40, 200));
+        assertThat(row(TEAM + "/p1-2").toString())
+                .startsWith("[\"p1-2\",\"Bound\",\"n1\",\"1234/15000Mi\",\"15/20%\",1,");
+        assertThat(ok(TEAM + "/p1-2")
+                        .at("/status/containers/0/gpus/0/usage/memoryMiB")
+                        .asInt())
+                .isEqualTo(1234);
+        String gpu = ROOT + "/gpus/" + GpuNodes.name(Gpus.uuid(1, 0));
+        assertThat(row(gpu).get(4).asString()).isEqualTo("2000/30000/40000Mi");
+    }
+
+    @Test
+    void kubectlGetsATable() throws Exception {
+        HttpResponse<String> answer = get(ROOT + "/gpushares", TABLE);
+        JsonNode table = JsonMapper.shared().readTree(answer.body());
+        assertThat(table.get("kind").asString()).isEqualTo("Table");
+        assertThat(table.get("rows").size()).isEqualTo(12);
+        assertThat(table.at("/rows/0/object/kind").asString()).isEqualTo("PartialObjectMetadata");
+        assertThat(table.at("/rows/0/object/metadata/namespace").asString()).isEqualTo("other");
+        assertThat(table.at("/columnDefinitions/6").toString())
+                .isEqualTo("{\"name\":\"Reason\",\"type\":\"string\",\"format\":\"\",\"description\":\"Why a pod is"
+                        + " Pending\",\"priority\":1}");
+        assertThat(row(ROOT + "/gpunodes/n1").toString())
+                .startsWith("[\"n1\",2,2,\"core-memory\",\"60000/80000Mi\",\"80/200%\",4,\"20000Mi\",\"\",");
+        JsonNode whole = JsonMapper.shared()
+                .readTree(get(TEAM + "?includeObject=Object", TABLE).body());
+        assertThat(whole.at("/rows/0/object/kind").asString()).isEqualTo("GpuShare");
+        JsonNode none = JsonMapper.shared()
+                .readTree(get(TEAM + "?includeObject=None", TABLE).body());
+        assertThat(none.get("rows").get(0).has("object")).isFalse();
+        assertThat(get(TEAM, "application/vnd.kubernetes.protobuf").statusCode())
+                .isEqualTo(406);
+        assertThat(get(TEAM, "application/vnd.kubernetes.protobuf,application/json")
+                        .statusCode())
+                .isEqualTo(200);
+    }
+
+    @Test
+    void allPagesTogetherAreTheList() throws Exception {
+        var names = new ArrayList<String>();
+        String next = "";
+        int pages = 0;
+        String version = "";
+        do {
+            JsonNode page = ok(ROOT + "/gpushares?limit=5" + (next.isEmpty() ? "" : "&continue=" + next));
+            page.get("items")
+                    .forEach(share -> names.add(share.at("/metadata/namespace").asString() + "/"
+                            + share.at("/metadata/name").asString()));
+            if (pages == 0) {
+                version = page.at("/metadata/resourceVersion").asString();
+                assertThat(page.at("/metadata/remainingItemCount").asInt()).isEqualTo(7);
+                // What comes and goes between two pages neither repeats nor hides another object.
+                changes.pending("p9-last", Gpus.request("APP:main: gpumem=100"), "");
+                changes.ended("other", "p1-4");
+            }
+            assertThat(page.at("/metadata/resourceVersion").asString()).isEqualTo(version);
+            next = page.at("/metadata/continue").asString("");
+            pages++;
+        } while (!next.isEmpty());
+        assertThat(pages).isEqualTo(3);
+        assertThat(names).hasSize(13).doesNotHaveDuplicates().isSorted().contains("team/p9-last");
+        assertThat(status(400, ROOT + "/gpushares?continue=x").get("message").asString())
+                .contains("metadata.continue");
+    }
+
+    @Test
+    void anExpiredTokenIs410() throws Exception {
+        String next = ok(TEAM + "?limit=5").at("/metadata/continue").asString();
+        // The watch on pods had to list again.
+        context.getBean(GpuShares.class).listed(changes.version().addAndGet(10));
+        JsonNode refusal = status(410, TEAM + "?limit=5&continue=" + next);
+        assertThat(refusal.get("reason").asString()).isEqualTo("Expired");
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', textBlock = """
+            labelSelector=tier=a                          | 6
+            labelSelector=tier==a,app=train               | 6
+            labelSelector=tier!=a                         | 6
+            labelSelector=tier in (a, b)                  | 12
+            labelSelector=tier notin (a)                  | 6
+            labelSelector=app                             | 12
+            labelSelector=!app                            | 0
+            labelSelector=missing notin (a)               | 12
+            fieldSelector=metadata.name=p1-2              | 1
+            fieldSelector=metadata.namespace=other        | 3
+            fieldSelector=spec.nodeName=n1                | 4
+            fieldSelector=spec.nodeName!=n1               | 8
+            fieldSelector=status.phase=Pending            | 0
+            fieldSelector=spec.nodeName=n1,metadata.name=p1-2 | 1
+            """)
+    void selectorsSelect(String query, int count) throws Exception {
+        assertThat(ok(ROOT + "/gpushares?" + encoded(query)).get("items").size())
+                .isEqualTo(count);
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "labelSelector=a b",
+                "labelSelector=a in (b",
+                "labelSelector=,",
+                "labelSelector=a=b=c",
+                "fieldSelector=spec.other=1",
+                "fieldSelector=metadata.name",
+                "limit=-1",
+                "limit=x",
+                "resourceVersion=x",
+                "resourceVersion=1&resourceVersionMatch=Never",
+                "includeObject=All",
+                "watch=1&sendInitialEvents=true"
+            })
+    void malformedParametersAre400(String query) throws Exception {
+        String sent = query.contains("&") ? query : encoded(query);
+        assertThat(status(400, ROOT + "/gpushares?" + sent).get("reason").asString())
+                .isEqualTo("BadRequest");
+    }
+
+    @Test
+    void aListHasTheNewestVersionAndNoOtherOne() throws Exception {
+        assertThat(ok(TEAM + "?resourceVersion=0")
+                        .at("/metadata/resourceVersion")
+                        .asString())
+                .isEqualTo(Long.toString(changes.version().get()));
+        assertThat(status(504, TEAM + "?resourceVersion=999999")
+                        .at("/details/causes/0/reason")
+                        .asString())
+                .isEqualTo("ResourceVersionTooLarge");
+        status(410, TEAM + "?resourceVersion=1&resourceVersionMatch=Exact");
+    }
+
+    @Test
+    void aPendingPodIsListedAndExplainedWhenItIsReadAlone() throws Exception {
+        changes.pending("big", Gpus.request("APP:main: gpumem=12000 gpucores=10"), "0/3 nodes are available");
+        JsonNode listed = ok(TEAM + "?fieldSelector=status.phase%3DPending").at("/items/0");
+        assertThat(listed.at("/status/reason").asString()).isEqualTo("0/3 nodes are available");
+        assertThat(listed.at("/status/containers/0/requested").toString())
+                .isEqualTo("{\"gpus\":1,\"memoryMiB\":12000,\"cores\":10,\"wholeCard\":false}");
+        assertThat(ok(TEAM + "/big").at("/status/reason").asString())
+                .startsWith("0/3 nodes fit: 3 no GPU with 12000 MiB free; closest is n1");
+        assertThat(patch(TEAM + "/big", MERGE, main("\"memoryMiB\":1")).statusCode())
+                .isEqualTo(422);
+    }
+
+    @Test
+    void aMergePatchResizes() throws Exception {
+        var server = context.getBean(FakeCluster.class);
+        HttpResponse<String> answer = patch(TEAM + "/p3-3", MERGE, main("\"memoryMiB\":25000,\"policy\":\"elastic\""));
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(200);
+        JsonNode share = JsonMapper.shared().readTree(answer.body());
+        assertThat(share.at("/spec/containers/0").toString())
+                .isEqualTo("{\"name\":\"main\",\"memoryMiB\":25000,\"cores\":20,\"policy\":\"elastic\"}");
+        assertThat(server.sent).hasSize(1);
+        assertThat(server.sent.get(0).annotations().get("aliquot.io/vgpu.main"))
+                .contains(Gpus.uuid(3, 1) + " memory=25000Mi cores=20 policy=elastic");
+        // The fake API server does not report the outcome of the write.
+        HttpResponse<String> again = patch(TEAM + "/p3-3", MERGE, main("\"cores\":1"));
+        assertThat(again.statusCode()).isEqualTo(503);
+        assertThat(again.headers().firstValue("Retry-After")).hasValue("1");
+    }
+
+    @Test
+    void aJsonPatchResizes() throws Exception {
+        HttpResponse<String> answer = patch(
+                TEAM + "/p3-3",
+                JSON,
+                "[{\"op\":\"test\",\"path\":\"/spec/containers/0/name\",\"value\":\"main\"},"
+                        + "{\"op\":\"replace\",\"path\":\"/spec/containers/0/cores\",\"value\":30}]");
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(200);
+        assertThat(context.getBean(FakeCluster.class).sent.get(0).annotations().get("aliquot.io/vgpu.main"))
+                .contains("memory=15000Mi cores=30");
+        assertThat(patch(TEAM + "/p3-3", JSON, "[{\"op\":\"test\",\"path\":\"/kind\",\"value\":\"Pod\"}]")
+                        .statusCode())
+                .isEqualTo(422);
+        assertThat(patch(TEAM + "/p3-3", JSON, "[{\"op\":\"remove\",\"path\":\"/nothing/here\"}]")
+                        .statusCode())
+                .isEqualTo(422);
+        assertThat(patch(TEAM + "/p3-3", JSON, "{}").statusCode()).isEqualTo(400);
+    }
+
+    @Test
+    void theResourceVersionIsAPrecondition() throws Exception {
+        String version = ok(TEAM + "/p2-2").at("/metadata/resourceVersion").asString();
+        HttpResponse<String> stale = patch(
+                TEAM + "/p2-2",
+                MERGE,
+                "{\"metadata\":{\"resourceVersion\":\"7\"},\"spec\":{\"containers\":[{\"name\":\"main\",\"cores\":1}]}}");
+        assertThat(stale.statusCode()).isEqualTo(409);
+        assertThat(JsonMapper.shared().readTree(stale.body()).get("reason").asString())
+                .isEqualTo("Conflict");
+        assertThat(context.getBean(FakeCluster.class).sent).isEmpty();
+        HttpResponse<String> current = patch(
+                TEAM + "/p2-2",
+                MERGE,
+                "{\"metadata\":{\"resourceVersion\":\"" + version
+                        + "\"},\"spec\":{\"containers\":[{\"name\":\"main\",\"cores\":1}]}}");
+        assertThat(current.statusCode()).as(current.body()).isEqualTo(200);
+        assertThat(context.getBean(FakeCluster.class).sent.get(0).version()).isEqualTo(Long.parseLong(version));
+    }
+
+    @Test
+    void aDryRunChangesNothingAndSaysWhatWouldHappen() throws Exception {
+        HttpResponse<String> fits = patch(TEAM + "/p2-2?dryRun=All", MERGE, main("\"memoryMiB\":25000"));
+        assertThat(fits.statusCode()).as(fits.body()).isEqualTo(200);
+        assertThat(JsonMapper.shared()
+                        .readTree(fits.body())
+                        .at("/spec/containers/0/memoryMiB")
+                        .asInt())
+                .isEqualTo(25_000);
+        HttpResponse<String> tooMuch = patch(TEAM + "/p2-2?dryRun=All", MERGE, main("\"memoryMiB\":25001"));
+        assertThat(tooMuch.statusCode()).isEqualTo(422);
+        assertThat(tooMuch.body()).contains("spec.containers");
+        assertThat(context.getBean(FakeCluster.class).sent).isEmpty();
+        assertThat(ok(ROOT + "/gpunodes/n2").at("/status/memoryMiB/allocated").asInt())
+                .isEqualTo(60_000);
+        assertThat(patch(TEAM + "/p2-2?dryRun=Some", MERGE, main("\"cores\":1")).statusCode())
+                .isEqualTo(400);
+    }
+
+    @Test
+    void ifOneOfTwoContainersDoesNotFitNothingChanges() throws Exception {
+        changes.bound(
+                "team",
+                "two",
+                "n1",
+                Map.of(),
+                container("one", Gpus.uuid(1, 0), 1000),
+                container("two", Gpus.uuid(1, 1), 1000));
+        HttpResponse<String> answer = patch(
+                TEAM + "/two",
+                MERGE,
+                "{\"spec\":{\"containers\":[{\"name\":\"one\",\"memoryMiB\":2000},{\"name\":\"two\",\"memoryMiB\":39000}]}}");
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(422);
+        assertThat(context.getBean(FakeCluster.class).sent).isEmpty();
+        assertThat(ok(TEAM + "/two").at("/spec/containers/0/memoryMiB").asInt()).isEqualTo(1000);
+        assertThat(ok(ROOT + "/gpunodes/n1").at("/status/memoryMiB/allocated").asInt())
+                .isEqualTo(62_000);
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', textBlock = """
+            {"metadata":{"labels":{"a":"b"}}}                             | metadata.labels
+            {"metadata":{"annotations":{"a":"b"}}}                        | metadata.annotations
+            {"status":{"phase":"Pending"}}                                | status
+            {"kind":"Pod"}                                                | kind
+            {"spec":{"nodeName":"n2"}}                                    | spec.nodeName
+            {"spec":{"containers":[{"name":"main","gpu":"x"}]}}           | spec.containers[0].gpu
+            {"spec":{"containers":[{"name":"other","cores":1}]}}          | spec.containers[0].name
+            {"spec":{"containers":[{"cores":1}]}}                         | spec.containers[0].name
+            {"spec":{"containers":[{"name":"main","cores":101}]}}         | spec.containers[0].cores
+            {"spec":{"containers":[{"name":"main","cores":1.5}]}}         | spec.containers[0].cores
+            {"spec":{"containers":[{"name":"main","memoryMiB":0}]}}       | spec.containers[0].memoryMiB
+            {"spec":{"containers":[{"name":"main","memoryMiB":1e999999999}]}} | spec.containers[0].memoryMiB
+            {"spec":{"containers":[{"name":"main","policy":"best"}]}}     | spec.containers[0].policy
+            {"spec":{"containers":[{"name":"main"},{"name":"main"}]}}     | spec.containers[1].name
+            {"spec":{"containers":{}}}                                    | spec.containers
+            {"spec":null}                                                 | spec.containers
+            """)
+    void aFieldThatIsNotOursToChangeIs422WithItsPath(String body, String path) throws Exception {
+        HttpResponse<String> answer = patch(TEAM + "/p2-2", MERGE, body);
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(422);
+        JsonNode status = JsonMapper.shared().readTree(answer.body());
+        assertThat(status.at("/details/causes/0/field").asString()).isEqualTo(path);
+        assertThat(context.getBean(FakeCluster.class).sent).isEmpty();
+    }
+
+    @Test
+    void otherPatchTypesAre415WithWhatToWriteInstead() throws Exception {
+        for (String type : List.of("application/strategic-merge-patch+json", "application/apply-patch+yaml")) {
+            HttpResponse<String> answer = patch(TEAM + "/p2-2", type, main("\"cores\":1"));
+            assertThat(answer.statusCode()).isEqualTo(415);
+            assertThat(JsonMapper.shared()
+                            .readTree(answer.body())
+                            .get("message")
+                            .asString())
+                    .contains("--type merge");
+        }
+        assertThat(patch(TEAM + "/p2-2", MERGE, "{").statusCode()).isEqualTo(400);
+        assertThat(patch(TEAM + "/p2-2", MERGE, "[]").statusCode()).isEqualTo(422);
+    }
+
+    @Test
+    void aPatchThatChangesNothingWritesNothing() throws Exception {
+        assertThat(patch(TEAM + "/p2-2", MERGE, "{}").statusCode()).isEqualTo(200);
+        assertThat(patch(TEAM + "/p2-2", MERGE, main("\"cores\":20")).statusCode())
+                .isEqualTo(200);
+        assertThat(context.getBean(FakeCluster.class).sent).isEmpty();
+    }
+
+    @Test
+    void onlyTheLeaderResizes() throws Exception {
+        var server = context.getBean(FakeCluster.class);
+        server.leaderStatus = new LeaderStatus.NotLeading("waiting for the kube-scheduler in this pod to lead");
+        HttpResponse<String> answer = patch(TEAM + "/p2-2", MERGE, main("\"cores\":1"));
+        assertThat(answer.statusCode()).isEqualTo(503);
+        assertThat(answer.body()).contains("waiting for the kube-scheduler in this pod to lead");
+    }
+
+    @Test
+    void explainSaysWhatIsInTheWay() throws Exception {
+        changes.pending("big", Gpus.request("APP:main: gpumem=12000 gpucores=10"), "0/3 nodes are available");
+        JsonNode explanation = ok(TEAM + "/big/explain?node=n2");
+        assertThat(explanation.get("phase").asString()).isEqualTo("Pending");
+        assertThat(explanation.get("summary").asString()).startsWith("0/3 nodes fit: 3 no GPU with 12000 MiB free");
+        assertThat(explanation.get("kubeScheduler").asString()).isEqualTo("0/3 nodes are available");
+        assertThat(explanation.get("suggestions").toString())
+                .isEqualTo("[\"nvidia.com/gpumem: 10000 instead of 12000\"]");
+        assertThat(explanation.get("gpus").size()).isEqualTo(2);
+        assertThat(explanation.at("/refusals/0/nodes/count").asInt()).isEqualTo(3);
+        assertThat(ok(TEAM + "/p1-2/explain").get("summary").asString())
+                .isEqualTo("is bound to node n1 and holds main: 15000 MiB and 20 % of the cores of " + Gpus.uuid(1, 0));
+        status(404, TEAM + "/nothing/explain");
+    }
+
+    @Test
+    void theHistoryOfAPodHidesTheOtherPodsOfItsGpu() throws Exception {
+        context.getBean(Figures.class)
+                .histories
+                .put(Gpus.uuid(1, 0), JsonMapper.shared().readTree("""
+                                {"version":1,"end":"2026-11-26T20:00:00Z","stepSeconds":1,"gpu":{"usedMiB":[1]},
+                                 "containers":[{"uid":"uid-p1-2","container":"main","chargedMiB":[1,null]},
+                                               {"uid":"uid-p1-4","container":"main","chargedMiB":[2,3]}],"health":[]}
+                                """));
+        JsonNode history = ok(TEAM + "/p1-2/history").get(Gpus.uuid(1, 0));
+        assertThat(history.get("containers").size()).isEqualTo(1);
+        assertThat(history.at("/containers/0/uid").asString()).isEqualTo("uid-p1-2");
+        assertThat(history.has("gpu")).isFalse();
+        assertThat(ok(ROOT + "/gpus/" + GpuNodes.name(Gpus.uuid(1, 0)) + "/history")
+                        .get("containers")
+                        .size())
+                .isEqualTo(2);
+        status(404, ROOT + "/gpus/" + GpuNodes.name(Gpus.uuid(1, 1)) + "/history");
+    }
+
+    @Test
+    void theDescriptionIsServedUnderAnAddressThatChangesWithIt() throws Exception {
+        String address = ok("/openapi/v3")
+                .at("/paths")
+                .path("apis/gpu.aliquot.io/v1alpha1")
+                .path("serverRelativeURL")
+                .asString();
+        assertThat(address).contains("?hash=");
+        assertThat(ok(address).get("openapi").asString()).isEqualTo("3.0.0");
+    }
+
+    private static ContainerAllocation container(String name, String gpu, int memoryMiB) {
+        return new ContainerAllocation(
+                name,
+                ContainerKind.APP,
+                BoundPods.main(gpu, new GpuAmount(memoryMiB, 0, 1, false)).vgpus());
+    }
+
+    private static String main(String fields) {
+        return "{\"spec\":{\"containers\":[{\"name\":\"main\"," + fields + "}]}}";
+    }
+
+    private static String encoded(String query) {
+        int at = query.indexOf('=');
+        return query.substring(0, at + 1) + URLEncoder.encode(query.substring(at + 1), StandardCharsets.UTF_8);
+    }
+
+    private HttpResponse<String> get(String path, String accept) throws Exception {
+        return client.send(
+                HttpRequest.newBuilder(URI.create(ObjectsProgram.url(context) + path))
+                        .header("Accept", accept)
+                        .build(),
+                BodyHandlers.ofString());
+    }
+
+    private JsonNode ok(String path) throws Exception {
+        return status(200, path);
+    }
+
+    private JsonNode status(int code, String path) throws Exception {
+        HttpResponse<String> answer = get(path, "application/json");
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(code);
+        return JsonMapper.shared().readTree(answer.body());
+    }
+
+    /** The cells of the table's only row. */
+    private JsonNode row(String path) throws Exception {
+        return JsonMapper.shared().readTree(get(path, TABLE).body()).at("/rows/0/cells");
+    }
+
+    private HttpResponse<String> patch(String path, String type, String body) throws Exception {
+        return client.send(
+                HttpRequest.newBuilder(URI.create(ObjectsProgram.url(context) + path))
+                        .header("Content-Type", type)
+                        .method("PATCH", BodyPublishers.ofString(body))
+                        .build(),
+                BodyHandlers.ofString());
+    }
+}

@@ -1,0 +1,206 @@
+package io.aliquot.scheduler.extensionapi;
+
+import io.aliquot.api.Gpu;
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.LedgerConfiguration;
+import io.aliquot.scheduler.SystemClocks;
+import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.explain.Explainer;
+import io.aliquot.scheduler.extensionapi.GpuNodes.NodeMetadata;
+import io.aliquot.scheduler.extensionapi.GpuPod.ParsedRequest;
+import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.preemption.Budgets;
+import io.aliquot.scheduler.recovery.Resizer;
+import io.aliquot.scheduler.recovery.WriteReconciler;
+import io.aliquot.scheduler.settings.Settings;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalLong;
+import java.util.concurrent.atomic.AtomicLong;
+import org.springframework.boot.SpringBootConfiguration;
+import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.boot.builder.SpringApplicationBuilder;
+import org.springframework.boot.web.server.context.WebServerApplicationContext;
+import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
+import org.springframework.context.ConfigurableApplicationContext;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.ComponentScan;
+import org.springframework.context.annotation.ComponentScan.Filter;
+import org.springframework.context.annotation.FilterType;
+import org.springframework.context.annotation.Import;
+import org.springframework.core.env.Environment;
+
+/** The objects with a real ledger over plain HTTP: without TLS, identities and the other ports. */
+@SpringBootConfiguration(proxyBeanMethods = false)
+@EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
+@ComponentScan(
+        basePackages = "io.aliquot.scheduler.server",
+        useDefaultFilters = false,
+        includeFilters = @Filter(type = FilterType.REGEX, pattern = ".*ErrorResponses"))
+@Import({
+    SystemClocks.class,
+    LedgerConfiguration.class,
+    Explainer.class,
+    PendingPods.class,
+    Budgets.class,
+    Resizer.class,
+    WriteReconciler.class,
+    GpuNodes.class,
+    GpuNodeResource.class,
+    GpuResource.class,
+    GpuShares.class,
+    PendingReasons.class,
+    Watches.class,
+    ObjectsController.class,
+    SharePatchController.class,
+    ShareExplainController.class,
+    HistoryController.class,
+    OpenApiController.class
+})
+class ObjectsProgram {
+    private static final int MEMORY = 40_000;
+
+    private final AtomicLong version = new AtomicLong(100);
+
+    static ConfigurableApplicationContext start() {
+        ConfigurableApplicationContext context = new SpringApplicationBuilder(ObjectsProgram.class)
+                .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot", "server.port=0")
+                .run();
+        context.getBean(Changes.class).fill();
+        return context;
+    }
+
+    static String url(ConfigurableApplicationContext context) {
+        return "http://localhost:"
+                + ((WebServerApplicationContext) context).getWebServer().getPort();
+    }
+
+    @Bean
+    FakeCluster apiServer() {
+        return new FakeCluster();
+    }
+
+    @Bean
+    Settings settings(Environment environment) {
+        return Settings.read(environment::getProperty);
+    }
+
+    @Bean
+    PodVisibility visibility() {
+        return (user, namespace) -> user.name().equals("admin");
+    }
+
+    @Bean
+    Figures figures() {
+        return new Figures();
+    }
+
+    @Bean
+    Changes changes(Ledger ledger, GpuShares shares, GpuNodes nodes) {
+        return new Changes(ledger, shares, nodes, version);
+    }
+
+    /** What the watches on pods and nodes would report. */
+    record Changes(Ledger ledger, GpuShares shares, GpuNodes nodes, AtomicLong version) {
+        /** Three nodes with two GPUs each, and on each node three pods of team and one of other. */
+        void fill() {
+            for (int node = 1; node <= 3; node++) {
+                Gpu[] gpus = {Gpus.gpu(node, 0, MEMORY), Gpus.gpu(node, 1, MEMORY)};
+                ledger.putNode(
+                        "n" + node,
+                        new NodeFacts.Sharing(
+                                Gpus.inventory(10, gpus), Placement.BINPACK, new HostResources(1000, 1000)));
+                nodes.put(new NodeMetadata(
+                        "n" + node,
+                        "uid-n" + node,
+                        version.incrementAndGet(),
+                        Instant.EPOCH.plusSeconds(node),
+                        Map.of("zone", "z" + node)));
+                for (int pod = 1; pod <= 4; pod++) {
+                    String name = "p" + node + "-" + pod;
+                    bound(
+                            pod == 4 ? "other" : "team",
+                            name,
+                            "n" + node,
+                            Map.of("app", "train", "tier", pod % 2 == 0 ? "a" : "b"),
+                            BoundPods.main(Gpus.uuid(node, pod % 2), new GpuAmount(15_000, 20, 1, false)));
+                }
+            }
+            shares.listed(version.get());
+            nodes.listed(version.get());
+        }
+
+        PodId id(String namespace, String name) {
+            return new PodId(namespace, name, "uid-" + name);
+        }
+
+        void bound(
+                String namespace, String name, String node, Map<String, String> labels, ContainerAllocation... held) {
+            PodId id = id(namespace, name);
+            long at = version.incrementAndGet();
+            BoundPod like = BoundPods.of(id, node, 1, held);
+            ledger.observeBound(new BoundPod(
+                    id,
+                    node,
+                    at,
+                    List.of(held),
+                    like.hostRequests(),
+                    1,
+                    Instant.EPOCH.plusSeconds(at),
+                    Instant.EPOCH.plusSeconds(at),
+                    like.grace(),
+                    Instant.MAX,
+                    ""));
+            put(
+                    id,
+                    at,
+                    labels,
+                    node,
+                    new ParsedRequest.Valid(Gpus.request("APP:main: gpumem=15000")),
+                    "",
+                    List.of(held));
+        }
+
+        void pending(String name, PodGpuRequest request, String message) {
+            put(
+                    id("team", name),
+                    version.incrementAndGet(),
+                    Map.of("app", name),
+                    "",
+                    new ParsedRequest.Valid(request),
+                    message,
+                    List.of());
+        }
+
+        void put(
+                PodId id,
+                long at,
+                Map<String, String> labels,
+                String node,
+                ParsedRequest request,
+                String message,
+                List<ContainerAllocation> held) {
+            shares.put(new GpuPod(
+                    id, at, Instant.EPOCH.plusSeconds(at), labels, node, false, 1, true, message, request, held));
+            nodes.reached(at);
+        }
+
+        void ended(String namespace, String name) {
+            long at = version.incrementAndGet();
+            ledger.observeEnded("uid-" + name);
+            shares.remove(id(namespace, name), OptionalLong.of(at));
+            nodes.reached(at);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+package io.aliquot.scheduler.extensionapi;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.extensionapi.ApiTypes.Gpu;
+import io.aliquot.scheduler.extensionapi.ApiTypes.GpuNode;
+import io.aliquot.scheduler.extensionapi.ApiTypes.GpuShare;
+import java.lang.reflect.ParameterizedType;
+import java.lang.reflect.RecordComponent;
+import java.lang.reflect.Type;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.Test;
+import org.springframework.core.io.ClassPathResource;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+
+/** Compares the description of the group, which is written by hand, with the records. */
+class OpenApiTest {
+    private static final String SCHEMAS = "io.aliquot.gpu.v1alpha1.";
+
+    private final JsonNode document;
+
+    OpenApiTest() throws Exception {
+        document = JsonMapper.shared()
+                .readTree(new ClassPathResource("gpu.aliquot.io.openapi.json").getContentAsByteArray());
+    }
+
+    @Test
+    void everyFieldIsDescribed() {
+        var seen = new HashSet<Class<?>>();
+        for (Class<?> kind : List.of(GpuNode.class, Gpu.class, GpuShare.class)) {
+            check(kind, schema(kind.getSimpleName()), seen);
+            assertThat(schema(kind.getSimpleName())
+                            .at("/x-kubernetes-group-version-kind/0/kind")
+                            .asString())
+                    .isEqualTo(kind.getSimpleName());
+        }
+        assertThat(seen).hasSizeGreaterThan(15);
+    }
+
+    @Test
+    void kubectlExplainFindsTheKindOfEachResource() {
+        Map.of("gpunodes", "GpuNode", "gpus", "Gpu", "namespaces/{namespace}/gpushares", "GpuShare")
+                .forEach((path, kind) -> assertThat(document.path("paths")
+                                .path("/apis/gpu.aliquot.io/v1alpha1/" + path)
+                                .at("/get/x-kubernetes-group-version-kind/kind")
+                                .asString())
+                        .isEqualTo(kind));
+    }
+
+    private JsonNode schema(String name) {
+        return document.path("components").path("schemas").path(SCHEMAS + name);
+    }
+
+    private JsonNode resolve(JsonNode schema) {
+        JsonNode reference = schema.has("allOf") ? schema.at("/allOf/0/$ref") : schema.path("$ref");
+        return reference.isMissingNode()
+                ? schema
+                : document.at(reference.asString().substring(1));
+    }
+
+    private void check(Type type, JsonNode described, Set<Class<?>> seen) {
+        JsonNode schema = resolve(described);
+        if (type instanceof ParameterizedType generic && generic.getRawType() == List.class) {
+            assertThat(schema.path("type").asString()).as(type.toString()).isEqualTo("array");
+            check(generic.getActualTypeArguments()[0], schema.path("items"), seen);
+            return;
+        }
+        Class<?> raw = (Class<?>) (type instanceof ParameterizedType generic ? generic.getRawType() : type);
+        if (!raw.isRecord()) {
+            assertThat(schema.path("type").asString("")).as(type + " " + schema).isEqualTo(word(raw));
+            return;
+        }
+        if (!seen.add(raw)) {
+            return;
+        }
+        List<RecordComponent> components = Arrays.asList(raw.getRecordComponents());
+        assertThat(schema.path("properties").propertyNames())
+                .as(raw.getSimpleName())
+                .containsExactlyElementsOf(
+                        components.stream().map(RecordComponent::getName).toList());
+        for (RecordComponent component : components) {
+            boolean required = schema.path("required")
+                    .valueStream()
+                    .anyMatch(name -> name.asString().equals(component.getName()));
+            assertThat(required)
+                    .as(raw.getSimpleName() + " " + component.getName())
+                    .isEqualTo(!component.getAnnotatedType().isAnnotationPresent(Nullable.class));
+            JsonNode property = schema.path("properties").path(component.getName());
+            assertThat(property.path("description").asString(""))
+                    .as(component.toString())
+                    .isNotEmpty();
+            check(component.getGenericType(), property, seen);
+        }
+    }
+
+    private static String word(Class<?> type) {
+        if (type == String.class) {
+            return "string";
+        }
+        if (type == boolean.class) {
+            return "boolean";
+        }
+        return type == Map.class ? "object" : "integer";
+    }
+}
