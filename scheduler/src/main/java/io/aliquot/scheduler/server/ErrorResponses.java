@@ -30,6 +30,9 @@ final class ErrorResponses {
     private static ResponseEntity<?> answer(HttpServletRequest request, ProblemDetail problem, HttpHeaders headers) {
         var answer = ResponseEntity.status(HttpStatusCode.valueOf(problem.getStatus()))
                 .headers(headers);
+        if (Problems.asStatus(request)) {
+            return answer.contentType(MediaType.APPLICATION_JSON).body(Problems.status(problem));
+        }
         return Problems.asJson(request)
                 ? answer.contentType(MediaType.APPLICATION_PROBLEM_JSON).body(problem)
                 : answer.contentType(MediaType.TEXT_PLAIN).body(Problems.line(problem));

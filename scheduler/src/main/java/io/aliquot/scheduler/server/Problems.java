@@ -5,6 +5,8 @@ import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Objects;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import org.springframework.http.HttpStatus;
@@ -12,9 +14,17 @@ import org.springframework.http.MediaType;
 import org.springframework.http.ProblemDetail;
 import tools.jackson.databind.json.JsonMapper;
 
-/** Answers to failed requests: problem+json (RFC 9457) below {@value #API}, a line of text elsewhere. */
+/**
+ * Answers to failed requests: problem+json (RFC 9457) below {@value #API}, a Kubernetes Status on the aggregated API's
+ * paths, a line of text elsewhere.
+ */
 public final class Problems {
     static final String API = "/api/v1/";
+
+    /** The property of a problem with the reason of its Status, a word of Kubernetes; without it the code decides. */
+    public static final String REASON = "reason";
+    /** The property of a problem with the details of its Status, a map. */
+    public static final String DETAILS = "details";
 
     /** The answer after an internal error. */
     public static final String INTERNAL = "internal error; the scheduler's log tells more";
@@ -48,11 +58,58 @@ public final class Problems {
         return request.getRequestURI().startsWith(API);
     }
 
+    static boolean asStatus(HttpServletRequest request) {
+        String path = request.getRequestURI();
+        return path.startsWith("/apis") || path.startsWith("/openapi");
+    }
+
+    /** The JSON of a Status (meta/v1). */
+    static Map<String, Object> status(ProblemDetail problem) {
+        Map<String, Object> properties = Objects.requireNonNullElse(problem.getProperties(), Map.of());
+        var fields = new LinkedHashMap<String, Object>();
+        fields.put("kind", "Status");
+        fields.put("apiVersion", "v1");
+        fields.put("metadata", Map.of());
+        fields.put("status", "Failure");
+        fields.put("message", String.valueOf(problem.getDetail()));
+        fields.put("reason", properties.getOrDefault(REASON, reason(problem.getStatus())));
+        if (properties.get(DETAILS) instanceof Map<?, ?> details && !details.isEmpty()) {
+            fields.put("details", details);
+        }
+        fields.put("code", problem.getStatus());
+        return fields;
+    }
+
+    /** StatusReason (k8s.io/apimachinery, pkg/apis/meta/v1/types.go). */
+    private static String reason(int code) {
+        return switch (code) {
+            case 400 -> "BadRequest";
+            case 401 -> "Unauthorized";
+            case 403 -> "Forbidden";
+            case 404 -> "NotFound";
+            case 405 -> "MethodNotAllowed";
+            case 406 -> "NotAcceptable";
+            case 409 -> "Conflict";
+            case 410 -> "Expired";
+            case 413 -> "RequestEntityTooLarge";
+            case 415 -> "UnsupportedMediaType";
+            case 422 -> "Invalid";
+            case 429 -> "TooManyRequests";
+            case 500 -> "InternalError";
+            case 503 -> "ServiceUnavailable";
+            case 504 -> "Timeout";
+            default -> "";
+        };
+    }
+
     /** Answers a request that is refused before a controller sees it. */
     public static void write(HttpServletRequest request, HttpServletResponse response, ProblemDetail problem)
             throws IOException {
         response.setStatus(problem.getStatus());
-        if (asJson(request)) {
+        if (asStatus(request)) {
+            response.setContentType(MediaType.APPLICATION_JSON_VALUE);
+            response.getOutputStream().write(JsonMapper.shared().writeValueAsBytes(status(problem)));
+        } else if (asJson(request)) {
             var fields = new LinkedHashMap<String, Object>();
             fields.put("title", String.valueOf(problem.getTitle()));
             fields.put("status", problem.getStatus());
