@@ -139,6 +139,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
                 .withName(settings.webhookConfiguration())
                 .get();
         ServingCertificate stored = ensureSecret();
+        ports.trustReplicas(stored.trusted());
         boolean trusted = ensureTrusted(configuration, stored);
         if (served == null || (trusted && stored.equals(trustedBefore))) {
             serve(stored);
