@@ -34,11 +34,11 @@ make_network() {
 
 make_key() { openssl ecparam -name prime256v1 -genkey -noout -out "$1"; }
 
-certificate() { # NAME SUBJECT USAGE [ALTERNATIVE NAMES]
-    local file=$lab/pki/$1
+certificate() { # NAME SUBJECT USAGE [ALTERNATIVE NAMES [CA]]
+    local file=$lab/pki/$1 ca=$lab/pki/${5:-ca}
     make_key "$file.key"
     openssl req -new -key "$file.key" -subj "$2" -out "$file.csr"
-    openssl x509 -req -in "$file.csr" -CA "$lab/pki/ca.crt" -CAkey "$lab/pki/ca.key" -CAcreateserial -days 3650 -out "$file.crt" \
+    openssl x509 -req -in "$file.csr" -CA "$ca.crt" -CAkey "$ca.key" -CAcreateserial -days 3650 -out "$file.crt" \
         -extfile <(printf 'extendedKeyUsage=%s\n%s\n' "$3" "${4:+subjectAltName=$4}") 2> /dev/null
 }
 
@@ -75,6 +75,12 @@ make_certificates() {
         "DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:$api_address,IP:$subnet.128.1"
     # the API server's client certificate for kubelets
     certificate kubelet-client /O=system:masters/CN=kube-apiserver-kubelet-client clientAuth
+    # what the API server forwards requests to aggregated APIs with: a CA of its own, since each certificate of the other
+    # CA is a user's
+    make_key "$pki/front-proxy-ca.key"
+    openssl req -x509 -new -key "$pki/front-proxy-ca.key" -days 3650 -subj /CN=aliquot-lab-front-proxy \
+        -out "$pki/front-proxy-ca.crt"
+    certificate front-proxy-client /CN=front-proxy-client clientAuth "" front-proxy-ca
     certificate admin /O=system:masters/CN=admin clientAuth
     kubeconfig admin "$KUBECONFIG"
     for name in kube-controller-manager kube-scheduler kube-proxy; do
@@ -101,6 +107,10 @@ start_program() { # NAME: one of all_programs
             launch kube-apiserver "$kube" kube-apiserver --etcd-servers=http://127.0.0.1:2379 \
                 --secure-port=6443 --advertise-address="$api_address" --service-cluster-ip-range="$service_cidr" \
                 --tls-cert-file="$pki/kube-apiserver.crt" --tls-private-key-file="$pki/kube-apiserver.key" \
+                --requestheader-client-ca-file="$pki/front-proxy-ca.crt" --requestheader-allowed-names=front-proxy-client \
+                --requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group \
+                --requestheader-extra-headers-prefix=X-Remote-Extra- \
+                --proxy-client-cert-file="$pki/front-proxy-client.crt" --proxy-client-key-file="$pki/front-proxy-client.key" \
                 --client-ca-file="$pki/ca.crt" --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction,ExtendedResourceToleration \
                 --service-account-issuer=https://kubernetes.default.svc \
                 --service-account-signing-key-file="$pki/service-accounts.key" \

@@ -76,8 +76,8 @@ public final class ApiServer implements AutoCloseable {
         }
     }
 
-    /** Starts etcd and the API server, with their files in {@code folder}. */
-    public ApiServer(Path folder) throws IOException, GeneralSecurityException, InterruptedException {
+    /** Starts etcd and the API server, the latter with more flags if given, with their files in {@code folder}. */
+    public ApiServer(Path folder, String... flags) throws IOException, GeneralSecurityException, InterruptedException {
         this.folder = folder;
         String kube = program().toString();
         int etcd = freePort();
@@ -95,26 +95,26 @@ public final class ApiServer implements AutoCloseable {
                         "--listen-peer-urls=http://127.0.0.1:0",
                         "--unsafe-no-fsync",
                         "--log-level=error"));
-        commands.put(
-                API_SERVER,
-                List.of(
-                        kube,
-                        "kube-apiserver",
-                        "--etcd-servers=http://127.0.0.1:" + etcd,
-                        "--bind-address=127.0.0.1",
-                        "--advertise-address=127.0.0.1",
-                        "--secure-port=" + port,
-                        "--cert-dir=" + folder,
-                        "--token-auth-file=" + tokens,
-                        "--authorization-mode=Node,RBAC",
-                        "--enable-admission-plugins=NodeRestriction",
-                        // it needs a controller that creates the accounts
-                        "--disable-admission-plugins=ServiceAccount",
-                        "--service-account-issuer=https://kubernetes.default.svc",
-                        "--service-account-signing-key-file=" + key,
-                        "--service-account-key-file=" + key,
-                        "--service-cluster-ip-range=10.96.0.0/16",
-                        "--allow-privileged"));
+        var apiServer = new ArrayList<>(List.of(
+                kube,
+                "kube-apiserver",
+                "--etcd-servers=http://127.0.0.1:" + etcd,
+                "--bind-address=127.0.0.1",
+                "--advertise-address=127.0.0.1",
+                "--secure-port=" + port,
+                "--cert-dir=" + folder,
+                "--token-auth-file=" + tokens,
+                "--authorization-mode=Node,RBAC",
+                "--enable-admission-plugins=NodeRestriction",
+                // it needs a controller that creates the accounts
+                "--disable-admission-plugins=ServiceAccount",
+                "--service-account-issuer=https://kubernetes.default.svc",
+                "--service-account-signing-key-file=" + key,
+                "--service-account-key-file=" + key,
+                "--service-cluster-ip-range=10.96.0.0/16",
+                "--allow-privileged"));
+        apiServer.addAll(List.of(flags));
+        commands.put(API_SERVER, apiServer);
         try {
             start(ETCD);
             start(API_SERVER);

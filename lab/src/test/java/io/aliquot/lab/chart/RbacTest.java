@@ -15,6 +15,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -51,6 +52,52 @@ class RbacTest {
                         "coordination.k8s.io/leases: create",
                         "secrets aliquot-webhook-tls aliquot-agent-tls: get update",
                         "secrets: create");
+    }
+
+    @Test
+    void schedulerReadsInKubeSystemHowTheApiServerIdentifiesItself() {
+        RoleBinding binding = Chart.the(RENDERED, RoleBinding.class, "aliquot-scheduler:authentication-reader");
+
+        assertThat(binding.getMetadata().getNamespace()).isEqualTo("kube-system");
+        assertThat(binding.getRoleRef().getName()).isEqualTo("extension-apiserver-authentication-reader");
+    }
+
+    @Test
+    void usersRolesGrantTheAggregatedApiOnly() {
+        ClusterRole view = Chart.the(RENDERED, ClusterRole.class, "aliquot-view");
+
+        assertThat(view.getMetadata().getLabels()).containsEntry("rbac.authorization.k8s.io/aggregate-to-view", "true");
+        assertThat(rules(view.getRules()))
+                .containsExactly(
+                        "gpu.aliquot.io/gpushares: get list watch",
+                        "gpu.aliquot.io/gpushares/explain: get",
+                        "gpu.aliquot.io/gpushares/history: get");
+        assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-gpu-viewer")
+                        .getRules()))
+                .containsExactly(
+                        "gpu.aliquot.io/gpunodes: get list watch",
+                        "gpu.aliquot.io/gpus: get list watch",
+                        "gpu.aliquot.io/gpus/history: get");
+        assertThat(rules(
+                        Chart.the(RENDERED, ClusterRole.class, "aliquot-resize").getRules()))
+                .containsExactly("gpu.aliquot.io/gpushares: get patch");
+    }
+
+    @Test
+    void withoutTheApiNothingOfItIsInstalled() {
+        List<Rendered> rendered = Chart.renderWith(Map.of("api.enabled", false));
+
+        assertThat(rendered)
+                .extracting(one -> one.object().getKind() + " "
+                        + one.object().getMetadata().getName())
+                .contains("Deployment aliquot-scheduler")
+                .doesNotContain(
+                        "APIService v1alpha1.gpu.aliquot.io",
+                        "Service aliquot-extension-api",
+                        "RoleBinding aliquot-scheduler:authentication-reader",
+                        "ClusterRole aliquot-view",
+                        "ClusterRole aliquot-gpu-viewer",
+                        "ClusterRole aliquot-resize");
     }
 
     @Test

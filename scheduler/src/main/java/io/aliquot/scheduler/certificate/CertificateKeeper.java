@@ -161,6 +161,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
         boolean groupIsServed = !settings.apiGroupService().isEmpty() && succeeds(API_SERVICE, apiService::read);
         boolean agentsAreRead = succeeds(AGENTS, agents::read);
         ServingCertificate stored = ensureSecret();
+        ports.trustReplicas(stored.trusted());
         boolean trusted = ensureTrusted(configuration, stored);
         if (groupIsServed) {
             var trustedForGroup = new AtomicBoolean(true);

@@ -50,6 +50,9 @@ final class Leadership implements Readiness, Liveness, AutoCloseable {
     /** Present while this pod's kube-scheduler holds the Lease. */
     private volatile Optional<Term> currentTerm = Optional.empty();
 
+    /** The pod whose kube-scheduler holds the Lease. */
+    private volatile Optional<String> leaderPod = Optional.empty();
+
     private volatile Optional<String> failure = Optional.empty();
     private boolean seenLease;
     /** The term that an earlier process of this pod may have led in. */
@@ -81,6 +84,11 @@ final class Leadership implements Readiness, Liveness, AutoCloseable {
         return status;
     }
 
+    /** The pod whose kube-scheduler holds the Lease; empty if none does. */
+    Optional<String> leaderPod() {
+        return leaderPod;
+    }
+
     /** Ready once the Lease exists, whichever pod holds it. */
     @Override
     public Optional<String> waitsFor() {
@@ -96,6 +104,9 @@ final class Leadership implements Readiness, Liveness, AutoCloseable {
         boolean first = !seenLease;
         seenLease = true;
         String holder = lease.getSpec() == null ? null : lease.getSpec().getHolderIdentity();
+        leaderPod = Optional.ofNullable(holder)
+                .filter(name -> name.indexOf('_') > 0)
+                .map(name -> name.substring(0, name.indexOf('_')));
         if (holder == null || !holder.startsWith(holderPrefix)) {
             currentTerm = Optional.empty();
             status = new NotLeading(
@@ -126,6 +137,7 @@ final class Leadership implements Readiness, Liveness, AutoCloseable {
 
     synchronized void onLeaseDeleted() {
         currentTerm = Optional.empty();
+        leaderPod = Optional.empty();
         status = NO_LEASE;
     }
 

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.server;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.Set;
+import java.util.regex.Pattern;
 import org.springframework.http.HttpStatus;
 import org.springframework.http.ProblemDetail;
 
@@ -27,12 +28,22 @@ record PortPolicy(Set<String> paths, String below, int largestBody) {
     /** 4 MiB: the API server itself accepts no request over 3 (k8s.io/apiserver, MaxRequestBodyBytes). */
     static final PortPolicy WEBHOOKS = new PortPolicy(Set.of("/admission/gpu", "/admission/void"), "", 4 << 20);
 
+    /** The same port where it serves the aggregated API, too. */
+    static final PortPolicy WEBHOOKS_AND_API =
+            new PortPolicy(Set.of("/admission/gpu", "/admission/void", "/apis", "/openapi/v3"), "/apis/", 4 << 20);
+
     /** Accepts nothing. */
     static final PortPolicy NONE = new PortPolicy(Set.of(), "", 0);
 
     static final PortPolicy HEALTH = new PortPolicy(Set.of("/livez", "/readyz", "/metrics"), "", 0);
     /** 256 KiB: new shares of a pod's containers on all GPUs of a node. */
     static final PortPolicy API = new PortPolicy(Set.of(), Problems.API, 256 << 10);
+
+    /**
+     * What two parsers of a path may read differently. The API server has authorized the path as it reads it; no name
+     * of an object of Kubernetes needs an escape.
+     */
+    private static final Pattern AMBIGUOUS = Pattern.compile("[;%\\\\]|//|/\\.{1,2}(/|$)");
 
     PortPolicy {
         paths = Set.copyOf(paths);
@@ -45,6 +56,10 @@ record PortPolicy(Set<String> paths, String below, int largestBody) {
      * @param length of the body in bytes, 0 for none, negative if unknown
      */
     Optional<ProblemDetail> refusal(String path, long length) {
+        if (!below.isEmpty() && AMBIGUOUS.matcher(path).find()) {
+            return problem(
+                    HttpStatus.BAD_REQUEST, "expected a path without escapes, semicolons, and empty or dot segments");
+        }
         if (!paths.contains(path) && (below.isEmpty() || !path.startsWith(below))) {
             return problem(HttpStatus.NOT_FOUND, "nothing here");
         }

@@ -10,6 +10,7 @@ import org.apache.catalina.connector.Request;
 import org.apache.catalina.connector.Response;
 import org.apache.catalina.valves.ValveBase;
 import org.apache.coyote.AbstractProtocol;
+import org.springframework.http.HttpStatus;
 import org.springframework.http.ProblemDetail;
 
 /**
@@ -45,6 +46,10 @@ final class PortPolicyValve extends ValveBase {
     public void invoke(Request request, Response response) throws IOException, ServletException {
         if (closing) {
             response.setHeader("Connection", "close");
+        }
+        if (request.getRequestURI() == null) { // Tomcat could not read the request line, for example for a backslash
+            response.setStatus(HttpStatus.BAD_REQUEST.value());
+            return;
         }
         PortPolicy policy = policies.getOrDefault(request.getConnector(), PortPolicy.NONE);
         Optional<ProblemDetail> refusal = policy.refusal(request.getRequestURI(), length(request));

@@ -13,8 +13,14 @@ import org.springframework.context.annotation.Configuration;
 
 /** One Tomcat with a connector for each {@link PortPolicy} except the extender's, which {@link ExtenderPort} serves. */
 @Configuration(proxyBeanMethods = false)
-class ServerConfiguration {
+public class ServerConfiguration {
+    /** At most this many threads answer requests to the aggregated API; the others stay free for admission reviews. */
+    public static final int EXTENSION_API_THREADS = 16;
+
+    /** In bytes. The API server adds a user's groups and extra fields to the head of a request. */
     private static final int LONGEST_HEAD = 64 << 10;
+
+    private static final int WEBHOOK_THREADS = 16;
 
     @Bean
     PortPolicyValve portPolicyValve() {
@@ -28,7 +34,10 @@ class ServerConfiguration {
 
     @Bean
     ConnectionDrain connectionDrain(PortPolicyValve valve, LongSupplier nanoTime) {
-        return new ConnectionDrain(valve::closeAfterAnswer, () -> valve.connections(PortPolicy.WEBHOOKS), nanoTime);
+        return new ConnectionDrain(
+                valve::closeAfterAnswer,
+                () -> valve.connections(PortPolicy.WEBHOOKS) + valve.connections(PortPolicy.WEBHOOKS_AND_API),
+                nanoTime);
     }
 
     @Bean
@@ -49,28 +58,36 @@ class ServerConfiguration {
             factory.setPort(ports.health());
             factory.addConnectorCustomizers(connector -> open(valve, connector, PortPolicy.HEALTH, 4));
 
-            Connector webhooks = encrypted(ports.webhooks(), certificate);
-            open(valve, webhooks, PortPolicy.WEBHOOKS, 16);
+            boolean servesApi = set != null && !set.apiService().isEmpty();
+            Connector webhooks = encrypted(ports.webhooks(), certificate, servesApi);
+            if (servesApi) {
+                open(valve, webhooks, PortPolicy.WEBHOOKS_AND_API, WEBHOOK_THREADS + EXTENSION_API_THREADS);
+                longHeads(webhooks);
+            } else {
+                open(valve, webhooks, PortPolicy.WEBHOOKS, WEBHOOK_THREADS);
+            }
             factory.addAdditionalConnectors(webhooks);
 
-            if (set != null && !set.apiService().isEmpty()) {
-                Connector api = encrypted(ports.api(), certificate);
+            if (servesApi) {
+                Connector api = encrypted(ports.api(), certificate, false);
                 open(valve, api, PortPolicy.API, 8);
-                // Tomcat refuses longer ones with an HTML page of its own.
-                ((AbstractHttp11Protocol<?>) api.getProtocolHandler()).setMaxHttpRequestHeaderSize(LONGEST_HEAD);
+                longHeads(api);
                 factory.addAdditionalConnectors(api);
             }
             factory.setEngineValves(List.of(valve));
         };
     }
 
-    private static Connector encrypted(int port, TlsCertificate certificate) {
+    private static Connector encrypted(int port, TlsCertificate certificate, boolean asksClients) {
         var connector = new Connector();
         connector.setPort(port);
-        connector.setScheme("https");
-        connector.setSecure(true);
-        certificate.encrypt(connector);
+        certificate.encrypt(connector, asksClients);
         return connector;
+    }
+
+    /** Tomcat refuses longer ones with an HTML page of its own. */
+    private static void longHeads(Connector connector) {
+        ((AbstractHttp11Protocol<?>) connector.getProtocolHandler()).setMaxHttpRequestHeaderSize(LONGEST_HEAD);
     }
 
     private static void open(PortPolicyValve valve, Connector connector, PortPolicy policy, int threads) {

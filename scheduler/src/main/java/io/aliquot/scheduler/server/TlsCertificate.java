@@ -7,65 +7,102 @@ import java.security.PrivateKey;
 import java.security.cert.Certificate;
 import java.security.cert.X509Certificate;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
-import java.util.Map;
+import java.util.Set;
 import javax.crypto.spec.SecretKeySpec;
+import javax.net.ssl.SSLContext;
 import org.apache.catalina.connector.Connector;
-import org.apache.commons.logging.LogFactory;
-import org.springframework.boot.ssl.SslBundle;
-import org.springframework.boot.ssl.SslBundleKey;
-import org.springframework.boot.ssl.SslOptions;
-import org.springframework.boot.ssl.SslStoreBundle;
-import org.springframework.boot.tomcat.SslConnectorCustomizer;
-import org.springframework.boot.web.server.Ssl.ClientAuth;
+import org.apache.coyote.http11.AbstractHttp11Protocol;
+import org.apache.tomcat.util.net.SSLHostConfig;
+import org.apache.tomcat.util.net.SSLHostConfigCertificate;
 import org.springframework.boot.web.server.context.WebServerInitializedEvent;
 import org.springframework.context.event.EventListener;
 
 /**
- * The certificate of the TLS ports. Tomcat uses a new certificate from the next connection on; without one, handshakes
- * fail. Thread-safe.
+ * The certificate of the TLS ports, and of this replica as a client of another one. Tomcat uses a new certificate from
+ * the next connection on; without one, handshakes fail. Thread-safe.
  */
 public final class TlsCertificate {
     private static final String PASSWORD = "none"; // the key stores never leave memory
-    private static final SslOptions PROTOCOLS = SslOptions.of(null, new String[] {"TLSv1.2", "TLSv1.3"});
+    private static final String PROTOCOLS = "TLSv1.2+TLSv1.3";
 
-    private final List<SslConnectorCustomizer> connectors = new ArrayList<>();
+    /** A connector and whether it asks clients for a certificate. */
+    private record Port(Connector connector, boolean asksClients) {}
+
+    private final List<Port> ports = new ArrayList<>();
+    private final ReplicaTls replicas = new ReplicaTls();
     // Tomcat refuses an empty key store. A key without a certificate is never served.
-    private SslBundle current = bundle(new KeyStore.SecretKeyEntry(new SecretKeySpec(new byte[16], "AES")));
+    private KeyStore current = store(new KeyStore.SecretKeyEntry(new SecretKeySpec(new byte[16], "AES")));
 
     private boolean portsAreOpen;
 
-    /** Encrypts the connections of a connector. */
-    synchronized void encrypt(Connector connector) {
-        var ssl = new SslConnectorCustomizer(LogFactory.getLog(TlsCertificate.class), connector, ClientAuth.NONE);
-        ssl.customize(current, Map.of());
-        connectors.add(ssl);
+    /**
+     * Encrypts the connections of a connector.
+     *
+     * @param asksClients whether clients may present a certificate, whichever: see {@link AnyPeer}
+     */
+    synchronized void encrypt(Connector connector, boolean asksClients) {
+        ((AbstractHttp11Protocol<?>) connector.getProtocolHandler()).setSSLEnabled(true);
+        connector.setScheme("https");
+        connector.setSecure(true);
+        var port = new Port(connector, asksClients);
+        ports.add(port);
+        use(port);
     }
 
     public synchronized void serve(PrivateKey key, X509Certificate certificate) {
-        current = bundle(new KeyStore.PrivateKeyEntry(key, new Certificate[] {certificate}));
+        current = store(new KeyStore.PrivateKeyEntry(key, new Certificate[] {certificate}));
+        replicas.present(key, certificate);
         if (portsAreOpen) {
-            update();
+            ports.forEach(this::use);
         }
+    }
+
+    /** Sets the certificates that replicas serve: the current one and, after a renewal, its predecessor. */
+    public void trustReplicas(Collection<X509Certificate> certificates) {
+        replicas.trust(Set.copyOf(certificates));
+    }
+
+    /** Whether a client that presented this certificate is a replica. */
+    public boolean isReplica(X509Certificate peer) {
+        return replicas.isReplica(peer);
+    }
+
+    /** TLS of a client of other replicas. It follows later calls of {@link #serve} and {@link #trustReplicas}. */
+    public SSLContext clientOfReplicas() {
+        return replicas.client();
     }
 
     /** Tomcat never makes a TLS context for a certificate that it is given while it opens the port. */
     @EventListener(WebServerInitializedEvent.class)
     public synchronized void portsAreOpen() {
         portsAreOpen = true;
-        update();
+        ports.forEach(this::use);
     }
 
-    private void update() {
-        connectors.forEach(connector -> connector.update(null, current));
+    private void use(Port port) {
+        var protocol = (AbstractHttp11Protocol<?>) port.connector().getProtocolHandler();
+        var config = new SSLHostConfig();
+        config.setHostName(protocol.getDefaultSSLHostConfigName());
+        config.setProtocols(PROTOCOLS);
+        if (port.asksClients()) {
+            config.setCertificateVerification("optional");
+            config.setTrustManagerClassName(AnyPeer.class.getName());
+        }
+        var certificate = new SSLHostConfigCertificate(config, SSLHostConfigCertificate.Type.UNDEFINED);
+        certificate.setCertificateKeystorePassword(PASSWORD);
+        certificate.setCertificateKeystore(current);
+        config.addCertificate(certificate);
+        protocol.addSslHostConfig(config, true);
     }
 
-    private static SslBundle bundle(KeyStore.Entry key) {
+    private static KeyStore store(KeyStore.Entry key) {
         try {
             var store = KeyStore.getInstance("PKCS12");
             store.load(null, null);
             store.setEntry("tls", key, new KeyStore.PasswordProtection(PASSWORD.toCharArray()));
-            return SslBundle.of(SslStoreBundle.of(store, PASSWORD, null), SslBundleKey.NONE, PROTOCOLS);
+            return store;
         } catch (GeneralSecurityException | IOException e) {
             throw new IllegalStateException("cannot use the webhooks' certificate", e);
         }

@@ -1,0 +1,109 @@
+package io.aliquot.scheduler.kubernetes;
+
+import io.aliquot.scheduler.extensionapi.ControlPlane;
+import io.aliquot.scheduler.extensionapi.RequestUser;
+import io.aliquot.scheduler.extensionapi.StatusException;
+import io.aliquot.scheduler.settings.Settings;
+import io.fabric8.kubernetes.api.model.ConfigMap;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.authorization.v1.SubjectAccessReviewBuilder;
+import io.fabric8.kubernetes.api.model.authorization.v1.SubjectAccessReviewStatus;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientException;
+import java.net.InetSocketAddress;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Optional;
+import org.springframework.stereotype.Component;
+
+/**
+ * What the aggregated API reads: how the API server identifies itself, the leader's address, and who may know of pods.
+ */
+@Component
+final class KubernetesControlPlane implements ControlPlane {
+    private static final Duration TIMEOUT = Duration.ofSeconds(4);
+    /** The TLS port of every replica. */
+    private static final int PORT = 9443;
+
+    private final KubernetesClient kubernetes;
+    private final Leadership leadership;
+    private final Settings settings;
+
+    KubernetesControlPlane(KubernetesClient kubernetes, Leadership leadership, Settings settings) {
+        this.kubernetes = KubernetesConfiguration.withTimeout(kubernetes, TIMEOUT);
+        this.leadership = leadership;
+        this.settings = settings;
+    }
+
+    @Override
+    public Map<String, String> authentication() {
+        try {
+            ConfigMap map = kubernetes
+                    .configMaps()
+                    .inNamespace("kube-system")
+                    .withName("extension-apiserver-authentication")
+                    .get();
+            return map == null || map.getData() == null ? Map.of() : map.getData();
+        } catch (KubernetesClientException e) {
+            throw unavailable(e);
+        }
+    }
+
+    @Override
+    public Optional<InetSocketAddress> leader() {
+        return leadership.leaderPod().flatMap(this::address);
+    }
+
+    @Override
+    public boolean mayListPods(RequestUser user, String namespace) {
+        var review = new SubjectAccessReviewBuilder()
+                .withNewSpec()
+                .withUser(user.name())
+                .withUid(user.uid())
+                .withGroups(user.groups())
+                .withExtra(user.extra())
+                .withNewResourceAttributes()
+                .withVerb("list")
+                .withVersion("v1")
+                .withResource("pods")
+                .withNamespace(namespace)
+                .endResourceAttributes()
+                .endSpec()
+                .build();
+        try {
+            SubjectAccessReviewStatus status = kubernetes
+                    .authorization()
+                    .v1()
+                    .subjectAccessReview()
+                    .create(review)
+                    .getStatus();
+            return status != null && Boolean.TRUE.equals(status.getAllowed());
+        } catch (KubernetesClientException e) {
+            throw unavailable(e);
+        }
+    }
+
+    private Optional<InetSocketAddress> address(String name) {
+        try {
+            Pod pod = kubernetes
+                    .pods()
+                    .inNamespace(settings.namespace())
+                    .withName(name)
+                    .get();
+            if (pod == null || pod.getStatus() == null || pod.getStatus().getPodIP() == null) {
+                return Optional.empty();
+            }
+            return Optional.of(
+                    InetSocketAddress.createUnresolved(pod.getStatus().getPodIP(), PORT));
+        } catch (KubernetesClientException e) {
+            throw unavailable(e);
+        }
+    }
+
+    private static StatusException unavailable(KubernetesClientException e) {
+        return new StatusException(
+                503,
+                "ServiceUnavailable",
+                "the API server gave no answer, try again: " + KubernetesConfiguration.message(e));
+    }
+}
