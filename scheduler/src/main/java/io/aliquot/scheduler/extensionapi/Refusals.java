@@ -49,10 +49,6 @@ final class Refusals {
                 List.of(new StatusException.Cause("FieldValueInvalid", why, field)));
     }
 
-    static StatusException notImplemented(String message) {
-        return new StatusException(501, "NotImplemented", message);
-    }
-
     /** Of a version that this replica has not seen yet; client-go recognizes the cause and lists without a version. */
     static StatusException tooNew(long version, long newest) {
         return new StatusException(

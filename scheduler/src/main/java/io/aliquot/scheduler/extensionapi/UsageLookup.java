@@ -18,7 +18,7 @@ interface UsageLookup {
      * The last minutes of a GPU and of the containers on it: the agent's answer to {@code /v1/history}. Empty if the agent
      * knows no such GPU.
      *
-     * @throws StatusException with code 503 if the agent does not answer, 501 if this scheduler asks no agent
+     * @throws StatusException with code 503 if the agent does not answer
      */
     Optional<JsonNode> history(String node, String gpu);
 }
