@@ -31,7 +31,6 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.springframework.boot.SpringBootConfiguration;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.boot.builder.SpringApplicationBuilder;
-import org.springframework.boot.web.server.context.WebServerApplicationContext;
 import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
 import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
@@ -83,7 +82,7 @@ class ObjectsProgram {
 
     static String url(ConfigurableApplicationContext context) {
         return "http://localhost:"
-                + ((WebServerApplicationContext) context).getWebServer().getPort();
+                + context.getEnvironment().getRequiredProperty("local.server.port");
     }
 
     @Bean
