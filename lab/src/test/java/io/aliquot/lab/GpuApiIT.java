@@ -49,7 +49,7 @@ class GpuApiIT {
     void nodesAndGpusHaveARoleOfTheirOwn(Lab lab, TestNamespace namespace) {
         String viewer = account(lab, namespace, "viewer", "view");
         Pod pod = namespace.run(Pods.withLimits(lab, "holds", LIMITS));
-        String gpu = Allocations.of(pod, Pods.MAIN).list().getFirst().uuid().toLowerCase(Locale.ROOT);
+        String gpu = Allocations.of(pod, Pods.MAIN).getFirst().uuid().toLowerCase(Locale.ROOT);
 
         assertThat(kubectl(lab, namespace, "get", "gpunodes")).contains(lab.nodes());
         assertThat(kubectl(lab, namespace, "get", "gpus")).contains(gpu, "A100");

@@ -24,6 +24,7 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
 
 /** The API's port behind a real API server with its aggregation layer. */
+@SuppressWarnings("NullAway.Init") // JUnit sets the folder
 class AggregationIT {
     private static final String SERVICE = "aliquot-extension-api";
 

@@ -81,8 +81,7 @@ class ObjectsProgram {
     }
 
     static String url(ConfigurableApplicationContext context) {
-        return "http://localhost:"
-                + context.getEnvironment().getRequiredProperty("local.server.port");
+        return "http://localhost:" + context.getEnvironment().getRequiredProperty("local.server.port");
     }
 
     @Bean
