@@ -27,6 +27,10 @@ int aliquot_os_stat_fd(int fd, struct aliquot_os_file *file);
 int aliquot_os_open(const char *path, bool writable);
 void aliquot_os_close(int fd);
 
+/* Moves a descriptor to a high number, where programs rarely look, and closes the old one. Without room there it
+   returns the same descriptor. */
+int aliquot_os_move_high(int fd);
+
 /* Reads up to size bytes, fewer only at the end of the file. Returns their number, or -1 and errno. */
 long aliquot_os_read(int fd, char *buffer, size_t size);
 
