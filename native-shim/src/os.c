@@ -58,6 +58,18 @@ void aliquot_os_close(int fd) {
 #endif
 }
 
+int aliquot_os_move_high(int fd) {
+    /* Below 1024, so that the kernel's table of descriptors stays small; lower if the process may have only few. */
+    for (int least = 1000; least > fd; least /= 2) {
+        long high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, least);
+        if (high >= 0) {
+            aliquot_os_close(fd);
+            return (int)high;
+        }
+    }
+    return fd;
+}
+
 long aliquot_os_read(int fd, char *buffer, size_t size) {
     size_t length = 0;
     while (length < size) {
@@ -133,6 +145,14 @@ uint64_t aliquot_os_time(void) {
 
 uint32_t aliquot_os_pid(void) {
     return (uint32_t)syscall(SYS_getpid); /* not getpid(), which old glibc versions cache across a clone */
+}
+
+int aliquot_os_thread(void) {
+    return (int)syscall(SYS_gettid);
+}
+
+bool aliquot_os_has_thread(int thread) {
+    return syscall(SYS_tgkill, aliquot_os_pid(), thread, 0) == 0;
 }
 
 void aliquot_os_sleep(int64_t nanoseconds) {

@@ -27,6 +27,10 @@ int aliquot_os_stat_fd(int fd, struct aliquot_os_file *file);
 int aliquot_os_open(const char *path, bool writable);
 void aliquot_os_close(int fd);
 
+/* Moves a descriptor to a high number, where programs rarely look, and closes the old one. Without room there it
+   returns the same descriptor. */
+int aliquot_os_move_high(int fd);
+
 /* Reads up to size bytes, fewer only at the end of the file. Returns their number, or -1 and errno. */
 long aliquot_os_read(int fd, char *buffer, size_t size);
 
@@ -56,6 +60,10 @@ void aliquot_os_sleep_until(int64_t time);
 
 /* CLOCK_REALTIME in microseconds since 1970. */
 uint64_t aliquot_os_time(void);
+
+/* The calling thread, and whether a thread of this process still exists. */
+int aliquot_os_thread(void);
+bool aliquot_os_has_thread(int thread);
 
 /* PID of this process in its own PID namespace. */
 uint32_t aliquot_os_pid(void);

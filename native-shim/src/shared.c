@@ -22,14 +22,21 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
  * reuse their numbers. A mapping keeps its open file description alive, and with it the description's locks (Linux
  * releases OFD locks in __fput, after the last reference). So the lock on this process's slot belongs to the
  * description behind lock_pin, a mapping that has no other purpose.
+ *
+ * On overlayfs a mapping refers to the file of the upper layer instead, and the lock disappears with the descriptor.
+ * Then the descriptor stays open in lock_fd. If the program closes it, the next reap acquires the lock again.
  */
 static struct aliquot_region *region;
 static void *lock_pin;
+static int lock_fd = -1; /* -1: lock_pin keeps the lock */
 static bool is_file;
 static char region_path[1024];
 static struct aliquot_os_file region_file;
-static int decision_fd = -1; /* while this process decides */
+static int decision_fd = -1; /* while this process decides, which takes up to seconds: without the mutex */
 static atomic_int slot = -1;
+
+/* One thread of this process decides at a time. Acquired before the other mutex, and not for a fork. */
+static pthread_mutex_t deciding = PTHREAD_MUTEX_INITIALIZER;
 
 static bool fail_with(char *error, const char *reason) {
     snprintf(error, ALIQUOT_SHARED_ERROR, "%s", reason);
@@ -90,12 +97,15 @@ static bool open_file(const char *path, char *error) {
     return mapped;
 }
 
+static bool is_region(int fd) {
+    struct aliquot_os_file file;
+    return aliquot_os_stat_fd(fd, &file) == 0 && file.device == region_file.device && file.inode == region_file.inode;
+}
+
 /* Opens the mapped file again, with a new open file description. -1: its path now names another file or none. */
 static int reopen_region(void) {
-    struct aliquot_os_file file;
     int fd = is_file ? aliquot_os_open(region_path, true) : -1;
-    if (fd >= 0 &&
-        (aliquot_os_stat_fd(fd, &file) != 0 || file.device != region_file.device || file.inode != region_file.inode)) {
+    if (fd >= 0 && !is_region(fd)) {
         aliquot_os_close(fd);
         return -1;
     }
@@ -111,6 +121,10 @@ static void unmap_all(void) {
         aliquot_os_unmap(lock_pin, PIN_SIZE);
         lock_pin = NULL;
     }
+    if (lock_fd >= 0 && is_region(lock_fd)) { /* else the program has closed it, and perhaps reused the number */
+        aliquot_os_close(lock_fd);
+    }
+    lock_fd = -1;
     atomic_store(&slot, -1);
 }
 
@@ -198,9 +212,9 @@ static void raise_high_water(uint32_t wanted) {
     }
 }
 
-/* Locks the first slot without a living owner through fd. -1: there is none. */
-static int lock_slot(int fd) {
-    for (int i = 0; i < ALIQUOT_REGION_PROCESSES; i++) {
+/* Locks the first slot without a living owner, from `first` to `last`, through fd. -1: there is none. */
+static int lock_slot(int fd, int first, int last) {
+    for (int i = first; i <= last; i++) {
         if (aliquot_os_lock(fd, ALIQUOT_REGION_PROCESS_LOCK(i))) {
             return i;
         }
@@ -208,14 +222,47 @@ static int lock_slot(int fd) {
     return -1;
 }
 
-static int claim_slot(void) {
+/* Whether the lock on the slot exists, seen through another open file description. */
+static bool is_slot_locked(int process) {
     int fd = reopen_region();
-    int claimed = is_file ? -1 : 0;
+    bool locked = fd >= 0 && aliquot_os_is_locked(fd, ALIQUOT_REGION_PROCESS_LOCK(process));
     if (fd >= 0) {
-        claimed = lock_slot(fd);
-        lock_pin = claimed < 0 ? NULL : aliquot_os_map(fd, PIN_SIZE);
         aliquot_os_close(fd);
-        claimed = lock_pin == NULL ? -1 : claimed;
+    }
+    return locked;
+}
+
+/* Locks a slot of the region by a mapping. *kept: the lock has outlived its descriptor. */
+static int lock_slot_by_mapping(bool *kept) {
+    int fd = reopen_region();
+    int locked = fd < 0 ? -1 : lock_slot(fd, 0, ALIQUOT_REGION_PROCESSES - 1);
+    lock_pin = locked < 0 ? NULL : aliquot_os_map(fd, PIN_SIZE);
+    if (fd >= 0) {
+        aliquot_os_close(fd);
+    }
+    *kept = lock_pin == NULL || is_slot_locked(locked);
+    return lock_pin == NULL ? -1 : locked;
+}
+
+/* Locks the first free slot from `first` to `last` by a descriptor that stays open. -1: there is none. */
+static int lock_slot_by_descriptor(int first, int last) {
+    int fd = reopen_region();
+    int locked = fd < 0 ? -1 : lock_slot(fd, first, last);
+    if (locked >= 0) {
+        lock_fd = aliquot_os_move_high(fd);
+    } else if (fd >= 0) {
+        aliquot_os_close(fd);
+    }
+    return locked;
+}
+
+static int claim_slot(void) {
+    bool kept = true;
+    int claimed = is_file ? lock_slot_by_mapping(&kept) : 0;
+    if (!kept) {
+        aliquot_os_unmap(lock_pin, PIN_SIZE);
+        lock_pin = NULL;
+        claimed = lock_slot_by_descriptor(0, ALIQUOT_REGION_PROCESSES - 1);
     }
     if (claimed >= 0) {
         register_owner(claimed);
@@ -253,10 +300,19 @@ uint32_t aliquot_shared_high_water(void) {
     return high_water < ALIQUOT_REGION_PROCESSES ? high_water : ALIQUOT_REGION_PROCESSES;
 }
 
+/* Acquires the lock on this process's slot again if the program has closed lock_fd, whose number is not ours then. */
+static void regain_lock(int fd) {
+    int own_slot = atomic_load(&slot);
+    if (own_slot >= 0 && lock_fd >= 0 && !aliquot_os_is_locked(fd, ALIQUOT_REGION_PROCESS_LOCK(own_slot))) {
+        lock_slot_by_descriptor(own_slot, own_slot);
+    }
+}
+
 /* Uses fd, whose description holds none of this process's locks. */
 static void reap_dead_slots(int fd) {
     int own_slot = atomic_load(&slot);
     int high_water = (int)aliquot_shared_high_water();
+    regain_lock(fd);
     for (int i = 0; i < high_water; i++) {
         if (i != own_slot && has_charges(i) && aliquot_os_lock(fd, ALIQUOT_REGION_PROCESS_LOCK(i))) {
             zero_charges(i);
@@ -306,26 +362,33 @@ size_t aliquot_shared_live_slots(uint16_t slots[ALIQUOT_REGION_PROCESSES]) {
 
 void aliquot_shared_begin_decision(void) {
     int saved = errno;
+    pthread_mutex_lock(&deciding);
     pthread_mutex_lock(&mutex);
     decision_fd = reopen_region();
+    pthread_mutex_unlock(&mutex);
     int64_t deadline = aliquot_os_clock() + DECISION_LOCK_TIMEOUT_NS;
     while (decision_fd >= 0 && !aliquot_os_lock(decision_fd, ALIQUOT_REGION_DECISION_LOCK) &&
            aliquot_os_clock() < deadline) {
         aliquot_os_sleep(LOCK_POLL_NS);
     }
     if (decision_fd >= 0) {
+        pthread_mutex_lock(&mutex);
         reap_dead_slots(decision_fd);
+        pthread_mutex_unlock(&mutex);
     }
     errno = saved;
 }
 
 void aliquot_shared_end_decision(void) {
     int saved = errno;
+    pthread_mutex_lock(&mutex);
     if (decision_fd >= 0) {
-        aliquot_os_close(decision_fd); /* also releases its lock */
+        aliquot_os_unlock(decision_fd, ALIQUOT_REGION_DECISION_LOCK); /* a child may have the descriptor, too */
+        aliquot_os_close(decision_fd);
         decision_fd = -1;
     }
     pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&deciding);
     errno = saved;
 }
 
@@ -340,5 +403,10 @@ void aliquot_shared_after_fork_in_parent(void) {
 void aliquot_shared_after_fork_in_child(void) {
     /* The child's mappings would keep the parent's lock alive. */
     unmap_all();
+    if (decision_fd >= 0) {
+        aliquot_os_close(decision_fd);
+        decision_fd = -1;
+    }
+    deciding = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a thread of the parent may have held it */
     pthread_mutex_unlock(&mutex);
 }

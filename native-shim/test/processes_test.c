@@ -3,8 +3,11 @@
 #include "sandbox.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define LIMIT (100 * MIB)
@@ -266,4 +269,173 @@ TEST(two_hundred_and_fifty_six_processes_share_one_limit_to_the_last_byte) {
     }
     CUdeviceptr address = 0;
     CHECK_EQUAL(allocate(&address, MAX_PEERS * MIB), CUDA_SUCCESS);
+}
+
+static bool write_text(const char *path, const char *text) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    close(fd);
+    return written;
+}
+
+/* A mount namespace, as root or in a user namespace of its own. */
+static bool enter_mount_namespace(void) {
+    char map[64];
+    if (unshare(CLONE_NEWNS) != 0) {
+        snprintf(map, sizeof map, "0 %u 1", (unsigned)getuid());
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0 || !write_text("/proc/self/uid_map", map)) {
+            return false;
+        }
+    }
+    return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+}
+
+/* The region lies on an overlay file system, as in the writable layer of a container. */
+static void sandbox_on_overlay(void) {
+    static const char *const folders[] = {"/mnt/lower", "/mnt/upper", "/mnt/work", "/mnt/merged"};
+    sandbox(LIMIT, 0);
+    if (!enter_mount_namespace() || mount("tmpfs", "/mnt", "tmpfs", 0, NULL) != 0) {
+        SKIP("no file system can be mounted here");
+    }
+    for (size_t i = 0; i < 4; i++) {
+        CHECK(mkdir(folders[i], 0777) == 0, "%s", folders[i]);
+    }
+    if (mount("overlay", "/mnt/merged", "overlay", 0, "lowerdir=/mnt/lower,upperdir=/mnt/upper,workdir=/mnt/work") !=
+        0) {
+        SKIP("no overlay can be mounted here");
+    }
+    unlink(sandbox_region);
+    snprintf(sandbox_region, sizeof sandbox_region, "/mnt/merged/region");
+    setenv("ALIQUOT_REGION", sandbox_region, 1);
+    write_file(sandbox_region, "", 0);
+}
+
+static void check_that_60_MiB_are(CUresult expected) {
+    IN_CHILD({
+        CUdeviceptr address = 0;
+        use_device(0);
+        CHECK_EQUAL(allocate(&address, 60 * MIB), expected);
+    });
+}
+
+static void hold_60_MiB(struct record *record) {
+    CUdeviceptr address = 0;
+    CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_SUCCESS);
+    publish(record, 60 * MIB);
+    pause();
+}
+
+/* What daemons do. Then it goes on allocating. */
+static void hold_60_MiB_and_close_all_descriptors(struct record *record) {
+    CUdeviceptr address = 0;
+    CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_SUCCESS);
+    for (int fd = 3; fd < 1100; fd++) {
+        close(fd);
+    }
+    CHECK_EQUAL(allocate(&address, LIMIT), CUDA_ERROR_OUT_OF_MEMORY);
+    publish(record, 60 * MIB);
+    pause();
+}
+
+static void check_that_two_processes_share_the_limit(void (*first)(struct record *)) {
+    make_records();
+    pid_t holder = start(0, first);
+    while (atomic_load(&records[0].held) == 0) {
+        CHECK(waitpid(holder, NULL, WNOHANG) == 0, "the holder lives");
+        usleep(1000);
+    }
+    check_that_60_MiB_are(CUDA_ERROR_OUT_OF_MEMORY);
+    stop(0, holder);
+    check_that_60_MiB_are(CUDA_SUCCESS);
+}
+
+TEST(processes_share_one_limit_if_the_region_is_on_an_overlay) {
+    sandbox_on_overlay();
+    check_that_two_processes_share_the_limit(hold_60_MiB);
+}
+
+TEST(a_process_on_an_overlay_that_closes_all_descriptors_keeps_its_charge) {
+    sandbox_on_overlay();
+    check_that_two_processes_share_the_limit(hold_60_MiB_and_close_all_descriptors);
+}
+
+TEST(a_forked_child_and_a_new_program_do_not_keep_the_slot_of_a_dead_process_on_an_overlay) {
+    int ready[2];
+    char byte;
+    sandbox_on_overlay();
+    CHECK(pipe(ready) == 0, "pipe");
+    pid_t holder = fork();
+    if (holder == 0) {
+        CUdeviceptr address = 0;
+        use_device(0);
+        CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_SUCCESS);
+        if (fork() == 0) {
+            if (fork() == 0) {
+                execlp("sleep", "sleep", "60", NULL);
+            }
+            CHECK(write(ready[1], "", 1) == 1, "pipe");
+            pause();
+        }
+        pause();
+    }
+    CHECK(read(ready[0], &byte, 1) == 1, "a grandchild");
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+    check_that_60_MiB_are(CUDA_SUCCESS);
+}
+
+/* ---- forks ---- */
+
+#if !defined __SANITIZE_THREAD__ && !defined __SANITIZE_ADDRESS__ /* their runtimes touch memory at a fork */
+/* Pages that a forked child writes or reads for the first time before fork() returns there. */
+static long faults_of_a_fork(void) {
+    long faults = 0;
+    int result[2];
+    CHECK(pipe(result) == 0, "pipe");
+    if (fork() == 0) {
+        struct rusage usage;
+        getrusage(RUSAGE_SELF, &usage);
+        CHECK(write(result[1], &usage.ru_minflt, sizeof usage.ru_minflt) > 0, "pipe");
+        _exit(EXIT_SUCCESS);
+    }
+    CHECK(read(result[0], &faults, sizeof faults) == sizeof faults, "the child's count");
+    return faults;
+}
+
+TEST(a_fork_of_a_process_that_has_launched_nothing_writes_few_pages) {
+    sandbox(LIMIT, 0);
+    long before = faults_of_a_fork();
+    use_device(0);
+    long after = faults_of_a_fork();
+    printf("%ld and %ld pages\n", before, after);
+    CHECK(after - before < 200, "%ld pages more with the shim in use",
+          after - before); /* 285 with all costs and meters */
+}
+#endif
+
+static atomic_bool refused;
+
+static void *request_too_much(void *unused) {
+    CUdeviceptr address = 0;
+    use_device_in_thread();
+    CHECK_EQUAL(allocate(&address, LIMIT), CUDA_ERROR_OUT_OF_MEMORY);
+    atomic_store(&refused, true);
+    return unused;
+}
+
+TEST(a_fork_does_not_wait_for_a_refusal) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = ALIQUOT_REGION_DECISION_LOCK, .l_len = 1};
+    CUdeviceptr address = 0;
+    pthread_t thread;
+    sandbox(LIMIT, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, MIB), CUDA_SUCCESS);
+    int fd = open(sandbox_region, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock) == 0, "a stopped process holds the lock of decisions");
+    CHECK_EQUAL(pthread_create(&thread, NULL, request_too_much, NULL), 0);
+    usleep(100000); /* it waits for a second */
+    IN_CHILD(_exit(EXIT_SUCCESS));
+    CHECK(!atomic_load(&refused), "the fork came first");
+    pthread_join(thread, NULL);
+    CHECK(atomic_load(&refused), "refused without the lock");
 }
