@@ -111,7 +111,6 @@ final class NodeAgent implements AutoCloseable {
                 nvml,
                 registrar,
                 podResources,
-                usage,
                 metrics,
                 new HealthTracker(
                         XidTable.load(settings.ignoreXids(), settings.fatalXids()),

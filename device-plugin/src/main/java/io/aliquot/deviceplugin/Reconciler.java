@@ -25,7 +25,6 @@ import io.aliquot.deviceplugin.nvml.NvmlReading;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import io.aliquot.deviceplugin.problem.Problem;
-import io.aliquot.deviceplugin.usage.UsageTracker;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -56,7 +55,6 @@ final class Reconciler {
     private final NvmlSession nvml;
     private final KubeletRegistrar registrar;
     private final PodResourcesClient podResources;
-    private final UsageTracker usage;
     private final InventoryPublisher publisher;
     private final GpuHealthReporter healthReporter;
     private final AgentMetrics metrics;
@@ -87,7 +85,6 @@ final class Reconciler {
             NvmlSession nvml,
             KubeletRegistrar registrar,
             PodResourcesClient podResources,
-            UsageTracker usage,
             AgentMetrics metrics,
             HealthTracker healthTracker,
             String bootId,
@@ -98,7 +95,6 @@ final class Reconciler {
         this.nvml = nvml;
         this.registrar = registrar;
         this.podResources = podResources;
-        this.usage = usage;
         this.metrics = metrics;
         this.healthTracker = healthTracker;
         this.bootId = bootId;
