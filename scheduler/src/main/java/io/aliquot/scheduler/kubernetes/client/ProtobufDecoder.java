@@ -190,6 +190,7 @@ final class ProtobufDecoder {
         status.setConditions(read.getConditionsList().stream()
                 .map(ProtobufDecoder::condition)
                 .toList());
+        status.setPodIP(nullIfEmpty(read.getPodIP()));
         return status;
     }
 
