@@ -17,10 +17,4 @@ public interface ControlPlane {
 
     /** The TLS port of the replica whose kube-scheduler holds the Lease; empty if no pod of that name has an address. */
     Optional<InetSocketAddress> leader();
-
-    /**
-     * Whether RBAC allows the user to list the pods of the namespace: who may not does not learn from an explanation
-     * which pods there are.
-     */
-    boolean mayListPods(RequestUser user, String namespace);
 }

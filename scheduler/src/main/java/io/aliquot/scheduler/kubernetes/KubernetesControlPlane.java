@@ -1,13 +1,10 @@
 package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.scheduler.extensionapi.ControlPlane;
-import io.aliquot.scheduler.extensionapi.RequestUser;
 import io.aliquot.scheduler.extensionapi.StatusException;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.ConfigMap;
 import io.fabric8.kubernetes.api.model.Pod;
-import io.fabric8.kubernetes.api.model.authorization.v1.SubjectAccessReviewBuilder;
-import io.fabric8.kubernetes.api.model.authorization.v1.SubjectAccessReviewStatus;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.net.InetSocketAddress;
@@ -16,9 +13,7 @@ import java.util.Map;
 import java.util.Optional;
 import org.springframework.stereotype.Component;
 
-/**
- * What the aggregated API reads: how the API server identifies itself, the leader's address, and who may know of pods.
- */
+/** What the aggregated API reads: how the API server identifies itself, and the leader's address. */
 @Component
 final class KubernetesControlPlane implements ControlPlane {
     private static final Duration TIMEOUT = Duration.ofSeconds(4);
@@ -52,35 +47,6 @@ final class KubernetesControlPlane implements ControlPlane {
     @Override
     public Optional<InetSocketAddress> leader() {
         return leadership.leaderPod().flatMap(this::address);
-    }
-
-    @Override
-    public boolean mayListPods(RequestUser user, String namespace) {
-        var review = new SubjectAccessReviewBuilder()
-                .withNewSpec()
-                .withUser(user.name())
-                .withUid(user.uid())
-                .withGroups(user.groups())
-                .withExtra(user.extra())
-                .withNewResourceAttributes()
-                .withVerb("list")
-                .withVersion("v1")
-                .withResource("pods")
-                .withNamespace(namespace)
-                .endResourceAttributes()
-                .endSpec()
-                .build();
-        try {
-            SubjectAccessReviewStatus status = kubernetes
-                    .authorization()
-                    .v1()
-                    .subjectAccessReview()
-                    .create(review)
-                    .getStatus();
-            return status != null && Boolean.TRUE.equals(status.getAllowed());
-        } catch (KubernetesClientException e) {
-            throw unavailable(e);
-        }
     }
 
     private Optional<InetSocketAddress> address(String name) {

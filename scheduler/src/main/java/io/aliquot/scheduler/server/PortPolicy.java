@@ -29,8 +29,15 @@ record PortPolicy(Set<String> paths, String below, int largestBody) {
     static final PortPolicy WEBHOOKS = new PortPolicy(Set.of("/admission/gpu", "/admission/void"), "", 4 << 20);
 
     /** The same port where it serves the aggregated API, too. */
-    static final PortPolicy WEBHOOKS_AND_API =
-            new PortPolicy(Set.of("/admission/gpu", "/admission/void", "/apis", "/openapi/v3"), "/apis/", 4 << 20);
+    static final PortPolicy WEBHOOKS_AND_API = new PortPolicy(
+            Set.of(
+                    "/admission/gpu",
+                    "/admission/void",
+                    "/apis",
+                    "/openapi/v3",
+                    "/openapi/v3/apis/gpu.aliquot.io/v1alpha1"),
+            "/apis/",
+            4 << 20);
 
     /** Accepts nothing. */
     static final PortPolicy NONE = new PortPolicy(Set.of(), "", 0);

@@ -90,11 +90,6 @@ class ExtensionApiProgram {
             return leader;
         }
 
-        @Override
-        public boolean mayListPods(RequestUser user, String namespace) {
-            return false;
-        }
-
         /** What kubeadm sets, with these CAs. */
         static Map<String, String> of(String authorities, String names, String clientAuthorities) {
             var data = new LinkedHashMap<String, String>();
