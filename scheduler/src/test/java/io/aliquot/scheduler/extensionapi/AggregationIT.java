@@ -13,11 +13,13 @@ import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.PrivateKey;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.concurrent.TimeUnit;
 import org.bouncycastle.asn1.x509.KeyPurposeId;
+import org.bouncycastle.util.io.pem.PemObject;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -45,7 +47,7 @@ class AggregationIT {
                 "--requestheader-group-headers=X-Remote-Group",
                 "--requestheader-extra-headers-prefix=X-Remote-Extra-",
                 "--proxy-client-cert-file=" + file(folder, "front-proxy-client.crt", frontProxy.certificate()),
-                "--proxy-client-key-file=" + file(folder, "front-proxy-client.key", frontProxy.key()));
+                "--proxy-client-key-file=" + file(folder, "front-proxy-client.key", pkcs8(frontProxy.key())));
         var ca = new Authority("aliquot");
         replica = ExtensionApiProgram.start();
         ExtensionApiProgram.serve(
@@ -91,6 +93,11 @@ class AggregationIT {
 
     private static Path file(Path folder, String name, Object content) throws Exception {
         return Files.writeString(folder.resolve(name), Authority.pem(content));
+    }
+
+    /** Go reads no EC key whose curve is named outside of it, which is how Bouncy Castle writes one by itself. */
+    private static PemObject pkcs8(PrivateKey key) {
+        return new PemObject("PRIVATE KEY", key.getEncoded());
     }
 
     /** Reads what the API server itself publishes. */
