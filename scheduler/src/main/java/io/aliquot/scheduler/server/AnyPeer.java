@@ -6,7 +6,7 @@ import javax.net.ssl.SSLEngine;
 import javax.net.ssl.X509ExtendedTrustManager;
 
 /**
- * Accepts every certificate of a client, so that TLS proves no more than that the client has its key. Whom the
+ * Accepts every certificate of a client, so that TLS proves no more than that the client has its key. What the
  * certificate identifies is decided per request: the API server may present one to the webhooks that nothing here
  * trusts, and a rotated CA needs no new connections.
  *

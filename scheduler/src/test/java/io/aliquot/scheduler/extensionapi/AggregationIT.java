@@ -7,14 +7,19 @@ import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;
 import io.aliquot.scheduler.server.RandomPorts;
 import io.aliquot.testing.ApiServer;
 import io.aliquot.testing.ApiServer.Response;
+import io.fabric8.kubernetes.client.Config;
+import io.fabric8.kubernetes.client.KubernetesClient;
+import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.PrivateKey;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.concurrent.TimeUnit;
 import org.bouncycastle.asn1.x509.KeyPurposeId;
+import org.bouncycastle.util.io.pem.PemObject;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -28,25 +33,22 @@ import tools.jackson.databind.json.JsonMapper;
 class AggregationIT {
     private static final String SERVICE = "aliquot-extension-api";
 
-    @TempDir
-    private static Path folder;
-
     private static ApiServer server;
     private static ConfigurableApplicationContext replica;
 
     @BeforeAll
-    static void start() throws Exception {
+    static void start(@TempDir Path folder) throws Exception {
         var frontProxyCa = new Authority("front-proxy-ca");
         Identity frontProxy = frontProxyCa.client("front-proxy-client");
         server = new ApiServer(
                 folder,
-                "--requestheader-client-ca-file=" + file("front-proxy-ca.crt", frontProxyCa.certificate),
+                "--requestheader-client-ca-file=" + file(folder, "front-proxy-ca.crt", frontProxyCa.certificate),
                 "--requestheader-allowed-names=front-proxy-client",
                 "--requestheader-username-headers=X-Remote-User",
                 "--requestheader-group-headers=X-Remote-Group",
                 "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-                "--proxy-client-cert-file=" + file("front-proxy-client.crt", frontProxy.certificate()),
-                "--proxy-client-key-file=" + file("front-proxy-client.key", frontProxy.key()));
+                "--proxy-client-cert-file=" + file(folder, "front-proxy-client.crt", frontProxy.certificate()),
+                "--proxy-client-key-file=" + file(folder, "front-proxy-client.key", pkcs8(frontProxy.key())));
         var ca = new Authority("aliquot");
         replica = ExtensionApiProgram.start();
         ExtensionApiProgram.serve(
@@ -90,8 +92,13 @@ class AggregationIT {
         }
     }
 
-    private static Path file(String name, Object content) throws Exception {
+    private static Path file(Path folder, String name, Object content) throws Exception {
         return Files.writeString(folder.resolve(name), Authority.pem(content));
+    }
+
+    /** Go reads no EC key whose curve is named outside of it, which is how Bouncy Castle writes one by itself. */
+    private static PemObject pkcs8(PrivateKey key) {
+        return new PemObject("PRIVATE KEY", key.getEncoded());
     }
 
     /** Reads what the API server itself publishes. */
@@ -132,6 +139,32 @@ class AggregationIT {
                 .contains("all checks passed");
         assertThat(server.admin().get("/apis").body()).contains("gpu.aliquot.io/v1alpha1");
         assertThat(server.admin().get("/apis/gpu.aliquot.io/v1alpha1").body()).contains("gpushares/explain");
+    }
+
+    /** kubectl finds resources in this document; the API server merges ours into it. */
+    @Test
+    void theApiServersAggregatedDiscoveryHasTheResourcesWithTheirShortNames() throws Exception {
+        var unused = await("/apis/gpu.aliquot.io/v1alpha1/gpunodes");
+        Config config = server.client().withTrustCerts(true).build();
+        try (KubernetesClient client =
+                new KubernetesClientBuilder().withConfig(config).build()) {
+            var request = client.getHttpClient()
+                    .newHttpRequestBuilder()
+                    .uri(config.getMasterUrl() + "apis")
+                    .header(
+                            "Accept",
+                            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json")
+                    .build();
+            String found = "";
+            for (int i = 0; i < 300 && !found.contains("\"gsh\""); i++) {
+                TimeUnit.MILLISECONDS.sleep(100);
+                found = client.getHttpClient()
+                        .sendAsync(request, String.class)
+                        .get()
+                        .body();
+            }
+            assertThat(found).contains("\"gsh\"", "\"explain\"", "\"GpuShareHistory\"");
+        }
     }
 
     private static Response await(String path) throws Exception {
