@@ -110,7 +110,8 @@ class GpuApiIT {
         assertThat(patch(lab, namespace, "stays", "\"memoryMiB\": 4000", "--as", viewer)
                         .err())
                 .contains("Forbidden");
-        assertThat(patch(lab, namespace, "stays", "\"memoryMiB\": 90000").err()).contains("invalid: spec.containers", "90000 MiB");
+        assertThat(patch(lab, namespace, "stays", "\"memoryMiB\": 90000").err())
+                .contains("invalid: spec.containers", "90000 MiB");
         patch(lab, namespace, "stays", "\"memoryMiB\": 4000", "--dry-run=server")
                 .expectSuccess();
         assertThat(lab.kubectl(
