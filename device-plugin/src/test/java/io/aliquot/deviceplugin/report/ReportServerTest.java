@@ -150,6 +150,13 @@ final class ReportServerTest {
     }
 
     @Test
+    void theNamesOfClientsAreNotLookedUp() throws Exception {
+        InetAddress client = InetAddress.getByAddress(new byte[] {127, 0, 0, 1});
+
+        assertThat(client.getHostName()).isEqualTo("127.0.0.1");
+    }
+
+    @Test
     void silentClientsDoNotKeepTheSchedulerOut() throws Exception {
         serve(agent, scheduler);
         int port = server.port().orElseThrow();
