@@ -130,7 +130,6 @@ class GpuApiIT {
 
     @Test
     void kubectlWaitsForAndWatchesShares(Lab lab, TestNamespace namespace) {
-        // Not in the common pool, whose only thread on two cores the client needs.
         var watch = CompletableFuture.supplyAsync(
                 () -> lab.kubectl(
                                 "get",
@@ -142,7 +141,7 @@ class GpuApiIT {
                                 "--output",
                                 "name")
                         .out(),
-                task -> new Thread(task, "watch").start());
+                task -> Thread.ofPlatform().start(task));
         namespace.create(Pods.withLimits(lab, "comes", LIMITS));
 
         kubectl(

@@ -273,13 +273,16 @@ final class Lab implements AutoCloseable {
         }
     }
 
+    /** On a thread of its own: on two cores the common pool has one, which the Kubernetes client needs. */
     private static CompletableFuture<String> read(InputStream stream) {
-        return CompletableFuture.supplyAsync(() -> {
-            try (stream) {
-                return new String(stream.readAllBytes(), UTF_8);
-            } catch (IOException e) {
-                throw new UncheckedIOException(e);
-            }
-        });
+        return CompletableFuture.supplyAsync(
+                () -> {
+                    try (stream) {
+                        return new String(stream.readAllBytes(), UTF_8);
+                    } catch (IOException e) {
+                        throw new UncheckedIOException(e);
+                    }
+                },
+                task -> Thread.ofPlatform().daemon().start(task));
     }
 }
