@@ -1,7 +1,6 @@
 #include "measure.h"
 
 #include "compute.h"
-#include "config.h"
 #include "lookup.h"
 #include "os.h"
 
@@ -35,7 +34,6 @@
 #define GROUP_WORK_NS 16000000 /* measured time after which a group is learned from while others share the GPU */
 #define HELPER_INTERVAL_NS INT64_C(5000000)
 #define HELPER_IDLE_NS INT64_C(100000000)
-#define HELPER_END_NS INT64_C(2000000000) /* at exit, longest wait for the end of the helper thread */
 
 enum batch_state { BATCH_FREE, BATCH_OPEN, BATCH_CLOSING, BATCH_PENDING };
 #define BATCH_STATE_BITS 2
@@ -117,13 +115,9 @@ struct meter {
 };
 
 static struct meter meters[METERS_MAX];
-static atomic_bool any_meter; /* false: they are all zeros */
 static atomic_flag claiming_meter = ATOMIC_FLAG_INIT;
 static atomic_uint fork_epoch = 1; /* increases in a forked child */
-enum { HELPER_NONE, HELPER_RUNNING, HELPER_IMPOSSIBLE };
-static atomic_int helper_state;
-static atomic_int helper_thread; /* the last one; 0: none yet */
-static atomic_bool exiting;      /* no helper thread is started any more */
+static atomic_int helper_running;
 
 /* An open batch of this thread. */
 struct open_batch {
@@ -151,8 +145,7 @@ static __thread struct thread_batches this_thread __attribute__((tls_model("init
 
 static bool can_measure(void) {
     return aliquot_real.cuEventCreate != NULL && aliquot_real.cuEventRecord != NULL &&
-           aliquot_real.cuEventQuery != NULL && aliquot_real.cuEventElapsedTime != NULL &&
-           aliquot_real.cuCtxSetCurrent != NULL;
+           aliquot_real.cuEventQuery != NULL && aliquot_real.cuEventElapsedTime != NULL;
 }
 
 static int exchange_capture_mode(int mode) {
@@ -193,7 +186,6 @@ static struct meter *find_or_claim_meter(CUcontext context, int device) {
     for (int i = 0; i < METERS_MAX && meter == NULL; i++) {
         if (atomic_load(&meters[i].context) == NULL) {
             meter = &meters[i];
-            atomic_store(&any_meter, true);
             meter->device = device;
             atomic_store(&meter->target, BATCH_LAUNCHES_MAX);
             atomic_store(&meter->context, context); /* publishes the meter */
@@ -751,19 +743,12 @@ static void drop_batches(struct meter *meter, bool destroy) {
     meter->group = (struct batch_group){0};
 }
 
-/* make_current: the calling thread has no current context, without which cuEventElapsedTime fails. */
-static bool poll_meter(struct meter *meter, bool make_current) {
+static bool poll_meter(struct meter *meter) {
     if (atomic_load(&meter->pending_batches) == 0) {
         return false;
     }
     if (atomic_flag_test_and_set(&meter->processing)) {
         return true; /* another thread is processing the meter */
-    }
-    CUcontext context = atomic_load(&meter->context);
-    if (make_current && aliquot_real.cuCtxSetCurrent(context) != CUDA_SUCCESS) {
-        drop_batches(meter, false); /* the context is destroyed */
-        atomic_flag_clear(&meter->processing);
-        return false;
     }
     int mode = relax_capture_mode();
     collect_probes(meter);
@@ -781,13 +766,10 @@ static bool poll_meter(struct meter *meter, bool make_current) {
         if (result == CUDA_SUCCESS) {
             collect_probes(meter); /* probes recorded while it ran */
         }
-        if (result == CUDA_SUCCESS) {
-            if (!finish_batch(meter, batch)) { /* its launches stay charged as estimated */
-                aliquot_compute_add_used(meter->device, batch->charged);
-            }
+        if (result == CUDA_SUCCESS && finish_batch(meter, batch)) {
             retire_batch(meter, batch);
         } else if (result != CUDA_ERROR_NOT_READY) {
-            drop_batches(meter, false); /* the context failed permanently */
+            drop_batches(meter, false); /* the context is destroyed or failed permanently */
             break;
         } else if (!behind) {
             waiting[waiting_count++] = atomic_load(&batch->stream);
@@ -798,16 +780,13 @@ static bool poll_meter(struct meter *meter, bool make_current) {
         learn_group(meter);
     }
     restore_capture_mode(mode);
-    if (make_current) {
-        aliquot_real.cuCtxSetCurrent(NULL);
-    }
     atomic_flag_clear(&meter->processing);
     return atomic_load(&meter->pending_batches) > 0;
 }
 
 bool aliquot_measure_poll(CUcontext context) {
     struct meter *meter = find_meter(context);
-    return meter != NULL && poll_meter(meter, false);
+    return meter != NULL && poll_meter(meter);
 }
 
 void aliquot_measure_forget_context(CUcontext context) {
@@ -828,16 +807,9 @@ void aliquot_measure_forget_context(CUcontext context) {
     atomic_flag_clear(&meter->processing);
 }
 
-bool aliquot_measure_has_helper(void) {
-    return atomic_load_explicit(&helper_state, memory_order_relaxed) == HELPER_RUNNING;
-}
-
 void aliquot_measure_reset(void) {
-    if (atomic_exchange(&any_meter, false)) {
-        memset(meters, 0, sizeof meters);
-    }
-    atomic_store(&helper_state, HELPER_NONE);
-    atomic_store(&helper_thread, 0);
+    memset(meters, 0, sizeof meters);
+    atomic_store(&helper_running, 0);
     atomic_flag_clear(&claiming_meter);
     atomic_fetch_add(&fork_epoch, 1);
     aliquot_cost_reset();
@@ -869,7 +841,7 @@ static void record_probe(struct meter *meter) {
 
 /* Records a probe while this process has work on the GPU. True: others share the GPU, so probe more often. */
 static bool probe_if_shared(struct meter *meter, CUcontext context) {
-    if (atomic_flag_test_and_set(&meter->processing)) {
+    if (aliquot_real.cuCtxSetCurrent == NULL || atomic_flag_test_and_set(&meter->processing)) {
         return false;
     }
     bool can_probe =
@@ -892,7 +864,7 @@ static struct poll_result poll_all_meters(void) {
     struct poll_result polled = {false, false};
     for (int i = 0; i < METERS_MAX; i++) {
         CUcontext context = atomic_load(&meters[i].context);
-        if (context != NULL && poll_meter(&meters[i], true)) {
+        if (context != NULL && poll_meter(&meters[i])) {
             polled.pending_batches = true;
             polled.shared |= probe_if_shared(&meters[i], context);
         }
@@ -913,71 +885,41 @@ static int64_t jittered(int64_t interval) {
 static void *helper_main(void *unused) {
     int64_t now = aliquot_os_clock(), worked = now, shared = now - HELPER_IDLE_NS;
     struct poll_result polled = {false, false};
-    atomic_store(&helper_thread, aliquot_os_thread());
     relax_capture_mode();
-    while (!atomic_load(&exiting)) {
+    for (;;) {
         /* Also between batches: if probes started late in each batch, they would rarely see its beginning, which is
            in the process's own time slice, and would overestimate the others. */
         aliquot_os_sleep_until(now + jittered(now - shared < HELPER_IDLE_NS ? PROBE_INTERVAL_NS : HELPER_INTERVAL_NS));
         now = aliquot_os_clock();
-        aliquot_config_mode(); /* its periodic checks, so that launches need not do them */
         polled = poll_all_meters();
         worked = polled.pending_batches ? now : worked;
         shared = polled.shared ? now : shared;
         if (now - worked < HELPER_IDLE_NS) {
             continue;
         }
-        atomic_store(&helper_state, HELPER_NONE);
-        int none = HELPER_NONE;
-        if (!poll_all_meters().pending_batches ||
-            !atomic_compare_exchange_strong(&helper_state, &none, HELPER_RUNNING)) {
+        atomic_store(&helper_running, 0);
+        int none = 0;
+        if (!poll_all_meters().pending_batches || !atomic_compare_exchange_strong(&helper_running, &none, 1)) {
             return unused;
         }
         worked = now;
     }
-    atomic_store(&helper_state, HELPER_IMPOSSIBLE);
-    return unused;
 }
 
 /* Looked up, not linked: before glibc 2.34 it is in libpthread, which a CUDA program has loaded, but not every
    process. */
 typedef int pthread_create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
-/* In the C library for handlers of atexit(), which is linked statically. */
-int __cxa_atexit(void (*handler)(void *), void *argument, void *library);
-
-/* Ends the helper thread when the process exits. The driver's handler runs later, because it was registered earlier,
-   and calls into a driver that has been torn down crash. The thread is detached, and so is not joined but watched. */
-static void end_helper(void *unused) {
-    (void)unused;
-    int saved = errno;
-    int64_t deadline = aliquot_os_clock() + HELPER_END_NS;
-    atomic_store(&exiting, true);
-    while (aliquot_os_clock() < deadline &&
-           (atomic_load(&helper_state) == HELPER_RUNNING ||
-            (atomic_load(&helper_thread) != 0 && aliquot_os_has_thread(atomic_load(&helper_thread))))) {
-        aliquot_os_sleep(50000);
-    }
-    errno = saved;
-}
-
 static void start_helper(void) {
-    static atomic_flag end_registered = ATOMIC_FLAG_INIT; /* a forked child inherits the registration */
-    int none = HELPER_NONE;
-    if (atomic_load_explicit(&helper_state, memory_order_relaxed) != HELPER_NONE ||
-        !atomic_compare_exchange_strong(&helper_state, &none, HELPER_RUNNING)) {
-        return;
-    }
-    if (atomic_load(&exiting) ||
-        (!atomic_flag_test_and_set(&end_registered) && __cxa_atexit(end_helper, NULL, NULL) != 0)) {
-        atomic_store(&helper_state, HELPER_IMPOSSIBLE);
+    int none = 0;
+    if (atomic_load_explicit(&helper_running, memory_order_relaxed) != 0 ||
+        !atomic_compare_exchange_strong(&helper_running, &none, 1)) {
         return;
     }
     pthread_create_function *create = (pthread_create_function *)aliquot_lookup_global("pthread_create");
     pthread_attr_t attributes;
     pthread_t thread;
     if (create == NULL || pthread_attr_init(&attributes) != 0) {
-        atomic_store(&helper_state, HELPER_IMPOSSIBLE);
         return; /* launches check the batches instead */
     }
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -986,6 +928,6 @@ static void start_helper(void) {
     aliquot_os_block_signals(before);
     pthread_attr_destroy(&attributes);
     if (!created) {
-        atomic_store(&helper_state, HELPER_NONE);
+        atomic_store(&helper_running, 0);
     }
 }

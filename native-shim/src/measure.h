@@ -27,10 +27,9 @@
  * program with many launches does not pay for unneeded events.
  *
  * The helper thread starts when a batch is pending, sleeps 0.8 or 5 ms at a time on average, blocks all signals, is
- * detached, and exits after 100 ms without work, or when the process exits, before the driver's own exit handler. It
- * makes a meter's context current while it polls, and is in capture mode RELAXED all the time. The functions here
- * switch other threads to that mode around their driver calls. So none of these calls invalidates a stream capture,
- * where the driver has cuThreadExchangeStreamCaptureMode (CUDA 10.1).
+ * detached, and exits after 100 ms without work. The functions here switch the calling thread to capture mode RELAXED
+ * around their driver calls, where the driver has cuThreadExchangeStreamCaptureMode (CUDA 10.1), so that these calls
+ * invalidate no stream capture.
  */
 #ifndef ALIQUOT_MEASURE_H
 #define ALIQUOT_MEASURE_H
@@ -71,9 +70,6 @@ bool aliquot_measure_poll(CUcontext context);
    batches stay charged as estimated. If the context lives on, its launches are measured from scratch. NULL does
    nothing. */
 void aliquot_measure_forget_context(CUcontext context);
-
-/* Whether the helper thread runs. It then calls aliquot_config_mode() several times a second. */
-bool aliquot_measure_has_helper(void);
 
 /* Resets the state in a forked child, which does not own the events. */
 void aliquot_measure_reset(void);

@@ -3,9 +3,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -161,40 +159,6 @@ TEST(a_changed_compute_limit_applies_to_a_running_process) {
     CHECK(launch_until(region, true), "held back again");
 }
 
-#if !defined __SANITIZE_THREAD__ && !defined __SANITIZE_ADDRESS__ /* the shim is not preloaded there */
-static __thread bool counts_status_calls;
-static atomic_int status_calls;
-
-/* Hides the C library's function from the shim. */
-long syscall(long number, ...) {
-    static long (*real)(long, ...);
-    long argument[6];
-    va_list list;
-    va_start(list, number);
-    for (int i = 0; i < 6; i++) {
-        argument[i] = va_arg(list, long);
-    }
-    va_end(list);
-    if (real == NULL) {
-        real = (long (*)(long, ...))real_dlsym(RTLD_NEXT, "syscall");
-    }
-    status_calls += counts_status_calls && number == SYS_newfstatat;
-    return real(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
-}
-
-TEST(while_the_measuring_thread_runs_launches_do_not_look_for_a_changed_limit_file) {
-    sandbox(100 * MIB, 0);
-    use_context();
-    for (int i = 0; i < LAUNCHES * 30; i++) { /* 2.5 s */
-        counts_status_calls = i > LAUNCHES;
-        CHECK_EQUAL(launch(NULL, 1, kernel_time), CUDA_SUCCESS);
-        counts_status_calls = false;
-    }
-    printf("%d times\n", atomic_load(&status_calls));
-    CHECK(status_calls < 3, "%d times", atomic_load(&status_calls));
-}
-#endif
-
 TEST(a_context_can_be_reset_while_its_launches_are_being_measured) {
     sandbox(100 * MIB, 0);
     for (int i = 0; i < 5; i++) {
@@ -342,62 +306,4 @@ TEST(a_forked_child_whose_calls_fail_is_not_charged_and_does_not_disturb_its_par
     CHECK(charged > kernel_time * LAUNCHES * 5 / 2, "%llu ns", (unsigned long long)charged);
     CHECK_EQUAL(region->charge[0][0].gpu_time, charged);
     CHECK_EQUAL(region->charge[0][1].gpu_time, 0);
-}
-
-/* ---- the measuring thread ---- */
-
-TEST(launches_are_measured_while_their_program_makes_no_call) {
-    enum { KERNEL = 5000000 }; /* ns; a hundred times what a launch is charged before the first measurement */
-    sandbox(100 * MIB, 0);
-    use_context();
-    struct aliquot_region *region = map_region();
-    CHECK_EQUAL(launch(NULL, 1, KERNEL), CUDA_SUCCESS);
-    for (int tries = 0; region->device[0].gpu_time == 0 && tries < 500; tries++) {
-        usleep(10000);
-    }
-    uint64_t charged = region->device[0].gpu_time;
-    CHECK(charged >= KERNEL / 2, "%llu ns", (unsigned long long)charged);
-}
-
-/* ---- exit ---- */
-
-static int threads_at_start;
-
-/* Registered after the driver's handler and before the shim's, so it runs after that one: as the driver's does. */
-static void check_that_no_thread_is_left(void) {
-    int left = threads_of_this_process() - threads_at_start;
-    for (int i = 0; i < 10; i++) {
-        launch(NULL, 1, kernel_time); /* as a destructor may; no new thread comes */
-    }
-#ifndef __SANITIZE_THREAD__ /* the sanitizer's runtime has a thread of its own */
-    if (left != 0 || threads_of_this_process() != threads_at_start) {
-        fprintf(stderr, "%d threads are left at exit, %d after launches\n", left,
-                threads_of_this_process() - threads_at_start);
-        _exit(EXIT_FAILURE);
-    }
-#else
-    (void)left;
-#endif
-}
-
-HELPER(helper_that_exits_while_its_launches_are_measured) {
-    threads_at_start = threads_of_this_process();
-    join_sandbox();
-    use_context();
-    atexit(check_that_no_thread_is_left);
-    launch(NULL, 1, kernel_time);
-}
-
-TEST(two_hundred_short_programs_end_without_a_thread_of_the_shim) {
-    int status = 0;
-    sandbox(100 * MIB, 0);
-    for (int i = 0; i < 200; i++) {
-        pid_t child = fork();
-        if (child == 0) {
-            execl("/proc/self/exe", "launch_test", "helper_that_exits_while_its_launches_are_measured", NULL);
-            _exit(EXIT_FAILURE);
-        }
-        CHECK_EQUAL(waitpid(child, &status, 0), child);
-        CHECK(status == 0, "program %d: %#x", i, (unsigned)status);
-    }
 }

@@ -36,7 +36,7 @@ public final class ReportServer implements AutoCloseable {
     private static final Logger LOG = System.getLogger(ReportServer.class.getName());
     private static final Duration RELOAD = Duration.ofSeconds(10);
 
-    /** Each replica of the scheduler has at most a few connections; a silent one holds a thread for some seconds. */
+    /** Each replica of the scheduler has at most a few connections. */
     private static final int THREADS = 4;
 
     private static final int BACKLOG = 16;
@@ -69,9 +69,6 @@ public final class ReportServer implements AutoCloseable {
             Path folder,
             Supplier<Optional<UsageReport>> report,
             Function<String, Optional<UsageHistory>> history) {
-        // Seconds. The server reads these once, when the process's first server is created.
-        System.setProperty("sun.net.httpserver.maxReqTime", "5");
-        System.setProperty("sun.net.httpserver.maxRspTime", "10");
         this.port = port;
         this.folder = folder;
         this.report = report;

@@ -33,7 +33,7 @@ final class HistoryController {
         JsonNode history = usage.history(
                         gpu.node().name(), gpu.object().status().uuid())
                 .orElseThrow(() -> Refusals.notFound("gpus", name));
-        Answers.write(response, history);
+        JsonResponse.write(response, history);
     }
 
     /** One history for each GPU of the pod, by UUID, without the other pods on it. */
@@ -53,7 +53,7 @@ final class HistoryController {
         for (String gpu : held) {
             usage.history(pod.node(), gpu).ifPresent(history -> histories.put(gpu, ofPod(history, pod)));
         }
-        Answers.write(response, histories);
+        JsonResponse.write(response, histories);
     }
 
     private static JsonNode ofPod(JsonNode history, GpuPod pod) {

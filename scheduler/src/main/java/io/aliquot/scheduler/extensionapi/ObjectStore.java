@@ -90,7 +90,7 @@ final class ObjectStore<T> {
 
     private void append(long version, long shown, @Nullable T before, @Nullable T after) {
         if (floor == NOT_LISTED) {
-            return; // nobody can watch yet
+            return; // a watch begins with a list
         }
         var event = new Event<>(version, shown, before, after);
         if (log.size() < LOG_LENGTH) {

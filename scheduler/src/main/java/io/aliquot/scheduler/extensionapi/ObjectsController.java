@@ -80,7 +80,7 @@ final class ObjectsController {
             throws IOException {
         Printer printer = printer(request, shares, Query.of(request));
         GpuPod pod = shares.get(namespace, name);
-        Answers.write(
+        JsonResponse.write(
                 response, printer.one(pod.isPending() ? shares.print(pod, reasons.summary(pod)) : shares.print(pod)));
     }
 
@@ -90,7 +90,7 @@ final class ObjectsController {
         Printer printer = printer(request, resource, Query.of(request));
         resource.refresh();
         T object = resource.store().find(name).orElseThrow(() -> Refusals.notFound(resource.plural(), name));
-        Answers.write(response, printer.one(resource.print(object)));
+        JsonResponse.write(response, printer.one(resource.print(object)));
     }
 
     private <T> void listOrWatch(
@@ -100,7 +100,7 @@ final class ObjectsController {
         if (query.flag("watch")) {
             watches.open(request, response, resource, prefix, query, printer(request, resource, query));
         } else {
-            Answers.write(response, list(resource, prefix, query, printer(request, resource, query)));
+            JsonResponse.write(response, list(resource, prefix, query, printer(request, resource, query)));
         }
     }
 

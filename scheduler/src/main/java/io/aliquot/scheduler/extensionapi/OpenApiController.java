@@ -33,7 +33,7 @@ final class OpenApiController {
 
     @GetMapping("/openapi/v3")
     ResponseEntity<byte[]> index() {
-        return json(Answers.json(index));
+        return json(JsonResponse.json(index));
     }
 
     @GetMapping(PATH)

@@ -62,7 +62,7 @@ final class ShareExplainController {
         String node = Query.of(request).text("node");
         GpuPod pod = shares.get(namespace, name);
         Optional<RequestUser> user = Optional.ofNullable((RequestUser) request.getAttribute(RequestUser.ATTRIBUTE));
-        Answers.write(response, pod.isPending() ? pending(pod, node, user) : bound(pod));
+        JsonResponse.write(response, pod.isPending() ? pending(pod, node, user) : bound(pod));
     }
 
     private GpuShareExplanation bound(GpuPod pod) {

@@ -69,7 +69,7 @@ final class SharePatchController {
                         changes,
                         dryRun,
                         required.isPresent() ? OptionalLong.of(pod.version()) : OptionalLong.empty());
-        Answers.write(response, printer.one(shares.print(result)));
+        JsonResponse.write(response, printer.one(shares.print(result)));
     }
 
     private GpuPod resize(GpuPod pod, List<AllocationChange> changes, boolean dryRun, OptionalLong required) {

@@ -266,7 +266,7 @@ final class Watches {
             String type = is ? (was ? "MODIFIED" : "ADDED") : "DELETED";
             byte[] json = encoded.get(
                     new Encoding(resource.plural(), at, type, printer.format(), printer.includeObject()),
-                    key -> Answers.json(new WatchEvent(type, printer.one(print(event, before, after)))));
+                    key -> JsonResponse.json(new WatchEvent(type, printer.one(print(event, before, after)))));
             out.write(json);
             out.write('\n');
             return true;
@@ -307,7 +307,7 @@ final class Watches {
         }
 
         private void write(String type, Object object) throws IOException {
-            out.write(Answers.json(new WatchEvent(type, object)));
+            out.write(JsonResponse.json(new WatchEvent(type, object)));
             out.write('\n');
         }
     }

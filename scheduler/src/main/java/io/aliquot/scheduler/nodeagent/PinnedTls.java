@@ -20,7 +20,7 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * TLS in which each side accepts the other's certificates as they are, without authorities and names: a pod's address
- * says nothing, and whoever has one of these keys is an agent.
+ * says nothing, and a program with one of these keys is an agent.
  */
 final class PinnedTls {
     private static final int SESSION_SECONDS = 3600;

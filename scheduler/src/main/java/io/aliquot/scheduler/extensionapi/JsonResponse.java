@@ -5,8 +5,8 @@ import java.io.IOException;
 import tools.jackson.databind.json.JsonMapper;
 
 /** Writes JSON. Spring's message converters would compare the types that they write with the client's Table types. */
-final class Answers {
-    private Answers() {}
+final class JsonResponse {
+    private JsonResponse() {}
 
     static byte[] json(Object body) {
         return JsonMapper.shared().writeValueAsBytes(body);
