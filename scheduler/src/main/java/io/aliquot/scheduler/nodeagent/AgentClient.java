@@ -51,6 +51,7 @@ final class AgentClient implements AutoCloseable {
     private final AgentTls tls;
     private final Clock clock;
     private final int port;
+    private final Duration timeout;
     private final AtomicLong buffered = new AtomicLong();
     private final ExecutorService threads = Executors.newFixedThreadPool(
             THREADS, Thread.ofPlatform().name("agent-client-", 0).daemon().factory());
@@ -59,10 +60,17 @@ final class AgentClient implements AutoCloseable {
     /** The client for connections with one identity: no connection outlives a change of the certificates. */
     private record Session(Identity identity, HttpClient http) {}
 
-    AgentClient(AgentTls tls, Clock clock, int port) {
+    /**
+     * Connects to nothing yet.
+     *
+     * @param port of the agents
+     * @param timeout for a whole answer
+     */
+    AgentClient(AgentTls tls, Clock clock, int port, Duration timeout) {
         this.tls = tls;
         this.clock = clock;
         this.port = port;
+        this.timeout = timeout;
     }
 
     /**
@@ -83,7 +91,7 @@ final class AgentClient implements AutoCloseable {
         var body = new LimitedBody(buffered);
         CompletableFuture<HttpResponse<byte[]>> reply = http.sendAsync(request, response -> body);
         CompletableFuture<String> answer = reply.thenApply(AgentClient::text);
-        return answer.orTimeout(TIMEOUT.toMillis(), TimeUnit.MILLISECONDS)
+        return answer.orTimeout(timeout.toMillis(), TimeUnit.MILLISECONDS)
                 .whenComplete((text, failure) -> {
                     body.release();
                     reply.cancel(true); // ends the exchange after a timeout
@@ -111,7 +119,7 @@ final class AgentClient implements AutoCloseable {
             }
             HttpClient http = HttpClient.newBuilder()
                     .version(HttpClient.Version.HTTP_1_1)
-                    .connectTimeout(TIMEOUT)
+                    .connectTimeout(timeout)
                     .followRedirects(HttpClient.Redirect.NEVER)
                     .proxy(HttpClient.Builder.NO_PROXY)
                     .sslContext(PinnedTls.context(known, clock))
@@ -155,7 +163,7 @@ final class AgentClient implements AutoCloseable {
         }
     }
 
-    private static AgentException explained(Throwable failure) {
+    private AgentException explained(Throwable failure) {
         for (Throwable cause = failure; cause != null; cause = cause.getCause()) {
             switch (cause) {
                 case AgentException known -> {
@@ -182,8 +190,8 @@ final class AgentClient implements AutoCloseable {
         return new AgentException(Outcome.UNREACHABLE, "it is not reachable: " + cause);
     }
 
-    private static AgentException noAnswer() {
-        return new AgentException(Outcome.TIMEOUT, "it did not answer within " + TIMEOUT.toSeconds() + " s");
+    private AgentException noAnswer() {
+        return new AgentException(Outcome.TIMEOUT, "it did not answer within " + timeout.toSeconds() + " s");
     }
 
     private static final class TooLongException extends IOException {

@@ -19,7 +19,7 @@ class NodeAgentConfiguration {
 
     @Bean
     AgentClient agentClient(AgentTls tls, Clock clock) {
-        return new AgentClient(tls, clock, AgentClient.PORT);
+        return new AgentClient(tls, clock, AgentClient.PORT, AgentClient.TIMEOUT);
     }
 
     @Bean

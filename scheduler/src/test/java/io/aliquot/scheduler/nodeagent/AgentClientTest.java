@@ -20,6 +20,11 @@ import org.junit.jupiter.api.Test;
 
 /** Over real TLS on the loopback interface. */
 class AgentClientTest {
+    /** On a busy machine. */
+    private static final Duration PATIENT = Duration.ofSeconds(30);
+
+    private static final Duration SHORT = Duration.ofSeconds(10);
+
     private static final String HERE = "127.0.0.1";
     private static final AgentTls TLS = FakeAgent.trusting(FakeAgent.SCHEDULERS, FakeAgent.AGENTS);
 
@@ -32,7 +37,7 @@ class AgentClientTest {
                     asked.set(exchange.getRequestMethod() + " " + exchange.getRequestURI());
                     FakeAgent.text(200, "{\"ä\":1}").to(exchange);
                 });
-                var client = new AgentClient(TLS, clock, agent.port())) {
+                var client = new AgentClient(TLS, clock, agent.port(), PATIENT)) {
             assertThat(answer(client.get(HERE, "/v1/history", "gpu=GPU-1"))).isEqualTo("{\"ä\":1}");
         }
         assertThat(asked.get()).isEqualTo("GET /v1/history?gpu=GPU-1");
@@ -42,7 +47,7 @@ class AgentClientTest {
     void anAgentWithAnotherCertificateIsNotAsked() {
         KeyStore other = FakeAgent.keys("aliquot-node-agent"); // the same name, another key
         try (var agent = new FakeAgent(other, FakeAgent.SCHEDULERS, 0, FakeAgent.text(200, "secret"));
-                var client = new AgentClient(TLS, clock, agent.port())) {
+                var client = new AgentClient(TLS, clock, agent.port(), PATIENT)) {
             assertFails(() -> answer(client.get(HERE, "/v1/usage", "")), Outcome.UNTRUSTED, "not the node agents'");
             assertThat(agent.requests).hasValue(0);
         }
@@ -52,7 +57,7 @@ class AgentClientTest {
     void anExpiredCertificateIsNotAccepted() {
         Clock later = Clock.offset(clock, Duration.ofDays(3650));
         try (var agent = new FakeAgent(FakeAgent.text(200, "old"));
-                var client = new AgentClient(TLS, later, agent.port())) {
+                var client = new AgentClient(TLS, later, agent.port(), PATIENT)) {
             assertFails(() -> answer(client.get(HERE, "/v1/usage", "")), Outcome.UNTRUSTED, "");
             assertThat(agent.requests).hasValue(0);
         }
@@ -63,7 +68,7 @@ class AgentClientTest {
     void anAgentThatDoesNotKnowTheSchedulersCertificateAnswersNothing() {
         AgentTls stranger = FakeAgent.trusting(FakeAgent.keys("aliquot-webhook"), FakeAgent.AGENTS);
         try (var agent = new FakeAgent(FakeAgent.text(200, "x"));
-                var client = new AgentClient(stranger, clock, agent.port())) {
+                var client = new AgentClient(stranger, clock, agent.port(), PATIENT)) {
             assertThatThrownBy(() -> answer(client.get(HERE, "/v1/usage", "")))
                     .cause()
                     .isInstanceOfSatisfying(
@@ -78,7 +83,7 @@ class AgentClientTest {
         KeyStore renewed = FakeAgent.keys("aliquot-node-agent");
         AgentTls tls = FakeAgent.trusting(FakeAgent.SCHEDULERS, FakeAgent.AGENTS);
         try (var agent = new FakeAgent(renewed, FakeAgent.SCHEDULERS, 0, FakeAgent.text(200, "new"));
-                var client = new AgentClient(tls, clock, agent.port())) {
+                var client = new AgentClient(tls, clock, agent.port(), PATIENT)) {
             assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.UNTRUSTED, "");
 
             tls.use(
@@ -92,7 +97,7 @@ class AgentClientTest {
 
     @Test
     void nothingIsSentWithoutACertificate() {
-        try (var client = new AgentClient(new AgentTls(), clock, 1)) {
+        try (var client = new AgentClient(new AgentTls(), clock, 1, PATIENT)) {
             assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.NO_AGENT, "no certificate");
         }
     }
@@ -102,7 +107,7 @@ class AgentClientTest {
         var agent = new FakeAgent(FakeAgent.text(200, "x"));
         int port = agent.port();
         agent.close();
-        try (var client = new AgentClient(TLS, clock, port)) {
+        try (var client = new AgentClient(TLS, clock, port, PATIENT)) {
             assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.UNREACHABLE, "not reachable");
             assertFails(() -> answer(client.get("a b", "/", "")), Outcome.UNREACHABLE, "address");
         }
@@ -118,13 +123,13 @@ class AgentClientTest {
                     }
                     FakeAgent.text(200, "fast").to(exchange);
                 });
-                var client = new AgentClient(TLS, clock, agent.port())) {
+                var client = new AgentClient(TLS, clock, agent.port(), SHORT)) {
             List<CompletableFuture<String>> waiting = Stream.generate(() -> client.get(HERE, "/slow", ""))
                     .limit(100)
                     .toList();
             assertThat(answer(client.get(HERE, "/fast", ""))).isEqualTo("fast");
             for (CompletableFuture<String> one : waiting) {
-                assertFails(() -> answer(one), Outcome.TIMEOUT, "did not answer within 3 s");
+                assertFails(() -> answer(one), Outcome.TIMEOUT, "did not answer within 10 s");
             }
         }
     }
@@ -133,8 +138,8 @@ class AgentClientTest {
     void anAnswerThatStopsHalfwayTimesOut() {
         var end = new CountDownLatch(1);
         try (var agent = new FakeAgent(FakeAgent.stalledAfter("{\"version\":", end));
-                var client = new AgentClient(TLS, clock, agent.port())) {
-            assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.TIMEOUT, "did not answer within 3 s");
+                var client = new AgentClient(TLS, clock, agent.port(), SHORT)) {
+            assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.TIMEOUT, "did not answer within 10 s");
         }
     }
 
@@ -144,7 +149,7 @@ class AgentClientTest {
         try (var agent = new FakeAgent(exchange -> FakeAgent.text(
                                 200, exchange.getRequestURI().getPath().equals("/8") ? eight : eight + "x")
                         .to(exchange));
-                var client = new AgentClient(TLS, clock, agent.port())) {
+                var client = new AgentClient(TLS, clock, agent.port(), PATIENT)) {
             for (int i = 0; i < 20; i++) { // more than all answers together may have
                 assertThat(answer(client.get(HERE, "/8", ""))).hasSize(AgentClient.LARGEST_ANSWER);
             }
@@ -162,7 +167,7 @@ class AgentClientTest {
                         default -> FakeAgent.text(500, "<html>").to(exchange);
                     }
                 });
-                var client = new AgentClient(TLS, clock, agent.port())) {
+                var client = new AgentClient(TLS, clock, agent.port(), PATIENT)) {
             assertFails(() -> answer(client.get(HERE, "/gpu", "")), Outcome.REFUSED, "status 404: no GPU GPU-1");
             assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.REFUSED, "status 500");
         }

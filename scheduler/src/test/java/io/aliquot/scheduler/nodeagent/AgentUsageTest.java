@@ -42,7 +42,10 @@ class AgentUsageTest {
     private final AtomicLong now = new AtomicLong();
     private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
     private final AgentClient client = new AgentClient(
-            FakeAgent.trusting(FakeAgent.SCHEDULERS, FakeAgent.AGENTS), Clock.systemUTC(), agent.port());
+            FakeAgent.trusting(FakeAgent.SCHEDULERS, FakeAgent.AGENTS),
+            Clock.systemUTC(),
+            agent.port(),
+            Duration.ofSeconds(8));
     private final AgentUsage usage = new AgentUsage(client, metrics, now::get);
     private final ListAppender<ILoggingEvent> log = new ListAppender<>();
 
