@@ -12,9 +12,15 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** The scheduler's REST API, called with tokens of service accounts. */
+/**
+ * The scheduler's REST API, called with tokens of service accounts.
+ *
+ * <p>In the long tier, {@code ALIQUOT_LONG=1}: {@link GpuApiIT} tests the same through the API server.
+ */
+@EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
 @ExtendWith(LabExtension.class)
 class RestApiIT {
     private static final Map<String, String> LIMITS =

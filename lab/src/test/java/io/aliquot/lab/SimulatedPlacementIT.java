@@ -34,7 +34,10 @@ import org.junit.jupiter.params.provider.EnumSource;
  *
  * <p>The other plugins of kube-scheduler cannot interfere: the winner's score is at least 50 points above any other's,
  * and of the plugins' scores only ImageLocality's differs between the nodes, by a few points.
+ *
+ * <p>In the long tier, {@code ALIQUOT_LONG=1}: it takes a minute and a half.
  */
+@EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
 @ExtendWith(LabExtension.class)
 class SimulatedPlacementIT {
     /** Twice as many as fit, so that the last ones fit on few nodes only. */
