@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
 import io.aliquot.scheduler.nodeagent.AgentTls.Identity;
+import io.aliquot.scheduler.server.PinnedTls;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.net.HttpURLConnection;
@@ -16,9 +17,12 @@ import java.net.http.HttpResponse.BodySubscriber;
 import java.net.http.HttpTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.security.cert.CertificateException;
 import java.time.Clock;
 import java.time.Duration;
+import java.util.Date;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
@@ -28,7 +32,9 @@ import java.util.concurrent.Flow;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicLong;
+import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLException;
+import javax.net.ssl.SSLParameters;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -47,6 +53,8 @@ final class AgentClient implements AutoCloseable {
     private static final int THREADS = 2;
     private static final int LONGEST_REASON = 300;
     private static final JsonMapper JSON = new JsonMapper();
+
+    private static final int SESSION_SECONDS = 3600;
 
     private final AgentTls tls;
     private final Clock clock;
@@ -122,14 +130,34 @@ final class AgentClient implements AutoCloseable {
                     .connectTimeout(timeout)
                     .followRedirects(HttpClient.Redirect.NEVER)
                     .proxy(HttpClient.Builder.NO_PROXY)
-                    .sslContext(PinnedTls.context(known, clock))
-                    .sslParameters(PinnedTls.parameters())
+                    .sslContext(context(known))
+                    .sslParameters(parameters())
                     .executor(threads)
                     .build();
             current = new Session(identity, http);
             session = current;
         }
         return current.http();
+    }
+
+    private SSLContext context(Identity.Known known) {
+        var own = Optional.of(new PinnedTls.Identity(known.key(), known.certificate()));
+        SSLContext context = PinnedTls.client(() -> own, certificate -> {
+            if (!known.agents().contains(certificate)) {
+                throw new CertificateException("the agent presents a certificate that is not the node agents': "
+                        + certificate.getSerialNumber().toString(16));
+            }
+            certificate.checkValidity(Date.from(clock.instant()));
+        });
+        // A resumed session saves both signatures of a handshake. It is not checked again.
+        context.getClientSessionContext().setSessionTimeout(SESSION_SECONDS);
+        return context;
+    }
+
+    private static SSLParameters parameters() {
+        var parameters = new SSLParameters();
+        parameters.setProtocols(new String[] {"TLSv1.3", "TLSv1.2"});
+        return parameters;
     }
 
     private URI uri(String address, String path, String query) throws AgentException {
