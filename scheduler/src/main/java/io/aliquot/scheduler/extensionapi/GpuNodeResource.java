@@ -10,15 +10,12 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.OptionalLong;
 import java.util.function.Function;
 import org.springframework.stereotype.Component;
 
 /** The gpunodes: nodes that share their GPUs, or did while pods still hold some. */
 @Component
-final class GpuNodeResource implements Resource<Stored<GpuNode>> {
-    private static final long REFRESH_MILLIS = 250;
-
+final class GpuNodeResource extends NodesResource<GpuNode> {
     private static final List<Column> COLUMNS = List.of(
             Resource.column("Name", "string", 0, "Name of the node"),
             Resource.column("GPUs", "integer", 0, "Number of GPUs"),
@@ -34,11 +31,10 @@ final class GpuNodeResource implements Resource<Stored<GpuNode>> {
     private static final Map<String, Function<Stored<GpuNode>, String>> FIELDS =
             Map.of("metadata.name", node -> node.node().name());
 
-    private final GpuNodes nodes;
     private final Clock clock;
 
     GpuNodeResource(GpuNodes nodes, Clock clock) {
-        this.nodes = nodes;
+        super(nodes);
         this.clock = clock;
     }
 
@@ -60,26 +56,6 @@ final class GpuNodeResource implements Resource<Stored<GpuNode>> {
     @Override
     public ObjectStore<Stored<GpuNode>> store() {
         return nodes.nodeStore();
-    }
-
-    @Override
-    public void refresh() {
-        nodes.refresh();
-    }
-
-    @Override
-    public void refreshForWatchers() {
-        nodes.refreshIfOld();
-    }
-
-    @Override
-    public OptionalLong refreshMillis() {
-        return OptionalLong.of(REFRESH_MILLIS);
-    }
-
-    @Override
-    public Map<String, String> labels(Stored<GpuNode> node) {
-        return node.node().labels();
     }
 
     @Override

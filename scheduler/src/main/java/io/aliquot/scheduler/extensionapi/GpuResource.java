@@ -11,15 +11,12 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.OptionalLong;
 import java.util.function.Function;
 import org.springframework.stereotype.Component;
 
 /** The GPUs of the nodes that share them, named by their UUID in lower case. */
 @Component
-final class GpuResource implements Resource<Stored<Gpu>> {
-    private static final long REFRESH_MILLIS = 250;
-
+final class GpuResource extends NodesResource<Gpu> {
     private static final List<Column> COLUMNS = List.of(
             Resource.column("Name", "string", 0, "UUID of the GPU in lower case"),
             Resource.column("Node", "string", 0, "Node of the GPU"),
@@ -37,12 +34,11 @@ final class GpuResource implements Resource<Stored<Gpu>> {
             "spec.nodeName", gpu -> gpu.node().name(),
             "status.nodeName", gpu -> gpu.node().name());
 
-    private final GpuNodes nodes;
     private final UsageLookup usage;
     private final Clock clock;
 
     GpuResource(GpuNodes nodes, UsageLookup usage, Clock clock) {
-        this.nodes = nodes;
+        super(nodes);
         this.usage = usage;
         this.clock = clock;
     }
@@ -65,26 +61,6 @@ final class GpuResource implements Resource<Stored<Gpu>> {
     @Override
     public ObjectStore<Stored<Gpu>> store() {
         return nodes.gpuStore();
-    }
-
-    @Override
-    public void refresh() {
-        nodes.refresh();
-    }
-
-    @Override
-    public void refreshForWatchers() {
-        nodes.refreshIfOld();
-    }
-
-    @Override
-    public OptionalLong refreshMillis() {
-        return OptionalLong.of(REFRESH_MILLIS);
-    }
-
-    @Override
-    public Map<String, String> labels(Stored<Gpu> gpu) {
-        return gpu.node().labels();
     }
 
     @Override
