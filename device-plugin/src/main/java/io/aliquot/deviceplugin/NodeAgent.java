@@ -62,7 +62,6 @@ final class NodeAgent implements AutoCloseable {
     private final NvmlSession nvml;
     private final Reconciler reconciler;
     private final PodResourcesClient podResources;
-    private final UsageTracker usage;
     private final RecentUsage recent;
     private final HealthHistory healthHistory = new HealthHistory();
     private final AgentHealth health;
@@ -97,7 +96,7 @@ final class NodeAgent implements AutoCloseable {
         podResources = new PodResourcesClient(settings.podResourcesDir());
         this.nodeName = settings.nodeName();
         recent = new RecentUsage(clock, nanoTime);
-        usage = new UsageTracker(
+        var usage = new UsageTracker(
                 host.proc, host.containerLogs, settings.stateDir(), podResources::list, recent, nanoTime);
         nvml = new NvmlSession(
                 nvmlOpener,
@@ -134,7 +133,7 @@ final class NodeAgent implements AutoCloseable {
 
     /** How the node's GPUs are used now. Thread-safe. */
     NodeUsage usage() {
-        return usage.usage();
+        return recent.latest();
     }
 
     /** The latest sample for the scheduler; empty while NVML does not answer. Thread-safe. */

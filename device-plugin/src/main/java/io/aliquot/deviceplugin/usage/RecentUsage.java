@@ -82,9 +82,18 @@ public final class RecentUsage {
         containers.values().forEach(byName -> byName.values().removeIf(known -> known.used.endsBefore(second)));
     }
 
-    /** The latest sample; empty while NVML does not answer. */
+    /** The latest sample; without figures if there was none for some seconds. */
+    public synchronized NodeUsage latest() {
+        return isOld() ? NodeUsage.NONE : latest;
+    }
+
+    private boolean isOld() {
+        return nanoTime.getAsLong() - latestNanos > VALID.toNanos();
+    }
+
+    /** The latest sample for the scheduler; empty while NVML does not answer. */
     public synchronized Optional<UsageReport> report(String node) {
-        if (nanoTime.getAsLong() - latestNanos > VALID.toNanos()) {
+        if (isOld()) {
             return Optional.empty();
         }
         long second = second(latestNanos);

@@ -7,7 +7,6 @@ import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.usage.HostProcesses.HostProcess;
 import io.aliquot.deviceplugin.usage.Regions.Claim;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -28,12 +27,9 @@ import org.jspecify.annotations.Nullable;
  * container whose cgroup it is in; a container's region is that of its slot. Nothing is guessed: a process whose container
  * is not known counts as one outside of all shares.
  *
- * <p>Thread-safe; {@link #sample} is for one thread.
+ * <p>For one thread.
  */
 public final class UsageTracker {
-    /** Older figures are those of an NVML that no longer answers. */
-    private static final Duration VALID = Duration.ofSeconds(10);
-
     /** How far a process's utilization reaches back at its first sample. */
     private static final long FIRST_PERIOD_MICROS = 1_000_000;
 
@@ -66,8 +62,6 @@ public final class UsageTracker {
     private final Map<String, Long> utilizationUntil = new HashMap<>();
 
     private long lastSampleAt;
-    private volatile NodeUsage latest = NodeUsage.NONE;
-    private volatile long latestAt;
 
     /**
      * Creates a tracker without a sample.
@@ -93,11 +87,6 @@ public final class UsageTracker {
         agentFiles = new AgentFiles(ContainerFiles.agentFolder(stateDir));
         this.recent = recent;
         this.nanoTime = nanoTime;
-    }
-
-    /** The latest sample; without figures if there was none for some seconds. */
-    public NodeUsage usage() {
-        return nanoTime.getAsLong() - latestAt > VALID.toNanos() ? NodeUsage.NONE : latest;
     }
 
     /**
@@ -127,9 +116,7 @@ public final class UsageTracker {
         });
         counters.keySet().retainAll(reading.uses.keySet());
         processes.retain(reading.pids());
-        latest = new NodeUsage(reading.ofGpus(), ofContainers);
-        latestAt = now;
-        recent.add(latest);
+        recent.add(new NodeUsage(reading.ofGpus(), ofContainers));
     }
 
     /** Reads all containers; twice if one has appeared, so that its slot is known at once. */

@@ -69,7 +69,7 @@ final class UsageTrackerTest {
             assertThat(second.peakBytes()).isEqualTo(2256 * MIB);
             assertThat(second.processes()).isEqualTo(1);
         });
-        assertThat(tracker.usage().gpus()).singleElement().satisfies(gpu -> {
+        assertThat(recent.latest().gpus()).singleElement().satisfies(gpu -> {
             assertThat(gpu.sharedBytes()).isEqualTo(2256 * MIB);
             assertThat(gpu.otherBytes()).isZero();
         });
@@ -137,7 +137,7 @@ final class UsageTrackerTest {
                 uses(100, readings[0]++ % 4 == 3 ? 256 : 2956);
                 return List.of(gpu());
             });
-            assertThat(tracker.usage().containers())
+            assertThat(recent.latest().containers())
                     .singleElement()
                     .satisfies(use ->
                             assertThat(use.unattributedBytes().orElse(-1)).isLessThanOrEqualTo(256 * MIB));
@@ -199,7 +199,7 @@ final class UsageTrackerTest {
         uses(102, 30); // has ended since
 
         assertThat(sample()).isEmpty();
-        assertThat(tracker.usage().gpus()).singleElement().satisfies(gpu -> {
+        assertThat(recent.latest().gpus()).singleElement().satisfies(gpu -> {
             assertThat(gpu.sharedBytes()).isZero();
             assertThat(gpu.otherBytes()).isEqualTo(60 * MIB);
         });
@@ -261,7 +261,7 @@ final class UsageTrackerTest {
         process(100, 100, "0::/system.slice/other.service");
         assertThat(sample().stream().mapToInt(NodeUsage.OfContainer::processes).sum())
                 .isZero();
-        assertThat(tracker.usage().gpus().getFirst().otherBytes()).isEqualTo(10 * MIB);
+        assertThat(recent.latest().gpus().getFirst().otherBytes()).isEqualTo(10 * MIB);
     }
 
     @Test
@@ -347,11 +347,11 @@ final class UsageTrackerTest {
     void figuresEndWhenNvmlNoLongerAnswers() throws Exception {
         uses(100, 10);
         sample();
-        assertThat(tracker.usage().gpus()).hasSize(1);
+        assertThat(recent.latest().gpus()).hasSize(1);
 
         now += Duration.ofSeconds(11).toNanos();
 
-        assertThat(tracker.usage()).isEqualTo(NodeUsage.NONE);
+        assertThat(recent.latest()).isEqualTo(NodeUsage.NONE);
     }
 
     @Test
@@ -369,7 +369,7 @@ final class UsageTrackerTest {
     private List<NodeUsage.OfContainer> sample() throws Exception {
         now += Duration.ofSeconds(1).toNanos();
         tracker.sample(since -> List.of(gpu()));
-        return tracker.usage().containers();
+        return recent.latest().containers();
     }
 
     private GpuUsage gpu() {
