@@ -159,7 +159,7 @@ public final class AgentUsage {
         }
     }
 
-    /** Asks the agents whose turn it is; to be called several times a second. Does not wait for answers. */
+    /** Sends the requests that are due and does not wait for answers; to be called several times a second. */
     public void fetchDue() {
         long now = nanoTime.getAsLong();
         byNode.forEach((node, agent) -> {
