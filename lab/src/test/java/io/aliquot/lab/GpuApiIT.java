@@ -31,11 +31,19 @@ class GpuApiIT {
     void kubectlListsWhoHoldsWhatAndWhyAPodIsPending(Lab lab, TestNamespace namespace) {
         namespace.run(Pods.withLimits(lab, "holds", LIMITS));
         namespace.create(Pods.withGpuMemory(lab, "waits", 200_000));
+        namespace.create(Pods.withGpuMemory(lab, "unmatched", 1000)
+                .edit()
+                .editSpec()
+                .addToNodeSelector("disktype", "tape")
+                .endSpec()
+                .build());
         namespace.awaitUnschedulable("waits");
+        namespace.awaitUnschedulable("unmatched");
 
         String list = kubectl(lab, namespace, "get", "gpushares", "--output", "wide");
 
-        assertThat(list.lines().map(line -> line.split(" +", -1)[0])).containsExactly("NAME", "holds", "waits");
+        assertThat(list.lines().map(line -> line.split(" +", -1)[0]))
+                .containsExactly("NAME", "holds", "unmatched", "waits");
         assertThat(list).containsPattern("holds +Bound +node[12] +[0-9-]+/3000Mi +[0-9-]+/30%");
         assertThat(list).containsPattern("waits +Pending +- ");
         assertThat(json(kubectl(lab, namespace, "get", "gpushare", "waits", "--output", "json"))
@@ -43,6 +51,11 @@ class GpuApiIT {
                         .asText())
                 .contains("200000 MiB");
         assertThat(kubectl(lab, namespace, "describe", "gpushare", "waits")).contains("Pending", "200000 MiB");
+        TestNamespace.awaitTrue(
+                "kube-scheduler's own reason",
+                EVENTUALLY,
+                () -> kubectl(lab, namespace, "describe", "gpushare", "unmatched")
+                        .matches("(?s).*fit the pod's GPU requests.*node affinity/selector.*"));
     }
 
     @Test
@@ -91,15 +104,50 @@ class GpuApiIT {
                         until nvidia-smi | grep -q 0MiB./.4000MiB; do sleep 0.05; done
                         date +%s%3N
                         cat /etc/aliquot/vgpu
+                        vgpu-sample alloc 4000 alloc 1
                         """).expectSuccess());
 
-        patch(lab, namespace, "grows", "\"memoryMiB\": 4000, \"cores\": 20", "--as", editor)
+        patch(lab, namespace, "grows", "\"memoryMiB\": 4000, \"cores\": 20, \"policy\": \"elastic\"", "--as", editor)
                 .expectSuccess();
 
         long answered = System.currentTimeMillis();
         List<String> lines = seen.join().lines().toList();
         assertThat(Long.parseLong(lines.get(0)) - answered).isLessThan(RESIZE_TIMEOUT.toMillis());
-        assertThat(lines.get(1)).contains("memory=4000Mi", "cores=20");
+        assertThat(lines.get(1)).contains("memory=4000Mi", "cores=20", "policy=elastic");
+        assertThat(lines).contains("alloc 4000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+        assertThat(TestNamespace.containerStatus(namespace.get("grows"), Pods.MAIN)
+                        .getRestartCount())
+                .isZero();
+        assertThat(json(kubectl(lab, namespace, "get", "gpushare", "grows", "--output", "json"))
+                        .at("/status/memoryMiB")
+                        .asInt())
+                .isEqualTo(4000);
+    }
+
+    @Test
+    void shrinkingAShareBelowItsUsageKeepsTheUsedMemoryAndRefusesFurtherAllocations(Lab lab, TestNamespace namespace) {
+        namespace.run(Pods.withLimits(lab, "shrinks", LIMITS)
+                .edit()
+                .editSpec()
+                .editFirstContainer()
+                .withCommand("vgpu-sample", "alloc", "2000", "hold")
+                .endContainer()
+                .endSpec()
+                .build());
+        TestNamespace.awaitTrue(
+                "2000 MiB are in use", EVENTUALLY, () -> nvidiaSmiShows(namespace, "shrinks", "2000MiB / 3000MiB"));
+
+        patch(lab, namespace, "shrinks", "\"memoryMiB\": 1000").expectSuccess();
+
+        TestNamespace.awaitTrue(
+                "the used memory stays allocated",
+                EVENTUALLY,
+                () -> nvidiaSmiShows(namespace, "shrinks", "MiB / 1000MiB"));
+        assertThat(namespace.exec("shrinks", "vgpu-sample", "alloc", "1").expectSuccess())
+                .contains("alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+        assertThat(TestNamespace.containerStatus(namespace.get("shrinks"), Pods.MAIN)
+                        .getRestartCount())
+                .isZero();
     }
 
     @Test
@@ -172,8 +220,24 @@ class GpuApiIT {
                         + lab.nodes().getFirst()));
 
         assertThat(explanation.toString()).contains("lacks 18080 MiB", "nvidia.com/gpumem: 21920 instead of 40000");
+        assertThat(explanation.path("gpus"))
+                .hasSize(2)
+                .allSatisfy(gpu -> assertThat(gpu.path("memoryMiB").asInt()).isEqualTo(18_080));
+        TestNamespace.awaitTrue(
+                "an event that explains why the pod is Pending",
+                EVENTUALLY,
+                () -> namespace.events("pending").stream()
+                        .anyMatch(
+                                event -> event.getReason().equals("WaitingForGPU")
+                                        && event.getMessage()
+                                                .contains(
+                                                        "lacks 18080 MiB; would fit: nvidia.com/gpumem: 21920 instead of 40000")));
         assertThat(kubectl(lab, namespace, "explain", "gpushares.spec.containers"))
                 .contains("memoryMiB", "cores", "policy");
+    }
+
+    private static boolean nvidiaSmiShows(TestNamespace namespace, String pod, String text) {
+        return namespace.exec(pod, "nvidia-smi").out().contains(text);
     }
 
     private static Lab.Output patch(Lab lab, TestNamespace namespace, String pod, String fields, String... arguments) {

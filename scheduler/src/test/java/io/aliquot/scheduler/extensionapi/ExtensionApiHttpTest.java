@@ -15,6 +15,7 @@ import io.aliquot.scheduler.server.RandomPorts;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.Socket;
 import java.security.KeyStore;
 import java.security.cert.Certificate;
 import java.security.cert.X509Certificate;
@@ -235,6 +236,19 @@ class ExtensionApiHttpTest {
             })
     void pathsThatTwoParsersMayReadDifferentlyAreRefused(String path) throws Exception {
         assertThat(get(frontProxy, path, ALICE).status()).isEqualTo(400);
+    }
+
+    @Test
+    void theApiIsServedOnItsOwnPortOnly() throws Exception {
+        try (var health = new Socket(InetAddress.getLoopbackAddress(), RandomPorts.health(leader))) {
+            health.getOutputStream()
+                    .write(("GET " + NODES + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + ALICE + "\r\n")
+                            .getBytes(UTF_8));
+            assertThat(answer(new String(health.getInputStream().readAllBytes(), ISO_8859_1))
+                            .status())
+                    .isEqualTo(404);
+        }
+        assertThat(get(frontProxy, "/metrics", ALICE).status()).isEqualTo(404);
     }
 
     @Test

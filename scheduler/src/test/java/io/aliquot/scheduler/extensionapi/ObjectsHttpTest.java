@@ -2,17 +2,25 @@ package io.aliquot.scheduler.extensionapi;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.Gpu;
+import io.aliquot.api.GpuHealth.Unhealthy;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus;
 import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.extensionapi.ApiTypes.GpuUsage;
 import io.aliquot.scheduler.extensionapi.ApiTypes.ShareUsage;
+import io.aliquot.scheduler.extensionapi.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.extensionapi.ObjectsProgram.Changes;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PreemptionRank;
+import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.net.URI;
 import java.net.URLEncoder;
 import java.net.http.HttpClient;
@@ -21,9 +29,11 @@ import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.charset.StandardCharsets;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalLong;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -267,10 +277,36 @@ class ObjectsHttpTest {
         assertThat(server.sent).hasSize(1);
         assertThat(server.sent.get(0).annotations().get("aliquot.io/vgpu.main"))
                 .contains(Gpus.uuid(3, 1) + " memory=25000Mi cores=20 policy=elastic");
+        // What the share grows by counts as allocated before the watch reports it.
+        assertThat(ok(ROOT + "/gpus/" + GpuNodes.name(Gpus.uuid(3, 1)))
+                        .at("/status/memoryMiB/free")
+                        .asInt())
+                .isZero();
         // The fake API server does not report the outcome of the write.
         HttpResponse<String> again = patch(TEAM + "/p3-3", MERGE, main("\"cores\":1"));
         assertThat(again.statusCode()).isEqualTo(503);
         assertThat(again.headers().firstValue("Retry-After")).hasValue("1");
+        assertThat(again.body()).contains("the outcome of an earlier resize is not known yet");
+        assertThat(server.sent).hasSize(1);
+    }
+
+    @Test
+    void aResizeThatTheLedgerRefusesIs422WithItsSentence() throws Exception {
+        changes.bound(
+                "team", "whole", "n4", Map.of(), BoundPods.main(Gpus.uuid(4, 0), new GpuAmount(40_000, 100, 1, true)));
+        changes.node(4, Gpus.gpu(4, 0, 40_000));
+        assertThat(invalid("p3-2", "\"memoryMiB\":25001")).contains("25001 MiB");
+        assertThat(invalid("p3-2", "\"memoryMiB\":40001")).contains("40001 MiB");
+        assertThat(invalid("whole", "\"memoryMiB\":1000")).contains("a whole card cannot be resized");
+        assertThat(context.getBean(FakeCluster.class).sent).isEmpty();
+    }
+
+    private String invalid(String pod, String fields) throws Exception {
+        HttpResponse<String> answer = patch(TEAM + "/" + pod, MERGE, main(fields));
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(422);
+        JsonNode status = JsonMapper.shared().readTree(answer.body());
+        assertThat(status.at("/details/causes/0/field").asString()).isEqualTo("spec.containers");
+        return status.get("message").asString();
     }
 
     @Test
@@ -427,6 +463,88 @@ class ObjectsHttpTest {
     }
 
     @Test
+    void onlyThoseWhoMayListThePodsOfANamespaceSeeTheNamesOfVictims() throws Exception {
+        changes.pending("big", Gpus.request("APP:main: gpumem=12000"), "");
+        String victim = "/preemptionOptions/0/victims/0";
+        assertThat(okAs("admin", TEAM + "/big/explain").at(victim).toString())
+                .isEqualTo("{\"namespace\":\"other\",\"name\":\"p3-4\",\"priority\":1,\"terminating\":false}");
+        String hidden = "{\"namespace\":\"\",\"name\":\"\",\"priority\":1,\"terminating\":false}";
+        assertThat(okAs("alice", TEAM + "/big/explain").at(victim).toString()).isEqualTo(hidden);
+        assertThat(ok(TEAM + "/big/explain").at(victim).toString()).isEqualTo(hidden);
+    }
+
+    @Test
+    void explainQuotesKubeSchedulerIfGpusAreNotTheObstacle() throws Exception {
+        changes.pending("small", Gpus.request("APP:main: gpumem=100"), "");
+        JsonNode explanation = ok(TEAM + "/small/explain");
+        assertThat(explanation.get("summary").asString())
+                .isEqualTo("3/3 nodes fit the pod's GPU requests (n1, n2, n3);"
+                        + " kube-scheduler has not reported a failed attempt; this covers all nodes, because this"
+                        + " replica does not know which of them kube-scheduler excludes");
+        assertThat(explanation.get("placement").asString()).isEqualTo("fragmentation");
+        assertThat(explanation.get("scores").findValuesAsString("node")).containsExactlyInAnyOrder("n1", "n2", "n3");
+        assertThat(explanation.at("/scores/0/terms").findValuesAsString("name"))
+                .containsExactly("waste", "scarcity", "idleness");
+        assertThat(explanation.at("/scores/0/terms/0/thousandths").asInt()).isBetween(-1000, 1000);
+        String message = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.";
+        changes.pending("small", Gpus.request("APP:main: gpumem=100"), message);
+        assertThat(ok(TEAM + "/small/explain").get("summary").asString())
+                .contains("; kube-scheduler's last attempt: " + message);
+    }
+
+    @Test
+    void explainLeavesOutNodesThatKubeSchedulerDidNotAskAbout() throws Exception {
+        PodGpuRequest request = Gpus.request("APP:main: gpumem=12000");
+        changes.pending("picky", request, "");
+        context.getBean(PendingPods.class)
+                .doesNotFit(
+                        new UnboundPod(changes.id("team", "picky"), 1, PreemptionRank.LOWEST, request), List.of("n2"));
+        assertThat(ok(TEAM + "/picky/explain").get("summary").asString())
+                .isEqualTo("0/1 nodes fit: 1 no GPU with 12000 MiB free; closest is n2, where " + Gpus.uuid(2, 0)
+                        + " lacks 2000 MiB");
+    }
+
+    @Test
+    void anInvalidRequestIsTheReason() throws Exception {
+        changes.pending("bad", new ParsedRequest.Invalid("nvidia.com/gpucores: write 0 to 100"), "");
+        String reason = "cannot be scheduled: nvidia.com/gpucores: write 0 to 100";
+        assertThat(ok(TEAM + "/bad/explain").get("summary").asString()).isEqualTo(reason);
+        assertThat(ok(TEAM + "/bad").at("/status/reason").asString()).isEqualTo(reason);
+        assertThat(ok(TEAM + "?fieldSelector=metadata.name%3Dbad")
+                        .at("/items/0/status/reason")
+                        .asString())
+                .isEqualTo(reason);
+    }
+
+    @Test
+    void anUnhealthyGpuHasAReasonAndATimeAlsoInTheExplanationOfItsPods() throws Exception {
+        Gpu lost = Gpus.gpu(4, 0, 40_000)
+                .withHealth(new Unhealthy("XID 79: fell off the bus", Instant.parse("2026-11-26T16:00:00Z")));
+        changes.node(4, lost, Gpus.gpu(4, 1, 40_000, false), Gpus.gpu(4, 2, 40_000));
+        changes.bound("team", "on-n4", "n4", Map.of(), BoundPods.main(lost.uuid(), new GpuAmount(1000, 20, 1, false)));
+        JsonNode gpus = ok(ROOT + "/gpus?fieldSelector=spec.nodeName%3Dn4").get("items");
+        assertThat(gpus.size()).isEqualTo(3);
+        assertThat(gpus.at("/0/status/healthy").asBoolean()).isFalse();
+        assertThat(gpus.at("/0/status/reason").asString()).isEqualTo("XID 79: fell off the bus");
+        assertThat(gpus.at("/0/status/since").asString()).isEqualTo("2026-11-26T16:00:00Z");
+        assertThat(gpus.at("/1/status/reason").asString()).isEqualTo("XID error 48");
+        assertThat(gpus.at("/1/status").has("since")).isFalse();
+        assertThat(gpus.at("/2/status").has("reason")).isFalse();
+        assertThat(ok(ROOT + "/gpunodes/n4").at("/status/healthyGpus").asInt()).isEqualTo(1);
+        assertThat(ok(TEAM + "/on-n4/explain").get("summary").asString())
+                .isEqualTo("is bound to node n4 and holds main: 1000 MiB and 20 % of the cores of " + lost.uuid() + "; "
+                        + lost.uuid() + " is unhealthy since 2026-11-26T16:00:00Z: XID 79: fell off the bus");
+    }
+
+    @Test
+    void theLateEndOfAPodDoesNotRemoveTheNextOneOfItsName() throws Exception {
+        changes.bound("team", "db-0", "n1", Map.of());
+        var shares = context.getBean(GpuShares.class);
+        shares.remove(new PodId("team", "db-0", "uid-of-the-one-before"), OptionalLong.empty());
+        assertThat(ok(TEAM + "/db-0").at("/metadata/uid").asString()).isEqualTo("uid-db-0");
+    }
+
+    @Test
     void theHistoryOfAPodHidesTheOtherPodsOfItsGpu() throws Exception {
         context.getBean(Figures.class)
                 .histories
@@ -483,6 +601,16 @@ class ObjectsHttpTest {
 
     private JsonNode ok(String path) throws Exception {
         return status(200, path);
+    }
+
+    private JsonNode okAs(String user, String path) throws Exception {
+        HttpResponse<String> answer = client.send(
+                HttpRequest.newBuilder(URI.create(ObjectsProgram.url(context) + path))
+                        .header("X-Remote-User", user)
+                        .build(),
+                BodyHandlers.ofString());
+        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(200);
+        return JsonMapper.shared().readTree(answer.body());
     }
 
     private JsonNode status(int code, String path) throws Exception {

@@ -23,6 +23,8 @@ import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.recovery.Resizer;
 import io.aliquot.scheduler.recovery.WriteReconciler;
 import io.aliquot.scheduler.settings.Settings;
+import jakarta.servlet.Filter;
+import jakarta.servlet.http.HttpServletRequest;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -31,11 +33,11 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.springframework.boot.SpringBootConfiguration;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.boot.builder.SpringApplicationBuilder;
+import org.springframework.boot.web.servlet.FilterRegistrationBean;
 import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
 import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.ComponentScan;
-import org.springframework.context.annotation.ComponentScan.Filter;
 import org.springframework.context.annotation.FilterType;
 import org.springframework.context.annotation.Import;
 import org.springframework.core.env.Environment;
@@ -46,7 +48,7 @@ import org.springframework.core.env.Environment;
 @ComponentScan(
         basePackages = "io.aliquot.scheduler.server",
         useDefaultFilters = false,
-        includeFilters = @Filter(type = FilterType.REGEX, pattern = ".*ErrorResponses"))
+        includeFilters = @ComponentScan.Filter(type = FilterType.REGEX, pattern = ".*ErrorResponses"))
 @Import({
     SystemClocks.class,
     LedgerConfiguration.class,
@@ -94,6 +96,18 @@ class ObjectsProgram {
         return Settings.read(environment::getProperty);
     }
 
+    /** Stands in for {@link IdentityFilter}: the header names the user, without a certificate. */
+    @Bean
+    FilterRegistrationBean<Filter> user() {
+        return new FilterRegistrationBean<>((request, response, chain) -> {
+            String name = ((HttpServletRequest) request).getHeader("X-Remote-User");
+            if (name != null) {
+                request.setAttribute(RequestUser.ATTRIBUTE, new RequestUser(name, "", List.of(), Map.of()));
+            }
+            chain.doFilter(request, response);
+        });
+    }
+
     @Bean
     PodVisibility visibility() {
         return (user, namespace) -> user.name().equals("admin");
@@ -114,17 +128,7 @@ class ObjectsProgram {
         /** Three nodes with two GPUs each, and on each node three pods of team and one of other. */
         void fill() {
             for (int node = 1; node <= 3; node++) {
-                Gpu[] gpus = {Gpus.gpu(node, 0, MEMORY), Gpus.gpu(node, 1, MEMORY)};
-                ledger.putNode(
-                        "n" + node,
-                        new NodeFacts.Sharing(
-                                Gpus.inventory(10, gpus), Placement.BINPACK, new HostResources(1000, 1000)));
-                nodes.put(new NodeMetadata(
-                        "n" + node,
-                        "uid-n" + node,
-                        version.incrementAndGet(),
-                        Instant.EPOCH.plusSeconds(node),
-                        Map.of("zone", "z" + node)));
+                node(node, Gpus.gpu(node, 0, MEMORY), Gpus.gpu(node, 1, MEMORY));
                 for (int pod = 1; pod <= 4; pod++) {
                     String name = "p" + node + "-" + pod;
                     bound(
@@ -137,6 +141,18 @@ class ObjectsProgram {
             }
             shares.listed(version.get());
             nodes.listed(version.get());
+        }
+
+        void node(int number, Gpu... gpus) {
+            ledger.putNode(
+                    "n" + number,
+                    new NodeFacts.Sharing(Gpus.inventory(10, gpus), Placement.BINPACK, new HostResources(1000, 1000)));
+            nodes.put(new NodeMetadata(
+                    "n" + number,
+                    "uid-n" + number,
+                    version.incrementAndGet(),
+                    Instant.EPOCH.plusSeconds(number),
+                    Map.of("zone", "z" + number)));
         }
 
         PodId id(String namespace, String name) {
@@ -165,20 +181,19 @@ class ObjectsProgram {
                     at,
                     labels,
                     node,
+                    1,
                     new ParsedRequest.Valid(Gpus.request("APP:main: gpumem=15000")),
                     "",
                     List.of(held));
         }
 
+        /** A pod of the namespace team, whose priority is higher than that of all bound pods. */
         void pending(String name, PodGpuRequest request, String message) {
-            put(
-                    id("team", name),
-                    version.incrementAndGet(),
-                    Map.of("app", name),
-                    "",
-                    new ParsedRequest.Valid(request),
-                    message,
-                    List.of());
+            pending(name, new ParsedRequest.Valid(request), message);
+        }
+
+        void pending(String name, ParsedRequest request, String message) {
+            put(id("team", name), version.incrementAndGet(), Map.of("app", name), "", 5, request, message, List.of());
         }
 
         void put(
@@ -186,11 +201,22 @@ class ObjectsProgram {
                 long at,
                 Map<String, String> labels,
                 String node,
+                int priority,
                 ParsedRequest request,
                 String message,
                 List<ContainerAllocation> held) {
             shares.put(new GpuPod(
-                    id, at, Instant.EPOCH.plusSeconds(at), labels, node, false, 1, true, message, request, held));
+                    id,
+                    at,
+                    Instant.EPOCH.plusSeconds(at),
+                    labels,
+                    node,
+                    false,
+                    priority,
+                    true,
+                    message,
+                    request,
+                    held));
             nodes.reached(at);
         }
 
