@@ -1,5 +1,5 @@
 /**
- * The scheduler's process: an extender of kube-scheduler, admission webhooks, a REST API, and the ledger of
+ * The scheduler's process: an extender of kube-scheduler, admission webhooks, an aggregated API, and the ledger of
  * allocations.
  */
 @NullMarked

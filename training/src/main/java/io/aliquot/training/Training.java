@@ -46,7 +46,7 @@ public final class Training {
         objects.createInitial(NODES);
         int[] ports = freePorts();
         var all = new ArrayList<>(command);
-        all.add(1, "-Daliquot.ports=%d,%d,%d,%d".formatted(ports[0], ports[1], ports[2], ports[3]));
+        all.add(1, "-Daliquot.ports=%d,%d,%d".formatted(ports[0], ports[1], ports[2]));
         var builder = new ProcessBuilder(all).inheritIO();
         builder.environment().put("KUBECONFIG", apiServer.kubeconfig().toString());
         builder.environment().put("POD_NAME", ClusterObjects.SCHEDULER_POD);
@@ -71,7 +71,7 @@ public final class Training {
 
     /** The machine that builds an image may use the standard ones. */
     private static int[] freePorts() throws IOException {
-        var ports = new int[4];
+        var ports = new int[3];
         var sockets = new ArrayList<ServerSocket>();
         for (int i = 0; i < ports.length; i++) {
             var socket = new ServerSocket(0);

@@ -38,7 +38,6 @@ class RbacTest {
                         "policy/poddisruptionbudgets: list watch",
                         "nodes: get list watch patch",
                         "events: create",
-                        "authentication.k8s.io/tokenreviews: create",
                         "authorization.k8s.io/subjectaccessreviews: create",
                         "admissionregistration.k8s.io/mutatingwebhookconfigurations aliquot: get patch",
                         "apiregistration.k8s.io/apiservices v1alpha1.gpu.aliquot.io: get patch");

@@ -80,7 +80,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
             KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports, AgentTls agentTls) {
         this.kubernetes = kubernetes;
         this.settings = settings;
-        this.hosts = Stream.of(settings.webhookService(), settings.apiService(), settings.apiGroupService())
+        this.hosts = Stream.of(settings.webhookService(), settings.apiGroupService())
                 .filter(service -> !service.isEmpty())
                 .distinct()
                 .map(service -> service + "." + settings.namespace() + ".svc")

@@ -39,7 +39,7 @@ final class FrontProxyKeeper {
 
     FrontProxyKeeper(ControlPlane controlPlane, Settings settings) {
         this.controlPlane = controlPlane;
-        this.served = !settings.apiService().isEmpty();
+        this.served = !settings.apiGroupService().isEmpty();
     }
 
     @PostConstruct

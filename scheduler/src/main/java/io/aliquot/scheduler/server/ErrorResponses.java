@@ -30,11 +30,8 @@ final class ErrorResponses {
     private static ResponseEntity<?> answer(HttpServletRequest request, ProblemDetail problem, HttpHeaders headers) {
         var answer = ResponseEntity.status(HttpStatusCode.valueOf(problem.getStatus()))
                 .headers(headers);
-        if (Problems.asStatus(request)) {
-            return answer.contentType(MediaType.APPLICATION_JSON).body(Problems.status(problem));
-        }
-        return Problems.asJson(request)
-                ? answer.contentType(MediaType.APPLICATION_PROBLEM_JSON).body(problem)
+        return Problems.asStatus(request)
+                ? answer.contentType(MediaType.APPLICATION_JSON).body(Problems.status(problem))
                 : answer.contentType(MediaType.TEXT_PLAIN).body(Problems.line(problem));
     }
 }

@@ -43,8 +43,6 @@ record PortPolicy(Set<String> paths, String below, int largestBody) {
     static final PortPolicy NONE = new PortPolicy(Set.of(), "", 0);
 
     static final PortPolicy HEALTH = new PortPolicy(Set.of("/livez", "/readyz", "/metrics"), "", 0);
-    /** 256 KiB: new shares of a pod's containers on all GPUs of a node. */
-    static final PortPolicy API = new PortPolicy(Set.of(), Problems.API, 256 << 10);
 
     /**
      * What two parsers of a path may read differently. The API server has authorized the path as it reads it; no name

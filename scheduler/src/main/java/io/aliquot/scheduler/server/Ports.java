@@ -6,12 +6,11 @@ import java.util.stream.Stream;
  * The ports on which the process listens; 0 lets the system choose one.
  *
  * @param extender on 127.0.0.1, plain
- * @param webhooks on all addresses, TLS
+ * @param webhooks on all addresses, TLS; also of the aggregated API
  * @param health on all addresses, plain
- * @param api on all addresses, TLS
  */
-record Ports(int extender, int webhooks, int health, int api) {
-    static final Ports STANDARD = new Ports(9998, 9443, 9090, 8443);
+record Ports(int extender, int webhooks, int health) {
+    static final Ports STANDARD = new Ports(9998, 9443, 9090);
 
     /**
      * The standard ones, or what the system property {@code aliquot.ports} lists: an image's build cannot choose its
@@ -23,6 +22,6 @@ record Ports(int extender, int webhooks, int health, int api) {
             return STANDARD;
         }
         int[] ports = Stream.of(listed.split(",")).mapToInt(Integer::parseInt).toArray();
-        return new Ports(ports[0], ports[1], ports[2], ports[3]);
+        return new Ports(ports[0], ports[1], ports[2]);
     }
 }

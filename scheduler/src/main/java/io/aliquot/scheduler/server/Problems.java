@@ -14,13 +14,8 @@ import org.springframework.http.MediaType;
 import org.springframework.http.ProblemDetail;
 import tools.jackson.databind.json.JsonMapper;
 
-/**
- * Answers to failed requests: problem+json (RFC 9457) below {@value #API}, a Kubernetes Status on the aggregated API's
- * paths, a line of text elsewhere.
- */
+/** Answers to failed requests: a Kubernetes Status on the aggregated API's paths, a line of text elsewhere. */
 public final class Problems {
-    static final String API = "/api/v1/";
-
     /** The property of a problem with the reason of its Status, a word of Kubernetes; without it the code decides. */
     public static final String REASON = "reason";
     /** The property of a problem with the details of its Status, a map. */
@@ -52,10 +47,6 @@ public final class Problems {
 
     static String line(ProblemDetail problem) {
         return problem.getDetail() + "\n";
-    }
-
-    static boolean asJson(HttpServletRequest request) {
-        return request.getRequestURI().startsWith(API);
     }
 
     static boolean asStatus(HttpServletRequest request) {
@@ -109,13 +100,6 @@ public final class Problems {
         if (asStatus(request)) {
             response.setContentType(MediaType.APPLICATION_JSON_VALUE);
             response.getOutputStream().write(JsonMapper.shared().writeValueAsBytes(status(problem)));
-        } else if (asJson(request)) {
-            var fields = new LinkedHashMap<String, Object>();
-            fields.put("title", String.valueOf(problem.getTitle()));
-            fields.put("status", problem.getStatus());
-            fields.put("detail", String.valueOf(problem.getDetail()));
-            response.setContentType(MediaType.APPLICATION_PROBLEM_JSON_VALUE);
-            response.getOutputStream().write(JsonMapper.shared().writeValueAsBytes(fields));
         } else {
             response.setContentType("text/plain;charset=utf-8");
             response.getOutputStream().write(line(problem).getBytes(StandardCharsets.UTF_8));

@@ -58,7 +58,7 @@ public class ServerConfiguration {
             factory.setPort(ports.health());
             factory.addConnectorCustomizers(connector -> open(valve, connector, PortPolicy.HEALTH, 4));
 
-            boolean servesApi = set != null && !set.apiService().isEmpty();
+            boolean servesApi = set != null && !set.apiGroupService().isEmpty();
             Connector webhooks = encrypted(ports.webhooks(), certificate, servesApi);
             if (servesApi) {
                 open(valve, webhooks, PortPolicy.WEBHOOKS_AND_API, WEBHOOK_THREADS + EXTENSION_API_THREADS);
@@ -67,13 +67,6 @@ public class ServerConfiguration {
                 open(valve, webhooks, PortPolicy.WEBHOOKS, WEBHOOK_THREADS);
             }
             factory.addAdditionalConnectors(webhooks);
-
-            if (servesApi) {
-                Connector api = encrypted(ports.api(), certificate, false);
-                open(valve, api, PortPolicy.API, 8);
-                longHeads(api);
-                factory.addAdditionalConnectors(api);
-            }
             factory.setEngineValves(List.of(valve));
         };
     }

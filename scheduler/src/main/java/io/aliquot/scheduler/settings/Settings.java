@@ -38,10 +38,9 @@ import org.jspecify.annotations.Nullable;
  *     certificate, which their pods mount
  * @param webhookConfiguration {@code ALIQUOT_WEBHOOK_CONFIGURATION}, default {@code aliquot}: the webhook
  *     configurations whose {@code caBundle} the scheduler writes
- * @param apiService {@code ALIQUOT_API_SERVICE}, default none: the Service through which users reach {@code /api/v1};
- *     the port is closed without it
  * @param apiGroupService {@code ALIQUOT_API_GROUP_SERVICE}, default none: the Service through which the API server
- *     reaches the API group {@code gpu.aliquot.io}; the scheduler then writes the {@code caBundle} of its APIService
+ *     reaches the API group {@code gpu.aliquot.io}; the scheduler then serves the group and writes the
+ *     {@code caBundle} of its APIService
  * @param logFormat {@code ALIQUOT_LOG_FORMAT}, default text: one of {@link #LOG_FORMATS}. Spring Boot reads the
  *     variable before this class ({@code application.properties})
  */
@@ -60,7 +59,6 @@ public record Settings(
         String webhookSecret,
         String agentSecret,
         String webhookConfiguration,
-        String apiService,
         String apiGroupService,
         String logFormat) {
     private static final String OBJECT_NAME = "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?";
@@ -91,7 +89,6 @@ public record Settings(
                 setting(environment, "ALIQUOT_WEBHOOK_SECRET", "aliquot-webhook-tls", Settings::objectName),
                 setting(environment, "ALIQUOT_AGENT_SECRET", "aliquot-agent-tls", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_CONFIGURATION", "aliquot", Settings::objectName),
-                setting(environment, "ALIQUOT_API_SERVICE", "", Settings::objectName),
                 setting(environment, "ALIQUOT_API_GROUP_SERVICE", "", Settings::objectName),
                 setting(environment, "ALIQUOT_LOG_FORMAT", "", Settings::logFormat));
     }

@@ -180,8 +180,8 @@ class CertificateKeeperTest {
     void renewsTheCertificateWhenAServiceIsAdded() {
         keeper().reconcile();
         X509Certificate old = stored().certificate();
-        var upgraded =
-                new CertificateKeeper(kubernetes, settings("aliquot-api"), clock, new TlsCertificate(), new AgentTls());
+        var upgraded = new CertificateKeeper(
+                kubernetes, settings("aliquot-extension-api"), clock, new TlsCertificate(), new AgentTls());
 
         upgraded.reconcile();
         assertThat(served(upgraded)).isEqualTo(old);
@@ -189,7 +189,7 @@ class CertificateKeeperTest {
 
         upgraded.reconcile();
         assertThat(served(upgraded)).isEqualTo(stored().certificate());
-        assertThat(stored().dueForRenewal(List.of(HOST, "aliquot-api.aliquot.svc"), clock.instant()))
+        assertThat(stored().dueForRenewal(List.of(HOST, "aliquot-extension-api.aliquot.svc"), clock.instant()))
                 .isFalse();
 
         // A replica from before the upgrade does not change the certificate.
@@ -313,9 +313,15 @@ class CertificateKeeperTest {
     }
 
     /** The chart's names in the namespace {@code aliquot}. */
-    static Settings settings(String apiService) {
+    static Settings settings(String apiGroupService) {
         return Settings.read(
-                Map.of("POD_NAME", "aliquot-1", "POD_NAMESPACE", "aliquot", "ALIQUOT_API_SERVICE", apiService)::get);
+                Map.of(
+                        "POD_NAME",
+                        "aliquot-1",
+                        "POD_NAMESPACE",
+                        "aliquot",
+                        "ALIQUOT_API_GROUP_SERVICE",
+                        apiGroupService)::get);
     }
 
     private static X509Certificate served(CertificateKeeper keeper) {

@@ -45,7 +45,10 @@ import tools.jackson.databind.JsonNode;
 class ExtensionApiProgram {
     static ConfigurableApplicationContext start() {
         return new SpringApplicationBuilder(ExtensionApiProgram.class)
-                .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot", "ALIQUOT_API_SERVICE=aliquot-api")
+                .properties(
+                        "POD_NAME=aliquot-1",
+                        "POD_NAMESPACE=aliquot",
+                        "ALIQUOT_API_GROUP_SERVICE=aliquot-extension-api")
                 .run();
     }
 

@@ -52,7 +52,7 @@ import org.springframework.web.bind.annotation.RestController;
 import tools.jackson.databind.json.JsonMapper;
 import tools.jackson.databind.node.ObjectNode;
 
-/** All ports except the API's, over real connections. */
+/** All ports without the aggregated API, over real connections. */
 class PortPoliciesTest {
     private static final HttpClient CLIENT = HttpClient.newHttpClient();
     private static final String REQUEST = "POST /filter HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
@@ -77,7 +77,7 @@ class PortPoliciesTest {
     static class Program {
         @Bean
         Ports ports() {
-            return new Ports(0, 0, 0, 0);
+            return new Ports(0, 0, 0);
         }
 
         @Bean

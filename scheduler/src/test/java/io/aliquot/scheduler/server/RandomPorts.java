@@ -16,7 +16,7 @@ import org.springframework.context.annotation.Import;
 public class RandomPorts {
     @Bean
     Ports ports() {
-        return new Ports(0, 0, 0, 0);
+        return new Ports(0, 0, 0);
     }
 
     public static int extender(ApplicationContext context) {
@@ -29,10 +29,6 @@ public class RandomPorts {
 
     public static int health(ApplicationContext context) {
         return port(context, 0);
-    }
-
-    public static int api(ApplicationContext context) {
-        return port(context, 2);
     }
 
     private static int port(ApplicationContext context, int connector) {

@@ -29,7 +29,6 @@ class SettingsTest {
                         "aliquot-agent-tls",
                         "aliquot",
                         "",
-                        "",
                         ""));
     }
 
