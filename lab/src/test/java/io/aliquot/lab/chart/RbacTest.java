@@ -96,6 +96,8 @@ class RbacTest {
                         "RoleBinding aliquot-scheduler:authentication-reader",
                         "ClusterRole aliquot-view",
                         "ClusterRole aliquot-gpu-viewer",
+                        "ClusterRole aliquot-ui",
+                        "ClusterRoleBinding aliquot-ui",
                         "ClusterRole aliquot-resize");
     }
 
@@ -107,9 +109,22 @@ class RbacTest {
     }
 
     @Test
+    void everyUserMayLoadTheWebPageAndGetsNoOtherRight() {
+        assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-ui").getRules()))
+                .containsExactly("gpu.aliquot.io/ui: get");
+        ClusterRoleBinding binding = Chart.the(RENDERED, ClusterRoleBinding.class, "aliquot-ui");
+        assertThat(binding.getRoleRef().getName()).isEqualTo("aliquot-ui");
+        assertThat(binding.getSubjects())
+                .extracting(subject -> subject.getKind() + " " + subject.getName())
+                .containsExactly("Group system:authenticated");
+    }
+
+    @Test
     void noOtherAccountGetsRights() {
         List<Subject> subjects = new ArrayList<>();
-        Chart.all(RENDERED, ClusterRoleBinding.class).forEach(binding -> subjects.addAll(binding.getSubjects()));
+        Chart.all(RENDERED, ClusterRoleBinding.class).stream()
+                .filter(binding -> !binding.getMetadata().getName().equals("aliquot-ui"))
+                .forEach(binding -> subjects.addAll(binding.getSubjects()));
         Chart.all(RENDERED, RoleBinding.class).forEach(binding -> subjects.addAll(binding.getSubjects()));
 
         assertThat(subjects).allSatisfy(subject -> {

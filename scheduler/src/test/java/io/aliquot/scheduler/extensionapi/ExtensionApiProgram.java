@@ -40,6 +40,7 @@ import tools.jackson.databind.JsonNode;
     FrontProxyKeeper.class,
     Leader.class,
     DiscoveryController.class,
+    WebPageController.class,
     ExtensionApiProgram.Resources.class
 })
 class ExtensionApiProgram {

@@ -67,7 +67,8 @@ import org.springframework.core.env.Environment;
     SharePatchController.class,
     ShareExplainController.class,
     HistoryController.class,
-    OpenApiController.class
+    OpenApiController.class,
+    WebPageController.class
 })
 class ObjectsProgram {
     private static final int MEMORY = 40_000;

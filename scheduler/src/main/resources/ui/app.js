@@ -1,0 +1,82 @@
+// The frame of the page: navigation, the state of the connection, and the view that the address names.
+import { html, render, useEffect, useReducer, useState } from './standalone.module.js';
+import { connection } from './api.js';
+import { Link, Missing, announce, count, setAnnouncer, time, useCollection, useParams } from './parts.js';
+import { Cluster } from './cluster.js';
+
+const VIEWS = { cluster: ['Cluster', Cluster] };
+
+function Connection() {
+  const [, changed] = useReducer((version) => version + 1, 0);
+  useEffect(() => {
+    connection.listeners.add(changed);
+    return () => connection.listeners.delete(changed);
+  }, []);
+  const away = connection.away;
+  useEffect(() => {
+    if (away) announce('The API does not answer.');
+    else if (connection.answeredAt) announce('The API answers.');
+  }, [!away]);
+  return away
+    ? html`<div class="banner" role="alert">
+        <strong>The API does not answer</strong> since ${time(away.since)}: ${away.message}. The page shows what it knew
+        then, and tries again.
+      </div>`
+    : null;
+}
+
+function Namespace({ value, change }) {
+  const [text, setText] = useState(value);
+  useEffect(() => setText(value), [value]);
+  const commit = () => text.trim() !== value && change(text.trim());
+  return html`<label class="field">
+    <span>Namespace</span>
+    <input
+      type="text"
+      size="14"
+      placeholder="all"
+      spellcheck=${false}
+      autocomplete="off"
+      value=${text}
+      onInput=${(event) => setText(event.target.value)}
+      onBlur=${commit}
+      onKeyDown=${(event) => event.key === 'Enter' && commit()}
+    />
+  </label>`;
+}
+
+function App() {
+  const [params, change] = useParams();
+  const [said, say] = useState('');
+  useEffect(() => setAnnouncer(say), []);
+  const current = VIEWS[params.view] ? params.view : 'cluster';
+  const [title, View] = VIEWS[current];
+  const namespace = params.namespace ?? '';
+  useEffect(() => {
+    document.title = `${params.name ?? params.gpu ?? title} – Aliquot`;
+  }, [title, params.name, params.gpu]);
+  return html`
+    <a class="skip" href="#main">Skip to content</a>
+    <header>
+      <div class="brand">Aliquot</div>
+      <nav aria-label="Views">
+        ${Object.entries(VIEWS)
+          .filter(([, [, , below]]) => !below)
+          .map(
+            ([view, [name]]) => html`<${Link}
+              key=${view}
+              to=${{ view, namespace }}
+              aria-current=${view === current ? 'page' : undefined}
+              >${name}<//
+            >`,
+          )}
+      </nav>
+      <${Namespace} value=${namespace} change=${(wanted) => change({ namespace: wanted })} />
+    </header>
+    <${Connection} />
+    <main id="main" tabindex="-1"><${View} params=${params} change=${change} /></main>
+    <div class="visually-hidden" role="status">${said}</div>
+  `;
+}
+
+render(html`<${App} />`, document.getElementById('app'));

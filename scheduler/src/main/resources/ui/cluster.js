@@ -1,0 +1,376 @@
+// Every GPU as a tile, grouped by node. Only the nodes in view are in the document.
+import { Component, html, useEffect, useMemo } from './standalone.module.js';
+import { Bar, Link, Missing, announce, count, exactMemory, fraction, href, go, memory, percent, plural, useCollection } from './parts.js';
+
+/** What tiles can show: the fraction that is filled, and the words for it. */
+const METRICS = {
+  used: {
+    label: 'Memory used',
+    value: (status) => status.usage?.memoryMiB,
+    of: (status) => status.memoryMiB.total,
+    words: (status) =>
+      status.usage?.memoryMiB === undefined
+        ? 'memory used not known'
+        : `${exactMemory(status.usage.memoryMiB)} of ${exactMemory(status.memoryMiB.total)} used`,
+  },
+  allocated: {
+    label: 'Memory allocated',
+    value: (status) => status.memoryMiB.allocated,
+    of: (status) => status.memoryMiB.total,
+    words: (status) => `${exactMemory(status.memoryMiB.allocated)} of ${exactMemory(status.memoryMiB.total)} allocated`,
+  },
+  stranded: {
+    label: 'Memory stranded',
+    value: (status) => status.strandedMemoryMiB,
+    of: (status) => status.memoryMiB.total,
+    words: (status) =>
+      status.strandedMemoryMiB === undefined ? 'stranded memory not known' : `${exactMemory(status.strandedMemoryMiB)} stranded`,
+  },
+  cores: {
+    label: 'Cores allocated',
+    value: (status) => status.cores.allocated,
+    of: (status) => status.cores.total,
+    words: (status) => `${percent(status.cores.allocated)} of ${percent(status.cores.total)} cores allocated`,
+  },
+  health: {
+    label: 'Health',
+    value: (status) => (health(status) === 'ok' ? 1 : 0),
+    of: () => 1,
+    words: () => '',
+  },
+};
+
+const health = (status) => (status.healthy ? (status.cordoned ? 'cordoned' : 'ok') : 'unhealthy');
+const MARKS = { ok: 'OK', cordoned: 'cord.', unhealthy: 'fail' };
+
+const healthWords = (status) =>
+  status.healthy ? (status.cordoned ? 'cordoned' : 'healthy') : `unhealthy: ${status.reason ?? 'no reason given'}`;
+
+function tileText(metric, status) {
+  if (metric === 'health') return MARKS[health(status)];
+  const value = METRICS[metric].value(status);
+  return value === undefined ? '–' : percent(Math.round(fraction(value, METRICS[metric].of(status)) * 100));
+}
+
+/** The GPUs that the filters select, by node in the order of names. */
+function group(gpus, nodes, filters, ofNamespace) {
+  const text = (filters.q ?? '').toLowerCase();
+  const groups = new Map();
+  for (const gpu of gpus) {
+    const status = gpu.status;
+    if (filters.model && status.model !== filters.model) continue;
+    if (filters.node && !status.nodeName.includes(filters.node)) continue;
+    if (ofNamespace && !ofNamespace.has(status.uuid)) continue;
+    if (
+      text &&
+      !status.nodeName.toLowerCase().includes(text) &&
+      !gpu.metadata.name.includes(text) &&
+      !status.model.toLowerCase().includes(text)
+    )
+      continue;
+    let found = groups.get(status.nodeName);
+    if (!found) groups.set(status.nodeName, (found = { name: status.nodeName, node: nodes.get(status.nodeName), gpus: [] }));
+    found.gpus.push(gpu);
+  }
+  const sorted = [...groups.values()].sort((one, other) => order.compare(one.name, other.name));
+  sorted.forEach((one) => one.gpus.sort((a, b) => a.status.index - b.status.index));
+  return sorted;
+}
+
+const order = new Intl.Collator(undefined, { numeric: true });
+
+/** A node and its tiles; drawn again only when it changed. */
+class NodeCard extends Component {
+  shouldComponentUpdate(next) {
+    const { group: before, metric, focused, layout } = this.props;
+    const after = next.group;
+    return (
+      metric !== next.metric ||
+      focused !== next.focused ||
+      layout !== next.layout ||
+      before.name !== after.name ||
+      before.node !== after.node ||
+      before.gpus.length !== after.gpus.length ||
+      before.gpus.some((gpu, at) => gpu !== after.gpus[at])
+    );
+  }
+
+  render({ group: { name, node, gpus }, metric, focused }) {
+    const allocated = gpus.reduce((sum, gpu) => sum + gpu.status.memoryMiB.allocated, 0);
+    const total = gpus.reduce((sum, gpu) => sum + gpu.status.memoryMiB.total, 0);
+    const shares = gpus.reduce((sum, gpu) => sum + gpu.status.shares, 0);
+    const reserved = node?.status.reservations.length ?? 0;
+    const closed = node && !node.status.schedulable ? node.status.reason ?? 'takes no pods' : '';
+    return html`<div class="node ${closed ? 'closed' : ''}" role="group" aria-label=${`Node ${name}`}>
+      <div class="node-head">
+        <${Link} to=${{ view: 'cluster', color: metric, node: name }} tabindex="-1" class="node-name" title=${name}>${name}<//>
+        <span>${memory(allocated)} / ${memory(total)}</span>
+      </div>
+      <div class="tiles">
+        ${gpus.map(
+          (gpu) => html`<a
+            key=${gpu.metadata.name}
+            class="tile ${metric} ${health(gpu.status)}"
+            href=${href({ view: 'gpu', gpu: gpu.metadata.name })}
+            data-gpu=${gpu.metadata.name}
+            tabindex=${gpu.metadata.name === focused ? 0 : -1}
+            aria-label=${`GPU ${gpu.status.index} of ${name}, ${gpu.status.model}, ${[METRICS[metric].words(gpu.status), plural(gpu.status.shares, 'share'), healthWords(gpu.status)].filter(Boolean).join(', ')}`}
+            title=${`GPU ${gpu.status.index} · ${gpu.status.model}\n${METRICS[metric].words(gpu.status)}\n${plural(gpu.status.shares, 'share')} · ${healthWords(gpu.status)}`}
+            style=${{ '--filled': `${fraction(METRICS[metric].value(gpu.status) ?? 0, METRICS[metric].of(gpu.status)) * 100}%` }}
+            >${tileText(metric, gpu.status)}</a
+          >`,
+        )}
+      </div>
+      <div class="node-foot" title=${closed}>
+        ${closed ? `takes no pods: ${closed}` : `${plural(shares, 'share')}${reserved ? ` · ${count(reserved)} reserved` : ''}`}
+      </div>
+    </div>`;
+  }
+}
+
+/** So many elements and texts of cards may be in the document; the frame needs some hundred. */
+const MOST_NODES = 1500;
+const GAP = 10;
+const PADDING = 10;
+
+/** Sizes of cards: larger ones on large screens, so that their number stays bounded. */
+function layout(width, height, groups) {
+  const most = groups.reduce((max, one) => Math.max(max, one.gpus.length), 1);
+  const across = Math.min(most, 8);
+  const down = Math.ceil(most / across);
+  for (let tile = 32; ; tile += 4) {
+    const card = Math.max(5.4 * tile, across * (tile + 4) - 4 + 2 * PADDING);
+    const columns = Math.max(1, Math.floor((width + GAP) / (card + GAP)));
+    const row = 58 + down * (tile + 4) + GAP;
+    const rows = Math.ceil(height / row) + 2;
+    if (columns * rows * (10 + 2 * most) <= MOST_NODES || tile > 160) return { tile, columns, row, rows, most };
+  }
+}
+
+class Grid extends Component {
+  state = { first: 0, width: 1200, height: 800 };
+  focused = null;
+  wantsFocus = false;
+
+  componentDidMount() {
+    this.measure = () => {
+      this.frame ??= requestAnimationFrame(() => {
+        this.frame = null;
+        if (!this.base) return;
+        const { width, top } = this.base.getBoundingClientRect();
+        const { row } = this.layout;
+        const first = Math.max(0, Math.floor(-top / row) - 1);
+        if (first !== this.state.first || width !== this.state.width || innerHeight !== this.state.height)
+          this.setState({ first, width, height: innerHeight });
+      });
+    };
+    addEventListener('scroll', this.measure, { passive: true });
+    addEventListener('resize', this.measure);
+    this.measure();
+  }
+
+  componentWillUnmount() {
+    removeEventListener('scroll', this.measure);
+    removeEventListener('resize', this.measure);
+    cancelAnimationFrame(this.frame);
+  }
+
+  componentDidUpdate() {
+    this.measure();
+    if (!this.wantsFocus) return;
+    const tile = this.base.querySelector(`[data-gpu="${CSS.escape(this.focused)}"]`);
+    if (tile) {
+      this.wantsFocus = false;
+      tile.focus({ preventScroll: true });
+    }
+  }
+
+  position(gpu) {
+    const { groups } = this.props;
+    for (let at = 0; at < groups.length; at++) {
+      const index = groups[at].gpus.findIndex((one) => one.metadata.name === gpu);
+      if (index >= 0) return [at, index];
+    }
+    return [0, 0];
+  }
+
+  key = (event) => {
+    const { groups } = this.props;
+    if (event.altKey || event.metaKey || groups.length === 0) return;
+    let [at, index] = this.position(this.focused);
+    const { columns, rows, row } = this.layout;
+    const page = Math.max(1, rows - 3) * columns;
+    const steps = { ArrowUp: -columns, ArrowDown: columns, PageUp: -page, PageDown: page };
+    if (event.key in steps) at += steps[event.key];
+    else if (event.key === 'ArrowRight') index++;
+    else if (event.key === 'ArrowLeft') index--;
+    else if (event.key === 'Home') [at, index] = [event.ctrlKey ? 0 : at, 0];
+    else if (event.key === 'End') [at, index] = [event.ctrlKey ? groups.length - 1 : at, Infinity];
+    else return;
+    event.preventDefault();
+    if (index < 0) [at, index] = [at - 1, Infinity];
+    if (index !== Infinity && groups[at] && index >= groups[at].gpus.length && event.key === 'ArrowRight') [at, index] = [at + 1, 0];
+    if (at < 0 || at >= groups.length) return;
+    const gpus = groups[at].gpus;
+    this.focused = gpus[Math.min(index, gpus.length - 1)].metadata.name;
+    this.wantsFocus = true;
+    const top = this.base.getBoundingClientRect().top + Math.floor(at / columns) * row;
+    if (top < 80) scrollBy(0, top - 80);
+    else if (top + row > innerHeight) scrollBy(0, top + row - innerHeight);
+    const first = Math.max(0, Math.floor(-this.base.getBoundingClientRect().top / row) - 1);
+    this.setState({ first });
+  };
+
+  click = (event) => {
+    const tile = event.target.closest('[data-gpu]');
+    if (!tile || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    go({ view: 'gpu', gpu: tile.dataset.gpu });
+  };
+
+  render({ groups, metric }, { first, width, height }) {
+    this.layout = layout(width, height, groups);
+    const { columns, row, rows, tile } = this.layout;
+    const start = Math.min(first, Math.max(0, Math.ceil(groups.length / columns) - rows)) * columns;
+    const shown = groups.slice(start, start + rows * columns);
+    if (!shown.some((one) => one.gpus.some((gpu) => gpu.metadata.name === this.focused)) && !this.wantsFocus)
+      this.focused = shown[0]?.gpus[0]?.metadata.name ?? null;
+    const focusedGroup = shown.find((one) => one.gpus.some((gpu) => gpu.metadata.name === this.focused));
+    return html`<div
+      class="grid"
+      role="group"
+      aria-label="GPUs by node"
+      aria-describedby="grid-help"
+      style=${{ height: `${Math.ceil(groups.length / columns) * row}px`, '--tile': `${tile}px` }}
+      onKeyDown=${this.key}
+      onClick=${this.click}
+      onFocusIn=${(event) => (this.focused = event.target.dataset?.gpu ?? this.focused)}
+    >
+      <div
+        class="cards"
+        style=${{ transform: `translateY(${(start / columns) * row}px)`, gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))`, gridAutoRows: `${row - GAP}px` }}
+      >
+        ${shown.map(
+          (one) => html`<${NodeCard}
+            key=${one.name}
+            group=${one}
+            metric=${metric}
+            layout=${tile}
+            focused=${one === focusedGroup ? this.focused : null}
+          />`,
+        )}
+      </div>
+    </div>`;
+  }
+}
+
+function Totals({ groups, pending }) {
+  const sum = { gpus: 0, healthy: 0, total: 0, allocated: 0, used: 0, known: 0, stranded: 0, cores: 0, coresTotal: 0 };
+  for (const { gpus } of groups)
+    for (const { status } of gpus) {
+      sum.gpus++;
+      if (status.healthy) sum.healthy++;
+      sum.total += status.memoryMiB.total;
+      sum.allocated += status.memoryMiB.allocated;
+      if (status.usage?.memoryMiB !== undefined) {
+        sum.used += status.usage.memoryMiB;
+        sum.known++;
+      }
+      sum.stranded += status.strandedMemoryMiB ?? 0;
+      sum.cores += status.cores.allocated;
+      sum.coresTotal += status.cores.total;
+    }
+  const unhealthy = sum.gpus - sum.healthy;
+  return html`<section class="totals" aria-label="Totals of the GPUs shown">
+    <div class="figure">
+      <span class="figure-label">GPUs</span>
+      <span class="figure-value">${plural(sum.gpus, 'GPU')}</span>
+      <span class=${unhealthy ? 'bad' : 'quiet'}>${unhealthy ? `${count(unhealthy)} unhealthy` : 'all healthy'}</span>
+    </div>
+    <div class="figure">
+      <span class="figure-label">Nodes</span><span class="figure-value">${plural(groups.length, 'node')}</span>
+    </div>
+    <${Bar} label="Memory allocated" value=${sum.allocated} limit=${sum.total} text=${`${memory(sum.allocated)} of ${memory(sum.total)}`} />
+    <${Bar} label="Memory used" value=${sum.used} limit=${sum.total} text=${sum.known ? memory(sum.used) : 'not known'} />
+    <${Bar} label="Memory stranded" tone="warn" value=${sum.stranded} limit=${sum.total} text=${memory(sum.stranded)} />
+    <${Bar} label="Cores allocated" value=${sum.cores} limit=${sum.coresTotal} text=${percent(fraction(sum.cores, sum.coresTotal) * 100)} />
+    <div class="figure">
+      <span class="figure-label">Pending</span>
+      <span class="figure-value"><${Link} to=${{ view: 'pending' }}>${pending.error ? '–' : plural(pending.items.size, 'pod')}<//></span>
+    </div>
+  </section>`;
+}
+
+export function Cluster({ params, change }) {
+  const gpus = useCollection('gpus');
+  const nodes = useCollection('gpunodes');
+  const namespace = params.namespace ?? '';
+  const shares = useCollection(namespace ? `namespaces/${encodeURIComponent(namespace)}/gpushares` : null);
+  const pending = useCollection('gpushares', { fieldSelector: 'status.phase=Pending' });
+  const metric = METRICS[params.color] ? params.color : 'allocated';
+
+  const ofNamespace = useMemo(() => {
+    if (!shares) return null;
+    const held = new Set();
+    for (const share of shares.items.values())
+      for (const container of share.status.containers) for (const part of container.gpus) held.add(part.uuid);
+    return held;
+  }, [shares, shares?.version]);
+  const groups = useMemo(
+    () => group(gpus.items.values(), nodes.items, params, ofNamespace),
+    [gpus.version, nodes.version, ofNamespace, params.q, params.model, params.node],
+  );
+  const models = useMemo(
+    () => [...new Set([...gpus.items.values()].map((gpu) => gpu.status.model))].sort(order.compare),
+    [gpus.version],
+  );
+  const shown = groups.reduce((sum, one) => sum + one.gpus.length, 0);
+  const filtered = params.q || params.model || params.node || namespace;
+  useEffect(() => {
+    if (filtered) announce(`${plural(shown, 'GPU')} shown.`);
+  }, [filtered && shown]);
+
+  if (gpus.error?.isForbidden)
+    return html`<${Missing} title="The cluster’s GPUs are not yours to see">
+      ${gpus.error.message}. The ClusterRole aliquot-gpu-viewer grants it.${' '}
+      <${Link} to=${{ view: 'pods', namespace }}>The pods of a namespace<//> show what they hold.
+    <//>`;
+  return html`
+    <h1 class="visually-hidden">Cluster</h1>
+    <${Totals} groups=${groups} pending=${pending} />
+    <div class="toolbar">
+      <fieldset class="choices">
+        <legend>Tiles show</legend>
+        ${Object.entries(METRICS).map(
+          ([name, { label }]) => html`<label key=${name}>
+            <input type="radio" name="color" checked=${name === metric} onChange=${() => change({ color: name })} />
+            <span>${label}</span>
+          </label>`,
+        )}
+      </fieldset>
+      <label class="field">
+        <span>Search</span>
+        <input type="search" placeholder="node, model or UUID" value=${params.q ?? ''} onInput=${(event) => change({ q: event.target.value })} />
+      </label>
+      <label class="field">
+        <span>Model</span>
+        <select value=${params.model ?? ''} onChange=${(event) => change({ model: event.target.value })}>
+          <option value="">all</option>
+          ${models.map((model) => html`<option key=${model} value=${model} selected=${model === params.model}>${model}</option>`)}
+        </select>
+      </label>
+      <label class="field">
+        <span>Node</span>
+        <input type="text" size="12" placeholder="all" value=${params.node ?? ''} onInput=${(event) => change({ node: event.target.value })} />
+      </label>
+      <span class="result">${plural(shown, 'GPU')}${filtered ? ` of ${count(gpus.items.size)}` : ''}</span>
+    </div>
+    ${shares?.error && html`<${Missing} title="This namespace’s shares are not shown">${shares.error.message}<//>`}
+    <p id="grid-help" class="visually-hidden">Arrow keys move between GPUs and nodes; Enter opens a GPU.</p>
+    ${shown === 0 && gpus.complete
+      ? html`<${Missing} title="No GPU">
+          ${filtered ? 'No GPU matches the filters.' : 'No node is labeled gpu=on yet, or its node agent has not reported GPUs.'}
+        <//>`
+      : html`<${Grid} groups=${groups} metric=${metric} />`}
+  `;
+}
