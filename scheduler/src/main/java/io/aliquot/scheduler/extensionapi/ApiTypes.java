@@ -161,6 +161,7 @@ final class ApiTypes {
             @Nullable Integer utilizationPercent,
             @Nullable Integer processes,
             @Nullable Long deniedAllocations,
+            @Nullable Double throttledSeconds,
             @Nullable String lastActive) {}
 
     static ApiObject withVersion(ApiObject object, String version) {

@@ -289,10 +289,20 @@ public final class GpuShares implements Resource<GpuPod> {
                 toInt(sum(known, one -> widen(one.utilizationPercent()))),
                 toInt(sum(known, one -> widen(one.processes()))),
                 sum(known, ShareUsage::deniedAllocations),
+                throttledSeconds(known),
                 known.stream()
                         .flatMap(one -> Stream.ofNullable(one.lastActive()))
                         .max(java.util.Comparator.naturalOrder())
                         .orElse(null));
+    }
+
+    private static @Nullable Double throttledSeconds(List<ShareUsage> known) {
+        List<Double> figures = known.stream()
+                .flatMap(one -> Stream.ofNullable(one.throttledSeconds()))
+                .toList();
+        return figures.isEmpty()
+                ? null
+                : figures.stream().mapToDouble(Double::doubleValue).sum();
     }
 
     private static @Nullable Long sum(List<ShareUsage> known, Function<ShareUsage, @Nullable Long> figure) {

@@ -19,6 +19,7 @@ import tools.jackson.databind.json.JsonMapper;
 @Component
 final class MeasuredUsage implements UsageLookup {
     private static final long MIB = 1L << 20;
+    private static final double TENTHS = 10;
 
     private final AgentUsage agents;
 
@@ -35,6 +36,7 @@ final class MeasuredUsage implements UsageLookup {
                         boxed(use.utilizationPercent()),
                         use.processes(),
                         use.deniedAllocations(),
+                        Math.round(use.throttledSeconds() * TENTHS) / TENTHS,
                         use.lastActive().map(Instant::toString).orElse(null)));
     }
 

@@ -106,6 +106,9 @@ class OpenApiTest {
         if (type == boolean.class) {
             return "boolean";
         }
+        if (type == Double.class) {
+            return "number";
+        }
         return type == Map.class ? "object" : "integer";
     }
 }
