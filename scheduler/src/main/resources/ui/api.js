@@ -11,7 +11,10 @@ const FORBIDDEN_PERIOD = 60_000;
 const WATCH_SILENCE = 90_000;
 const REQUEST_TIMEOUT = 30_000;
 const LONGEST_BACKOFF = 15_000;
+/** Between two redraws of few and of many objects. */
 const NOTIFY_PERIOD = 100;
+const NOTIFY_PERIOD_OF_MANY = 500;
+const MANY = 1000;
 /** A hidden window ends its watches, because a browser opens six connections to one HTTP/1.1 server at most. */
 const HIDDEN_GRACE = 20_000;
 /** Watches of all windows together; two connections stay free for other requests. */
@@ -170,10 +173,11 @@ export class Collection {
 
   #changed() {
     this.version++;
+    const period = this.items.size <= PAGE && !this.complete ? 0 : this.items.size < MANY ? NOTIFY_PERIOD : NOTIFY_PERIOD_OF_MANY;
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
       this.#listeners.forEach((listener) => listener());
-    }, NOTIFY_PERIOD);
+    }, period);
   }
 
   async #keepCurrent(signal) {

@@ -1,10 +1,21 @@
 // The frame of the page: navigation, the state of the connection, and the view that the address names.
 import { html, render, useEffect, useReducer, useState } from './standalone.module.js';
 import { connection } from './api.js';
-import { Link, Missing, announce, count, setAnnouncer, time, useCollection, useParams } from './parts.js';
+import { Link, announce, setAnnouncer, time, useParams } from './parts.js';
 import { Cluster } from './cluster.js';
+import { Gpu } from './gpu.js';
+import { Pending } from './pending.js';
+import { Pod } from './pod.js';
+import { Pods } from './pods.js';
 
-const VIEWS = { cluster: ['Cluster', Cluster] };
+/** By the parameter "view" of the address: title, component, and the view in the navigation that it belongs to. */
+const VIEWS = {
+  cluster: ['Cluster', Cluster],
+  pods: ['Pods', Pods],
+  pending: ['Pending', Pending],
+  gpu: ['GPU', Gpu, 'cluster'],
+  pod: ['Pod', Pod, 'pods'],
+};
 
 function Connection() {
   const [, changed] = useReducer((version) => version + 1, 0);
@@ -50,7 +61,7 @@ function App() {
   const [said, say] = useState('');
   useEffect(() => setAnnouncer(say), []);
   const current = VIEWS[params.view] ? params.view : 'cluster';
-  const [title, View] = VIEWS[current];
+  const [title, View, parent] = VIEWS[current];
   const namespace = params.namespace ?? '';
   useEffect(() => {
     document.title = `${params.name ?? params.gpu ?? title} – Aliquot`;
@@ -65,13 +76,13 @@ function App() {
           .map(
             ([view, [name]]) => html`<${Link}
               key=${view}
-              to=${{ view, namespace }}
-              aria-current=${view === current ? 'page' : undefined}
+              to=${{ view, namespace: parent ? '' : namespace }}
+              aria-current=${view === current ? 'page' : view === parent ? 'true' : undefined}
               >${name}<//
             >`,
           )}
       </nav>
-      <${Namespace} value=${namespace} change=${(wanted) => change({ namespace: wanted })} />
+      ${!parent && html`<${Namespace} value=${namespace} change=${(wanted) => change({ namespace: wanted })} />`}
     </header>
     <${Connection} />
     <main id="main" tabindex="-1"><${View} params=${params} change=${change} /></main>

@@ -1,6 +1,7 @@
 // Every GPU as a tile, grouped by node. Only the nodes in view are in the document.
 import { Component, html, useEffect, useMemo } from './standalone.module.js';
-import { Bar, Link, Missing, announce, count, exactMemory, fraction, href, go, memory, percent, plural, useCollection } from './parts.js';
+import { Bar, Link, Missing, announce, count, exactMemory, fraction, href, go, memory, percent, plural, useCollection, useShares } from './parts.js';
+import { Pods } from './pods.js';
 
 /** What tiles can show: the fraction that is filled, and the words for it. */
 const METRICS = {
@@ -72,12 +73,21 @@ function group(gpus, nodes, filters, ofNamespace) {
     if (!found) groups.set(status.nodeName, (found = { name: status.nodeName, node: nodes.get(status.nodeName), gpus: [] }));
     found.gpus.push(gpu);
   }
-  const sorted = [...groups.values()].sort((one, other) => order.compare(one.name, other.name));
-  sorted.forEach((one) => one.gpus.sort((a, b) => a.status.index - b.status.index));
-  return sorted;
+  groups.forEach((one) => one.gpus.sort((a, b) => a.status.index - b.status.index));
+  return inOrder([...groups.keys()]).map((name) => groups.get(name));
 }
 
 const order = new Intl.Collator(undefined, { numeric: true });
+let ranks = new Map();
+
+/** Names of nodes in order; compared only when new ones appear, because that takes longer than all else here. */
+function inOrder(names) {
+  if (!names.every((name) => ranks.has(name))) {
+    const all = [...new Set([...ranks.keys(), ...names])].sort(order.compare);
+    ranks = new Map(all.map((name, rank) => [name, rank]));
+  }
+  return names.sort((one, other) => ranks.get(one) - ranks.get(other));
+}
 
 /** A node and its tiles; drawn again only when it changed. */
 class NodeCard extends Component {
@@ -115,7 +125,6 @@ class NodeCard extends Component {
             data-gpu=${gpu.metadata.name}
             tabindex=${gpu.metadata.name === focused ? 0 : -1}
             aria-label=${`GPU ${gpu.status.index} of ${name}, ${gpu.status.model}, ${[METRICS[metric].words(gpu.status), plural(gpu.status.shares, 'share'), healthWords(gpu.status)].filter(Boolean).join(', ')}`}
-            title=${`GPU ${gpu.status.index} · ${gpu.status.model}\n${METRICS[metric].words(gpu.status)}\n${plural(gpu.status.shares, 'share')} · ${healthWords(gpu.status)}`}
             style=${{ '--filled': `${fraction(METRICS[metric].value(gpu.status) ?? 0, METRICS[metric].of(gpu.status)) * 100}%` }}
             >${tileText(metric, gpu.status)}</a
           >`,
@@ -131,6 +140,8 @@ class NodeCard extends Component {
 /** So many elements and texts of cards may be in the document; the frame needs some hundred. */
 const MOST_NODES = 1500;
 const GAP = 10;
+/** Height of the page's header, which covers what scrolls below it. */
+const HEADER = 60;
 const PADDING = 10;
 
 /** Sizes of cards: larger ones on large screens, so that their number stays bounded. */
@@ -147,41 +158,55 @@ function layout(width, height, groups) {
   }
 }
 
+/*
+ * While it scrolls, a card that leaves on one side becomes the one that appears on the other: its key is its place modulo
+ * the number of cards. The focus stays with the GPU that has it; while that one is out of view, the grid itself has it.
+ */
 class Grid extends Component {
   state = { first: 0, width: 1200, height: 800 };
   focused = null;
   wantsFocus = false;
 
   componentDidMount() {
+    this.top = this.base.getBoundingClientRect().top + scrollY;
     this.measure = () => {
       this.frame ??= requestAnimationFrame(() => {
         this.frame = null;
-        if (!this.base) return;
-        const { width, top } = this.base.getBoundingClientRect();
-        const { row } = this.layout;
-        const first = Math.max(0, Math.floor(-top / row) - 1);
-        if (first !== this.state.first || width !== this.state.width || innerHeight !== this.state.height)
-          this.setState({ first, width, height: innerHeight });
+        this.show(scrollY);
       });
     };
+    this.resize = new ResizeObserver(() => this.base && this.show(scrollY, true));
+    this.resize.observe(document.documentElement);
     addEventListener('scroll', this.measure, { passive: true });
-    addEventListener('resize', this.measure);
-    this.measure();
+    this.show(scrollY, true);
   }
 
   componentWillUnmount() {
     removeEventListener('scroll', this.measure);
-    removeEventListener('resize', this.measure);
+    this.resize.disconnect();
     cancelAnimationFrame(this.frame);
   }
 
+  show(scrolled, resized) {
+    let { width, height } = this.state;
+    if (resized) {
+      const place = this.base.getBoundingClientRect();
+      this.top = place.top + scrollY;
+      [width, height] = [place.width, innerHeight];
+    }
+    const first = Math.max(0, Math.floor((scrolled - this.top) / this.layout.row) - 1);
+    if (first !== this.state.first || width !== this.state.width || height !== this.state.height)
+      this.setState({ first, width, height });
+  }
+
   componentDidUpdate() {
-    this.measure();
-    if (!this.wantsFocus) return;
-    const tile = this.base.querySelector(`[data-gpu="${CSS.escape(this.focused)}"]`);
-    if (tile) {
-      this.wantsFocus = false;
-      tile.focus({ preventScroll: true });
+    const active = document.activeElement;
+    if (this.wantsFocus) {
+      const tile = this.base.querySelector(`[data-gpu="${CSS.escape(this.focused)}"]`);
+      this.wantsFocus = !tile;
+      tile?.focus({ preventScroll: true });
+    } else if (this.hasFocus && active !== this.base && active?.dataset.gpu !== this.focused) {
+      this.base.focus({ preventScroll: true });
     }
   }
 
@@ -214,11 +239,25 @@ class Grid extends Component {
     const gpus = groups[at].gpus;
     this.focused = gpus[Math.min(index, gpus.length - 1)].metadata.name;
     this.wantsFocus = true;
-    const top = this.base.getBoundingClientRect().top + Math.floor(at / columns) * row;
-    if (top < 80) scrollBy(0, top - 80);
+    const top = this.top + Math.floor(at / columns) * row - scrollY;
+    if (top < HEADER) scrollBy(0, top - HEADER);
     else if (top + row > innerHeight) scrollBy(0, top + row - innerHeight);
-    const first = Math.max(0, Math.floor(-this.base.getBoundingClientRect().top / row) - 1);
-    this.setState({ first });
+    this.show(scrollY);
+    this.forceUpdate();
+  };
+
+  focusIn = (event) => {
+    this.hasFocus = true;
+    const gpu = event.target.dataset?.gpu;
+    if (gpu && gpu !== this.focused && !this.wantsFocus) {
+      this.focused = gpu;
+      this.forceUpdate();
+    }
+  };
+
+  hover = (event) => {
+    const tile = event.target.closest('[data-gpu]');
+    if (tile) tile.title = tile.getAttribute('aria-label');
   };
 
   click = (event) => {
@@ -230,29 +269,33 @@ class Grid extends Component {
 
   render({ groups, metric }, { first, width, height }) {
     this.layout = layout(width, height, groups);
-    const { columns, row, rows, tile } = this.layout;
+    const { columns, row, rows, tile, most } = this.layout;
     const start = Math.min(first, Math.max(0, Math.ceil(groups.length / columns) - rows)) * columns;
-    const shown = groups.slice(start, start + rows * columns);
-    if (!shown.some((one) => one.gpus.some((gpu) => gpu.metadata.name === this.focused)) && !this.wantsFocus)
-      this.focused = shown[0]?.gpus[0]?.metadata.name ?? null;
-    const focusedGroup = shown.find((one) => one.gpus.some((gpu) => gpu.metadata.name === this.focused));
+    const size = rows * columns;
+    const shown = groups.slice(start, start + size);
+    const holds = (one) => one.gpus.some((gpu) => gpu.metadata.name === this.focused);
+    if (!this.hasFocus && !shown.some(holds)) this.focused = shown[0]?.gpus[0]?.metadata.name ?? null;
+    const focusedGroup = shown.find(holds);
     return html`<div
       class="grid"
       role="group"
       aria-label="GPUs by node"
       aria-describedby="grid-help"
-      style=${{ height: `${Math.ceil(groups.length / columns) * row}px`, '--tile': `${tile}px` }}
+      style=${{ height: `${Math.ceil(groups.length / columns) * row}px`, '--tile': `${tile}px`, '--across': Math.min(most, 8) }}
       onKeyDown=${this.key}
       onClick=${this.click}
-      onFocusIn=${(event) => (this.focused = event.target.dataset?.gpu ?? this.focused)}
+      tabindex="-1"
+      onMouseOver=${this.hover}
+      onFocusIn=${this.focusIn}
+      onFocusOut=${(event) => (this.hasFocus = this.base.contains(event.relatedTarget))}
     >
       <div
         class="cards"
         style=${{ transform: `translateY(${(start / columns) * row}px)`, gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))`, gridAutoRows: `${row - GAP}px` }}
       >
         ${shown.map(
-          (one) => html`<${NodeCard}
-            key=${one.name}
+          (one, at) => html`<${NodeCard}
+            key=${(start + at) % size}
             group=${one}
             metric=${metric}
             layout=${tile}
@@ -285,37 +328,45 @@ function Totals({ groups, pending }) {
     <div class="figure">
       <span class="figure-label">GPUs</span>
       <span class="figure-value">${plural(sum.gpus, 'GPU')}</span>
-      <span class=${unhealthy ? 'bad' : 'quiet'}>${unhealthy ? `${count(unhealthy)} unhealthy` : 'all healthy'}</span>
+      <span class="figure-note">on ${plural(groups.length, 'node')}, ${unhealthy ? html`<strong class="bad">${count(unhealthy)} unhealthy</strong>` : 'all healthy'}</span>
     </div>
-    <div class="figure">
-      <span class="figure-label">Nodes</span><span class="figure-value">${plural(groups.length, 'node')}</span>
-    </div>
-    <${Bar} label="Memory allocated" value=${sum.allocated} limit=${sum.total} text=${`${memory(sum.allocated)} of ${memory(sum.total)}`} />
-    <${Bar} label="Memory used" value=${sum.used} limit=${sum.total} text=${sum.known ? memory(sum.used) : 'not known'} />
-    <${Bar} label="Memory stranded" tone="warn" value=${sum.stranded} limit=${sum.total} text=${memory(sum.stranded)} />
-    <${Bar} label="Cores allocated" value=${sum.cores} limit=${sum.coresTotal} text=${percent(fraction(sum.cores, sum.coresTotal) * 100)} />
+    <${Bar} label="Memory allocated" value=${sum.allocated} limit=${sum.total} text=${memory(sum.allocated)} note=${`of ${memory(sum.total)}`} />
+    <${Bar} label="Memory used" value=${sum.used} limit=${sum.total} text=${sum.known ? memory(sum.used) : 'not known'} note=${sum.known < sum.gpus ? `${plural(sum.gpus - sum.known, 'GPU')} without news` : 'as measured'} />
+    <${Bar} label="Memory stranded" tone="warn" value=${sum.stranded} limit=${sum.total} text=${memory(sum.stranded)} note="free, but no share fits" />
+    <${Bar} label="Cores allocated" value=${sum.cores} limit=${sum.coresTotal} text=${percent(fraction(sum.cores, sum.coresTotal) * 100)} note="of all GPUs’ cores" />
     <div class="figure">
       <span class="figure-label">Pending</span>
       <span class="figure-value"><${Link} to=${{ view: 'pending' }}>${pending.error ? '–' : plural(pending.items.size, 'pod')}<//></span>
+      <span class="figure-note">${pending.error ? 'not yours to see' : 'wait for GPUs'}</span>
     </div>
   </section>`;
+}
+
+function Legend({ metric }) {
+  return html`<ul class="legend tile-legend" aria-label="Legend">
+    ${metric === 'health'
+      ? html`<li><span class="tile key health"></span>healthy</li>`
+      : html`<li><span class=${`tile key ${metric}`} style=${{ '--filled': '60%' }}></span>${METRICS[metric].label.toLowerCase()}, of the GPU’s total</li>`}
+    <li><span class="tile key cordoned"></span>cordoned: takes no new vGPUs</li>
+    <li><span class="tile key unhealthy"></span>unhealthy</li>
+  </ul>`;
 }
 
 export function Cluster({ params, change }) {
   const gpus = useCollection('gpus');
   const nodes = useCollection('gpunodes');
   const namespace = params.namespace ?? '';
-  const shares = useCollection(namespace ? `namespaces/${encodeURIComponent(namespace)}/gpushares` : null);
+  const shares = useShares(namespace || null);
   const pending = useCollection('gpushares', { fieldSelector: 'status.phase=Pending' });
   const metric = METRICS[params.color] ? params.color : 'allocated';
 
   const ofNamespace = useMemo(() => {
-    if (!shares) return null;
+    if (!namespace) return null;
     const held = new Set();
     for (const share of shares.items.values())
       for (const container of share.status.containers) for (const part of container.gpus) held.add(part.uuid);
     return held;
-  }, [shares, shares?.version]);
+  }, [namespace, shares.items, shares.version]);
   const groups = useMemo(
     () => group(gpus.items.values(), nodes.items, params, ofNamespace),
     [gpus.version, nodes.version, ofNamespace, params.q, params.model, params.node],
@@ -331,10 +382,13 @@ export function Cluster({ params, change }) {
   }, [filtered && shown]);
 
   if (gpus.error?.isForbidden)
-    return html`<${Missing} title="The cluster’s GPUs are not yours to see">
-      ${gpus.error.message}. The ClusterRole aliquot-gpu-viewer grants it.${' '}
-      <${Link} to=${{ view: 'pods', namespace }}>The pods of a namespace<//> show what they hold.
-    <//>`;
+    return html`
+      <h1>Cluster</h1>
+      <${Missing} title="The cluster’s GPUs are not yours to see">
+        ${gpus.error.message}. The ClusterRole aliquot-gpu-viewer grants it. Pods that you may see show what they hold.
+      <//>
+      <${Pods} params=${params} change=${change} />
+    `;
   return html`
     <h1 class="visually-hidden">Cluster</h1>
     <${Totals} groups=${groups} pending=${pending} />
@@ -365,7 +419,8 @@ export function Cluster({ params, change }) {
       </label>
       <span class="result">${plural(shown, 'GPU')}${filtered ? ` of ${count(gpus.items.size)}` : ''}</span>
     </div>
-    ${shares?.error && html`<${Missing} title="This namespace’s shares are not shown">${shares.error.message}<//>`}
+    ${shares.missing.map((error) => html`<p class="warn-text">${error.message}</p>`)}
+    <${Legend} metric=${metric} />
     <p id="grid-help" class="visually-hidden">Arrow keys move between GPUs and nodes; Enter opens a GPU.</p>
     ${shown === 0 && gpus.complete
       ? html`<${Missing} title="No GPU">

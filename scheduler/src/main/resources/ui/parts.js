@@ -1,12 +1,21 @@
 // What several views share: figures with units, addresses of views, small components.
-import { html, useEffect, useReducer, useState } from './standalone.module.js';
+import { html, useEffect, useMemo, useReducer, useState } from './standalone.module.js';
 import { collection } from './api.js';
 
 const THIN = ' ';
-const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
-const oneDigit = new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+
+/** A format of the browser's language, made when it is first used: each takes milliseconds. */
+function lazy(make) {
+  let format;
+  return (value) => (format ??= make()).format(value);
+}
+
+const number = { format: lazy(() => new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 })) };
+const oneDigit = { format: lazy(() => new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 })) };
+const dates = (options) => ({ format: lazy(() => new Intl.DateTimeFormat(undefined, options)) });
+const clock = dates({ hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const day = dates({ month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' });
+const year = dates({ dateStyle: 'medium', timeStyle: 'short' });
 
 export const count = (value) => number.format(value);
 export const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
@@ -17,7 +26,7 @@ export function memory(mib) {
   const absolute = Math.abs(mib);
   if (absolute < 1024) return `${number.format(mib)} MiB`;
   if (absolute < 100 * 1024) return `${oneDigit.format(mib / 1024)} GiB`;
-  return absolute < 10_000 * 1024 ? `${number.format(mib / 1024)} GiB` : `${oneDigit.format(mib / 1048576)} TiB`;
+  return absolute < 2048 * 1024 ? `${number.format(mib / 1024)} GiB` : `${oneDigit.format(mib / 1048576)} TiB`;
 }
 
 export const exactMemory = (mib) => `${number.format(mib)} MiB`;
@@ -26,7 +35,9 @@ export const fraction = (part, whole) => (whole > 0 ? Math.max(0, Math.min(1, pa
 
 export function time(at) {
   const date = new Date(at);
-  return date.toDateString() === new Date().toDateString() ? clock.format(date) : day.format(date);
+  const now = new Date();
+  if (date.toDateString() === now.toDateString()) return clock.format(date);
+  return (date.getFullYear() === now.getFullYear() ? day : year).format(date);
 }
 
 export function duration(millis) {
@@ -90,6 +101,41 @@ export function useCollection(path, listParams) {
   return one;
 }
 
+/**
+ * The shares of a namespace, of several with commas between them, or of all. `error` is set if no list is allowed,
+ * `missing` has the refusals of some.
+ */
+export function useShares(namespace, fieldSelector) {
+  const [, changed] = useReducer((version) => version + 1, 0);
+  const lists = useMemo(
+    () =>
+      namespace === null
+        ? []
+        : [...new Set(namespace.split(',').map((name) => name.trim()))].map((name) =>
+            collection(name ? `namespaces/${encodeURIComponent(name)}/gpushares` : 'gpushares', { fieldSelector }),
+          ),
+    [namespace, fieldSelector],
+  );
+  useEffect(() => {
+    const subscriptions = lists.map((list) => list.subscribe(changed));
+    return () => subscriptions.forEach((end) => end());
+  }, [lists]);
+  const version = lists.reduce((sum, list) => sum + list.version, 0);
+  const items = useMemo(
+    () => (lists.length === 1 ? lists[0].items : new Map(lists.flatMap((list) => [...list.items]))),
+    [lists, version],
+  );
+  const missing = lists.map((list) => list.error).filter(Boolean);
+  return {
+    lists,
+    version,
+    items,
+    missing,
+    error: lists.length > 0 && missing.length === lists.length ? missing[0] : null,
+    complete: lists.every((list) => list.complete || list.error),
+  };
+}
+
 /** Calls an action now and periodically, until the component or a dependency goes. */
 export function usePeriodically(action, millis, dependencies) {
   useEffect(() => {
@@ -109,11 +155,12 @@ export function usePeriodically(action, millis, dependencies) {
 
 // Components.
 
-export const Bar = ({ label, value, limit, text, tone = '' }) => html`
+export const Bar = ({ label, value, limit, text, note, tone = '' }) => html`
   <div class="figure">
     <span class="figure-label">${label}</span>
     <span class="figure-value">${text}</span>
-    <div class="bar ${tone}"><div style=${{ width: `${fraction(value, limit) * 100}%` }}></div></div>
+    <span class="bar ${tone}"><span style=${{ width: `${fraction(value, limit) * 100}%` }}></span></span>
+    <span class="figure-note">${note}</span>
   </div>
 `;
 
@@ -121,6 +168,42 @@ export const Bar = ({ label, value, limit, text, tone = '' }) => html`
 export const Missing = ({ title, children }) => html`
   <section class="notice" aria-label=${title}><h2>${title}</h2><p>${children}</p></section>
 `;
+
+/** The form for namespaces, where the list of all is not allowed. */
+export function Namespaces({ error, namespace = '', change }) {
+  const [text, setText] = useState('');
+  const submit = (event) => {
+    event.preventDefault();
+    if (text.trim()) change({ namespace: text.trim() });
+  };
+  return html`<section class="notice" aria-label="Namespaces">
+    <h2>${namespace ? `The pods of ${namespace} are not yours to see` : 'The pods of all namespaces are not yours to see'}</h2>
+    <p>${error.message}. Kubernetes’ role view grants it, for all namespaces or one. Name those that you may see:</p>
+    <form onSubmit=${submit}>
+      <label class="field"><span>Namespaces, separated by commas</span>
+        <input type="text" spellcheck=${false} value=${text} onInput=${(event) => setText(event.target.value)} />
+      </label>
+      <button type="submit" class="primary">Show</button>
+    </form>
+  </section>`;
+}
+
+/** What is used of what is granted, as a bar with its words. */
+export const ShareBar = ({ used, granted, print }) =>
+  granted === undefined
+    ? '–'
+    : html`<span class="share-bar"
+        ><span class="bar"><span style=${{ width: `${fraction(used ?? 0, granted) * 100}%` }}></span></span>
+        <span>${print(used)} of ${print(granted)}</span></span
+      >`;
+
+const IDLE_AFTER = 600_000;
+
+/** Since when a pod that holds GPU memory has not used its GPUs; null if it has lately, or that is not known. */
+export function idleSince(share) {
+  const at = share.status.phase === 'Bound' && share.status.usage?.lastActive;
+  return at && Date.now() - Date.parse(at) > IDLE_AFTER ? new Date(at) : null;
+}
 
 let announcer = null;
 export const setAnnouncer = (announce) => (announcer = announce);

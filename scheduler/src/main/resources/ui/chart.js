@@ -1,0 +1,137 @@
+// Charts of the last minutes: areas that are stacked, and a line for what is granted.
+import { html, useEffect, useLayoutEffect, useReducer, useRef } from './standalone.module.js';
+
+/** Loaded by the first chart: the other views do without. */
+let library = null;
+
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export const seriesColor = (at) => `var(--series-${at % 8})`;
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
+const clockSeconds = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+
+/** Seconds that one point of a chart stands for: fewer points than pixels, and less noise. */
+const BUCKET = 5;
+
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** One figure for each bucket, counted from the end; a gap where a bucket has none. */
+function buckets(values, step) {
+  const size = Math.max(1, Math.round(BUCKET / step));
+  const means = [];
+  for (let end = values.length; end > 0; end -= size) {
+    const known = values.slice(Math.max(0, end - size), end).filter((value) => value !== null);
+    means.unshift(known.length === 0 ? null : mean(known));
+  }
+  return means;
+}
+
+/** Sums from the first series up; a gap where a series has no figure. */
+function stacked(series) {
+  let below = null;
+  return series.map((values) => {
+    const sums = values.map((value, at) => (value === null ? null : value + (below?.[at] ?? 0)));
+    below = sums.map((sum, at) => sum ?? below?.[at] ?? null);
+    return sums;
+  });
+}
+
+function options(series, limit, top, increments, print, width) {
+  const text = style('--quiet');
+  const grid = { stroke: style('--line'), width: 1 };
+  const axis = { stroke: text, grid, ticks: grid, font: '11px system-ui, sans-serif' };
+  const areas = series.map((_, at) => ({
+    stroke: style(`--series-${at % 8}`),
+    fill: `${style(`--series-${at % 8}`)}55`,
+    width: 1.5,
+    points: { show: false },
+  }));
+  return {
+    width,
+    height: 200,
+    padding: [10, 8, 0, 0],
+    legend: { show: false },
+    cursor: { show: false },
+    scales: { y: { range: () => [0, top] } },
+    axes: [
+      { ...axis, values: (_, at) => at.map((second) => (second % 60 ? clockSeconds : clock).format(second * 1000)) },
+      { ...axis, size: 78, incrs: increments, values: (_, at) => at.map(print) },
+    ],
+    series: [{}, ...areas, ...(limit ? [{ stroke: style('--text'), width: 1.5, dash: [6, 4], points: { show: false } }] : [])],
+    bands: series.slice(1).map((_, at) => ({ series: [at + 2, at + 1], fill: areas[at + 1].fill })),
+  };
+}
+
+/** Of an axis in MiB, and in percent. */
+export const MIB_INCREMENTS = Array.from({ length: 20 }, (_, power) => 16 * 2 ** power);
+export const PERCENT_INCREMENTS = [5, 10, 20, 25, 50, 100, 200, 400];
+
+const latest = (values) => values.findLast((value) => value !== null);
+
+/**
+ * @param series label and values, of equal length, bottom first
+ * @param limit label and values of a line, or null
+ * @param most what the axis shows at least
+ * @param increments the distances between lines of the axis to choose from
+ * @param print a figure with its unit
+ */
+export function Chart({ title, series, limit, end, step, most, increments, print }) {
+  const place = useRef();
+  const plot = useRef();
+  const [version, redraw] = useReducer((known) => known + 1, 0);
+  const length = series[0]?.values.length ?? 0;
+  useEffect(() => {
+    if (!library) import('./uPlot.esm.js').then((module) => ((library = module.default), redraw()));
+    const scheme = matchMedia('(prefers-color-scheme: dark)');
+    scheme.addEventListener('change', redraw);
+    const watcher = new ResizeObserver(([entry]) => {
+      plot.current?.setSize({ width: Math.floor(entry.contentRect.width), height: 200 });
+    });
+    watcher.observe(place.current);
+    return () => {
+      scheme.removeEventListener('change', redraw);
+      watcher.disconnect();
+    };
+  }, []);
+  const shape = `${series.map((one) => one.label).join()} ${limit?.label} ${most} ${version}`;
+  useLayoutEffect(() => {
+    if (!library || length === 0) return;
+    const last = Date.parse(end) / 1000;
+    const areas = stacked(series.map(({ values }) => buckets(values, step)));
+    const points = areas[0].length;
+    const times = Array.from({ length: points }, (_, at) => last - (points - 1 - at) * BUCKET);
+    const data = [times, ...areas, ...(limit ? [buckets(limit.values, step)] : [])];
+    const top = Math.max(most, ...data.slice(1).map((values) => values.reduce((max, value) => Math.max(max, value ?? 0), 0))) * 1.05;
+    if (plot.current?.shape !== shape || plot.current.top !== top) {
+      plot.current?.destroy();
+      plot.current = new library(options(series, limit, top, increments, print, place.current.clientWidth), data, place.current);
+      Object.assign(plot.current, { shape, top });
+    } else {
+      plot.current.setData(data);
+    }
+  });
+  useEffect(() => () => plot.current?.destroy(), []);
+
+  const figures = series.map(({ label, values }) => ({
+    label,
+    now: latest(values),
+    peak: values.reduce((max, value) => (value === null ? max : Math.max(max ?? 0, value)), null),
+  }));
+  const words = figures
+    .map(({ label, now, peak }) => (peak === null ? `${label}: no figures` : `${label}: ${print(now)} now, ${print(peak)} at most`))
+    .join('; ');
+  return html`<figure class="chart">
+    <figcaption>${title}</figcaption>
+    <div ref=${place} class="plot" role="img" aria-label=${`${title}. ${words || 'No figures yet.'}`}></div>
+    ${length === 0 && html`<p class="quiet">No figures yet.</p>`}
+    <ul class="legend">
+      ${figures.map(
+        ({ label, now, peak }, at) => html`<li key=${label}>
+          <span class="swatch" style=${{ background: seriesColor(at) }}></span>${label}${' '}
+          <span class="quiet">${peak === null ? 'no figures' : `${print(now)} now, ${print(peak)} at most`}</span>
+        </li>`,
+      )}
+      ${limit && html`<li><span class="swatch dashed"></span>${limit.label} <span class="quiet">${print(latest(limit.values) ?? 0)}</span></li>`}
+    </ul>
+  </figure>`;
+}

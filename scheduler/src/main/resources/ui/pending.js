@@ -1,0 +1,174 @@
+// Pending pods by reason, each with what would fit and what is in the way.
+import { html, useMemo, useState } from './standalone.module.js';
+import { request, sharePath } from './api.js';
+import { Link, Missing, Namespaces, duration, exactMemory, percent, plural, time, usePeriodically, useShares } from './parts.js';
+
+const EXPLAIN_PERIOD = 15_000;
+const OPEN_GROUPS = 4;
+const FEW = 15;
+
+/** What a Pending pod requests, in words. */
+export function requestWords(share) {
+  const words = share.status.containers
+    .filter((container) => container.requested)
+    .map(({ name, requested }, _, all) => {
+      const each = [
+        requested.wholeCard && 'whole cards',
+        requested.memoryMiB && exactMemory(requested.memoryMiB),
+        requested.memoryPercent && `${percent(requested.memoryPercent)} of the memory`,
+        requested.cores > 0 && `${percent(requested.cores)} of the cores`,
+      ].filter(Boolean);
+      return `${all.length > 1 ? `${name}: ` : ''}${plural(requested.gpus, 'GPU')}${each.length ? ` with ${each.join(' and ')}` : ''}`;
+    });
+  return words.join('; ') || 'GPUs in a way that is not valid';
+}
+
+/**
+ * kube-scheduler's reasons without its counts: "0/3 nodes are available: 1 Insufficient cpu, 2 no GPU with 12000 MiB free.
+ * preemption: …". They change with every node, and pods with the same reasons belong together.
+ */
+function reasonsOf(share) {
+  const said = share.status.reason ?? '';
+  const reasons = said
+    .replace(/^\d+\/\d+ nodes are available: /, '')
+    .replace(/\.? preemption: .*$/s, '')
+    .replace(/\.$/, '');
+  if (reasons === said) return said || 'kube-scheduler has not reported an attempt yet';
+  return reasons
+    .split(/, (?=\d+ )/)
+    .map((reason) => reason.replace(/^\d+ /, ''))
+    .sort()
+    .join('; ');
+}
+
+function group(shares) {
+  const groups = new Map();
+  for (const share of shares) {
+    const reason = reasonsOf(share);
+    if (!groups.has(reason)) groups.set(reason, []);
+    groups.get(reason).push(share);
+  }
+  const waitingSince = (share) => share.metadata.creationTimestamp ?? '9';
+  groups.forEach((pods) => pods.sort((one, other) => (waitingSince(one) < waitingSince(other) ? -1 : 1)));
+  return [...groups].sort(([, one], [, other]) => other.length - one.length);
+}
+
+const nodeNames = ({ count, examples }) =>
+  html`${plural(count, 'node')}: ${examples.map((node, at) => html`${at > 0 && ', '}<${Link} key=${node} to=${{ view: 'cluster', node }}>${node}<//>`)}${count > examples.length && ` and ${plural(count - examples.length, 'other')}`}`;
+
+function victim({ namespace, name, priority, terminating }) {
+  const pod = name ? html`<${Link} to=${{ view: 'pod', namespace, name }}>${namespace}/${name}<//>` : 'a pod that is not yours to see';
+  return html`${pod} (priority ${priority}${terminating && ', terminating already'})`;
+}
+
+/** The scheduler's explanation of one pod, computed when it is asked for. */
+export function Explanation({ namespace, name }) {
+  const [{ of, error }, set] = useState({});
+  usePeriodically(
+    async (signal) => {
+      try {
+        set({ of: await request(sharePath(namespace, name, '/explain'), {}, { signal }) });
+      } catch (failure) {
+        if (!signal.aborted) set((known) => ({ of: known.of, error: failure }));
+      }
+    },
+    EXPLAIN_PERIOD,
+    [namespace, name],
+  );
+  if (!of) return html`<p class="quiet">${error ? error.message : 'Asking the scheduler …'}</p>`;
+  return html`
+    <p class="summary">${of.summary}.</p>
+    <div class="columns">
+      <div>
+        <h3>What would fit</h3>
+        <ul>
+          ${of.fits.count > 0 && html`<li>The pod as it is, on ${nodeNames(of.fits)}.</li>`}
+          ${of.suggestions.map((suggestion) => html`<li key=${suggestion}>${suggestion}</li>`)}
+          ${of.fits.count === 0 && of.suggestions.length === 0 && html`<li>No smaller request of one number would fit now.</li>`}
+          ${of.preemptionOptions.map(
+            (option) => html`<li key=${option.node}>
+              The pod as it is, on <${Link} to=${{ view: 'cluster', node: option.node }}>${option.node}<//>, without${' '}
+              ${option.victims.map((one, at) => html`${at > 0 && ', '}${victim(one)}`)}.
+            </li>`,
+          )}
+        </ul>
+      </div>
+      <div>
+        <h3>What is in the way</h3>
+        <ul>
+          ${of.kubeScheduler && html`<li>kube-scheduler says: ${of.kubeScheduler}</li>`}
+          ${of.refusals.map(
+            (refusal) => html`<li key=${refusal.reason}>
+              ${refusal.reason} (${nodeNames(refusal.nodes)})${refusal.unresolvable && '; evictions would not help'}
+            </li>`,
+          )}
+          ${of.nearest.flatMap((node) =>
+            node.gpus.length === 0
+              ? [html`<li>On <${Link} to=${{ view: 'cluster', node: node.node }}>${node.node}<//> each vGPU fits alone, but not all together.</li>`]
+              : node.gpus.map(
+                  (gpu) => html`<li>
+                    On <${Link} to=${{ view: 'cluster', node: node.node }}>${node.node}<//>,${' '}
+                    <${Link} to=${{ view: 'gpu', gpu: gpu.gpu.toLowerCase() }}>${gpu.gpu}<//> ${gpu.text || 'lacks nothing'}.
+                  </li>`,
+                ),
+          )}
+        </ul>
+      </div>
+    </div>
+    ${error && html`<p class="warn-text">${error.message}</p>`}
+  `;
+}
+
+function Group({ reason, pods, open }) {
+  const [shown, setShown] = useState(open);
+  const [all, setAll] = useState(false);
+  const oldest = pods[0].metadata;
+  return html`<details class="panel pending" open=${shown} onToggle=${(event) => setShown(event.target.open)}>
+    <summary>
+      <h2>${reason}</h2>
+      <span class="quiet">
+        ${plural(pods.length, 'pod')}${oldest.creationTimestamp && `, waiting for up to ${duration(Date.now() - Date.parse(oldest.creationTimestamp))}`}
+      </span>
+    </summary>
+    ${shown &&
+    html`
+      ${pods.length > 1 &&
+      html`<p class="quiet">As for <${Link} to=${{ view: 'pod', namespace: oldest.namespace, name: oldest.name }}>${oldest.namespace}/${oldest.name}<//>, which waits the longest:</p>`}
+      <${Explanation} namespace=${oldest.namespace} name=${oldest.name} />
+      <div class="table-frame">
+        <table>
+          <thead><tr><th scope="col">Pod</th><th scope="col">Requests</th><th scope="col">Priority</th><th scope="col">Waiting since</th></tr></thead>
+          <tbody>
+            ${(all ? pods.slice(0, 200) : pods.slice(0, FEW)).map(
+              (share) => html`<tr key=${share.metadata.uid}>
+                <td class="name">
+                  <${Link} to=${{ view: 'pod', namespace: share.metadata.namespace, name: share.metadata.name }}
+                    ><span class="quiet">${share.metadata.namespace}/</span>${share.metadata.name}<//
+                  >
+                </td>
+                <td>${requestWords(share)}</td>
+                <td>${share.status.priority}</td>
+                <td>${share.metadata.creationTimestamp ? time(share.metadata.creationTimestamp) : '–'}</td>
+              </tr>`,
+            )}
+          </tbody>
+        </table>
+      </div>
+      ${pods.length > FEW && !all && html`<button type="button" onClick=${() => setAll(true)}>Show ${pods.length > 200 ? 'the first 200' : `all ${plural(pods.length, 'pod')}`}</button>`}
+    `}
+  </details>`;
+}
+
+export function Pending({ params, change }) {
+  const shares = useShares(params.namespace ?? '', 'status.phase=Pending');
+  const groups = useMemo(() => group(shares.items.values()), [shares.items, shares.version]);
+  if (shares.error) return html`<h1>Pending</h1><${Namespaces} error=${shares.error} namespace=${params.namespace} change=${change} />`;
+  return html`
+    <h1>Pending</h1>
+    <p class="lead">${plural(shares.items.size, 'pod')} ${shares.items.size === 1 ? 'waits' : 'wait'} for GPUs, by what kube-scheduler says of ${shares.items.size === 1 ? 'it' : 'them'}.</p>
+    ${shares.missing.map((error) => html`<p class="warn-text">${error.message}</p>`)}
+    ${shares.items.size === 0 && shares.complete
+      ? html`<${Missing} title="No Pending pod">Each pod that requests a GPU holds it.<//>`
+      : groups.map(([reason, pods], at) => html`<${Group} key=${reason} reason=${reason} pods=${pods} open=${at < OPEN_GROUPS} />`)}
+  `;
+}

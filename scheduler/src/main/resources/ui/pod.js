@@ -1,0 +1,331 @@
+// One pod: what it holds and uses, and the live resize. The resize is the only request of this page that changes anything.
+import { html, useEffect, useRef, useState } from './standalone.module.js';
+import { mergePatch, request, sharePath } from './api.js';
+import { Link, Missing, ShareBar, announce, duration, exactMemory, idleSince, memory, percent, plural, time, useCollection, usePeriodically } from './parts.js';
+import { Chart, MIB_INCREMENTS, PERCENT_INCREMENTS } from './chart.js';
+import { Explanation, requestWords } from './pending.js';
+
+const HISTORY_PERIOD = 5_000;
+const TYPING_PAUSE = 400;
+const POLICIES = {
+  fixed: 'fixed: never more than granted',
+  elastic: 'elastic: more while the GPU is idle',
+  none: 'none: no limit',
+};
+
+const gpuName = (uuid) => uuid.toLowerCase();
+const isUnset = (value) => value === undefined || value === null;
+
+/** What changes of a container: only fields that differ from what it has. */
+function changesOf(container, edit) {
+  const changes = {};
+  for (const field of ['memoryMiB', 'cores'])
+    if (edit[field] !== undefined && edit[field] !== '' && Number(edit[field]) !== container[field]) changes[field] = Number(edit[field]);
+  if (edit.policy && edit.policy !== container.policy) changes.policy = edit.policy;
+  return changes;
+}
+
+function patchOf(share, edits) {
+  const containers = share.spec.containers
+    .map((container) => ({ name: container.name, ...changesOf(container, edits[container.name] ?? {}) }))
+    .filter((container) => Object.keys(container).length > 1);
+  return containers.length === 0 ? null : { metadata: { resourceVersion: share.metadata.resourceVersion }, spec: { containers } };
+}
+
+/** The most that a container can hold of each of its GPUs, by what is free there; null if that is not known. */
+function possible(share, container, gpus) {
+  const parts = share.status.containers.find((one) => one.name === container)?.gpus ?? [];
+  let tightest = null;
+  for (const part of parts) {
+    const gpu = gpus?.items.get(gpuName(part.uuid));
+    if (!gpu) return null;
+    const { memoryMiB, cores, nodeName, index } = gpu.status;
+    const room = {
+      gpu: `GPU ${index} of ${nodeName}`,
+      memoryMiB: part.memoryMiB + Math.max(0, memoryMiB.free),
+      freeMiB: memoryMiB.free,
+      cores: part.cores + Math.max(0, cores.free),
+      freeCores: cores.free,
+    };
+    if (!tightest || room.memoryMiB < tightest.memoryMiB) tightest = room;
+  }
+  return tightest;
+}
+
+function refusal(error) {
+  if (error.status === 403) return `${error.message}. The ClusterRole aliquot-resize grants the right to resize.`;
+  if (error.status === 409) return 'The pod changed meanwhile. The form shows its current values; check them and apply again.';
+  return error.message;
+}
+
+function Resize({ share, gpus }) {
+  const [edits, setEdits] = useState({});
+  const [check, setCheck] = useState(null);
+  const [applying, setApplying] = useState(false);
+  const patch = patchOf(share, edits);
+  const wanted = JSON.stringify(patch?.spec ?? null);
+  const path = sharePath(share.metadata.namespace, share.metadata.name);
+
+  useEffect(() => {
+    if (!patch) {
+      setCheck((known) => (known?.done ? known : null));
+      return undefined;
+    }
+    setCheck({ text: 'Checking …' });
+    const control = new AbortController();
+    const timer = setTimeout(async () => {
+      try {
+        await mergePatch(path, { spec: patch.spec }, { dryRun: 'All' }, control.signal);
+        setCheck({ fits: true, text: 'This fits now.' });
+      } catch (error) {
+        if (!control.signal.aborted) setCheck({ refused: true, text: refusal(error) });
+      }
+    }, TYPING_PAUSE);
+    return () => {
+      clearTimeout(timer);
+      control.abort();
+    };
+  }, [wanted, share.metadata.resourceVersion]);
+
+  const edit = (container, field, value) =>
+    setEdits((known) => ({ ...known, [container]: { ...known[container], [field]: value } }));
+  const apply = async (event) => {
+    event.preventDefault();
+    if (!patch || applying) return;
+    setApplying(true);
+    try {
+      await mergePatch(path, patch);
+      setEdits({});
+      setCheck({ done: true, text: `Resized at ${time(Date.now())}.` });
+      announce('Resized.');
+    } catch (error) {
+      setCheck({ refused: true, text: refusal(error) });
+    }
+    setApplying(false);
+  };
+
+  return html`<form class="resize" onSubmit=${apply} aria-label="Resize">
+    ${share.spec.containers.map((container) => {
+      const room = possible(share, container.name, gpus);
+      const edited = edits[container.name] ?? {};
+      const id = (field) => `${field}-${container.name}`;
+      const limitless = (edited.policy || container.policy) === 'none';
+      return html`<fieldset key=${container.name}>
+        <legend>Container ${container.name}</legend>
+        <div class="control">
+          <label for=${id('memory')}>Memory of each GPU, in MiB</label>
+          <input
+            id=${id('memory')}
+            type="number"
+            min="1"
+            step="1"
+            placeholder=${isUnset(container.memoryMiB) ? 'GPUs differ' : ''}
+            value=${edited.memoryMiB ?? container.memoryMiB ?? ''}
+            aria-describedby=${id('memory-room')}
+            onInput=${(event) => edit(container.name, 'memoryMiB', event.target.value)}
+          />
+          <span id=${id('memory-room')} class="quiet">
+            ${room ? `up to ${exactMemory(room.memoryMiB)}: ${room.gpu} has ${exactMemory(room.freeMiB)} free` : 'what you type is checked against the GPU'}
+          </span>
+        </div>
+        <div class="control">
+          <label for=${id('cores')}>Cores of each GPU, in %</label>
+          <input
+            id=${id('cores')}
+            type="number"
+            min="0"
+            max="100"
+            step="1"
+            placeholder=${isUnset(container.cores) ? 'GPUs differ' : ''}
+            value=${edited.cores ?? container.cores ?? ''}
+            aria-describedby=${id('cores-room')}
+            onInput=${(event) => edit(container.name, 'cores', event.target.value)}
+          />
+          <span id=${id('cores-room')} class="quiet">
+            ${room ? `up to ${percent(room.cores)}: ${percent(room.freeCores)} free; ` : ''}0 % is no limit
+          </span>
+        </div>
+        <div class="control">
+          <label for=${id('policy')}>Policy of cores</label>
+          <select id=${id('policy')} value=${edited.policy ?? container.policy ?? ''} onChange=${(event) => edit(container.name, 'policy', event.target.value)}>
+            ${isUnset(container.policy) && html`<option value="">GPUs differ</option>`}
+            ${Object.entries(POLICIES).map(([policy, label]) => html`<option key=${policy} value=${policy} selected=${policy === (edited.policy ?? container.policy)}>${label}</option>`)}
+          </select>
+          ${limitless && html`<span class="quiet">cores are not limited</span>`}
+        </div>
+      </fieldset>`;
+    })}
+    <div class="apply">
+      <button type="submit" class="primary" disabled=${!patch || applying || Boolean(check?.refused)}>${applying ? 'Applying …' : 'Apply'}</button>
+      <button type="button" disabled=${Object.keys(edits).length === 0} onClick=${() => (setEdits({}), setCheck(null))}>Reset</button>
+      <p role="status" class=${check?.refused ? 'bad' : check?.fits || check?.done ? 'good' : 'quiet'}>
+        ${check?.text ?? 'No container restarts. A share may become smaller than its use; further allocations then fail.'}
+      </p>
+    </div>
+  </form>`;
+}
+
+/** Remembers what was granted since this page shows the pod, second by second, because no history of it is kept. */
+function useGrants(share) {
+  const grants = useRef([]);
+  useEffect(() => {
+    grants.current = [];
+  }, [share?.metadata.uid]);
+  const granted = {};
+  for (const container of share?.status.containers ?? [])
+    for (const part of container.gpus) {
+      granted[part.uuid] ??= { memoryMiB: 0, cores: 0 };
+      granted[part.uuid].memoryMiB += part.memoryMiB;
+      granted[part.uuid].cores += part.policy === 'none' ? 0 : part.cores;
+    }
+  const last = grants.current.at(-1);
+  if (share && JSON.stringify(last?.granted) !== JSON.stringify(granted)) grants.current.push({ at: Date.now(), granted });
+  return (uuid, field, end, step, length) =>
+    Array.from({ length }, (_, second) => {
+      const at = Date.parse(end) - (length - 1 - second) * step * 1000;
+      const known = grants.current.findLast((grant) => grant.at <= at) ?? grants.current[0];
+      return known?.granted[uuid]?.[field] || null;
+    });
+}
+
+const sum = (one, other) => (one === null && other === null ? null : (one ?? 0) + (other ?? 0));
+
+function History({ uuid, history, grants, label }) {
+  const containers = history.containers;
+  const length = containers[0]?.chargedMiB.length ?? 0;
+  const line = (field) => grants(uuid, field, history.end, history.stepSeconds, length);
+  const granted = line('memoryMiB');
+  const cores = line('cores');
+  const isLimited = cores.some((value) => value !== null);
+  return html`
+    <${Chart}
+      title=${`Memory used of ${label}, last 15 minutes`}
+      series=${containers.map((one) => ({ label: one.container, values: one.chargedMiB.map((value, at) => sum(value, one.unattributedMiB[at])) }))}
+      limit=${{ label: 'granted', values: granted }}
+      end=${history.end}
+      step=${history.stepSeconds}
+      most=${Math.max(0, ...granted.map((value) => value ?? 0))}
+      increments=${MIB_INCREMENTS}
+      print=${memory}
+    />
+    <${Chart}
+      title=${`GPU time used of ${label}, last 15 minutes`}
+      series=${containers.map((one) => ({ label: one.container, values: one.utilizationPercent }))}
+      limit=${isLimited ? { label: 'granted', values: cores } : null}
+      end=${history.end}
+      step=${history.stepSeconds}
+      most=${100}
+      increments=${PERCENT_INCREMENTS}
+      print=${percent}
+    />
+  `;
+}
+
+function Held({ share, gpus }) {
+  return html`<div class="table-frame">
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">Container</th><th scope="col">GPU</th><th scope="col">Memory used of granted</th><th scope="col">GPU time used of granted</th>
+          <th scope="col">Processes</th><th scope="col">Refused allocations</th><th scope="col">Throttled</th><th scope="col">Last active</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${share.status.containers.flatMap((container) =>
+          container.gpus.map((part) => {
+            const usage = part.usage ?? {};
+            const gpu = gpus?.items.get(gpuName(part.uuid));
+            return html`<tr key=${`${container.name}/${part.uuid}`}>
+              <td>${container.name}</td>
+              <td>
+                <${Link} to=${{ view: 'gpu', gpu: gpuName(part.uuid) }} title=${part.uuid}>${gpu ? `GPU ${gpu.status.index} of ${gpu.status.nodeName}` : part.uuid}<//>
+                ${part.wholeCard && ' (whole card)'}
+                ${gpu && !gpu.status.healthy && html` <span class="bad">unhealthy: ${gpu.status.reason ?? 'no reason given'}</span>`}
+              </td>
+              <td><${ShareBar} used=${usage.memoryMiB} granted=${part.memoryMiB} print=${memory} /></td>
+              <td>${percent(usage.utilizationPercent)} of ${part.cores && part.policy !== 'none' ? percent(part.cores) : 'all, no limit'}</td>
+              <td>${isUnset(usage.processes) ? '–' : plural(usage.processes, 'process', 'processes')}</td>
+              <td class=${usage.deniedAllocations ? 'warn-text' : ''}>${isUnset(usage.deniedAllocations) ? '–' : plural(usage.deniedAllocations, 'allocation')}</td>
+              <td>${isUnset(usage.throttledSeconds) ? '–' : duration(usage.throttledSeconds * 1000)}</td>
+              <td>${usage.lastActive ? time(usage.lastActive) : '–'}</td>
+            </tr>`;
+          }),
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+export function Pod({ params }) {
+  const { namespace = '', name = '' } = params;
+  const shares = useCollection(`namespaces/${encodeURIComponent(namespace)}/gpushares`, { fieldSelector: `metadata.name=${name}` });
+  const share = shares.items.get(`${namespace}/${name}`);
+  const node = share?.status.nodeName;
+  const gpus = useCollection(node ? 'gpus' : null, { fieldSelector: `spec.nodeName=${node}` });
+  const [history, setHistory] = useState({});
+  const grants = useGrants(share);
+  const holds = Boolean(node);
+  usePeriodically(
+    async (signal) => {
+      if (!holds) return;
+      try {
+        setHistory({ of: await request(sharePath(namespace, name, '/history'), {}, { signal }) });
+      } catch (error) {
+        if (!signal.aborted) setHistory((known) => ({ ...known, error }));
+      }
+    },
+    HISTORY_PERIOD,
+    [namespace, name, holds],
+  );
+  if (shares.error) return html`<${Missing} title=${`Pod ${namespace}/${name} is not shown`}>${shares.error.message}<//>`;
+  if (!share)
+    return shares.complete
+      ? html`<${Missing} title=${`No pod ${namespace}/${name}`}>It has ended, or it neither holds nor requests a GPU.<//>`
+      : null;
+  const { status, metadata } = share;
+  const idle = idleSince(share);
+  const isWhole = status.containers.some((container) => container.gpus.some((part) => part.wholeCard));
+  const label = (uuid) => {
+    const gpu = gpus?.items.get(gpuName(uuid));
+    return gpu ? `GPU ${gpu.status.index}` : uuid;
+  };
+  return html`
+    <p class="kind">Pod</p>
+    <h1><span class="quiet">${namespace}/</span>${name}</h1>
+    <p class="lead">
+      ${status.phase}${node && html` on <${Link} to=${{ view: 'cluster', node }}>${node}<//>`}.${' '}
+      ${holds
+        ? `Holds ${memory(status.memoryMiB)}${idle ? `, idle since ${time(idle)}` : ''}.`
+        : `Requests ${requestWords(share)}.`}
+      ${metadata.creationTimestamp && ` Created ${time(metadata.creationTimestamp)}.`} Priority ${status.priority}.
+    </p>
+    ${!holds && html`<section class="panel" aria-label="Why it is Pending"><${Explanation} namespace=${namespace} name=${name} /></section>`}
+    ${holds &&
+    html`
+      <section class="panel" aria-labelledby="held"><h2 id="held">What it holds</h2><${Held} share=${share} gpus=${gpus} /></section>
+      <section class="panel" aria-labelledby="resize">
+        <h2 id="resize">Resize</h2>
+        ${isWhole
+          ? html`<p class="quiet">The pod holds whole cards, which are not resized.</p>`
+          : html`<${Resize} key=${metadata.uid} share=${share} gpus=${gpus} />`}
+      </section>
+      <section class="panel" aria-labelledby="history">
+        <h2 id="history">Granted and used</h2>
+        ${history.error && html`<p class="warn-text">${history.error.message}</p>`}
+        <div class="charts">
+          ${Object.entries(history.of ?? {}).map(
+            ([uuid, one]) => html`<${History} key=${uuid} uuid=${uuid} history=${one} grants=${grants} label=${label(uuid)} />`,
+          )}
+        </div>
+        <p class="quiet">The line of what is granted is known from the moment on at which this page was opened.</p>
+      </section>
+    `}
+    ${metadata.labels &&
+    html`<section class="panel" aria-labelledby="labels">
+      <h2 id="labels">Labels</h2>
+      <ul class="labels">
+        ${Object.entries(metadata.labels).map(([key, value]) => html`<li key=${key}>${key}=${value}</li>`)}
+      </ul>
+    </section>`}
+  `;
+}
