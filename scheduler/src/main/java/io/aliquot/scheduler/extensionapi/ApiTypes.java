@@ -183,11 +183,13 @@ final class ApiTypes {
 
             @Nullable Long remainingItemCount) {}
 
-    record ObjectList(String apiVersion, String kind, ListMetadata metadata, List<? extends ApiObject> items) {}
+    /** The items are made while they are written. */
+    record ObjectList(String apiVersion, String kind, ListMetadata metadata, Iterable<ApiObject> items) {}
 
+    /** The rows are made while they are written. */
     record Table(
-            String kind, String apiVersion, ListMetadata metadata, List<Column> columnDefinitions, List<Row> rows) {
-        Table(ListMetadata metadata, List<Column> columnDefinitions, List<Row> rows) {
+            String kind, String apiVersion, ListMetadata metadata, List<Column> columnDefinitions, Iterable<Row> rows) {
+        Table(ListMetadata metadata, List<Column> columnDefinitions, Iterable<Row> rows) {
             this("Table", "meta.k8s.io/v1", metadata, columnDefinitions, rows);
         }
     }

@@ -6,6 +6,9 @@ import java.util.NavigableMap;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /*
@@ -16,6 +19,9 @@ import org.jspecify.annotations.Nullable;
  *
  * The log is also the queue of every watcher: a watcher remembers only its position. One that falls behind the oldest
  * event of the log has to be dropped.
+ *
+ * A lock instead of a monitor, since watchers are virtual threads: before JDK 24, one that waits in a monitor keeps its
+ * carrier thread.
  */
 /** The objects of one resource and the log of their latest changes. Thread-safe. */
 final class ObjectStore<T> {
@@ -47,6 +53,8 @@ final class ObjectStore<T> {
      */
     record Batch<T>(List<Event<T>> events, long next, OptionalLong version) {}
 
+    private final ReentrantLock lock = new ReentrantLock();
+    private final Condition changed = lock.newCondition();
     private final ConcurrentSkipListMap<String, T> objects = new ConcurrentSkipListMap<>();
     /** A ring: the event of position n is at n modulo its length. */
     private final List<Event<T>> log = new ArrayList<>();
@@ -73,18 +81,28 @@ final class ObjectStore<T> {
         return newest;
     }
 
-    synchronized void put(String key, T object, long version) {
-        T before = objects.put(key, object);
-        newest = Math.max(newest, version);
-        append(version, newest, before, object);
+    void put(String key, T object, long version) {
+        lock.lock();
+        try {
+            T before = objects.put(key, object);
+            newest = Math.max(newest, version);
+            append(version, newest, before, object);
+        } finally {
+            lock.unlock();
+        }
     }
 
     /** Removes an object; {@code version} is that of the deletion if it is known. */
-    synchronized void remove(String key, OptionalLong version) {
-        T before = objects.remove(key);
-        newest = Math.max(newest, version.orElse(0));
-        if (before != null) {
-            append(version.orElse(Long.MAX_VALUE), version.orElse(newest), before, null);
+    void remove(String key, OptionalLong version) {
+        lock.lock();
+        try {
+            T before = objects.remove(key);
+            newest = Math.max(newest, version.orElse(0));
+            if (before != null) {
+                append(version.orElse(Long.MAX_VALUE), version.orElse(newest), before, null);
+            }
+        } finally {
+            lock.unlock();
         }
     }
 
@@ -100,32 +118,57 @@ final class ObjectStore<T> {
                     floor, log.set((int) (nextSequence % LOG_LENGTH), event).shown());
         }
         nextSequence++;
-        notifyAll();
+        changed.signalAll();
     }
 
     /** A list is complete; a change before it may be missing in the log, or be in it in any order. */
-    synchronized void listed(long version) {
-        newest = Math.max(newest, version);
-        floor = Math.max(floor, version);
+    void listed(long version) {
+        lock.lock();
+        try {
+            newest = Math.max(newest, version);
+            floor = Math.max(floor, version);
+        } finally {
+            lock.unlock();
+        }
     }
 
     /** Every change up to this version is in the store. */
-    synchronized void reached(long version) {
-        newest = Math.max(newest, version);
+    void reached(long version) {
+        lock.lock();
+        try {
+            newest = Math.max(newest, version);
+        } finally {
+            lock.unlock();
+        }
     }
 
     /** Whether a watch or list can be continued from this version. */
-    synchronized boolean covers(long version) {
-        return floor != NOT_LISTED && version >= floor;
+    boolean covers(long version) {
+        lock.lock();
+        try {
+            return floor != NOT_LISTED && version >= floor;
+        } finally {
+            lock.unlock();
+        }
     }
 
-    synchronized Snapshot<T> snapshot() {
-        return new Snapshot<>(new ArrayList<>(objects.values()), nextSequence, newest);
+    Snapshot<T> snapshot() {
+        lock.lock();
+        try {
+            return new Snapshot<>(new ArrayList<>(objects.values()), nextSequence, newest);
+        } finally {
+            lock.unlock();
+        }
     }
 
     /** The position of the oldest event in the log. */
-    synchronized long oldest() {
-        return nextSequence - log.size();
+    long oldest() {
+        lock.lock();
+        try {
+            return nextSequence - log.size();
+        } finally {
+            lock.unlock();
+        }
     }
 
     /**
@@ -134,19 +177,24 @@ final class ObjectStore<T> {
      * @return empty if the position is no longer in the log
      */
     @SuppressWarnings("WaitNotInLoop") // the caller's loop: a spurious wakeup returns no events
-    synchronized Optional<Batch<T>> await(long sequence, int most, long millis) throws InterruptedException {
-        if (sequence == nextSequence && millis > 0) {
-            wait(millis);
+    Optional<Batch<T>> await(long sequence, int most, long millis) throws InterruptedException {
+        lock.lockInterruptibly();
+        try {
+            if (sequence == nextSequence && millis > 0) {
+                boolean unused = changed.await(millis, TimeUnit.MILLISECONDS);
+            }
+            if (sequence < oldest()) {
+                return Optional.empty();
+            }
+            var events = new ArrayList<Event<T>>();
+            long end = Math.min(nextSequence, sequence + most);
+            for (long position = sequence; position < end; position++) {
+                events.add(log.get((int) (position % LOG_LENGTH)));
+            }
+            return Optional.of(
+                    new Batch<>(events, end, end == nextSequence ? OptionalLong.of(newest) : OptionalLong.empty()));
+        } finally {
+            lock.unlock();
         }
-        if (sequence < oldest()) {
-            return Optional.empty();
-        }
-        var events = new ArrayList<Event<T>>();
-        long end = Math.min(nextSequence, sequence + most);
-        for (long position = sequence; position < end; position++) {
-            events.add(log.get((int) (position % LOG_LENGTH)));
-        }
-        return Optional.of(
-                new Batch<>(events, end, end == nextSequence ? OptionalLong.of(newest) : OptionalLong.empty()));
     }
 }

@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.extensionapi;
 
-import io.aliquot.scheduler.extensionapi.ApiTypes.ApiObject;
 import io.aliquot.scheduler.extensionapi.ApiTypes.ListMetadata;
 import io.aliquot.scheduler.extensionapi.Query.Continuation;
 import jakarta.servlet.http.HttpServletRequest;
@@ -100,7 +99,7 @@ final class ObjectsController {
         if (query.flag("watch")) {
             watches.open(request, response, resource, prefix, query, printer(request, resource, query));
         } else {
-            JsonResponse.write(response, list(resource, prefix, query, printer(request, resource, query)));
+            JsonResponse.stream(response, list(resource, prefix, query, printer(request, resource, query)));
         }
     }
 
@@ -139,9 +138,8 @@ final class ObjectsController {
                                         .print()
                                 : null,
                         more && !query.selects() ? Long.valueOf(rest.size() - limit) : null),
-                page.stream()
-                        .<ApiObject>map(entry -> resource.print(entry.getValue()))
-                        .toList());
+                page,
+                entry -> resource.print(entry.getValue()));
     }
 
     /** The version of a new list, if the request allows it. */

@@ -9,6 +9,7 @@ import io.aliquot.scheduler.extensionapi.ApiTypes.Row;
 import io.aliquot.scheduler.extensionapi.ApiTypes.Table;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /** Makes the answer to a client from printed objects: as they are, or as a table. */
@@ -20,14 +21,24 @@ record Printer(Resource<?> resource, Format format, String includeObject) {
     Object one(ApiObject object) {
         return switch (format) {
             case OBJECTS -> object;
-            case TABLE -> table(new ListMetadata(object.metadata().resourceVersion(), null, null), List.of(object));
+            case TABLE ->
+                table(
+                        new ListMetadata(object.metadata().resourceVersion(), null, null),
+                        List.of(object),
+                        Function.identity());
         };
     }
 
-    Object list(ListMetadata metadata, List<ApiObject> objects) {
+    /** The answer prints the objects while it is written. */
+    <T> Object list(ListMetadata metadata, List<T> objects, Function<T, ApiObject> print) {
         return switch (format) {
-            case OBJECTS -> new ObjectList(ApiTypes.VERSION, resource.kind() + "List", metadata, objects);
-            case TABLE -> table(metadata, objects);
+            case OBJECTS ->
+                new ObjectList(
+                        ApiTypes.VERSION,
+                        resource.kind() + "List",
+                        metadata,
+                        () -> objects.stream().map(print).iterator());
+            case TABLE -> table(metadata, objects, print);
         };
     }
 
@@ -35,7 +46,7 @@ record Printer(Resource<?> resource, Format format, String includeObject) {
     Object bookmark(String version, @Nullable Map<String, String> annotations) {
         return switch (format) {
             case OBJECTS -> new Bookmark(ApiTypes.VERSION, resource.kind(), new BookmarkMetadata(version, annotations));
-            case TABLE -> table(new ListMetadata(version, null, null), List.of());
+            case TABLE -> table(new ListMetadata(version, null, null), List.<ApiObject>of(), Function.identity());
         };
     }
 
@@ -45,9 +56,11 @@ record Printer(Resource<?> resource, Format format, String includeObject) {
     private record BookmarkMetadata(
             String resourceVersion, @Nullable Map<String, String> annotations) {}
 
-    private Table table(ListMetadata metadata, List<ApiObject> objects) {
+    private <T> Table table(ListMetadata metadata, List<T> objects, Function<T, ApiObject> print) {
         return new Table(
-                metadata, resource.columns(), objects.stream().map(this::row).toList());
+                metadata,
+                resource.columns(),
+                () -> objects.stream().map(print).map(this::row).iterator());
     }
 
     private Row row(ApiObject object) {

@@ -9,6 +9,8 @@ import io.aliquot.scheduler.extensionapi.ObjectStore.Event;
 import io.aliquot.scheduler.extensionapi.ObjectStore.Snapshot;
 import io.aliquot.scheduler.server.Problems;
 import jakarta.servlet.AsyncContext;
+import jakarta.servlet.AsyncEvent;
+import jakarta.servlet.AsyncListener;
 import jakarta.servlet.ServletOutputStream;
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
@@ -20,6 +22,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.LongSupplier;
 import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
@@ -42,7 +45,7 @@ final class Watches {
 
     private static final Logger LOG = LoggerFactory.getLogger(Watches.class);
     private static final int MOST_EVENTS = 500;
-    private static final long GATHER_MILLIS = 50;
+    private static final long GATHER_MILLIS = 200;
     private static final long IDLE_MILLIS = 1000;
     private static final Duration BOOKMARK_PERIOD = Duration.ofSeconds(30);
     /** Of a watch that names none; the API server's is 30 to 60 minutes. */
@@ -109,20 +112,66 @@ final class Watches {
                 nanoTime.getAsLong()
                         + Duration.ofSeconds(query.timeoutSeconds().orElse(DEFAULT_TIMEOUT.toSeconds()))
                                 .toNanos());
+        var completion = new Completion();
         Thread thread = Thread.ofVirtual().name("watch of " + resource.plural()).unstarted(() -> {
             try {
                 stream.run();
-            } catch (IOException | InterruptedException | IllegalStateException e) {
+                completion.complete(async);
+            } catch (InterruptedException e) {
+                completion.complete(async);
+            } catch (IOException e) {
+                // The client is gone. Tomcat calls the listener, on a thread of its own.
                 LOG.debug("a watch of {} ended: {}", resource.plural(), String.valueOf(e));
             } catch (RuntimeException e) {
-                LOG.error("a watch of {} failed", resource.plural(), e);
+                if (!completion.done()) { // else the response is no longer usable
+                    LOG.error("a watch of {} failed", resource.plural(), e);
+                    completion.complete(async);
+                }
             } finally {
                 open.remove(Thread.currentThread());
-                async.complete();
             }
         });
+        completion.whenClientGone = thread::interrupt;
+        async.addListener(completion);
         open.add(thread);
         thread.start();
+    }
+
+    /** Completes an asynchronous request once, by the watch or by Tomcat when the client is gone. */
+    private static final class Completion implements AsyncListener {
+        private final AtomicBoolean done = new AtomicBoolean();
+        private volatile Runnable whenClientGone = () -> {};
+
+        boolean done() {
+            return done.get();
+        }
+
+        void complete(AsyncContext async) {
+            if (done.compareAndSet(false, true)) {
+                async.complete();
+            }
+        }
+
+        @Override
+        public void onError(AsyncEvent event) {
+            complete(event.getAsyncContext());
+            whenClientGone.run();
+        }
+
+        @Override
+        public void onTimeout(AsyncEvent event) {
+            // There is none.
+        }
+
+        @Override
+        public void onStartAsync(AsyncEvent event) {
+            // A watch starts once.
+        }
+
+        @Override
+        public void onComplete(AsyncEvent event) {
+            done.set(true);
+        }
     }
 
     /**

@@ -1,28 +1,40 @@
 package io.aliquot.scheduler.extensionapi;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import ch.qos.logback.classic.Level;
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.read.ListAppender;
 import io.aliquot.scheduler.extensionapi.ApiTypes.ShareUsage;
 import io.aliquot.scheduler.extensionapi.ObjectsProgram.Changes;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.lang.management.ManagementFactory;
+import java.net.InetAddress;
+import java.net.Socket;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeSet;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.slf4j.LoggerFactory;
 import org.springframework.context.ConfigurableApplicationContext;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
@@ -172,6 +184,61 @@ class WatchHttpTest {
     }
 
     @Test
+    void watchersThatNeverReadTakeNoMemoryForWhatTheyMiss() throws Exception {
+        for (int i = 0; i < ObjectStore.LOG_LENGTH + 1000; i++) {
+            hold("pod-" + i % 5000, "n1", 1 + i);
+        }
+        long before = heap();
+        var sockets = new ArrayList<Socket>();
+        try {
+            for (int i = 0; i < 50; i++) {
+                sockets.add(rawWatch("?watch=1")); // begins with 5,000 objects
+            }
+            awaitTrue(() -> context.getBean(Watches.class).count() == sockets.size());
+            for (int i = 0; i < ObjectStore.LOG_LENGTH + 1000; i++) {
+                hold("pod-" + i % 5000, "n1", 1 + i);
+            }
+
+            assertThat(heap() - before).as("MiB more").isLessThan(64);
+        } finally {
+            for (Socket socket : sockets) {
+                socket.close();
+            }
+        }
+    }
+
+    /** Tomcat handles the failed write too, on another thread; both once completed the request, and one failed. */
+    @Test
+    void clientsThatLeaveCauseNoErrors() throws Exception {
+        var errors = new ConcurrentLinkedQueue<String>();
+        var log = (Logger) LoggerFactory.getLogger(org.slf4j.Logger.ROOT_LOGGER_NAME);
+        var lines = new ListAppender<ILoggingEvent>();
+        lines.start();
+        log.addAppender(lines);
+        var handler = Thread.getDefaultUncaughtExceptionHandler();
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> errors.add(thread.getName() + ": " + error));
+        try {
+            for (int i = 0; i < 100; i++) {
+                Socket socket = rawWatch("?watch=1");
+                assertThat(socket.getInputStream().read()).isPositive();
+                socket.close();
+            }
+            var memory = new AtomicInteger();
+            awaitTrue(() -> {
+                hold("new", "n1", 1 + memory.incrementAndGet() % 1000);
+                return context.getBean(Watches.class).count() == 0;
+            });
+        } finally {
+            Thread.setDefaultUncaughtExceptionHandler(handler);
+            log.detachAppender(lines);
+        }
+        assertThat(errors).isEmpty();
+        assertThat(List.copyOf(lines.list))
+                .filteredOn(line -> line.getLevel().isGreaterOrEqual(Level.WARN))
+                .isEmpty();
+    }
+
+    @Test
     void allWatchesEndBeforeTheServerStops() throws Exception {
         BufferedReader watch =
                 watch(TEAM + "?watch=1&resourceVersion=" + changes.version().get(), "application/json");
@@ -186,6 +253,26 @@ class WatchHttpTest {
                 node,
                 Map.of("app", "train"),
                 BoundPods.main(Gpus.uuid(1, 0), new GpuAmount(memoryMiB, 0, 1, false)));
+    }
+
+    /** MiB in use after a collection. */
+    private static long heap() {
+        System.gc();
+        return ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed() >> 20;
+    }
+
+    private static void awaitTrue(BooleanSupplier condition) throws InterruptedException {
+        while (!condition.getAsBoolean()) { // until the test's timeout
+            Thread.sleep(10);
+        }
+    }
+
+    private Socket rawWatch(String query) throws IOException {
+        var socket = new Socket(
+                InetAddress.getLoopbackAddress(),
+                URI.create(ObjectsProgram.url(context)).getPort());
+        socket.getOutputStream().write(("GET " + TEAM + query + " HTTP/1.1\r\nHost: a\r\n\r\n").getBytes(UTF_8));
+        return socket;
     }
 
     private static String type(JsonNode event) {
@@ -213,6 +300,6 @@ class WatchHttpTest {
         HttpResponse<java.io.InputStream> answer = client.send(request(path, accept), BodyHandlers.ofInputStream());
         assertThat(answer.statusCode()).isEqualTo(200);
         open.add(answer.body());
-        return new BufferedReader(new InputStreamReader(answer.body(), StandardCharsets.UTF_8));
+        return new BufferedReader(new InputStreamReader(answer.body(), UTF_8));
     }
 }
