@@ -25,12 +25,14 @@ import java.nio.file.Path;
 import java.security.KeyStore;
 import java.security.cert.Certificate;
 import java.security.cert.X509Certificate;
+import java.time.Clock;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -131,6 +133,12 @@ class ApiScaleFigures {
     @Test
     @Order(1)
     void pagesOf500() throws Exception {
+        publish(
+                "the first pages of 500 gpushares after a start",
+                "%.0f ms, %.0f ms, %.0f ms"
+                        .formatted(allPages("gpushares", "application/json").stream()
+                                .limit(3)
+                                .toArray()));
         publish("heap in use with all objects listed", heap() + " MiB");
         for (String resource : List.of("gpushares", "gpus", "gpunodes")) {
             for (String accept : List.of("application/json", TABLE)) {
@@ -217,9 +225,25 @@ class ApiScaleFigures {
                         sorted.getLast() / unit);
     }
 
-    /** Each one begins with all objects, and reads none of them. */
     @Test
     @Order(3)
+    void eightListsOfAllSharesAtOnce() throws Exception {
+        var lists = new ArrayList<CompletableFuture<HttpResponse<Void>>>();
+        for (int i = 0; i < 8; i++) {
+            lists.add(client.sendAsync(request("gpushares", "application/json"), BodyHandlers.discarding()));
+        }
+        long begin = System.nanoTime();
+        for (CompletableFuture<HttpResponse<Void>> list : lists) {
+            assertThat(list.join().statusCode()).isEqualTo(200);
+        }
+        publish(
+                "8 lists of 50,000 gpushares at once, without pages, with a heap of 512 MiB",
+                "%.1f s".formatted((System.nanoTime() - begin) / 1e9));
+    }
+
+    /** Each one begins with all objects, and reads none of them. */
+    @Test
+    @Order(4)
     void fiftyWatchersThatNeverRead() throws Exception {
         command("rate 100");
         var sockets = new ArrayList<Socket>();
@@ -296,6 +320,11 @@ class ApiScaleFigures {
         }
     }
 
+    private static long micros() {
+        Instant now = Clock.systemUTC().instant();
+        return now.getEpochSecond() * 1_000_000 + now.getNano() / 1000;
+    }
+
     private static void pause(Duration time) {
         try {
             Thread.sleep(time);
@@ -363,16 +392,16 @@ class ApiScaleFigures {
 
         Watchers(int count) throws Exception {
             String version = version();
-            for (int i = 1; i < count; i++) {
-                Socket socket = open(WATCHED.get(i % WATCHED.size()) + "?watch=1&resourceVersion=" + version);
-                sockets.add(socket);
-                threads.add(Thread.ofPlatform().start(() -> discard(socket)));
-            }
             measured = client.send(
                             request("gpushares?watch=1&resourceVersion=" + version, "application/json"),
                             BodyHandlers.ofInputStream())
                     .body();
             threads.add(Thread.ofPlatform().start(this::measure));
+            for (int i = 1; i < count; i++) {
+                Socket socket = open(WATCHED.get(i % WATCHED.size()) + "?watch=1&resourceVersion=" + version);
+                sockets.add(socket);
+                threads.add(Thread.ofPlatform().start(() -> discard(socket)));
+            }
         }
 
         private static String version() throws Exception {
@@ -400,15 +429,13 @@ class ApiScaleFigures {
 
         private void measure() {
             Set<String> seen = new HashSet<>();
+            long begin = micros(); // the watch begins with what happened since the list
             try (var lines = new BufferedReader(new InputStreamReader(measured, UTF_8))) {
                 for (String line = lines.readLine(); line != null; line = lines.readLine()) {
                     received.addAndGet(line.length());
                     Matcher bound = BOUND.matcher(line);
-                    if (bound.find() && seen.add(bound.group(1))) {
-                        Instant now = java.time.Clock.systemUTC().instant();
-                        latencies.add(now.getEpochSecond() * 1_000_000
-                                + now.getNano() / 1000
-                                - Long.parseLong(bound.group(2)));
+                    if (bound.find() && Long.parseLong(bound.group(2)) > begin && seen.add(bound.group(1))) {
+                        latencies.add(micros() - Long.parseLong(bound.group(2)));
                     }
                 }
             } catch (IOException e) {

@@ -8,6 +8,7 @@ import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
 import io.aliquot.scheduler.extensionapi.ApiTypes.ShareUsage;
+import io.aliquot.scheduler.extensionapi.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.extensionapi.ObjectsProgram.Changes;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.placement.GpuAmount;
@@ -185,9 +186,7 @@ class WatchHttpTest {
 
     @Test
     void watchersThatNeverReadTakeNoMemoryForWhatTheyMiss() throws Exception {
-        for (int i = 0; i < ObjectStore.LOG_LENGTH + 1000; i++) {
-            hold("pod-" + i % 5000, "n1", 1 + i);
-        }
+        changeMoreThanTheLogKeeps();
         long before = heap();
         var sockets = new ArrayList<Socket>();
         try {
@@ -195,9 +194,7 @@ class WatchHttpTest {
                 sockets.add(rawWatch("?watch=1")); // begins with 5,000 objects
             }
             awaitTrue(() -> context.getBean(Watches.class).count() == sockets.size());
-            for (int i = 0; i < ObjectStore.LOG_LENGTH + 1000; i++) {
-                hold("pod-" + i % 5000, "n1", 1 + i);
-            }
+            changeMoreThanTheLogKeeps();
 
             assertThat(heap() - before).as("MiB more").isLessThan(64);
         } finally {
@@ -253,6 +250,21 @@ class WatchHttpTest {
                 node,
                 Map.of("app", "train"),
                 BoundPods.main(Gpus.uuid(1, 0), new GpuAmount(memoryMiB, 0, 1, false)));
+    }
+
+    /** 5,000 pods, each several times. */
+    private void changeMoreThanTheLogKeeps() {
+        var request = new ParsedRequest.Valid(Gpus.request("APP:main: gpumem=1"));
+        for (int i = 0; i < ObjectStore.LOG_LENGTH + 1000; i++) {
+            changes.put(
+                    changes.id("team", "pod-" + i % 5000),
+                    changes.version().incrementAndGet(),
+                    Map.of("app", "train"),
+                    "",
+                    request,
+                    "attempt " + i,
+                    List.of());
+        }
     }
 
     /** MiB in use after a collection. */
