@@ -51,7 +51,7 @@ final class Discovery {
                     true,
                     List.of("gsh"),
                     List.of("get", "list", "patch", "watch")),
-            new Resource("gpushares/explain", "", "Explanation", true, List.of(), List.of("get")),
+            new Resource("gpushares/explain", "", "GpuShareExplanation", true, List.of(), List.of("get")),
             new Resource("gpushares/history", "", "GpuShareHistory", true, List.of(), List.of("get")));
 
     private Discovery() {}

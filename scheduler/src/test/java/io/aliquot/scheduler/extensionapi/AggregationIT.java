@@ -11,15 +11,12 @@ import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.security.PrivateKey;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.concurrent.TimeUnit;
 import org.bouncycastle.asn1.x509.KeyPurposeId;
-import org.bouncycastle.util.io.pem.PemObject;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -42,13 +39,15 @@ class AggregationIT {
         Identity frontProxy = frontProxyCa.client("front-proxy-client");
         server = new ApiServer(
                 folder,
-                "--requestheader-client-ca-file=" + file(folder, "front-proxy-ca.crt", frontProxyCa.certificate),
+                "--requestheader-client-ca-file="
+                        + Authority.write(folder, "front-proxy-ca.crt", frontProxyCa.certificate),
                 "--requestheader-allowed-names=front-proxy-client",
                 "--requestheader-username-headers=X-Remote-User",
                 "--requestheader-group-headers=X-Remote-Group",
                 "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-                "--proxy-client-cert-file=" + file(folder, "front-proxy-client.crt", frontProxy.certificate()),
-                "--proxy-client-key-file=" + file(folder, "front-proxy-client.key", pkcs8(frontProxy.key())));
+                "--proxy-client-cert-file="
+                        + Authority.write(folder, "front-proxy-client.crt", frontProxy.certificate()),
+                "--proxy-client-key-file=" + Authority.write(folder, "front-proxy-client.key", frontProxy.key()));
         var ca = new Authority("aliquot");
         replica = ExtensionApiProgram.start();
         ExtensionApiProgram.serve(
@@ -90,15 +89,6 @@ class AggregationIT {
         if (server != null) {
             server.close();
         }
-    }
-
-    private static Path file(Path folder, String name, Object content) throws Exception {
-        return Files.writeString(folder.resolve(name), Authority.pem(content));
-    }
-
-    /** Go reads no EC key whose curve is named outside of it, which is how Bouncy Castle writes one by itself. */
-    private static PemObject pkcs8(PrivateKey key) {
-        return new PemObject("PRIVATE KEY", key.getEncoded());
     }
 
     /** Reads what the API server itself publishes. */

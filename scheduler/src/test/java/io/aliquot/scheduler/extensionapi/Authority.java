@@ -2,6 +2,8 @@ package io.aliquot.scheduler.extensionapi;
 
 import java.io.StringWriter;
 import java.math.BigInteger;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.security.KeyPair;
 import java.security.KeyPairGenerator;
 import java.security.PrivateKey;
@@ -22,6 +24,7 @@ import org.bouncycastle.cert.jcajce.JcaX509CertificateConverter;
 import org.bouncycastle.cert.jcajce.JcaX509v3CertificateBuilder;
 import org.bouncycastle.openssl.jcajce.JcaPEMWriter;
 import org.bouncycastle.operator.jcajce.JcaContentSignerBuilder;
+import org.bouncycastle.util.io.pem.PemObject;
 
 /** A certificate authority of a test. */
 final class Authority {
@@ -73,10 +76,17 @@ final class Authority {
         return pem(certificate);
     }
 
-    static String pem(Object object) throws Exception {
+    /** Writes a certificate or a key to a file of a folder. */
+    static Path write(Path folder, String name, Object content) throws Exception {
+        return Files.writeString(folder.resolve(name), pem(content));
+    }
+
+    /** Go and OpenSSL read no EC key whose curve is spelled out, which is how Bouncy Castle writes one by itself. */
+    private static String pem(Object object) throws Exception {
         var text = new StringWriter();
         try (var writer = new JcaPEMWriter(text)) {
-            writer.writeObject(object);
+            writer.writeObject(
+                    object instanceof PrivateKey key ? new PemObject("PRIVATE KEY", key.getEncoded()) : object);
         }
         return text.toString();
     }

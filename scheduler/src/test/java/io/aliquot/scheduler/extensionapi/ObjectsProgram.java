@@ -38,6 +38,7 @@ import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfigura
 import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.ComponentScan;
+import org.springframework.context.annotation.Configuration;
 import org.springframework.context.annotation.FilterType;
 import org.springframework.context.annotation.Import;
 import org.springframework.core.env.Environment;
@@ -49,31 +50,9 @@ import org.springframework.core.env.Environment;
         basePackages = "io.aliquot.scheduler.server",
         useDefaultFilters = false,
         includeFilters = @ComponentScan.Filter(type = FilterType.REGEX, pattern = ".*ErrorResponses"))
-@Import({
-    SystemClocks.class,
-    LedgerConfiguration.class,
-    Explainer.class,
-    PendingPods.class,
-    Budgets.class,
-    Resizer.class,
-    WriteReconciler.class,
-    GpuNodes.class,
-    GpuNodeResource.class,
-    GpuResource.class,
-    GpuShares.class,
-    PendingReasons.class,
-    Watches.class,
-    ObjectsController.class,
-    SharePatchController.class,
-    ShareExplainController.class,
-    HistoryController.class,
-    OpenApiController.class,
-    WebPageController.class
-})
+@Import({SystemClocks.class, ObjectsProgram.Objects.class})
 class ObjectsProgram {
     private static final int MEMORY = 40_000;
-
-    private final AtomicLong version = new AtomicLong(100);
 
     static ConfigurableApplicationContext start() {
         ConfigurableApplicationContext context = new SpringApplicationBuilder(ObjectsProgram.class)
@@ -85,11 +64,6 @@ class ObjectsProgram {
 
     static String url(ConfigurableApplicationContext context) {
         return "http://localhost:" + context.getEnvironment().getRequiredProperty("local.server.port");
-    }
-
-    @Bean
-    FakeCluster apiServer() {
-        return new FakeCluster();
     }
 
     @Bean
@@ -109,19 +83,48 @@ class ObjectsProgram {
         });
     }
 
-    @Bean
-    PodVisibility visibility() {
-        return (user, namespace) -> user.name().equals("admin");
-    }
+    /** What answers requests for objects, in front of a simulated API server. */
+    @Configuration(proxyBeanMethods = false)
+    @Import({
+        LedgerConfiguration.class,
+        Explainer.class,
+        PendingPods.class,
+        Budgets.class,
+        Resizer.class,
+        WriteReconciler.class,
+        GpuNodes.class,
+        GpuNodeResource.class,
+        GpuResource.class,
+        GpuShares.class,
+        PendingReasons.class,
+        Watches.class,
+        ObjectsController.class,
+        SharePatchController.class,
+        ShareExplainController.class,
+        HistoryController.class,
+        OpenApiController.class,
+        WebPageController.class
+    })
+    static class Objects {
+        @Bean
+        FakeCluster apiServer() {
+            return new FakeCluster();
+        }
 
-    @Bean
-    Figures figures() {
-        return new Figures();
-    }
+        @Bean
+        PodVisibility visibility() {
+            return (user, namespace) -> user.name().equals("admin");
+        }
 
-    @Bean
-    Changes changes(Ledger ledger, GpuShares shares, GpuNodes nodes) {
-        return new Changes(ledger, shares, nodes, version);
+        @Bean
+        Figures figures() {
+            return new Figures();
+        }
+
+        @Bean
+        Changes changes(Ledger ledger, GpuShares shares, GpuNodes nodes) {
+            return new Changes(ledger, shares, nodes, new AtomicLong(100));
+        }
     }
 
     /** What the watches on pods and nodes would report. */

@@ -13,6 +13,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.springframework.core.io.ClassPathResource;
@@ -40,7 +41,8 @@ class OpenApiTest {
                             .asString())
                     .isEqualTo(kind.getSimpleName());
         }
-        assertThat(seen).hasSizeGreaterThan(15);
+        check(GpuShareExplanation.class, schema("GpuShareExplanation"), seen);
+        assertThat(seen).hasSizeGreaterThan(25);
     }
 
     @Test
@@ -51,6 +53,28 @@ class OpenApiTest {
                                 .at("/get/x-kubernetes-group-version-kind/kind")
                                 .asString())
                         .isEqualTo(kind));
+    }
+
+    @Test
+    void everyPathOfTheDiscoveryIsDescribed() {
+        var described = new TreeSet<String>();
+        document.path("paths")
+                .properties()
+                .forEach(path -> path.getValue().propertyNames().forEach(verb -> {
+                    String resource = path.getKey()
+                            .substring((Discovery.VERSION_PATH + "/").length())
+                            .replace("namespaces/{namespace}/", "");
+                    described.add(verb + " " + resource.replace("/{name}", ""));
+                }));
+        assertThat(described)
+                .containsExactly(
+                        "get gpunodes",
+                        "get gpus",
+                        "get gpus/history",
+                        "get gpushares",
+                        "get gpushares/explain",
+                        "get gpushares/history",
+                        "patch gpushares");
     }
 
     private JsonNode schema(String name) {

@@ -1,0 +1,143 @@
+package io.aliquot.scheduler.extensionapi;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import io.aliquot.scheduler.extensionapi.Authority.Identity;
+import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;
+import io.aliquot.scheduler.extensionapi.ObjectsProgram.Changes;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.server.ExtenderHandler;
+import io.aliquot.scheduler.server.RandomPorts;
+import java.io.File;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import org.bouncycastle.asn1.x509.KeyPurposeId;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.springframework.boot.SpringBootConfiguration;
+import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.boot.builder.SpringApplicationBuilder;
+import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
+import org.springframework.context.ConfigurableApplicationContext;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.ComponentScan;
+import org.springframework.context.annotation.ComponentScan.Filter;
+import org.springframework.context.annotation.FilterType;
+import org.springframework.context.annotation.Import;
+
+/**
+ * Schemathesis generates requests from the description of the group and checks the responses against it, with the front
+ * proxy's certificate over TLS. The test is skipped if the program is not on the PATH. {@code ./aliquot test} installs
+ * it; by hand: {@code pip install -r lab/schemathesis.txt}.
+ */
+class SchemathesisTest {
+    private static final String PROGRAM = "schemathesis";
+
+    /*
+     * Watches do not end, and kubectl's flags are read as the API server reads them, so they are left to WatchHttpTest.
+     * Unknown parameters are ignored, as in the API server, so what a schema forbids is not always refused; and what is
+     * no label selector no schema tells. A version that the replica has not seen yet is answered with 504, and a second
+     * resize, while the simulated API server does not tell the outcome of the first one, with 503.
+     */
+    private static final String CONFIGURATION = """
+            [parameters]
+            "query.watch" = "false"
+            "path.namespace" = { dictionary = "namespaces", probability = 0.9 }
+            "path.name" = { dictionary = "names", probability = 0.8 }
+
+            [dictionaries.namespaces]
+            values = ["team", "other"]
+
+            [dictionaries.names]
+            values = ["n1", "p1-2", "p1-4", "p2-2", "big", "GPU"]
+
+            [checks.not_a_server_error]
+            expected-statuses = ["2xx", "4xx", 503, 504]
+            """;
+
+    /** A replica with everything that answers requests to the aggregated API. */
+    @SpringBootConfiguration(proxyBeanMethods = false)
+    @EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
+    @ComponentScan(
+            basePackages = {"io.aliquot.scheduler.server", "io.aliquot.scheduler.settings"},
+            excludeFilters = @Filter(type = FilterType.REGEX, pattern = ".*(Test\\$|Program).*"))
+    @Import({
+        RandomPorts.class,
+        IdentityFilter.class,
+        FrontProxyKeeper.class,
+        Leader.class,
+        DiscoveryController.class,
+        ObjectsProgram.Objects.class
+    })
+    static class Replica {
+        @Bean
+        FakeControlPlane controlPlane() {
+            return new FakeControlPlane();
+        }
+
+        @Bean
+        ExtenderHandler handler() {
+            return (path, body) -> new byte[0];
+        }
+    }
+
+    @Test
+    void everyGeneratedRequestIsAnsweredAsDescribed(@TempDir Path folder) throws Exception {
+        assumeTrue(program().isPresent(), PROGRAM + " is not on the PATH");
+        var frontProxyCa = new Authority("front-proxy-ca");
+        var serverCa = new Authority("aliquot");
+        Identity frontProxy = frontProxyCa.client("front-proxy-client");
+        try (ConfigurableApplicationContext replica = new SpringApplicationBuilder(Replica.class)
+                .properties(
+                        "POD_NAME=aliquot-1",
+                        "POD_NAMESPACE=aliquot",
+                        "ALIQUOT_API_GROUP_SERVICE=aliquot-extension-api")
+                .run()) {
+            ExtensionApiProgram.serve(
+                    replica, serverCa.issue("localhost", KeyPurposeId.id_kp_serverAuth, Duration.ofDays(1)));
+            replica.getBean(FakeControlPlane.class).authentication =
+                    FakeControlPlane.of(frontProxyCa.pem(), "[\"front-proxy-client\"]", serverCa.pem());
+            replica.getBean(FrontProxyKeeper.class).read();
+            Changes changes = replica.getBean(Changes.class);
+            changes.fill();
+            changes.pending("big", Gpus.request("APP:main: gpumem=12000"), "0/3 nodes are available");
+            Files.writeString(
+                    folder.resolve("schemathesis.toml"),
+                    CONFIGURATION.replace("\"GPU\"", '"' + GpuNodes.name(Gpus.uuid(1, 0)) + '"'));
+            Path log = folder.resolve("log");
+            Process process = new ProcessBuilder(
+                            program().get().toString(),
+                            "run",
+                            "https://localhost:" + RandomPorts.webhooks(replica)
+                                    + "/openapi/v3/apis/gpu.aliquot.io/v1alpha1",
+                            "--tls-verify=" + Authority.write(folder, "ca.crt", serverCa.certificate),
+                            "--request-cert=" + Authority.write(folder, "client.crt", frontProxy.certificate()),
+                            "--request-cert-key=" + Authority.write(folder, "client.key", frontProxy.key()),
+                            "--header=X-Remote-User: admin",
+                            "--exclude-checks=negative_data_rejection,positive_data_acceptance",
+                            "--max-examples=" + Integer.getInteger("schemathesis.examples", 20))
+                    .directory(folder.toFile())
+                    .redirectErrorStream(true)
+                    .redirectOutput(log.toFile())
+                    .start();
+            boolean ended = process.waitFor(10, TimeUnit.MINUTES);
+            process.destroyForcibly();
+            String output = Files.readString(log, StandardCharsets.UTF_8);
+            assertThat(ended).as(output).isTrue();
+            assertThat(process.exitValue()).as(output).isZero();
+        }
+    }
+
+    private static Optional<Path> program() {
+        return Arrays.stream(System.getenv().getOrDefault("PATH", "").split(File.pathSeparator, -1))
+                .map(folder -> Path.of(folder, PROGRAM))
+                .filter(Files::isExecutable)
+                .findFirst();
+    }
+}
