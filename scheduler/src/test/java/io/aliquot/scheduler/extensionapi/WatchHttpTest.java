@@ -261,6 +261,7 @@ class WatchHttpTest {
                     changes.version().incrementAndGet(),
                     Map.of("app", "train"),
                     "",
+                    0,
                     request,
                     "attempt " + i,
                     List.of());
