@@ -56,11 +56,12 @@ function tileText(metric, status) {
 /** The GPUs that the filters select, by node in the order of names. */
 function group(gpus, nodes, filters, ofNamespace) {
   const text = (filters.q ?? '').toLowerCase();
+  const oneNode = nodes.has(filters.node);
   const groups = new Map();
   for (const gpu of gpus) {
     const status = gpu.status;
     if (filters.model && status.model !== filters.model) continue;
-    if (filters.node && !status.nodeName.includes(filters.node)) continue;
+    if (filters.node && !(oneNode ? status.nodeName === filters.node : status.nodeName.includes(filters.node))) continue;
     if (ofNamespace && !ofNamespace.has(status.uuid)) continue;
     if (
       text &&
@@ -178,11 +179,13 @@ class Grid extends Component {
     this.resize = new ResizeObserver(() => this.base && this.show(scrollY, true));
     this.resize.observe(document.documentElement);
     addEventListener('scroll', this.measure, { passive: true });
+    addEventListener('mousedown', this.pressed);
     this.show(scrollY, true);
   }
 
   componentWillUnmount() {
     removeEventListener('scroll', this.measure);
+    removeEventListener('mousedown', this.pressed);
     this.resize.disconnect();
     cancelAnimationFrame(this.frame);
   }
@@ -205,7 +208,7 @@ class Grid extends Component {
       const tile = this.base.querySelector(`[data-gpu="${CSS.escape(this.focused)}"]`);
       this.wantsFocus = !tile;
       tile?.focus({ preventScroll: true });
-    } else if (this.hasFocus && active !== this.base && active?.dataset.gpu !== this.focused) {
+    } else if (this.hasFocus && document.hasFocus() && active !== this.base && active?.dataset.gpu !== this.focused) {
       this.base.focus({ preventScroll: true });
     }
   }
@@ -255,6 +258,15 @@ class Grid extends Component {
     }
   };
 
+  /** Without a target the focus is lost because a card moved in the document, which is not the user's doing. */
+  focusOut = (event) => {
+    if (event.relatedTarget) this.hasFocus = this.base.contains(event.relatedTarget);
+  };
+
+  pressed = (event) => {
+    if (!this.base.contains(event.target)) this.hasFocus = false;
+  };
+
   hover = (event) => {
     const tile = event.target.closest('[data-gpu]');
     if (tile) tile.title = tile.getAttribute('aria-label');
@@ -286,8 +298,8 @@ class Grid extends Component {
       onClick=${this.click}
       tabindex="-1"
       onMouseOver=${this.hover}
-      onFocusIn=${this.focusIn}
-      onFocusOut=${(event) => (this.hasFocus = this.base.contains(event.relatedTarget))}
+      onfocusin=${this.focusIn}
+      onfocusout=${this.focusOut}
     >
       <div
         class="cards"
@@ -342,8 +354,36 @@ function Totals({ groups, pending }) {
   </section>`;
 }
 
+const RESERVATIONS = {
+  expected: 'until it is bound',
+  kept: 'for the pod for which others were evicted',
+  binding: 'while it is being bound',
+  lingering: 'until its containers have ended',
+};
+
+function NodePanel({ node: { metadata, status } }) {
+  return html`<section class="panel" aria-label=${`About node ${metadata.name}`}>
+    <h2>Node ${metadata.name}</h2>
+    <p>
+      ${status.schedulable ? 'Takes pods.' : html`<strong class="warn-text">Takes no pods: ${status.reason ?? 'no reason given'}.</strong>`}
+      ${status.sharingMode && ` Sharing mode ${status.sharingMode}.`}${status.gpuPlacement && ` GPU placement ${status.gpuPlacement}.`}
+      ${` ${plural(status.slots.free, 'slot')} of ${count(status.slots.total)} free.`}
+    </p>
+    ${status.reservations.length > 0 &&
+    html`<ul>
+      ${status.reservations.map(
+        (reserved) => html`<li key=${reserved.uid}>
+          ${memory(reserved.gpus.reduce((sum, gpu) => sum + gpu.memoryMiB, 0))} of ${plural(reserved.gpus.length, 'GPU')} reserved for${' '}
+          <${Link} to=${{ view: 'pod', namespace: reserved.namespace, name: reserved.pod }}>${reserved.namespace}/${reserved.pod}<//>,${' '}
+          ${RESERVATIONS[reserved.state] ?? reserved.state}
+        </li>`,
+      )}
+    </ul>`}
+  </section>`;
+}
+
 function Legend({ metric }) {
-  return html`<ul class="legend tile-legend" aria-label="Legend">
+  return html`<ul class="legend" aria-label="Legend">
     ${metric === 'health'
       ? html`<li><span class="tile key health"></span>healthy</li>`
       : html`<li><span class=${`tile key ${metric}`} style=${{ '--filled': '60%' }}></span>${METRICS[metric].label.toLowerCase()}, of the GPU’s total</li>`}
@@ -417,10 +457,13 @@ export function Cluster({ params, change }) {
         <span>Node</span>
         <input type="text" size="12" placeholder="all" value=${params.node ?? ''} onInput=${(event) => change({ node: event.target.value })} />
       </label>
-      <span class="result">${plural(shown, 'GPU')}${filtered ? ` of ${count(gpus.items.size)}` : ''}</span>
     </div>
     ${shares.missing.map((error) => html`<p class="warn-text">${error.message}</p>`)}
-    <${Legend} metric=${metric} />
+    ${groups.length === 1 && groups[0].node && html`<${NodePanel} node=${groups[0].node} />`}
+    <div class="tile-legend">
+      <${Legend} metric=${metric} />
+      <span>${plural(shown, 'GPU')}${filtered ? ` of ${count(gpus.items.size)}` : ''}</span>
+    </div>
     <p id="grid-help" class="visually-hidden">Arrow keys move between GPUs and nodes; Enter opens a GPU.</p>
     ${shown === 0 && gpus.complete
       ? html`<${Missing} title="No GPU">

@@ -299,7 +299,7 @@ export function Pod({ params }) {
         : `Requests ${requestWords(share)}.`}
       ${metadata.creationTimestamp && ` Created ${time(metadata.creationTimestamp)}.`} Priority ${status.priority}.
     </p>
-    ${!holds && html`<section class="panel" aria-label="Why it is Pending"><${Explanation} namespace=${namespace} name=${name} /></section>`}
+    ${!holds && html`<section class="panel" aria-labelledby="why"><h2 id="why">Why it is Pending</h2><${Explanation} namespace=${namespace} name=${name} /></section>`}
     ${holds &&
     html`
       <section class="panel" aria-labelledby="held"><h2 id="held">What it holds</h2><${Held} share=${share} gpus=${gpus} /></section>
