@@ -1,5 +1,5 @@
-// Reads objects of the API group that serves this page: a list in pages, then a watch. The browser's user is the one whom
-// the API server authenticates, so an answer of 403 is an ordinary case.
+// Reads objects of the API group that serves this page: a list in pages, then a watch. The API server authenticates the
+// user of the browser and decides what it answers, so a 403 is an ordinary case.
 
 /** The group's address; the page is a file of its resource "ui". */
 const ROOT = new URL('..', document.baseURI).href;
@@ -127,7 +127,7 @@ function withWatchSlot(operation, other, slot = 0) {
   );
 }
 
-/** The objects of one list, kept current while somebody subscribes. What was read stays when the API goes away. */
+/** The objects of one list, kept current while it has subscribers. What was read stays when the API goes away. */
 export class Collection {
   items = new Map();
   /** Grows with every change of the items. */
