@@ -7,6 +7,9 @@ const ROOT = new URL('..', document.baseURI).href;
 const PAGE = 500;
 const USAGE_PERIOD = 15_000;
 const FORBIDDEN_PERIOD = 60_000;
+/** So many objects can be listed for their usage each period; more take longer. */
+const OBJECTS_PER_USAGE_PERIOD = 5000;
+const FORGET_AFTER = 300_000;
 /** Bookmarks come every 30 s; a watch without any is dead. */
 const WATCH_SILENCE = 90_000;
 const REQUEST_TIMEOUT = 30_000;
@@ -22,9 +25,11 @@ const WATCH_SLOTS = 4;
 const LINES_AT_ONCE = 100;
 
 export class ApiError extends Error {
-  constructor(status, message) {
+  /** @param causes the parts of the reason, such as why a field is refused */
+  constructor(status, message, causes = []) {
     super(message);
     this.status = status;
+    this.causes = causes;
   }
 
   get isForbidden() {
@@ -83,12 +88,15 @@ async function open(path, params, options) {
   if (response.ok) return response;
   const text = await response.text();
   let message = text.trim().slice(0, 300);
+  let causes = [];
   try {
-    message = JSON.parse(text).message ?? message;
+    const status = JSON.parse(text);
+    message = status.message ?? message;
+    causes = (status.details?.causes ?? []).map((cause) => String(cause.message));
   } catch {
     // not a Status: the answer of a proxy in front of the API server
   }
-  throw new ApiError(response.status, String(message || `the API server answers ${response.status}`));
+  throw new ApiError(response.status, String(message || `the API server answers ${response.status}`), causes);
 }
 
 /** One request whose failure is the caller's to show. */
@@ -140,6 +148,8 @@ export class Collection {
   #listeners = new Set();
   #run = null;
   #timer = null;
+  /** When all figures were read last. */
+  #figuresAt = 0;
 
   constructor(path, params = {}) {
     this.#path = path;
@@ -151,7 +161,9 @@ export class Collection {
     this.#start();
     return () => {
       this.#listeners.delete(listener);
-      if (this.#listeners.size === 0) this.#stop();
+      if (this.#listeners.size > 0) return;
+      this.#stop();
+      setTimeout(() => this.#listeners.size === 0 && forget(this), FORGET_AFTER);
     };
   }
 
@@ -235,6 +247,7 @@ export class Collection {
     this.#position = position;
     this.complete = true;
     this.error = null;
+    this.#figuresAt = Date.now();
     this.#changed();
   }
 
@@ -287,9 +300,11 @@ export class Collection {
   /** Changes of usage cause no event of a watch. */
   async #refreshUsage(signal) {
     for (;;) {
-      await pause(USAGE_PERIOD, signal);
+      const period = USAGE_PERIOD * Math.max(1, this.items.size / OBJECTS_PER_USAGE_PERIOD);
+      await pause(Math.max(NOTIFY_PERIOD, this.complete ? this.#figuresAt + period - Date.now() : period), signal);
       if (signal.aborted) return;
       if (!this.complete || this.error || connection.away) continue;
+      this.#figuresAt = Date.now();
       try {
         await this.#pages(signal, (page) => {
           for (const object of page.items) {
@@ -331,6 +346,10 @@ export function collection(path, params = {}) {
   const key = address(path, params).href;
   if (!collections.has(key)) collections.set(key, new Collection(path, params));
   return collections.get(key);
+}
+
+function forget(one) {
+  for (const [key, known] of collections) if (known === one) collections.delete(key);
 }
 
 let hidden = document.hidden;

@@ -78,6 +78,9 @@ function group(gpus, nodes, filters, ofNamespace) {
   return inOrder([...groups.keys()]).map((name) => groups.get(name));
 }
 
+/** Counts that change several times in a moment are said once. */
+const ANNOUNCE_DELAY = 2_000;
+
 const order = new Intl.Collator(undefined, { numeric: true });
 let ranks = new Map();
 
@@ -420,6 +423,19 @@ export function Cluster({ params, change }) {
   useEffect(() => {
     if (filtered) announce(`${plural(shown, 'GPU')} shown.`);
   }, [filtered && shown]);
+
+  const unhealthy = useMemo(
+    () => [...gpus.items.values()].filter((gpu) => !gpu.status.healthy).length,
+    [gpus.version],
+  );
+  useEffect(() => {
+    if (!gpus.complete || !pending.complete) return undefined;
+    const timer = setTimeout(
+      () => announce(`${plural(unhealthy, 'GPU')} unhealthy, ${plural(pending.items.size, 'pod')} Pending.`),
+      ANNOUNCE_DELAY,
+    );
+    return () => clearTimeout(timer);
+  }, [gpus.complete && unhealthy, pending.complete && pending.items.size]);
 
   if (gpus.error?.isForbidden)
     return html`

@@ -61,11 +61,27 @@ export function href(wanted) {
 
 const navigated = new Set();
 const tell = () => navigated.forEach((listener) => listener());
-addEventListener('popstate', tell);
 
-export function go(wanted, { replace = false } = {}) {
-  history[replace ? 'replaceState' : 'pushState'](null, '', href(wanted));
+// The browser would scroll back before the view has its height again.
+history.scrollRestoration = 'manual';
+addEventListener('popstate', () => {
   tell();
+  requestAnimationFrame(() => requestAnimationFrame(() => scrollTo(0, history.state?.scrolled ?? 0)));
+});
+
+/** Changes the address: as a new page of the browser's history, or in place. */
+export function go(wanted, { replace = false } = {}) {
+  if (replace) {
+    history.replaceState(history.state, '', href(wanted));
+  } else {
+    history.replaceState({ scrolled: scrollY }, '');
+    history.pushState(null, '', href(wanted));
+  }
+  tell();
+  if (!replace) {
+    scrollTo(0, 0);
+    document.getElementById('main').focus({ preventScroll: true });
+  }
 }
 
 /** The parameters of the address, and a function that changes some of them. */
@@ -85,7 +101,6 @@ export function Link({ to, children, ...rest }) {
     if (event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey) {
       event.preventDefault();
       go(to);
-      scrollTo(0, 0);
     }
   };
   return html`<a href=${href(to)} onClick=${click} ...${rest}>${children}</a>`;

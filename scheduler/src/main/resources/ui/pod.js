@@ -8,8 +8,8 @@ import { Explanation, requestWords } from './pending.js';
 const HISTORY_PERIOD = 5_000;
 const TYPING_PAUSE = 400;
 const POLICIES = {
-  fixed: 'fixed: never more than granted',
-  elastic: 'elastic: more while the GPU is idle',
+  fixed: 'fixed: what is granted is the limit',
+  elastic: 'elastic: for now the same as fixed',
   none: 'none: no limit',
 };
 
@@ -33,29 +33,19 @@ function patchOf(share, edits) {
 }
 
 /** The most that a container can hold of each of its GPUs, by what is free there; null if that is not known. */
-function possible(share, container, gpus) {
+function possible(share, container, field, gpus) {
   const parts = share.status.containers.find((one) => one.name === container)?.gpus ?? [];
-  let tightest = null;
-  for (const part of parts) {
-    const gpu = gpus?.items.get(gpuName(part.uuid));
-    if (!gpu) return null;
-    const { memoryMiB, cores, nodeName, index } = gpu.status;
-    const room = {
-      gpu: `GPU ${index} of ${nodeName}`,
-      memoryMiB: part.memoryMiB + Math.max(0, memoryMiB.free),
-      freeMiB: memoryMiB.free,
-      cores: part.cores + Math.max(0, cores.free),
-      freeCores: cores.free,
-    };
-    if (!tightest || room.memoryMiB < tightest.memoryMiB) tightest = room;
-  }
-  return tightest;
+  const rooms = parts.map((part) => {
+    const status = gpus?.items.get(gpuName(part.uuid))?.status;
+    return status && { gpu: `GPU ${status.index} of ${status.nodeName}`, free: status[field].free, most: part[field] + Math.max(0, status[field].free) };
+  });
+  return rooms.length > 0 && rooms.every(Boolean) ? rooms.reduce((tightest, room) => (room.most < tightest.most ? room : tightest)) : null;
 }
 
 function refusal(error) {
   if (error.status === 403) return `${error.message}. The ClusterRole aliquot-resize grants the right to resize.`;
   if (error.status === 409) return 'The pod changed meanwhile. The form shows its current values; check them and apply again.';
-  return error.message;
+  return error.causes.length > 0 ? error.causes.join('; ') : error.message;
 }
 
 function Resize({ share, gpus }) {
@@ -106,7 +96,8 @@ function Resize({ share, gpus }) {
 
   return html`<form class="resize" onSubmit=${apply} aria-label="Resize">
     ${share.spec.containers.map((container) => {
-      const room = possible(share, container.name, gpus);
+      const memoryRoom = possible(share, container.name, 'memoryMiB', gpus);
+      const coresRoom = possible(share, container.name, 'cores', gpus);
       const edited = edits[container.name] ?? {};
       const id = (field) => `${field}-${container.name}`;
       const limitless = (edited.policy || container.policy) === 'none';
@@ -125,7 +116,7 @@ function Resize({ share, gpus }) {
             onInput=${(event) => edit(container.name, 'memoryMiB', event.target.value)}
           />
           <span id=${id('memory-room')} class="quiet">
-            ${room ? `up to ${exactMemory(room.memoryMiB)}: ${room.gpu} has ${exactMemory(room.freeMiB)} free` : 'what you type is checked against the GPU'}
+            ${memoryRoom ? `up to ${exactMemory(memoryRoom.most)}: ${memoryRoom.gpu} has ${exactMemory(memoryRoom.free)} free` : 'what you type is checked against the GPU'}
           </span>
         </div>
         <div class="control">
@@ -142,7 +133,7 @@ function Resize({ share, gpus }) {
             onInput=${(event) => edit(container.name, 'cores', event.target.value)}
           />
           <span id=${id('cores-room')} class="quiet">
-            ${room ? `up to ${percent(room.cores)}: ${percent(room.freeCores)} free; ` : ''}0 % is no limit
+            ${coresRoom ? `up to ${percent(coresRoom.most)}: ${percent(coresRoom.free)} free; ` : ''}0 % is no limit
           </span>
         </div>
         <div class="control">
