@@ -428,10 +428,13 @@ API nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *ar
     return NVML_SUCCESS;
 }
 
+/* FP32 cores; of a multiprocessor, by compute capability, see the CUDA C++ Programming Guide. */
 API nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned int *cores) {
     nvmlReturn_t result = check_device(device, cores);
-    if (result == NVML_SUCCESS)
-        *cores = device->identity->multiprocessors * 64;
+    if (result == NVML_SUCCESS) {
+        unsigned capability = device->identity->compute_major * 10 + device->identity->compute_minor;
+        *cores = device->identity->multiprocessors * (capability == 61 || capability >= 86 ? 128 : 64);
+    }
     return result;
 }
 

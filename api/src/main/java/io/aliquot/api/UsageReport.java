@@ -30,13 +30,16 @@ import java.util.OptionalLong;
  * @param at the time of the sample
  * @param containers each container and GPU once, at most {@value #MOST_CONTAINERS}
  * @param gpus each GPU once, at most {@value #MOST_GPUS}
+ * @param xids errors of programs in the last two minutes, oldest first, at most {@value #MOST_XIDS}
  */
-public record UsageReport(Instant at, String node, List<OfContainer> containers, List<OfGpu> gpus) {
+public record UsageReport(
+        Instant at, String node, List<OfContainer> containers, List<OfGpu> gpus, List<ApplicationXid> xids) {
     /** The path of a report. */
     public static final String PATH = "/v1/usage";
 
     public static final int MOST_CONTAINERS = 4096;
     public static final int MOST_GPUS = 64;
+    public static final int MOST_XIDS = 100;
 
     private static final int VERSION = 1;
 
@@ -91,11 +94,30 @@ public record UsageReport(Instant at, String node, List<OfContainer> containers,
         }
     }
 
+    /**
+     * An XID error that a program caused, and the container that it ran in.
+     *
+     * @param at when the agent attributed it
+     * @param number NVIDIA's
+     * @param meaning in a few words
+     */
+    public record ApplicationXid(Instant at, String gpu, int number, String meaning, PodContainer container) {
+        private static final int LONGEST_MEANING = 200;
+
+        public ApplicationXid {
+            GpuUuids.check(gpu);
+            expect(number > 0, "the number of an XID", number);
+            expect(meaning.length() <= LONGEST_MEANING, "a meaning in a few words", meaning);
+        }
+    }
+
     public UsageReport {
         expect(!node.isEmpty(), "a node's name", node);
         containers = List.copyOf(containers);
         gpus = List.copyOf(gpus);
         expect(containers.size() <= MOST_CONTAINERS, "at most " + MOST_CONTAINERS + " containers", containers.size());
+        xids = List.copyOf(xids);
+        expect(xids.size() <= MOST_XIDS, "at most " + MOST_XIDS + " XID errors", xids.size());
         expect(gpus.size() <= MOST_GPUS, "at most " + MOST_GPUS + " GPUs", gpus.size());
     }
 
@@ -115,7 +137,9 @@ public record UsageReport(Instant at, String node, List<OfContainer> containers,
                 instant(root, "at"),
                 text(root, "node"),
                 list(root, "containers", MOST_CONTAINERS, UsageReport::container),
-                list(root, "gpus", MOST_GPUS, UsageReport::gpu));
+                list(root, "gpus", MOST_GPUS, UsageReport::gpu),
+                // an earlier agent sends none
+                root.has("xids") ? list(root, "xids", MOST_XIDS, UsageReport::xid) : List.of());
     }
 
     private static OfContainer container(JsonNode use) {
@@ -144,6 +168,15 @@ public record UsageReport(Instant at, String node, List<OfContainer> containers,
                 optionalNumber(use, "powerWatts"));
     }
 
+    private static ApplicationXid xid(JsonNode xid) {
+        return new ApplicationXid(
+                instant(xid, "at"),
+                text(xid, "gpu"),
+                integer(xid, "number"),
+                text(xid, "meaning"),
+                PodContainer.parse(xid));
+    }
+
     public String print() {
         ObjectNode root = JsonFields.JSON
                 .createObjectNode()
@@ -154,6 +187,8 @@ public record UsageReport(Instant at, String node, List<OfContainer> containers,
         containers.forEach(use -> print(use, ofContainers.addObject()));
         ArrayNode ofGpus = root.putArray("gpus");
         gpus.forEach(use -> print(use, ofGpus.addObject()));
+        ArrayNode list = root.putArray("xids");
+        xids.forEach(xid -> print(xid, list.addObject()));
         return root.toString();
     }
 
@@ -178,5 +213,13 @@ public record UsageReport(Instant at, String node, List<OfContainer> containers,
         use.utilizationPercent.ifPresent(percent -> object.put("utilizationPercent", percent));
         use.temperatureCelsius.ifPresent(celsius -> object.put("temperatureCelsius", celsius));
         use.powerWatts.ifPresent(watts -> object.put("powerWatts", watts));
+    }
+
+    private static void print(ApplicationXid xid, ObjectNode object) {
+        object.put("at", xid.at.toString())
+                .put("gpu", xid.gpu)
+                .put("number", xid.number)
+                .put("meaning", xid.meaning);
+        xid.container.print(object);
     }
 }

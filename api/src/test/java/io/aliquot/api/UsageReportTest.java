@@ -56,7 +56,8 @@ class UsageReportTest {
                     OptionalLong.of(0),
                     OptionalInt.of(40),
                     OptionalInt.empty(),
-                    OptionalDouble.of(250.5))));
+                    OptionalDouble.of(250.5))),
+            List.of(new UsageReport.ApplicationXid(AT, GPU, 31, "memory page fault", MAIN)));
 
     private static final UsageHistory HISTORY = new UsageHistory(
             AT,

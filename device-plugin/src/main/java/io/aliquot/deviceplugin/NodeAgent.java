@@ -11,6 +11,8 @@ import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
+import io.aliquot.deviceplugin.usage.ApplicationXids;
+import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import io.aliquot.deviceplugin.usage.NodeUsage;
 import io.aliquot.deviceplugin.usage.RecentUsage;
 import io.aliquot.deviceplugin.usage.UsageSampler;
@@ -63,6 +65,7 @@ final class NodeAgent implements AutoCloseable {
     private final Reconciler reconciler;
     private final PodResourcesClient podResources;
     private final RecentUsage recent;
+    private final ApplicationXids applicationXids;
     private final HealthHistory healthHistory = new HealthHistory();
     private final AgentHealth health;
     private final UnhookedFunctionCheck unhookedFunctions;
@@ -96,8 +99,15 @@ final class NodeAgent implements AutoCloseable {
         podResources = new PodResourcesClient(settings.podResourcesDir());
         this.nodeName = settings.nodeName();
         recent = new RecentUsage(clock, nanoTime);
+        applicationXids = new ApplicationXids(clock, nanoTime);
+        var contexts = new ContextMeasurement();
         var usage = new UsageTracker(
-                host.proc, host.containerLogs, settings.stateDir(), podResources::list, recent, nanoTime);
+                host.proc,
+                host.containerLogs,
+                settings.stateDir(),
+                podResources::list,
+                List.of(recent, applicationXids, contexts),
+                nanoTime);
         nvml = new NvmlSession(
                 nvmlOpener,
                 List.of(open -> new UsageSampler(usage, open::usage)),
@@ -116,8 +126,10 @@ final class NodeAgent implements AutoCloseable {
                         bootId,
                         interval.multipliedBy(INTERVALS_TO_SETTLE),
                         healthHistory,
+                        applicationXids::add,
                         clock,
                         nanoTime),
+                contexts,
                 bootId,
                 interval.multipliedBy(QUIET_INTERVALS_BEFORE_WITHDRAWAL),
                 clock,
@@ -138,7 +150,7 @@ final class NodeAgent implements AutoCloseable {
 
     /** The latest sample for the scheduler; empty while NVML does not answer. Thread-safe. */
     Optional<UsageReport> report() {
-        return recent.report(nodeName);
+        return recent.report(nodeName, applicationXids.recent());
     }
 
     /** The use of a GPU in the last 15 minutes and its health; empty if the GPU is not known. Thread-safe. */

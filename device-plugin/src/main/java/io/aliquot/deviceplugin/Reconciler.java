@@ -25,6 +25,7 @@ import io.aliquot.deviceplugin.nvml.NvmlReading;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import io.aliquot.deviceplugin.problem.Problem;
+import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -59,6 +60,7 @@ final class Reconciler {
     private final GpuHealthReporter healthReporter;
     private final AgentMetrics metrics;
     private final HealthTracker healthTracker;
+    private final ContextMeasurement contexts;
     private final String bootId;
 
     private final Problem failedPass = new Problem(LOG, Level.ERROR);
@@ -87,6 +89,7 @@ final class Reconciler {
             PodResourcesClient podResources,
             AgentMetrics metrics,
             HealthTracker healthTracker,
+            ContextMeasurement contexts,
             String bootId,
             Duration quietTime,
             InstantSource clock,
@@ -97,6 +100,7 @@ final class Reconciler {
         this.podResources = podResources;
         this.metrics = metrics;
         this.healthTracker = healthTracker;
+        this.contexts = contexts;
         this.bootId = bootId;
         labels = settings.labelGpuOperator()
                 ? Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON, Labels.OPERATOR_PLUGIN, Labels.OPERATOR_PLUGIN_OFF)
@@ -204,14 +208,18 @@ final class Reconciler {
         List<PhysicalGpu> detected = reading instanceof NvmlReading.Gpus gpus ? gpus.list() : List.of();
         Map<String, GpuHealth> health =
                 healthTracker.assess(reading, nvml.readAt(), nvml.takeXids(), previous, node.annotations());
+        String driver = driverVersion(reading, previous);
+        Optional<Inventory> sameDriver =
+                previous.filter(inventory -> inventory.driverVersion().equals(driver));
         Inventory built = InventoryBuilder.build(
                         detected,
                         staying(previous.map(Inventory::gpus).orElse(List.of()), health, reading, holders),
                         health,
+                        gpu -> contexts.contextMiB(gpu, detected, sameDriver),
                         settings.visibleDevices(),
                         // While a setting of the Node is invalid, the former settings apply.
                         requested.or(() -> previous.map(NodeSettings::of)).orElseThrow())
-                .withDriver(bootId, driverVersion(reading, previous));
+                .withDriver(bootId, driver);
         Inventory shared = OtherDevicePlugins.in(built, previous.map(Reconciler::withoutRelease), node, holders);
         Inventory present = DriverRelease.of(node).map(shared::withConflict).orElse(shared);
         report(present, holders, unmet);

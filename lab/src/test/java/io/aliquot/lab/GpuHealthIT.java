@@ -55,18 +55,35 @@ class GpuHealthIT {
     }
 
     @Test
-    void anErrorOfAnApplicationLeavesTheGpuHealthy(Lab lab, TestNamespace namespace) {
+    void anErrorOfAnApplicationIsAnEventOnItsPodAndLeavesTheGpuHealthy(Lab lab, TestNamespace namespace) {
         String node = lab.nodes().getFirst();
-        Pod pod = namespace.run(Pods.onNode(Pods.withGpuMemory(lab, "faulty", 1000), node));
+        Pod faulty = Pods.onNode(Pods.withGpuMemory(lab, "faulty", 1000), node);
+        faulty.getSpec().getContainers().getFirst().setCommand(List.of("vgpu-sample", "alloc", "100", "hold"));
+        Pod pod = namespace.run(faulty);
         String gpu = Allocations.gpuOf(pod);
         String series = "aliquot_agent_xid_errors_total{gpu=\"" + gpu + "\",xid=\"31\"}";
 
+        awaitTrue(
+                "the agent sees the program",
+                EVENTUALLY,
+                () -> Lab.metrics(lab.agentOf(node), 9091)
+                        .lines()
+                        .anyMatch(line -> line.startsWith("aliquot_container_processes{")
+                                && line.contains(namespace.name())
+                                && line.endsWith(" 1.0")));
         driver(lab, node, "fail", gpu, "--xid", "31");
 
         awaitTrue(
                 "the error is counted",
                 EVENTUALLY,
                 () -> Lab.metrics(lab.agentOf(node), 9091).contains(series));
+        awaitTrue(
+                "an event on the pod",
+                EVENTUALLY,
+                () -> namespace.events("faulty").stream()
+                        .anyMatch(event -> "GpuProgramError".equals(event.getReason())
+                                && event.getMessage().contains("container main caused XID 31")
+                                && event.getMessage().contains(gpu)));
         assertThat(isHealthy(lab, node, gpu)).isTrue();
         driver(lab, node, "heal", gpu);
     }

@@ -59,12 +59,12 @@ class GpuIsolationIT {
         namespace.run(Pods.withLimits(lab, "limit", LIMITS));
 
         String output = namespace
-                .exec("limit", "vgpu-sample", "alloc", "2900", "alloc", "200", "free", "alloc", "200")
+                .exec("limit", "vgpu-sample", "alloc", "2700", "alloc", "200", "free", "alloc", "200")
                 .expectSuccess();
 
         assertThat(output.lines().filter(line -> line.startsWith("alloc")))
                 .containsExactly(
-                        "alloc 2900 MiB: CUDA_SUCCESS",
+                        "alloc 2700 MiB: CUDA_SUCCESS",
                         "alloc 200 MiB: CUDA_ERROR_OUT_OF_MEMORY",
                         "alloc 200 MiB: CUDA_SUCCESS");
     }
@@ -78,21 +78,21 @@ class GpuIsolationIT {
                 vgpu-sample alloc 2000 hold > /tmp/first &
                 until nvidia-smi | grep -o '2256MiB / 3000MiB'; do sleep 0.05; done # with its context
                 grep alloc /tmp/first
-                vgpu-sample alloc 745 alloc 744
+                vgpu-sample alloc 600 alloc 480 # with a context of its own
                 kill -KILL $!
                 wait $! || true
                 until nvidia-smi | grep -o ' 0MiB / 3000MiB'; do sleep 0.05; done
-                vgpu-sample alloc 3000
+                vgpu-sample alloc 2700
                 """);
 
         assertThat(output.expectSuccess().lines())
                 .containsExactly(
                         "2256MiB / 3000MiB",
                         "alloc 2000 MiB: CUDA_SUCCESS",
-                        "alloc 745 MiB: CUDA_ERROR_OUT_OF_MEMORY",
-                        "alloc 744 MiB: CUDA_SUCCESS",
+                        "alloc 600 MiB: CUDA_ERROR_OUT_OF_MEMORY",
+                        "alloc 480 MiB: CUDA_SUCCESS",
                         " 0MiB / 3000MiB",
-                        "alloc 3000 MiB: CUDA_SUCCESS");
+                        "alloc 2700 MiB: CUDA_SUCCESS");
     }
 
     @Test
@@ -108,13 +108,13 @@ class GpuIsolationIT {
         namespace.run(pair);
 
         assertThat(namespace
-                        .exec("pair", "vgpu-sample", "alloc", "3000", "alloc", "1")
+                        .exec("pair", "vgpu-sample", "alloc", "2700", "alloc", "100")
                         .expectSuccess())
-                .contains("alloc 3000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+                .contains("alloc 2700 MiB: CUDA_SUCCESS", "alloc 100 MiB: CUDA_ERROR_OUT_OF_MEMORY");
         assertThat(namespace
-                        .execIn("pair", "other", "vgpu-sample", "alloc", "500", "alloc", "1")
+                        .execIn("pair", "other", "vgpu-sample", "alloc", "240", "alloc", "100")
                         .expectSuccess())
-                .contains("alloc 500 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+                .contains("alloc 240 MiB: CUDA_SUCCESS", "alloc 100 MiB: CUDA_ERROR_OUT_OF_MEMORY");
     }
 
     /** A sidecar is an init container with the restartPolicy Always (KEP-753). */
@@ -126,7 +126,7 @@ class GpuIsolationIT {
                 .editSpec()
                 .addToInitContainers(
                         withMemory(container.edit().withName("init"), 4000)
-                                .withCommand("vgpu-sample", "alloc", "4000", "alloc", "1")
+                                .withCommand("vgpu-sample", "alloc", "3700", "alloc", "100")
                                 .build(),
                         withMemory(container.edit().withName("sidecar"), 500)
                                 .withRestartPolicy("Always")
@@ -137,15 +137,15 @@ class GpuIsolationIT {
 
         assertThat(lab.kubectl("logs", "family", "--namespace", namespace.name(), "--container", "init")
                         .expectSuccess())
-                .contains("alloc 4000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+                .contains("alloc 3700 MiB: CUDA_SUCCESS", "alloc 100 MiB: CUDA_ERROR_OUT_OF_MEMORY");
         assertThat(namespace
-                        .execIn("family", "sidecar", "vgpu-sample", "alloc", "500", "alloc", "1")
+                        .execIn("family", "sidecar", "vgpu-sample", "alloc", "240", "alloc", "100")
                         .expectSuccess())
-                .contains("alloc 500 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+                .contains("alloc 240 MiB: CUDA_SUCCESS", "alloc 100 MiB: CUDA_ERROR_OUT_OF_MEMORY");
         assertThat(namespace
-                        .exec("family", "vgpu-sample", "alloc", "3000", "alloc", "1")
+                        .exec("family", "vgpu-sample", "alloc", "2700", "alloc", "100")
                         .expectSuccess())
-                .contains("alloc 3000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+                .contains("alloc 2700 MiB: CUDA_SUCCESS", "alloc 100 MiB: CUDA_ERROR_OUT_OF_MEMORY");
     }
 
     @Test

@@ -88,9 +88,9 @@ class InventoryIT {
             assertThat(namespace.awaitUnschedulable("after")).contains("no longer labelled gpu=on");
 
             assertThat(namespace
-                            .exec("before", "vgpu-sample", "alloc", "1000", "alloc", "1")
+                            .exec("before", "vgpu-sample", "alloc", "700", "alloc", "100")
                             .expectSuccess())
-                    .contains("alloc 1000 MiB: CUDA_SUCCESS", "alloc 1 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+                    .contains("alloc 700 MiB: CUDA_SUCCESS", "alloc 100 MiB: CUDA_ERROR_OUT_OF_MEMORY");
             // CoexistenceIT: with its last vGPU the node leaves.
             assertThat(lab.allocatable(node, Resources.VGPU)).isPositive();
         } finally {

@@ -230,12 +230,12 @@ class ProcessKillIT {
                                 TestNamespace.containerStatus(before, Pods.MAIN).getContainerID());
             }
             for (String node : lab.nodes()) {
-                // the program that ran throughout has allocated 2000 of 3000 MiB, and its context takes 256
+                // the program that ran throughout has allocated 2000 of 3000 MiB, and each context takes 256
                 assertThat(namespace
-                                .exec("holds-" + node, "vgpu-sample", "alloc", "745", "alloc", "744")
+                                .exec("holds-" + node, "vgpu-sample", "alloc", "600", "alloc", "480")
                                 .expectSuccess()
                                 .lines())
-                        .containsExactly("alloc 745 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 744 MiB: CUDA_SUCCESS");
+                        .containsExactly("alloc 600 MiB: CUDA_ERROR_OUT_OF_MEMORY", "alloc 480 MiB: CUDA_SUCCESS");
             }
             Allocations.expectNoGpuOverCapacity(lab);
         }

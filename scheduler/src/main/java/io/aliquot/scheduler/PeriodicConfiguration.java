@@ -4,6 +4,7 @@ import io.aliquot.scheduler.explain.PendingPodEvents;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.AgentUsage;
+import io.aliquot.scheduler.nodeagent.ApplicationXidEvents;
 import io.aliquot.scheduler.nodeagent.GpuHealthEvents;
 import io.aliquot.scheduler.nodeagent.OveruseMonitor;
 import io.aliquot.scheduler.pending.Waker;
@@ -32,6 +33,7 @@ class PeriodicConfiguration {
             GpuHealthEvents gpuHealthEvents,
             AgentUsage agentUsage,
             OveruseMonitor overuseMonitor,
+            ApplicationXidEvents applicationXidEvents,
             WatchHealthCheck watches,
             LongSupplier nanoTime) {
         List<PeriodicTask> tasks = List.of(
@@ -44,6 +46,7 @@ class PeriodicConfiguration {
                 new PeriodicTask("gpu-health-events", Duration.ofSeconds(1), gpuHealthEvents::report),
                 new PeriodicTask("agent-usage", Duration.ofMillis(100), agentUsage::fetchDue),
                 new PeriodicTask("overuse", Duration.ofSeconds(5), overuseMonitor::check),
+                new PeriodicTask("application-xid-events", Duration.ofSeconds(5), applicationXidEvents::report),
                 new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check));
         return new PeriodicTasks(tasks, nanoTime);
     }

@@ -24,6 +24,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.function.BiConsumer;
 import java.util.function.LongSupplier;
 import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
@@ -41,6 +42,7 @@ public final class HealthTracker {
     private final String bootId;
     private final Duration settleTime;
     private final HealthHistory history;
+    private final BiConsumer<String, XidTable.Entry> onApplicationXid;
     private final InstantSource clock;
     private final LongSupplier nanoTime;
     private final Problem invalidRequest = new Problem(LOG, Level.ERROR);
@@ -60,6 +62,7 @@ public final class HealthTracker {
      * @param settleTime how long after an XID error a reading of NVML begins to tell whether the error is over: the driver
      *     takes note of it within moments
      * @param history receives each change
+     * @param onApplicationXid receives the GPU's UUID and the error of each program
      * @param nanoTime a clock such as {@link System#nanoTime}, that of the readings
      */
     public HealthTracker(
@@ -67,12 +70,14 @@ public final class HealthTracker {
             String bootId,
             Duration settleTime,
             HealthHistory history,
+            BiConsumer<String, XidTable.Entry> onApplicationXid,
             InstantSource clock,
             LongSupplier nanoTime) {
         this.table = table;
         this.bootId = bootId;
         this.settleTime = settleTime;
         this.history = history;
+        this.onApplicationXid = onApplicationXid;
         this.clock = clock;
         this.nanoTime = nanoTime;
     }
@@ -139,6 +144,9 @@ public final class HealthTracker {
                     entry.print(),
                     xid.uuid(),
                     unhealthy ? "the GPU is unhealthy" : "what NVML reports about the GPU decides on its health");
+            if (entry.severity() == XidTable.Severity.APPLICATION) {
+                onApplicationXid.accept(xid.uuid(), entry);
+            }
             if (unhealthy) {
                 lastXids.put(xid.uuid(), nanoTime.getAsLong());
                 byGpu.computeIfAbsent(xid.uuid(), uuid -> new ArrayList<>()).add(entry);

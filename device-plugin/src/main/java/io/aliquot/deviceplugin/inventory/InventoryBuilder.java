@@ -13,6 +13,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.ToIntFunction;
 
 /**
  * Builds the inventory from the GPUs that NVML lists and those of the previous inventory.
@@ -22,7 +23,6 @@ import java.util.Set;
  * kubelet rejects running pods of healthy GPUs.
  */
 public final class InventoryBuilder {
-    private static final int CONTEXT_NOT_MEASURED = 0;
     private static final int INDEXES = 1024;
 
     private InventoryBuilder() {}
@@ -33,11 +33,13 @@ public final class InventoryBuilder {
      * @param detected the GPUs that NVML lists
      * @param previous the GPUs of the previous inventory that are to stay
      * @param health of all these GPUs, by UUID
+     * @param contextMiB what a CUDA context takes of a detected GPU
      */
     public static Inventory build(
             List<PhysicalGpu> detected,
             List<Gpu> previous,
             Map<String, GpuHealth> health,
+            ToIntFunction<PhysicalGpu> contextMiB,
             VisibleDevices visibleDevices,
             NodeSettings settings) {
         List<Gpu> gpus = new ArrayList<>();
@@ -49,7 +51,7 @@ public final class InventoryBuilder {
                     gpu.index(),
                     gpu.model(),
                     gpu.memoryMiB(),
-                    CONTEXT_NOT_MEASURED,
+                    contextMiB.applyAsInt(gpu),
                     gpu.numa(),
                     health.getOrDefault(gpu.uuid(), Gpu.HEALTHY),
                     Gpu.SHIM,

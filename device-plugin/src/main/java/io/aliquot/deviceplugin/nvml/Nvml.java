@@ -132,6 +132,7 @@ public final class Nvml implements AutoCloseable {
                         device.index,
                         known.model,
                         known.memoryMiB,
+                        known.leastContextMiB,
                         known.numaNode,
                         condition(device.handle),
                         known.links));
@@ -296,6 +297,7 @@ public final class Nvml implements AutoCloseable {
                         new Properties(
                                 Native.toString(name),
                                 Math.toIntExact(usableMemory(handle) / BYTES_PER_MIB),
+                                leastContextMiB(handle),
                                 topology.numaNode(handle, busIds.getOrDefault(uuid, "")),
                                 topology.links(uuid, handles, busIds)));
                 unreadable.remove(uuid);
@@ -453,7 +455,23 @@ public final class Nvml implements AutoCloseable {
         }
     }
 
+    /** See {@link ContextMemory}; 0 if the driver does not tell. */
+    private int leastContextMiB(Pointer handle) {
+        Optional<Function> capability = library.function("nvmlDeviceGetCudaComputeCapability");
+        Optional<Function> coreCount = library.function("nvmlDeviceGetNumGpuCores");
+        var major = new IntByReference();
+        var minor = new IntByReference();
+        var cores = new IntByReference();
+        return capability.isPresent()
+                        && capability.get().invokeInt(new Object[] {handle, major, minor}) == SUCCESS
+                        && coreCount.isPresent()
+                        && coreCount.get().invokeInt(new Object[] {handle, cores}) == SUCCESS
+                ? ContextMemory.leastMiB(major.getValue(), minor.getValue(), cores.getValue())
+                : 0;
+    }
+
     private record Device(int index, String uuid, Pointer handle) {}
 
-    private record Properties(String model, int memoryMiB, int numaNode, Map<String, Link> links) {}
+    private record Properties(
+            String model, int memoryMiB, int leastContextMiB, int numaNode, Map<String, Link> links) {}
 }

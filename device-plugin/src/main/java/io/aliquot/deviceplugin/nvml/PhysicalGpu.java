@@ -10,6 +10,7 @@ import java.util.Map;
  * @param index NVML's, from 0
  * @param model product name
  * @param memoryMiB device memory without what the driver reserves for itself
+ * @param leastContextMiB what a CUDA context takes of it at least; 0 if the architecture is not known
  * @param numa the NUMA node that the GPU is attached to; -1 if unknown
  * @param links by the other GPU's UUID; absent if unknown
  */
@@ -18,6 +19,7 @@ public record PhysicalGpu(
         int index,
         String model,
         int memoryMiB,
+        int leastContextMiB,
         int numa,
         GpuCondition condition,
         Map<String, Link> links) {

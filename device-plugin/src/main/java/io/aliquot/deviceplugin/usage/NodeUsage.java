@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.usage;
 
+import io.aliquot.api.PodContainer;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.util.List;
 import java.util.OptionalLong;
@@ -53,5 +54,9 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
             double gpuSeconds,
             double throttledSeconds,
             long denied,
-            int processes) {}
+            int processes) {
+        PodContainer podContainer() {
+            return new PodContainer(container.namespace(), container.pod(), podUid, container.container());
+        }
+    }
 }

@@ -22,7 +22,7 @@ import java.util.function.LongSupplier;
  * The use of this node's GPUs now and in each second of the last 15 minutes. Takes 14 KB for each container and GPU.
  * Thread-safe.
  */
-public final class RecentUsage {
+public final class RecentUsage implements UsageTracker.SampleListener {
     private static final int SECONDS = UsageHistory.MOST_VALUES;
 
     /** Memory that was used for this long is not an allocation that was about to be refused or freed. */
@@ -61,7 +61,8 @@ public final class RecentUsage {
     }
 
     /** Adds a sample; at most one a second is kept. */
-    synchronized void add(NodeUsage usage) {
+    @Override
+    public synchronized void add(NodeUsage usage) {
         long now = nanoTime.getAsLong();
         double elapsed = (now - latestNanos) / NANOS_PER_SECOND;
         long second = second(now);
@@ -92,7 +93,7 @@ public final class RecentUsage {
     }
 
     /** The latest sample for the scheduler; empty while NVML does not answer. */
-    public synchronized Optional<UsageReport> report(String node) {
+    public synchronized Optional<UsageReport> report(String node, List<UsageReport.ApplicationXid> xids) {
         if (isOld()) {
             return Optional.empty();
         }
@@ -107,7 +108,8 @@ public final class RecentUsage {
                 latest.gpus().stream()
                         .limit(UsageReport.MOST_GPUS)
                         .map(RecentUsage::report)
-                        .toList()));
+                        .toList(),
+                xids));
     }
 
     /**

@@ -48,12 +48,18 @@ public final class UsageTracker {
         List<GpuUsage> usage(Map<String, Long> since) throws NvmlException;
     }
 
+    /** Uses what the tracker finds. */
+    public interface SampleListener {
+        /** Takes note of a sample. */
+        void add(NodeUsage usage);
+    }
+
     private final HostProcesses processes;
     private final ContainerNames names;
     private final SlotHolders slotHolders;
     private final Regions regions;
     private final AgentFiles agentFiles;
-    private final RecentUsage recent;
+    private final List<SampleListener> listeners;
     private final LongSupplier nanoTime;
 
     private final Map<Key, Counters> counters = new HashMap<>();
@@ -70,7 +76,7 @@ public final class UsageTracker {
      * @param containerLogs the kubelet's links to the logs of containers
      * @param stateDir Aliquot's folder on the host
      * @param podResources asks the kubelet which containers hold slots
-     * @param recent receives each sample
+     * @param listeners receive each sample
      * @param nanoTime {@link System#nanoTime}, which is {@code CLOCK_MONOTONIC} on Linux
      */
     public UsageTracker(
@@ -78,14 +84,14 @@ public final class UsageTracker {
             Path containerLogs,
             Path stateDir,
             Supplier<DeviceHolders> podResources,
-            RecentUsage recent,
+            List<? extends SampleListener> listeners,
             LongSupplier nanoTime) {
         processes = new HostProcesses(proc);
         names = new ContainerNames(containerLogs);
         slotHolders = new SlotHolders(podResources, nanoTime);
         regions = new Regions(ContainerFiles.regionsFolder(stateDir));
         agentFiles = new AgentFiles(ContainerFiles.agentFolder(stateDir));
-        this.recent = recent;
+        this.listeners = List.copyOf(listeners);
         this.nanoTime = nanoTime;
     }
 
@@ -116,7 +122,8 @@ public final class UsageTracker {
         });
         counters.keySet().retainAll(reading.uses.keySet());
         processes.retain(reading.pids());
-        recent.add(new NodeUsage(reading.ofGpus(), ofContainers));
+        var usage = new NodeUsage(reading.ofGpus(), ofContainers);
+        listeners.forEach(listener -> listener.add(usage));
     }
 
     /** Reads all containers; twice if one has appeared, so that its slot is known at once. */

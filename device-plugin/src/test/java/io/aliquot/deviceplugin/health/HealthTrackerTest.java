@@ -17,6 +17,7 @@ import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.InstantSource;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -35,6 +36,7 @@ final class HealthTrackerTest {
 
     private long now = Long.MAX_VALUE - Duration.ofSeconds(1).toNanos(); // overflows in some tests
     private final HealthHistory history = new HealthHistory();
+    private final List<String> applicationXids = new ArrayList<>();
     private final HealthTracker tracker = tracker(Set.of(), Set.of());
 
     @Test
@@ -143,12 +145,22 @@ final class HealthTrackerTest {
                 .isFalse();
     }
 
+    @Test
+    void theErrorOfAProgramIsPassedOnAndNoOther() {
+        NvmlReading reading = reading(true, "550", 0);
+
+        assess(tracker, reading, List.of(xid(31), xid(48), xid(63), new Nvml.Xid(31, "")), Gpu.HEALTHY, NO_ANNOTATIONS);
+
+        assertThat(applicationXids).hasSize(1).first().asString().startsWith(UUID + " XID 31");
+    }
+
     private HealthTracker tracker(Set<Integer> ignored, Set<Integer> fatal) {
         return new HealthTracker(
                 XidTable.load(ignored, fatal),
                 BOOT,
                 Duration.ofSeconds(10),
                 history,
+                (gpu, xid) -> applicationXids.add(gpu + " " + xid.print()),
                 InstantSource.fixed(NOW),
                 () -> now);
     }
@@ -175,7 +187,7 @@ final class HealthTrackerTest {
 
     private static NvmlReading reading(boolean reportsRecovery, String driver, int loads) {
         var condition = new GpuCondition(true, List.of(), reportsRecovery, Set.of());
-        var gpu = new PhysicalGpu(UUID, 0, "NVIDIA A100", 40_960, -1, condition, Map.of());
+        var gpu = new PhysicalGpu(UUID, 0, "NVIDIA A100", 40_960, 216, -1, condition, Map.of());
         return new NvmlReading.Gpus(List.of(gpu), true, driver, loads);
     }
 

@@ -26,8 +26,8 @@ final class InventoryBuilderTest {
 
     @Test
     void extendedResourcesCountEachGpuAndHealthySlotsOnlyHealthyGpus() {
-        Inventory inventory =
-                InventoryBuilder.build(List.of(gpu(0, "a"), gpu(1, "b")), List.of(), B_UNHEALTHY, UUIDS, TEN_SLOTS);
+        Inventory inventory = InventoryBuilder.build(
+                List.of(gpu(0, "a"), gpu(1, "b")), List.of(), B_UNHEALTHY, gpu -> 0, UUIDS, TEN_SLOTS);
 
         assertThat(inventory.extendedResources(SharingMode.CORE_MEMORY))
                 .isEqualTo(Map.of(
@@ -38,11 +38,12 @@ final class InventoryBuilderTest {
 
     @Test
     void aGpuThatNvmlNoLongerListsStaysSoThatExtendedResourcesDoNotShrink() {
-        Inventory before =
-                InventoryBuilder.build(List.of(gpu(0, "b"), gpu(1, "a")), List.of(), Map.of(), UUIDS, TEN_SLOTS);
+        Inventory before = InventoryBuilder.build(
+                List.of(gpu(0, "b"), gpu(1, "a")), List.of(), Map.of(), gpu -> 0, UUIDS, TEN_SLOTS);
 
         // NVML has renumbered the other GPU.
-        Inventory now = InventoryBuilder.build(List.of(gpu(0, "a")), before.gpus(), B_UNHEALTHY, UUIDS, TEN_SLOTS);
+        Inventory now =
+                InventoryBuilder.build(List.of(gpu(0, "a")), before.gpus(), B_UNHEALTHY, gpu -> 0, UUIDS, TEN_SLOTS);
 
         assertThat(now.gpus()).extracting(Gpu::uuid).containsExactly(uuid("a"), uuid("b"));
         assertThat(now.gpus()).extracting(Gpu::index).containsExactly(0, 1);
@@ -54,10 +55,11 @@ final class InventoryBuilderTest {
     @Test
     void aGpuThatNvmlListsAgainIsHealthyAndNothingElseChanges() {
         List<PhysicalGpu> both = List.of(gpu(0, "a"), gpu(1, "b"));
-        Inventory first = InventoryBuilder.build(both, List.of(), Map.of(), UUIDS, TEN_SLOTS);
-        Inventory without = InventoryBuilder.build(List.of(gpu(0, "a")), first.gpus(), B_UNHEALTHY, UUIDS, TEN_SLOTS);
+        Inventory first = InventoryBuilder.build(both, List.of(), Map.of(), gpu -> 0, UUIDS, TEN_SLOTS);
+        Inventory without =
+                InventoryBuilder.build(List.of(gpu(0, "a")), first.gpus(), B_UNHEALTHY, gpu -> 0, UUIDS, TEN_SLOTS);
 
-        Inventory back = InventoryBuilder.build(both, without.gpus(), Map.of(), UUIDS, TEN_SLOTS);
+        Inventory back = InventoryBuilder.build(both, without.gpus(), Map.of(), gpu -> 0, UUIDS, TEN_SLOTS);
 
         assertThat(back.print()).isEqualTo(first.print());
     }
@@ -65,8 +67,8 @@ final class InventoryBuilderTest {
     @Test
     void extendedResourcesAreScaled() {
         var settings = new NodeSettings(10, new Scaling(150), new Scaling(80));
-        Inventory inventory =
-                InventoryBuilder.build(List.of(gpu(0, "a"), gpu(1, "b")), List.of(), B_UNHEALTHY, UUIDS, settings);
+        Inventory inventory = InventoryBuilder.build(
+                List.of(gpu(0, "a"), gpu(1, "b")), List.of(), B_UNHEALTHY, gpu -> 0, UUIDS, settings);
         long memory = inventory.gpus().stream()
                 .mapToLong(gpu -> gpu.memoryMiB() * 3L / 2)
                 .sum();
@@ -83,7 +85,7 @@ final class InventoryBuilderTest {
 
     private static PhysicalGpu gpu(int index, String name) {
         var good = new GpuCondition(true, List.of(), true, Set.of());
-        return new PhysicalGpu(uuid(name), index, "model", 1000, -1, good, Map.of());
+        return new PhysicalGpu(uuid(name), index, "model", 1000, 0, -1, good, Map.of());
     }
 
     private static String uuid(String name) {

@@ -38,6 +38,7 @@ final class NvmlTest {
                     .extracting(PhysicalGpu::model)
                     .containsExactly("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", "NVIDIA T4");
             assertThat(gpus).extracting(PhysicalGpu::memoryMiB).containsExactly(81920, 81920, 15360);
+            assertThat(gpus).extracting(PhysicalGpu::leastContextMiB).containsExactly(216, 216, 40);
             assertThat(gpus).extracting(PhysicalGpu::condition).containsOnly(GpuCondition.good());
             assertThat(nvml.gpus().complete()).isTrue();
             assertThat(nvml.driverVersion()).endsWith("-fake");

@@ -48,7 +48,7 @@ import org.junit.jupiter.api.io.TempDir;
 final class ReportServerTest {
     private static final String GPU = "GPU-11111111-2222-3333-4444-555555555555";
     private static final UsageReport REPORT =
-            new UsageReport(Instant.parse("2026-11-26T12:00:00Z"), "node1", List.of(), List.of());
+            new UsageReport(Instant.parse("2026-11-26T12:00:00Z"), "node1", List.of(), List.of(), List.of());
     private static final UsageHistory HISTORY =
             new UsageHistory(REPORT.at(), 1, new UsageHistory.OfGpu(List.of(), List.of()), List.of(), List.of());
 

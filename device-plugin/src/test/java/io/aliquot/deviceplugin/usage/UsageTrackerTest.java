@@ -50,7 +50,12 @@ final class UsageTrackerTest {
         Files.write(host.resolve("state/agent/slot-003"), AgentFile.fresh());
         region("slot-003", Region.fresh());
         tracker = new UsageTracker(
-                host.resolve("proc"), host.resolve("logs"), host.resolve("state"), () -> holders, recent, () -> now);
+                host.resolve("proc"),
+                host.resolve("logs"),
+                host.resolve("state"),
+                () -> holders,
+                List.of(recent),
+                () -> now);
     }
 
     @Test

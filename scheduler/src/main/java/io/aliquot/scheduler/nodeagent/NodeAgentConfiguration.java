@@ -38,4 +38,9 @@ class NodeAgentConfiguration {
             LongSupplier nanoTime) {
         return new OveruseMonitor(usage::all, ledger, cluster, evictions, settings.overuse(), metrics, nanoTime);
     }
+
+    @Bean
+    ApplicationXidEvents applicationXidEvents(AgentUsage usage, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
+        return new ApplicationXidEvents(usage::all, ledger, cluster, nanoTime);
+    }
 }

@@ -193,7 +193,7 @@ class AgentUsageTest {
     }
 
     private static FakeAgent.Answer reportOf(String node) {
-        return FakeAgent.text(200, new UsageReport(Instant.EPOCH, node, List.of(), List.of()).print());
+        return FakeAgent.text(200, new UsageReport(Instant.EPOCH, node, List.of(), List.of(), List.of()).print());
     }
 
     private void period() {

@@ -254,6 +254,6 @@ class OveruseMonitorTest {
     }
 
     private void report(String node, UsageReport.OfContainer... uses) {
-        reports.put(node, new UsageReport(Instant.EPOCH, node, List.of(uses), List.of()));
+        reports.put(node, new UsageReport(Instant.EPOCH, node, List.of(uses), List.of(), List.of()));
     }
 }
