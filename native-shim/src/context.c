@@ -8,9 +8,11 @@
 #include "device.h"
 #include "measure.h"
 #include "memory.h"
+#include "os.h"
 #include "pool.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 #define DEVICES ALIQUOT_LIMITS_VGPUS_MAX
 
@@ -40,12 +42,27 @@ void aliquot_context_reset(void) {
     aliquot_table_reset(&created_contexts);
 }
 
+/* Says once why no CUDA program can run: the container's limit is below the size of a context. */
+static void explain_small_limit(int device, uint64_t context_bytes) {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    char line[200];
+    uint64_t limit = aliquot_account_limit(device);
+    if (limit < context_bytes && !atomic_flag_test_and_set(&said)) {
+        snprintf(line, sizeof line,
+                 "aliquot: a CUDA context takes %llu MiB of this GPU, and the container's limit is %llu MiB; request "
+                 "more nvidia.com/gpumem\n",
+                 (unsigned long long)(context_bytes / ALIQUOT_MIB), (unsigned long long)(limit / ALIQUOT_MIB));
+        aliquot_os_write_stderr(line);
+    }
+}
+
 /* Requires the mutex. Charges the device's contexts if this is the first one. False: no room. */
 static bool charge_first_context(int device) {
     if (!atomic_load(&aliquot_context_charged[device])) {
         uint64_t bytes = aliquot_account_share(device).context_bytes;
         /* aliquot_charge_reserve() would call this function again. */
         if (bytes > 0 && !aliquot_pool_reserve_on_device(device, bytes)) {
+            explain_small_limit(device, bytes);
             return false;
         }
         device_contexts[device].charged_bytes = bytes;

@@ -753,14 +753,28 @@ TEST(a_process_is_charged_once_for_its_contexts_from_the_first_to_the_last) {
     CHECK_EQUAL(used_in_region(), 256 * MIB);
 }
 
-TEST(a_context_that_does_not_fit_fails_with_out_of_memory) {
+TEST(a_context_that_does_not_fit_fails_with_out_of_memory_and_says_why_once) {
+    int errors[2], stderr_before = -1;
+    char said[400];
     CUcontext context = NULL;
     CUdeviceptr address = 0;
     sandbox_context = 256;
     sandbox(255 * MIB, 0);
     CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK_EQUAL(CALL(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(pipe(errors) == 0 && (stderr_before = dup(STDERR_FILENO)) >= 0, "pipe");
+    CHECK(dup2(errors[1], STDERR_FILENO) >= 0, "dup2");
+    CUresult retain = CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0);
+    CUresult create = CALL(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(&context, 0, 0);
+    CHECK(dup2(stderr_before, STDERR_FILENO) >= 0, "dup2");
+    CHECK_EQUAL(retain, CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(create, CUDA_ERROR_OUT_OF_MEMORY);
+    ssize_t length = read(errors[0], said, sizeof said - 1);
+    CHECK(length > 0, "nothing on stderr");
+    said[length] = 0;
+    CHECK(strcmp(said,
+                 "aliquot: a CUDA context takes 256 MiB of this GPU, and the container's limit is 255 MiB; request "
+                 "more nvidia.com/gpumem\n") == 0,
+          "%s", said);
     CHECK(context == NULL, "%p", (void *)context);
     CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_INVALID_CONTEXT);
     CHECK_EQUAL(used_in_region(), 0);
