@@ -99,12 +99,12 @@ expect "memory=3000Mi cores=30"
 explain "In the container the GPU has 3000 MiB:"
 run kubectl -n tour exec first -- nvidia-smi
 expect "0MiB / 3000MiB"
-explain "A program that uses CUDA's driver API allocates 2900 MiB. Another 200 MiB fail with CUDA's usual out-of-memory" \
+explain "A program that uses CUDA's driver API allocates 2700 MiB. Another 200 MiB fail with CUDA's usual out-of-memory" \
     "error. The program frees its memory, and then can allocate 200 MiB:"
 run kubectl -n tour exec first -- vgpu-sample alloc 2700 alloc 200 free alloc 200
 expect "alloc 200 MiB: CUDA_ERROR_OUT_OF_MEMORY"
 expect "alloc 200 MiB: CUDA_SUCCESS"
-explain "The limit applies to the whole container. One program holds 2000 MiB while another allocates 1500, then 700:"
+explain "The limit applies to the whole container. One program holds 2000 MiB while another allocates 1500, then 400:"
 run kubectl -n tour exec first -- sh -c 'vgpu-sample alloc 2000 sleep 3 & sleep 1; vgpu-sample alloc 1500 alloc 400; wait'
 expect "alloc 1500 MiB: CUDA_ERROR_OUT_OF_MEMORY"
 expect "alloc 400 MiB: CUDA_SUCCESS"
