@@ -25,7 +25,7 @@ enum Format {
                 return format.get();
             }
         }
-        throw Refusals.notAcceptable();
+        throw StatusException.notAcceptable();
     }
 
     private static Optional<Format> of(String part) {

@@ -83,7 +83,7 @@ final class FrontProxyKeeper {
     FrontProxy current() {
         return switch (state) {
             case State.Known(FrontProxy proxy) -> proxy;
-            case State.Unusable(String why) -> throw new StatusException(401, "Unauthorized", why);
+            case State.Unusable(String why) -> throw StatusException.unauthorized(why);
             case State.NotRead() ->
                 throw StatusException.unavailable(
                         "this replica has not read yet how the API server identifies itself; try again");

@@ -150,7 +150,7 @@ public final class GpuShares implements Resource<GpuPod> {
      * @throws StatusException with code 404
      */
     GpuPod get(String namespace, String name) {
-        return store.find(key(namespace, name)).orElseThrow(() -> Refusals.notFound(plural(), name));
+        return store.find(key(namespace, name)).orElseThrow(() -> StatusException.notFound(plural(), name));
     }
 
     @Override

@@ -29,10 +29,10 @@ final class HistoryController {
     @GetMapping(ObjectsController.ROOT + "/gpus/{name}/history")
     void gpu(HttpServletResponse response, @PathVariable("name") String name) throws IOException {
         gpus.refresh();
-        Stored<ApiTypes.Gpu> gpu = gpus.store().find(name).orElseThrow(() -> Refusals.notFound("gpus", name));
+        Stored<ApiTypes.Gpu> gpu = gpus.store().find(name).orElseThrow(() -> StatusException.notFound("gpus", name));
         JsonNode history = usage.history(
                         gpu.node().name(), gpu.object().status().uuid())
-                .orElseThrow(() -> Refusals.notFound("gpus", name));
+                .orElseThrow(() -> StatusException.notFound("gpus", name));
         JsonResponse.write(response, history);
     }
 

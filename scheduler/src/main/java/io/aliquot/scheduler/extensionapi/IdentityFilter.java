@@ -70,7 +70,7 @@ final class IdentityFilter extends HttpFilter {
             return;
         }
         if (!threads.tryAcquire()) {
-            refuse(request, response, new StatusException(429, "TooManyRequests", "too many requests; try again"));
+            refuse(request, response, StatusException.tooManyRequests("too many requests; try again"));
             return;
         }
         try {
@@ -115,14 +115,11 @@ final class IdentityFilter extends HttpFilter {
         FrontProxy proxy = proxies.current();
         Optional<String> refusal = proxy.refusal(certificates, clock.instant());
         if (refusal.isPresent()) {
-            throw unauthorized("only the API server may send requests: " + refusal.get()
+            throw StatusException.unauthorized("only the API server may send requests: " + refusal.get()
                     + "; use kubectl, or send the request to the API server");
         }
-        return proxy.user(request).orElseThrow(() -> unauthorized("the API server's request names no user"));
-    }
-
-    private static StatusException unauthorized(String message) {
-        return new StatusException(401, "Unauthorized", message);
+        return proxy.user(request)
+                .orElseThrow(() -> StatusException.unauthorized("the API server's request names no user"));
     }
 
     private static void refuse(HttpServletRequest request, HttpServletResponse response, StatusException refusal)

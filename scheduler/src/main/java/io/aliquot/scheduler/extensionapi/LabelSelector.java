@@ -27,7 +27,7 @@ record LabelSelector(List<Predicate<Map<String, String>>> requirements) {
      */
     static LabelSelector parse(String text) {
         if (text.length() > LONGEST) {
-            throw Refusals.badRequest("labelSelector: longer than " + LONGEST + " characters");
+            throw StatusException.badRequest("labelSelector: longer than " + LONGEST + " characters");
         }
         var requirements = new ArrayList<Predicate<Map<String, String>>>();
         if (!text.isBlank()) {
@@ -94,7 +94,7 @@ record LabelSelector(List<Predicate<Map<String, String>>> requirements) {
     }
 
     private static StatusException malformed(String part) {
-        return Refusals.badRequest("labelSelector: unable to parse \"" + part
+        return StatusException.badRequest("labelSelector: unable to parse \"" + part
                 + "\"; write for example app=train, app!=train, app in (a,b), app notin (a,b), app or !app");
     }
 }

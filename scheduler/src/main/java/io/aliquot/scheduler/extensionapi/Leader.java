@@ -67,7 +67,7 @@ final class Leader {
         } catch (IllegalArgumentException | NullPointerException | JacksonException e) {
             // as without a user
         }
-        throw new StatusException(401, "Unauthorized", "the forwarded request names no user");
+        throw StatusException.unauthorized("the forwarded request names no user");
     }
 
     /**

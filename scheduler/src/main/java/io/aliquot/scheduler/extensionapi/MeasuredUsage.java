@@ -80,7 +80,7 @@ final class MeasuredUsage implements UsageLookup {
             if (e.outcome() == AgentException.Outcome.REFUSED) {
                 return Optional.empty();
             }
-            throw new StatusException(503, "ServiceUnavailable", String.valueOf(e.getMessage()));
+            throw StatusException.unavailable(String.valueOf(e.getMessage()));
         }
     }
 }

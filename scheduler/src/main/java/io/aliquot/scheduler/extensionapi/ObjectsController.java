@@ -88,7 +88,7 @@ final class ObjectsController {
             throws IOException {
         Printer printer = printer(request, resource, Query.of(request));
         resource.refresh();
-        T object = resource.store().find(name).orElseThrow(() -> Refusals.notFound(resource.plural(), name));
+        T object = resource.store().find(name).orElseThrow(() -> StatusException.notFound(resource.plural(), name));
         JsonResponse.write(response, printer.one(resource.print(object)));
     }
 
@@ -114,7 +114,7 @@ final class ObjectsController {
         ObjectStore<T> store = resource.store();
         var start = query.continuation().orElseGet(() -> new Continuation(version(query, store), ""));
         if (query.continuation().isPresent() && !store.covers(start.version())) {
-            throw Refusals.expired("The provided continue parameter is too old; list again without it");
+            throw StatusException.expired("The provided continue parameter is too old; list again without it");
         }
         NavigableMap<String, T> rest = store.after(prefix, start.after());
         var found = new ArrayList<Map.Entry<String, T>>();
@@ -150,19 +150,20 @@ final class ObjectsController {
         switch (match) {
             case "", "NotOlderThan" -> {
                 if (wanted.isPresent() && wanted.getAsLong() > newest) {
-                    throw Refusals.tooNew(wanted.getAsLong(), newest);
+                    throw StatusException.tooNew(wanted.getAsLong(), newest);
                 }
             }
             case "Exact" -> {
                 if (wanted.isEmpty() || wanted.getAsLong() == 0) {
-                    throw Refusals.badRequest("resourceVersionMatch: Exact needs a resourceVersion other than 0");
+                    throw StatusException.badRequest(
+                            "resourceVersionMatch: Exact needs a resourceVersion other than 0");
                 }
                 if (wanted.getAsLong() != newest) {
-                    throw Refusals.expired("The resourceVersion " + wanted.getAsLong()
+                    throw StatusException.expired("The resourceVersion " + wanted.getAsLong()
                             + " is not the newest one; write resourceVersionMatch=NotOlderThan");
                 }
             }
-            default -> throw Refusals.badRequest("resourceVersionMatch: write NotOlderThan or Exact");
+            default -> throw StatusException.badRequest("resourceVersionMatch: write NotOlderThan or Exact");
         }
         return newest;
     }

@@ -33,7 +33,7 @@ final class Patch {
         return switch (type) {
             case "application/merge-patch+json" -> merge(object.deepCopy(), parse(patch), 0);
             case "application/json-patch+json" -> operations(object.deepCopy(), parse(patch));
-            default -> throw Refusals.unsupportedPatch(type);
+            default -> throw StatusException.unsupportedPatch(type);
         };
     }
 
@@ -46,7 +46,7 @@ final class Patch {
         } catch (JacksonException e) {
             // below
         }
-        throw Refusals.badRequest("the patch is not JSON");
+        throw StatusException.badRequest("the patch is not JSON");
     }
 
     private static JsonNode merge(JsonNode target, JsonNode patch, int depth) {
@@ -54,7 +54,7 @@ final class Patch {
             return patch;
         }
         if (depth > DEEPEST) {
-            throw Refusals.badRequest("the patch is nested deeper than " + DEEPEST + " levels");
+            throw StatusException.badRequest("the patch is nested deeper than " + DEEPEST + " levels");
         }
         ObjectNode merged = target instanceof ObjectNode object
                 ? object
@@ -71,7 +71,7 @@ final class Patch {
 
     private static JsonNode operations(JsonNode object, JsonNode patch) {
         if (!patch.isArray() || patch.size() > MOST_OPERATIONS) {
-            throw Refusals.badRequest("a JSON patch is a list of at most " + MOST_OPERATIONS + " operations");
+            throw StatusException.badRequest("a JSON patch is a list of at most " + MOST_OPERATIONS + " operations");
         }
         JsonNode result = object;
         for (int i = 0; i < patch.size(); i++) {
@@ -107,7 +107,7 @@ final class Patch {
                 JsonNode moved = get(where, object, from);
                 yield put(where, remove(where, object, from), path, moved, true);
             }
-            default -> throw Refusals.badRequest(where + ".op: write add, remove, replace, move, copy or test");
+            default -> throw StatusException.badRequest(where + ".op: write add, remove, replace, move, copy or test");
         };
     }
 
@@ -120,13 +120,14 @@ final class Patch {
         } catch (IllegalArgumentException e) {
             // below
         }
-        throw Refusals.badRequest(where + "." + field + ": write a JSON pointer such as /spec/containers/0/cores");
+        throw StatusException.badRequest(
+                where + "." + field + ": write a JSON pointer such as /spec/containers/0/cores");
     }
 
     private static JsonNode value(String where, JsonNode operation) {
         JsonNode value = operation.path("value");
         if (value.isMissingNode()) {
-            throw Refusals.badRequest(where + ".value: missing");
+            throw StatusException.badRequest(where + ".value: missing");
         }
         return value;
     }

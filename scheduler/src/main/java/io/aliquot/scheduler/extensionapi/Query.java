@@ -30,7 +30,7 @@ final class Query {
         try {
             return new Query(request.getParameterMap());
         } catch (IllegalStateException e) { // Servlet 6.1 throws this if a parameter cannot be decoded
-            throw Refusals.badRequest("write parameters as name=value, in UTF-8 and percent-encoded");
+            throw StatusException.badRequest("write parameters as name=value, in UTF-8 and percent-encoded");
         }
     }
 
@@ -51,7 +51,7 @@ final class Query {
             } catch (IllegalArgumentException e) {
                 // below
             }
-            throw Refusals.badRequest("continue: write metadata.continue of the page before, or leave it out");
+            throw StatusException.badRequest("continue: write metadata.continue of the page before, or leave it out");
         }
     }
 
@@ -97,7 +97,7 @@ final class Query {
             return OptionalLong.empty();
         }
         if (!text.matches("[0-9]{1,18}")) {
-            throw Refusals.badRequest(name + ": write a whole number instead of \"" + text + "\"");
+            throw StatusException.badRequest(name + ": write a whole number instead of \"" + text + "\"");
         }
         return OptionalLong.of(Long.parseLong(text));
     }
@@ -107,7 +107,7 @@ final class Query {
         String[] values = parameters.getOrDefault("dryRun", new String[0]);
         for (String value : values) {
             if (!value.equals("All")) {
-                throw Refusals.badRequest("dryRun: write All instead of \"" + value + "\"");
+                throw StatusException.badRequest("dryRun: write All instead of \"" + value + "\"");
             }
         }
         return values.length > 0;
@@ -132,14 +132,14 @@ final class Query {
         for (String part : text("fieldSelector").split(",", -1)) {
             int at = part.indexOf('=');
             if (at < 0) {
-                throw Refusals.badRequest("fieldSelector: write field=value instead of \"" + part + "\"");
+                throw StatusException.badRequest("fieldSelector: write field=value instead of \"" + part + "\"");
             }
             boolean not = at > 0 && part.charAt(at - 1) == '!';
             String name = part.substring(0, not ? at - 1 : at).strip();
             String value =
                     part.substring(part.startsWith("==", at) ? at + 2 : at + 1).strip();
             Function<T, String> field = Optional.ofNullable(resource.fields().get(name))
-                    .orElseThrow(() -> Refusals.badRequest("field label not supported: " + name + "; those of "
+                    .orElseThrow(() -> StatusException.badRequest("field label not supported: " + name + "; those of "
                             + resource.plural() + ": "
                             + String.join(", ", new TreeSet<>(resource.fields().keySet()))));
             all = all.and(object -> field.apply(object).equals(value) != not);
@@ -156,7 +156,7 @@ final class Query {
         String include = has("includeObject") ? text("includeObject") : "Metadata";
         return switch (include) {
             case "None", "Metadata", "Object" -> include;
-            default -> throw Refusals.badRequest("includeObject: write None, Metadata or Object");
+            default -> throw StatusException.badRequest("includeObject: write None, Metadata or Object");
         };
     }
 

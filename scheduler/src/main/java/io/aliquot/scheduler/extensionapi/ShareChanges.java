@@ -55,19 +55,19 @@ final class ShareChanges {
             return Optional.empty();
         }
         if (!version.isString()) {
-            throw Refusals.invalid(name, "metadata.resourceVersion", "write a string");
+            throw StatusException.invalid(name, "metadata.resourceVersion", "write a string");
         }
         return Optional.of(version.asString());
     }
 
     private List<AllocationChange> find() {
         if (!after.isObject()) {
-            throw Refusals.invalid(name, "<root>", "the patch leaves no object");
+            throw StatusException.invalid(name, "<root>", "the patch leaves no object");
         }
         refuseOthers("", before, after, this::refuseBelowRoot);
         JsonNode containers = after.path("spec").path("containers");
         if (!after.path("spec").isObject() || !containers.isArray()) {
-            throw Refusals.invalid(name, "spec.containers", "write a list of containers");
+            throw StatusException.invalid(name, "spec.containers", "write a list of containers");
         }
         Map<String, JsonNode> held = new HashMap<>();
         before.path("spec")
@@ -79,25 +79,25 @@ final class ShareChanges {
             String path = "spec.containers[" + i + "]";
             JsonNode container = containers.get(i);
             if (!container.isObject()) {
-                throw Refusals.invalid(name, path, "write an object");
+                throw StatusException.invalid(name, path, "write an object");
             }
             for (String field : container.propertyNames()) {
                 if (!FIELDS.contains(field)) {
-                    throw Refusals.invalid(
+                    throw StatusException.invalid(
                             name, path + "." + field, "no such field; those that can change: memoryMiB, cores, policy");
                 }
             }
             JsonNode called = container.path("name");
             JsonNode known = held.get(called.isString() ? called.asString() : "");
             if (known == null) {
-                throw Refusals.invalid(
+                throw StatusException.invalid(
                         name,
                         path + ".name",
                         "write the name of a container that holds a GPU: "
                                 + String.join(", ", new TreeSet<>(held.keySet())));
             }
             if (!seen.add(called.asString())) {
-                throw Refusals.invalid(name, path + ".name", "the container is there twice");
+                throw StatusException.invalid(name, path + ".name", "the container is there twice");
             }
             change(path, called.asString(), known, container).ifPresent(changes::add);
         }
@@ -134,7 +134,7 @@ final class ShareChanges {
     }
 
     private StatusException foreign(String path) {
-        return Refusals.invalid(
+        return StatusException.invalid(
                 name,
                 path,
                 "cannot be changed here; a gpushare's spec.containers[].memoryMiB, .cores and .policy can"
@@ -165,7 +165,7 @@ final class ShareChanges {
                 return (int) number;
             }
         }
-        throw Refusals.invalid(name, path + "." + field, "write a whole number from " + min + " to " + max);
+        throw StatusException.invalid(name, path + "." + field, "write a whole number from " + min + " to " + max);
     }
 
     private @Nullable CorePolicy policy(String path, JsonNode known, JsonNode value) {
@@ -175,7 +175,7 @@ final class ShareChanges {
         try {
             return CorePolicy.parse(path, value.isString() ? value.asString() : "");
         } catch (FormatException e) {
-            throw Refusals.invalid(name, path, "write fixed, elastic or none");
+            throw StatusException.invalid(name, path, "write fixed, elastic or none");
         }
     }
 }

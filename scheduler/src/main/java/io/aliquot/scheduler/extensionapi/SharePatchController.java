@@ -60,7 +60,8 @@ final class SharePatchController {
         }
         List<AllocationChange> changes = ShareChanges.between(name, before, after);
         if (!changes.isEmpty() && pod.isPending()) {
-            throw Refusals.invalid(name, "spec.containers", "the pod is Pending; only what a pod holds can be resized");
+            throw StatusException.invalid(
+                    name, "spec.containers", "the pod is Pending; only what a pod holds can be resized");
         }
         GpuPod result = changes.isEmpty()
                 ? pod
@@ -80,14 +81,14 @@ final class SharePatchController {
                 // With the changes that were written; the watch may not have reported them yet.
                 case Resizer.Result.Done(OptionalLong version) ->
                     pod.with(AllocationChange.apply(changes, pod.shares()), version.orElse(pod.version()));
-                case Resizer.Result.Refused(String why) -> throw Refusals.invalid(name, "spec.containers", why);
+                case Resizer.Result.Refused(String why) -> throw StatusException.invalid(name, "spec.containers", why);
                 case Resizer.Result.Changed() -> throw modified(name);
-                case Resizer.Result.NotFound() -> throw Refusals.notFound(shares.plural(), name);
+                case Resizer.Result.NotFound() -> throw StatusException.notFound(shares.plural(), name);
                 case Resizer.Result.Unavailable(String why) -> throw StatusException.unavailable(why);
             };
         } catch (FormatException e) {
             // The patch is valid, but not for this pod: it would change a whole card.
-            throw Refusals.invalid(name, "spec.containers", String.valueOf(e.getMessage()));
+            throw StatusException.invalid(name, "spec.containers", String.valueOf(e.getMessage()));
         }
     }
 
@@ -102,7 +103,7 @@ final class SharePatchController {
     }
 
     private StatusException modified(String name) {
-        return Refusals.conflict(
+        return StatusException.conflict(
                 shares.plural(),
                 name,
                 "the object has been modified; please apply your changes to the latest version and try again");

@@ -10,7 +10,10 @@ import org.springframework.http.HttpStatusCode;
 import org.springframework.http.ProblemDetail;
 import org.springframework.web.ErrorResponseException;
 
-/** Ends a request with a Kubernetes Status (meta/v1), whose message tells the caller what to write or do instead. */
+/**
+ * Ends a request with a Kubernetes Status (meta/v1), whose message tells the caller what to write or do instead. Codes
+ * and reasons are those of k8s.io/apimachinery, pkg/api/errors.
+ */
 public final class StatusException extends ErrorResponseException {
     private static final long serialVersionUID = 1L;
     private static final int RETRY_SECONDS = 1;
@@ -37,8 +40,68 @@ public final class StatusException extends ErrorResponseException {
         }
     }
 
-    static StatusException unavailable(String message) {
-        return new StatusException(HttpStatus.SERVICE_UNAVAILABLE.value(), "ServiceUnavailable", message);
+    static StatusException badRequest(String message) {
+        return new StatusException(400, "BadRequest", message);
+    }
+
+    static StatusException notFound(String resource, String name) {
+        return new StatusException(404, "NotFound", resource + "." + Discovery.GROUP + " \"" + name + "\" not found");
+    }
+
+    static StatusException notAcceptable() {
+        return new StatusException(
+                406,
+                "NotAcceptable",
+                "the server offers application/json, and as a table application/json;as=Table;g=meta.k8s.io;v=v1");
+    }
+
+    static StatusException conflict(String resource, String name, String why) {
+        return new StatusException(
+                409,
+                "Conflict",
+                "Operation cannot be fulfilled on " + resource + "." + Discovery.GROUP + " \"" + name + "\": " + why);
+    }
+
+    static StatusException expired(String message) {
+        return new StatusException(410, "Expired", message);
+    }
+
+    static StatusException unsupportedPatch(String type) {
+        return new StatusException(
+                415,
+                "UnsupportedMediaType",
+                "a gpushare takes no patch of type " + type
+                        + "; use a merge patch: kubectl patch --type merge, or a JSON patch: --type json");
+    }
+
+    /** A field that is not valid or not the caller's to change. */
+    static StatusException invalid(String name, String field, String why) {
+        return new StatusException(
+                422,
+                "Invalid",
+                "GpuShare." + Discovery.GROUP + " \"" + name + "\" is invalid: " + field + ": " + why,
+                List.of(new Cause("FieldValueInvalid", why, field)));
+    }
+
+    /** Of a version that this replica has not seen yet; client-go recognizes the cause and lists without a version. */
+    static StatusException tooNew(long version, long newest) {
+        return new StatusException(
+                504,
+                "Timeout",
+                "Too large resource version: " + version + ", current: " + newest,
+                List.of(new Cause("ResourceVersionTooLarge", "Too large resource version", "")));
+    }
+
+    static StatusException tooManyRequests(String message) {
+        return new StatusException(429, "TooManyRequests", message);
+    }
+
+    static StatusException unauthorized(String message) {
+        return new StatusException(401, "Unauthorized", message);
+    }
+
+    public static StatusException unavailable(String message) {
+        return new StatusException(503, "ServiceUnavailable", message);
     }
 
     private static boolean isTemporary(int code) {

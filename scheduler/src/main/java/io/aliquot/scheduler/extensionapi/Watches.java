@@ -93,12 +93,12 @@ final class Watches {
         Predicate<T> inNamespace = object -> prefix.isEmpty() || prefix.equals(resource.namespace(object) + "/");
         Predicate<T> selected = inNamespace.and(query.selected(resource));
         if (closed || open.size() >= MOST) {
-            throw new StatusException(429, "TooManyRequests", "too many watches of this replica; try again later");
+            throw StatusException.tooManyRequests("too many watches of this replica; try again later");
         }
         resource.refresh();
         long newest = resource.store().version();
         if (start.initialEvents() && start.version() > newest) {
-            throw Refusals.tooNew(start.version(), newest);
+            throw StatusException.tooNew(start.version(), newest);
         }
         response.setContentType("application/json");
         AsyncContext async = request.startAsync();
@@ -188,16 +188,17 @@ final class Watches {
             boolean match = query.has("resourceVersionMatch");
             if (!query.has("sendInitialEvents")) {
                 if (match) {
-                    throw Refusals.badRequest("resourceVersionMatch: a watch takes it only with sendInitialEvents");
+                    throw StatusException.badRequest(
+                            "resourceVersionMatch: a watch takes it only with sendInitialEvents");
                 }
                 return new Start(version, version == 0, false, bookmarks);
             }
             if (!query.text("resourceVersionMatch").equals("NotOlderThan")) {
-                throw Refusals.badRequest("sendInitialEvents needs resourceVersionMatch=NotOlderThan");
+                throw StatusException.badRequest("sendInitialEvents needs resourceVersionMatch=NotOlderThan");
             }
             boolean initial = query.flag("sendInitialEvents");
             if (initial && !bookmarks) {
-                throw Refusals.badRequest("sendInitialEvents=true needs allowWatchBookmarks=true");
+                throw StatusException.badRequest("sendInitialEvents=true needs allowWatchBookmarks=true");
             }
             return new Start(version, initial, initial, bookmarks);
         }
@@ -350,7 +351,7 @@ final class Watches {
         private void expired() throws IOException {
             write(
                     "ERROR",
-                    Problems.status(Refusals.expired("too old resource version: " + start.version())
+                    Problems.status(StatusException.expired("too old resource version: " + start.version())
                             .getBody()));
             out.flush();
         }

@@ -73,6 +73,6 @@ final class WebPageController {
         if (method.equals(HttpMethod.OPTIONS)) {
             throw new StatusException(405, "MethodNotAllowed", "the page's files are read with GET and HEAD");
         }
-        return Optional.ofNullable(files.get(name)).orElseThrow(() -> Refusals.notFound("ui", name));
+        return Optional.ofNullable(files.get(name)).orElseThrow(() -> StatusException.notFound("ui", name));
     }
 }

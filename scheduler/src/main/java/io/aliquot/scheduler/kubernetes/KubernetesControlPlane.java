@@ -67,9 +67,7 @@ final class KubernetesControlPlane implements ControlPlane {
     }
 
     private static StatusException unavailable(KubernetesClientException e) {
-        return new StatusException(
-                503,
-                "ServiceUnavailable",
+        return StatusException.unavailable(
                 "the API server gave no answer, try again: " + KubernetesConfiguration.message(e));
     }
 }
