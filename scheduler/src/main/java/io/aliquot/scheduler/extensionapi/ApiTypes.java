@@ -10,8 +10,6 @@ import org.jspecify.annotations.Nullable;
  * left out.
  */
 final class ApiTypes {
-    static final String VERSION = "gpu.aliquot.io/v1alpha1";
-
     private ApiTypes() {}
 
     /** An object of one of the three kinds. */
@@ -45,7 +43,7 @@ final class ApiTypes {
 
     record GpuNode(String apiVersion, String kind, Metadata metadata, GpuNodeStatus status) implements ApiObject {
         GpuNode(Metadata metadata, GpuNodeStatus status) {
-            this(VERSION, "GpuNode", metadata, status);
+            this(Discovery.GROUP_VERSION, "GpuNode", metadata, status);
         }
     }
 
@@ -72,7 +70,7 @@ final class ApiTypes {
 
     record Gpu(String apiVersion, String kind, Metadata metadata, GpuStatus status) implements ApiObject {
         Gpu(Metadata metadata, GpuStatus status) {
-            this(VERSION, "Gpu", metadata, status);
+            this(Discovery.GROUP_VERSION, "Gpu", metadata, status);
         }
     }
 
@@ -107,7 +105,7 @@ final class ApiTypes {
     record GpuShare(String apiVersion, String kind, Metadata metadata, GpuShareSpec spec, GpuShareStatus status)
             implements ApiObject {
         GpuShare(Metadata metadata, GpuShareSpec spec, GpuShareStatus status) {
-            this(VERSION, "GpuShare", metadata, spec, status);
+            this(Discovery.GROUP_VERSION, "GpuShare", metadata, spec, status);
         }
     }
 

@@ -15,15 +15,15 @@ import java.util.stream.Stream;
 final class Discovery {
     static final String GROUP = "gpu.aliquot.io";
     static final String VERSION = "v1alpha1";
+    static final String GROUP_VERSION = GROUP + "/" + VERSION;
     static final String GROUP_PATH = "/apis/" + GROUP;
-    static final String VERSION_PATH = GROUP_PATH + "/" + VERSION;
+    static final String VERSION_PATH = "/apis/" + GROUP_VERSION;
     static final Set<String> PATHS = Set.of("/apis", GROUP_PATH, VERSION_PATH);
 
-    private static final String GROUP_VERSION = GROUP + "/" + VERSION;
     private static final Map<String, String> NAMED_VERSION = Map.of("groupVersion", GROUP_VERSION, "version", VERSION);
 
     /** A resource; with a parent, the parent's subresource. */
-    private record Resource(
+    private record ApiResource(
             String name,
             String singular,
             String kind,
@@ -40,19 +40,19 @@ final class Discovery {
     }
 
     private static final List<String> READ = List.of("get", "list", "watch");
-    private static final List<Resource> RESOURCES = List.of(
-            new Resource("gpunodes", "gpunode", "GpuNode", false, List.of("gn"), READ),
-            new Resource("gpus", "gpu", "Gpu", false, List.of(), READ),
-            new Resource("gpus/history", "", "GpuHistory", false, List.of(), List.of("get")),
-            new Resource(
+    private static final List<ApiResource> RESOURCES = List.of(
+            new ApiResource("gpunodes", "gpunode", "GpuNode", false, List.of("gn"), READ),
+            new ApiResource("gpus", "gpu", "Gpu", false, List.of(), READ),
+            new ApiResource("gpus/history", "", "GpuHistory", false, List.of(), List.of("get")),
+            new ApiResource(
                     "gpushares",
                     "gpushare",
                     "GpuShare",
                     true,
                     List.of("gsh"),
                     List.of("get", "list", "patch", "watch")),
-            new Resource("gpushares/explain", "", "GpuShareExplanation", true, List.of(), List.of("get")),
-            new Resource("gpushares/history", "", "GpuShareHistory", true, List.of(), List.of("get")));
+            new ApiResource("gpushares/explain", "", "GpuShareExplanation", true, List.of(), List.of("get")),
+            new ApiResource("gpushares/history", "", "GpuShareHistory", true, List.of(), List.of("get")));
 
     private Discovery() {}
 
@@ -83,7 +83,7 @@ final class Discovery {
                 RESOURCES.stream().map(Discovery::resource).toList());
     }
 
-    private static Map<String, Object> resource(Resource resource) {
+    private static Map<String, Object> resource(ApiResource resource) {
         Map<String, Object> all = Map.of(
                 "name",
                 resource.name(),
@@ -98,7 +98,7 @@ final class Discovery {
         return with(all, names(resource));
     }
 
-    private static Map<String, Object> names(Resource resource) {
+    private static Map<String, Object> names(ApiResource resource) {
         if (resource.isSubresource()) {
             return Map.of();
         }
@@ -109,8 +109,9 @@ final class Discovery {
 
     /** An APIGroupDiscoveryList: all of the above in one answer (KEP-3352). */
     static Map<String, Object> aggregated() {
-        Map<String, List<Resource>> subresources =
-                RESOURCES.stream().filter(Resource::isSubresource).collect(Collectors.groupingBy(Resource::parent));
+        Map<String, List<ApiResource>> subresources = RESOURCES.stream()
+                .filter(ApiResource::isSubresource)
+                .collect(Collectors.groupingBy(ApiResource::parent));
         List<Map<String, Object>> resources = RESOURCES.stream()
                 .filter(resource -> !resource.isSubresource())
                 .map(resource -> aggregated(resource, subresources.getOrDefault(resource.name(), List.of())))
@@ -127,7 +128,7 @@ final class Discovery {
                 List.of(Map.of("metadata", Map.of("name", GROUP), "versions", List.of(version))));
     }
 
-    private static Map<String, Object> aggregated(Resource resource, List<Resource> subresources) {
+    private static Map<String, Object> aggregated(ApiResource resource, List<ApiResource> subresources) {
         Map<String, Object> all = Map.of(
                 "resource",
                 resource.name(),
@@ -151,7 +152,7 @@ final class Discovery {
         return with(with(all, names(resource)), below.isEmpty() ? Map.of() : Map.of("subresources", below));
     }
 
-    private static Map<String, String> kind(Resource resource) {
+    private static Map<String, String> kind(ApiResource resource) {
         return Map.of("group", GROUP, "version", VERSION, "kind", resource.kind());
     }
 

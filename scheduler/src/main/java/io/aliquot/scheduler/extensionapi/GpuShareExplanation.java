@@ -41,7 +41,7 @@ record GpuShareExplanation(
     /** The answer about a pod that is not Pending for GPUs. */
     static GpuShareExplanation plain(GpuPod pod, String summary) {
         return new GpuShareExplanation(
-                ApiTypes.VERSION,
+                Discovery.GROUP_VERSION,
                 "GpuShareExplanation",
                 GpuShares.metadata(pod),
                 pod.phase(),

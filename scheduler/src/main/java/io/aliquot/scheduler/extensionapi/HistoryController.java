@@ -26,7 +26,7 @@ final class HistoryController {
         this.usage = usage;
     }
 
-    @GetMapping(ObjectsController.ROOT + "/gpus/{name}/history")
+    @GetMapping(Discovery.VERSION_PATH + "/gpus/{name}/history")
     void gpu(HttpServletResponse response, @PathVariable("name") String name) throws IOException {
         gpus.refresh();
         Stored<ApiTypes.Gpu> gpu = gpus.store().find(name).orElseThrow(() -> StatusException.notFound("gpus", name));

@@ -32,7 +32,6 @@ final class Leader {
     /** The user of a forwarded request: JSON in base64, since header values are not Unicode. */
     private static final String USER = "Aliquot-Forwarded-User";
 
-    private static final int LARGEST_BODY = 256 << 10;
     private static final Duration CONNECT = Duration.ofSeconds(2);
     private static final Duration ANSWER = Duration.ofSeconds(15);
     /** Headers of a request or an answer that the other side needs. */
@@ -76,11 +75,7 @@ final class Leader {
      * @throws StatusException with code 503 if the request did not reach the leader, or 504 if its answer is not known
      */
     void forward(HttpServletRequest request, HttpServletResponse response, RequestUser user) throws IOException {
-        byte[] body = request.getInputStream().readNBytes(LARGEST_BODY + 1);
-        if (body.length > LARGEST_BODY) {
-            throw new StatusException(
-                    413, "RequestEntityTooLarge", "expected a patch of at most " + LARGEST_BODY + " bytes");
-        }
+        byte[] body = Patch.read(request);
         InetSocketAddress leader = controlPlane
                 .leader()
                 .orElseThrow(

@@ -19,8 +19,7 @@ import org.springframework.web.bind.annotation.RestController;
 /** Serves objects and lists of them. */
 @RestController
 final class ObjectsController {
-    static final String ROOT = "/apis/gpu.aliquot.io/v1alpha1";
-    static final String SHARE = ROOT + "/namespaces/{namespace}/gpushares/{name}";
+    static final String SHARE = Discovery.VERSION_PATH + "/namespaces/{namespace}/gpushares/{name}";
 
     private final GpuNodeResource nodes;
     private final GpuResource gpus;
@@ -37,34 +36,34 @@ final class ObjectsController {
         this.watches = watches;
     }
 
-    @GetMapping(ROOT + "/gpunodes")
+    @GetMapping(Discovery.VERSION_PATH + "/gpunodes")
     void nodes(HttpServletRequest request, HttpServletResponse response) throws IOException {
         listOrWatch(request, response, nodes, "");
     }
 
-    @GetMapping(ROOT + "/gpunodes/{name}")
+    @GetMapping(Discovery.VERSION_PATH + "/gpunodes/{name}")
     void node(HttpServletRequest request, HttpServletResponse response, @PathVariable("name") String name)
             throws IOException {
         get(request, response, nodes, name);
     }
 
-    @GetMapping(ROOT + "/gpus")
+    @GetMapping(Discovery.VERSION_PATH + "/gpus")
     void gpus(HttpServletRequest request, HttpServletResponse response) throws IOException {
         listOrWatch(request, response, gpus, "");
     }
 
-    @GetMapping(ROOT + "/gpus/{name}")
+    @GetMapping(Discovery.VERSION_PATH + "/gpus/{name}")
     void gpu(HttpServletRequest request, HttpServletResponse response, @PathVariable("name") String name)
             throws IOException {
         get(request, response, gpus, name);
     }
 
-    @GetMapping(ROOT + "/gpushares")
+    @GetMapping(Discovery.VERSION_PATH + "/gpushares")
     void shares(HttpServletRequest request, HttpServletResponse response) throws IOException {
         listOrWatch(request, response, shares, "");
     }
 
-    @GetMapping(ROOT + "/namespaces/{namespace}/gpushares")
+    @GetMapping(Discovery.VERSION_PATH + "/namespaces/{namespace}/gpushares")
     void shares(HttpServletRequest request, HttpServletResponse response, @PathVariable("namespace") String namespace)
             throws IOException {
         listOrWatch(request, response, shares, namespace + "/");

@@ -14,7 +14,7 @@ import org.springframework.web.bind.annotation.RestController;
 /** Serves the description of the group, OpenAPI 3.0, for {@code kubectl explain}. It is written by hand. */
 @RestController
 final class OpenApiController {
-    private static final String PATH = "/openapi/v3/apis/gpu.aliquot.io/v1alpha1";
+    private static final String PATH = "/openapi/v3" + Discovery.VERSION_PATH;
 
     private final byte[] document;
     /** The API server asks again for a document when its address in the index changes. */
@@ -28,7 +28,8 @@ final class OpenApiController {
         }
         String hash = Sha256.hex(new String(document, StandardCharsets.UTF_8));
         index = Map.of(
-                "paths", Map.of("apis/gpu.aliquot.io/v1alpha1", Map.of("serverRelativeURL", PATH + "?hash=" + hash)));
+                "paths",
+                Map.of(Discovery.VERSION_PATH.substring(1), Map.of("serverRelativeURL", PATH + "?hash=" + hash)));
     }
 
     @GetMapping("/openapi/v3")

@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.extensionapi;
 
+import jakarta.servlet.http.HttpServletRequest;
+import java.io.IOException;
 import java.util.Locale;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
@@ -17,7 +19,23 @@ final class Patch {
 
     private static final int DEEPEST = 64;
 
+    private static final int MOST_BYTES = 256 << 10;
+
     private Patch() {}
+
+    /**
+     * Reads the patch from a request.
+     *
+     * @throws StatusException with code 413
+     */
+    static byte[] read(HttpServletRequest request) throws IOException {
+        byte[] patch = request.getInputStream().readNBytes(MOST_BYTES + 1);
+        if (patch.length > MOST_BYTES) {
+            throw new StatusException(
+                    413, "RequestEntityTooLarge", "expected a patch of at most " + MOST_BYTES + " bytes");
+        }
+        return patch;
+    }
 
     /**
      * The object after the patch; the given one stays as it is.

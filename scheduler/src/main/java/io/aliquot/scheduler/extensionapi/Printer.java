@@ -34,7 +34,7 @@ record Printer(Resource<?> resource, Format format, String includeObject) {
         return switch (format) {
             case OBJECTS ->
                 new ObjectList(
-                        ApiTypes.VERSION,
+                        Discovery.GROUP_VERSION,
                         resource.kind() + "List",
                         metadata,
                         () -> objects.stream().map(print).iterator());
@@ -45,7 +45,8 @@ record Printer(Resource<?> resource, Format format, String includeObject) {
     /** The object of a bookmark. */
     Object bookmark(String version, @Nullable Map<String, String> annotations) {
         return switch (format) {
-            case OBJECTS -> new Bookmark(ApiTypes.VERSION, resource.kind(), new BookmarkMetadata(version, annotations));
+            case OBJECTS ->
+                new Bookmark(Discovery.GROUP_VERSION, resource.kind(), new BookmarkMetadata(version, annotations));
             case TABLE -> table(new ListMetadata(version, null, null), List.<ApiObject>of(), Function.identity());
         };
     }

@@ -103,7 +103,7 @@ final class ShareExplainController {
                         .isPresent());
         Placement policy = request.nodePlacement().orElse(settings.nodePlacement());
         return new GpuShareExplanation(
-                ApiTypes.VERSION,
+                Discovery.GROUP_VERSION,
                 "GpuShareExplanation",
                 GpuShares.metadata(pod),
                 pod.phase(),

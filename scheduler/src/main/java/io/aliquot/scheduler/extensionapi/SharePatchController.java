@@ -22,8 +22,6 @@ import tools.jackson.databind.json.JsonMapper;
 /** Resizes a running pod by a patch of its gpushare. */
 @RestController
 final class SharePatchController {
-    private static final int LARGEST_PATCH = 256 << 10;
-
     private final GpuShares shares;
     private final Ledger ledger;
     private final Resizer resizer;
@@ -44,11 +42,7 @@ final class SharePatchController {
         Query query = Query.of(request);
         boolean dryRun = query.dryRun();
         Printer printer = Printer.of(shares, request.getHeader(HttpHeaders.ACCEPT), query);
-        byte[] patch = request.getInputStream().readNBytes(LARGEST_PATCH + 1);
-        if (patch.length > LARGEST_PATCH) {
-            throw new StatusException(
-                    413, "RequestEntityTooLarge", "the patch is larger than " + LARGEST_PATCH + " bytes");
-        }
+        byte[] patch = Patch.read(request);
         GpuPod pod = shares.get(namespace, name);
         GpuShare current = shares.print(pod);
         JsonNode before = JsonMapper.shared().valueToTree(current);
