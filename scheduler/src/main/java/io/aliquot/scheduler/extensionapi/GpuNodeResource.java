@@ -54,7 +54,7 @@ final class GpuNodeResource extends NodesResource<GpuNode> {
     }
 
     @Override
-    public ObjectStore<Stored<GpuNode>> store() {
+    public WatchCache<Stored<GpuNode>> store() {
         return nodes.nodeStore();
     }
 

@@ -69,8 +69,8 @@ public final class GpuNodes {
     private final LongSupplier nanoTime;
     private final Map<String, NodeMetadata> nodes = new ConcurrentHashMap<>();
     private final Map<String, Made> made = new HashMap<>();
-    private final ObjectStore<Stored<GpuNode>> nodeStore = new ObjectStore<>();
-    private final ObjectStore<Stored<Gpu>> gpuStore = new ObjectStore<>();
+    private final WatchCache<Stored<GpuNode>> nodeStore = new WatchCache<>();
+    private final WatchCache<Stored<Gpu>> gpuStore = new WatchCache<>();
     private volatile long newest;
     private @Nullable ShareSizes sizes;
     private long sizesAt;
@@ -108,11 +108,11 @@ public final class GpuNodes {
         }
     }
 
-    ObjectStore<Stored<GpuNode>> nodeStore() {
+    WatchCache<Stored<GpuNode>> nodeStore() {
         return nodeStore;
     }
 
-    ObjectStore<Stored<Gpu>> gpuStore() {
+    WatchCache<Stored<Gpu>> gpuStore() {
         return gpuStore;
     }
 
@@ -180,7 +180,7 @@ public final class GpuNodes {
 
     /** A change that no field shows, such as a renewed heartbeat of the Node, is no event. */
     private static <T extends ApiTypes.ApiObject> void put(
-            ObjectStore<Stored<T>> store, String name, Stored<T> object, long version) {
+            WatchCache<Stored<T>> store, String name, Stored<T> object, long version) {
         Optional<Stored<T>> before = store.find(name);
         if (before.filter(known -> sameContent(known.object(), object.object())).isEmpty()) {
             store.put(name, object, version);

@@ -59,7 +59,7 @@ final class GpuResource extends NodesResource<Gpu> {
     }
 
     @Override
-    public ObjectStore<Stored<Gpu>> store() {
+    public WatchCache<Stored<Gpu>> store() {
         return nodes.gpuStore();
     }
 

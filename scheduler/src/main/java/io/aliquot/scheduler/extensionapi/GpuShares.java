@@ -57,7 +57,7 @@ public final class GpuShares implements Resource<GpuPod> {
             "status.nodeName", GpuPod::node,
             "status.phase", GpuPod::phase);
 
-    private final ObjectStore<GpuPod> store = new ObjectStore<>();
+    private final WatchCache<GpuPod> store = new WatchCache<>();
     private final UsageLookup usage;
     private final Clock clock;
 
@@ -115,7 +115,7 @@ public final class GpuShares implements Resource<GpuPod> {
     }
 
     @Override
-    public ObjectStore<GpuPod> store() {
+    public WatchCache<GpuPod> store() {
         return store;
     }
 

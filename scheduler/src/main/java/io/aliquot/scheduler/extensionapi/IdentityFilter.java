@@ -40,7 +40,7 @@ final class IdentityFilter extends HttpFilter {
 
     private final transient FrontProxyKeeper proxies;
     private final transient TlsCertificate tls;
-    private final transient Leader leader;
+    private final transient LeaderProxy leader;
     private final transient Cluster cluster;
     private final transient Clock clock;
     private final transient Supplier<List<Readiness>> parts;
@@ -49,7 +49,7 @@ final class IdentityFilter extends HttpFilter {
     IdentityFilter(
             FrontProxyKeeper proxies,
             TlsCertificate tls,
-            Leader leader,
+            LeaderProxy leader,
             Cluster cluster,
             Clock clock,
             ObjectProvider<Readiness> readiness) {
@@ -92,7 +92,7 @@ final class IdentityFilter extends HttpFilter {
                 && certificates.length > 0
                 && tls.isReplica(certificates[0])
                 && !clock.instant().isAfter(certificates[0].getNotAfter().toInstant());
-        RequestUser user = forwarded ? Leader.user(request) : user(request, certificates);
+        RequestUser user = forwarded ? LeaderProxy.user(request) : user(request, certificates);
         parts.get().stream()
                 .flatMap(part -> part.waitsFor().stream())
                 .findFirst()

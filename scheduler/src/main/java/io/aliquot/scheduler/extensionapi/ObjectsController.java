@@ -110,7 +110,7 @@ final class ObjectsController {
         Predicate<T> selected = query.selected(resource);
         int limit = query.limit();
         resource.refresh();
-        ObjectStore<T> store = resource.store();
+        WatchCache<T> store = resource.store();
         var start = query.continuation().orElseGet(() -> new Continuation(version(query, store), ""));
         if (query.continuation().isPresent() && !store.covers(start.version())) {
             throw StatusException.expired("The provided continue parameter is too old; list again without it");
@@ -142,7 +142,7 @@ final class ObjectsController {
     }
 
     /** The version of a new list, if the request allows it. */
-    private static <T> long version(Query query, ObjectStore<T> store) {
+    private static <T> long version(Query query, WatchCache<T> store) {
         OptionalLong wanted = query.version();
         long newest = store.version();
         String match = query.text("resourceVersionMatch");

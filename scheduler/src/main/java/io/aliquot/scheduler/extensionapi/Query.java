@@ -3,7 +3,6 @@ package io.aliquot.scheduler.extensionapi;
 import jakarta.servlet.http.HttpServletRequest;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
@@ -158,12 +157,5 @@ final class Query {
             case "None", "Metadata", "Object" -> include;
             default -> throw StatusException.badRequest("includeObject: write None, Metadata or Object");
         };
-    }
-
-    @Override
-    public String toString() {
-        var shown = new LinkedHashMap<String, String>();
-        parameters.forEach((name, values) -> shown.put(name, String.join(" ", values)));
-        return shown.toString();
     }
 }

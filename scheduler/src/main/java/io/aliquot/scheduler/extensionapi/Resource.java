@@ -23,7 +23,7 @@ interface Resource<T> {
 
     List<Column> columns();
 
-    ObjectStore<T> store();
+    WatchCache<T> store();
 
     /** Brings the store up to date. */
     void refresh();

@@ -4,9 +4,9 @@ import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.scheduler.extensionapi.ApiTypes.ApiObject;
 import io.aliquot.scheduler.extensionapi.ApiTypes.WatchEvent;
-import io.aliquot.scheduler.extensionapi.ObjectStore.Batch;
-import io.aliquot.scheduler.extensionapi.ObjectStore.Event;
-import io.aliquot.scheduler.extensionapi.ObjectStore.Snapshot;
+import io.aliquot.scheduler.extensionapi.WatchCache.Batch;
+import io.aliquot.scheduler.extensionapi.WatchCache.Event;
+import io.aliquot.scheduler.extensionapi.WatchCache.Snapshot;
 import io.aliquot.scheduler.server.Problems;
 import jakarta.servlet.AsyncContext;
 import jakarta.servlet.AsyncEvent;
@@ -261,7 +261,7 @@ final class Watches {
         }
 
         private boolean begin() throws IOException {
-            ObjectStore<T> store = resource.store();
+            WatchCache<T> store = resource.store();
             bookmarkAt = nanoTime.getAsLong() + BOOKMARK_PERIOD.toNanos();
             if (!start.initialEvents() && !start.fromNow()) {
                 position = store.oldest();

@@ -72,7 +72,7 @@ import tools.jackson.databind.JsonNode;
     LedgerConfiguration.class,
     IdentityFilter.class,
     FrontProxyKeeper.class,
-    Leader.class,
+    LeaderProxy.class,
     DiscoveryController.class,
     GpuNodes.class,
     GpuNodeResource.class,

@@ -38,7 +38,7 @@ import tools.jackson.databind.JsonNode;
     RandomPorts.class,
     IdentityFilter.class,
     FrontProxyKeeper.class,
-    Leader.class,
+    LeaderProxy.class,
     DiscoveryController.class,
     WebPageController.class,
     ExtensionApiProgram.Resources.class

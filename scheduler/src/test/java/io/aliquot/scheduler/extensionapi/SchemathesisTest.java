@@ -71,7 +71,7 @@ class SchemathesisTest {
         RandomPorts.class,
         IdentityFilter.class,
         FrontProxyKeeper.class,
-        Leader.class,
+        LeaderProxy.class,
         DiscoveryController.class,
         ObjectsProgram.Objects.class
     })

@@ -255,7 +255,7 @@ class WatchHttpTest {
     /** 5,000 pods, each several times. */
     private void changeMoreThanTheLogKeeps() {
         var request = new ParsedRequest.Valid(Gpus.request("APP:main: gpumem=1"));
-        for (int i = 0; i < ObjectStore.LOG_LENGTH + 1000; i++) {
+        for (int i = 0; i < WatchCache.LOG_LENGTH + 1000; i++) {
             changes.put(
                     changes.id("team", "pod-" + i % 5000),
                     changes.version().incrementAndGet(),

@@ -23,8 +23,8 @@ import org.jspecify.annotations.Nullable;
  * A lock instead of a monitor, since watchers are virtual threads: before JDK 24, one that waits in a monitor keeps its
  * carrier thread.
  */
-/** The objects of one resource and the log of their latest changes. Thread-safe. */
-final class ObjectStore<T> {
+/** The objects of one resource and the log of their latest changes, as in the API server's cacher. Thread-safe. */
+final class WatchCache<T> {
     static final int LOG_LENGTH = 16_384;
     private static final long NOT_LISTED = -1;
 

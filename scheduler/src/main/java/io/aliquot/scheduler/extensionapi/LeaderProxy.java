@@ -28,7 +28,7 @@ import tools.jackson.databind.json.JsonMapper;
  * identity. Thread-safe.
  */
 @Component
-final class Leader {
+final class LeaderProxy {
     /** The user of a forwarded request: JSON in base64, since header values are not Unicode. */
     private static final String USER = "Aliquot-Forwarded-User";
 
@@ -41,7 +41,7 @@ final class Leader {
     private final ControlPlane controlPlane;
     private final HttpClient client;
 
-    Leader(ControlPlane controlPlane, TlsCertificate tls) {
+    LeaderProxy(ControlPlane controlPlane, TlsCertificate tls) {
         this.controlPlane = controlPlane;
         this.client = HttpClient.newBuilder()
                 .version(HttpClient.Version.HTTP_1_1)

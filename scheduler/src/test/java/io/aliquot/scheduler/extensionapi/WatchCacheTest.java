@@ -6,8 +6,8 @@ import java.util.List;
 import java.util.OptionalLong;
 import org.junit.jupiter.api.Test;
 
-class ObjectStoreTest {
-    private final ObjectStore<String> store = new ObjectStore<>();
+class WatchCacheTest {
+    private final WatchCache<String> store = new WatchCache<>();
 
     @Test
     void nothingCanBeContinuedBeforeTheFirstList() {
@@ -22,7 +22,7 @@ class ObjectStoreTest {
     @Test
     void aReaderThatIsSlowerThanTheLogIsToldSo() throws Exception {
         store.listed(1);
-        for (int i = 2; i < ObjectStore.LOG_LENGTH + 3; i++) {
+        for (int i = 2; i < WatchCache.LOG_LENGTH + 3; i++) {
             store.put("a", "a" + i, i);
         }
         assertThat(store.await(0, 10, 0)).isEmpty();
@@ -43,8 +43,8 @@ class ObjectStoreTest {
         store.put("b", "b9", 9);
         store.remove("a", OptionalLong.empty());
         var batch = store.await(0, 10, 0).orElseThrow();
-        assertThat(batch.events()).extracting(ObjectStore.Event::version).containsExactly(9L, Long.MAX_VALUE);
-        assertThat(batch.events()).extracting(ObjectStore.Event::shown).containsExactly(9L, 9L);
+        assertThat(batch.events()).extracting(WatchCache.Event::version).containsExactly(9L, Long.MAX_VALUE);
+        assertThat(batch.events()).extracting(WatchCache.Event::shown).containsExactly(9L, 9L);
         assertThat(batch.version()).hasValue(9);
         assertThat(store.await(0, 1, 0).orElseThrow().version())
                 .as("further events follow")
