@@ -147,7 +147,7 @@ final class ShareChanges {
         CorePolicy policy = policy(path + ".policy", known.path("policy"), wanted.path("policy"));
         return memory == null && cores == null && policy == null
                 ? Optional.empty()
-                : Optional.of(new AllocationChange(container, "", memory, cores, policy));
+                : Optional.of(new AllocationChange(container, memory, cores, policy));
     }
 
     private static boolean unchanged(JsonNode known, JsonNode wanted) {

@@ -9,22 +9,20 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A change of one container's part of a GPU; what is null stays as it is.
+ * A change of one container's part of each of its GPUs; what is null stays as it is.
  *
- * @param gpu UUID; empty for every GPU that the container has a part of
  * @param memoryMiB device memory
  * @param cores percent of the GPU; 0 for no limit
  */
 public record AllocationChange(
         String container,
-        String gpu,
         @Nullable Integer memoryMiB,
         @Nullable Integer cores,
         @Nullable CorePolicy policy) {
     /**
      * Applies changes to what a pod's containers hold.
      *
-     * @throws FormatException if a container, GPU or amount does not exist, or a whole card would change
+     * @throws FormatException if a container or amount does not exist, or a whole card would change
      */
     public static List<ContainerAllocation> apply(List<AllocationChange> changes, List<ContainerAllocation> shares) {
         for (AllocationChange change : changes) {
@@ -43,23 +41,12 @@ public record AllocationChange(
             List<Vgpu> vgpus = share.vgpus().list();
             for (AllocationChange change : changes) {
                 if (change.container().equals(share.container())) {
-                    vgpus = change.apply(vgpus);
+                    vgpus = vgpus.stream().map(change::apply).toList();
                 }
             }
             applied.add(new ContainerAllocation(share.container(), share.kind(), new Vgpus(vgpus)));
         }
         return applied;
-    }
-
-    private List<Vgpu> apply(List<Vgpu> vgpus) {
-        if (!gpu.isEmpty() && vgpus.stream().noneMatch(vgpu -> vgpu.uuid().equals(gpu))) {
-            throw new FormatException("container " + container + " has no part of GPU " + gpu
-                    + "; it has parts of: "
-                    + String.join(", ", vgpus.stream().map(Vgpu::uuid).toList()));
-        }
-        return vgpus.stream()
-                .map(vgpu -> gpu.isEmpty() || vgpu.uuid().equals(gpu) ? apply(vgpu) : vgpu)
-                .toList();
     }
 
     private Vgpu apply(Vgpu vgpu) {

@@ -3,7 +3,6 @@ package io.aliquot.scheduler.ledger;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
-import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -142,14 +141,12 @@ final class Claim {
         return state != State.RESERVED && state != State.RESERVED_FOR_PREEMPTOR;
     }
 
-    Holding holding(long now) {
-        Duration age = Duration.ofNanos(now - since);
+    Holding holding() {
         return observed == null
-                ? new Holding(pod, state, age, shares, perGpu, hostRequests, 0, Instant.MAX, Instant.MAX, Instant.MAX)
+                ? new Holding(pod, state, shares, perGpu, hostRequests, 0, Instant.MAX, Instant.MAX, Instant.MAX)
                 : new Holding(
                         pod,
                         state,
-                        age,
                         shares,
                         perGpu,
                         hostRequests,

@@ -2,7 +2,6 @@ package io.aliquot.scheduler.ledger;
 
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
-import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -10,7 +9,6 @@ import java.util.Map;
 /**
  * What one pod takes of one node.
  *
- * @param age time since this ledger entered the state
  * @param shares what its containers hold; empty for a reservation
  * @param perGpu amounts of each GPU, by UUID
  * @param hostRequests CPU and memory that it requests
@@ -22,7 +20,6 @@ import java.util.Map;
 public record Holding(
         PodId pod,
         State state,
-        Duration age,
         List<ContainerAllocation> shares,
         Map<String, GpuAmount> perGpu,
         HostResources hostRequests,

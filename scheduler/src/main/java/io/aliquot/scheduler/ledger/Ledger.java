@@ -562,10 +562,9 @@ public final class Ledger {
         if (account == null) {
             return Optional.empty();
         }
-        long now = nanoTime.getAsLong();
         synchronized (account) {
             var holdings = new ArrayList<Holding>();
-            account.claims().forEach(claim -> holdings.add(claim.holding(now)));
+            account.claims().forEach(claim -> holdings.add(claim.holding()));
             return Optional.of(
                     new NodeView(node, account.facts(), account.agentReady(), account.freeCapacities(), holdings));
         }

@@ -65,11 +65,6 @@ public final class Resizer {
         this.reconciler = reconciler;
     }
 
-    /** Resizes a pod in any version, as {@link #resize(PodId, List, OptionalLong)}. */
-    public Result resize(PodId pod, List<AllocationChange> changes) {
-        return resize(pod, changes, OptionalLong.empty());
-    }
-
     /**
      * Resizes a pod. The caller has authorized the user.
      *

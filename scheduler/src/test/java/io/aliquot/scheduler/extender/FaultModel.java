@@ -756,12 +756,11 @@ final class FaultModel {
             ContainerAllocation share = pod.shares.get(random.nextInt(pod.shares.size()));
             var change = new AllocationChange(
                     share.container(),
-                    random.nextBoolean() ? "" : share.vgpus().list().get(0).uuid(),
                     random.nextInt(3) == 0 ? null : Integer.valueOf(1 + random.nextInt(2 * MEMORY)),
                     random.nextInt(3) == 0 ? null : Integer.valueOf(random.nextInt(101)),
                     null);
             try {
-                Resizer.Result result = resizer.resize(pod.id, List.of(change));
+                Resizer.Result result = resizer.resize(pod.id, List.of(change), OptionalLong.empty());
                 counts.count("resize " + result.getClass().getSimpleName());
             } catch (FormatException e) {
                 counts.count("resize of a whole card");

@@ -4,7 +4,6 @@ import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static io.aliquot.scheduler.placement.Gpus.request;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Vgpu;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
@@ -239,8 +238,7 @@ class LedgerConcurrencyTest {
         if (pod.bound().isEmpty()) {
             return;
         }
-        Vgpu vgpu = pod.bound().get().shares().get(0).vgpus().list().get(0);
-        var change = new AllocationChange("main", vgpu.uuid(), 100 + random.nextInt(5) * 100, null, null);
+        var change = new AllocationChange("main", 100 + random.nextInt(5) * 100, null, null);
         // Prepared for the version that the ledger knows, which may be older or newer.
         if (ledger.resize(pod.id().uid(), List.of(change)) instanceof Resizing.Prepared prepared) {
             boolean done = random.nextInt(8) != 0

@@ -19,6 +19,7 @@ import io.aliquot.scheduler.placement.Gpus;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.OptionalLong;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
@@ -79,9 +80,8 @@ class ResizerTest {
     @Test
     void anImpossibleOrInvalidResizeIsNotWritten() {
         assertThat(to(ExtenderFixture.MEMORY + 1)).isInstanceOf(Resizer.Result.Refused.class);
-        assertThat(resizer.resize(ExtenderFixture.id("nobody"), List.of())).isEqualTo(new Resizer.Result.NotFound());
-        assertThatThrownBy(() -> resizer.resize(
-                        ExtenderFixture.id("a"), List.of(new AllocationChange("side", "", 1, null, null))))
+        assertThat(resize("nobody")).isEqualTo(new Resizer.Result.NotFound());
+        assertThatThrownBy(() -> resize("a", new AllocationChange("side", 1, null, null)))
                 .isInstanceOf(FormatException.class);
         assertThat(fixture.cluster.sent).isEmpty();
         assertThat(taken()).isEqualTo(3000);
@@ -160,8 +160,11 @@ class ResizerTest {
     }
 
     private Resizer.Result to(int memoryMiB) {
-        return resizer.resize(
-                ExtenderFixture.id("a"), List.of(new AllocationChange("main", "", memoryMiB, null, CorePolicy.FIXED)));
+        return resize("a", new AllocationChange("main", memoryMiB, null, CorePolicy.FIXED));
+    }
+
+    private Resizer.Result resize(String pod, AllocationChange... changes) {
+        return resizer.resize(ExtenderFixture.id(pod), List.of(changes), OptionalLong.empty());
     }
 
     private long taken() {
