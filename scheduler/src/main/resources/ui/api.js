@@ -24,7 +24,7 @@ const HIDDEN_GRACE = 20_000;
 const WATCH_SLOTS = 4;
 const LINES_AT_ONCE = 100;
 
-export class ApiError extends Error {
+class ApiError extends Error {
   /** @param causes the parts of the reason, such as why a field is refused */
   constructor(status, message, causes = []) {
     super(message);
@@ -124,7 +124,7 @@ export const mergePatch = (path, patch, params, signal) =>
 export const sharePath = (namespace, name, below = '') =>
   `namespaces/${encodeURIComponent(namespace)}/gpushares/${encodeURIComponent(name)}${below}`;
 
-export const keyOf = (object) =>
+const keyOf = (object) =>
   object.metadata.namespace ? `${object.metadata.namespace}/${object.metadata.name}` : object.metadata.name;
 
 /** Runs an operation with a slot for a watch; without one if other windows hold them all. */
@@ -136,7 +136,7 @@ function withWatchSlot(operation, other, slot = 0) {
 }
 
 /** The objects of one list, kept current while it has subscribers. What was read stays when the API goes away. */
-export class Collection {
+class Collection {
   items = new Map();
   /** Grows with every change of the items. */
   version = 0;
@@ -185,7 +185,8 @@ export class Collection {
 
   #changed() {
     this.version++;
-    const period = this.items.size <= PAGE && !this.complete ? 0 : this.items.size < MANY ? NOTIFY_PERIOD : NOTIFY_PERIOD_OF_MANY;
+    const period =
+      this.items.size <= PAGE && !this.complete ? 0 : this.items.size < MANY ? NOTIFY_PERIOD : NOTIFY_PERIOD_OF_MANY;
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
       this.#listeners.forEach((listener) => listener());

@@ -26,6 +26,12 @@ function buckets(values, step) {
   return means;
 }
 
+const sum = (one, other) => (one === null && other === null ? null : (one ?? 0) + (other ?? 0));
+
+/** The memory of a container in a history: what the shim has charged, and what NVML shows beyond that. */
+export const memoryOf = ({ chargedMiB, unattributedMiB }) =>
+  chargedMiB.map((value, at) => sum(value, unattributedMiB[at]));
+
 /** Sums from the first series up; a gap where a series has no figure. */
 function stacked(series) {
   let below = null;
@@ -57,7 +63,11 @@ function options(series, limit, top, increments, print, width) {
       { ...axis, values: (_, at) => at.map((second) => (second % 60 ? clockSeconds : clock).format(second * 1000)) },
       { ...axis, size: 78, incrs: increments, values: (_, at) => at.map(print) },
     ],
-    series: [{}, ...areas, ...(limit ? [{ stroke: style('--text'), width: 1.5, dash: [6, 4], points: { show: false } }] : [])],
+    series: [
+      {},
+      ...areas,
+      ...(limit ? [{ stroke: style('--text'), width: 1.5, dash: [6, 4], points: { show: false } }] : []),
+    ],
     bands: series.slice(1).map((_, at) => ({ series: [at + 2, at + 1], fill: areas[at + 1].fill })),
   };
 }
@@ -101,10 +111,16 @@ export function Chart({ title, series, limit, end, step, most, increments, print
     const points = areas[0].length;
     const times = Array.from({ length: points }, (_, at) => last - (points - 1 - at) * BUCKET);
     const data = [times, ...areas, ...(limit ? [buckets(limit.values, step)] : [])];
-    const top = Math.max(most, ...data.slice(1).map((values) => values.reduce((max, value) => Math.max(max, value ?? 0), 0))) * 1.05;
+    const top =
+      Math.max(most, ...data.slice(1).map((values) => values.reduce((max, value) => Math.max(max, value ?? 0), 0))) *
+      1.05;
     if (plot.current?.shape !== shape || plot.current.top !== top) {
       plot.current?.destroy();
-      plot.current = new library(options(series, limit, top, increments, print, place.current.clientWidth), data, place.current);
+      plot.current = new library(
+        options(series, limit, top, increments, print, place.current.clientWidth),
+        data,
+        place.current,
+      );
       Object.assign(plot.current, { shape, top });
     } else {
       plot.current.setData(data);
@@ -118,7 +134,9 @@ export function Chart({ title, series, limit, end, step, most, increments, print
     peak: values.reduce((max, value) => (value === null ? max : Math.max(max ?? 0, value)), null),
   }));
   const words = figures
-    .map(({ label, now, peak }) => (peak === null ? `${label}: no figures` : `${label}: ${print(now)} now, ${print(peak)} at most`))
+    .map(({ label, now, peak }) =>
+      peak === null ? `${label}: no figures` : `${label}: ${print(now)} now, ${print(peak)} at most`,
+    )
     .join('; ');
   return html`<figure class="chart">
     <figcaption>${title}</figcaption>
@@ -131,7 +149,13 @@ export function Chart({ title, series, limit, end, step, most, increments, print
           <span class="quiet">${peak === null ? 'no figures' : `${print(now)} now, ${print(peak)} at most`}</span>
         </li>`,
       )}
-      ${limit && html`<li><span class="swatch dashed"></span>${limit.label} <span class="quiet">${print(latest(limit.values) ?? 0)}</span></li>`}
+      ${
+        limit &&
+        html`<li>
+          <span class="swatch dashed"></span>${limit.label}${' '}
+          <span class="quiet">${print(latest(limit.values) ?? 0)}</span>
+        </li>`
+      }
     </ul>
   </figure>`;
 }

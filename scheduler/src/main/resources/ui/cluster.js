@@ -1,6 +1,24 @@
 // Every GPU as a tile, grouped by node. Only the nodes in view are in the document.
 import { Component, html, useEffect, useMemo } from './standalone.module.js';
-import { Bar, Link, Missing, announce, count, exactMemory, fraction, href, go, memory, percent, plural, useCollection, useShares } from './parts.js';
+import {
+  Bar,
+  Link,
+  Missing,
+  PodLink,
+  Select,
+  announce,
+  count,
+  exactMemory,
+  fraction,
+  go,
+  href,
+  memory,
+  params,
+  percent,
+  plural,
+  useCollection,
+  useShares,
+} from './parts.js';
 import { Pods } from './pods.js';
 
 /** What tiles can show: the fraction that is filled, and the words for it. */
@@ -25,7 +43,9 @@ const METRICS = {
     value: (status) => status.strandedMemoryMiB,
     of: (status) => status.memoryMiB.total,
     words: (status) =>
-      status.strandedMemoryMiB === undefined ? 'stranded memory not known' : `${exactMemory(status.strandedMemoryMiB)} stranded`,
+      status.strandedMemoryMiB === undefined
+        ? 'stranded memory not known'
+        : `${exactMemory(status.strandedMemoryMiB)} stranded`,
   },
   cores: {
     label: 'Cores allocated',
@@ -47,10 +67,23 @@ const MARKS = { ok: 'OK', cordoned: 'cord.', unhealthy: 'fail' };
 const healthWords = (status) =>
   status.healthy ? (status.cordoned ? 'cordoned' : 'healthy') : `unhealthy: ${status.reason ?? 'no reason given'}`;
 
+const filled = (metric, status) => fraction(METRICS[metric].value(status) ?? 0, METRICS[metric].of(status));
+
+const tileWords = (metric, status) =>
+  [
+    `GPU ${status.index} of ${status.nodeName}`,
+    status.model,
+    METRICS[metric].words(status),
+    plural(status.shares, 'share'),
+    healthWords(status),
+  ]
+    .filter(Boolean)
+    .join(', ');
+
 function tileText(metric, status) {
   if (metric === 'health') return MARKS[health(status)];
   const value = METRICS[metric].value(status);
-  return value === undefined ? '–' : percent(Math.round(fraction(value, METRICS[metric].of(status)) * 100));
+  return value === undefined ? '–' : percent(filled(metric, status) * 100);
 }
 
 /** The GPUs that the filters select, by node in the order of names. */
@@ -61,7 +94,8 @@ function group(gpus, nodes, filters, ofNamespace) {
   for (const gpu of gpus) {
     const status = gpu.status;
     if (filters.model && status.model !== filters.model) continue;
-    if (filters.node && !(oneNode ? status.nodeName === filters.node : status.nodeName.includes(filters.node))) continue;
+    if (filters.node && !(oneNode ? status.nodeName === filters.node : status.nodeName.includes(filters.node)))
+      continue;
     if (ofNamespace && !ofNamespace.has(status.uuid)) continue;
     if (
       text &&
@@ -71,7 +105,8 @@ function group(gpus, nodes, filters, ofNamespace) {
     )
       continue;
     let found = groups.get(status.nodeName);
-    if (!found) groups.set(status.nodeName, (found = { name: status.nodeName, node: nodes.get(status.nodeName), gpus: [] }));
+    if (!found)
+      groups.set(status.nodeName, (found = { name: status.nodeName, node: nodes.get(status.nodeName), gpus: [] }));
     found.gpus.push(gpu);
   }
   groups.forEach((one) => one.gpus.sort((a, b) => a.status.index - b.status.index));
@@ -114,10 +149,12 @@ class NodeCard extends Component {
     const total = gpus.reduce((sum, gpu) => sum + gpu.status.memoryMiB.total, 0);
     const shares = gpus.reduce((sum, gpu) => sum + gpu.status.shares, 0);
     const reserved = node?.status.reservations.length ?? 0;
-    const closed = node && !node.status.schedulable ? node.status.reason ?? 'takes no pods' : '';
+    const closed = node && !node.status.schedulable ? (node.status.reason ?? 'takes no pods') : '';
     return html`<div class="node ${closed ? 'closed' : ''}" role="group" aria-label=${`Node ${name}`}>
       <div class="node-head">
-        <${Link} to=${{ view: 'cluster', color: metric, node: name }} tabindex="-1" class="node-name" title=${name}>${name}<//>
+        <${Link} to=${{ view: 'cluster', color: metric, node: name }} tabindex="-1" class="node-name" title=${name}>
+          ${name}
+        <//>
         <span>${memory(allocated)} / ${memory(total)}</span>
       </div>
       <div class="tiles">
@@ -128,14 +165,15 @@ class NodeCard extends Component {
             href=${href({ view: 'gpu', gpu: gpu.metadata.name })}
             data-gpu=${gpu.metadata.name}
             tabindex=${gpu.metadata.name === focused ? 0 : -1}
-            aria-label=${`GPU ${gpu.status.index} of ${name}, ${gpu.status.model}, ${[METRICS[metric].words(gpu.status), plural(gpu.status.shares, 'share'), healthWords(gpu.status)].filter(Boolean).join(', ')}`}
-            style=${{ '--filled': `${fraction(METRICS[metric].value(gpu.status) ?? 0, METRICS[metric].of(gpu.status)) * 100}%` }}
+            aria-label=${tileWords(metric, gpu.status)}
+            style=${{ '--filled': `${filled(metric, gpu.status) * 100}%` }}
             >${tileText(metric, gpu.status)}</a
           >`,
         )}
       </div>
       <div class="node-foot" title=${closed}>
-        ${closed ? `takes no pods: ${closed}` : `${plural(shares, 'share')}${reserved ? ` · ${count(reserved)} reserved` : ''}`}
+        ${closed ? `takes no pods: ${closed}` : plural(shares, 'share')}
+        ${!closed && reserved > 0 && ` · ${count(reserved)} reserved`}
       </div>
     </div>`;
   }
@@ -163,8 +201,9 @@ function layout(width, height, groups) {
 }
 
 /*
- * While it scrolls, a card that leaves on one side becomes the one that appears on the other: its key is its place modulo
- * the number of cards. The focus stays with the GPU that has it; while that one is out of view, the grid itself has it.
+ * While it scrolls, a card that leaves on one side becomes the one that appears on the other: its key is its place
+ * modulo the number of cards. The focus stays with the GPU that has it; while that one is out of view, the grid itself
+ * has it.
  */
 class Grid extends Component {
   state = { first: 0, width: 1200, height: 800 };
@@ -240,7 +279,8 @@ class Grid extends Component {
     else return;
     event.preventDefault();
     if (index < 0) [at, index] = [at - 1, Infinity];
-    if (index !== Infinity && groups[at] && index >= groups[at].gpus.length && event.key === 'ArrowRight') [at, index] = [at + 1, 0];
+    if (index !== Infinity && groups[at] && index >= groups[at].gpus.length && event.key === 'ArrowRight')
+      [at, index] = [at + 1, 0];
     if (at < 0 || at >= groups.length) return;
     const gpus = groups[at].gpus;
     this.focused = gpus[Math.min(index, gpus.length - 1)].metadata.name;
@@ -296,7 +336,11 @@ class Grid extends Component {
       role="group"
       aria-label="GPUs by node"
       aria-describedby="grid-help"
-      style=${{ height: `${Math.ceil(groups.length / columns) * row}px`, '--tile': `${tile}px`, '--across': Math.min(most, 8) }}
+      style=${{
+        height: `${Math.ceil(groups.length / columns) * row}px`,
+        '--tile': `${tile}px`,
+        '--across': Math.min(most, 8),
+      }}
       onKeyDown=${this.key}
       onClick=${this.click}
       tabindex="-1"
@@ -306,7 +350,11 @@ class Grid extends Component {
     >
       <div
         class="cards"
-        style=${{ transform: `translateY(${(start / columns) * row}px)`, gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))`, gridAutoRows: `${row - GAP}px` }}
+        style=${{
+          transform: `translateY(${(start / columns) * row}px)`,
+          gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))`,
+          gridAutoRows: `${row - GAP}px`,
+        }}
       >
         ${shown.map(
           (one, at) => html`<${NodeCard}
@@ -343,15 +391,45 @@ function Totals({ groups, pending }) {
     <div class="figure">
       <span class="figure-label">GPUs</span>
       <span class="figure-value">${plural(sum.gpus, 'GPU')}</span>
-      <span class="figure-note">on ${plural(groups.length, 'node')}, ${unhealthy ? html`<strong class="bad">${count(unhealthy)} unhealthy</strong>` : 'all healthy'}</span>
+      <span class="figure-note">
+        on ${plural(groups.length, 'node')},${' '}
+        ${unhealthy ? html`<strong class="bad">${count(unhealthy)} unhealthy</strong>` : 'all healthy'}
+      </span>
     </div>
-    <${Bar} label="Memory allocated" value=${sum.allocated} limit=${sum.total} text=${memory(sum.allocated)} note=${`of ${memory(sum.total)}`} />
-    <${Bar} label="Memory used" value=${sum.used} limit=${sum.total} text=${sum.known ? memory(sum.used) : 'not known'} note=${sum.known < sum.gpus ? `${plural(sum.gpus - sum.known, 'GPU')} without news` : 'as measured'} />
-    <${Bar} label="Memory stranded" tone="warn" value=${sum.stranded} limit=${sum.total} text=${memory(sum.stranded)} note="free, but no share fits" />
-    <${Bar} label="Cores allocated" value=${sum.cores} limit=${sum.coresTotal} text=${percent(fraction(sum.cores, sum.coresTotal) * 100)} note="of all GPUs’ cores" />
+    <${Bar}
+      label="Memory allocated"
+      value=${sum.allocated}
+      limit=${sum.total}
+      text=${memory(sum.allocated)}
+      note=${`of ${memory(sum.total)}`}
+    />
+    <${Bar}
+      label="Memory used"
+      value=${sum.used}
+      limit=${sum.total}
+      text=${sum.known ? memory(sum.used) : 'not known'}
+      note=${sum.known < sum.gpus ? `${plural(sum.gpus - sum.known, 'GPU')} without news` : 'as measured'}
+    />
+    <${Bar}
+      label="Memory stranded"
+      tone="warn"
+      value=${sum.stranded}
+      limit=${sum.total}
+      text=${memory(sum.stranded)}
+      note="free, but no share fits"
+    />
+    <${Bar}
+      label="Cores allocated"
+      value=${sum.cores}
+      limit=${sum.coresTotal}
+      text=${percent(fraction(sum.cores, sum.coresTotal) * 100)}
+      note="of all GPUs’ cores"
+    />
     <div class="figure">
       <span class="figure-label">Pending</span>
-      <span class="figure-value"><${Link} to=${{ view: 'pending' }}>${pending.error ? '–' : plural(pending.items.size, 'pod')}<//></span>
+      <span class="figure-value">
+        <${Link} to=${{ view: 'pending' }}>${pending.error ? '–' : plural(pending.items.size, 'pod')}<//>
+      </span>
       <span class="figure-note">${pending.error ? 'not yours to see' : 'wait for GPUs'}</span>
     </div>
   </section>`;
@@ -368,28 +446,41 @@ function NodePanel({ node: { metadata, status } }) {
   return html`<section class="panel" aria-label=${`About node ${metadata.name}`}>
     <h2>Node ${metadata.name}</h2>
     <p>
-      ${status.schedulable ? 'Takes pods.' : html`<strong class="warn-text">Takes no pods: ${status.reason ?? 'no reason given'}.</strong>`}
-      ${status.sharingMode && ` Sharing mode ${status.sharingMode}.`}${status.gpuPlacement && ` GPU placement ${status.gpuPlacement}.`}
+      ${
+        status.schedulable
+          ? 'Takes pods.'
+          : html`<strong class="warn-text">Takes no pods: ${status.reason ?? 'no reason given'}.</strong>`
+      }
+      ${status.sharingMode && ` Sharing mode ${status.sharingMode}.`}
+      ${status.gpuPlacement && ` GPU placement ${status.gpuPlacement}.`}
       ${` ${plural(status.slots.free, 'slot')} of ${count(status.slots.total)} free.`}
     </p>
-    ${status.reservations.length > 0 &&
-    html`<ul>
+    ${
+      status.reservations.length > 0 &&
+      html`<ul>
       ${status.reservations.map(
         (reserved) => html`<li key=${reserved.uid}>
-          ${memory(reserved.gpus.reduce((sum, gpu) => sum + gpu.memoryMiB, 0))} of ${plural(reserved.gpus.length, 'GPU')} reserved for${' '}
-          <${Link} to=${{ view: 'pod', namespace: reserved.namespace, name: reserved.pod }}>${reserved.namespace}/${reserved.pod}<//>,${' '}
+          ${memory(reserved.gpus.reduce((sum, gpu) => sum + gpu.memoryMiB, 0))} of${' '}
+          ${plural(reserved.gpus.length, 'GPU')} reserved for${' '}
+          <${PodLink} namespace=${reserved.namespace} name=${reserved.pod} />,${' '}
           ${RESERVATIONS[reserved.state] ?? reserved.state}
         </li>`,
       )}
-    </ul>`}
+    </ul>`
+    }
   </section>`;
 }
 
 function Legend({ metric }) {
   return html`<ul class="legend" aria-label="Legend">
-    ${metric === 'health'
-      ? html`<li><span class="tile key health"></span>healthy</li>`
-      : html`<li><span class=${`tile key ${metric}`} style=${{ '--filled': '60%' }}></span>${METRICS[metric].label.toLowerCase()}, of the GPU’s total</li>`}
+    ${
+      metric === 'health'
+        ? html`<li><span class="tile key health"></span>healthy</li>`
+        : html`<li>
+          <span class=${`tile key ${metric}`} style=${{ '--filled': '60%' }}></span>
+          ${METRICS[metric].label.toLowerCase()}, of the GPU’s total
+        </li>`
+    }
     <li><span class="tile key cordoned"></span>cordoned: takes no new vGPUs</li>
     <li><span class="tile key unhealthy"></span>unhealthy</li>
   </ul>`;
@@ -424,10 +515,7 @@ export function Cluster({ params, change }) {
     if (filtered) announce(`${plural(shown, 'GPU')} shown.`);
   }, [filtered && shown]);
 
-  const unhealthy = useMemo(
-    () => [...gpus.items.values()].filter((gpu) => !gpu.status.healthy).length,
-    [gpus.version],
-  );
+  const unhealthy = useMemo(() => [...gpus.items.values()].filter((gpu) => !gpu.status.healthy).length, [gpus.version]);
   useEffect(() => {
     if (!gpus.complete || !pending.complete) return undefined;
     const timer = setTimeout(
@@ -460,18 +548,28 @@ export function Cluster({ params, change }) {
       </fieldset>
       <label class="field">
         <span>Search</span>
-        <input type="search" placeholder="node, model or UUID" value=${params.q ?? ''} onInput=${(event) => change({ q: event.target.value })} />
+        <input
+          type="search"
+          placeholder="node, model or UUID"
+          value=${params.q ?? ''}
+          onInput=${(event) => change({ q: event.target.value })}
+        />
       </label>
-      <label class="field">
-        <span>Model</span>
-        <select value=${params.model ?? ''} onChange=${(event) => change({ model: event.target.value })}>
-          <option value="">all</option>
-          ${models.map((model) => html`<option key=${model} value=${model} selected=${model === params.model}>${model}</option>`)}
-        </select>
-      </label>
+      <${Select}
+        label="Model"
+        options=${[['', 'all'], ...models.map((model) => [model, model])]}
+        value=${params.model ?? ''}
+        change=${(model) => change({ model })}
+      />
       <label class="field">
         <span>Node</span>
-        <input type="text" size="12" placeholder="all" value=${params.node ?? ''} onInput=${(event) => change({ node: event.target.value })} />
+        <input
+          type="text"
+          size="12"
+          placeholder="all"
+          value=${params.node ?? ''}
+          onInput=${(event) => change({ node: event.target.value })}
+        />
       </label>
     </div>
     ${shares.missing.map((error) => html`<p class="warn-text">${error.message}</p>`)}
@@ -481,10 +579,16 @@ export function Cluster({ params, change }) {
       <span>${plural(shown, 'GPU')}${filtered ? ` of ${count(gpus.items.size)}` : ''}</span>
     </div>
     <p id="grid-help" class="visually-hidden">Arrow keys move between GPUs and nodes; Enter opens a GPU.</p>
-    ${shown === 0 && gpus.complete
-      ? html`<${Missing} title="No GPU">
-          ${filtered ? 'No GPU matches the filters.' : 'No node is labeled gpu=on yet, or its node agent has not reported GPUs.'}
+    ${
+      shown === 0 && gpus.complete
+        ? html`<${Missing} title="No GPU">
+          ${
+            filtered
+              ? 'No GPU matches the filters.'
+              : 'No node is labeled gpu=on yet, or its node agent has not reported GPUs.'
+          }
         <//>`
-      : html`<${Grid} groups=${groups} metric=${metric} />`}
+        : html`<${Grid} groups=${groups} metric=${metric} />`
+    }
   `;
 }

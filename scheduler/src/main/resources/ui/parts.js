@@ -1,6 +1,6 @@
 // What several views share: figures with units, addresses of views, small components.
 import { html, useEffect, useMemo, useReducer, useState } from './standalone.module.js';
-import { collection } from './api.js';
+import { address, collection } from './api.js';
 
 const THIN = ' ';
 
@@ -11,7 +11,9 @@ function lazy(make) {
 }
 
 const number = { format: lazy(() => new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 })) };
-const oneDigit = { format: lazy(() => new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 })) };
+const oneDigit = {
+  format: lazy(() => new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 })),
+};
 const dates = (options) => ({ format: lazy(() => new Intl.DateTimeFormat(undefined, options)) });
 const clock = dates({ hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const day = dates({ month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' });
@@ -106,6 +108,18 @@ export function Link({ to, children, ...rest }) {
   return html`<a href=${href(to)} onClick=${click} ...${rest}>${children}</a>`;
 }
 
+export const NodeLink = ({ node }) => html`<${Link} to=${{ view: 'cluster', node }}>${node}<//>`;
+
+export const PodLink = ({ namespace, name }) => html`<${Link} to=${{ view: 'pod', namespace, name }}
+  ><span class="quiet">${namespace}/</span>${name}<//
+>`;
+
+export const GpuLink = ({ uuid, children }) => html`<${Link}
+  to=${{ view: 'gpu', gpu: uuid.toLowerCase() }}
+  title=${uuid}
+  >${children}<//
+>`;
+
 // Data.
 
 /** A collection that stays current while the component is shown; null for none. */
@@ -170,6 +184,28 @@ export function usePeriodically(action, millis, dependencies) {
 
 // Components.
 
+export const Figure = ({ label, value, note }) => html`
+  <div class="figure">
+    <span class="figure-label">${label}</span>
+    <span class="figure-value">${value}</span>
+    <span class="figure-note">${note}</span>
+  </div>
+`;
+
+/** A list of choices; the one in force is in the address. */
+export const Select = ({ label, options, value, change }) => html`<label class="field">
+  <span>${label}</span>
+  <select value=${value} onChange=${(event) => change(event.target.value)}>
+    ${options.map(
+      ([name, text]) => html`<option key=${name} value=${name} selected=${name === value}>${text}</option>`,
+    )}
+  </select>
+</label>`;
+
+/** What a container uses and may use of a GPU's time. */
+export const gpuTime = ({ usage, cores, policy }) =>
+  `${percent(usage?.utilizationPercent)} of ${cores && policy !== 'none' ? percent(cores) : 'all, no limit'}`;
+
 export const Bar = ({ label, value, limit, text, note, tone = '' }) => html`
   <div class="figure">
     <span class="figure-label">${label}</span>
@@ -192,7 +228,9 @@ export function Namespaces({ error, namespace = '', change }) {
     if (text.trim()) change({ namespace: text.trim() });
   };
   return html`<section class="notice" aria-label="Namespaces">
-    <h2>${namespace ? `The pods of ${namespace} are not yours to see` : 'The pods of all namespaces are not yours to see'}</h2>
+    <h2>
+      ${namespace ? `The pods of ${namespace} are not yours to see` : 'The pods of all namespaces are not yours to see'}
+    </h2>
     <p>${error.message}. Kubernetes’ role view grants it, for all namespaces or one. Name those that you may see:</p>
     <form onSubmit=${submit}>
       <label class="field"><span>Namespaces, separated by commas</span>

@@ -1,11 +1,29 @@
 // Pending pods by reason, each with what would fit and what is in the way.
 import { html, useMemo, useState } from './standalone.module.js';
 import { request, sharePath } from './api.js';
-import { Link, Missing, Namespaces, duration, exactMemory, percent, plural, time, usePeriodically, useShares } from './parts.js';
+import {
+  GpuLink,
+  Missing,
+  Namespaces,
+  NodeLink,
+  PodLink,
+  count,
+  duration,
+  exactMemory,
+  memory,
+  params,
+  percent,
+  plural,
+  time,
+  usePeriodically,
+  useShares,
+} from './parts.js';
 
 const EXPLAIN_PERIOD = 15_000;
 const OPEN_GROUPS = 4;
+/** Pods of a group in the document: at first, and at most. */
 const FEW = 15;
+const MANY = 200;
 
 /** What a Pending pod requests, in words. */
 export function requestWords(share) {
@@ -18,14 +36,15 @@ export function requestWords(share) {
         requested.memoryPercent && `${percent(requested.memoryPercent)} of the memory`,
         requested.cores > 0 && `${percent(requested.cores)} of the cores`,
       ].filter(Boolean);
-      return `${all.length > 1 ? `${name}: ` : ''}${plural(requested.gpus, 'GPU')}${each.length ? ` with ${each.join(' and ')}` : ''}`;
+      const gpus = plural(requested.gpus, 'GPU');
+      return (all.length > 1 ? `${name}: ` : '') + (each.length > 0 ? `${gpus} with ${each.join(' and ')}` : gpus);
     });
   return words.join('; ') || 'GPUs in a way that is not valid';
 }
 
 /**
- * kube-scheduler's reasons without its counts: "0/3 nodes are available: 1 Insufficient cpu, 2 no GPU with 12000 MiB free.
- * preemption: …". They change with every node, and pods with the same reasons belong together.
+ * kube-scheduler's reasons without its counts: "0/3 nodes are available: 1 Insufficient cpu, 2 no GPU with 12000 MiB
+ * free. preemption: …". They change with every node, and pods with the same reasons belong together.
  */
 function reasonsOf(share) {
   const said = share.status.reason ?? '';
@@ -53,11 +72,16 @@ function group(shares) {
   return [...groups].sort(([, one], [, other]) => other.length - one.length);
 }
 
-const nodeNames = ({ count, examples }) =>
-  html`${plural(count, 'node')}: ${examples.map((node, at) => html`${at > 0 && ', '}<${Link} key=${node} to=${{ view: 'cluster', node }}>${node}<//>`)}${count > examples.length && ` and ${plural(count - examples.length, 'other')}`}`;
+const commas = (parts) => parts.map((part, at) => (at > 0 ? [', ', part] : part));
+
+const nodeNames = ({ count, examples }) => [
+  `${plural(count, 'node')}: `,
+  commas(examples.map((node) => html`<${NodeLink} key=${node} node=${node} />`)),
+  count > examples.length && ` and ${plural(count - examples.length, 'other')}`,
+];
 
 function victim({ namespace, name, priority, terminating }) {
-  const pod = name ? html`<${Link} to=${{ view: 'pod', namespace, name }}>${namespace}/${name}<//>` : 'a pod that is not yours to see';
+  const pod = name ? html`<${PodLink} namespace=${namespace} name=${name} />` : 'a pod that is not yours to see';
   return html`${pod} (priority ${priority}${terminating && ', terminating already'})`;
 }
 
@@ -84,11 +108,15 @@ export function Explanation({ namespace, name }) {
         <ul>
           ${of.fits.count > 0 && html`<li>The pod as it is, on ${nodeNames(of.fits)}.</li>`}
           ${of.suggestions.map((suggestion) => html`<li key=${suggestion}>${suggestion}</li>`)}
-          ${of.fits.count === 0 && of.suggestions.length === 0 && html`<li>No smaller request of one number would fit now.</li>`}
+          ${
+            of.fits.count === 0 &&
+            of.suggestions.length === 0 &&
+            html`<li>No smaller request of one number would fit now.</li>`
+          }
           ${of.preemptionOptions.map(
             (option) => html`<li key=${option.node}>
-              The pod as it is, on <${Link} to=${{ view: 'cluster', node: option.node }}>${option.node}<//>, without${' '}
-              ${option.victims.map((one, at) => html`${at > 0 && ', '}${victim(one)}`)}.
+              The pod as it is, on <${NodeLink} node=${option.node} />, without${' '}
+              ${commas(option.victims.map(victim))}.
             </li>`,
           )}
         </ul>
@@ -104,11 +132,11 @@ export function Explanation({ namespace, name }) {
           )}
           ${of.nearest.flatMap((node) =>
             node.gpus.length === 0
-              ? [html`<li>On <${Link} to=${{ view: 'cluster', node: node.node }}>${node.node}<//> each vGPU fits alone, but not all together.</li>`]
+              ? [html`<li>On <${NodeLink} node=${node.node} /> each vGPU fits alone, but not all together.</li>`]
               : node.gpus.map(
                   (gpu) => html`<li>
-                    On <${Link} to=${{ view: 'cluster', node: node.node }}>${node.node}<//>,${' '}
-                    <${Link} to=${{ view: 'gpu', gpu: gpu.gpu.toLowerCase() }}>${gpu.gpu}<//> ${gpu.text || 'lacks nothing'}.
+                    On <${NodeLink} node=${node.node} />,${' '}
+                    <${GpuLink} uuid=${gpu.gpu}>${gpu.gpu}<//> ${gpu.text || 'lacks nothing'}.
                   </li>`,
                 ),
           )}
@@ -123,28 +151,39 @@ function Group({ reason, pods, open }) {
   const [shown, setShown] = useState(open);
   const [all, setAll] = useState(false);
   const oldest = pods[0].metadata;
+  const since = oldest.creationTimestamp;
   return html`<details class="panel pending" open=${shown} onToggle=${(event) => setShown(event.target.open)}>
     <summary>
       <h2>${reason}</h2>
       <span class="quiet">
-        ${plural(pods.length, 'pod')}${oldest.creationTimestamp && `, waiting for up to ${duration(Date.now() - Date.parse(oldest.creationTimestamp))}`}
+        ${plural(pods.length, 'pod')}${since && `, waiting for up to ${duration(Date.now() - Date.parse(since))}`}
       </span>
     </summary>
-    ${shown &&
-    html`
-      ${pods.length > 1 &&
-      html`<p class="quiet">As for <${Link} to=${{ view: 'pod', namespace: oldest.namespace, name: oldest.name }}>${oldest.namespace}/${oldest.name}<//>, which waits the longest:</p>`}
+    ${
+      shown &&
+      html`
+      ${
+        pods.length > 1 &&
+        html`<p class="quiet">
+          As for <${PodLink} namespace=${oldest.namespace} name=${oldest.name} />, which waits the longest:
+        </p>`
+      }
       <${Explanation} namespace=${oldest.namespace} name=${oldest.name} />
       <div class="table-frame">
         <table>
-          <thead><tr><th scope="col">Pod</th><th scope="col">Requests</th><th scope="col">Priority</th><th scope="col">Waiting since</th></tr></thead>
+          <thead>
+            <tr>
+              <th scope="col">Pod</th>
+              <th scope="col">Requests</th>
+              <th scope="col">Priority</th>
+              <th scope="col">Waiting since</th>
+            </tr>
+          </thead>
           <tbody>
-            ${(all ? pods.slice(0, 200) : pods.slice(0, FEW)).map(
+            ${(all ? pods.slice(0, MANY) : pods.slice(0, FEW)).map(
               (share) => html`<tr key=${share.metadata.uid}>
                 <td class="name">
-                  <${Link} to=${{ view: 'pod', namespace: share.metadata.namespace, name: share.metadata.name }}
-                    ><span class="quiet">${share.metadata.namespace}/</span>${share.metadata.name}<//
-                  >
+                  <${PodLink} namespace=${share.metadata.namespace} name=${share.metadata.name} />
                 </td>
                 <td>${requestWords(share)}</td>
                 <td>${share.status.priority}</td>
@@ -154,21 +193,37 @@ function Group({ reason, pods, open }) {
           </tbody>
         </table>
       </div>
-      ${pods.length > FEW && !all && html`<button type="button" onClick=${() => setAll(true)}>Show ${pods.length > 200 ? 'the first 200' : `all ${plural(pods.length, 'pod')}`}</button>`}
-    `}
+      ${
+        pods.length > FEW &&
+        !all &&
+        html`<button type="button" onClick=${() => setAll(true)}>
+          Show ${pods.length > MANY ? `the first ${MANY}` : `all ${plural(pods.length, 'pod')}`}
+        </button>`
+      }
+    `
+    }
   </details>`;
 }
 
 export function Pending({ params, change }) {
   const shares = useShares(params.namespace ?? '', 'status.phase=Pending');
   const groups = useMemo(() => group(shares.items.values()), [shares.items, shares.version]);
-  if (shares.error) return html`<h1>Pending</h1><${Namespaces} error=${shares.error} namespace=${params.namespace} change=${change} />`;
+  const waiting = shares.items.size;
+  if (shares.error)
+    return html`<h1>Pending</h1><${Namespaces} error=${shares.error} namespace=${params.namespace} change=${change} />`;
   return html`
     <h1>Pending</h1>
-    <p class="lead">${plural(shares.items.size, 'pod')} ${shares.items.size === 1 ? 'waits' : 'wait'} for GPUs, by what kube-scheduler says of ${shares.items.size === 1 ? 'it' : 'them'}.</p>
+    <p class="lead">
+      ${plural(waiting, 'pod')} ${waiting === 1 ? 'waits' : 'wait'} for GPUs, by kube-scheduler’s reasons.
+    </p>
     ${shares.missing.map((error) => html`<p class="warn-text">${error.message}</p>`)}
-    ${shares.items.size === 0 && shares.complete
-      ? html`<${Missing} title="No Pending pod">Each pod that requests a GPU holds it.<//>`
-      : groups.map(([reason, pods], at) => html`<${Group} key=${reason} reason=${reason} pods=${pods} open=${at < OPEN_GROUPS} />`)}
+    ${
+      shares.items.size === 0 && shares.complete
+        ? html`<${Missing} title="No Pending pod">Each pod that requests a GPU holds it.<//>`
+        : groups.map(
+            ([reason, pods], at) =>
+              html`<${Group} key=${reason} reason=${reason} pods=${pods} open=${at < OPEN_GROUPS} />`,
+          )
+    }
   `;
 }

@@ -1,12 +1,30 @@
-// One pod: what it holds and uses, and the live resize. The resize is the only request of this page that changes anything.
+// One pod: what it holds and uses, and the live resize, the only request of this page that changes anything.
 import { html, useEffect, useRef, useState } from './standalone.module.js';
 import { mergePatch, request, sharePath } from './api.js';
-import { Link, Missing, ShareBar, announce, duration, exactMemory, idleSince, memory, percent, plural, time, useCollection, usePeriodically } from './parts.js';
-import { Chart, MIB_INCREMENTS, PERCENT_INCREMENTS } from './chart.js';
-import { Explanation, requestWords } from './pending.js';
+import {
+  Link,
+  Missing,
+  NodeLink,
+  ShareBar,
+  announce,
+  duration,
+  exactMemory,
+  gpuTime,
+  idleSince,
+  memory,
+  params,
+  percent,
+  plural,
+  time,
+  useCollection,
+  usePeriodically,
+} from './parts.js';
+import { Chart, MIB_INCREMENTS, PERCENT_INCREMENTS, memoryOf } from './chart.js';
+import { Explanation, Pending, requestWords } from './pending.js';
 
 const HISTORY_PERIOD = 5_000;
 const TYPING_PAUSE = 400;
+const HINT = 'No container restarts. A share may become smaller than its use; further allocations then fail.';
 const POLICIES = {
   fixed: 'fixed: what is granted is the limit',
   elastic: 'elastic: for now the same as fixed',
@@ -20,7 +38,8 @@ const isUnset = (value) => value === undefined || value === null;
 function changesOf(container, edit) {
   const changes = {};
   for (const field of ['memoryMiB', 'cores'])
-    if (edit[field] !== undefined && edit[field] !== '' && Number(edit[field]) !== container[field]) changes[field] = Number(edit[field]);
+    if (edit[field] !== undefined && edit[field] !== '' && Number(edit[field]) !== container[field])
+      changes[field] = Number(edit[field]);
   if (edit.policy && edit.policy !== container.policy) changes.policy = edit.policy;
   return changes;
 }
@@ -29,7 +48,9 @@ function patchOf(share, edits) {
   const containers = share.spec.containers
     .map((container) => ({ name: container.name, ...changesOf(container, edits[container.name] ?? {}) }))
     .filter((container) => Object.keys(container).length > 1);
-  return containers.length === 0 ? null : { metadata: { resourceVersion: share.metadata.resourceVersion }, spec: { containers } };
+  return containers.length === 0
+    ? null
+    : { metadata: { resourceVersion: share.metadata.resourceVersion }, spec: { containers } };
 }
 
 /** The most that a container can hold of each of its GPUs, by what is free there; null if that is not known. */
@@ -37,14 +58,23 @@ function possible(share, container, field, gpus) {
   const parts = share.status.containers.find((one) => one.name === container)?.gpus ?? [];
   const rooms = parts.map((part) => {
     const status = gpus?.items.get(gpuName(part.uuid))?.status;
-    return status && { gpu: `GPU ${status.index} of ${status.nodeName}`, free: status[field].free, most: part[field] + Math.max(0, status[field].free) };
+    return (
+      status && {
+        gpu: `GPU ${status.index} of ${status.nodeName}`,
+        free: status[field].free,
+        most: part[field] + Math.max(0, status[field].free),
+      }
+    );
   });
-  return rooms.length > 0 && rooms.every(Boolean) ? rooms.reduce((tightest, room) => (room.most < tightest.most ? room : tightest)) : null;
+  return rooms.length > 0 && rooms.every(Boolean)
+    ? rooms.reduce((tightest, room) => (room.most < tightest.most ? room : tightest))
+    : null;
 }
 
 function refusal(error) {
   if (error.status === 403) return `${error.message}. The ClusterRole aliquot-resize grants the right to resize.`;
-  if (error.status === 409) return 'The pod changed meanwhile. The form shows its current values; check them and apply again.';
+  if (error.status === 409)
+    return 'The pod changed meanwhile. The form shows its current values; check them and apply again.';
   return error.causes.length > 0 ? error.causes.join('; ') : error.message;
 }
 
@@ -100,7 +130,7 @@ function Resize({ share, gpus }) {
       const coresRoom = possible(share, container.name, 'cores', gpus);
       const edited = edits[container.name] ?? {};
       const id = (field) => `${field}-${container.name}`;
-      const limitless = (edited.policy || container.policy) === 'none';
+      const policy = edited.policy ?? container.policy ?? '';
       return html`<fieldset key=${container.name}>
         <legend>Container ${container.name}</legend>
         <div class="control">
@@ -116,7 +146,11 @@ function Resize({ share, gpus }) {
             onInput=${(event) => edit(container.name, 'memoryMiB', event.target.value)}
           />
           <span id=${id('memory-room')} class="quiet">
-            ${memoryRoom ? `up to ${exactMemory(memoryRoom.most)}: ${memoryRoom.gpu} has ${exactMemory(memoryRoom.free)} free` : 'what you type is checked against the GPU'}
+            ${
+              memoryRoom
+                ? `up to ${exactMemory(memoryRoom.most)}: ${memoryRoom.gpu} has ${exactMemory(memoryRoom.free)} free`
+                : 'what you type is checked against the GPU'
+            }
           </span>
         </div>
         <div class="control">
@@ -138,19 +172,29 @@ function Resize({ share, gpus }) {
         </div>
         <div class="control">
           <label for=${id('policy')}>Policy of cores</label>
-          <select id=${id('policy')} value=${edited.policy ?? container.policy ?? ''} onChange=${(event) => edit(container.name, 'policy', event.target.value)}>
+          <select
+            id=${id('policy')}
+            value=${policy}
+            onChange=${(event) => edit(container.name, 'policy', event.target.value)}
+          >
             ${isUnset(container.policy) && html`<option value="">GPUs differ</option>`}
-            ${Object.entries(POLICIES).map(([policy, label]) => html`<option key=${policy} value=${policy} selected=${policy === (edited.policy ?? container.policy)}>${label}</option>`)}
+            ${Object.entries(POLICIES).map(
+              ([one, label]) => html`<option key=${one} value=${one} selected=${one === policy}>${label}</option>`,
+            )}
           </select>
-          ${limitless && html`<span class="quiet">cores are not limited</span>`}
+          ${policy === 'none' && html`<span class="quiet">cores are not limited</span>`}
         </div>
       </fieldset>`;
     })}
     <div class="apply">
-      <button type="submit" class="primary" disabled=${!patch || applying || Boolean(check?.refused)}>${applying ? 'Applying …' : 'Apply'}</button>
-      <button type="button" disabled=${Object.keys(edits).length === 0} onClick=${() => (setEdits({}), setCheck(null))}>Reset</button>
+      <button type="submit" class="primary" disabled=${!patch || applying || Boolean(check?.refused)}>
+        ${applying ? 'Applying …' : 'Apply'}
+      </button>
+      <button type="button" disabled=${Object.keys(edits).length === 0} onClick=${() => (setEdits({}), setCheck(null))}>
+        Reset
+      </button>
       <p role="status" class=${check?.refused ? 'bad' : check?.fits || check?.done ? 'good' : 'quiet'}>
-        ${check?.text ?? 'No container restarts. A share may become smaller than its use; further allocations then fail.'}
+        ${check?.text ?? HINT}
       </p>
     </div>
   </form>`;
@@ -170,7 +214,8 @@ function useGrants(share) {
       granted[part.uuid].cores += part.policy === 'none' ? 0 : part.cores;
     }
   const last = grants.current.at(-1);
-  if (share && JSON.stringify(last?.granted) !== JSON.stringify(granted)) grants.current.push({ at: Date.now(), granted });
+  if (share && JSON.stringify(last?.granted) !== JSON.stringify(granted))
+    grants.current.push({ at: Date.now(), granted });
   return (uuid, field, end, step, length) =>
     Array.from({ length }, (_, second) => {
       const at = Date.parse(end) - (length - 1 - second) * step * 1000;
@@ -178,8 +223,6 @@ function useGrants(share) {
       return known?.granted[uuid]?.[field] || null;
     });
 }
-
-const sum = (one, other) => (one === null && other === null ? null : (one ?? 0) + (other ?? 0));
 
 function History({ uuid, history, grants, label }) {
   const containers = history.containers;
@@ -191,7 +234,7 @@ function History({ uuid, history, grants, label }) {
   return html`
     <${Chart}
       title=${`Memory used of ${label}, last 15 minutes`}
-      series=${containers.map((one) => ({ label: one.container, values: one.chargedMiB.map((value, at) => sum(value, one.unattributedMiB[at])) }))}
+      series=${containers.map((one) => ({ label: one.container, values: memoryOf(one) }))}
       limit=${{ label: 'granted', values: granted }}
       end=${history.end}
       step=${history.stepSeconds}
@@ -217,8 +260,14 @@ function Held({ share, gpus }) {
     <table>
       <thead>
         <tr>
-          <th scope="col">Container</th><th scope="col">GPU</th><th scope="col">Memory used of granted</th><th scope="col">GPU time used of granted</th>
-          <th scope="col">Processes</th><th scope="col">Refused allocations</th><th scope="col">Throttled</th><th scope="col">Last active</th>
+          <th scope="col">Container</th>
+          <th scope="col">GPU</th>
+          <th scope="col">Memory used of granted</th>
+          <th scope="col">GPU time used of granted</th>
+          <th scope="col">Processes</th>
+          <th scope="col">Refused allocations</th>
+          <th scope="col">Throttled</th>
+          <th scope="col">Last active</th>
         </tr>
       </thead>
       <tbody>
@@ -229,14 +278,21 @@ function Held({ share, gpus }) {
             return html`<tr key=${`${container.name}/${part.uuid}`}>
               <td>${container.name}</td>
               <td>
-                <${Link} to=${{ view: 'gpu', gpu: gpuName(part.uuid) }} title=${part.uuid}>${gpu ? `GPU ${gpu.status.index} of ${gpu.status.nodeName}` : part.uuid}<//>
+                <${Link} to=${{ view: 'gpu', gpu: gpuName(part.uuid) }} title=${part.uuid}>
+                  ${gpu ? `GPU ${gpu.status.index} of ${gpu.status.nodeName}` : part.uuid}
+                <//>
                 ${part.wholeCard && ' (whole card)'}
-                ${gpu && !gpu.status.healthy && html` <span class="bad">unhealthy: ${gpu.status.reason ?? 'no reason given'}</span>`}
+                ${
+                  gpu?.status.healthy === false &&
+                  html` <span class="bad">unhealthy: ${gpu.status.reason ?? 'no reason given'}</span>`
+                }
               </td>
               <td><${ShareBar} used=${usage.memoryMiB} granted=${part.memoryMiB} print=${memory} /></td>
-              <td>${percent(usage.utilizationPercent)} of ${part.cores && part.policy !== 'none' ? percent(part.cores) : 'all, no limit'}</td>
+              <td>${gpuTime(part)}</td>
               <td>${isUnset(usage.processes) ? '–' : plural(usage.processes, 'process', 'processes')}</td>
-              <td class=${usage.deniedAllocations ? 'warn-text' : ''}>${isUnset(usage.deniedAllocations) ? '–' : plural(usage.deniedAllocations, 'allocation')}</td>
+              <td class=${usage.deniedAllocations ? 'warn-text' : ''}>
+                ${isUnset(usage.deniedAllocations) ? '–' : plural(usage.deniedAllocations, 'allocation')}
+              </td>
               <td>${isUnset(usage.throttledSeconds) ? '–' : duration(usage.throttledSeconds * 1000)}</td>
               <td>${usage.lastActive ? time(usage.lastActive) : '–'}</td>
             </tr>`;
@@ -249,7 +305,9 @@ function Held({ share, gpus }) {
 
 export function Pod({ params }) {
   const { namespace = '', name = '' } = params;
-  const shares = useCollection(`namespaces/${encodeURIComponent(namespace)}/gpushares`, { fieldSelector: `metadata.name=${name}` });
+  const shares = useCollection(`namespaces/${encodeURIComponent(namespace)}/gpushares`, {
+    fieldSelector: `metadata.name=${name}`,
+  });
   const share = shares.items.get(`${namespace}/${name}`);
   const node = share?.status.nodeName;
   const gpus = useCollection(node ? 'gpus' : null, { fieldSelector: `spec.nodeName=${node}` });
@@ -268,10 +326,13 @@ export function Pod({ params }) {
     HISTORY_PERIOD,
     [namespace, name, holds],
   );
-  if (shares.error) return html`<${Missing} title=${`Pod ${namespace}/${name} is not shown`}>${shares.error.message}<//>`;
+  if (shares.error)
+    return html`<${Missing} title=${`Pod ${namespace}/${name} is not shown`}>${shares.error.message}<//>`;
   if (!share)
     return shares.complete
-      ? html`<${Missing} title=${`No pod ${namespace}/${name}`}>It has ended, or it neither holds nor requests a GPU.<//>`
+      ? html`<${Missing} title=${`No pod ${namespace}/${name}`}>
+          It has ended, or it neither holds nor requests a GPU.
+        <//>`
       : null;
   const { status, metadata } = share;
   const idle = idleSince(share);
@@ -284,39 +345,57 @@ export function Pod({ params }) {
     <p class="kind">Pod</p>
     <h1><span class="quiet">${namespace}/</span>${name}</h1>
     <p class="lead">
-      ${status.phase}${node && html` on <${Link} to=${{ view: 'cluster', node }}>${node}<//>`}.${' '}
-      ${holds
-        ? `Holds ${memory(status.memoryMiB)}${idle ? `, idle since ${time(idle)}` : ''}.`
-        : `Requests ${requestWords(share)}.`}
+      ${status.phase}${node && html` on <${NodeLink} node=${node} />`}.${' '}
+      ${
+        holds
+          ? `Holds ${memory(status.memoryMiB)}${idle ? `, idle since ${time(idle)}` : ''}.`
+          : `Requests ${requestWords(share)}.`
+      }
       ${metadata.creationTimestamp && ` Created ${time(metadata.creationTimestamp)}.`} Priority ${status.priority}.
     </p>
-    ${!holds && html`<section class="panel" aria-labelledby="why"><h2 id="why">Why it is Pending</h2><${Explanation} namespace=${namespace} name=${name} /></section>`}
-    ${holds &&
-    html`
-      <section class="panel" aria-labelledby="held"><h2 id="held">What it holds</h2><${Held} share=${share} gpus=${gpus} /></section>
+    ${
+      !holds &&
+      html`<section class="panel" aria-labelledby="why">
+        <h2 id="why">Why it is Pending</h2>
+        <${Explanation} namespace=${namespace} name=${name} />
+      </section>`
+    }
+    ${
+      holds &&
+      html`
+      <section class="panel" aria-labelledby="held">
+        <h2 id="held">What it holds</h2>
+        <${Held} share=${share} gpus=${gpus} />
+      </section>
       <section class="panel" aria-labelledby="resize">
         <h2 id="resize">Resize</h2>
-        ${isWhole
-          ? html`<p class="quiet">The pod holds whole cards, which are not resized.</p>`
-          : html`<${Resize} key=${metadata.uid} share=${share} gpus=${gpus} />`}
+        ${
+          isWhole
+            ? html`<p class="quiet">The pod holds whole cards, which are not resized.</p>`
+            : html`<${Resize} key=${metadata.uid} share=${share} gpus=${gpus} />`
+        }
       </section>
       <section class="panel" aria-labelledby="history">
         <h2 id="history">Granted and used</h2>
         ${history.error && html`<p class="warn-text">${history.error.message}</p>`}
         <div class="charts">
           ${Object.entries(history.of ?? {}).map(
-            ([uuid, one]) => html`<${History} key=${uuid} uuid=${uuid} history=${one} grants=${grants} label=${label(uuid)} />`,
+            ([uuid, one]) =>
+              html`<${History} key=${uuid} uuid=${uuid} history=${one} grants=${grants} label=${label(uuid)} />`,
           )}
         </div>
         <p class="quiet">The line of what is granted is known from the moment on at which this page was opened.</p>
       </section>
-    `}
-    ${metadata.labels &&
-    html`<section class="panel" aria-labelledby="labels">
+    `
+    }
+    ${
+      metadata.labels &&
+      html`<section class="panel" aria-labelledby="labels">
       <h2 id="labels">Labels</h2>
       <ul class="labels">
         ${Object.entries(metadata.labels).map(([key, value]) => html`<li key=${key}>${key}=${value}</li>`)}
       </ul>
-    </section>`}
+    </section>`
+    }
   `;
 }

@@ -1,6 +1,22 @@
 // The pods that hold or request a GPU. Only the rows in view are in the document.
 import { Component, html, useEffect, useMemo } from './standalone.module.js';
-import { Link, Missing, Namespaces, ShareBar, announce, count, idleSince, memory, percent, plural, time, useShares } from './parts.js';
+import {
+  Missing,
+  Namespaces,
+  NodeLink,
+  PodLink,
+  Select,
+  ShareBar,
+  announce,
+  count,
+  idleSince,
+  memory,
+  params,
+  percent,
+  plural,
+  time,
+  useShares,
+} from './parts.js';
 
 const ROW = 40;
 const PHASES = ['Bound', 'Pending', 'Terminating'];
@@ -29,20 +45,22 @@ function Row({ share, at }) {
   const { metadata, status } = share;
   const idle = idleSince(share);
   return html`<tr aria-rowindex=${at + 2}>
-    <td class="name">
-      <${Link} to=${{ view: 'pod', namespace: metadata.namespace, name: metadata.name }} title=${`${metadata.namespace}/${metadata.name}`}
-        ><span class="quiet">${metadata.namespace}/</span>${metadata.name}<//
-      >
+    <td class="name" title=${`${metadata.namespace}/${metadata.name}`}>
+      <${PodLink} namespace=${metadata.namespace} name=${metadata.name} />
     </td>
     <td>${status.phase}</td>
-    <td class="name">${status.nodeName ? html`<${Link} to=${{ view: 'cluster', node: status.nodeName }}>${status.nodeName}<//>` : '–'}</td>
+    <td class="name">
+      ${status.nodeName ? html`<${NodeLink} node=${status.nodeName} />` : '–'}
+    </td>
     <td><${ShareBar} used=${status.usage?.memoryMiB} granted=${status.memoryMiB} print=${memory} /></td>
     <td>
-      ${percent(status.usage?.utilizationPercent)}${status.cores ? ` of ${percent(status.cores)}` : status.cores === 0 ? ', no limit' : ''}
+      ${percent(status.usage?.utilizationPercent)}${status.cores === 0 && ', no limit'}${
+        status.cores > 0 && ` of ${percent(status.cores)}`
+      }
     </td>
     <td>${plural(status.gpus, 'GPU')}</td>
     <td class="name" title=${status.reason ?? ''}>
-      ${idle ? html`<span class="warn-text">idle since ${time(idle)}</span>` : status.reason ?? ''}
+      ${idle ? html`<span class="warn-text">idle since ${time(idle)}</span>` : (status.reason ?? '')}
     </td>
   </tr>`;
 }
@@ -78,12 +96,16 @@ class Table extends Component {
   render({ shares }, { first, rows }) {
     const start = Math.min(first, Math.max(0, shares.length - rows) & ~3);
     const shown = shares.slice(start, start + rows);
-    const space = (height) => height > 0 && html`<tr aria-hidden="true" class="space" style=${{ height: `${height}px` }}></tr>`;
+    const space = (height) =>
+      height > 0 && html`<tr aria-hidden="true" class="space" style=${{ height: `${height}px` }}></tr>`;
     return html`<div class="table-frame">
       <table aria-rowcount=${shares.length + 1} class="pods">
         <thead>
           <tr aria-rowindex="1">
-            <th scope="col">Pod</th><th scope="col">Phase</th><th scope="col">Node</th><th scope="col">Memory used of granted</th>
+            <th scope="col">Pod</th>
+            <th scope="col">Phase</th>
+            <th scope="col">Node</th>
+            <th scope="col">Memory used of granted</th>
             <th scope="col">GPU time</th><th scope="col">GPUs</th><th scope="col">Remarks</th>
           </tr>
         </thead>
@@ -121,28 +143,40 @@ export function Pods({ params, change }) {
     <div class="toolbar">
       <label class="field">
         <span>Search</span>
-        <input type="search" placeholder="pod, namespace or node" value=${params.q ?? ''} onInput=${(event) => change({ q: event.target.value })} />
+        <input
+          type="search"
+          placeholder="pod, namespace or node"
+          value=${params.q ?? ''}
+          onInput=${(event) => change({ q: event.target.value })}
+        />
       </label>
-      <label class="field">
-        <span>Phase</span>
-        <select value=${params.phase ?? ''} onChange=${(event) => change({ phase: event.target.value })}>
-          <option value="">all</option>
-          ${PHASES.map((phase) => html`<option key=${phase} value=${phase} selected=${phase === params.phase}>${phase}</option>`)}
-        </select>
-      </label>
-      <label class="field">
-        <span>Sort by</span>
-        <select value=${params.sort ?? 'name'} onChange=${(event) => change({ sort: event.target.value })}>
-          ${Object.entries(SORTS).map(([sort, [label]]) => html`<option key=${sort} value=${sort} selected=${sort === params.sort}>${label}</option>`)}
-        </select>
-      </label>
+      <${Select}
+        label="Phase"
+        options=${[['', 'all'], ...PHASES.map((phase) => [phase, phase])]}
+        value=${params.phase ?? ''}
+        change=${(phase) => change({ phase })}
+      />
+      <${Select}
+        label="Sort by"
+        options=${Object.entries(SORTS).map(([sort, [label]]) => [sort, label])}
+        value=${params.sort ?? 'name'}
+        change=${(sort) => change({ sort })}
+      />
       <label class="check">
-        <input type="checkbox" checked=${Boolean(params.idle)} onChange=${(event) => change({ idle: event.target.checked ? '1' : '' })} />
+        <input
+          type="checkbox"
+          checked=${Boolean(params.idle)}
+          onChange=${(event) => change({ idle: event.target.checked ? '1' : '' })}
+        />
         Idle only
       </label>
     </div>
-    ${shown.length === 0 && shares.complete
-      ? html`<${Missing} title="No pod">${filtered ? 'No pod matches the filters.' : 'No pod holds or requests a GPU here.'}<//>`
-      : html`<${Table} shares=${shown} />`}
+    ${
+      shown.length === 0 && shares.complete
+        ? html`<${Missing} title="No pod">
+          ${filtered ? 'No pod matches the filters.' : 'No pod holds or requests a GPU here.'}
+        <//>`
+        : html`<${Table} shares=${shown} />`
+    }
   `;
 }
