@@ -75,14 +75,7 @@ class GpuApiIT {
 
     @Test
     void usageAppearsInAGpushareWithinHalfAMinute(Lab lab, TestNamespace namespace) {
-        namespace.run(Pods.withLimits(lab, "uses", LIMITS)
-                .edit()
-                .editSpec()
-                .editFirstContainer()
-                .withCommand("vgpu-sample", "alloc", "2000", "hold")
-                .endContainer()
-                .endSpec()
-                .build());
+        namespace.run(using2000(lab, "uses"));
 
         TestNamespace.awaitTrue(
                 "2000 MiB and a context",
@@ -126,14 +119,7 @@ class GpuApiIT {
 
     @Test
     void shrinkingAShareBelowItsUsageKeepsTheUsedMemoryAndRefusesFurtherAllocations(Lab lab, TestNamespace namespace) {
-        namespace.run(Pods.withLimits(lab, "shrinks", LIMITS)
-                .edit()
-                .editSpec()
-                .editFirstContainer()
-                .withCommand("vgpu-sample", "alloc", "2000", "hold")
-                .endContainer()
-                .endSpec()
-                .build());
+        namespace.run(using2000(lab, "shrinks"));
         TestNamespace.awaitTrue(
                 "2000 MiB are in use", EVENTUALLY, () -> nvidiaSmiShows(namespace, "shrinks", "2256MiB / 3000MiB"));
 
@@ -235,6 +221,18 @@ class GpuApiIT {
                                                         "lacks 18080 MiB; would fit: nvidia.com/gpumem: 21920 instead of 40000")));
         assertThat(kubectl(lab, namespace, "explain", "gpushares.spec.containers"))
                 .contains("memoryMiB", "cores", "policy");
+    }
+
+    /** A pod whose program holds 2000 MiB, and a context. */
+    private static Pod using2000(Lab lab, String name) {
+        return Pods.withLimits(lab, name, LIMITS)
+                .edit()
+                .editSpec()
+                .editFirstContainer()
+                .withCommand("vgpu-sample", "alloc", "2000", "hold")
+                .endContainer()
+                .endSpec()
+                .build();
     }
 
     private static boolean nvidiaSmiShows(TestNamespace namespace, String pod, String text) {

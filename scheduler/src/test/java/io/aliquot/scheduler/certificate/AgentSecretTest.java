@@ -265,7 +265,7 @@ class AgentSecretTest {
                         .endSpec()
                         .build())
                 .create();
-        Replica replica = new Replica(withGroup());
+        Replica replica = new Replica(CertificateKeeperTest.settings("aliquot-group"));
         replica.reconcile();
         assertThat(groupTrusts()).isEqualTo(storedForWebhooks().caBundle());
         X509Certificate old = schedulers();
@@ -286,7 +286,7 @@ class AgentSecretTest {
 
     @Test
     void theWebhooksDoNotDependOnTheApiService() {
-        Replica replica = new Replica(withGroup());
+        Replica replica = new Replica(CertificateKeeperTest.settings("aliquot-group"));
 
         replica.reconcile();
 
@@ -296,17 +296,6 @@ class AgentSecretTest {
 
     private Replica replica() {
         return new Replica(CertificateKeeperTest.settings(""));
-    }
-
-    private static Settings withGroup() {
-        return Settings.read(
-                Map.of(
-                        "POD_NAME",
-                        "aliquot-1",
-                        "POD_NAMESPACE",
-                        "aliquot",
-                        "ALIQUOT_API_GROUP_SERVICE",
-                        "aliquot-group")::get);
     }
 
     private Secret secret() {

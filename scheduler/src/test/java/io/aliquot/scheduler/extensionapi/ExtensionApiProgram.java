@@ -18,6 +18,7 @@ import org.springframework.context.ConfigurableApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.ComponentScan;
 import org.springframework.context.annotation.ComponentScan.Filter;
+import org.springframework.context.annotation.Configuration;
 import org.springframework.context.annotation.FilterType;
 import org.springframework.context.annotation.Import;
 import org.springframework.http.MediaType;
@@ -30,22 +31,15 @@ import tools.jackson.databind.JsonNode;
 
 /** A replica with the API's port and two resources of a test, in front of a simulated API server. */
 @SpringBootConfiguration(proxyBeanMethods = false)
-@EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
-@ComponentScan(
-        basePackages = {"io.aliquot.scheduler.server", "io.aliquot.scheduler.settings"},
-        excludeFilters = @Filter(type = FilterType.REGEX, pattern = ".*(Test\\$|Program).*"))
-@Import({
-    RandomPorts.class,
-    IdentityFilter.class,
-    FrontProxyKeeper.class,
-    LeaderProxy.class,
-    DiscoveryController.class,
-    WebPageController.class,
-    ExtensionApiProgram.Resources.class
-})
+@Import({ExtensionApiProgram.Port.class, ExtensionApiProgram.Resources.class, WebPageController.class})
 class ExtensionApiProgram {
     static ConfigurableApplicationContext start() {
-        return new SpringApplicationBuilder(ExtensionApiProgram.class)
+        return start(ExtensionApiProgram.class);
+    }
+
+    /** Starts a program with {@link Port}. */
+    static ConfigurableApplicationContext start(Class<?> program) {
+        return new SpringApplicationBuilder(program)
                 .properties(
                         "POD_NAME=aliquot-1",
                         "POD_NAMESPACE=aliquot",
@@ -56,6 +50,31 @@ class ExtensionApiProgram {
     /** Serves the identity, with TLS, in a started replica. */
     static void serve(ConfigurableApplicationContext replica, Identity identity) {
         replica.getBean(TlsCertificate.class).serve(identity.key(), identity.certificate());
+    }
+
+    /** What every request passes, in front of a simulated API server; a program adds what answers. */
+    @Configuration(proxyBeanMethods = false)
+    @EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
+    @ComponentScan(
+            basePackages = {"io.aliquot.scheduler.server", "io.aliquot.scheduler.settings"},
+            excludeFilters = @Filter(type = FilterType.REGEX, pattern = ".*(Test\\$|Program).*"))
+    @Import({
+        RandomPorts.class,
+        IdentityFilter.class,
+        FrontProxyKeeper.class,
+        LeaderProxy.class,
+        DiscoveryController.class
+    })
+    static class Port {
+        @Bean
+        FakeControlPlane controlPlane() {
+            return new FakeControlPlane();
+        }
+
+        @Bean
+        ExtenderHandler handler() {
+            return (path, body) -> new byte[0];
+        }
     }
 
     @RestController
@@ -119,11 +138,6 @@ class ExtensionApiProgram {
     }
 
     @Bean
-    FakeControlPlane controlPlane() {
-        return new FakeControlPlane();
-    }
-
-    @Bean
     Part part() {
         return new Part();
     }
@@ -131,10 +145,5 @@ class ExtensionApiProgram {
     @Bean
     FakeCluster cluster() {
         return new FakeCluster();
-    }
-
-    @Bean
-    ExtenderHandler handler() {
-        return (path, body) -> new byte[0];
     }
 }

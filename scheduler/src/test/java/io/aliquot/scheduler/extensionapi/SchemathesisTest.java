@@ -7,7 +7,6 @@ import io.aliquot.scheduler.extensionapi.Authority.Identity;
 import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;
 import io.aliquot.scheduler.extensionapi.ObjectsProgram.Changes;
 import io.aliquot.scheduler.placement.Gpus;
-import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.server.RandomPorts;
 import java.io.File;
 import java.nio.charset.StandardCharsets;
@@ -21,14 +20,7 @@ import org.bouncycastle.asn1.x509.KeyPurposeId;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.springframework.boot.SpringBootConfiguration;
-import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
-import org.springframework.boot.builder.SpringApplicationBuilder;
-import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfiguration;
 import org.springframework.context.ConfigurableApplicationContext;
-import org.springframework.context.annotation.Bean;
-import org.springframework.context.annotation.ComponentScan;
-import org.springframework.context.annotation.ComponentScan.Filter;
-import org.springframework.context.annotation.FilterType;
 import org.springframework.context.annotation.Import;
 
 /**
@@ -63,29 +55,8 @@ class SchemathesisTest {
 
     /** A replica with everything that answers requests to the aggregated API. */
     @SpringBootConfiguration(proxyBeanMethods = false)
-    @EnableAutoConfiguration(exclude = ErrorMvcAutoConfiguration.class)
-    @ComponentScan(
-            basePackages = {"io.aliquot.scheduler.server", "io.aliquot.scheduler.settings"},
-            excludeFilters = @Filter(type = FilterType.REGEX, pattern = ".*(Test\\$|Program).*"))
-    @Import({
-        RandomPorts.class,
-        IdentityFilter.class,
-        FrontProxyKeeper.class,
-        LeaderProxy.class,
-        DiscoveryController.class,
-        ObjectsProgram.Objects.class
-    })
-    static class Replica {
-        @Bean
-        FakeControlPlane controlPlane() {
-            return new FakeControlPlane();
-        }
-
-        @Bean
-        ExtenderHandler handler() {
-            return (path, body) -> new byte[0];
-        }
-    }
+    @Import({ExtensionApiProgram.Port.class, ObjectsProgram.Objects.class})
+    static class Replica {}
 
     @Test
     void everyGeneratedRequestIsAnsweredAsDescribed(@TempDir Path folder) throws Exception {
@@ -93,12 +64,7 @@ class SchemathesisTest {
         var frontProxyCa = new Authority("front-proxy-ca");
         var serverCa = new Authority("aliquot");
         Identity frontProxy = frontProxyCa.client("front-proxy-client");
-        try (ConfigurableApplicationContext replica = new SpringApplicationBuilder(Replica.class)
-                .properties(
-                        "POD_NAME=aliquot-1",
-                        "POD_NAMESPACE=aliquot",
-                        "ALIQUOT_API_GROUP_SERVICE=aliquot-extension-api")
-                .run()) {
+        try (ConfigurableApplicationContext replica = ExtensionApiProgram.start(Replica.class)) {
             ExtensionApiProgram.serve(
                     replica, serverCa.issue("localhost", KeyPurposeId.id_kp_serverAuth, Duration.ofDays(1)));
             replica.getBean(FakeControlPlane.class).authentication =
