@@ -166,9 +166,7 @@ class LeaderFailoverIT {
             EnumSet.of(Fault.EXTENDER_KILLED, Fault.EXTENDER_HANGS, Fault.API_SERVER_KILLED);
 
     static List<Fault> faults() {
-        return "1".equals(System.getenv("ALIQUOT_LONG"))
-                ? List.of(Fault.values())
-                : List.of(Fault.EXTENDER_KILLED, Fault.EXTENDER_PAUSED);
+        return LongTier.orElse(List.of(Fault.values()), List.of(Fault.EXTENDER_KILLED, Fault.EXTENDER_PAUSED));
     }
 
     @ParameterizedTest

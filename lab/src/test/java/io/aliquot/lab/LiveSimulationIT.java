@@ -28,6 +28,7 @@ class LiveSimulationIT {
     private Path folder;
 
     @Test
+    @LongTier.Only
     void theLiveClusterAndItsDumpGiveTheSameReport(Lab lab, TestNamespace namespace) throws IOException {
         for (int i = 0; i < PODS; i++) {
             namespace.create(Pods.withLimits(lab, "pod-" + i, Map.of(Resources.MEMORY, "9000", Resources.CORES, "20")));

@@ -36,6 +36,7 @@ class PlacementIT {
     }
 
     @Test
+    @LongTier.Only
     void spreadPutsElevenPodsOnAllFourGpus(Lab lab, TestNamespace namespace) {
         List<Pod> pods =
                 createInSequence(namespace, 11, name -> withPolicy(Pods.withGpuMemory(lab, name, 8000), "spread"));
@@ -44,6 +45,7 @@ class PlacementIT {
     }
 
     @Test
+    @LongTier.Only
     void onANodeWithMoreSlotsMemoryAloneLimitsThePodsOfAGpu(Lab lab, TestNamespace namespace) {
         String node = lab.nodes().get(1);
         setSlots(lab, node, "20");
@@ -102,6 +104,7 @@ class PlacementIT {
     }
 
     @Test
+    @LongTier.Only
     void aPodWithThreeVgpusIsUnschedulableOnNodesWithTwoGpus(Lab lab, TestNamespace namespace) {
         namespace.create(Pods.withLimits(lab, "three", Map.of(Resources.VGPU, "3", Resources.MEMORY, "3000")));
 
@@ -112,6 +115,7 @@ class PlacementIT {
     }
 
     @Test
+    @LongTier.Only
     void aPendingPodSaysWhyAndIsBoundSoonAfterCapacityIsFreed(Lab lab, TestNamespace namespace) {
         for (int i = 0; i < 4; i++) {
             namespace.create(Pods.withLimits(lab, "whole-" + i, Map.of(Resources.VGPU, "1")));

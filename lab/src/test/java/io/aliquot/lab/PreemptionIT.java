@@ -95,6 +95,7 @@ class PreemptionIT {
     }
 
     @Test
+    @LongTier.Only
     void aPodWithPreemptionPolicyNeverStaysPending(Lab lab, TestNamespace namespace) throws InterruptedException {
         String node = lab.nodes().get(0);
         runOneAfterAnother(namespace, low(lab, "old", 50000, node), low(lab, "young", 60000, node));

@@ -14,7 +14,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * Processes are killed with SIGKILL while pods run and a pod is Pending: running pods are not disturbed, no allocation
@@ -25,8 +25,12 @@ class ProcessKillIT {
     /** The kubelet's restart backoff grows: after four restarts within ten minutes it exceeds a minute. */
     private static final Duration RESTART_TIMEOUT = Duration.ofMinutes(4);
 
+    static List<String> schedulerContainers() {
+        return LongTier.orElse(List.of("extender", "kube-scheduler"), List.of("extender"));
+    }
+
     @ParameterizedTest
-    @ValueSource(strings = {"extender", "kube-scheduler"})
+    @MethodSource("schedulerContainers")
     void runningPodsAndSchedulingSurviveAKilledScheduler(String container, Lab lab, TestNamespace namespace) {
         Workload workload = new Workload(lab, namespace);
 
@@ -68,8 +72,14 @@ class ProcessKillIT {
         namespace.awaitRunning("meanwhile", RESTART_TIMEOUT);
     }
 
+    static List<String> clusterComponents() {
+        return LongTier.orElse(
+                List.of("node1/kubelet", "node1/containerd", "kube-apiserver", "etcd"),
+                List.of("node1/kubelet", "etcd"));
+    }
+
     @ParameterizedTest
-    @ValueSource(strings = {"node1/kubelet", "node1/containerd", "kube-apiserver", "etcd"})
+    @MethodSource("clusterComponents")
     void runningPodsAndSchedulingSurviveAKilledClusterComponent(String program, Lab lab, TestNamespace namespace) {
         Workload workload = new Workload(lab, namespace);
         String node = program.startsWith("node")

@@ -22,7 +22,6 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
-import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -35,10 +34,8 @@ import org.junit.jupiter.params.provider.EnumSource;
  *
  * <p>The other plugins of kube-scheduler cannot interfere: the winner's score is at least 50 points above any other's,
  * and of the plugins' scores only ImageLocality's differs between the nodes, by a few points.
- *
- * <p>In the long tier, {@code ALIQUOT_LONG=1}: it takes a minute and a half.
  */
-@EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
+@LongTier.Only
 @ExtendWith(LabExtension.class)
 class SimulatedPlacementIT {
     /** Twice as many as fit, so that the last ones fit on few nodes only. */

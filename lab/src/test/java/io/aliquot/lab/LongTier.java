@@ -1,0 +1,29 @@
+package io.aliquot.lab;
+
+import static java.lang.annotation.ElementType.METHOD;
+import static java.lang.annotation.ElementType.TYPE;
+import static java.lang.annotation.RetentionPolicy.RUNTIME;
+
+import java.lang.annotation.Retention;
+import java.lang.annotation.Target;
+import java.util.List;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+
+/** What runs in {@code ./aliquot test --long} only. */
+final class LongTier {
+    private static final String VARIABLE = "ALIQUOT_LONG";
+    private static final String ON = "1";
+
+    private LongTier() {}
+
+    /** A test that takes minutes, or of which others cover most. */
+    @Target({TYPE, METHOD})
+    @Retention(RUNTIME)
+    @EnabledIfEnvironmentVariable(named = VARIABLE, matches = ON)
+    @interface Only {}
+
+    /** All cases in the long tier, else some. */
+    static <T> List<T> orElse(List<T> all, List<T> some) {
+        return ON.equals(System.getenv(VARIABLE)) ? all : some;
+    }
+}
