@@ -92,8 +92,9 @@ final class GpuNodeResource extends NodesResource<GpuNode> {
                 status.gpus().size(),
                 status.healthyGpus(),
                 Objects.requireNonNullElse(status.sharingMode(), "-"),
-                Resource.of(status.memoryMiB().allocated(), status.memoryMiB().total(), "Mi"),
-                Resource.of(status.cores().allocated(), status.cores().total(), "%"),
+                Resource.fraction(
+                        status.memoryMiB().allocated(), status.memoryMiB().total(), "Mi"),
+                Resource.fraction(status.cores().allocated(), status.cores().total(), "%"),
                 status.shares(),
                 status.strandedMemoryMiB() + "Mi",
                 Objects.requireNonNullElse(status.reason(), ""),

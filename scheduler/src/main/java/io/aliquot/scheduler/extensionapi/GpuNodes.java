@@ -151,11 +151,11 @@ public final class GpuNodes {
             }
             return;
         }
-        ShareSizes shapes = sizes();
+        ShareSizes current = sizes();
         Map<String, Stored<Gpu>> gpus = new TreeMap<>();
         view.get().gpus().forEach(free -> {
             Gpu gpu = gpu(node, view.get(), free);
-            gpus.put(gpu.metadata().name(), new Stored<>(node, gpu, shapes.stranded(free)));
+            gpus.put(gpu.metadata().name(), new Stored<>(node, gpu, current.stranded(free)));
         });
         gpus.forEach((name, gpu) -> put(gpuStore, name, gpu, version));
         if (before != null) {

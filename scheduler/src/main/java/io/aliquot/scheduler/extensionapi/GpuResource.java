@@ -102,12 +102,12 @@ final class GpuResource extends NodesResource<Gpu> {
                 status.nodeName(),
                 status.index(),
                 status.model(),
-                Resource.of(
+                Resource.fraction(
                         used == null ? null : used.memoryMiB(),
                         status.memoryMiB().allocated() + "/"
                                 + status.memoryMiB().total(),
                         "Mi"),
-                Resource.of(status.cores().allocated(), status.cores().total(), "%"),
+                Resource.fraction(status.cores().allocated(), status.cores().total(), "%"),
                 status.shares(),
                 health(status),
                 Objects.requireNonNullElse(status.reason(), ""),

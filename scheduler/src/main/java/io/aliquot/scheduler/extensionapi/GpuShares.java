@@ -330,8 +330,8 @@ public final class GpuShares implements Resource<GpuPod> {
                 share.metadata().name(),
                 status.phase(),
                 Objects.requireNonNullElse(status.nodeName(), "-"),
-                Resource.of(used == null ? null : used.memoryMiB(), status.memoryMiB(), "Mi"),
-                Resource.of(used == null ? null : used.utilizationPercent(), status.cores(), "%"),
+                Resource.fraction(used == null ? null : used.memoryMiB(), status.memoryMiB(), "Mi"),
+                Resource.fraction(used == null ? null : used.utilizationPercent(), status.cores(), "%"),
                 status.gpus(),
                 Objects.requireNonNullElse(status.reason(), ""),
                 Resource.age(share.metadata().creationTimestamp(), clock.instant()));

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.extensionapi;
 
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
+import org.springframework.http.HttpHeaders;
 import tools.jackson.core.exc.JacksonIOException;
 import tools.jackson.databind.json.JsonMapper;
 
@@ -14,8 +15,12 @@ final class JsonResponse {
     }
 
     static void write(HttpServletResponse response, Object body) throws IOException {
+        write(response, "application/json", body);
+    }
+
+    static void write(HttpServletResponse response, String type, Object body) throws IOException {
         byte[] json = json(body);
-        response.setContentType("application/json");
+        response.setHeader(HttpHeaders.CONTENT_TYPE, type); // setContentType would write its parameters differently
         response.setContentLength(json.length);
         response.getOutputStream().write(json);
     }

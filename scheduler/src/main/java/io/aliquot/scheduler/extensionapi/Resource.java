@@ -72,7 +72,7 @@ interface Resource<T> {
     }
 
     /** {@code part / whole}, with {@code -} for an unknown part. */
-    static String of(@Nullable Object part, @Nullable Object whole, String unit) {
+    static String fraction(@Nullable Object part, @Nullable Object whole, String unit) {
         if (whole == null) {
             return "-";
         }
