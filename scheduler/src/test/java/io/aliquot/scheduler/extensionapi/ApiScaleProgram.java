@@ -95,25 +95,35 @@ class ApiScaleProgram {
 
     /** Arguments: the PEM file of the front proxy's CA, nodes, shares. Prints the ports when it is filled. */
     public static void main(String[] arguments) throws Exception {
-        ConfigurableApplicationContext context = new SpringApplicationBuilder(ApiScaleProgram.class)
-                .properties(
-                        "POD_NAME=aliquot-1",
-                        "POD_NAMESPACE=aliquot",
-                        "ALIQUOT_API_SERVICE=aliquot-api",
-                        "logging.level.root=WARN")
-                .run();
+        ConfigurableApplicationContext context = start();
         var servers = new Authority("kubernetes");
         ExtensionApiProgram.serve(
                 context, servers.issue("localhost", KeyPurposeId.id_kp_serverAuth, Duration.ofDays(1)));
         context.getBean(FakeControlPlane.class).authentication =
                 FakeControlPlane.of(Files.readString(Path.of(arguments[0])), "[\"" + CLIENT + "\"]", servers.pem());
         context.getBean(FrontProxyKeeper.class).read();
-        var changes = new Changes(context, Integer.parseInt(arguments[1]));
-        changes.fill(Integer.parseInt(arguments[2]));
+        Changes changes = fill(context, Integer.parseInt(arguments[1]), Integer.parseInt(arguments[2]));
         answer(RandomPorts.webhooks(context) + " " + RandomPorts.extender(context));
         Thread.ofPlatform().name("pods").daemon().start(changes);
         obey(changes);
         context.close();
+    }
+
+    /** Without nodes and pods, and without a certificate. */
+    static ConfigurableApplicationContext start() {
+        return new SpringApplicationBuilder(ApiScaleProgram.class)
+                .properties(
+                        "POD_NAME=aliquot-1",
+                        "POD_NAMESPACE=aliquot",
+                        "ALIQUOT_API_GROUP_SERVICE=aliquot-extension-api",
+                        "logging.level.root=WARN")
+                .run();
+    }
+
+    static Changes fill(ConfigurableApplicationContext context, int nodes, int shares) {
+        var changes = new Changes(context, nodes);
+        changes.fill(shares);
+        return changes;
     }
 
     private static void obey(Changes changes) throws IOException {
@@ -168,7 +178,7 @@ class ApiScaleProgram {
     }
 
     /** What the watches on pods and nodes report. */
-    private static final class Changes implements Runnable {
+    static final class Changes implements Runnable {
         private final Ledger ledger;
         private final GpuShares shares;
         private final GpuNodes nodes;
@@ -181,7 +191,7 @@ class ApiScaleProgram {
 
         private record Churning(PodId id, int node, Map<String, String> labels, ContainerAllocation held) {}
 
-        Changes(ConfigurableApplicationContext context, int nodeCount) {
+        private Changes(ConfigurableApplicationContext context, int nodeCount) {
             this.ledger = context.getBean(Ledger.class);
             this.shares = context.getBean(GpuShares.class);
             this.nodes = context.getBean(GpuNodes.class);
