@@ -32,10 +32,10 @@ class SchemathesisTest {
     private static final String PROGRAM = "schemathesis";
 
     /*
-     * Watches do not end, and kubectl's flags are read as the API server reads them, so they are left to WatchHttpTest.
-     * Unknown parameters are ignored, as in the API server, so what a schema forbids is not always refused; and what is
-     * no label selector no schema tells. A version that the replica has not seen yet is answered with 504, and a second
-     * resize, while the simulated API server does not tell the outcome of the first one, with 503.
+     * WatchHttpTest covers watches, which do not end. Two checks are excluded: the API ignores unknown parameters, as the
+     * API server does, so it accepts what the schema forbids; and it refuses combinations of parameters, and selectors,
+     * that a schema cannot exclude. 504 is the answer for a version that the replica has not seen yet, 503 the one to a
+     * second resize, because the simulated API server does not report the outcome of the first one.
      */
     private static final String CONFIGURATION = """
             [parameters]
