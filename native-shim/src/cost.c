@@ -28,6 +28,7 @@ struct aliquot_cost {
 _Static_assert(sizeof(struct aliquot_cost) == 64, "an entry is a cache line");
 
 static struct aliquot_cost table[ENTRIES];
+static atomic_bool any_entry; /* false: the table is all zeros */
 
 static uint64_t mix_hash(uint64_t x) {
     /* The finalizer of SplitMix64 (Steele, Lea and Flood, 2014). */
@@ -55,6 +56,7 @@ static void reset_entry(struct aliquot_cost *cost, enum aliquot_cost_kind kind) 
 }
 
 static __attribute__((noinline, cold)) struct aliquot_cost *claim_entry(uint64_t key, enum aliquot_cost_kind kind) {
+    atomic_store(&any_entry, true);
     for (uint64_t i = 0; i < PROBES_MAX; i++) {
         struct aliquot_cost *cost = &table[(key + i) % ENTRIES];
         uint64_t found = 0;
@@ -196,5 +198,7 @@ uint64_t aliquot_cost_learn(const struct aliquot_cost_part *parts, size_t count,
 }
 
 void aliquot_cost_reset(void) {
-    memset(table, 0, sizeof table);
+    if (atomic_exchange(&any_entry, false)) { /* else the fork would write 256 KiB for nothing */
+        memset(table, 0, sizeof table);
+    }
 }

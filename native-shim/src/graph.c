@@ -1,5 +1,6 @@
 #include "graph.h"
 
+#include "capture.h"
 #include "charge.h"
 #include "config.h"
 #include "device.h"
@@ -184,13 +185,6 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
     return result;
 }
 
-static bool is_capturing(CUstream stream) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return aliquot_real.cuStreamIsCapturing != NULL &&
-           (aliquot_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-            status != CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
 /* Reservations of a launch; count 0: the graph allocates nothing. */
 struct launch_reservation {
     int count;
@@ -234,7 +228,7 @@ static bool reserve_for_launch(struct launch_reservation *reservation, CUgraphEx
     pthread_mutex_lock(&mutex);
     collect_allocations(&wanted, graph);
     pthread_mutex_unlock(&mutex);
-    if (wanted.count > 0 && is_capturing(stream)) {
+    if (wanted.count > 0 && aliquot_capture_may_include(stream)) {
         mark_unreserved(graph);
         return true; /* the captured launch becomes a node of another graph */
     }

@@ -1,4 +1,5 @@
-/* Hooks of all functions that start work on a GPU or begin and end stream capture. */
+/* Hooks of all functions that start work on a GPU. */
+#include "capture.h"
 #include "compute.h"
 #include "cost.h"
 #include "device.h"
@@ -9,7 +10,6 @@
 #include "os.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 
 #define LIMITS_CHECK_MASK 63 /* launches between checks of the limit file, less 1 */
@@ -19,9 +19,6 @@
 #define THROTTLE_MIN_NS 1000000
 #define SLEEP_MAX_NS 10000000   /* shares change */
 #define SLEEP_PENDING_NS 500000 /* pending batches may return part of their charge */
-
-/* Captures begun less captures ended. At 0 no stream captures, and the driver need not be asked. */
-static atomic_int open_captures;
 
 static __thread struct {
     int device;
@@ -36,15 +33,6 @@ static inline bool is_throttling_active(void) {
         state = aliquot_compute_refresh();
     }
     return state == ALIQUOT_COMPUTE_LIMITED;
-}
-
-static bool may_be_capturing(CUstream stream) {
-    if (__builtin_expect(atomic_load_explicit(&open_captures, memory_order_relaxed) <= 0, 1)) {
-        return false;
-    }
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return aliquot_real.cuStreamIsCapturing == NULL ||
-           aliquot_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /* Charges ns of GPU time, and sleeps until the share allows it. True: the thread was throttled. */
@@ -98,7 +86,7 @@ static bool charge_with_advance(const struct aliquot_launch *launch) {
    finish_launch() must not be called. */
 static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind kind, const void *handle,
                           uint64_t blocks, CUstream stream) {
-    if (may_be_capturing(stream)) {
+    if (aliquot_capture_may_include(stream)) {
         return false;
     }
     if (aliquot_device_of_current(&launch->context, &launch->device) != CUDA_SUCCESS ||
@@ -193,50 +181,6 @@ LAUNCH(cuLaunchCooperativeKernelMultiDevice, (CUDA_LAUNCH_PARAMS * launches, uns
        (launches, count, flags), KERNEL, launches == NULL || count == 0 ? NULL : launches[0].function,
        launches == NULL || count == 0 ? 0 : blocks_of(launches[0].gridDimX, launches[0].gridDimY, launches[0].gridDimZ),
        launches == NULL || count == 0 ? NULL : launches[0].hStream)
-
-static CUresult count_capture_begin(CUresult result) {
-    if (result == CUDA_SUCCESS) {
-        atomic_fetch_add(&open_captures, 1);
-    }
-    return result;
-}
-
-/* A failed call may or may not have ended the capture. If the count is too high, the driver is asked about streams
-   needlessly, which does no harm. */
-static CUresult count_capture_end(CUstream stream, CUresult result) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    bool over = result == CUDA_SUCCESS;
-    if (!over && atomic_load(&open_captures) > 0 && aliquot_real.cuStreamIsCapturing != NULL) {
-        over = result != CUDA_ERROR_ILLEGAL_STATE &&
-               aliquot_real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-               status == CU_STREAM_CAPTURE_STATUS_NONE;
-    }
-    if (over) {
-        atomic_fetch_sub(&open_captures, 1);
-    }
-    return result;
-}
-
-#define CAPTURE(symbol, parameters, after)                                                                             \
-    CUresult symbol parameters {                                                                                       \
-        ALIQUOT_REQUIRE(symbol)                                                                                        \
-        return after;                                                                                                  \
-    }
-
-#define CAPTURES(symbol, parameters, arguments)                                                                        \
-    CAPTURE(symbol, parameters, count_capture_begin(aliquot_real.symbol arguments))                                    \
-    CAPTURE(symbol##_ptsz, parameters, count_capture_begin(aliquot_real.symbol##_ptsz arguments))
-
-CAPTURES(cuStreamBeginCapture, (CUstream stream), (stream))
-CAPTURES(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
-CAPTURES(cuStreamBeginCaptureToGraph,
-         (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,
-          CUstreamCaptureMode mode),
-         (stream, graph, after, edges, count, mode))
-CAPTURE(cuStreamEndCapture, (CUstream stream, CUgraph *graph),
-        count_capture_end(stream, aliquot_real.cuStreamEndCapture(stream, graph)))
-CAPTURE(cuStreamEndCapture_ptsz, (CUstream stream, CUgraph *graph),
-        count_capture_end(per_thread_stream(stream), aliquot_real.cuStreamEndCapture_ptsz(stream, graph)))
 
 #define DESTROY_STREAM(symbol)                                                                                         \
     CUresult symbol(CUstream stream) {                                                                                 \

@@ -1,6 +1,7 @@
 #include "measure.h"
 
 #include "compute.h"
+#include "config.h"
 #include "lookup.h"
 #include "os.h"
 
@@ -115,9 +116,11 @@ struct meter {
 };
 
 static struct meter meters[METERS_MAX];
+static atomic_bool any_meter; /* false: they are all zeros */
 static atomic_flag claiming_meter = ATOMIC_FLAG_INIT;
 static atomic_uint fork_epoch = 1; /* increases in a forked child */
-static atomic_int helper_running;
+enum { HELPER_NONE, HELPER_RUNNING, HELPER_IMPOSSIBLE };
+static atomic_int helper_state;
 
 /* An open batch of this thread. */
 struct open_batch {
@@ -186,6 +189,7 @@ static struct meter *find_or_claim_meter(CUcontext context, int device) {
     for (int i = 0; i < METERS_MAX && meter == NULL; i++) {
         if (atomic_load(&meters[i].context) == NULL) {
             meter = &meters[i];
+            atomic_store(&any_meter, true);
             meter->device = device;
             atomic_store(&meter->target, BATCH_LAUNCHES_MAX);
             atomic_store(&meter->context, context); /* publishes the meter */
@@ -807,9 +811,15 @@ void aliquot_measure_forget_context(CUcontext context) {
     atomic_flag_clear(&meter->processing);
 }
 
+bool aliquot_measure_has_helper(void) {
+    return atomic_load_explicit(&helper_state, memory_order_relaxed) == HELPER_RUNNING;
+}
+
 void aliquot_measure_reset(void) {
-    memset(meters, 0, sizeof meters);
-    atomic_store(&helper_running, 0);
+    if (atomic_exchange(&any_meter, false)) {
+        memset(meters, 0, sizeof meters);
+    }
+    atomic_store(&helper_state, HELPER_NONE);
     atomic_flag_clear(&claiming_meter);
     atomic_fetch_add(&fork_epoch, 1);
     aliquot_cost_reset();
@@ -891,15 +901,17 @@ static void *helper_main(void *unused) {
            in the process's own time slice, and would overestimate the others. */
         aliquot_os_sleep_until(now + jittered(now - shared < HELPER_IDLE_NS ? PROBE_INTERVAL_NS : HELPER_INTERVAL_NS));
         now = aliquot_os_clock();
+        aliquot_config_mode(); /* its periodic checks, so that launches need not do them */
         polled = poll_all_meters();
         worked = polled.pending_batches ? now : worked;
         shared = polled.shared ? now : shared;
         if (now - worked < HELPER_IDLE_NS) {
             continue;
         }
-        atomic_store(&helper_running, 0);
-        int none = 0;
-        if (!poll_all_meters().pending_batches || !atomic_compare_exchange_strong(&helper_running, &none, 1)) {
+        atomic_store(&helper_state, HELPER_NONE);
+        int none = HELPER_NONE;
+        if (!poll_all_meters().pending_batches ||
+            !atomic_compare_exchange_strong(&helper_state, &none, HELPER_RUNNING)) {
             return unused;
         }
         worked = now;
@@ -911,15 +923,16 @@ static void *helper_main(void *unused) {
 typedef int pthread_create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 static void start_helper(void) {
-    int none = 0;
-    if (atomic_load_explicit(&helper_running, memory_order_relaxed) != 0 ||
-        !atomic_compare_exchange_strong(&helper_running, &none, 1)) {
+    int none = HELPER_NONE;
+    if (atomic_load_explicit(&helper_state, memory_order_relaxed) != HELPER_NONE ||
+        !atomic_compare_exchange_strong(&helper_state, &none, HELPER_RUNNING)) {
         return;
     }
     pthread_create_function *create = (pthread_create_function *)aliquot_lookup_global("pthread_create");
     pthread_attr_t attributes;
     pthread_t thread;
     if (create == NULL || pthread_attr_init(&attributes) != 0) {
+        atomic_store(&helper_state, HELPER_IMPOSSIBLE);
         return; /* launches check the batches instead */
     }
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -928,6 +941,6 @@ static void start_helper(void) {
     aliquot_os_block_signals(before);
     pthread_attr_destroy(&attributes);
     if (!created) {
-        atomic_store(&helper_running, 0);
+        atomic_store(&helper_state, HELPER_NONE);
     }
 }

@@ -1,6 +1,7 @@
 #include "pool.h"
 
 #include "account.h"
+#include "capture.h"
 #include "charge.h"
 #include "config.h"
 #include "context.h"
@@ -401,7 +402,6 @@ static enum pool_kind kind_of(CUmemLocation location, CUmemAllocationType type, 
 /* Returns the pool to charge for an allocation; NULL with CUDA_SUCCESS: none. A captured allocation belongs to a
    graph and is charged at its launch. All driver calls here are allowed while a stream captures. */
 static CUresult pool_for_allocation(CUmemoryPool handle, CUstream stream, struct aliquot_pool **pool) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUdevice ordinal = 0;
     *pool = NULL;
     enum aliquot_mode mode = aliquot_config_mode();
@@ -409,9 +409,7 @@ static CUresult pool_for_allocation(CUmemoryPool handle, CUstream stream, struct
         return mode == ALIQUOT_MODE_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
     }
     /* If the query fails, the driver rejects the allocation for the same reason. */
-    if ((aliquot_real.cuStreamIsCapturing != NULL &&
-         aliquot_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS) ||
-        status != CU_STREAM_CAPTURE_STATUS_NONE || ordinal_of_stream(stream, &ordinal) != CUDA_SUCCESS) {
+    if (aliquot_capture_may_include(stream) || ordinal_of_stream(stream, &ordinal) != CUDA_SUCCESS) {
         return CUDA_SUCCESS;
     }
     if (handle == NULL && (aliquot_real.cuDeviceGetMemPool == NULL ||

@@ -32,8 +32,11 @@ static int lock_fd = -1; /* -1: lock_pin keeps the lock */
 static bool is_file;
 static char region_path[1024];
 static struct aliquot_os_file region_file;
-static int decision_fd = -1; /* while this process decides */
+static int decision_fd = -1; /* while this process decides, which takes up to seconds: without the mutex */
 static atomic_int slot = -1;
+
+/* One thread of this process decides at a time. Acquired before the other mutex, and not for a fork. */
+static pthread_mutex_t deciding = PTHREAD_MUTEX_INITIALIZER;
 
 static bool fail_with(char *error, const char *reason) {
     snprintf(error, ALIQUOT_SHARED_ERROR, "%s", reason);
@@ -359,26 +362,33 @@ size_t aliquot_shared_live_slots(uint16_t slots[ALIQUOT_REGION_PROCESSES]) {
 
 void aliquot_shared_begin_decision(void) {
     int saved = errno;
+    pthread_mutex_lock(&deciding);
     pthread_mutex_lock(&mutex);
     decision_fd = reopen_region();
+    pthread_mutex_unlock(&mutex);
     int64_t deadline = aliquot_os_clock() + DECISION_LOCK_TIMEOUT_NS;
     while (decision_fd >= 0 && !aliquot_os_lock(decision_fd, ALIQUOT_REGION_DECISION_LOCK) &&
            aliquot_os_clock() < deadline) {
         aliquot_os_sleep(LOCK_POLL_NS);
     }
     if (decision_fd >= 0) {
+        pthread_mutex_lock(&mutex);
         reap_dead_slots(decision_fd);
+        pthread_mutex_unlock(&mutex);
     }
     errno = saved;
 }
 
 void aliquot_shared_end_decision(void) {
     int saved = errno;
+    pthread_mutex_lock(&mutex);
     if (decision_fd >= 0) {
-        aliquot_os_close(decision_fd); /* also releases its lock */
+        aliquot_os_unlock(decision_fd, ALIQUOT_REGION_DECISION_LOCK); /* a child may have the descriptor, too */
+        aliquot_os_close(decision_fd);
         decision_fd = -1;
     }
     pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&deciding);
     errno = saved;
 }
 
@@ -393,5 +403,10 @@ void aliquot_shared_after_fork_in_parent(void) {
 void aliquot_shared_after_fork_in_child(void) {
     /* The child's mappings would keep the parent's lock alive. */
     unmap_all();
+    if (decision_fd >= 0) {
+        aliquot_os_close(decision_fd);
+        decision_fd = -1;
+    }
+    deciding = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a thread of the parent may have held it */
     pthread_mutex_unlock(&mutex);
 }

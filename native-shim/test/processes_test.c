@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define LIMIT (100 * MIB)
@@ -381,4 +382,60 @@ TEST(a_forked_child_and_a_new_program_do_not_keep_the_slot_of_a_dead_process_on_
     kill(holder, SIGKILL);
     waitpid(holder, NULL, 0);
     check_that_60_MiB_are(CUDA_SUCCESS);
+}
+
+/* ---- forks ---- */
+
+#if !defined __SANITIZE_THREAD__ && !defined __SANITIZE_ADDRESS__ /* their runtimes touch memory at a fork */
+/* Pages that a forked child writes or reads for the first time before fork() returns there. */
+static long faults_of_a_fork(void) {
+    long faults = 0;
+    int result[2];
+    CHECK(pipe(result) == 0, "pipe");
+    if (fork() == 0) {
+        struct rusage usage;
+        getrusage(RUSAGE_SELF, &usage);
+        CHECK(write(result[1], &usage.ru_minflt, sizeof usage.ru_minflt) > 0, "pipe");
+        _exit(EXIT_SUCCESS);
+    }
+    CHECK(read(result[0], &faults, sizeof faults) == sizeof faults, "the child's count");
+    return faults;
+}
+
+TEST(a_fork_of_a_process_that_has_launched_nothing_writes_few_pages) {
+    sandbox(LIMIT, 0);
+    long before = faults_of_a_fork();
+    use_device(0);
+    long after = faults_of_a_fork();
+    printf("%ld and %ld pages\n", before, after);
+    CHECK(after - before < 200, "%ld pages more with the shim in use",
+          after - before); /* 285 with all costs and meters */
+}
+#endif
+
+static atomic_bool refused;
+
+static void *request_too_much(void *unused) {
+    CUdeviceptr address = 0;
+    use_device_in_thread();
+    CHECK_EQUAL(allocate(&address, LIMIT), CUDA_ERROR_OUT_OF_MEMORY);
+    atomic_store(&refused, true);
+    return unused;
+}
+
+TEST(a_fork_does_not_wait_for_a_refusal) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = ALIQUOT_REGION_DECISION_LOCK, .l_len = 1};
+    CUdeviceptr address = 0;
+    pthread_t thread;
+    sandbox(LIMIT, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, MIB), CUDA_SUCCESS);
+    int fd = open(sandbox_region, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock) == 0, "a stopped process holds the lock of decisions");
+    CHECK_EQUAL(pthread_create(&thread, NULL, request_too_much, NULL), 0);
+    usleep(100000); /* it waits for a second */
+    IN_CHILD(_exit(EXIT_SUCCESS));
+    CHECK(!atomic_load(&refused), "the fork came first");
+    pthread_join(thread, NULL);
+    CHECK(atomic_load(&refused), "refused without the lock");
 }
