@@ -35,6 +35,7 @@
 #define GROUP_WORK_NS 16000000 /* measured time after which a group is learned from while others share the GPU */
 #define HELPER_INTERVAL_NS INT64_C(5000000)
 #define HELPER_IDLE_NS INT64_C(100000000)
+#define HELPER_END_NS INT64_C(2000000000) /* at exit, longest wait for the end of the helper thread */
 
 enum batch_state { BATCH_FREE, BATCH_OPEN, BATCH_CLOSING, BATCH_PENDING };
 #define BATCH_STATE_BITS 2
@@ -121,6 +122,8 @@ static atomic_flag claiming_meter = ATOMIC_FLAG_INIT;
 static atomic_uint fork_epoch = 1; /* increases in a forked child */
 enum { HELPER_NONE, HELPER_RUNNING, HELPER_IMPOSSIBLE };
 static atomic_int helper_state;
+static atomic_int helper_thread; /* the last one; 0: none yet */
+static atomic_bool exiting;      /* no helper thread is started any more */
 
 /* An open batch of this thread. */
 struct open_batch {
@@ -820,6 +823,7 @@ void aliquot_measure_reset(void) {
         memset(meters, 0, sizeof meters);
     }
     atomic_store(&helper_state, HELPER_NONE);
+    atomic_store(&helper_thread, 0);
     atomic_flag_clear(&claiming_meter);
     atomic_fetch_add(&fork_epoch, 1);
     aliquot_cost_reset();
@@ -895,8 +899,9 @@ static int64_t jittered(int64_t interval) {
 static void *helper_main(void *unused) {
     int64_t now = aliquot_os_clock(), worked = now, shared = now - HELPER_IDLE_NS;
     struct poll_result polled = {false, false};
+    atomic_store(&helper_thread, aliquot_os_thread());
     relax_capture_mode();
-    for (;;) {
+    while (!atomic_load(&exiting)) {
         /* Also between batches: if probes started late in each batch, they would rarely see its beginning, which is
            in the process's own time slice, and would overestimate the others. */
         aliquot_os_sleep_until(now + jittered(now - shared < HELPER_IDLE_NS ? PROBE_INTERVAL_NS : HELPER_INTERVAL_NS));
@@ -916,16 +921,42 @@ static void *helper_main(void *unused) {
         }
         worked = now;
     }
+    atomic_store(&helper_state, HELPER_IMPOSSIBLE);
+    return unused;
 }
 
 /* Looked up, not linked: before glibc 2.34 it is in libpthread, which a CUDA program has loaded, but not every
    process. */
 typedef int pthread_create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
+/* In the C library for handlers of atexit(), which is linked statically. */
+int __cxa_atexit(void (*handler)(void *), void *argument, void *library);
+
+/* Ends the helper thread when the process exits. The driver's handler runs later, because it was registered earlier,
+   and calls into a driver that has been torn down crash. The thread is detached, and so is not joined but watched. */
+static void end_helper(void *unused) {
+    (void)unused;
+    int saved = errno;
+    int64_t deadline = aliquot_os_clock() + HELPER_END_NS;
+    atomic_store(&exiting, true);
+    while (aliquot_os_clock() < deadline &&
+           (atomic_load(&helper_state) == HELPER_RUNNING ||
+            (atomic_load(&helper_thread) != 0 && aliquot_os_has_thread(atomic_load(&helper_thread))))) {
+        aliquot_os_sleep(50000);
+    }
+    errno = saved;
+}
+
 static void start_helper(void) {
+    static atomic_flag end_registered = ATOMIC_FLAG_INIT; /* a forked child inherits the registration */
     int none = HELPER_NONE;
     if (atomic_load_explicit(&helper_state, memory_order_relaxed) != HELPER_NONE ||
         !atomic_compare_exchange_strong(&helper_state, &none, HELPER_RUNNING)) {
+        return;
+    }
+    if (atomic_load(&exiting) ||
+        (!atomic_flag_test_and_set(&end_registered) && __cxa_atexit(end_helper, NULL, NULL) != 0)) {
+        atomic_store(&helper_state, HELPER_IMPOSSIBLE);
         return;
     }
     pthread_create_function *create = (pthread_create_function *)aliquot_lookup_global("pthread_create");

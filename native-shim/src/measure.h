@@ -27,9 +27,9 @@
  * program with many launches does not pay for unneeded events.
  *
  * The helper thread starts when a batch is pending, sleeps 0.8 or 5 ms at a time on average, blocks all signals, is
- * detached, and exits after 100 ms without work. The functions here switch the calling thread to capture mode RELAXED
- * around their driver calls, where the driver has cuThreadExchangeStreamCaptureMode (CUDA 10.1), so that these calls
- * invalidate no stream capture.
+ * detached, and exits after 100 ms without work, or when the process exits, before the driver's own exit handler. The
+ * functions here switch the calling thread to capture mode RELAXED around their driver calls, where the driver has
+ * cuThreadExchangeStreamCaptureMode (CUDA 10.1), so that these calls invalidate no stream capture.
  */
 #ifndef ALIQUOT_MEASURE_H
 #define ALIQUOT_MEASURE_H

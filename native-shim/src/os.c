@@ -147,6 +147,14 @@ uint32_t aliquot_os_pid(void) {
     return (uint32_t)syscall(SYS_getpid); /* not getpid(), which old glibc versions cache across a clone */
 }
 
+int aliquot_os_thread(void) {
+    return (int)syscall(SYS_gettid);
+}
+
+bool aliquot_os_has_thread(int thread) {
+    return syscall(SYS_tgkill, aliquot_os_pid(), thread, 0) == 0;
+}
+
 void aliquot_os_sleep(int64_t nanoseconds) {
     struct timespec time = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
     syscall(SYS_nanosleep, &time, NULL); /* waking early does no harm; nanosleep() is a cancellation point */

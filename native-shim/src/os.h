@@ -61,6 +61,10 @@ void aliquot_os_sleep_until(int64_t time);
 /* CLOCK_REALTIME in microseconds since 1970. */
 uint64_t aliquot_os_time(void);
 
+/* The calling thread, and whether a thread of this process still exists. */
+int aliquot_os_thread(void);
+bool aliquot_os_has_thread(int thread);
+
 /* PID of this process in its own PID namespace. */
 uint32_t aliquot_os_pid(void);
 

@@ -343,3 +343,46 @@ TEST(a_forked_child_whose_calls_fail_is_not_charged_and_does_not_disturb_its_par
     CHECK_EQUAL(region->charge[0][0].gpu_time, charged);
     CHECK_EQUAL(region->charge[0][1].gpu_time, 0);
 }
+
+/* ---- exit ---- */
+
+static int threads_at_start;
+
+/* Registered after the driver's handler and before the shim's, so it runs after that one: as the driver's does. */
+static void check_that_no_thread_is_left(void) {
+    int left = threads_of_this_process() - threads_at_start;
+    for (int i = 0; i < 10; i++) {
+        launch(NULL, 1, kernel_time); /* as a destructor may; no new thread comes */
+    }
+#ifndef __SANITIZE_THREAD__ /* the sanitizer's runtime has a thread of its own */
+    if (left != 0 || threads_of_this_process() != threads_at_start) {
+        fprintf(stderr, "%d threads are left at exit, %d after launches\n", left,
+                threads_of_this_process() - threads_at_start);
+        _exit(EXIT_FAILURE);
+    }
+#else
+    (void)left;
+#endif
+}
+
+HELPER(helper_that_exits_while_its_launches_are_measured) {
+    threads_at_start = threads_of_this_process();
+    join_sandbox();
+    use_context();
+    atexit(check_that_no_thread_is_left);
+    launch(NULL, 1, kernel_time);
+}
+
+TEST(two_hundred_short_programs_end_without_a_thread_of_the_shim) {
+    int status = 0;
+    sandbox(100 * MIB, 0);
+    for (int i = 0; i < 200; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            execl("/proc/self/exe", "launch_test", "helper_that_exits_while_its_launches_are_measured", NULL);
+            _exit(EXIT_FAILURE);
+        }
+        CHECK_EQUAL(waitpid(child, &status, 0), child);
+        CHECK(status == 0, "program %d: %#x", i, (unsigned)status);
+    }
+}
