@@ -151,7 +151,8 @@ static __thread struct thread_batches this_thread __attribute__((tls_model("init
 
 static bool can_measure(void) {
     return aliquot_real.cuEventCreate != NULL && aliquot_real.cuEventRecord != NULL &&
-           aliquot_real.cuEventQuery != NULL && aliquot_real.cuEventElapsedTime != NULL;
+           aliquot_real.cuEventQuery != NULL && aliquot_real.cuEventElapsedTime != NULL &&
+           aliquot_real.cuCtxSetCurrent != NULL;
 }
 
 static int exchange_capture_mode(int mode) {
@@ -750,12 +751,19 @@ static void drop_batches(struct meter *meter, bool destroy) {
     meter->group = (struct batch_group){0};
 }
 
-static bool poll_meter(struct meter *meter) {
+/* make_current: the calling thread has no current context, without which cuEventElapsedTime fails. */
+static bool poll_meter(struct meter *meter, bool make_current) {
     if (atomic_load(&meter->pending_batches) == 0) {
         return false;
     }
     if (atomic_flag_test_and_set(&meter->processing)) {
         return true; /* another thread is processing the meter */
+    }
+    CUcontext context = atomic_load(&meter->context);
+    if (make_current && aliquot_real.cuCtxSetCurrent(context) != CUDA_SUCCESS) {
+        drop_batches(meter, false); /* the context is destroyed */
+        atomic_flag_clear(&meter->processing);
+        return false;
     }
     int mode = relax_capture_mode();
     collect_probes(meter);
@@ -773,10 +781,13 @@ static bool poll_meter(struct meter *meter) {
         if (result == CUDA_SUCCESS) {
             collect_probes(meter); /* probes recorded while it ran */
         }
-        if (result == CUDA_SUCCESS && finish_batch(meter, batch)) {
+        if (result == CUDA_SUCCESS) {
+            if (!finish_batch(meter, batch)) { /* its launches stay charged as estimated */
+                aliquot_compute_add_used(meter->device, batch->charged);
+            }
             retire_batch(meter, batch);
         } else if (result != CUDA_ERROR_NOT_READY) {
-            drop_batches(meter, false); /* the context is destroyed or failed permanently */
+            drop_batches(meter, false); /* the context failed permanently */
             break;
         } else if (!behind) {
             waiting[waiting_count++] = atomic_load(&batch->stream);
@@ -787,13 +798,16 @@ static bool poll_meter(struct meter *meter) {
         learn_group(meter);
     }
     restore_capture_mode(mode);
+    if (make_current) {
+        aliquot_real.cuCtxSetCurrent(NULL);
+    }
     atomic_flag_clear(&meter->processing);
     return atomic_load(&meter->pending_batches) > 0;
 }
 
 bool aliquot_measure_poll(CUcontext context) {
     struct meter *meter = find_meter(context);
-    return meter != NULL && poll_meter(meter);
+    return meter != NULL && poll_meter(meter, false);
 }
 
 void aliquot_measure_forget_context(CUcontext context) {
@@ -855,7 +869,7 @@ static void record_probe(struct meter *meter) {
 
 /* Records a probe while this process has work on the GPU. True: others share the GPU, so probe more often. */
 static bool probe_if_shared(struct meter *meter, CUcontext context) {
-    if (aliquot_real.cuCtxSetCurrent == NULL || atomic_flag_test_and_set(&meter->processing)) {
+    if (atomic_flag_test_and_set(&meter->processing)) {
         return false;
     }
     bool can_probe =
@@ -878,7 +892,7 @@ static struct poll_result poll_all_meters(void) {
     struct poll_result polled = {false, false};
     for (int i = 0; i < METERS_MAX; i++) {
         CUcontext context = atomic_load(&meters[i].context);
-        if (context != NULL && poll_meter(&meters[i])) {
+        if (context != NULL && poll_meter(&meters[i], true)) {
             polled.pending_batches = true;
             polled.shared |= probe_if_shared(&meters[i], context);
         }

@@ -344,6 +344,21 @@ TEST(a_forked_child_whose_calls_fail_is_not_charged_and_does_not_disturb_its_par
     CHECK_EQUAL(region->charge[0][1].gpu_time, 0);
 }
 
+/* ---- the measuring thread ---- */
+
+TEST(launches_are_measured_while_their_program_makes_no_call) {
+    enum { KERNEL = 5000000 }; /* ns; a hundred times what a launch is charged before the first measurement */
+    sandbox(100 * MIB, 0);
+    use_context();
+    struct aliquot_region *region = map_region();
+    CHECK_EQUAL(launch(NULL, 1, KERNEL), CUDA_SUCCESS);
+    for (int tries = 0; region->device[0].gpu_time == 0 && tries < 500; tries++) {
+        usleep(10000);
+    }
+    uint64_t charged = region->device[0].gpu_time;
+    CHECK(charged >= KERNEL / 2, "%llu ns", (unsigned long long)charged);
+}
+
 /* ---- exit ---- */
 
 static int threads_at_start;

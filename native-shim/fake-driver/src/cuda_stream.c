@@ -304,9 +304,10 @@ API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Fl
 }
 
 API CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd) {
+    struct CUctx_st *context;
     if (pMilliseconds == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_driver();
+    CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (object_find(KIND_EVENT, hStart) == NULL || object_find(KIND_EVENT, hEnd) == NULL)
