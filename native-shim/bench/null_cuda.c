@@ -37,6 +37,11 @@ EXPORT(cuCtxGetCurrent, CUcontext *context) {
     return 0;
 }
 
+EXPORT(cuCtxSetCurrent, CUcontext context) {
+    (void)context;
+    return 0;
+}
+
 EXPORT(cuCtxGetDevice, int *device) {
     *device = 0;
     return 0;

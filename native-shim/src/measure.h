@@ -27,9 +27,10 @@
  * program with many launches does not pay for unneeded events.
  *
  * The helper thread starts when a batch is pending, sleeps 0.8 or 5 ms at a time on average, blocks all signals, is
- * detached, and exits after 100 ms without work, or when the process exits, before the driver's own exit handler. The
- * functions here switch the calling thread to capture mode RELAXED around their driver calls, where the driver has
- * cuThreadExchangeStreamCaptureMode (CUDA 10.1), so that these calls invalidate no stream capture.
+ * detached, and exits after 100 ms without work, or when the process exits, before the driver's own exit handler. It
+ * makes a meter's context current while it polls, and is in capture mode RELAXED all the time. The functions here
+ * switch other threads to that mode around their driver calls. So none of these calls invalidates a stream capture,
+ * where the driver has cuThreadExchangeStreamCaptureMode (CUDA 10.1).
  */
 #ifndef ALIQUOT_MEASURE_H
 #define ALIQUOT_MEASURE_H
