@@ -3,7 +3,6 @@
 #include "account.h"
 #include "config.h"
 #include "gcra.h"
-#include "measure.h"
 #include "os.h"
 #include "shared.h"
 #include "usage.h"
@@ -66,10 +65,6 @@ void aliquot_compute_reset(void) {
 }
 
 int aliquot_compute_refresh(void) {
-    if (__atomic_load_n(&aliquot_compute_state, __ATOMIC_ACQUIRE) == ALIQUOT_COMPUTE_LIMITED &&
-        aliquot_measure_has_helper()) {
-        return ALIQUOT_COMPUTE_LIMITED;
-    }
     /* In mode ENFORCE aliquot_compute_set_limits() has already set the state. */
     if (aliquot_config_mode() != ALIQUOT_MODE_ENFORCE) {
         set_compute_state(ALIQUOT_COMPUTE_FREE);

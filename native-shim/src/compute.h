@@ -46,8 +46,7 @@ enum { ALIQUOT_COMPUTE_UNKNOWN, ALIQUOT_COMPUTE_FREE, ALIQUOT_COMPUTE_LIMITED };
 /* Whether any device is limited: one of the above; UNKNOWN before the first launch. */
 extern int aliquot_compute_state;
 
-/* Determines the state if it is unknown, and rereads the limit file if it has changed, unless the helper thread does
-   (measure.h). Returns the state. */
+/* Determines the state if it is unknown, and rereads the limit file if it has changed. Returns the state. */
 int aliquot_compute_refresh(void);
 
 bool aliquot_compute_is_limited(int device);

@@ -1,7 +1,6 @@
 #include "measure.h"
 
 #include "compute.h"
-#include "config.h"
 #include "lookup.h"
 #include "os.h"
 
@@ -828,10 +827,6 @@ void aliquot_measure_forget_context(CUcontext context) {
     atomic_flag_clear(&meter->processing);
 }
 
-bool aliquot_measure_has_helper(void) {
-    return atomic_load_explicit(&helper_state, memory_order_relaxed) == HELPER_RUNNING;
-}
-
 void aliquot_measure_reset(void) {
     if (atomic_exchange(&any_meter, false)) {
         memset(meters, 0, sizeof meters);
@@ -920,7 +915,6 @@ static void *helper_main(void *unused) {
            in the process's own time slice, and would overestimate the others. */
         aliquot_os_sleep_until(now + jittered(now - shared < HELPER_IDLE_NS ? PROBE_INTERVAL_NS : HELPER_INTERVAL_NS));
         now = aliquot_os_clock();
-        aliquot_config_mode(); /* its periodic checks, so that launches need not do them */
         polled = poll_all_meters();
         worked = polled.pending_batches ? now : worked;
         shared = polled.shared ? now : shared;

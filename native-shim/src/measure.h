@@ -72,9 +72,6 @@ bool aliquot_measure_poll(CUcontext context);
    nothing. */
 void aliquot_measure_forget_context(CUcontext context);
 
-/* Whether the helper thread runs. It then calls aliquot_config_mode() several times a second. */
-bool aliquot_measure_has_helper(void);
-
 /* Resets the state in a forked child, which does not own the events. */
 void aliquot_measure_reset(void);
 
