@@ -55,6 +55,8 @@ test_packages() {
 		clang-format clang-format
 		strace strace
 		curl curl
+		chromium chromium
+		socat socat
 		prometheus prometheus
 		gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
 		libc6-dev-arm64-cross /usr/aarch64-linux-gnu/include/stdio.h

@@ -1,2 +1,2 @@
-/** A real API server for tests, and a TCP proxy that makes connections to it fail. */
+/** A real API server and a real browser for tests, and a TCP proxy that makes connections fail. */
 package io.aliquot.testing;
