@@ -30,6 +30,9 @@ nvidia_plugin_version=0.19.0
 
 export KUBECONFIG=$lab/admin.kubeconfig
 
+# The path of the web page at the API server
+page=/apis/gpu.aliquot.io/v1alpha1/ui/index.html
+
 # --- messages -------------------------------------------------------------------------------------------------------
 
 say() { printf '%s\n' "$*"; }

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # The tour of `./aliquot demo`: what a user tries first. It shows each command, explains its output and checks it. Each
 # tour recreates the namespace `tour` and runs in it.
-set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
 output= # of the last command that `run` showed
@@ -38,6 +37,16 @@ expect() { # TEXT
     case $output in *"$1"*) ;; *) fail "in the output: $1" ;; esac
 }
 
+# Ends the tour unless a command prints a text within 10 s.
+await_output() { # TEXT ARGUMENTS of ./aliquot
+    local text=$1 deadline=$((SECONDS + 10))
+    shift
+    until output=$(./aliquot "$@" 2>&1) && [[ $output == *"$text"* ]]; do
+        [ "$SECONDS" -lt "$deadline" ] || fail "in the output: $text"
+        sleep 0.2
+    done
+}
+
 # Ends the tour unless the second column of the last output has this mean, within 10 percent of a GPU.
 expect_about() { # NUMBER
     local mean
@@ -64,15 +73,11 @@ clean_up() {
     quietly kubectl annotate node node1 'aliquot.io/slots-'
 }
 
-# Prints the number of pods on each GPU that has any, in ascending order.
-pods_per_gpu() { # APP
-    ./aliquot kubectl -n tour get pods -l "app=$1" \
-        -o 'jsonpath={range .items[*]}{.metadata.annotations.aliquot\.io/visible-devices\.main}{"\n"}{end}' | sort | uniq -c | awk '{ print $1 }' | sort -n | tr '\n' ' '
-}
-
-# Shows each pod's node and GPU.
-show_gpus() { # APP
-    run kubectl -n tour get pods -l "app=$1" -o 'custom-columns=POD:.metadata.name,NODE:.spec.nodeName,GPU:.metadata.annotations.aliquot\.io/visible-devices\.main'
+# Shows each GPU, and ends the tour unless these are the numbers of pods on the GPUs that have any.
+show_gpus() { # NUMBER... in ascending order
+    run kubectl get gpus
+    # A model's name has spaces; the numbers of pods are in the column before the last.
+    expect_equal "pods per GPU" "$*" "$(printf '%s\n' "$output" | awk 'NR > 1 && $(NF - 1) > 0 { print $(NF - 1) }' | sort -n | xargs)"
 }
 
 trap 'printf "\nThe tour was interrupted. ./aliquot demo starts it from the beginning.\n" >&2; exit 130' INT TERM
@@ -82,10 +87,12 @@ explain "This is a complete Kubernetes cluster: three nodes, each with two GPUs 
     "are simulated; all other programs are those of a production cluster. You can repeat each command below in this folder."
 clean_up
 quietly kubectl create namespace tour || fail "to create the namespace 'tour'"
-run kubectl get nodes -o 'custom-columns=NODE:.metadata.name,VGPUS:.status.allocatable.aliquot\.io/vgpu,GPU-MEMORY-MIB:.status.allocatable.nvidia\.com/gpumem,GPU-CORES-%:.status.allocatable.nvidia\.com/gpucores,NVIDIA-GPUS:.status.allocatable.nvidia\.com/gpu'
-expect 163840
-explain "Up to 10 pods share a GPU (20 vGPUs per node). The node also lists the total memory and cores of its GPUs. node3" \
-    "is not Aliquot's: NVIDIA's own device plugin serves its GPUs, in four time slices each."
+run kubectl get gpunodes
+expect 0/163840Mi
+run kubectl get gpus
+expect Healthy
+explain "These are objects of Aliquot's API; memory and cores are allocated/total. Up to 10 pods share a GPU. node3 is not" \
+    "Aliquot's: NVIDIA's own device plugin serves its GPUs, in four time slices each."
 
 title "1. A pod requests 3000 MiB and 30 % of a GPU"
 explain "The limits in lab/tour/first-pod.yaml:"
@@ -93,9 +100,11 @@ sed -n '/limits:/,$p' lab/tour/first-pod.yaml | sed 's/^/  /'
 run kubectl -n tour apply -f lab/tour/first-pod.yaml
 run kubectl -n tour wait --for=condition=Ready pod/first --timeout=30s
 expect "condition met"
-explain "The request that bound the pod to its node also wrote its allocation to an annotation:"
-run kubectl -n tour get pod first -o 'jsonpath={.spec.nodeName}: {.metadata.annotations.aliquot\.io/vgpu\.main}'
-expect "memory=3000Mi cores=30"
+explain "Its gpushare has the pod's name and says what it holds; memory and cores are used/allocated. What it uses is shown" \
+    "once the node agent has measured it:"
+run kubectl -n tour get gpushares
+expect "/3000Mi"
+expect "/30%"
 explain "In the container the GPU has 3000 MiB:"
 run kubectl -n tour exec first -- nvidia-smi
 expect "0MiB / 3000MiB"
@@ -108,6 +117,16 @@ explain "The limit applies to the whole container. One program holds 2000 MiB wh
 run kubectl -n tour exec first -- sh -c 'vgpu-sample alloc 2000 sleep 3 & sleep 1; vgpu-sample alloc 1500 alloc 400; wait'
 expect "alloc 1500 MiB: CUDA_ERROR_OUT_OF_MEMORY"
 expect "alloc 400 MiB: CUDA_SUCCESS"
+explain "A running pod is resized by a patch of its gpushare ('kubectl edit' does it too):"
+run kubectl -n tour patch gpushare first --type merge --patch '{"spec": {"containers": [{"name": "main", "memoryMiB": 4000}]}}'
+expect patched
+await_output "0MiB / 4000MiB" kubectl -n tour exec first -- nvidia-smi
+explain "No process restarts, and the GPU has 4000 MiB:"
+run kubectl -n tour exec first -- vgpu-sample alloc 3600
+expect "alloc 3600 MiB: CUDA_SUCCESS"
+explain "More than the GPU has is refused, and nothing changes:"
+run kubectl -n tour patch gpushare first --type merge --patch '{"spec": {"containers": [{"name": "main", "memoryMiB": 90000}]}}'
+expect "90000 MiB"
 quietly kubectl -n tour delete pod first --now
 
 title "2. 30 and 70 percent of one GPU's time"
@@ -122,7 +141,7 @@ run kubectl -n tour logs seventy --tail=3
 expect_about 700
 explain "The node's nvidia-smi shows the same (sm: percent of the GPU's time) and each program's memory: only the 256" \
     "MiB that CUDA takes for a process on this GPU. The pods' nvidia-smi shows them once the node agent has measured them:"
-node=$(./aliquot kubectl -n tour get pod thirty -o 'jsonpath={.spec.nodeName}')
+node=$(./aliquot kubectl -n tour get gpushare thirty --no-headers | awk '{ print $3 }')
 smi='cd /var/lib/aliquot/fake-driver && LD_LIBRARY_PATH=lib ALIQUOT_FAKE_GPUS=gpus bin/nvidia-smi'
 run node "$node" sh -c "$smi pmon -d 5 -c 1; $smi --query-compute-apps=pid,used_memory --format=csv"
 expect ", 256 MiB"
@@ -133,15 +152,13 @@ explain "Eleven pods of 8000 MiB each; ten fit on a GPU:"
 run kubectl -n tour apply -f lab/tour/binpack.yaml
 run kubectl -n tour wait '--for=jsonpath={.status.availableReplicas}=11' deployment/binpack --timeout=90s
 expect "condition met"
-show_gpus binpack
-expect_equal "pods per GPU" "1 10 " "$(pods_per_gpu binpack)"
+show_gpus 1 10
 explain "Ten are on one GPU, the eleventh on the next. Two annotations spread the pods instead (lab/tour/spread.yaml):"
 run kubectl -n tour delete deployment binpack --cascade=foreground --wait
 run kubectl -n tour apply -f lab/tour/spread.yaml
 run kubectl -n tour wait '--for=jsonpath={.status.availableReplicas}=11' deployment/spread --timeout=90s
 expect "condition met"
-show_gpus spread
-expect_equal "pods per GPU" "2 3 3 3 " "$(pods_per_gpu spread)"
+show_gpus 2 3 3 3
 explain "Each of the four GPUs has two or three."
 run kubectl -n tour delete deployment spread --cascade=foreground --wait
 explain "Ten slots per GPU are a node's default. An annotation of the node raises their number, so that only memory limits" \
@@ -152,8 +169,7 @@ expect "condition met"
 run kubectl -n tour apply -f lab/tour/slots.yaml
 run kubectl -n tour wait '--for=jsonpath={.status.availableReplicas}=16' deployment/slots --timeout=90s
 expect "condition met"
-show_gpus slots
-expect_equal "pods per GPU" "16 " "$(pods_per_gpu slots)"
+show_gpus 16
 explain "One GPU of 81920 MiB has sixteen pods of 5000 MiB."
 run kubectl -n tour delete deployment slots --cascade=foreground --wait
 run kubectl annotate node node1 'aliquot.io/slots-'
@@ -164,13 +180,12 @@ run kubectl -n tour apply -f lab/tour/two-gpus.yaml
 run kubectl -n tour wait --for=condition=Ready pod/two --timeout=30s
 run kubectl -n tour exec two -- nvidia-smi -L
 expect "GPU 1:"
-explain "No node has three GPUs. A pod that requests three stays Pending, and its condition says why:"
+explain "No node has three GPUs. A pod that requests three stays Pending, and its gpushare says why:"
 run kubectl -n tour apply -f lab/tour/three-gpus.yaml
-run kubectl -n tour wait '--for=jsonpath={.status.conditions[?(@.type=="PodScheduled")].reason}=Unschedulable' pod/three --timeout=30s
-run kubectl -n tour get pod three -o 'jsonpath={.status.phase}: {.status.conditions[?(@.type=="PodScheduled")].message}'
+quietly kubectl -n tour wait '--for=jsonpath={.status.conditions[?(@.type=="PodScheduled")].reason}=Unschedulable' pod/three --timeout=30s
+run kubectl -n tour describe gpushare three
 expect "Pending"
 expect "3 vGPUs"
-explain "('./aliquot kubectl -n tour describe pod three' shows the same message as an event.)"
 quietly kubectl -n tour delete pods two three --now
 
 title "5. A Pending pod is bound when capacity becomes free"
@@ -179,16 +194,16 @@ run kubectl -n tour apply -f lab/tour/whole-cards.yaml
 run kubectl -n tour wait '--for=jsonpath={.status.availableReplicas}=4' deployment/whole --timeout=60s
 expect "condition met"
 run kubectl -n tour apply -f lab/tour/waiting.yaml
-run kubectl -n tour wait '--for=jsonpath={.status.conditions[?(@.type=="PodScheduled")].reason}=Unschedulable' pod/waiting --timeout=30s
-run kubectl -n tour get pod waiting -o 'jsonpath={.status.phase}: {.status.conditions[?(@.type=="PodScheduled")].message}'
+quietly kubectl -n tour wait '--for=jsonpath={.status.conditions[?(@.type=="PodScheduled")].reason}=Unschedulable' pod/waiting --timeout=30s
+run kubectl -n tour get gpushares -o wide
 expect "Pending"
 explain "One of the four ends, and the Pending pod is bound at once:"
 run kubectl -n tour scale deployment whole --replicas=3
 run kubectl -n tour wait --for=condition=Ready pod/waiting --timeout=15s
 expect "condition met"
 explain "Its allocation is half of a card:"
-run kubectl -n tour get pod waiting -o 'jsonpath={.metadata.annotations.aliquot\.io/vgpu\.main}'
-expect "memory=40960Mi"
+run kubectl -n tour get gpushare waiting
+expect "/40960Mi"
 
 title "6. A pod that requests no GPU gets none"
 explain "This pod (lab/tour/no-gpu.yaml) requests no GPU. Its image says NVIDIA_VISIBLE_DEVICES=all, as every CUDA base" \
@@ -229,7 +244,12 @@ expect "write 3072 instead of 3Gi"
 clean_up
 
 title "End of the tour after $((SECONDS - start)) s"
-explain "The cluster keeps running. What to try next:" \
+quietly kubectl get --raw "$page" || fail "the web page at $page"
+explain "The cluster keeps running, and its web page shows what you have just seen. This command serves it:" \
+    "  ./aliquot proxy" \
+    "Then open this address in a browser on this machine:" \
+    "  http://127.0.0.1:8001$page" \
+    "What else to try:" \
     "  ./aliquot kubectl apply -f lab/tour/first-pod.yaml     edit the file first: other amounts, another placement" \
     "  ./aliquot kubectl describe node node1                  a node's allocatable and allocated resources" \
     "  ./aliquot kill node1/kubelet; ./aliquot start node1/kubelet     running pods continue" \
