@@ -10,6 +10,7 @@ import org.springframework.http.converter.HttpMessageNotReadableException;
 import org.springframework.web.ErrorResponse;
 import org.springframework.web.bind.annotation.ExceptionHandler;
 import org.springframework.web.bind.annotation.RestControllerAdvice;
+import org.springframework.web.context.request.async.AsyncRequestNotUsableException;
 
 /** Answers failed requests as {@link Problems} says, without a stack trace. */
 @RestControllerAdvice
@@ -18,6 +19,10 @@ final class ErrorResponses {
     ResponseEntity<?> unreadable(HttpServletRequest request, HttpMessageNotReadableException e) {
         return answer(request, Problems.unreadable(e), HttpHeaders.EMPTY);
     }
+
+    /** The client closed its connection during the answer, as a browser does whose user goes on: there is no error. */
+    @ExceptionHandler
+    void clientGone(AsyncRequestNotUsableException e) {}
 
     @ExceptionHandler
     ResponseEntity<?> other(HttpServletRequest request, Exception e) {
