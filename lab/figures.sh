@@ -15,13 +15,13 @@ start=$SECONDS
 warm=$((SECONDS - start))
 
 mkdir -p "$root/.lab/log"
-rm -f lab/target/figures.txt
-echo "Measuring on the cluster, for some minutes ..." >&2
+rm -f lab/target/figures.txt scheduler/target/figures.txt
+echo "Measuring on the cluster and in a browser, for some minutes ..." >&2
 in_cluster='./aliquot figures'
-if ! ./mvnw -q -B -ntp verify -pl lab -am -Dlab.asItIs=true -Dtest=None -Dsurefire.failIfNoSpecifiedTests=false \
+if ! ./mvnw -q -B -ntp verify -pl lab -am -Dlab.asItIs=true -Dtest=WebPageScaleTest -Dsurefire.failIfNoSpecifiedTests=false \
     -Dit.test=Figures -Dfailsafe.failIfNoSpecifiedTests=false > "$root/.lab/log/figures.log" 2>&1; then
     tail -n 30 "$root/.lab/log/figures.log" >&2
-    echo "aliquot: the measurements on the cluster failed; see $root/.lab/log/figures.log" >&2
+    echo "aliquot: the measurements on the cluster or in the browser failed; see $root/.lab/log/figures.log" >&2
     exit 1
 fi
 
@@ -37,7 +37,7 @@ printf '\nMeasured %s on %s cores (%s), %s GiB memory, Linux %s, commit %s.\n\n'
     "$(awk '/^MemTotal/ { printf "%d", $2 / 1048576 + 0.5 }' /proc/meminfo)" "$(uname -r)" "$(git rev-parse --short HEAD)"
 printf '| figure | number | command |\n|---|---|---|\n'
 row "\`./aliquot up\`, nothing changed" "$warm s" "./aliquot up"
-while IFS='|' read -r name number; do row "$name" "$number" "$in_cluster"; done < lab/target/figures.txt
+while IFS='|' read -r name number; do row "$name" "$number" "$in_cluster"; done < <(cat lab/target/figures.txt scheduler/target/figures.txt)
 # shellcheck disable=SC2016
 printf '\nThe shim (`cmake --build native-shim/build --target bench`):\n\n'
 grep -v '^\[' "$root/.lab/log/bench.log" | sed 's/^/    /'
