@@ -8,6 +8,7 @@ import com.microsoft.playwright.options.ColorScheme;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.extensionapi.GpuNodes.NodeMetadata;
+import io.aliquot.scheduler.extensionapi.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.extensionapi.ObjectsProgram.Changes;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.NodeFacts;
@@ -160,6 +161,20 @@ final class WebPageProgram implements AutoCloseable {
                         node,
                         Map.of("app", name),
                         BoundPods.main(uuid, new GpuAmount(memoryMiB, 10, 1, false)));
+    }
+
+    /** Adds a pod that waits for a GPU, or changes one; kube-scheduler has said why. */
+    void addPending(String namespace, String name, int memoryMiB, String message) {
+        Changes changes = changes();
+        changes.put(
+                changes.id(namespace, name),
+                changes.version().incrementAndGet(),
+                Map.of("app", name),
+                "",
+                0,
+                new ParsedRequest.Valid(Gpus.request("APP:main: gpumem=" + memoryMiB)),
+                message,
+                List.of());
     }
 
     /** The first lists of the watches on pods and nodes are complete. */

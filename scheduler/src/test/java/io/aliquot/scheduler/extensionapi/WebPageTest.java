@@ -12,7 +12,18 @@ import com.microsoft.playwright.options.AriaRole;
 import com.microsoft.playwright.options.ColorScheme;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.testing.Chromium;
+import io.aliquot.api.PodContainer;
+import io.aliquot.api.UsageHistory;
+import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.extensionapi.ApiTypes.GpuUsage;
+import io.aliquot.scheduler.extensionapi.ApiTypes.ShareUsage;
 import java.io.IOException;
+import java.net.URLEncoder;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.util.Collections;
+import java.util.Map;
+import java.util.OptionalInt;
 import java.util.List;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterAll;
@@ -22,6 +33,9 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+import tools.jackson.databind.node.ObjectNode;
 
 /** The web page in a browser, with the objects of a real ledger. */
 @SuppressWarnings("NullAway.Init") // JUnit calls start()
@@ -30,6 +44,22 @@ class WebPageTest {
             "<img src=x onerror='window.injected = 1'>\u202e</script><svg/onload=alert(1)>";
     private static final String A100 = "NVIDIA A100-SXM4-80GB";
     private static final int MEMORY_MIB = 81_920;
+    private static final String TRAIN_GPU = Gpus.uuid(1, 0);
+    private static final String TRAIN = "?view=pod&namespace=team&name=train";
+    private static final String GPU = "?view=gpu&gpu=" + GpuNodes.name(TRAIN_GPU);
+
+    /** The address of each view, and what its main part says. */
+    private static final Map<String, String> VIEWS = Map.of(
+            "", "24 GPUs",
+            "?view=cluster&color=used", "24 GPUs",
+            "?view=cluster&color=health&q=n1&model=NVIDIA+A100-SXM4-80GB", "8 GPUs of 24",
+            "?view=cluster&namespace=team", "1 GPU of 24",
+            GPU, "GPU 0 of n1",
+            "?view=pods", "team/train",
+            "?view=pods&phase=Pending&sort=memory", "2 pods of 3",
+            TRAIN, "team/train",
+            "?view=pod&namespace=team&name=waits", "What would fit",
+            "?view=pending", "2 pods wait for GPUs");
 
     /** The page asks again after at most 15 s. */
     private static final double TIMEOUT_MILLIS = 30_000;
@@ -51,7 +81,10 @@ class WebPageTest {
         }
     }
 
-    /** Twelve nodes with two GPUs each; on the first GPU of n1 is team/train, with 20,000 MiB. */
+    /**
+     * Twelve nodes with two GPUs each. On the first GPU of n1 is team/train with 20,000 MiB, idle for long; team/waits
+     * and other/waits-too are Pending.
+     */
     @BeforeEach
     void start() throws IOException {
         program = new WebPageProgram();
@@ -59,7 +92,32 @@ class WebPageTest {
             program.addNode("n" + node, node, 2, A100, MEMORY_MIB);
         }
         program.addPod("team", "train", "n1", Gpus.uuid(1, 0), 20_000);
+        program.addPending("team", "waits", 200_000, "0/12 nodes are available: 12 no GPU with 200000 MiB free.");
+        program.addPending("other", "waits-too", 300_000, "0/12 nodes are available: 12 no GPU with 300000 MiB free.");
         program.listed();
+        program.figures()
+                .containers
+                .put("uid-train/main/" + TRAIN_GPU, new ShareUsage(12_000L, 0, 1, 3L, 42.0, "2026-11-26T09:12:00Z"));
+        program.figures().gpus.put(TRAIN_GPU, new GpuUsage(12_500L, 500L, 7, 61, 250));
+        program.figures().histories.put(TRAIN_GPU, history("XID error 48"));
+    }
+
+    /** The last 15 minutes of a GPU that team/train uses; its health changed twice. */
+    private static JsonNode history(String reason) {
+        List<OptionalInt> memory = Collections.nCopies(900, OptionalInt.of(12_000));
+        List<OptionalInt> time = Collections.nCopies(900, OptionalInt.of(7));
+        Instant end = Instant.now();
+        return JsonMapper.shared()
+                .readTree(new UsageHistory(
+                                end,
+                                1,
+                                new UsageHistory.OfGpu(memory, time),
+                                List.of(new UsageHistory.OfContainer(
+                                        new PodContainer("team", "train", "uid-train", "main"), memory, memory, time)),
+                                List.of(
+                                        new UsageHistory.HealthChange(end.minusSeconds(600), false, reason),
+                                        new UsageHistory.HealthChange(end.minusSeconds(300), true, "")))
+                        .print());
     }
 
     @AfterEach
@@ -96,17 +154,18 @@ class WebPageTest {
 
     @Test
     void aWatchThatCannotBeContinuedBeginsWithAList() throws InterruptedException {
-        Page page = program.open(chromium, ColorScheme.LIGHT, "");
-        assertThat(page.getByRole(AriaRole.LINK, named("0 pods"))).isVisible();
+        Page page = program.open(chromium, ColorScheme.LIGHT, "?view=pending");
+        assertThat(main(page)).containsText("2 pods wait");
         program.network().stopListening();
         assertThat(page.getByRole(AriaRole.ALERT)).isVisible();
 
         for (int i = 0; i <= ObjectStore.LOG_LENGTH; i++) {
-            program.changes().pending("waits", Gpus.request("APP:main: gpumem=200000"), "no node " + i);
+            program.addPending("team", "later", 400_000, "no node " + i);
         }
         program.network().startListening();
 
-        assertThat(page.getByRole(AriaRole.LINK, named("1 pod"))).isVisible();
+        assertThat(main(page)).containsText("3 pods wait");
+        assertThat(main(page)).containsText("no node " + ObjectStore.LOG_LENGTH);
         assertThat(program.errors()).isEmpty();
     }
 
@@ -131,16 +190,144 @@ class WebPageTest {
     }
 
     @Test
-    void hostileTextsStayTexts() {
-        program.addNode("a" + HOSTILE, 13, 1, HOSTILE, MEMORY_MIB);
-        program.addNode("javascript:alert(1)", 14, 1, "javascript:alert(1)", MEMORY_MIB);
-        program.addPod(HOSTILE, HOSTILE, "a" + HOSTILE, Gpus.uuid(13, 0), 1000);
-        program.addPod("javascript:alert(1)", "javascript:alert(1)", "javascript:alert(1)", Gpus.uuid(14, 0), 1000);
-        Page page = program.open(chromium, ColorScheme.LIGHT, "");
+    void eachViewHasItsAddress() {
+        Page page = program.open(chromium, ColorScheme.LIGHT);
+        VIEWS.forEach((address, text) -> {
+            page.navigate(program.origin() + WebPageProgram.PATH + address);
+            assertThat(main(page)).containsText(text);
+            String title = page.title();
+            page.reload();
+            assertThat(main(page)).containsText(text);
+            assertThat(page).hasTitle(title);
+            assertThat(page).hasURL(program.origin() + WebPageProgram.PATH + address);
+        });
+        assertThat(program.errors()).isEmpty();
+    }
 
-        assertThat(tile(page, 0, "a" + HOSTILE)).isVisible();
-        assertThat(tile(page, 0, "javascript:alert(1)")).isVisible();
+    @Test
+    void linksAndFiltersChangeTheAddress() {
+        Page page = program.open(chromium, ColorScheme.LIGHT, "");
+        tile(page, 0, "n1").click();
+        assertThat(page).hasURL(program.origin() + WebPageProgram.PATH + GPU);
+        page.getByRole(AriaRole.LINK, named("team/train")).click();
+        assertThat(main(page)).containsText("Granted and used");
+        page.goBack();
+        assertThat(main(page)).containsText("GPU 0 of n1");
+        page.getByRole(AriaRole.NAVIGATION).getByText("Cluster").click();
+        page.getByLabel("Memory stranded").check(new Locator.CheckOptions().setForce(true));
+        page.getByLabel("Search").fill("n12");
+
+        assertThat(main(page)).containsText("2 GPUs of 24");
+        assertThat(page).hasURL(Pattern.compile("color=stranded&q=n12"));
+        page.reload();
+        assertThat(main(page)).containsText("2 GPUs of 24");
+        assertThat(program.errors()).isEmpty();
+    }
+
+    @Test
+    void aGpuShowsItsSharesItsLastMinutesAndItsHealth() {
+        Page page = program.open(chromium, ColorScheme.LIGHT, GPU);
+
+        assertThat(image(page, "Memory of 80.0 GiB:")).isVisible();
+        assertThat(image(page, "Memory used, by container. team/train/main:")).isVisible();
+        assertThat(image(page, "GPU time used, by container. team/train/main:")).isVisible();
+        assertThat(main(page)).containsText("unhealthy: XID error 48");
+        assertThat(page.locator("canvas")).hasCount(2);
+        assertThat(program.errors()).isEmpty();
+    }
+
+    @Test
+    void aPodShowsWhatItHoldsAndThatItIsIdle() {
+        Page page = program.open(chromium, ColorScheme.LIGHT, TRAIN);
+
+        assertThat(main(page)).containsText("idle since");
+        assertThat(main(page)).containsText("3 allocations");
+        assertThat(main(page)).containsText("42 s");
+        assertThat(main(page)).containsText("app=train");
+        assertThat(page.locator("canvas")).hasCount(2);
+        assertThat(program.errors()).isEmpty();
+    }
+
+    @Test
+    void aPodIsResizedWithThePossibleBesideTheField() {
+        Page page = program.open(chromium, ColorScheme.LIGHT, TRAIN);
+        Locator memory = page.getByLabel("Memory of each GPU, in MiB");
+
+        assertThat(memory).hasAccessibleDescription("up to 81,920 MiB: GPU 0 of n1 has 61,920 MiB free");
+        memory.fill("90000");
+        assertThat(main(page)).containsText("90000 MiB");
+        assertThat(page.getByRole(AriaRole.BUTTON, named("Apply"))).isDisabled();
+        memory.fill("25000");
+        assertThat(main(page)).containsText("This fits now.");
+        assertThat(program.bean(FakeCluster.class).sent).isEmpty();
+        page.getByRole(AriaRole.BUTTON, named("Apply")).click();
+
+        assertThat(main(page)).containsText("Resized at");
+        assertThat(program.bean(FakeCluster.class).sent)
+                .singleElement()
+                .satisfies(sent ->
+                        assertThat(sent.annotations().get("aliquot.io/vgpu.main")).contains("memory=25000Mi"));
+        assertThat(program.changesRequested())
+                .containsOnly("PATCH " + Discovery.VERSION_PATH + "/namespaces/team/gpushares/train");
+        assertThat(program.errors()).isEmpty();
+    }
+
+    @Test
+    void pendingPodsHaveTheirReasonWhatWouldFitAndWhatIsInTheWay() {
+        for (int node = 1; node <= 12; node++) {
+            for (int gpu = 0; gpu < 2; gpu++) {
+                program.addPod("team", "p" + node + "-" + gpu, "n" + node, Gpus.uuid(node, gpu), 1920);
+            }
+        }
+        program.addPending("team", "waits", 81_000, "0/12 nodes are available: 12 no GPU with 81000 MiB free.");
+        Page page = program.open(chromium, ColorScheme.LIGHT, "?view=pending");
+
+        assertThat(page.getByRole(AriaRole.HEADING, new Page.GetByRoleOptions().setLevel(2)))
+                .hasText(new String[] {"no GPU with 300000 MiB free", "no GPU with 81000 MiB free"});
+        assertThat(main(page)).containsText("nvidia.com/gpumem: 80000 instead of 81000");
+        assertThat(main(page)).containsText("lacks 1000 MiB");
+        assertThat(page.getByRole(AriaRole.LINK, named("team/waits")).first()).isVisible();
+        assertThat(program.errors()).isEmpty();
+    }
+
+    @Test
+    void hostileTextsStayTexts() {
+        String script = "javascript:alert(1)";
+        String node = "a" + HOSTILE;
+        program.addNode(node, 13, 1, HOSTILE, MEMORY_MIB);
+        program.addNode(script, 14, 1, script, MEMORY_MIB);
+        program.addPod(HOSTILE, HOSTILE, node, Gpus.uuid(13, 0), 1000);
+        program.addPod(script, script, script, Gpus.uuid(14, 0), 1000);
+        program.addPending(HOSTILE, "b" + HOSTILE, 200_000, HOSTILE);
+        JsonNode history = history(HOSTILE);
+        ((ObjectNode) history.at("/containers/0"))
+                .put("namespace", HOSTILE)
+                .put("pod", HOSTILE)
+                .put("uid", "uid-" + HOSTILE)
+                .put("container", HOSTILE);
+        program.figures().histories.put(Gpus.uuid(13, 0), history);
+        String ofPod = "&namespace=" + encoded(HOSTILE) + "&name=";
+        Page page = program.open(chromium, ColorScheme.LIGHT, "");
+        assertThat(tile(page, 0, node)).isVisible();
+        assertThat(tile(page, 0, script)).isVisible();
         assertNothingInjected(page);
+
+        for (String address : List.of(
+                "?view=cluster&color=health&q=" + encoded(HOSTILE) + "&model=" + encoded(HOSTILE),
+                "?view=gpu&gpu=" + GpuNodes.name(Gpus.uuid(13, 0)),
+                "?view=gpu&gpu=" + encoded(HOSTILE),
+                "?view=pods&q=" + encoded(HOSTILE),
+                "?view=pod" + ofPod + encoded(HOSTILE),
+                "?view=pod" + ofPod + encoded("b" + HOSTILE),
+                "?view=pending")) {
+            page.navigate(program.origin() + WebPageProgram.PATH + address);
+            assertThat(main(page)).containsText("onerror='window.injected = 1'>");
+            assertNothingInjected(page);
+        }
+    }
+
+    private static String encoded(String text) {
+        return URLEncoder.encode(text, StandardCharsets.UTF_8);
     }
 
     private void assertNothingInjected(Page page) {
@@ -162,8 +349,14 @@ class WebPageTest {
         program.forbid(path -> path.matches(".*/v1alpha1/(gpus|gpunodes|gpushares)"));
         Page page = program.open(chromium, ColorScheme.LIGHT, "");
 
-        assertThat(page.getByRole(AriaRole.MAIN)).containsText("is forbidden: User \"viewer\" cannot list");
-        assertThat(page.getByRole(AriaRole.MAIN)).containsText("aliquot-gpu-viewer");
+        assertThat(main(page)).containsText("is forbidden: User \"viewer\" cannot list");
+        assertThat(main(page)).containsText("aliquot-gpu-viewer");
+        page.navigate(program.origin() + WebPageProgram.PATH + "?view=pods&namespace=team");
+        assertThat(page.getByRole(AriaRole.LINK, named("team/train"))).isVisible();
+        assertThat(page.getByRole(AriaRole.LINK, named("other/waits-too"))).hasCount(0);
+        page.navigate(program.origin() + WebPageProgram.PATH + TRAIN);
+        assertThat(main(page)).containsText("Granted and used");
+        assertThat(page.getByLabel("Memory of each GPU, in MiB")).hasValue("20000");
         assertThat(program.errors()).isEmpty();
     }
 
@@ -187,18 +380,20 @@ class WebPageTest {
             value = ColorScheme.class,
             names = {"LIGHT", "DARK"})
     void eachViewIsAccessible(ColorScheme scheme) {
-        Page page = program.open(chromium, scheme, "");
-        tile(page, 0, "n1").waitFor();
-
-        assertThat(Chromium.accessibilityViolations(page)).isEmpty();
+        Page page = program.open(chromium, scheme);
+        VIEWS.forEach((address, text) -> {
+            page.navigate(program.origin() + WebPageProgram.PATH + address);
+            assertThat(main(page)).containsText(text);
+            assertThat(Chromium.accessibilityViolations(page)).as(address).isEmpty();
+        });
     }
 
-    @Test
-    void looksOnly() {
-        Page page = program.open(chromium, ColorScheme.LIGHT, "");
-        tile(page, 0, "n1").waitFor();
+    private static Locator main(Page page) {
+        return page.getByRole(AriaRole.MAIN);
+    }
 
-        assertThat(program.changesRequested()).isEmpty();
+    private static Locator image(Page page, String name) {
+        return page.getByRole(AriaRole.IMG, new Page.GetByRoleOptions().setName(name));
     }
 
     private static Locator tile(Page page, int gpu, String node) {
