@@ -10,21 +10,21 @@ import com.microsoft.playwright.Page;
 import com.microsoft.playwright.assertions.PlaywrightAssertions;
 import com.microsoft.playwright.options.AriaRole;
 import com.microsoft.playwright.options.ColorScheme;
-import io.aliquot.scheduler.placement.Gpus;
-import io.aliquot.testing.Chromium;
 import io.aliquot.api.PodContainer;
 import io.aliquot.api.UsageHistory;
 import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.extensionapi.ApiTypes.GpuUsage;
 import io.aliquot.scheduler.extensionapi.ApiTypes.ShareUsage;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.testing.Chromium;
 import java.io.IOException;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.Collections;
+import java.util.List;
 import java.util.Map;
 import java.util.OptionalInt;
-import java.util.List;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
@@ -50,16 +50,26 @@ class WebPageTest {
 
     /** The address of each view, and what its main part says. */
     private static final Map<String, String> VIEWS = Map.of(
-            "", "24 GPUs",
-            "?view=cluster&color=used", "24 GPUs",
-            "?view=cluster&color=health&q=n1&model=NVIDIA+A100-SXM4-80GB", "8 GPUs of 24",
-            "?view=cluster&namespace=team", "1 GPU of 24",
-            GPU, "GPU 0 of n1",
-            "?view=pods", "team/train",
-            "?view=pods&phase=Pending&sort=memory", "2 pods of 3",
-            TRAIN, "team/train",
-            "?view=pod&namespace=team&name=waits", "What would fit",
-            "?view=pending", "2 pods wait for GPUs");
+            "",
+            "24 GPUs",
+            "?view=cluster&color=used",
+            "24 GPUs",
+            "?view=cluster&color=health&q=n1&model=NVIDIA+A100-SXM4-80GB",
+            "8 GPUs of 24",
+            "?view=cluster&namespace=team",
+            "1 GPU of 24",
+            GPU,
+            "GPU 0 of n1",
+            "?view=pods",
+            "team/train",
+            "?view=pods&phase=Pending&sort=memory",
+            "2 pods of 3",
+            TRAIN,
+            "team/train",
+            "?view=pod&namespace=team&name=waits",
+            "What would fit",
+            "?view=pending",
+            "2 pods wait for GPUs");
 
     /** The page asks again after at most 15 s. */
     private static final double TIMEOUT_MILLIS = 30_000;
@@ -265,8 +275,8 @@ class WebPageTest {
         assertThat(main(page)).containsText("Resized at");
         assertThat(program.bean(FakeCluster.class).sent)
                 .singleElement()
-                .satisfies(sent ->
-                        assertThat(sent.annotations().get("aliquot.io/vgpu.main")).contains("memory=25000Mi"));
+                .satisfies(sent -> assertThat(sent.annotations().get("aliquot.io/vgpu.main"))
+                        .contains("memory=25000Mi"));
         assertThat(program.changesRequested())
                 .containsOnly("PATCH " + Discovery.VERSION_PATH + "/namespaces/team/gpushares/train");
         assertThat(program.errors()).isEmpty();
