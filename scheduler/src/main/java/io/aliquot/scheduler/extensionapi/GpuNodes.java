@@ -29,7 +29,6 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalLong;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
@@ -40,8 +39,8 @@ import org.springframework.stereotype.Component;
 /*
  * What the ledger says of a node changes with every pod, so the objects are made on demand: refresh() compares each
  * node's revision in the ledger with the one of its objects. Nothing runs while no one asks, and kube-scheduler's
- * requests pay one addition. An event of a watch has the newest version that this process had seen when it noticed the
- * change, which is at least the version of the Pod or Node that caused it.
+ * requests pay one addition. An event of a watch shows the newest version that this process had seen when it noticed the
+ * change. The ledger knows a pod a moment before that version is reported, so the change may be of a later one.
  */
 /** The objects of nodes and their GPUs, made from the ledger and the nodes' metadata. Thread-safe. */
 @Component
@@ -63,6 +62,19 @@ public final class GpuNodes {
 
     /** What the objects of a node were made from. */
     private record Made(NodeMetadata node, long revision, Set<String> gpus) {}
+
+    /**
+     * When changes were noticed.
+     *
+     * @param reached every change up to this version had been reported
+     * @param first whether these are the first objects: each list is younger
+     */
+    private record Noticed(long reached, boolean first) {
+        /** Watches from earlier versions get the event. The change may be of a version after {@code reached}. */
+        long watched() {
+            return first ? reached : reached + 1;
+        }
+    }
 
     private final Ledger ledger;
     private final PendingPods pending;
@@ -125,7 +137,7 @@ public final class GpuNodes {
     }
 
     synchronized void refresh() {
-        long version = newest;
+        var version = new Noticed(newest, made.isEmpty());
         for (NodeMetadata node : nodes.values()) {
             long revision = ledger.revision(node.name());
             Made before = made.get(node.name());
@@ -138,12 +150,12 @@ public final class GpuNodes {
         Set<String> gone = new HashSet<>(made.keySet());
         gone.removeAll(nodes.keySet());
         gone.forEach(node -> remove(node, version));
-        nodeStore.reached(version);
-        gpuStore.reached(version);
+        nodeStore.reached(version.reached());
+        gpuStore.reached(version.reached());
         refreshedAt = nanoTime.getAsLong();
     }
 
-    private void update(NodeMetadata node, long revision, @Nullable Made before, long version) {
+    private void update(NodeMetadata node, long revision, @Nullable Made before, Noticed version) {
         Optional<NodeView> view = ledger.view(node.name()).filter(GpuNodes::isOurs);
         if (view.isEmpty()) {
             if (before != null) {
@@ -161,7 +173,7 @@ public final class GpuNodes {
         if (before != null) {
             before.gpus().stream()
                     .filter(name -> !gpus.containsKey(name))
-                    .forEach(name -> gpuStore.remove(name, OptionalLong.of(version)));
+                    .forEach(name -> gpuStore.remove(name, version.reached(), version.watched()));
         }
         long stranded = gpus.values().stream().mapToLong(Stored::strandedMiB).sum();
         put(
@@ -180,10 +192,10 @@ public final class GpuNodes {
 
     /** A change that no field shows, such as a renewed heartbeat of the Node, is no event. */
     private static <T extends ApiTypes.ApiObject> void put(
-            WatchCache<Stored<T>> store, String name, Stored<T> object, long version) {
+            WatchCache<Stored<T>> store, String name, Stored<T> object, Noticed version) {
         Optional<Stored<T>> before = store.find(name);
         if (before.filter(known -> sameContent(known.object(), object.object())).isEmpty()) {
-            store.put(name, object, version);
+            store.put(name, object, version.reached(), version.watched());
         }
     }
 
@@ -191,11 +203,11 @@ public final class GpuNodes {
         return ApiTypes.withVersion(one, "").equals(ApiTypes.withVersion(other, ""));
     }
 
-    private void remove(String node, long version) {
+    private void remove(String node, Noticed version) {
         Made before = made.remove(node);
         if (before != null) {
-            before.gpus().forEach(gpu -> gpuStore.remove(gpu, OptionalLong.of(version)));
-            nodeStore.remove(node, OptionalLong.of(version));
+            before.gpus().forEach(gpu -> gpuStore.remove(gpu, version.reached(), version.watched()));
+            nodeStore.remove(node, version.reached(), version.watched());
         }
     }
 

@@ -82,10 +82,20 @@ final class WatchCache<T> {
     }
 
     void put(String key, T object, long version) {
+        put(key, object, version, version);
+    }
+
+    /**
+     * Adds or replaces an object.
+     *
+     * @param reached the version that the event shows
+     * @param version watches from earlier ones get the event
+     */
+    void put(String key, T object, long reached, long version) {
         lock.lock();
         try {
             T before = objects.put(key, object);
-            newest = Math.max(newest, version);
+            newest = Math.max(newest, reached);
             append(version, newest, before, object);
         } finally {
             lock.unlock();
@@ -94,12 +104,17 @@ final class WatchCache<T> {
 
     /** Removes an object; {@code version} is that of the deletion if it is known. */
     void remove(String key, OptionalLong version) {
+        remove(key, version.orElse(0), version.orElse(Long.MAX_VALUE));
+    }
+
+    /** Removes an object; see {@link #put(String, Object, long, long)}. */
+    void remove(String key, long reached, long version) {
         lock.lock();
         try {
             T before = objects.remove(key);
-            newest = Math.max(newest, version.orElse(0));
+            newest = Math.max(newest, reached);
             if (before != null) {
-                append(version.orElse(Long.MAX_VALUE), version.orElse(newest), before, null);
+                append(version, reached > 0 ? reached : newest, before, null);
             }
         } finally {
             lock.unlock();

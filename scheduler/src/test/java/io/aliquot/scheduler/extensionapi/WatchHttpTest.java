@@ -158,6 +158,25 @@ class WatchHttpTest {
         assertThat(type(next(nodes))).isEqualTo("MODIFIED n1");
     }
 
+    /** The watch on pods tells the ledger of a pod a moment before it reports the pod's version. */
+    @Test
+    void aWatchFromTheVersionAtWhichAnotherRequestNoticedAChangeGetsIt() throws Exception {
+        String version = list(ROOT + "/gpus").at("/metadata/resourceVersion").asString();
+        changes.ledger()
+                .observeBound(BoundPods.of(
+                        changes.id("team", "new"),
+                        "n1",
+                        changes.version().get() + 1,
+                        BoundPods.main(Gpus.uuid(1, 0), new GpuAmount(100, 0, 1, false))));
+        JsonNode noticed = list(ROOT + "/gpus");
+        assertThat(noticed.at("/metadata/resourceVersion").asString()).isEqualTo(version);
+        assertThat(noticed.at("/items/0/status/memoryMiB/allocated").asInt()).isEqualTo(30_100);
+
+        BufferedReader gpus = watch(ROOT + "/gpus?watch=1&resourceVersion=" + version, "application/json");
+
+        assertThat(type(next(gpus))).isEqualTo("MODIFIED " + GpuNodes.name(Gpus.uuid(1, 0)));
+    }
+
     @Test
     void usageCausesNoEvent() throws Exception {
         BufferedReader watch = watch(
