@@ -22,8 +22,11 @@ import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -68,12 +71,12 @@ class WebPageIT {
 
     @Test
     void eachViewShowsRealPodsAndFollowsThem(Lab lab, TestNamespace namespace) throws IOException {
-        namespace.run(using(Pods.withLimits(lab, "train", LIMITS)));
+        Pod train = namespace.run(using(Pods.withLimits(lab, "train", LIMITS)));
         try (var proxy = KubectlProxy.ofLab(lab)) {
             Page cluster = open(proxy, "");
-            Locator tile = cluster.getByRole(
-                    AriaRole.LINK, new Page.GetByRoleOptions().setName("3,000 MiB of 81,920 MiB allocated, 1 share"));
-            assertThat(tile).isVisible();
+            Locator tile = cluster.locator("[data-gpu='"
+                    + Allocations.of(train, Pods.MAIN).getFirst().uuid().toLowerCase(Locale.ROOT) + "']");
+            assertThat(tile).hasAccessibleName(Pattern.compile("3,000 MiB of 81,920 MiB allocated, 1 share"));
             Page pods = open(proxy, "?view=pods&namespace=" + namespace.name());
             assertThat(link(pods, namespace, "train")).isVisible();
             Page pending = open(proxy, "?view=pending");
@@ -242,15 +245,26 @@ class WebPageIT {
             Page page = open(proxy, "?view=pods&namespace=" + namespace.name());
             assertThat(main(page)).containsText("0 pods");
 
+            List<String> killed = extenders(replicas);
             replicas.all().forEach(replica -> replicas.signal(replica, SchedulerReplicas.EXTENDER, "SIGKILL"));
             assertThat(page.getByRole(AriaRole.ALERT)).containsText("The API does not answer");
             assertThat(main(page)).containsText("0 pods");
+            TestNamespace.awaitTrue(
+                    "new containers", EVENTUALLY, () -> Collections.disjoint(extenders(replicas), killed));
             replicas.awaitReady(EVENTUALLY.multipliedBy(2));
             namespace.run(Pods.withLimits(lab, "after", LIMITS));
 
             assertThat(link(page, namespace, "after")).isVisible();
             assertThat(page.getByRole(AriaRole.ALERT)).hasCount(0);
         }
+    }
+
+    /** The IDs of the extenders' containers. */
+    private static List<String> extenders(SchedulerReplicas replicas) {
+        return replicas.all().stream()
+                .map(replica -> TestNamespace.containerStatus(replica, SchedulerReplicas.EXTENDER)
+                        .getContainerID())
+                .toList();
     }
 
     private Page open() {

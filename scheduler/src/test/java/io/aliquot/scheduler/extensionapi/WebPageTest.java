@@ -169,13 +169,13 @@ class WebPageTest {
         program.network().stopListening();
         assertThat(page.getByRole(AriaRole.ALERT)).isVisible();
 
-        for (int i = 0; i <= ObjectStore.LOG_LENGTH; i++) {
+        for (int i = 0; i <= WatchCache.LOG_LENGTH; i++) {
             program.addPending("team", "later", 400_000, "no node " + i);
         }
         program.network().startListening();
 
         assertThat(main(page)).containsText("3 pods wait");
-        assertThat(main(page)).containsText("no node " + ObjectStore.LOG_LENGTH);
+        assertThat(main(page)).containsText("no node " + WatchCache.LOG_LENGTH);
         assertThat(program.errors()).isEmpty();
     }
 
