@@ -120,8 +120,9 @@ final class Watches {
             } catch (InterruptedException e) {
                 completion.complete(async);
             } catch (IOException e) {
-                // The client is gone. Tomcat calls the listener, on a thread of its own.
+                // The client is gone. Tomcat calls the listener, but not after each failed write.
                 LOG.debug("a watch of {} ended: {}", resource.plural(), String.valueOf(e));
+                completion.complete(async);
             } catch (RuntimeException e) {
                 if (!completion.done()) { // else the response is no longer usable
                     LOG.error("a watch of {} failed", resource.plural(), e);
@@ -148,7 +149,11 @@ final class Watches {
 
         void complete(AsyncContext async) {
             if (done.compareAndSet(false, true)) {
-                async.complete();
+                try {
+                    async.complete();
+                } catch (IllegalStateException e) {
+                    LOG.debug("Tomcat has completed the request already: {}", e.getMessage());
+                }
             }
         }
 
