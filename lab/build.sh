@@ -69,6 +69,31 @@ build_nvidia_plugin() {
     rm -rf "$source"
 }
 
+# The clients of the tests: client-go's informers, of the oldest and the newest version that is tested.
+informer_versions=(1.31 1.35)
+informer_program() { printf '%s/programs/informer-%s-%s' "$cache" "$1" "$(cd "$root" && hash_of lab/informer)"; } # VERSION
+
+build_informer() { # VERSION
+    go_environment
+    local out
+    out=$(informer_program "$1")
+    cd "$root/lab/informer"
+    CGO_ENABLED=0 go build -mod=readonly -modfile="client-go-$1.mod" -trimpath -buildvcs=false -o "$out.tmp" -ldflags "-s -w" .
+    publish "$out.tmp" "$out"
+}
+
+# Builds those of the tests' programs that the cache lacks.
+build_test_programs() {
+    local version
+    lock_cache
+    for version in "${informer_versions[@]}"; do
+        [ -x "$(informer_program "$version")" ] ||
+            step "informer-$version" "Building a client with client-go $version, once; about 1 minute" contained build_informer "$version"
+    done
+    rm -rf "$cache/go"
+    unlock_cache
+}
+
 # Builds those of the programs that the cache lacks.
 build_programs() {
     lock_cache

@@ -23,6 +23,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -34,6 +35,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(LabExtension.class)
 class Figures {
     private static final int PODS = 50;
+    private static final int RESIZES = 20;
     private static final int NODES = 100;
     private static final int CONTAINERS = 40;
     private static final String AGENT = "node agent with 8 GPUs and 40 containers: ";
@@ -62,6 +64,42 @@ class Figures {
         publish(
                 "API writes of Aliquot's service accounts for these 50 pods, without Events and Leases",
                 Integer.toString(log.aliquotWrites().size()));
+    }
+
+    /** From before the request until a process of the container sees the new limit. */
+    @Test
+    void resizeThroughTheApi(Lab lab, TestNamespace namespace) throws IOException {
+        namespace.run(Pods.withGpuMemory(lab, "resized", 3000));
+        var milliseconds = new long[RESIZES];
+        for (int i = 0; i < RESIZES; i++) {
+            int memory = 3001 + i;
+            var seen = CompletableFuture.supplyAsync(
+                    () -> namespace
+                            .exec("resized", "bash", "-c", """
+                            echo > /tmp/ready
+                            until nvidia-smi | grep -q "0MiB./.%dMiB"; do :; done
+                            date +%%s%%3N
+                            """.formatted(memory))
+                            .expectSuccess(),
+                    task -> Thread.ofPlatform().start(task));
+            TestNamespace.awaitTrue(
+                    "the loop runs",
+                    TestNamespace.EVENTUALLY,
+                    () -> namespace.exec("resized", "rm", "/tmp/ready").exit() == 0);
+            long begin = System.currentTimeMillis();
+            lab.client()
+                    .genericKubernetesResources("gpu.aliquot.io/v1alpha1", "GpuShare")
+                    .inNamespace(namespace.name())
+                    .withName("resized")
+                    .patch(
+                            PatchContext.of(PatchType.JSON_MERGE),
+                            "{\"spec\":{\"containers\":[{\"name\":\"main\",\"memoryMiB\":" + memory + "}]}}");
+            milliseconds[i] = Long.parseLong(seen.join().trim()) - begin;
+        }
+        Arrays.sort(milliseconds);
+        String what = RESIZES + " resizes through the API: request to effect in the container, ";
+        publish(what + "median", milliseconds[RESIZES / 2] + " ms");
+        publish(what + "maximum", milliseconds[RESIZES - 1] + " ms");
     }
 
     @Test

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 class GpuApiIT {
     private static final Map<String, String> LIMITS =
             Map.of(Resources.VGPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30");
-    private static final String GROUP = "/apis/gpu.aliquot.io/v1alpha1";
+    static final String GROUP = "/apis/gpu.aliquot.io/v1alpha1";
 
     /** The longest time from the answer to a patch until the container's processes see the new limits. */
     private static final Duration RESIZE_TIMEOUT = Duration.ofSeconds(2);

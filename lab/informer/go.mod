@@ -1,0 +1,3 @@
+module aliquot.io/lab/informer
+
+go 1.22.0
