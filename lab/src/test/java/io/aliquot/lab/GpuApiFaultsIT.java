@@ -25,14 +25,13 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /** The API group gpu.aliquot.io while replicas are replaced or killed. In the long tier, {@code ALIQUOT_LONG=1}. */
 @ExtendWith(LabExtension.class)
-@EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
+@LongTier.Only
 class GpuApiFaultsIT {
     /** While no replica answers, the namespace controller cannot know what it has to delete. */
     private static final Duration LONGEST_DELAY = Duration.ofSeconds(15);

@@ -16,6 +16,7 @@ import java.net.http.HttpResponse.BodyHandlers;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.List;
+import java.util.Objects;
 import javax.net.ssl.SSLException;
 import org.springframework.http.HttpHeaders;
 import org.springframework.stereotype.Component;
@@ -110,7 +111,8 @@ final class LeaderProxy {
             return client.send(request, BodyHandlers.ofByteArray());
         } catch (ConnectException | HttpConnectTimeoutException | SSLException e) {
             throw StatusException.unavailable(
-                    "the scheduler that leads is not reachable; nothing was changed, try again: " + e.getMessage());
+                    "the scheduler that leads is not reachable; nothing was changed, try again: "
+                            + Objects.requireNonNullElse(e.getMessage(), "no connection"));
         } catch (IOException e) {
             throw unknown();
         } catch (InterruptedException e) {

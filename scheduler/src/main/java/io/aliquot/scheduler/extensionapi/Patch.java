@@ -21,6 +21,10 @@ final class Patch {
 
     private static final int MOST_BYTES = 256 << 10;
 
+    private static final String MERGE_PATCH = "application/merge-patch+json";
+    private static final String JSON_PATCH = "application/json-patch+json";
+    private static final String VERSION = "/metadata/resourceVersion";
+
     private Patch() {}
 
     /**
@@ -44,15 +48,36 @@ final class Patch {
      * @throws StatusException with code 400, 415 or 422
      */
     static JsonNode apply(@Nullable String contentType, byte[] patch, JsonNode object) {
-        String type = (contentType == null ? "" : contentType)
+        String type = type(contentType);
+        return switch (type) {
+            case MERGE_PATCH -> merge(object.deepCopy(), parse(patch), 0);
+            case JSON_PATCH -> operations(object.deepCopy(), parse(patch));
+            default -> throw StatusException.unsupportedPatch(type);
+        };
+    }
+
+    /**
+     * Whether a patch speaks of the object's version, which then is a precondition: the patched object has a version in any
+     * case.
+     */
+    static boolean namesVersion(@Nullable String contentType, byte[] patch) {
+        JsonNode parsed = parse(patch);
+        if (!type(contentType).equals(JSON_PATCH)) {
+            return !parsed.at(VERSION).isMissingNode();
+        }
+        for (JsonNode operation : parsed) {
+            if (VERSION.startsWith(operation.path("path").asString("-"))) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static String type(@Nullable String contentType) {
+        return (contentType == null ? "" : contentType)
                 .split(";", -1)[0]
                 .strip()
                 .toLowerCase(Locale.ROOT);
-        return switch (type) {
-            case "application/merge-patch+json" -> merge(object.deepCopy(), parse(patch), 0);
-            case "application/json-patch+json" -> operations(object.deepCopy(), parse(patch));
-            default -> throw StatusException.unsupportedPatch(type);
-        };
     }
 
     private static JsonNode parse(byte[] patch) {

@@ -43,11 +43,13 @@ final class SharePatchController {
         boolean dryRun = query.dryRun();
         Printer printer = Printer.of(shares, request.getHeader(HttpHeaders.ACCEPT), query);
         byte[] patch = Patch.read(request);
-        GpuPod pod = shares.get(namespace, name);
+        GpuPod pod = newest(shares.get(namespace, name));
         GpuShare current = shares.print(pod);
         JsonNode before = JsonMapper.shared().valueToTree(current);
         JsonNode after = Patch.apply(request.getContentType(), patch, before);
-        Optional<String> required = ShareChanges.requiredVersion(name, after);
+        Optional<String> required = Patch.namesVersion(request.getContentType(), patch)
+                ? ShareChanges.requiredVersion(name, after)
+                : Optional.empty();
         if (required.filter(version -> !version.equals(Long.toString(pod.version())))
                 .isPresent()) {
             throw modified(name);
@@ -65,6 +67,14 @@ final class SharePatchController {
                         dryRun,
                         required.isPresent() ? OptionalLong.of(pod.version()) : OptionalLong.empty());
         JsonResponse.write(response, printer.one(shares.print(result)));
+    }
+
+    /** The ledger has read a pod that was just resized, and the watch may not have reported it yet. */
+    private GpuPod newest(GpuPod pod) {
+        return ledger.bound(pod.id().uid())
+                .filter(bound -> bound.version() > pod.version())
+                .map(bound -> pod.with(bound.shares(), bound.version()))
+                .orElse(pod);
     }
 
     private GpuPod resize(GpuPod pod, List<AllocationChange> changes, boolean dryRun, OptionalLong required) {

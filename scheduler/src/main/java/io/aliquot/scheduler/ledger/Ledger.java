@@ -475,6 +475,11 @@ public final class Ledger {
         return claims.nodeOf(uid);
     }
 
+    /** A pod in the newest version in which the watch or a read has shown it bound. */
+    public Optional<BoundPod> bound(String uid) {
+        return claims.find(uid).flatMap(Claim::observed);
+    }
+
     /** The node of an assumed pod: a Binding was sent, or the pod was read, and the watch has not reported it yet. */
     public Optional<String> assumedNode(String uid) {
         return claims.nodeOf(uid)

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.GpuHealth.Unhealthy;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus;
+import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.extensionapi.ApiTypes.GpuUsage;
 import io.aliquot.scheduler.extensionapi.ApiTypes.ShareUsage;
@@ -328,6 +329,34 @@ class ObjectsHttpTest {
                         .statusCode())
                 .isEqualTo(422);
         assertThat(patch(TEAM + "/p3-3", JSON, "{}").statusCode()).isEqualTo(400);
+    }
+
+    /** The second patch asks for what the watch still reports, and no longer is. */
+    @Test
+    void aPatchFollowsAnotherBeforeTheWatchHasReportedThat() throws Exception {
+        var server = context.getBean(FakeCluster.class);
+        server.state = new PodState.Bound(BoundPods.of(
+                changes.id("team", "p3-3"),
+                "n3",
+                9000,
+                BoundPods.main(Gpus.uuid(3, 1), new GpuAmount(16_000, 20, 1, false))));
+        assertThat(patch(TEAM + "/p3-3", MERGE, main("\"memoryMiB\":16000")).statusCode())
+                .isEqualTo(200);
+
+        HttpResponse<String> back = patch(TEAM + "/p3-3", MERGE, main("\"memoryMiB\":15000"));
+
+        assertThat(back.statusCode()).as(back.body()).isEqualTo(200);
+        assertThat(server.sent).hasSize(2);
+        assertThat(server.sent.get(1).version()).isEqualTo(9000);
+        assertThat(server.sent.get(1).annotations().get("aliquot.io/vgpu.main")).contains(" memory=15000Mi ");
+    }
+
+    @Test
+    void theVersionInAJsonPatchIsAPrecondition() throws Exception {
+        String patch = """
+                [{"op":"replace","path":"/metadata/resourceVersion","value":"7"},
+                 {"op":"replace","path":"/spec/containers/0/cores","value":1}]""";
+        assertThat(patch(TEAM + "/p2-2", JSON, patch).statusCode()).isEqualTo(409);
     }
 
     @Test
