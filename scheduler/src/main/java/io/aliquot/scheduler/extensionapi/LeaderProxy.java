@@ -17,7 +17,7 @@ import java.time.Duration;
 import java.util.Base64;
 import java.util.List;
 import java.util.Objects;
-import javax.net.ssl.SSLException;
+import javax.net.ssl.SSLHandshakeException;
 import org.springframework.http.HttpHeaders;
 import org.springframework.stereotype.Component;
 import tools.jackson.core.JacksonException;
@@ -109,7 +109,7 @@ final class LeaderProxy {
     private HttpResponse<byte[]> send(HttpRequest request) {
         try {
             return client.send(request, BodyHandlers.ofByteArray());
-        } catch (ConnectException | HttpConnectTimeoutException | SSLException e) {
+        } catch (ConnectException | HttpConnectTimeoutException | SSLHandshakeException e) {
             throw StatusException.unavailable(
                     "the scheduler that leads is not reachable; nothing was changed, try again: "
                             + Objects.requireNonNullElse(e.getMessage(), "no connection"));
