@@ -88,7 +88,7 @@ class GpuApiIT {
     }
 
     @Test
-    void aPatchResizesAPodAndItsProcessesSeeThatWithin2Seconds(Lab lab, TestNamespace namespace) {
+    void kubectlResizesAPodAndItsProcessesSeeThatWithin2Seconds(Lab lab, TestNamespace namespace) {
         String editor = account(lab, namespace, "editor", "aliquot-resize");
         namespace.run(Pods.withLimits(lab, "grows", LIMITS));
         // Measured in the container, so that the time of an exec does not count.
@@ -115,6 +115,24 @@ class GpuApiIT {
                         .at("/status/memoryMiB")
                         .asInt())
                 .isEqualTo(4000);
+
+        Lab.execute(
+                        EVENTUALLY,
+                        List.of(
+                                "env",
+                                "KUBE_EDITOR=sed -i '/^spec:/,/^status:/s/cores: 20/cores: 40/'",
+                                lab.root().resolve("aliquot").toString(),
+                                "kubectl",
+                                "edit",
+                                "gpushare",
+                                "grows",
+                                "--namespace",
+                                namespace.name(),
+                                "--as",
+                                editor))
+                .expectSuccess();
+        assertThat(Allocations.of(namespace.get("grows"), Pods.MAIN).getFirst().cores())
+                .isEqualTo(40);
     }
 
     @Test
