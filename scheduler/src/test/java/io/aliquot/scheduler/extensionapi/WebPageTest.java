@@ -40,8 +40,9 @@ import tools.jackson.databind.node.ObjectNode;
 /** The web page in a browser, with the objects of a real ledger. */
 @SuppressWarnings("NullAway.Init") // JUnit calls start()
 class WebPageTest {
-    private static final String HOSTILE =
-            "<img src=x onerror='window.injected = 1'>\u202e</script><svg/onload=alert(1)>";
+    /** Without a slash, which no path of the API may contain. */
+    private static final String HOSTILE = "<img src=x onerror='window.injected = 1'>\u202e<svg onload='alert(1)'>";
+
     private static final String A100 = "NVIDIA A100-SXM4-80GB";
     private static final int MEMORY_MIB = 81_920;
     private static final String TRAIN_GPU = Gpus.uuid(1, 0);
@@ -322,18 +323,27 @@ class WebPageTest {
         assertThat(tile(page, 0, script)).isVisible();
         assertNothingInjected(page);
 
-        for (String address : List.of(
-                "?view=cluster&color=health&q=" + encoded(HOSTILE) + "&model=" + encoded(HOSTILE),
-                "?view=gpu&gpu=" + GpuNodes.name(Gpus.uuid(13, 0)),
-                "?view=gpu&gpu=" + encoded(HOSTILE),
-                "?view=pods&q=" + encoded(HOSTILE),
-                "?view=pod" + ofPod + encoded(HOSTILE),
-                "?view=pod" + ofPod + encoded("b" + HOSTILE),
-                "?view=pending")) {
-            page.navigate(program.origin() + WebPageProgram.PATH + address);
-            assertThat(main(page)).containsText("onerror='window.injected = 1'>");
-            assertNothingInjected(page);
-        }
+        Map.of(
+                        "?view=cluster&color=health&q=" + encoded(HOSTILE) + "&model=" + encoded(HOSTILE),
+                        "1 GPU of 26",
+                        "?view=gpu&gpu=" + GpuNodes.name(Gpus.uuid(13, 0)),
+                        "unhealthy: " + HOSTILE,
+                        "?view=gpu&gpu=" + encoded(HOSTILE),
+                        "No GPU",
+                        "?view=pods&q=" + encoded(HOSTILE),
+                        "2 pods of 6",
+                        "?view=pod" + ofPod + encoded(HOSTILE),
+                        "Granted and used",
+                        "?view=pod" + ofPod + encoded("b" + HOSTILE),
+                        "What would fit",
+                        "?view=pending",
+                        "3 pods wait")
+                .forEach((address, text) -> {
+                    page.navigate(program.origin() + WebPageProgram.PATH + address);
+                    assertThat(main(page)).containsText(text);
+                    assertThat(main(page)).containsText(HOSTILE);
+                    assertNothingInjected(page);
+                });
     }
 
     private static String encoded(String text) {
