@@ -24,7 +24,6 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.Comparator;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -46,9 +45,9 @@ import org.springframework.stereotype.Component;
 @Component
 public final class GpuNodes {
     /** Requests that follow each other faster get the same objects, so that many watchers cost what one costs. */
-    private static final long SHORTEST_MILLIS = 100;
+    private static final long SHORTEST_MILLIS = 200;
 
-    private static final Duration SIZES_TIME = Duration.ofSeconds(5);
+    private static final Duration SIZES_TIME = Duration.ofSeconds(15);
 
     /** The metadata of a Node object; {@code version} is its resourceVersion. */
     public record NodeMetadata(String name, String uid, long version, Instant created, Map<String, String> labels) {
@@ -147,8 +146,8 @@ public final class GpuNodes {
                 update(node, revision, before, version);
             }
         }
-        Set<String> gone = new HashSet<>(made.keySet());
-        gone.removeAll(nodes.keySet());
+        List<String> gone =
+                made.keySet().stream().filter(node -> !nodes.containsKey(node)).toList();
         gone.forEach(node -> remove(node, version));
         nodeStore.reached(version.reached());
         gpuStore.reached(version.reached());
