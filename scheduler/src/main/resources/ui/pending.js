@@ -50,7 +50,7 @@ function reasonsOf(share) {
   const said = share.status.reason ?? '';
   const reasons = said
     .replace(/^\d+\/\d+ nodes are available: /, '')
-    .replace(/\.? preemption: .*$/s, '')
+    .replace(/\.? (?:no new claims to deallocate, )?preemption: .*$/s, '')
     .replace(/\.$/, '');
   if (reasons === said) return said || 'kube-scheduler has not reported an attempt yet';
   return reasons

@@ -290,7 +290,12 @@ class WebPageTest {
                 program.addPod("team", "p" + node + "-" + gpu, "n" + node, Gpus.uuid(node, gpu), 1920);
             }
         }
-        program.addPending("team", "waits", 81_000, "0/12 nodes are available: 12 no GPU with 81000 MiB free.");
+        program.addPending(
+                "team",
+                "waits",
+                81_000,
+                "0/12 nodes are available: 12 no GPU with 81000 MiB free. no new claims to deallocate, preemption: 0/12"
+                        + " nodes are available: 12 Preemption is not helpful for scheduling.");
         Page page = program.open(chromium, ColorScheme.LIGHT, "?view=pending");
 
         assertThat(page.getByRole(AriaRole.HEADING, new Page.GetByRoleOptions().setLevel(2)))
