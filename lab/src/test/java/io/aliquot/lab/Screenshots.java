@@ -35,7 +35,6 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(LabExtension.class)
 class Screenshots {
     private static final int WIDTH = 1440;
-    private static final int HEIGHT = 900;
     private static final int LARGEST_BYTES = 200_000;
 
     /** Until the charts show more than a few points. */
@@ -61,10 +60,11 @@ class Screenshots {
             pending(lab, inference, research);
             TimeUnit.SECONDS.sleep(HISTORY_SECONDS);
             for (ColorScheme scheme : List.of(ColorScheme.LIGHT, ColorScheme.DARK)) {
-                Page page = chromium.open(scheme, WIDTH, HEIGHT);
+                Page page = chromium.open(scheme, WIDTH, 600);
                 page.navigate(proxy.page(""));
                 assertThat(page.getByText(gpus()).first()).isVisible();
                 save(page, "cluster", scheme);
+                page.setViewportSize(WIDTH, 900);
                 page.navigate(proxy.page("?view=pod&namespace=inference&name=chat"));
                 assertThat(page.locator("canvas")).hasCount(2);
                 page.getByRole(AriaRole.HEADING, new Page.GetByRoleOptions().setName("Resize"))
@@ -72,7 +72,7 @@ class Screenshots {
                 save(page, "pod", scheme);
                 page.navigate(proxy.page("?view=pending"));
                 assertThat(page.getByText("What would fit")).hasCount(3);
-                page.setViewportSize(WIDTH, HEIGHT - 250); // much text makes a large file
+                page.setViewportSize(WIDTH, 650);
                 save(page, "pending", scheme);
                 page.context().close();
             }
