@@ -21,6 +21,7 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -47,6 +48,8 @@ class WebPageIT {
     private Path folder;
 
     private final List<Page> pages = new ArrayList<>();
+    private static final Duration RESTART_TIMEOUT = Duration.ofMinutes(4);
+
     private final List<String> errors = new ArrayList<>();
 
     @BeforeAll
@@ -241,6 +244,8 @@ class WebPageIT {
     @Test
     void thePageOutlivesTheScheduler(Lab lab, TestNamespace namespace) throws IOException {
         var replicas = new SchedulerReplicas(lab);
+        // The kubelet delays the restarts of a container that earlier tests have killed, by up to minutes.
+        replicas.restart(RESTART_TIMEOUT);
         try (var proxy = KubectlProxy.ofLab(lab)) {
             Page page = open(proxy, "?view=pods&namespace=" + namespace.name());
             assertThat(main(page)).containsText("0 pods");
