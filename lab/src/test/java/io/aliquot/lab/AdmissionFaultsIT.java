@@ -40,6 +40,7 @@ class AdmissionFaultsIT {
     private record Attempt(long at, Duration took, Optional<String> refusal) {}
 
     @Test
+    @LongTier.Only
     void whileOneReplicaIsDownTheOtherAdmitsPods(Lab lab, TestNamespace namespace) throws InterruptedException {
         var replicas = new SchedulerReplicas(lab);
         replicas.awaitReady(RESTART_TIMEOUT);

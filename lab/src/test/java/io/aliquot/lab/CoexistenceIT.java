@@ -111,6 +111,7 @@ class CoexistenceIT {
 
     /** The node joins Aliquot while a pod of NVIDIA's plugin runs on it, and leaves again. */
     @Test
+    @LongTier.Only
     void aNodeChangesItsDevicePluginWhileAPodHoldsOneOfItsGpus(Lab lab, TestNamespace namespace) {
         String node = lab.otherNode();
         Pod foreign = namespace.run(Pods.withLimits(lab, "foreign", ONE_GPU));

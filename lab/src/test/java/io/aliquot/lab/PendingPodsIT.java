@@ -32,6 +32,7 @@ class PendingPodsIT {
     }
 
     @Test
+    @LongTier.Only
     void theShareOfAForceDeletedPodIsFreeAfterItsGracePeriod(Lab lab, TestNamespace namespace)
             throws InterruptedException {
         String node = lab.nodes().get(0);
@@ -51,6 +52,7 @@ class PendingPodsIT {
     }
 
     @Test
+    @LongTier.Only
     void aTerminatingPodKeepsItsShareUntilItsContainersEnd(Lab lab, TestNamespace namespace)
             throws InterruptedException {
         String node = lab.nodes().get(0);

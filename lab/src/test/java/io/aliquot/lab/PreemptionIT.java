@@ -57,6 +57,7 @@ class PreemptionIT {
     }
 
     @Test
+    @LongTier.Only
     void aPodUnderADisruptionBudgetIsEvictedOnlyOnceTheBudgetAllowsIt(Lab lab, TestNamespace namespace)
             throws InterruptedException {
         String node = lab.nodes().get(0);
