@@ -97,11 +97,10 @@ public record UsageReport(
     /**
      * An XID error that a program caused, and the container that it ran in.
      *
-     * @param at when the agent attributed it
      * @param number NVIDIA's
      * @param meaning in a few words
      */
-    public record ApplicationXid(Instant at, String gpu, int number, String meaning, PodContainer container) {
+    public record ApplicationXid(String gpu, int number, String meaning, PodContainer container) {
         private static final int LONGEST_MEANING = 200;
 
         public ApplicationXid {
@@ -115,10 +114,10 @@ public record UsageReport(
         expect(!node.isEmpty(), "a node's name", node);
         containers = List.copyOf(containers);
         gpus = List.copyOf(gpus);
-        expect(containers.size() <= MOST_CONTAINERS, "at most " + MOST_CONTAINERS + " containers", containers.size());
         xids = List.copyOf(xids);
-        expect(xids.size() <= MOST_XIDS, "at most " + MOST_XIDS + " XID errors", xids.size());
+        expect(containers.size() <= MOST_CONTAINERS, "at most " + MOST_CONTAINERS + " containers", containers.size());
         expect(gpus.size() <= MOST_GPUS, "at most " + MOST_GPUS + " GPUs", gpus.size());
+        expect(xids.size() <= MOST_XIDS, "at most " + MOST_XIDS + " XID errors", xids.size());
     }
 
     /** The container's use of the GPU; empty if there is none. */
@@ -170,11 +169,7 @@ public record UsageReport(
 
     private static ApplicationXid xid(JsonNode xid) {
         return new ApplicationXid(
-                instant(xid, "at"),
-                text(xid, "gpu"),
-                integer(xid, "number"),
-                text(xid, "meaning"),
-                PodContainer.parse(xid));
+                text(xid, "gpu"), integer(xid, "number"), text(xid, "meaning"), PodContainer.parse(xid));
     }
 
     public String print() {
@@ -216,10 +211,7 @@ public record UsageReport(
     }
 
     private static void print(ApplicationXid xid, ObjectNode object) {
-        object.put("at", xid.at.toString())
-                .put("gpu", xid.gpu)
-                .put("number", xid.number)
-                .put("meaning", xid.meaning);
+        object.put("gpu", xid.gpu).put("number", xid.number).put("meaning", xid.meaning);
         xid.container.print(object);
     }
 }

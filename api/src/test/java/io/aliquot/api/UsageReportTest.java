@@ -57,7 +57,7 @@ class UsageReportTest {
                     OptionalInt.of(40),
                     OptionalInt.empty(),
                     OptionalDouble.of(250.5))),
-            List.of(new UsageReport.ApplicationXid(AT, GPU, 31, "memory page fault", MAIN)));
+            List.of(new UsageReport.ApplicationXid(GPU, 31, "memory page fault", MAIN)));
 
     private static final UsageHistory HISTORY = new UsageHistory(
             AT,

@@ -99,7 +99,7 @@ final class NodeAgent implements AutoCloseable {
         podResources = new PodResourcesClient(settings.podResourcesDir());
         this.nodeName = settings.nodeName();
         recent = new RecentUsage(clock, nanoTime);
-        applicationXids = new ApplicationXids(clock, nanoTime);
+        applicationXids = new ApplicationXids(nanoTime);
         var contexts = new ContextMeasurement();
         var usage = new UsageTracker(
                 host.proc,

@@ -4,7 +4,6 @@ import io.aliquot.api.PodContainer;
 import io.aliquot.api.UsageReport;
 import io.aliquot.deviceplugin.health.XidTable;
 import java.time.Duration;
-import java.time.InstantSource;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
@@ -26,7 +25,6 @@ public final class ApplicationXids implements UsageTracker.SampleListener {
     /** Longer than the scheduler may take to ask again after a failed attempt. */
     private static final Duration KEPT = Duration.ofMinutes(2);
 
-    private final InstantSource clock;
     private final LongSupplier nanoTime;
 
     /** By GPU, when who used it last, by {@code nanoTime}. */
@@ -51,11 +49,9 @@ public final class ApplicationXids implements UsageTracker.SampleListener {
     /**
      * Creates an object without errors.
      *
-     * @param clock for the times in reports
      * @param nanoTime a clock such as {@link System#nanoTime}
      */
-    public ApplicationXids(InstantSource clock, LongSupplier nanoTime) {
-        this.clock = clock;
+    public ApplicationXids(LongSupplier nanoTime) {
         this.nanoTime = nanoTime;
     }
 
@@ -77,8 +73,7 @@ public final class ApplicationXids implements UsageTracker.SampleListener {
             Map<User, Long> candidates = users.getOrDefault(error.gpu, Map.of());
             if (candidates.size() == 1 && candidates.keySet().iterator().next() instanceof InContainer(var container)) {
                 attributed.addLast(new Attributed(
-                        new UsageReport.ApplicationXid(
-                                clock.instant(), error.gpu, error.xid.number(), error.xid.meaning(), container),
+                        new UsageReport.ApplicationXid(error.gpu, error.xid.number(), error.xid.meaning(), container),
                         now));
             }
         }

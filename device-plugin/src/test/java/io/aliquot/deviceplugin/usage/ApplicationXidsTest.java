@@ -7,7 +7,6 @@ import io.aliquot.api.UsageReport.ApplicationXid;
 import io.aliquot.deviceplugin.health.XidTable;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.time.Duration;
-import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.OptionalInt;
@@ -16,14 +15,13 @@ import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 final class ApplicationXidsTest {
-    private static final Instant AT = Instant.parse("2026-11-27T00:00:00Z");
     private static final String GPU = "GPU-00000000-0000-0000-0000-00000000000a";
     private static final String OTHER_GPU = "GPU-00000000-0000-0000-0000-00000000000b";
     private static final XidTable.Entry PAGE_FAULT =
             XidTable.load(Set.of(), Set.of()).of(31);
 
     private long now = Long.MAX_VALUE - Duration.ofSeconds(5).toNanos(); // overflows in some tests
-    private final ApplicationXids xids = new ApplicationXids(() -> AT, () -> now);
+    private final ApplicationXids xids = new ApplicationXids(() -> now);
 
     @Test
     void anErrorBelongsToTheContainerThatAloneUsesTheGpu() {
@@ -34,7 +32,7 @@ final class ApplicationXidsTest {
 
         assertThat(xids.recent())
                 .containsExactly(new ApplicationXid(
-                        AT, GPU, 31, PAGE_FAULT.meaning(), new PodContainer("team", "train", "uid-train", "main")));
+                        GPU, 31, PAGE_FAULT.meaning(), new PodContainer("team", "train", "uid-train", "main")));
         sample(GPU, "train");
         assertThat(xids.recent()).as("once").hasSize(1);
         pass(Duration.ofSeconds(121));

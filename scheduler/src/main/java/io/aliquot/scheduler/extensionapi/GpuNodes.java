@@ -9,7 +9,6 @@ import io.aliquot.scheduler.extensionapi.ApiTypes.GpuStatus;
 import io.aliquot.scheduler.extensionapi.ApiTypes.Metadata;
 import io.aliquot.scheduler.extensionapi.ApiTypes.Reservation;
 import io.aliquot.scheduler.extensionapi.ApiTypes.ReservedAmount;
-import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
@@ -329,13 +328,9 @@ public final class GpuNodes {
                         Amounts.of(card.cores(), allocated.cores()),
                         Amounts.of(card.slots(), allocated.slots()),
                         (int) view.holdings().stream()
-                                .filter(holding -> isShare(holding, uuid))
+                                .filter(holding -> holding.isShareOf(uuid))
                                 .count(),
                         null,
                         null));
-    }
-
-    private static boolean isShare(Holding holding, String uuid) {
-        return holding.state() == State.HELD && holding.perGpu().containsKey(uuid);
     }
 }

@@ -40,4 +40,9 @@ public record Holding(
         /** The pod was deleted by force; its containers may still run. */
         LINGERING
     }
+
+    /** Whether the watch has reported the pod, and it holds a share of this GPU. */
+    public boolean isShareOf(String gpu) {
+        return state == State.HELD && perGpu.containsKey(gpu);
+    }
 }

@@ -58,9 +58,8 @@ public final class ApplicationXidEvents {
     private void report(String node, ApplicationXid xid) {
         ledger.view(node).stream()
                 .flatMap(view -> view.holdings().stream())
-                .filter(holding -> holding.state() == Holding.State.HELD
-                        && holding.pod().uid().equals(xid.container().uid())
-                        && holding.perGpu().containsKey(xid.gpu()))
+                .filter(holding -> holding.isShareOf(xid.gpu())
+                        && holding.pod().uid().equals(xid.container().uid()))
                 .map(Holding::pod)
                 .findFirst()
                 .ifPresent(pod -> write(pod, xid));

@@ -141,8 +141,7 @@ public final class GpuHealthEvents {
     private List<PodId> holders(NodeId node, Gpu gpu) {
         return ledger.view(node.name()).stream()
                 .flatMap(view -> view.holdings().stream())
-                .filter(holding -> holding.state() == Holding.State.HELD
-                        && holding.perGpu().containsKey(gpu.uuid()))
+                .filter(holding -> holding.isShareOf(gpu.uuid()))
                 .map(Holding::pod)
                 .toList();
     }

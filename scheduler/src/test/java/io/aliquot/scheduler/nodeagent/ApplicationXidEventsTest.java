@@ -64,7 +64,6 @@ class ApplicationXidEventsTest {
     }
 
     private static ApplicationXid xid(String uid, String gpu, int number) {
-        return new ApplicationXid(
-                Instant.EPOCH, gpu, number, "memory page fault", new PodContainer("default", "a", uid, "main"));
+        return new ApplicationXid(gpu, number, "memory page fault", new PodContainer("default", "a", uid, "main"));
     }
 }
