@@ -74,17 +74,9 @@ class GpuApiFaultsIT {
         var replicas = new SchedulerReplicas(lab);
         replicas.restart(RESTART_TIMEOUT);
         List<Long> before = deletions(lab, fault + "-before", count(5));
-        var over = new AtomicInteger();
-        Thread injection = Thread.ofPlatform().start(() -> {
-            try {
-                fault.inject(lab, replicas);
-                replicas.awaitReady(RESTART_TIMEOUT);
-            } finally {
-                over.set(1);
-            }
-        });
+        Thread injection = inject(fault, lab, replicas);
 
-        List<Long> during = deletions(lab, fault + "-during", () -> over.get() == 0);
+        List<Long> during = deletions(lab, fault + "-during", injection::isAlive);
 
         injection.join();
         long usual = before.get(before.size() / 2);
@@ -92,6 +84,14 @@ class GpuApiFaultsIT {
                 "%s: a namespace is gone after %d ms, at most %d; during the fault after %d, at most %d, of %d%n",
                 fault, usual, before.getLast(), during.get(during.size() / 2), during.getLast(), during.size());
         assertThat(during.getLast() - usual).isLessThan(LONGEST_DELAY.toMillis());
+    }
+
+    /** Starts a thread that ends when the fault is over and the replicas are ready again. */
+    private static Thread inject(Fault fault, Lab lab, SchedulerReplicas replicas) {
+        return Thread.ofPlatform().start(() -> {
+            fault.inject(lab, replicas);
+            replicas.awaitReady(RESTART_TIMEOUT);
+        });
     }
 
     private static BooleanSupplier count(int count) {
@@ -152,19 +152,11 @@ class GpuApiFaultsIT {
         var answers = new ArrayList<Answer>();
         Set<Integer> seen;
         try (var held = new HeldMemory(namespace, "resized")) {
-            var over = new AtomicInteger();
             for (int i = 0; i < 5; i++) {
                 answers.add(patch(lab.client(), namespace, MEMORY + answers.size()));
             }
-            Thread injection = Thread.ofPlatform().start(() -> {
-                try {
-                    fault.inject(lab, replicas);
-                    replicas.awaitReady(RESTART_TIMEOUT);
-                } finally {
-                    over.set(1);
-                }
-            });
-            while (over.get() == 0 || !answers.getLast().isDone()) {
+            Thread injection = inject(fault, lab, replicas);
+            while (injection.isAlive() || !answers.getLast().isDone()) {
                 answers.add(patch(lab.client(), namespace, MEMORY + answers.size()));
             }
             injection.join();
@@ -255,20 +247,12 @@ class GpuApiFaultsIT {
         var replicas = new SchedulerReplicas(lab);
         replicas.restart(RESTART_TIMEOUT);
         namespace.run(Pods.withGpuMemory(lab, "stays", MEMORY));
-        var over = new AtomicInteger();
-        Thread injection = Thread.ofPlatform().start(() -> {
-            try {
-                Fault.ROLLING_UPDATE.inject(lab, replicas);
-                replicas.awaitReady(RESTART_TIMEOUT);
-            } finally {
-                over.set(1);
-            }
-        });
+        Thread injection = inject(Fault.ROLLING_UPDATE, lab, replicas);
         int lists = 0;
         long longestGap = 0;
         long last = System.nanoTime();
         var failures = new ArrayList<String>();
-        while (over.get() == 0) {
+        while (injection.isAlive()) {
             try {
                 List<GenericKubernetesResource> shares = lab.client()
                         .genericKubernetesResources("gpu.aliquot.io/v1alpha1", "GpuShare")
