@@ -79,6 +79,9 @@ final class Reconciler {
     /** How long GPUs of the inventory have been missing while no pod held a vGPU of the node. */
     private final QuietTime unlisted;
 
+    /** Whether the kubelet has told, since this agent started, which pods hold the node's GPUs. */
+    private boolean counted;
+
     /** The inventory to publish; null until NVML or the Node's annotation yields one. */
     private @Nullable Inventory inventory;
 
@@ -220,7 +223,9 @@ final class Reconciler {
                         // While a setting of the Node is invalid, the former settings apply.
                         requested.or(() -> previous.map(NodeSettings::of)).orElseThrow())
                 .withDriver(bootId, driver);
-        Inventory shared = OtherDevicePlugins.in(built, previous.map(Reconciler::withoutRelease), node, holders);
+        counted |= holders instanceof DeviceHolders.Known;
+        Inventory shared =
+                OtherDevicePlugins.in(built, previous.map(Reconciler::withoutRelease), node, holders, counted);
         Inventory present = DriverRelease.of(node).map(shared::withConflict).orElse(shared);
         report(present, holders, unmet);
         if (present.gpus().isEmpty()) {

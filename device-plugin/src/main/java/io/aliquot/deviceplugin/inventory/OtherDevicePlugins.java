@@ -33,9 +33,11 @@ public final class OtherDevicePlugins {
      *
      * @param inventory as NVML and the administrator's settings make it
      * @param previous as last published; its holders and its conflict count while the kubelet does not answer
+     * @param counted whether the kubelet has answered since the agent started; until then, a plugin may have come and gone
+     *     unseen
      */
     public static Inventory in(
-            Inventory inventory, Optional<Inventory> previous, NodeView node, DeviceHolders holders) {
+            Inventory inventory, Optional<Inventory> previous, NodeView node, DeviceHolders holders, boolean counted) {
         List<Gpu> gpus = switch (holders) {
             case DeviceHolders.Known known -> held(inventory.gpus(), known.list());
             case DeviceHolders.Unavailable unavailable ->
@@ -43,10 +45,11 @@ public final class OtherDevicePlugins {
                         inventory.gpus(),
                         previousHolders(previous.map(Inventory::gpus).orElse(List.of())));
         };
-        return inventory.withGpus(gpus).withConflict(conflict(gpus, previous, node, holders));
+        return inventory.withGpus(gpus).withConflict(conflict(gpus, previous, node, holders, counted));
     }
 
-    private static String conflict(List<Gpu> gpus, Optional<Inventory> previous, NodeView node, DeviceHolders holders) {
+    private static String conflict(
+            List<Gpu> gpus, Optional<Inventory> previous, NodeView node, DeviceHolders holders, boolean counted) {
         Optional<String> advertised = foreignResource(node.allocatable(), 1);
         if (advertised.isPresent()) {
             return "another device plugin advertises " + advertised.get()
@@ -54,7 +57,8 @@ public final class OtherDevicePlugins {
                     + Labels.OPERATOR_PLUGIN + "=" + Labels.OPERATOR_PLUGIN_OFF;
         }
         // The kubelet forgets a resource 5 minutes after its plugin has gone; the former conflict outlasts that.
-        boolean mayBeHeld = foreignResource(node.capacity(), 0).isPresent()
+        boolean mayBeHeld = !counted
+                || foreignResource(node.capacity(), 0).isPresent()
                 || previous.filter(before -> !before.conflict().isEmpty()).isPresent()
                 || gpus.stream().anyMatch(gpu -> !gpu.heldBy().isEmpty());
         return holders instanceof DeviceHolders.Unavailable unavailable && mayBeHeld

@@ -35,7 +35,7 @@ class OtherDevicePluginsTest {
     }
 
     private static Inventory in(NodeView node, DeviceHolders holders, List<Gpu> previous) {
-        return OtherDevicePlugins.in(inventory(GPUS), Optional.of(inventory(previous)), node, holders);
+        return OtherDevicePlugins.in(inventory(GPUS), Optional.of(inventory(previous)), node, holders, true);
     }
 
     private static Inventory inventory(List<Gpu> gpus) {
@@ -93,10 +93,10 @@ class OtherDevicePluginsTest {
     void aConflictOutlastsTheResourceWhileTheKubeletDoesNotAnswer() {
         Inventory before = inventory(GPUS).withConflict("another device plugin");
 
-        Inventory unknown = OtherDevicePlugins.in(inventory(GPUS), Optional.of(before), OURS, UNAVAILABLE);
+        Inventory unknown = OtherDevicePlugins.in(inventory(GPUS), Optional.of(before), OURS, UNAVAILABLE, true);
 
         assertThat(unknown.conflict()).contains("cannot be counted");
-        assertThat(OtherDevicePlugins.in(inventory(GPUS), Optional.of(unknown), OURS, NO_HOLDERS)
+        assertThat(OtherDevicePlugins.in(inventory(GPUS), Optional.of(unknown), OURS, NO_HOLDERS, true)
                         .conflict())
                 .isEmpty();
     }
@@ -136,5 +136,16 @@ class OtherDevicePluginsTest {
         assertThat(inventory.conflict()).contains("cannot be counted");
         assertThat(inventory.gpus()).isEqualTo(held);
         assertThat(in(OURS, UNAVAILABLE, GPUS).conflict()).isEmpty();
+    }
+
+    /** A plugin may have come, started pods and been forgotten by the kubelet while no agent ran. */
+    @Test
+    void untilTheKubeletHasAnsweredANewAgentTheNodeIsInConflict() {
+        assertThat(OtherDevicePlugins.in(inventory(GPUS), Optional.of(inventory(GPUS)), OURS, UNAVAILABLE, false)
+                        .conflict())
+                .contains("cannot be counted: no socket");
+        assertThat(OtherDevicePlugins.in(inventory(GPUS), Optional.of(inventory(GPUS)), OURS, NO_HOLDERS, false)
+                        .conflict())
+                .isEmpty();
     }
 }

@@ -43,19 +43,29 @@ class ForeignPodHistoriesTest {
     private int grantsBesideHami;
     private int refusalsOfHeldGpus;
 
+    /** A history in which a plugin came, started a pod and was forgotten while the agent was down. */
+    @Test
+    void noDoubleAllocationByAnAgentThatMissedAPlugin() {
+        runHistories(11115656454881L, 1);
+    }
+
     @Test
     void noDoubleAllocationIn100RandomHistoriesOfLabelsForeignPodsAndOurs() {
         long first = System.nanoTime();
         System.out.println("seeds from " + first);
-        for (long seed = first; seed < first + HISTORIES; seed++) {
+        runHistories(first, HISTORIES);
+        assertThat(grants).as("grants").isGreaterThan(HISTORIES);
+        assertThat(grantsBesideHami).as("grants beside pods of HAMi").isPositive();
+        assertThat(refusalsOfHeldGpus).as("refusals of held GPUs").isPositive();
+    }
+
+    private void runHistories(long firstSeed, int count) {
+        for (long seed = firstSeed; seed < firstSeed + count; seed++) {
             var history = new RandomHistory(seed);
             for (int step = 0; step < STEPS; step++) {
                 history.step();
             }
         }
-        assertThat(grants).as("grants").isGreaterThan(HISTORIES);
-        assertThat(grantsBesideHami).as("grants beside pods of HAMi").isPositive();
-        assertThat(refusalsOfHeldGpus).as("refusals of held GPUs").isPositive();
     }
 
     /** A running pod of another device plugin. */
@@ -82,6 +92,9 @@ class ForeignPodHistoriesTest {
         private boolean resourceKnown;
         private boolean podResources = true;
         private boolean agent = true;
+        /** Whether the agent has had the kubelet's answer since it started. */
+        private boolean counted;
+
         private Inventory published = Gpus.inventory(10, gpus.toArray(new Gpu[0]));
         private boolean hasInventory = true;
         /** Reports of the pod watch that the scheduler has not received yet, in order. */
@@ -103,6 +116,7 @@ class ForeignPodHistoriesTest {
                 case 4 -> podResources = !podResources;
                 case 5 -> {
                     agent = !agent;
+                    counted = false;
                     ledger.setAgentReady("n1", false);
                 }
                 case 6, 7 -> startForeign();
@@ -240,8 +254,10 @@ class ForeignPodHistoriesTest {
             for (Gpu gpu : gpus) {
                 held.add(gpu.withHolders(holders(gpu)));
             }
+            counted |= podResources;
             boolean unknown = !podResources
-                    && (resourceKnown
+                    && (!counted
+                            || resourceKnown
                             || !published.conflict().isEmpty()
                             || published.gpus().stream()
                                     .anyMatch(gpu -> !gpu.heldBy().isEmpty()));
