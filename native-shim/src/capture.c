@@ -1,4 +1,4 @@
-/* Hooks of the functions that begin and end stream capture. */
+/* Hooks of the functions that begin and end stream capture, and the calling thread's capture mode. */
 #include "capture.h"
 
 atomic_int aliquot_open_captures;
@@ -30,6 +30,25 @@ static CUresult count_capture_end(CUstream stream, CUresult result) {
         atomic_fetch_sub(&aliquot_open_captures, 1);
     }
     return result;
+}
+
+static int exchange_mode(int mode) {
+    CUstreamCaptureMode exchanged = (CUstreamCaptureMode)mode;
+    if (aliquot_real.cuThreadExchangeStreamCaptureMode == NULL ||
+        aliquot_real.cuThreadExchangeStreamCaptureMode(&exchanged) != CUDA_SUCCESS) {
+        return -1;
+    }
+    return (int)exchanged;
+}
+
+int aliquot_capture_relax_mode(void) {
+    return exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+void aliquot_capture_restore_mode(int mode) {
+    if (mode >= 0) {
+        exchange_mode(mode);
+    }
 }
 
 #define CAPTURE(symbol, parameters, after)                                                                             \

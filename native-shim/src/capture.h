@@ -20,4 +20,11 @@ static inline bool aliquot_capture_may_include(CUstream stream) {
            aliquot_capture_asks_driver(stream);
 }
 
+/* Switches the calling thread to capture mode RELAXED, in which no driver call invalidates another thread's capture.
+   Returns what restores the mode; -1 if the driver has no such function (before CUDA 10.1). */
+int aliquot_capture_relax_mode(void);
+
+/* -1 does nothing. */
+void aliquot_capture_restore_mode(int mode);
+
 #endif

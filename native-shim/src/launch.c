@@ -1,4 +1,5 @@
 /* Hooks of all functions that start work on a GPU. */
+#include "batch.h"
 #include "capture.h"
 #include "compute.h"
 #include "cost.h"
@@ -43,7 +44,7 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
     }
     int saved = errno;
     int64_t start = aliquot_os_clock(), now = start;
-    aliquot_measure_pause();
+    aliquot_batch_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
     while (now - start < ALIQUOT_GCRA_WAIT_MAX_NS &&
            (now - start < THROTTLE_MIN_NS || !aliquot_compute_try_charge(launch->device, ns, &until))) {
@@ -82,8 +83,6 @@ static bool charge_with_advance(const struct aliquot_launch *launch) {
     return throttled;
 }
 
-/* Charges a launch before it is forwarded, and throttles it if needed. False: the launch is not limited, so
-   finish_launch() must not be called. */
 static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind kind, const void *handle,
                           uint64_t blocks, CUstream stream) {
     if (aliquot_capture_may_include(stream)) {
@@ -97,15 +96,24 @@ static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind 
     launch->cost = aliquot_cost_of(kind, handle, blocks);
     launch->charged = aliquot_cost_next(launch->cost);
     bool throttled = charge_with_advance(launch);
-    aliquot_measure_begin(launch, throttled);
+    aliquot_batch_begin(launch, throttled);
     return true;
 }
 
-static void finish_launch(const struct aliquot_launch *launch, bool succeeded) {
-    if (!succeeded) {
+/* Charges a launch before it is forwarded, and throttles it if needed. False: the launch is not limited, so
+   end_launch() must not be called. */
+static inline bool begin_launch(struct aliquot_launch *launch, enum aliquot_cost_kind kind, const void *handle,
+                                uint64_t blocks, CUstream stream) {
+    return __builtin_expect(is_throttling_active(), 0) && charge_launch(launch, kind, handle, blocks, stream);
+}
+
+/* After the launch. Returns its result. */
+static CUresult end_launch(const struct aliquot_launch *launch, CUresult result) {
+    if (result != CUDA_SUCCESS) {
         aliquot_compute_adjust(launch->device, -(int64_t)launch->charged);
     }
-    aliquot_measure_launched(launch, succeeded);
+    aliquot_batch_launched(launch, result == CUDA_SUCCESS);
+    return result;
 }
 
 static uint64_t blocks_of(unsigned int x, unsigned int y, unsigned int z) {
@@ -130,13 +138,9 @@ static CUstream per_thread_stream(CUstream stream) {
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
         struct aliquot_launch launch;                                                                                  \
-        if (__builtin_expect(!is_throttling_active(), 1) ||                                                            \
-            !charge_launch(&launch, ALIQUOT_COST_##kind, handle, blocks, stream)) {                                    \
-            return CALL_##kind(symbol, arguments, handle, stream);                                                     \
-        }                                                                                                              \
-        CUresult result = CALL_##kind(symbol, arguments, handle, stream);                                              \
-        finish_launch(&launch, result == CUDA_SUCCESS);                                                                \
-        return result;                                                                                                 \
+        return begin_launch(&launch, ALIQUOT_COST_##kind, handle, blocks, stream)                                      \
+                   ? end_launch(&launch, CALL_##kind(symbol, arguments, handle, stream))                               \
+                   : CALL_##kind(symbol, arguments, handle, stream);                                                   \
     }
 
 /* Most functions have a variant for per-thread default streams. */
@@ -185,7 +189,7 @@ LAUNCH(cuLaunchCooperativeKernelMultiDevice, (CUDA_LAUNCH_PARAMS * launches, uns
 #define DESTROY_STREAM(symbol)                                                                                         \
     CUresult symbol(CUstream stream) {                                                                                 \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
-        aliquot_measure_forget_stream(stream);                                                                         \
+        aliquot_batch_forget_stream(stream);                                                                           \
         return aliquot_real.symbol(stream);                                                                            \
     }
 

@@ -26,46 +26,27 @@
  * launches are neither throttled nor new, at most one batch per context begins in a tick of the coarse clock, so that a
  * program with many launches does not pay for unneeded events.
  *
- * The helper thread starts when a batch is pending, sleeps 0.8 or 5 ms at a time on average, blocks all signals, is
- * detached, and exits after 100 ms without work, or when the process exits, before the driver's own exit handler. It
- * makes a meter's context current while it polls, and is in capture mode RELAXED all the time. The functions here
- * switch other threads to that mode around their driver calls. So none of these calls invalidates a stream capture,
+ * The helper thread (helper.h) makes a meter's context current while it polls. The functions here and in batch.h switch
+ * other threads to capture mode RELAXED around their driver calls. So none of these calls invalidates a stream capture,
  * where the driver has cuThreadExchangeStreamCaptureMode (CUDA 10.1).
  */
 #ifndef ALIQUOT_MEASURE_H
 #define ALIQUOT_MEASURE_H
 
 #include "abi.h"
-#include "cost.h"
 
 #include <stdbool.h>
-#include <stdint.h>
-
-/* A launch in progress. */
-struct aliquot_launch {
-    CUcontext context;
-    int device; /* as numbered in account.h */
-    CUstream stream;
-    struct aliquot_cost *cost;
-    uint64_t charged; /* ns */
-    int batch;        /* index of the thread's open batch; -1: the launch is not measured */
-};
-
-/* Call before the launch is forwarded and after it is charged. Assigns it to a batch, which it may begin. throttled:
-   the thread has just slept. */
-void aliquot_measure_begin(struct aliquot_launch *launch, bool throttled);
-
-/* Call after the launch. The batch may end. */
-void aliquot_measure_launched(const struct aliquot_launch *launch, bool succeeded);
-
-/* Ends the thread's batches before it sleeps, so that they do not include that time. */
-void aliquot_measure_pause(void);
-
-/* Call before a stream is destroyed: no event is recorded on it afterwards. */
-void aliquot_measure_forget_stream(CUstream stream);
 
 /* Learns from the finished batches of a context. True: others are pending. */
 bool aliquot_measure_poll(CUcontext context);
+
+/* For the helper thread: learns from the finished batches of all contexts, and records a probe in those with unfinished
+   ones. */
+struct aliquot_measure_polled {
+    bool pending_batches; /* there are unfinished batches */
+    bool shared;          /* in a context whose GPU other processes use, so probes must be frequent */
+};
+struct aliquot_measure_polled aliquot_measure_poll_all(void);
 
 /* Call before a context ends or may end, with the context still valid. Destroys its timing events; its unfinished
    batches stay charged as estimated. If the context lives on, its launches are measured from scratch. NULL does

@@ -1,0 +1,40 @@
+/*
+ * Batches: launches of one thread on one stream between two timing events, from the launching thread's side. measure.h
+ * describes when a batch begins and ends, and what is learned from it.
+ */
+#ifndef ALIQUOT_BATCH_H
+#define ALIQUOT_BATCH_H
+
+#include "abi.h"
+#include "cost.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A launch in progress. */
+struct aliquot_launch {
+    CUcontext context;
+    int device; /* as numbered in account.h */
+    CUstream stream;
+    struct aliquot_cost *cost;
+    uint64_t charged; /* ns */
+    int batch;        /* index of the thread's open batch; -1: the launch is not measured */
+};
+
+/* Call before the launch is forwarded and after it is charged. Assigns it to a batch, which it may begin. throttled:
+   the thread has just slept. */
+void aliquot_batch_begin(struct aliquot_launch *launch, bool throttled);
+
+/* Call after the launch. The batch may end. */
+void aliquot_batch_launched(const struct aliquot_launch *launch, bool succeeded);
+
+/* Ends the thread's batches before it sleeps, so that they do not include that time. */
+void aliquot_batch_pause(void);
+
+/* Call before a stream is destroyed: no event is recorded on it afterwards. */
+void aliquot_batch_forget_stream(CUstream stream);
+
+/* Resets the state in a forked child, which does not own the events. */
+void aliquot_batch_reset(void);
+
+#endif
