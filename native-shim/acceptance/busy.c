@@ -2,21 +2,28 @@
  * A tenant that keeps the GPU busy.
  *
  * `busy calibrate` prints the number of kernel iterations that take a microsecond on the idle GPU.
- * `busy RATE NANOSECONDS WARM_UP SECONDS` launches kernels of NANOSECONDS each (at RATE iterations per microsecond) as
- * fast as the GPU accepts them. After WARM_UP seconds it measures for SECONDS, and prints the work done per second, in
- * seconds of GPU time.
+ * `busy RATE NANOSECONDS WARM_UP SECONDS [SHAPE]` launches kernels of NANOSECONDS each (at RATE iterations per
+ * microsecond) as fast as the GPU accepts them. After WARM_UP seconds it prints an empty object and measures for
+ * SECONDS. Then it prints the work done per second, in seconds of GPU time. SHAPE is how the work is submitted:
+ *
+ *     kernels        single kernels on one stream (default)
+ *     streams        on 16 streams
+ *     wait           the program waits for each kernel
+ *     graph          captured into a graph, which is launched again and again
+ *     copies         with a copy of 256 KiB from the host after each kernel
+ *     device-copies  only copies of 32 MiB within the GPU; the work is in copies and not in seconds
  */
 #include "busy.h"
 
 #include <string.h>
 
-enum { THREADS = 128, BATCHES_IN_FLIGHT = 2 };
+enum { THREADS = 128, IN_FLIGHT = 2, MAX_STREAMS = 16, COPY_BYTES = 256 << 10, DEVICE_COPY_BYTES = 32 << 20 };
 
 static CUfunction function;
-static CUstream stream;
+static CUstream streams[MAX_STREAMS];
 static unsigned blocks;
 
-static void launch(uint64_t nanoseconds, uint64_t iterations) {
+static void launch(CUstream stream, uint64_t nanoseconds, uint64_t iterations) {
     void *parameters[] = {&nanoseconds, &iterations};
     busy_launch(function, blocks, THREADS, stream, parameters);
 }
@@ -24,8 +31,8 @@ static void launch(uint64_t nanoseconds, uint64_t iterations) {
 /* Seconds from the launch of one kernel to its end. */
 static double time_kernel(uint64_t nanoseconds, uint64_t iterations) {
     double start = driver_now();
-    launch(nanoseconds, iterations);
-    MUST(CALL(cuStreamSynchronize, CUstream)(stream));
+    launch(streams[0], nanoseconds, iterations);
+    MUST(CALL(cuStreamSynchronize, CUstream)(streams[0]));
     return driver_now() - start;
 }
 
@@ -46,39 +53,96 @@ static double calibrate(void) {
     return best > 0 ? (double)(many - few) / (best * 1e6) : 1;
 }
 
-/* Launches batches of about 4 ms and keeps two in flight: the GPU never idles, and each batch is counted soon after it
-   ends. */
-static double run(double rate, double nanoseconds, double warm_up, double seconds) {
-    uint64_t iterations = (uint64_t)(rate * nanoseconds / 1000) + 1;
-    int batch = nanoseconds >= 4e6 ? 1 : (int)(4e6 / nanoseconds);
-    CUevent events[BATCHES_IN_FLIGHT];
-    for (int i = 0; i < BATCHES_IN_FLIGHT; i++) {
+enum shape { KERNELS, STREAMS, WAIT, GRAPH, COPIES, DEVICE_COPIES, SHAPES };
+static const char *const shape_names[SHAPES] = {"kernels", "streams", "wait", "graph", "copies", "device-copies"};
+
+static struct {
+    enum shape shape;
+    uint64_t nanoseconds, iterations;
+    int batch; /* kernels, or copies within the GPU, that are submitted together */
+    CUgraphExec graph;
+    void *host;
+    CUdeviceptr source, target;
+} work;
+
+static void submit(CUstream stream) {
+    if (work.shape == GRAPH) {
+        MUST(CALL(cuGraphLaunch, CUgraphExec, CUstream)(work.graph, stream));
+        return;
+    }
+    for (int i = 0; i < work.batch; i++) {
+        if (work.shape == DEVICE_COPIES) {
+            MUST(CALL(cuMemcpyDtoDAsync_v2, CUdeviceptr, CUdeviceptr, size_t,
+                      CUstream)(work.target, work.source, DEVICE_COPY_BYTES, stream));
+            continue;
+        }
+        launch(stream, work.nanoseconds, work.iterations);
+        if (work.shape == COPIES) {
+            MUST(CALL(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *, size_t, CUstream)(work.target, work.host,
+                                                                                         COPY_BYTES, stream));
+        }
+    }
+}
+
+/* Batches take about 4 ms on all streams together, so that each is counted soon after it ends. */
+static void prepare(enum shape shape, double rate, double nanoseconds, int stream_count) {
+    work.nanoseconds = (uint64_t)nanoseconds;
+    work.iterations = (uint64_t)(rate * nanoseconds / 1000) + 1;
+    work.batch = shape == WAIT ? 1 : (int)(4e6 / nanoseconds / stream_count);
+    work.batch = shape == DEVICE_COPIES ? 32 : work.batch < 1 ? 1 : work.batch;
+    if (shape == COPIES || shape == DEVICE_COPIES) {
+        MUST(CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(&work.source, DEVICE_COPY_BYTES));
+        MUST(CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(&work.target, DEVICE_COPY_BYTES));
+        MUST(CALL(cuMemHostAlloc, void **, size_t, unsigned)(&work.host, COPY_BYTES, 0));
+    }
+    if (shape == GRAPH) {
+        CUgraph graph;
+        MUST(CALL(cuStreamBeginCapture_v2, CUstream, int)(streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
+        submit(streams[0]);
+        MUST(CALL(cuStreamEndCapture, CUstream, CUgraph *)(streams[0], &graph));
+        MUST(CALL(cuGraphInstantiateWithFlags, CUgraphExec *, CUgraph, unsigned long long)(&work.graph, graph, 0));
+    }
+    work.shape = shape;
+}
+
+/* Keeps two batches in flight on each stream, so that the GPU never idles; with WAIT one, which is one kernel. */
+static double run(double warm_up, double seconds, int stream_count) {
+    int slots = work.shape == WAIT ? 1 : IN_FLIGHT * stream_count;
+    CUevent events[IN_FLIGHT * MAX_STREAMS];
+    for (int i = 0; i < slots; i++) {
         MUST(CALL(cuEventCreate, CUevent *, unsigned)(&events[i], CU_EVENT_DISABLE_TIMING));
     }
     double start = driver_now(), first = 0, last = 0;
     long counted = 0;
     for (int i = 0; last < start + warm_up + seconds; i++) {
-        CUevent event = events[i % BATCHES_IN_FLIGHT];
-        if (i >= BATCHES_IN_FLIGHT) {
+        CUevent event = events[i % slots];
+        CUstream stream = streams[i % stream_count];
+        if (i >= slots) {
             MUST(CALL(cuEventSynchronize, CUevent)(event));
             last = driver_now();
             if (first == 0 && last >= start + warm_up) {
                 first = last;
+                printf("{}\n");
+                fflush(stdout);
             } else if (first != 0) {
                 counted++;
             }
         }
-        for (int j = 0; j < batch; j++) {
-            launch((uint64_t)nanoseconds, iterations);
-        }
+        submit(stream);
         MUST(CALL(cuEventRecord, CUevent, CUstream)(event, stream));
     }
-    return last > first ? (double)counted * batch * nanoseconds / 1e9 / (last - first) : 0;
+    double unit = work.shape == DEVICE_COPIES ? 1 : (double)work.nanoseconds / 1e9;
+    return last > first ? (double)counted * work.batch * unit / (last - first) : 0;
 }
 
 int main(int count, char **arguments) {
-    if (count != 5 && (count != 2 || strcmp(arguments[1], "calibrate") != 0)) {
-        fprintf(stderr, "usage: busy calibrate | busy RATE NANOSECONDS WARM_UP SECONDS\n");
+    enum shape shape = KERNELS;
+    while (count == 6 && shape < SHAPES && strcmp(arguments[5], shape_names[shape]) != 0) {
+        shape++;
+    }
+    if ((count < 5 || count > 6 || shape == SHAPES) && (count != 2 || strcmp(arguments[1], "calibrate") != 0)) {
+        fprintf(stderr, "usage: busy calibrate | busy RATE NANOSECONDS WARM_UP SECONDS "
+                        "[kernels|streams|wait|graph|copies|device-copies]\n");
         return 2;
     }
     int processors = 1;
@@ -86,12 +150,15 @@ int main(int count, char **arguments) {
     CALL(cuDeviceGetAttribute, int *, int, int)(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
     blocks = (unsigned)processors;
     function = busy_function("aliquot_busy");
-    MUST(CALL(cuStreamCreate, CUstream *, unsigned)(&stream, 1));
+    int stream_count = shape == STREAMS ? MAX_STREAMS : 1;
+    for (int i = 0; i < stream_count; i++) {
+        MUST(CALL(cuStreamCreate, CUstream *, unsigned)(&streams[i], CU_STREAM_NON_BLOCKING));
+    }
     if (count == 2) {
         printf("{\"rate\": %.3f}\n", calibrate());
-    } else {
-        printf("{\"work\": %.6f}\n",
-               run(atof(arguments[1]), atof(arguments[2]), atof(arguments[3]), atof(arguments[4])));
+        return EXIT_SUCCESS;
     }
+    prepare(shape, atof(arguments[1]), atof(arguments[2]), stream_count);
+    printf("{\"work\": %.6f}\n", run(atof(arguments[3]), atof(arguments[4]), stream_count));
     return EXIT_SUCCESS;
 }

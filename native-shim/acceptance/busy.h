@@ -39,12 +39,16 @@ static const char busy_ptx[] = ".version 6.0\n"
                                "    ret;\n"
                                "}\n";
 
-static inline CUfunction busy_function(const char *name) {
+static inline CUfunction busy_load(const char *ptx, const char *name) {
     CUmodule module;
     CUfunction function;
-    MUST(CALL(cuModuleLoadData, CUmodule *, const void *)(&module, busy_ptx));
+    MUST(CALL(cuModuleLoadData, CUmodule *, const void *)(&module, ptx));
     MUST(CALL(cuModuleGetFunction, CUfunction *, CUmodule, const char *)(&function, module, name));
     return function;
+}
+
+static inline CUfunction busy_function(const char *name) {
+    return busy_load(busy_ptx, name);
 }
 
 typedef int busy_launcher(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,

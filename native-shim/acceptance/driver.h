@@ -13,6 +13,12 @@
 #include <stdlib.h>
 #include <time.h>
 
+#if defined(__x86_64__)
+/* The names as they were before glibc 2.34, when they were in libdl.so.2: see CMakeLists.txt. */
+__asm__(".symver dlopen, dlopen@GLIBC_2.2.5\n.symver dlsym, dlsym@GLIBC_2.2.5\n.symver dlerror, dlerror@GLIBC_2.2.5\n"
+        ".symver dladdr, dladdr@GLIBC_2.2.5");
+#endif
+
 #define MIB ((size_t)1 << 20)
 
 typedef struct CUctx_st *CUcontext;
@@ -21,13 +27,18 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUevent_st *CUevent;
 typedef struct CUarray_st *CUarray;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
 typedef unsigned long long CUdeviceptr;
 
 enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CUDA_ERROR_NOT_READY = 600,
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
     CU_EVENT_DISABLE_TIMING = 2,
+    CU_STREAM_NON_BLOCKING = 1,
+    CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
 };
 
 /* CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(&address, bytes) returns a CUresult. It ends the program if the driver

@@ -34,6 +34,7 @@ struct block {
     size_t bytes;
     unsigned long long handle;
     CUarray array;
+    CUgraphExec graph;
 };
 
 static CUstream stream;
@@ -69,6 +70,34 @@ static int allocate_async(struct block *block) {
 static int free_async(struct block *block) {
     int result = CALL(cuMemFreeAsync, CUdeviceptr, CUstream)(block->address, stream);
     return result != CUDA_SUCCESS ? result : CALL(cuStreamSynchronize, CUstream)(stream);
+}
+
+/* A graph whose only node allocates; the memory lives on after each launch until it is freed. */
+static int allocate_captured(struct block *block) {
+    CUgraph graph;
+    block->graph = NULL;
+    MUST(CALL(cuStreamBeginCapture_v2, CUstream, int)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    int allocated = CALL(cuMemAllocAsync, CUdeviceptr *, size_t, CUstream)(&block->address, block->bytes, stream);
+    MUST(CALL(cuStreamEndCapture, CUstream, CUgraph *)(stream, &graph));
+    int result = allocated != CUDA_SUCCESS
+                     ? allocated
+                     : CALL(cuGraphInstantiateWithFlags, CUgraphExec *, CUgraph, unsigned long long)(&block->graph,
+                                                                                                     graph, 0);
+    if (result == CUDA_SUCCESS && (result = CALL(cuGraphLaunch, CUgraphExec, CUstream)(block->graph, stream)) ==
+                                      CUDA_SUCCESS) {
+        result = CALL(cuStreamSynchronize, CUstream)(stream);
+    }
+    if (result != CUDA_SUCCESS && block->graph != NULL) {
+        MUST(CALL(cuGraphExecDestroy, CUgraphExec)(block->graph));
+    }
+    MUST(CALL(cuGraphDestroy, CUgraph)(graph));
+    return result;
+}
+
+static int free_captured(struct block *block) {
+    int result = free_async(block);
+    MUST(CALL(cuGraphExecDestroy, CUgraphExec)(block->graph));
+    return result != CUDA_SUCCESS ? result : CALL(cuDeviceGraphMemTrim, int)(0);
 }
 
 static int allocate_virtual(struct block *block) {
@@ -115,6 +144,7 @@ static const struct kind {
     {"managed", "cuMemAllocManaged", allocate_managed, free_plain, 1},
     {"pitched", "cuMemAllocPitch_v2", allocate_pitched, free_plain, 4096},
     {"async", "cuMemAllocAsync", allocate_async, free_async, 1},
+    {"captured", "cuDeviceGraphMemTrim", allocate_captured, free_captured, 2 * MIB},
     {"virtual", "cuMemCreate", allocate_virtual, free_virtual, 0},
     {"array", "cuArrayCreate_v2", allocate_array, free_array, 4096},
 };
@@ -136,7 +166,7 @@ int main(int count, char **arguments) {
         }
     }
     if (kind == NULL) {
-        fprintf(stderr, "usage: memory plain|managed|pitched|async|virtual|array [wait]\n");
+        fprintf(stderr, "usage: memory plain|managed|pitched|async|captured|virtual|array [wait]\n");
         return 2;
     }
     driver_start();
