@@ -72,8 +72,8 @@ static void submit(CUstream stream) {
     }
     for (int i = 0; i < work.batch; i++) {
         if (work.shape == DEVICE_COPIES) {
-            MUST(CALL(cuMemcpyDtoDAsync_v2, CUdeviceptr, CUdeviceptr, size_t,
-                      CUstream)(work.target, work.source, DEVICE_COPY_BYTES, stream));
+            MUST(CALL(cuMemcpyDtoDAsync_v2, CUdeviceptr, CUdeviceptr, size_t, CUstream)(work.target, work.source,
+                                                                                        DEVICE_COPY_BYTES, stream));
             continue;
         }
         launch(stream, work.nanoseconds, work.iterations);

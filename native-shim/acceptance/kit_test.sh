@@ -4,7 +4,11 @@ set -u
 build=$1 case=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-report=$folder/report.json
+results=$folder/results.jsonl
+fail() {
+    echo "$case: $*" >&2
+    exit 1
+}
 echo 'NVIDIA A100-SXM4-80GB;81920;108;256' >"$folder/gpus.txt"
 "$build/fake-driver/aliquot-fake-driver" install --root "$folder" --source "$build/fake-driver" --cdi "$folder/cdi" \
     --gpus "$folder/gpus.txt" --node kit >/dev/null || exit 1
@@ -15,52 +19,95 @@ for packages in clients nvcc; do
     [ ! -e "$tests/$packages/installed" ] || installed=$installed${installed:+:}$tests/$packages
 done
 export PYTHONPATH=$installed
-kit() { "$(dirname "$0")/run" --no-build --build "$build" --json "$report" --timeout 60 "$@"; }
+kit() { "$(dirname "$0")/run" --no-build --build "$build" --results "$results" --timeout 60 "$@"; }
 # The tolerance is wide: this test runs in real time on a machine that may be busy. Without a limit the error is larger.
-short_duty="--seconds 1 --warm-up 0.7 --kernels 2000000 --shares 20 40+20 --tolerance 18"
+duty() {
+    kit duty --seconds 1 --warm-up 0.7 --tolerance 18 \
+        --match '( 25 % gets its share|25 % and 25 % get their shares) with kernels of 2 ms' "$@"
+}
 # Prints the number of checks with this status whose name contains WORDS.
 count() { # STATUS WORDS
     python3 -c 'import json, sys
-checks = json.load(open(sys.argv[1]))["checks"]
-print(sum(check["status"] == sys.argv[2] and sys.argv[3] in check["check"] for check in checks))' "$report" "$1" "$2"
+lines = [json.loads(line) for line in open(sys.argv[1])]
+print(sum(line.get("status") == sys.argv[2] and sys.argv[3] in line["check"] for line in lines))' "$results" "$1" "$2"
 }
 expect() { # NUMBER STATUS WORDS
-    [ "$(count "$2" "$3")" = "$1" ] || {
-        echo "$case: expected $1 checks named \"$3\" with status $2, found $(count "$2" "$3")" >&2
-        exit 1
-    }
+    [ "$(count "$2" "$3")" = "$1" ] ||
+        fail "expected $1 checks named \"$3\" with status $2, found $(count "$2" "$3")"
 }
 
 case $case in
 passes_on_the_fake_driver)
-    # shellcheck disable=SC2086
-    kit --only addresses memory context nvidia-smi launch duty --pairs 1 $short_duty || exit 1
+    kit limits || exit 1
     expect 1 PASS "dlsym and cuGetProcAddress return the shim's hooks"
-    expect 6 PASS "memory is limited"
+    expect 7 PASS "memory is limited"
     expect 1 PASS "four processes that allocate at once"
     expect 1 PASS "the memory of a process's first context"
     expect 1 PASS "context included, stays within the limit"
-    expect 2 PASS " with kernels of "
     expect 1 PASS "nvidia-smi -q differs only"
     [ ! -e "$tests/clients/installed" ] || expect 2 PASS "libcudart"
     [ ! -e "$tests/nvcc/installed" ] || expect 1 PASS "a program compiled by nvcc"
+    kit launches --pairs 1 --processes 60 || exit 1
     expect 2 SKIP "a loop of kernel launches"
+    expect 1 PASS "short processes end"
+    duty || exit 1
+    expect 2 PASS " with kernels of 2 ms"
+    kit questions --drift 1 --match 'busy|slices|context|handle|memory does NVML|clocks' || exit 1
+    expect 1 SKIP "how long are time slices"
+    expect 1 PASS "work without a current context"
+    expect 1 PASS "which memory does NVML show"
+    expect 1 PASS "clocks of GPU and host"
+    grep -q '"nvml_bytes"' "$folder/measured-NVIDIA-A100-SXM4-80GB.json" || fail "no profile of the GPU"
+    ptxas=$tests/nvcc/nvidia/cu13/bin/ptxas
+    [ ! -x "$ptxas" ] || "$build/acceptance/accept-questions" ptx | "$ptxas" -arch=sm_90 -o /dev/null - ||
+        fail "ptxas does not compile the kernel of the time slices"
     ;;
 fails_without_limits)
-    # shellcheck disable=SC2086
-    kit --only addresses memory nvidia-smi duty $short_duty --shim "$build/test/libprobe.so"
-    [ $? = 1 ] || {
-        echo "$case: expected exit status 1 after a failed check" >&2
-        exit 1
-    }
+    kit addresses memory nvidia-smi --shim "$build/test/libprobe.so"
+    [ $? = 1 ] || fail "expected exit status 1 after a failed check"
+    duty --shim "$build/test/libprobe.so"
     expect 1 FAIL "dlsym and cuGetProcAddress return the shim's hooks"
     expect 1 FAIL "plain memory is limited"
     expect 1 FAIL "nvidia-smi -q differs only"
     expect 0 PASS "memory is limited"
     expect 2 FAIL " with kernels of "
+    grep -q 'Nothing was charged' "$results" || fail "no diagnosis"
+    ;;
+fails_if_processes_crash)
+    kit processes --processes 8 --shim "$build/acceptance/libcrash-at-exit.so"
+    expect 1 FAIL "short processes end"
+    ;;
+keeps_results_when_killed)
+    mkfifo "$folder/output"
+    kit limits >"$folder/output" 2>&1 &
+    while read -r line; do
+        case $line in PASS*memory:*) break ;; esac
+    done <"$folder/output"
+    kill -KILL $!
+    wait $! 2>/dev/null
+    expect 1 PASS "dlsym and cuGetProcAddress return the shim's hooks"
+    expect 1 PASS "plain memory is limited"
+    kit limits --time-limit 0 || fail "a check that did not start counts as failed"
+    grep -q 'not run: the time limit' "$results" || fail "a check started after the time limit"
+    ;;
+runs_unpacked_with_glibc_2.17)
+    tar -xf "$build/aliquot-acceptance.tar.gz" -C "$folder" || exit 1
+    for program in "$folder"/aliquot-acceptance/libaliquot.so "$folder"/aliquot-acceptance/acceptance/accept-*; do
+        newest=$(objdump -T "$program" | grep -oE 'GLIBC_[0-9.]+' | sed 's/GLIBC_//' | sort -uV | tail -1)
+        [ -n "$newest" ] || fail "objdump shows no GLIBC version of $program"
+        [ "$(printf '%s\n2.17\n' "$newest" | sort -V | tail -1)" = 2.17 ] ||
+            fail "$(basename "$program"): $(objdump -T "$program" | grep "GLIBC_$newest")"
+    done
+    "$folder/aliquot-acceptance/run" addresses context processes --processes 4 --results "$results" || exit 1
+    expect 2 PASS "hook"
+    expect 1 PASS "short processes end"
+    ;;
+passes_in_full_on_the_fake_driver)
+    [ -n "${ALIQUOT_LONG-}" ] || exit 77
+    kit --tolerance 12 --match '^((?!copies within the GPU).)*$' || exit 1
+    expect 0 FAIL ""
     ;;
 *)
-    echo "kit_test.sh: unknown case $case" >&2
-    exit 2
+    fail "unknown case"
     ;;
 esac

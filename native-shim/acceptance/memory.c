@@ -79,12 +79,11 @@ static int allocate_captured(struct block *block) {
     MUST(CALL(cuStreamBeginCapture_v2, CUstream, int)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     int allocated = CALL(cuMemAllocAsync, CUdeviceptr *, size_t, CUstream)(&block->address, block->bytes, stream);
     MUST(CALL(cuStreamEndCapture, CUstream, CUgraph *)(stream, &graph));
-    int result = allocated != CUDA_SUCCESS
-                     ? allocated
-                     : CALL(cuGraphInstantiateWithFlags, CUgraphExec *, CUgraph, unsigned long long)(&block->graph,
-                                                                                                     graph, 0);
-    if (result == CUDA_SUCCESS && (result = CALL(cuGraphLaunch, CUgraphExec, CUstream)(block->graph, stream)) ==
-                                      CUDA_SUCCESS) {
+    int result = allocated != CUDA_SUCCESS ? allocated
+                                           : CALL(cuGraphInstantiateWithFlags, CUgraphExec *, CUgraph,
+                                                  unsigned long long)(&block->graph, graph, 0);
+    if (result == CUDA_SUCCESS &&
+        (result = CALL(cuGraphLaunch, CUgraphExec, CUstream)(block->graph, stream)) == CUDA_SUCCESS) {
         result = CALL(cuStreamSynchronize, CUstream)(stream);
     }
     if (result != CUDA_SUCCESS && block->graph != NULL) {

@@ -8,7 +8,8 @@
  *     questions no-context          what event functions return without a current context
  *     questions import              whether an import of the process's own memory returns the same handle
  *     questions bytes [LIBCUBLAS]   waits after each step that uses memory of the GPU
- *     questions bursts RATE NS      a kernel of NS (at RATE iterations per microsecond) every 100 ms, until it is killed
+ *     questions bursts RATE NS      a kernel of NS (at RATE iterations per microsecond) every 100 ms, until it is
+ * killed questions ptx                 prints the kernel of `timeline` in PTX, without a driver
  */
 #include "busy.h"
 
@@ -165,9 +166,9 @@ static const char timeline_ptx[] =
     "    ld.param.u64 %rd3, [duration];\n"
     "    ld.param.u64 %rd4, [threshold];\n"
     "    mov.u64 %rd5, %globaltimer;\n"
-    "    mov.u64 %rd6, %rd5;\n"   /* the reading before */
-    "    mov.u64 %rd7, 0;\n"      /* gaps */
-    "    mov.u64 %rd11, -1;\n"    /* shortest step */
+    "    mov.u64 %rd6, %rd5;\n" /* the reading before */
+    "    mov.u64 %rd7, 0;\n"    /* gaps */
+    "    mov.u64 %rd11, -1;\n"  /* shortest step */
     "    add.u64 %rd12, %rd1, 32;\n"
     "next:\n"
     "    mov.u64 %rd8, %globaltimer;\n"
@@ -316,9 +317,8 @@ static void import(void) {
                                                                                0));
     MUST(CALL(cuMemExportToShareableHandle, void *, handle, int, unsigned long long)(&descriptor, own_handle, 1, 0));
     MUST(CALL(cuMemImportFromShareableHandle, handle *, void *, int)(&imported, (void *)(intptr_t)descriptor, 1));
-    MUST(CALL(cuMemAddressReserve, CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long)(&address,
-                                                                                                   granularity, 0, 0,
-                                                                                                   0));
+    MUST(CALL(cuMemAddressReserve, CUdeviceptr *, size_t, size_t, CUdeviceptr,
+              unsigned long long)(&address, granularity, 0, 0, 0));
     MUST(CALL(cuMemMap, CUdeviceptr, size_t, size_t, handle, unsigned long long)(address, granularity, 0, own_handle,
                                                                                  0));
     MUST(CALL(cuMemRetainAllocationHandle, handle *, void *)(&retained, (void *)(uintptr_t)address));
@@ -406,6 +406,10 @@ static void bursts(double rate, double nanoseconds) {
 
 int main(int count, char **arguments) {
     const char *name = count > 1 ? arguments[1] : "";
+    if (strcmp(name, "ptx") == 0) {
+        printf("%s", timeline_ptx);
+        return EXIT_SUCCESS;
+    }
     query = (event_query *)driver_function("cuEventQuery");
     record = (event_record *)driver_function("cuEventRecord");
     if (strcmp(name, "bytes") == 0) {
@@ -427,7 +431,7 @@ int main(int count, char **arguments) {
         bursts(atof(arguments[2]), atof(arguments[3]));
     } else {
         fprintf(stderr, "usage: questions delays RATE | timeline SECONDS | drift SECONDS | no-context | import | "
-                        "bytes [LIBCUBLAS] | bursts RATE NS\n");
+                        "bytes [LIBCUBLAS] | bursts RATE NS | ptx\n");
         return 2;
     }
     return EXIT_SUCCESS;

@@ -1,6 +1,7 @@
 /*
- * `short NUMBER` is a short process. The number selects how many kernels it launches (0 to 49) and how it ends while they
- * are unfinished: it returns from main, calls _exit, returns after a wait for the kernels, or releases its context first.
+ * `short NUMBER` is a short process. The number selects how many kernels it launches (0 to 49) and how it ends while
+ * they are unfinished: it returns from main, calls _exit, returns after a wait for the kernels, or releases its context
+ * first.
  */
 #include "busy.h"
 
