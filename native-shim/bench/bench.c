@@ -28,12 +28,16 @@
 
 typedef int alloc_function(unsigned long long *, size_t);
 typedef int free_function(unsigned long long);
+typedef int async_alloc_function(unsigned long long *, size_t, void *);
+typedef int async_free_function(unsigned long long, void *);
 typedef int info_function(size_t *, size_t *);
 typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
                             void **, void **);
 
 static alloc_function *alloc;
 static free_function *dealloc;
+static async_alloc_function *async_alloc;
+static async_free_function *async_free;
 static info_function *info;
 static launch_function *launch;
 
@@ -85,6 +89,17 @@ static void *pairs(void *unused) {
     for (int i = 0; i < CALLS; i++) {
         unsigned long long address = 0;
         if (alloc(&address, 4096) != 0 || dealloc(address) != 0) {
+            fprintf(stderr, "bench-shim: a call failed\n");
+            exit(EXIT_FAILURE);
+        }
+    }
+    return unused;
+}
+
+static void *async_pairs(void *unused) {
+    for (int i = 0; i < CALLS; i++) {
+        unsigned long long address = 0;
+        if (async_alloc(&address, 4096, NULL) != 0 || async_free(address, NULL) != 0) {
             fprintf(stderr, "bench-shim: a call failed\n");
             exit(EXIT_FAILURE);
         }
@@ -151,6 +166,8 @@ static void find_driver(void) {
     }
     alloc = (alloc_function *)dlsym(driver, "cuMemAlloc_v2");
     dealloc = (free_function *)dlsym(driver, "cuMemFree_v2");
+    async_alloc = (async_alloc_function *)dlsym(driver, "cuMemAllocAsync");
+    async_free = (async_free_function *)dlsym(driver, "cuMemFreeAsync");
     info = (info_function *)dlsym(driver, "cuMemGetInfo_v2");
     launch = (launch_function *)dlsym(driver, "cuLaunchKernel");
     ((int (*)(unsigned))dlsym(driver, "cuInit"))(0);
@@ -200,7 +217,7 @@ static void start_peers(int peers, bool active) {
     }
 }
 
-enum figure { LAUNCH, COLD, PAIRS, PAIRS_10000, PAIRS_100000, PAIRS_THREADS, INFO, CALL_FIGURES };
+enum figure { LAUNCH, COLD, PAIRS, PAIRS_10000, PAIRS_100000, PAIRS_THREADS, ASYNC, ASYNC_THREADS, INFO, CALL_FIGURES };
 enum linked_figure { FOUND_LAUNCH, FOUND_PAIRS, LINKED_LAUNCH, LINKED_PAIRS, LINKED_FIGURES };
 
 /* `bench-shim measure calls`, `bench-shim measure linked` or `bench-shim measure PEERS idle|active`: prints the
@@ -213,6 +230,8 @@ static void measure(char **arguments) {
         found[COLD] = time_per_cold_launch();
         found[PAIRS] = time_per_call(pairs, 1);
         found[INFO] = time_per_call(infos, 1);
+        found[ASYNC] = time_per_call(async_pairs, 1);
+        found[ASYNC_THREADS] = time_per_call(async_pairs, THREADS);
         allocate_and_keep(10000);
         found[PAIRS_10000] = time_per_call(pairs, 1);
         found[PAIRS_THREADS] = time_per_call(pairs, THREADS);
@@ -383,6 +402,8 @@ int main(int argc, char **argv) {
     ROW("alloc+free, 100,000 live", PAIRS_100000, SHIM, 0, "");
     row("alloc+free, 4 threads, per pair", found[BARE][PAIRS_THREADS], found[SHIM][PAIRS_THREADS], MEDIAN, 200,
         "4,800");
+    ROW("alloc+free, stream order", ASYNC, SHIM, 300, "");
+    row("the same, 4 threads, per pair", found[BARE][ASYNC_THREADS], found[SHIM][ASYNC_THREADS], MEDIAN, 300, "");
     ROW("cuMemGetInfo", INFO, SHIM, 30, "926-1,174");
     double one = row("alloc+free, one process", process_times[BARE][ONE], process_times[SHIM][ONE], MIN, 0, "");
     row("alloc+free, 64 processes, 63 idle", process_times[BARE][IDLE], process_times[SHIM][IDLE], MIN, 2 * one, "");

@@ -59,6 +59,29 @@ EXPORT(cuMemFree_v2, unsigned long long address) {
     return 0;
 }
 
+/* The pool holds one chunk all the time. */
+
+EXPORT(cuMemAllocAsync, unsigned long long *address, size_t bytes, void *stream) {
+    (void)stream;
+    return cuMemAlloc_v2(address, bytes);
+}
+
+EXPORT(cuMemFreeAsync, unsigned long long address, void *stream) {
+    (void)address, (void)stream;
+    return 0;
+}
+
+EXPORT(cuDeviceGetMemPool, void **pool, int device) {
+    *pool = (void *)(uintptr_t)(64 + device);
+    return 0;
+}
+
+EXPORT(cuMemPoolGetAttribute, void *pool, int attribute, void *value) {
+    (void)pool, (void)attribute;
+    *(uint64_t *)value = 32 << 20;
+    return 0;
+}
+
 EXPORT(cuMemGetInfo_v2, size_t *free, size_t *total) {
     *free = *total = (size_t)80 << 30;
     return 0;

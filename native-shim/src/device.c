@@ -6,6 +6,7 @@
 #include "device.h"
 
 #include "account.h"
+#include "limits.h"
 #include "lookup.h"
 
 #include <stdatomic.h>
@@ -19,7 +20,8 @@
 #define GENERATION_SHIFT 8
 #define DEVICE_MASK UINT64_C(0xff)
 
-static atomic_schar device_of_ordinal[ORDINAL_CACHE_ENTRIES]; /* device + 1; 0: unknown */
+static atomic_schar device_of_ordinal[ORDINAL_CACHE_ENTRIES];  /* device + 1; 0: unknown */
+static atomic_int ordinal_of_device[ALIQUOT_LIMITS_VGPUS_MAX]; /* valid once device_of_ordinal has the device */
 static _Atomic uint64_t device_of_context[CONTEXT_CACHE_ENTRIES];
 static atomic_uchar context_generation;
 
@@ -38,7 +40,7 @@ void aliquot_device_reset(void) {
 
 int aliquot_device_of_ordinal(CUdevice ordinal) {
     bool cacheable = ordinal >= 0 && ordinal < ORDINAL_CACHE_ENTRIES;
-    int cached = cacheable ? atomic_load_explicit(&device_of_ordinal[ordinal], memory_order_relaxed) : 0;
+    int cached = cacheable ? atomic_load_explicit(&device_of_ordinal[ordinal], memory_order_acquire) : 0;
     if (cached > 0) {
         return cached - 1;
     }
@@ -53,40 +55,83 @@ int aliquot_device_of_ordinal(CUdevice ordinal) {
     uint8_t bytes[16];
     memcpy(bytes, uuid.bytes, sizeof bytes);
     int device = aliquot_account_device(bytes);
+    if (device >= 0) {
+        atomic_store_explicit(&ordinal_of_device[device], ordinal, memory_order_relaxed);
+    }
     if (device >= 0 && cacheable) {
-        atomic_store_explicit(&device_of_ordinal[ordinal], (signed char)(device + 1), memory_order_relaxed);
+        atomic_store_explicit(&device_of_ordinal[ordinal], (signed char)(device + 1), memory_order_release);
     }
     return device;
 }
 
-/* Queries the driver. entry: where to cache the answer for tag, or NULL. */
-static __attribute__((noinline, cold)) CUresult query_device(int *device, _Atomic uint64_t *entry, uint64_t tag) {
-    CUdevice ordinal = 0;
-    CUresult result = aliquot_real.cuCtxGetDevice(&ordinal);
-    *device = result == CUDA_SUCCESS ? aliquot_device_of_ordinal(ordinal) : -1;
-    if (*device >= 0 && entry != NULL) {
-        atomic_store_explicit(entry, tag | (uint64_t)(*device + 1), memory_order_relaxed);
+/* Ordinal of the current context's device, or of another context, which is current meanwhile. */
+static CUresult ordinal_of_context(CUcontext context, CUdevice *ordinal) {
+    CUcontext current = NULL, popped = NULL;
+    if (context == NULL || (aliquot_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context)) {
+        return aliquot_real.cuCtxGetDevice(ordinal);
+    }
+    CUresult result = aliquot_real.cuCtxPushCurrent_v2(context);
+    if (result == CUDA_SUCCESS) {
+        result = aliquot_real.cuCtxGetDevice(ordinal);
+        aliquot_real.cuCtxPopCurrent_v2(&popped);
     }
     return result;
 }
 
-CUresult aliquot_device_of_current(CUcontext *context, int *device) {
-    *context = NULL;
-    *device = -1;
-    CUresult result = aliquot_real.cuCtxGetCurrent(context);
-    if (result != CUDA_SUCCESS || *context == NULL) {
-        return result != CUDA_SUCCESS ? result : query_device(device, NULL, 0); /* returns the driver's error */
+/* Queries the driver. entry: where to cache the answer for tag, or NULL. */
+static __attribute__((noinline, cold)) CUresult query_device(CUcontext context, int *device, CUdevice *ordinal,
+                                                             _Atomic uint64_t *entry, uint64_t tag) {
+    CUresult result = ordinal_of_context(context, ordinal);
+    *device = result == CUDA_SUCCESS ? aliquot_device_of_ordinal(*ordinal) : -1;
+    if (*device >= 0 && entry != NULL) {
+        atomic_store_explicit(entry, tag | (uint64_t)(*device + 1), memory_order_release);
     }
-    uint64_t address = (uint64_t)(uintptr_t)*context;
+    return result;
+}
+
+/* Device of a context. ordinal: NULL if the caller does not need it. */
+static CUresult device_of(CUcontext context, int *device, CUdevice *ordinal) {
+    uint64_t address = (uint64_t)(uintptr_t)context;
     uint64_t tag = address << CONTEXT_SHIFT | (uint64_t)atomic_load_explicit(&context_generation, memory_order_acquire)
                                                   << GENERATION_SHIFT;
     _Atomic uint64_t *entry = &device_of_context[(address >> 6 ^ address >> 12) % CONTEXT_CACHE_ENTRIES];
-    uint64_t found = atomic_load_explicit(entry, memory_order_relaxed);
+    uint64_t found = atomic_load_explicit(entry, memory_order_acquire);
     if ((found & ~DEVICE_MASK) == tag && (found & DEVICE_MASK) != 0) {
         *device = (int)(found & DEVICE_MASK) - 1;
+        if (ordinal != NULL) {
+            *ordinal = atomic_load_explicit(&ordinal_of_device[*device], memory_order_relaxed);
+        }
         return CUDA_SUCCESS;
     }
-    return query_device(device, address >> (64 - CONTEXT_SHIFT) == 0 ? entry : NULL, tag);
+    CUdevice queried = 0;
+    return query_device(context, device, ordinal != NULL ? ordinal : &queried,
+                        address >> (64 - CONTEXT_SHIFT) == 0 ? entry : NULL, tag);
+}
+
+static CUresult device_and_ordinal_of_current(CUcontext *context, int *device, CUdevice *ordinal) {
+    CUdevice none = 0;
+    *context = NULL;
+    *device = -1;
+    CUresult result = aliquot_real.cuCtxGetCurrent(context);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    /* Without a context it returns the driver's error. */
+    return *context == NULL ? query_device(NULL, device, &none, NULL, 0) : device_of(*context, device, ordinal);
+}
+
+CUresult aliquot_device_of_current(CUcontext *context, int *device) {
+    return device_and_ordinal_of_current(context, device, NULL);
+}
+
+CUresult aliquot_device_ordinal_of_stream(CUstream stream, CUdevice *ordinal) {
+    CUcontext context = NULL;
+    int device = -1;
+    if (stream <= CU_STREAM_PER_THREAD /* or NULL, or CU_STREAM_LEGACY */ || aliquot_real.cuStreamGetCtx == NULL) {
+        return device_and_ordinal_of_current(&context, &device, ordinal);
+    }
+    CUresult result = aliquot_real.cuStreamGetCtx(stream, &context);
+    return result != CUDA_SUCCESS ? result : device_of(context, &device, ordinal);
 }
 
 int aliquot_device_current(void) {

@@ -13,6 +13,11 @@ int aliquot_device_current(void);
 /* The same, and the context. Otherwise returns the driver's error: not initialized, or no context. */
 CUresult aliquot_device_of_current(CUcontext *context, int *device);
 
+/* CUDA ordinal of the device of a stream, which may be of another context than the current one; NULL and the handles of
+   default streams mean the current context. Otherwise returns the driver's error. As cheap as
+   aliquot_device_of_current() if the limit file names the device. */
+CUresult aliquot_device_ordinal_of_stream(CUstream stream, CUdevice *ordinal);
+
 /* Device number of a CUDA ordinal; -1: the limit file does not name the device. The match is by UUID, so it is right
    with any CUDA_VISIBLE_DEVICES. */
 int aliquot_device_of_ordinal(CUdevice ordinal);

@@ -185,23 +185,27 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
     return result;
 }
 
-/* Reservations of a launch; count 0: the graph allocates nothing. */
-struct launch_reservation {
+/* What a launch may take from pools; count 0: the graph allocates nothing. */
+struct launch_needs {
     int count;
     struct {
         struct aliquot_pool *pool;
         uint64_t bytes;
-    } device_bytes[ALIQUOT_LIMITS_VGPUS_MAX];
+    } of_device[ALIQUOT_LIMITS_VGPUS_MAX];
+};
+
+struct launch_reservation {
+    int count;
+    struct aliquot_growth growth[ALIQUOT_LIMITS_VGPUS_MAX];
 };
 
 /* Requires the mutex. Lists the graph's allocations; those already reserved since the last trim get 0 bytes. */
-static void collect_allocations(struct launch_reservation *reservation, CUgraphExec graph) {
+static void collect_allocations(struct launch_needs *needs, CUgraphExec graph) {
     unsigned now = atomic_load(&trim_generation);
     for (struct graph_allocation *entry = graph_allocations; entry != NULL; entry = entry->next) {
-        if (entry->graph == graph && reservation->count < ALIQUOT_LIMITS_VGPUS_MAX) {
-            reservation->device_bytes[reservation->count].pool = entry->pool;
-            reservation->device_bytes[reservation->count++].bytes =
-                entry->reserved_generation == now ? 0 : entry->bytes;
+        if (entry->graph == graph && needs->count < ALIQUOT_LIMITS_VGPUS_MAX) {
+            needs->of_device[needs->count].pool = entry->pool;
+            needs->of_device[needs->count++].bytes = entry->reserved_generation == now ? 0 : entry->bytes;
             entry->reserved_generation = now;
         }
     }
@@ -215,30 +219,30 @@ static void mark_unreserved(CUgraphExec graph) {
     pthread_mutex_unlock(&mutex);
 }
 
-static void settle_reservation(const struct launch_reservation *reservation) {
+static void settle_reservation(struct launch_reservation *reservation) {
     for (int i = 0; i < reservation->count; i++) {
-        aliquot_pool_settle_growth(reservation->device_bytes[i].pool, reservation->device_bytes[i].bytes);
-        aliquot_pool_finish_growth(reservation->device_bytes[i].pool);
+        aliquot_pool_settle_growth(&reservation->growth[i]);
+        aliquot_pool_finish_growth(&reservation->growth[i]);
     }
 }
 
 /* Reserves what a launch needs. False: no room, and nothing stays reserved. */
 static bool reserve_for_launch(struct launch_reservation *reservation, CUgraphExec graph, CUstream stream) {
-    struct launch_reservation wanted = {.count = 0};
+    struct launch_needs needs = {.count = 0};
     pthread_mutex_lock(&mutex);
-    collect_allocations(&wanted, graph);
+    collect_allocations(&needs, graph);
     pthread_mutex_unlock(&mutex);
-    if (wanted.count > 0 && aliquot_capture_may_include(stream)) {
+    if (needs.count > 0 && aliquot_capture_may_include(stream)) {
         mark_unreserved(graph);
         return true; /* the captured launch becomes a node of another graph */
     }
-    for (int i = 0; i < wanted.count; i++) {
-        if (!aliquot_pool_reserve_growth(wanted.device_bytes[i].pool, wanted.device_bytes[i].bytes)) {
+    for (int i = 0; i < needs.count; i++) {
+        if (!aliquot_pool_reserve_growth(&reservation->growth[i], needs.of_device[i].pool, needs.of_device[i].bytes)) {
             settle_reservation(reservation);
             mark_unreserved(graph);
             return false;
         }
-        reservation->device_bytes[reservation->count++] = wanted.device_bytes[i];
+        reservation->count++;
     }
     return true;
 }

@@ -1,7 +1,8 @@
 /*
  * Charges memory pools: the device's, the program's own, and the memory that graphs allocate. A pool is charged what it
- * has reserved, used or not: the requested bytes are reserved before the driver is called, and afterwards the charge is
- * set to what the driver reports for the pool. Pools shrink when the host synchronizes.
+ * has reserved, used or not. An allocation that the unused part of the pool may hold is only followed by a question to
+ * the driver whether the pool has grown. For any other, the requested bytes are reserved first, and afterwards the
+ * charge is set to what the driver reports for the pool. Pools shrink when the host synchronizes.
  */
 #ifndef ALIQUOT_POOL_H
 #define ALIQUOT_POOL_H
@@ -17,12 +18,21 @@ struct aliquot_pool;
 /* Pool of a device's graph memory; NULL: there is no memory for the record. */
 struct aliquot_pool *aliquot_pool_of_graphs(int device, CUdevice ordinal);
 
+/* An operation that may grow a pool. */
+struct aliquot_growth {
+    struct aliquot_pool *pool;
+    uint64_t reserved; /* bytes, until it is settled */
+    unsigned refusals; /* of the pool when the operation began */
+    bool undecided;    /* the thread is, until the growth is settled */
+    bool refused;      /* the pool grew beyond the limit */
+};
+
 /* Bracket an operation that may take this many bytes from a pool. aliquot_pool_reserve_growth(): false: no room, and
    nothing is reserved. aliquot_pool_settle_growth() replaces the reservation by what the driver reports; false: the
    pool grew beyond the limit, and is charged. aliquot_pool_finish_growth(): the operation is complete or undone. */
-bool aliquot_pool_reserve_growth(struct aliquot_pool *pool, uint64_t bytes);
-bool aliquot_pool_settle_growth(struct aliquot_pool *pool, uint64_t bytes);
-void aliquot_pool_finish_growth(struct aliquot_pool *pool);
+bool aliquot_pool_reserve_growth(struct aliquot_growth *growth, struct aliquot_pool *pool, uint64_t bytes);
+bool aliquot_pool_settle_growth(struct aliquot_growth *growth);
+void aliquot_pool_finish_growth(const struct aliquot_growth *growth);
 
 /* Records a free of memory from a pool. at_once: not in stream order. */
 void aliquot_pool_freed(const struct aliquot_allocation *allocation, bool at_once);

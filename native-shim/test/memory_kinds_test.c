@@ -274,6 +274,78 @@ TEST(eight_threads_that_share_a_pool_are_charged_exactly_its_memory) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
+TEST(the_unused_part_of_a_pool_can_be_allocated_when_the_limit_is_reached) {
+    CUdeviceptr first = 0, second = 0, plain = 0;
+    sandbox(64 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(allocate_async(&first, 10 * MIB), CUDA_SUCCESS); /* a chunk of 32 MiB */
+    CHECK_EQUAL(allocate(&plain, 32 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 64 * MIB);
+    CHECK_EQUAL(allocate_async(&second, 10 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate_async(&second, 20 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(used_in_region(), 64 * MIB);
+    CHECK_EQUAL(reserved_by(default_pool(0)), 32 * MIB);
+}
+
+/* Unused memory, but in pieces too small for the request: the pool grows although as much is unused. */
+TEST(a_pool_that_grows_because_it_is_fragmented_is_charged_and_limited) {
+    CUdeviceptr piece[8], large = 0;
+    sandbox(80 * MIB, 0);
+    use_device(0);
+    keep_freed_memory(default_pool(0));
+    for (int i = 0; i < 8; i++) {
+        CHECK_EQUAL(allocate_async(&piece[i], 4 * MIB), CUDA_SUCCESS);
+    }
+    for (int i = 0; i < 8; i += 2) {
+        CHECK_EQUAL(free_async(piece[i]), CUDA_SUCCESS);
+    }
+    CHECK_EQUAL(used_in_region(), 32 * MIB);
+    CHECK_EQUAL(allocate_async(&large, 12 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(reserved_by(default_pool(0)), 64 * MIB);
+    CHECK_EQUAL(used_in_region(), 64 * MIB);
+    CHECK_EQUAL(allocate_async(&large, 12 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(allocate_async(&large, 12 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(reserved_by(default_pool(0)), 64 * MIB);
+    CHECK_EQUAL(used_in_region(), 64 * MIB);
+}
+
+static void *use_parts_of_one_pool(void *number) {
+    unsigned seed = (unsigned)(uintptr_t)number;
+    CUdeviceptr address[8] = {0};
+    use_device(0);
+    for (int i = 0; i < 200; i++) {
+        CUdeviceptr *slot = &address[rand_r(&seed) % 8];
+        if (*slot != 0) {
+            CHECK_EQUAL(free_async(*slot), CUDA_SUCCESS);
+            *slot = 0;
+        } else {
+            CUresult result = allocate_async(slot, (size_t)(1 + rand_r(&seed) % 64) * MIB / 8);
+            CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY, "%d", result);
+        }
+        if ((uintptr_t)number == 1 && i % 8 == 0) {
+            CHECK_EQUAL(CALL(cuMemPoolTrimTo, CUmemoryPool, size_t)(default_pool(0), 0), CUDA_SUCCESS);
+        }
+    }
+    for (int i = 0; i < 8; i++) {
+        CHECK(address[i] == 0 || free_async(address[i]) == CUDA_SUCCESS, "free");
+    }
+    return NULL;
+}
+
+TEST(a_pool_that_grows_and_shrinks_under_four_threads_is_never_charged_less_than_it_holds) {
+    sandbox(128 * MIB, 0);
+    use_device(0);
+    keep_freed_memory(default_pool(0));
+    for (int round = 0; round < 30; round++) {
+        run_threads(4, use_parts_of_one_pool);
+        CHECK(used_in_region() >= reserved_by(default_pool(0)), "charged %llu, held %llu",
+              (unsigned long long)used_in_region(), reserved_by(default_pool(0)));
+        CHECK(reserved_by(default_pool(0)) <= 128 * MIB, "held %llu", reserved_by(default_pool(0)));
+        synchronize();
+        CHECK_EQUAL(used_in_region(), reserved_by(default_pool(0)));
+    }
+}
+
 /* Six of these threads allocate one chunk each, and all six chunks fit the limit. */
 static void *allocate_a_chunk(void *number) {
     (void)number;
