@@ -52,6 +52,7 @@ passes_on_the_fake_driver)
     expect 1 PASS "short processes end"
     duty || exit 1
     expect 2 PASS " with kernels of 2 ms"
+    grep -q '"costs": \[{"ns": ' "$results" || fail "the results do not contain what the shim learned"
     kit questions --drift 1 --match 'busy|slices|context|handle|memory does NVML|clocks' || exit 1
     expect 1 SKIP "how long are time slices"
     expect 1 PASS "work without a current context"

@@ -12,6 +12,7 @@
 #include "memory.h"
 #include "os.h"
 #include "pool.h"
+#include "report.h"
 #include "shared.h"
 #include "vmm.h"
 
@@ -133,6 +134,7 @@ static bool is_bypassed(void) {
 static enum aliquot_mode determine_mode(void) {
     char region_path[PATH_SIZE];
     char agent_path[PATH_SIZE];
+    char report_path[PATH_SIZE];
     char error[ALIQUOT_LIMITS_ERROR];
     if (is_bypassed()) {
         return ALIQUOT_MODE_BYPASS;
@@ -141,6 +143,8 @@ static enum aliquot_mode determine_mode(void) {
     set_path(limits_path, "ALIQUOT_CONFIG", LIMITS_FILE, outside_container);
     set_path(region_path, "ALIQUOT_REGION", REGION_FILE, outside_container);
     set_path(agent_path, "ALIQUOT_AGENT", AGENT_FILE, outside_container);
+    set_path(report_path, "ALIQUOT_REPORT", "", outside_container);
+    aliquot_report_set_path(report_path);
     bool no_region = is_absent(region_path);
     if (is_absent(limits_path)) {
         return no_region ? ALIQUOT_MODE_PASS

@@ -197,6 +197,28 @@ uint64_t aliquot_cost_learn(const struct aliquot_cost_part *parts, size_t count,
     return charge_due < measured ? charge_due : measured;
 }
 
+size_t aliquot_cost_list(struct aliquot_cost_figures *figures, size_t max) {
+    size_t count = 0;
+    for (size_t i = 0; i < ENTRIES; i++) {
+        const struct aliquot_cost *cost = &table[i];
+        if (cost->key == 0 || aliquot_cost_is_guess(cost)) {
+            continue;
+        }
+        size_t at = count < max ? count++ : max;
+        /* Insertion into the list sorted by samples; the last one falls out of a full list. */
+        for (; at > 0 && figures[at - 1].samples < cost->samples; at--) {
+            if (at < max) {
+                figures[at] = figures[at - 1];
+            }
+        }
+        if (at < max) {
+            figures[at] = (struct aliquot_cost_figures){cost->launch, cost->samples, cost->exact,
+                                                        cost->in_window == 0 ? 0 : cost->least};
+        }
+    }
+    return count;
+}
+
 void aliquot_cost_reset(void) {
     if (atomic_exchange(&any_entry, false)) { /* else the fork would write 256 KiB for nothing */
         memset(table, 0, sizeof table);

@@ -52,6 +52,16 @@ enum aliquot_cost_quality {
 uint64_t aliquot_cost_learn(const struct aliquot_cost_part *parts, size_t count, uint64_t measured,
                             enum aliquot_cost_quality quality);
 
+/* What was learned about one function or graph. */
+struct aliquot_cost_figures {
+    uint64_t nanoseconds; /* charged for a launch */
+    uint32_t samples, exact;
+    uint64_t least; /* ns: lowest of the last inexact samples; 0: there were none */
+};
+
+/* Copies the figures of the costs with the most samples, at most max, and returns their number. */
+size_t aliquot_cost_list(struct aliquot_cost_figures *figures, size_t max);
+
 /* Resets the costs in a forked child, where a handle may mean another function. */
 void aliquot_cost_reset(void);
 

@@ -4,6 +4,7 @@
 #include "lookup.h"
 #include "measure.h"
 #include "os.h"
+#include "report.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -75,6 +76,7 @@ static void end_helper(void *unused) {
             (atomic_load(&helper_thread) != 0 && aliquot_os_has_thread(atomic_load(&helper_thread))))) {
         aliquot_os_sleep(50000);
     }
+    aliquot_report_write();
     errno = saved;
 }
 

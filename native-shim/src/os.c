@@ -175,6 +175,15 @@ uint64_t aliquot_os_block_signals(uint64_t blocked) {
     return before;
 }
 
+void aliquot_os_append(const char *path, const char *text) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
+    if (fd >= 0) {
+        long written = syscall(SYS_write, fd, text, strlen(text));
+        (void)written; /* an incomplete report disturbs the program less than an error */
+        aliquot_os_close(fd);
+    }
+}
+
 void aliquot_os_write_stderr(const char *line) {
     size_t length = strlen(line);
     long written = syscall(SYS_write, STDERR_FILENO, line, length);

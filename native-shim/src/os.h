@@ -71,6 +71,9 @@ uint32_t aliquot_os_pid(void);
 /* Sets this thread's blocked signals (bit n - 1: signal n). Returns the previous ones. */
 uint64_t aliquot_os_block_signals(uint64_t blocked);
 
+/* Appends the text to a file, which it creates if needed, with a single write. */
+void aliquot_os_append(const char *path, const char *text);
+
 /* Writes the line to standard error with a single write. */
 void aliquot_os_write_stderr(const char *line);
 
