@@ -222,9 +222,8 @@ title "7. NVIDIA's device plugin goes on as before"
 explain "A pod that requests nvidia.com/gpu stays as it is (lab/tour/nvidia-gpu.yaml). The default scheduler places it on node3:"
 run kubectl -n tour apply -f lab/tour/nvidia-gpu.yaml
 run kubectl -n tour wait --for=condition=Ready pod/nvidia --timeout=30s
-run kubectl -n tour get pod nvidia -o 'custom-columns=NODE:.spec.nodeName,SCHEDULER:.spec.schedulerName,LIMITS:.spec.containers[0].resources.limits'
+run kubectl -n tour get pod nvidia -o wide
 expect "node3"
-expect "default-scheduler"
 run kubectl -n tour exec nvidia -- nvidia-smi -L
 expect "GPU 0:"
 quietly kubectl -n tour delete pod nvidia --now
@@ -234,8 +233,8 @@ sleep 1
 run kubectl -n tour apply -f lab/tour/nvidia-gpu.yaml
 run kubectl -n tour wait --for=condition=Ready pod/nvidia --timeout=30s
 expect "condition met"
-run kubectl -n tour get pod nvidia -o 'custom-columns=NODE:.spec.nodeName,SCHEDULER:.spec.schedulerName,LIMITS:.spec.containers[0].resources.limits'
-expect "aliquot-scheduler"
+run kubectl -n tour get gpushare nvidia
+expect "81920Mi"
 
 title "8. Invalid requests are refused with a correction"
 explain "nvidia.com/gpumem counts MiB, but lab/tour/gigabytes.yaml requests 3Gi:"

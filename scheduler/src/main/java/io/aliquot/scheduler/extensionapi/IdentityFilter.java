@@ -30,7 +30,8 @@ import org.springframework.util.function.SingletonSupplier;
  */
 /**
  * Identifies the user of each request to the aggregated API, and refuses requests that neither the API server nor another
- * replica sent. Data is served once the replica is ready, and changes are forwarded to the leader.
+ * replica sent. Data is served once the replica is ready. Changes are forwarded to the leader, which alone makes them;
+ * so are explanations, because it alone knows which nodes kube-scheduler excluded.
  */
 @Component
 @FilterRegistration(urlPatterns = {"/apis/*", "/openapi/*"})
@@ -88,7 +89,8 @@ final class IdentityFilter extends HttpFilter {
                 ? presented
                 : new X509Certificate[0];
         boolean change = request.getMethod().equals("PATCH");
-        boolean forwarded = change
+        boolean forLeader = change || request.getRequestURI().endsWith("/explain");
+        boolean forwarded = forLeader
                 && certificates.length > 0
                 && tls.isReplica(certificates[0])
                 && !clock.instant().isAfter(certificates[0].getNotAfter().toInstant());
@@ -101,14 +103,30 @@ final class IdentityFilter extends HttpFilter {
                             "this replica is not ready, it waits for " + what + "; try again");
                 });
         request.setAttribute(RequestUser.ATTRIBUTE, user);
-        if (change && cluster.leadership() instanceof NotLeading notLeading) {
-            if (forwarded) {
+        if (forLeader && cluster.leadership() instanceof NotLeading notLeading) {
+            if (change && forwarded) {
                 throw StatusException.unavailable("the leader changes: " + notLeading.why() + "; try again");
             }
-            leader.forward(request, response, user);
-            return;
+            if (!forwarded && answeredByLeader(request, response, user, change)) {
+                return;
+            }
         }
         chain.doFilter(request, response);
+    }
+
+    /** Without a leader, a change fails, and this replica explains what it knows. */
+    private boolean answeredByLeader(
+            HttpServletRequest request, HttpServletResponse response, RequestUser user, boolean change)
+            throws IOException {
+        try {
+            leader.forward(request, response, user);
+            return true;
+        } catch (StatusException noAnswer) {
+            if (change) {
+                throw noAnswer;
+            }
+            return false;
+        }
     }
 
     private RequestUser user(HttpServletRequest request, X509Certificate[] certificates) {

@@ -24,7 +24,7 @@ import tools.jackson.core.JacksonException;
 import tools.jackson.databind.json.JsonMapper;
 
 /**
- * Forwards changes to the leader, which alone may write allocations. Both replicas recognize each other by the
+ * Forwards to the leader what it alone can do: write allocations, and explain with what kube-scheduler excluded. Both replicas recognize each other by the
  * certificate that all of them serve. The API server has authorized the request already; it goes on with the user's
  * identity. Thread-safe.
  */

@@ -302,6 +302,22 @@ class ExtensionApiHttpTest {
     }
 
     @Test
+    void theLeaderExplainsAndWithoutOneTheReplicaItself() throws Exception {
+        Answer answer = send(other, frontProxy, "GET", SHARE + "/explain?node=n1", ALICE, "");
+        assertThat(answer.json().at("/user/name").asString()).isEqualTo("alice");
+        assertThat(answer.json().get("port").asInt()).isEqualTo(RandomPorts.webhooks(leader));
+
+        leader.getBean(FakeCluster.class).stopLeading();
+        Answer former = send(other, frontProxy, "GET", SHARE + "/explain", ALICE, "");
+        assertThat(former.json().get("port").asInt()).isEqualTo(RandomPorts.webhooks(leader));
+
+        leadsAt(1);
+        Answer own = send(other, frontProxy, "GET", SHARE + "/explain", ALICE, "");
+        assertThat(own.status()).isEqualTo(200);
+        assertThat(own.json().get("port").asInt()).isEqualTo(RandomPorts.webhooks(other));
+    }
+
+    @Test
     void aLeaderWithAnotherCertificateGetsNothing() throws Exception {
         ConfigurableApplicationContext stranger = ExtensionApiProgram.start();
         try {

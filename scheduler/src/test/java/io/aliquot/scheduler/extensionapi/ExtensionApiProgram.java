@@ -6,6 +6,7 @@ import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.server.RandomPorts;
 import io.aliquot.scheduler.server.Readiness;
 import io.aliquot.scheduler.server.TlsCertificate;
+import jakarta.servlet.http.HttpServletRequest;
 import java.net.InetSocketAddress;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -83,6 +84,13 @@ class ExtensionApiProgram {
         @GetMapping(Discovery.VERSION_PATH + "/gpunodes")
         RequestUser user(@RequestAttribute(RequestUser.ATTRIBUTE) RequestUser user) {
             return user;
+        }
+
+        /** Answers the user and the port of the replica. */
+        @GetMapping(Discovery.VERSION_PATH + "/namespaces/team/gpushares/train/explain")
+        Map<String, Object> explained(
+                HttpServletRequest request, @RequestAttribute(RequestUser.ATTRIBUTE) RequestUser user) {
+            return Map.of("user", user, "port", request.getLocalPort());
         }
 
         /** Answers the user and the patch. */
