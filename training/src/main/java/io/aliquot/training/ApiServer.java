@@ -33,15 +33,20 @@ import tools.jackson.databind.node.ObjectNode;
 /**
  * A stand-in for kube-apiserver over TLS on 127.0.0.1: it keeps objects, lists and watches them (pods and nodes in
  * protobuf, others in JSON), and binds pods. It checks neither requests nor users, and knows only what the scheduler
- * asks for.
+ * asks for. Its certificate is that of its front proxy, too.
  */
 final class ApiServer {
     static final JsonMapper JSON = JsonMapper.builder().build();
     private static final Set<String> RESOURCES = Set.of(
             "pods", "nodes", "poddisruptionbudgets", "leases", "secrets", "events", "mutatingwebhookconfigurations");
-    private static final String PASSWORD = "training";
+    static final String USER_HEADER = "X-Remote-User";
+    static final String PASSWORD = "training";
+
+    private static final String AUTHENTICATION =
+            "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
     private final Path kubeconfig;
+    private final KeyStore keys;
     private final AtomicInteger bound = new AtomicInteger();
 
     /** By path below the server's address. */
@@ -61,7 +66,8 @@ final class ApiServer {
         Path certificate = temporary(folder.resolve("ca.crt"));
         keytool("-exportcert -alias server -rfc -file " + certificate, store);
         var server = HttpsServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
-        server.setHttpsConfigurator(new HttpsConfigurator(tls(store)));
+        keys = load(store);
+        server.setHttpsConfigurator(new HttpsConfigurator(tls(keys)));
         server.setExecutor(Executors.newCachedThreadPool());
         server.createContext("/", this::handle);
         server.start();
@@ -74,6 +80,13 @@ final class ApiServer {
                 contexts: [{name: x, context: {cluster: c, user: u}}]
                 current-context: x
                 """.formatted(server.getAddress().getPort(), certificate));
+        ObjectNode authentication = JSON.createObjectNode();
+        authentication
+                .putObject("data")
+                .put("requestheader-client-ca-file", Files.readString(certificate))
+                .put("requestheader-allowed-names", "[]")
+                .put("requestheader-username-headers", "[\"" + USER_HEADER + "\"]");
+        put(AUTHENTICATION, authentication);
     }
 
     private static Path temporary(Path path) {
@@ -96,10 +109,18 @@ final class ApiServer {
         }
     }
 
-    private static SSLContext tls(Path store) throws IOException {
+    private static KeyStore load(Path store) throws IOException {
         try (InputStream in = Files.newInputStream(store)) {
             var keys = KeyStore.getInstance("PKCS12");
             keys.load(in, PASSWORD.toCharArray());
+            return keys;
+        } catch (GeneralSecurityException e) {
+            throw new IOException(e);
+        }
+    }
+
+    private static SSLContext tls(KeyStore keys) throws IOException {
+        try {
             var managers = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
             managers.init(keys, PASSWORD.toCharArray());
             var context = SSLContext.getInstance("TLS");
@@ -108,6 +129,11 @@ final class ApiServer {
         } catch (GeneralSecurityException e) {
             throw new IOException(e);
         }
+    }
+
+    /** The front proxy's key and certificate, under {@link #PASSWORD}. */
+    KeyStore frontProxy() {
+        return keys;
     }
 
     Path kubeconfig() {

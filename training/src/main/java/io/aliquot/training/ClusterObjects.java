@@ -40,6 +40,8 @@ final class ClusterObjects {
     private static final String WEBHOOKS =
             "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/aliquot";
 
+    private static final String API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.gpu.aliquot.io";
+
     private final ApiServer apiServer;
     private final String pod = recorded("pod.json");
     private final String review = recorded("review.json");
@@ -60,7 +62,7 @@ final class ClusterObjects {
         return (ObjectNode) ApiServer.JSON.readTree(json);
     }
 
-    /** What the scheduler finds when it starts: nodes, its webhooks, and the Lease that a process before it held. */
+    /** What the scheduler finds when it starts: nodes, its webhooks and APIService, and the Lease that a process before it held. */
     void createInitial(int nodes) {
         String node = recorded("node.json");
         for (int i = 0; i < nodes; i++) {
@@ -68,6 +70,9 @@ final class ClusterObjects {
             apiServer.put(NODES + nodeName(i), parse(node.replace("${id}", id)));
         }
         apiServer.put(WEBHOOKS, parse(recorded("webhooks.json")));
+        apiServer.put(API_SERVICE, parse("""
+                {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+                 "metadata": {"name": "v1alpha1.gpu.aliquot.io"}, "spec": {}}"""));
         apiServer.put(LEASE, parse(recorded("lease.json").replace("${holder}", SCHEDULER_POD + "_1")));
     }
 

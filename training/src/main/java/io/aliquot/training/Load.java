@@ -12,12 +12,15 @@ import java.util.function.Consumer;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ObjectNode;
 
-/** What kube-scheduler, the API server's admission, kubelets and Prometheus do to the scheduler. */
+/** What kube-scheduler, the API server, kubelets, Prometheus and users of kubectl do to the scheduler. */
 final class Load {
     /** Pods that exist at once. */
     private static final int WAVE = 1000;
     /** Bindings on their way at once, each on a connection of its own, as kube-scheduler has them. */
     private static final int BINDS = 24;
+
+    private static final String OBJECTS = "application/json";
+    private static final String TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
     private static final Duration LIMIT = Duration.ofMinutes(5);
 
@@ -34,7 +37,7 @@ final class Load {
         this.objects = objects;
         this.apiServer = apiServer;
         this.ports = ports;
-        this.client = new SchedulerClient(BINDS + 1);
+        this.client = new SchedulerClient(BINDS + 1, apiServer.frontProxy());
         this.nodes = ClusterObjects.nodeNames(Training.NODES);
     }
 
@@ -79,6 +82,7 @@ final class Load {
                 }
                 int all = expected;
                 Training.await("all pods are bound", LIMIT, () -> apiServer.bound() >= all);
+                readShares(first);
                 for (int i = first; i < first + WAVE; i++) {
                     objects.endPod(i);
                 }
@@ -88,6 +92,19 @@ final class Load {
                 report.accept(first + WAVE + " pods");
             }
         }
+    }
+
+    /** What kubectl and the web page ask the aggregated API for. */
+    private void readShares(int i) {
+        String group = "https://127.0.0.1:" + ports.webhooks() + "/apis/gpu.aliquot.io/v1alpha1/";
+        for (String resource : List.of("gpunodes", "gpus", "gpushares")) {
+            client.get(group + resource + "?limit=500", OBJECTS);
+            client.get(group + resource + "?limit=500", TABLE);
+            client.get(group + resource + "?watch=true&timeoutSeconds=1", OBJECTS);
+        }
+        String share = group + "namespaces/training/gpushares/" + ClusterObjects.podName(i);
+        client.get(share, OBJECTS);
+        client.get(share + "/explain", OBJECTS);
     }
 
     /** One pod as kube-scheduler schedules it; false if it fits on no node. */

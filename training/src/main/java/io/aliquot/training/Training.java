@@ -51,6 +51,7 @@ public final class Training {
         builder.environment().put("KUBECONFIG", apiServer.kubeconfig().toString());
         builder.environment().put("POD_NAME", ClusterObjects.SCHEDULER_POD);
         builder.environment().put("POD_NAMESPACE", ClusterObjects.NAMESPACE);
+        builder.environment().put("ALIQUOT_API_GROUP_SERVICE", "aliquot-extension-api");
         Process scheduler = builder.start();
         try {
             var load = new Load(objects, apiServer, new Load.Ports(ports[0], ports[1], ports[2]));
