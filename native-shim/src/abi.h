@@ -140,6 +140,39 @@ typedef struct CUmemAllocationProp_st {
 } CUmemAllocationProp;
 
 /* Arrays. */
+/* Memory that another API allocated. */
+typedef struct CUextMemory_st *CUexternalMemory;
+
+typedef enum CUexternalMemoryHandleType_enum {
+    CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD = 1,
+    CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF = 8,
+} CUexternalMemoryHandleType;
+
+typedef struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st {
+    CUexternalMemoryHandleType type;
+    union {
+        int fd;
+        struct {
+            void *handle;
+            const void *name;
+        } win32;
+        const void *nvSciBufObject;
+    } handle;
+    unsigned long long size;
+    unsigned int flags;
+    unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+
+/* Contexts. */
+typedef enum CUlimit_enum {
+    CU_LIMIT_STACK_SIZE = 0,
+    CU_LIMIT_PRINTF_FIFO_SIZE = 1,
+    CU_LIMIT_MALLOC_HEAP_SIZE = 2,
+} CUlimit;
+
+typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
+
 typedef struct CUarray_st *CUarray;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
 
@@ -257,6 +290,7 @@ typedef enum CUgraphMem_attribute_enum {
 /* Size of each structure, and the offset of one member. The check compares the same with NVIDIA's headers. */
 #define ALIQUOT_LAYOUTS(LAYOUT)                                                                                        \
     LAYOUT(CUmemPoolProps, 88, usage, 32)                                                                              \
+    LAYOUT(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, 104, size, 24)                                                            \
     LAYOUT(CUmemAllocationProp, 32, location, 8)                                                                       \
     LAYOUT(CUDA_ARRAY_DESCRIPTOR_v1, 16, Format, 8)                                                                    \
     LAYOUT(CUDA_ARRAY_DESCRIPTOR_v2, 24, Format, 16)                                                                   \

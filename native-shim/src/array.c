@@ -25,6 +25,10 @@ void aliquot_array_context_ended(CUcontext context) {
     aliquot_table_remove_owner(&arrays, context, aliquot_charge_release);
 }
 
+void aliquot_array_last_context_ended(int device) {
+    aliquot_table_remove_device(&arrays, (uint32_t)device, aliquot_charge_release);
+}
+
 static uint64_t multiply_saturating(uint64_t a, uint64_t b) {
     uint64_t product = 0;
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;

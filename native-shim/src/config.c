@@ -6,6 +6,7 @@
 #include "compute.h"
 #include "context.h"
 #include "device.h"
+#include "external.h"
 #include "graph.h"
 #include "limits.h"
 #include "measure.h"
@@ -93,6 +94,7 @@ static void after_fork_in_child(void) {
     aliquot_shared_after_fork_in_child();
     aliquot_memory_reset();
     aliquot_array_reset();
+    aliquot_external_reset();
     aliquot_vmm_reset();
     aliquot_pool_reset();
     aliquot_graph_reset();

@@ -6,6 +6,7 @@
 #include "charge.h"
 #include "config.h"
 #include "device.h"
+#include "external.h"
 #include "measure.h"
 #include "memory.h"
 #include "os.h"
@@ -29,6 +30,11 @@ static struct {
 
 static struct aliquot_table created_contexts; /* non-primary contexts; only .device is used */
 
+/* By context: memory that the program has added to its heap and its printf buffer for kernels. bytes is signed: the
+   program may also have made them smaller. Guarded by a mutex of its own, which is held while the driver is called. */
+static struct aliquot_table added_heaps;
+static pthread_mutex_t heap_mutex = PTHREAD_MUTEX_INITIALIZER;
+
 atomic_bool aliquot_context_charged[DEVICES]; /* the device has a context, and it is charged */
 
 void aliquot_context_reset(void) {
@@ -40,6 +46,8 @@ void aliquot_context_reset(void) {
         atomic_store(&aliquot_context_charged[i], false);
     }
     aliquot_table_reset(&created_contexts);
+    heap_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    aliquot_table_reset(&added_heaps);
 }
 
 /* Says once why no CUDA program can run: the container's limit is below the size of a context. */
@@ -86,6 +94,30 @@ static bool charge_context(int device, bool primary) {
     return charged;
 }
 
+static uint64_t heap_charge(uint64_t added) {
+    return (int64_t)added > 0 ? added : 0;
+}
+
+static void release_heap(const struct aliquot_allocation *heap) {
+    aliquot_account_release((int)heap->device, heap_charge(heap->bytes));
+}
+
+static void release_unless_pooled(const struct aliquot_allocation *allocation) {
+    if (!allocation->pooled) {
+        aliquot_charge_release(allocation);
+    }
+}
+
+/* Without a context a process has no memory on the device, whatever the context it was allocated in: a green context
+   allocates in the primary one, and may have ended before. */
+static void release_device_memory(int device) {
+    aliquot_pool_last_context_ended(device);
+    aliquot_table_remove_device(&aliquot_memory_allocations, (uint32_t)device, release_unless_pooled);
+    aliquot_table_remove_device(&added_heaps, (uint32_t)device, release_heap);
+    aliquot_array_last_context_ended(device);
+    aliquot_external_last_context_ended(device);
+}
+
 static void release_context(int device, bool primary) {
     pthread_mutex_lock(&mutex);
     if (primary) {
@@ -96,7 +128,7 @@ static void release_context(int device, bool primary) {
     if (device_contexts[device].created == 0 && !device_contexts[device].primary &&
         atomic_load(&aliquot_context_charged[device])) {
         atomic_store(&aliquot_context_charged[device], false);
-        aliquot_pool_last_context_ended(device);
+        release_device_memory(device);
         if (device_contexts[device].charged_bytes > 0) {
             aliquot_account_set_context_bytes(device, 0);
             aliquot_account_release(device, device_contexts[device].charged_bytes);
@@ -171,7 +203,9 @@ CREATE_CONTEXT(cuCtxCreate_v4,
 static void release_context_memory(CUcontext context) {
     aliquot_device_invalidate_contexts();
     aliquot_table_remove_owner(&aliquot_memory_allocations, context, aliquot_charge_release);
+    aliquot_table_remove_owner(&added_heaps, context, release_heap);
     aliquot_array_context_ended(context);
+    aliquot_external_context_ended(context);
     aliquot_pool_update_charges();
 }
 
@@ -269,3 +303,71 @@ END_PRIMARY(cuDevicePrimaryCtxRelease)
 END_PRIMARY(cuDevicePrimaryCtxRelease_v2)
 END_PRIMARY(cuDevicePrimaryCtxReset)
 END_PRIMARY(cuDevicePrimaryCtxReset_v2)
+
+/* ---- green contexts: parts of a primary context, which they retain ---- */
+
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned int flags) {
+    ALIQUOT_REQUIRE(cuGreenCtxCreate)
+    int number = -1;
+    CUresult result = charge_new_context(device, true, &number);
+    if (result == CUDA_SUCCESS) {
+        result = aliquot_real.cuGreenCtxCreate(green, resources, device, flags);
+        if (result != CUDA_SUCCESS && number >= 0 && !is_primary_active(device)) {
+            release_context(number, true);
+        }
+    }
+    return result;
+}
+
+/* What was allocated while the green context was current stays in the primary context. */
+CUresult cuGreenCtxDestroy(CUgreenCtx green) {
+    ALIQUOT_REQUIRE(cuGreenCtxDestroy)
+    CUcontext context = NULL, primary = NULL;
+    CUdevice device = 0;
+    if (aliquot_config_mode() == ALIQUOT_MODE_ENFORCE && aliquot_real.cuCtxFromGreenCtx != NULL &&
+        aliquot_real.cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS) {
+        primary = aliquot_device_ordinal_of_context(context, &device) == CUDA_SUCCESS ? primary_context(device) : NULL;
+        aliquot_measure_forget_context(context);
+    }
+    CUresult result = aliquot_real.cuGreenCtxDestroy(green);
+    if (result == CUDA_SUCCESS) {
+        aliquot_device_invalidate_contexts();
+    }
+    return after_primary_end(device, primary, result);
+}
+
+/* ---- memory of a context for its kernels ---- */
+
+/* Charges what the program adds to the sizes with which the context began. */
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+    ALIQUOT_REQUIRE(cuCtxSetLimit)
+    CUcontext context = NULL;
+    int device = -1;
+    size_t before = 0, after = 0;
+    if ((limit != CU_LIMIT_MALLOC_HEAP_SIZE && limit != CU_LIMIT_PRINTF_FIFO_SIZE) ||
+        aliquot_config_mode() != ALIQUOT_MODE_ENFORCE || aliquot_real.cuCtxGetLimit == NULL ||
+        aliquot_device_of_current(&context, &device) != CUDA_SUCCESS || device < 0) {
+        return aliquot_real.cuCtxSetLimit(limit, value);
+    }
+    struct aliquot_allocation heap = {0}, replaced;
+    bool was_known = false;
+    pthread_mutex_lock(&heap_mutex);
+    CUresult result = aliquot_real.cuCtxGetLimit(&before, limit);
+    uint64_t reserved = result == CUDA_SUCCESS && value > before ? value - before : 0;
+    if (result == CUDA_SUCCESS && !aliquot_charge_reserve(device, reserved)) {
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        reserved = 0;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = aliquot_real.cuCtxSetLimit(limit, value);
+        after = before;
+        aliquot_real.cuCtxGetLimit(&after, limit); /* the driver may have rounded, or done nothing */
+        aliquot_table_remove(&added_heaps, (uint64_t)(uintptr_t)context, &heap);
+        uint64_t charged = heap_charge(heap.bytes) + reserved, added = heap.bytes + after - before;
+        aliquot_account_force(device, heap_charge(added) - charged);
+        heap = (struct aliquot_allocation){.bytes = added, .owner = context, .device = (uint32_t)device};
+        aliquot_table_put(&added_heaps, (uint64_t)(uintptr_t)context, &heap, &replaced, &was_known);
+    }
+    pthread_mutex_unlock(&heap_mutex);
+    return result;
+}

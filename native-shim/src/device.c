@@ -70,7 +70,8 @@ static CUresult ordinal_of_context(CUcontext context, CUdevice *ordinal) {
     if (context == NULL || (aliquot_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context)) {
         return aliquot_real.cuCtxGetDevice(ordinal);
     }
-    CUresult result = aliquot_real.cuCtxPushCurrent_v2(context);
+    CUresult result =
+        aliquot_real.cuCtxPushCurrent_v2 == NULL ? CUDA_ERROR_NOT_SUPPORTED : aliquot_real.cuCtxPushCurrent_v2(context);
     if (result == CUDA_SUCCESS) {
         result = aliquot_real.cuCtxGetDevice(ordinal);
         aliquot_real.cuCtxPopCurrent_v2(&popped);
@@ -122,6 +123,11 @@ static CUresult device_and_ordinal_of_current(CUcontext *context, int *device, C
 
 CUresult aliquot_device_of_current(CUcontext *context, int *device) {
     return device_and_ordinal_of_current(context, device, NULL);
+}
+
+CUresult aliquot_device_ordinal_of_context(CUcontext context, CUdevice *ordinal) {
+    int device = -1;
+    return device_of(context, &device, ordinal);
 }
 
 CUresult aliquot_device_ordinal_of_stream(CUstream stream, CUdevice *ordinal) {

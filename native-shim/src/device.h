@@ -18,6 +18,9 @@ CUresult aliquot_device_of_current(CUcontext *context, int *device);
    aliquot_device_of_current() if the limit file names the device. */
 CUresult aliquot_device_ordinal_of_stream(CUstream stream, CUdevice *ordinal);
 
+/* The same of a context, which may be another than the current one. */
+CUresult aliquot_device_ordinal_of_context(CUcontext context, CUdevice *ordinal);
+
 /* Device number of a CUDA ordinal; -1: the limit file does not name the device. The match is by UUID, so it is right
    with any CUDA_VISIBLE_DEVICES. */
 int aliquot_device_of_ordinal(CUdevice ordinal);

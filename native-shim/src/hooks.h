@@ -112,6 +112,10 @@
     HOOK(CUDA, CUresult, cuCtxDetach, "cuCtxDetach", 2000, 0, (CUcontext context)) \
     HOOK(CUDA, CUresult, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, 0, \
          (CUcontext *context, CUdevice device)) \
+    HOOK(CUDA, CUresult, cuGreenCtxCreate, "cuGreenCtxCreate", 12040, 0, \
+         (CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, 0, (CUgreenCtx green)) \
+    HOOK(CUDA, CUresult, cuCtxSetLimit, "cuCtxSetLimit", 3010, 0, (CUlimit limit, size_t value)) \
     /* pools, and what lets them shrink */ \
     HOOK(CUDA, CUresult, cuMemAllocAsync, "cuMemAllocAsync", 11020, 0, \
          (CUdeviceptr *address, size_t bytes, CUstream stream)) \
@@ -162,6 +166,8 @@
     HOOK(CUDA, CUresult, cuMemUnmap, "cuMemUnmap", 10020, 0, (CUdeviceptr address, size_t size)) \
     HOOK(CUDA, CUresult, cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", 11000, 0, \
          (CUmemGenericAllocationHandle *handle, void *address)) \
+    HOOK(CUDA, CUresult, cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", 10020, 0, \
+         (CUmemGenericAllocationHandle *handle, void *shared, CUmemAllocationHandleType type)) \
     HOOK(CUDA, CUresult, cuMemMapArrayAsync, "cuMemMapArrayAsync", 11010, 0, \
          (CUarrayMapInfo *list, unsigned int count, CUstream stream)) \
     HOOK(CUDA, CUresult, cuMemMapArrayAsync_ptsz, "cuMemMapArrayAsync", 11010, 2, \
@@ -179,6 +185,10 @@
     HOOK(CUDA, CUresult, cuMipmappedArrayCreate, "cuMipmappedArrayCreate", 5000, 0, \
          (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR_v2 *descriptor, unsigned int levels)) \
     HOOK(CUDA, CUresult, cuMipmappedArrayDestroy, "cuMipmappedArrayDestroy", 5000, 0, (CUmipmappedArray array)) \
+    /* memory of other APIs */ \
+    HOOK(CUDA, CUresult, cuImportExternalMemory, "cuImportExternalMemory", 10000, 0, \
+         (CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description)) \
+    HOOK(CUDA, CUresult, cuDestroyExternalMemory, "cuDestroyExternalMemory", 10000, 0, (CUexternalMemory memory)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_t *memory)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo_v2, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_v2_t *memory)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses, NULL, 0, 0, \
@@ -222,6 +232,8 @@
 #define ALIQUOT_CALLED(CALLED) \
     CALLED(CUDA, CUresult, cuCtxGetCurrent, (CUcontext *context)) \
     CALLED(CUDA, CUresult, cuCtxGetDevice, (CUdevice *device)) \
+    CALLED(CUDA, CUresult, cuCtxGetLimit, (size_t *value, CUlimit limit)) \
+    CALLED(CUDA, CUresult, cuCtxFromGreenCtx, (CUcontext *context, CUgreenCtx green)) \
     CALLED(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
     CALLED(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
     CALLED(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \

@@ -112,14 +112,16 @@ bool aliquot_table_remove(struct aliquot_table *table, uint64_t address, struct 
     return known;
 }
 
-void aliquot_table_remove_owner(struct aliquot_table *table, const void *owner,
-                                void (*each)(const struct aliquot_allocation *allocation)) {
+/* Removes the allocations on a device, or with device NULL those of an owner. */
+static void remove_matching(struct aliquot_table *table, const void *owner, const uint32_t *device,
+                            void (*each)(const struct aliquot_allocation *allocation)) {
     for (size_t i = 0; i < SHARDS; i++) {
         struct aliquot_table_shard *shard = &table->shards[i];
         aliquot_lock(&shard->lock);
         for (uint32_t index = 0; index < shard->capacity;) {
             struct aliquot_table_entry *entry = &shard->entries[index];
-            if (entry->address != 0 && entry->allocation.owner == owner) {
+            bool matches = device != NULL ? entry->allocation.device == *device : entry->allocation.owner == owner;
+            if (entry->address != 0 && matches) {
                 struct aliquot_allocation allocation = entry->allocation;
                 remove_at(shard, index); /* may move another entry here: check this index again */
                 each(&allocation);
@@ -129,6 +131,16 @@ void aliquot_table_remove_owner(struct aliquot_table *table, const void *owner,
         }
         aliquot_unlock(&shard->lock);
     }
+}
+
+void aliquot_table_remove_owner(struct aliquot_table *table, const void *owner,
+                                void (*each)(const struct aliquot_allocation *allocation)) {
+    remove_matching(table, owner, NULL, each);
+}
+
+void aliquot_table_remove_device(struct aliquot_table *table, uint32_t device,
+                                 void (*each)(const struct aliquot_allocation *allocation)) {
+    remove_matching(table, NULL, &device, each);
 }
 
 void aliquot_table_reset(struct aliquot_table *table) {

@@ -50,6 +50,10 @@ bool aliquot_table_remove(struct aliquot_table *table, uint64_t address, struct 
 void aliquot_table_remove_owner(struct aliquot_table *table, const void *owner,
                                 void (*each)(const struct aliquot_allocation *allocation));
 
+/* The same for all allocations on a device. */
+void aliquot_table_remove_device(struct aliquot_table *table, uint32_t device,
+                                 void (*each)(const struct aliquot_allocation *allocation));
+
 /* Empties the table whatever its state, in a forked child, where no other thread runs. */
 void aliquot_table_reset(struct aliquot_table *table);
 

@@ -283,6 +283,26 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     return result;
 }
 
+/* Imported memory is charged where it was created. The driver may return an own handle again, which then needs one more
+   release. */
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared,
+                                        CUmemAllocationHandleType type) {
+    ALIQUOT_REQUIRE(cuMemImportFromShareableHandle)
+    CUresult result = aliquot_real.cuMemImportFromShareableHandle(handle, shared, type);
+    if (result != CUDA_SUCCESS || !is_enforcing()) {
+        return result;
+    }
+    pthread_mutex_lock(&mutex);
+    struct reference *known = *find_reference(REFERENCE_HANDLE, *handle);
+    bool recorded = known == NULL || add_reference(REFERENCE_HANDLE, *handle, 0, known->allocation);
+    pthread_mutex_unlock(&mutex);
+    if (!recorded) {
+        aliquot_real.cuMemRelease(*handle);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result;
+}
+
 /* ---- sparse arrays ---- */
 
 static uint64_t array_in(const CUarrayMapInfo *info) {

@@ -308,6 +308,7 @@ static void check_virtual_memory(void) {
     CHECK_REACHES(cuMemRetainAllocationHandle, &handle, (void *)4096);
     CHECK_REACHES(cuMemRelease, handle);
     CHECK_REACHES(cuMemUnmap, 4096ull, (size_t)1);
+    CHECK_REACHES(cuMemImportFromShareableHandle, &handle, NOTHING, 1);
     CHECK_REACHES(cuMemMapArrayAsync, &tile, 1u, NOTHING);
     CHECK_REACHES(cuMemMapArrayAsync_ptsz, &tile, 1u, NOTHING);
 }
@@ -319,6 +320,8 @@ static void check_arrays(void) {
     CUDA_ARRAY3D_DESCRIPTOR_v2 new_3d = {1, 1, 1, CU_AD_FORMAT_FLOAT, 1, 0};
     CUarray array = NULL;
     CUmipmappedArray mipmap = NULL;
+    CUexternalMemory memory = NULL;
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC description = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = 1};
     CHECK_REACHES(cuArrayCreate, &array, &old);
     CHECK_REACHES(cuArrayDestroy, array);
     CHECK_REACHES(cuArrayCreate_v2, &array, &new);
@@ -329,10 +332,16 @@ static void check_arrays(void) {
     CHECK_REACHES(cuArrayDestroy, array);
     CHECK_REACHES(cuMipmappedArrayCreate, &mipmap, &new_3d, 1u);
     CHECK_REACHES(cuMipmappedArrayDestroy, mipmap);
+    CHECK_REACHES(cuImportExternalMemory, &memory, &description);
+    CHECK_REACHES(cuDestroyExternalMemory, memory);
 }
 
 static void check_contexts(void) {
     CUcontext context = NULL;
+    CUgreenCtx green = NULL;
+    CHECK_REACHES(cuCtxSetLimit, CU_LIMIT_MALLOC_HEAP_SIZE, (size_t)1);
+    CHECK_REACHES(cuGreenCtxCreate, &green, NOTHING, 0, 0u);
+    CHECK_REACHES(cuGreenCtxDestroy, green);
     CHECK_REACHES(cuCtxCreate, &context, 0u, 0);
     CHECK_REACHES(cuCtxDestroy, context);
     CHECK_REACHES(cuCtxCreate_v2, &context, 0u, 0);

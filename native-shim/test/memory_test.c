@@ -166,6 +166,77 @@ TEST(host_memory_pools_and_imported_pools_are_not_charged) {
     check_pool_is_not_charged(pool);
 }
 
+TEST(what_a_program_adds_to_the_heap_of_its_kernels_is_charged) {
+    CUresult (*set_limit)(CUlimit, size_t) = CALL(cuCtxSetLimit, CUlimit, size_t);
+    size_t heap = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(CALL(cuCtxGetLimit, size_t *, CUlimit)(&heap, CU_LIMIT_MALLOC_HEAP_SIZE), CUDA_SUCCESS);
+    CHECK_EQUAL(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, heap + 60 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 60 * MIB);
+    CHECK_EQUAL(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, heap + 100 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(set_limit(CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 60 * MIB);
+    CHECK_EQUAL(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, heap / 2), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK_EQUAL(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, heap + 10 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 10 * MIB);
+    CHECK_EQUAL(CALL(cuDevicePrimaryCtxReset_v2, CUdevice)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
+TEST(imported_memory_of_a_graphics_API_is_charged_and_never_refused) {
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC description = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+                                                    .size = 150 * MIB};
+    CUresult (*import)(CUexternalMemory *, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *) =
+        CALL(cuImportExternalMemory, CUexternalMemory *, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *);
+    CUexternalMemory first = NULL, second = NULL;
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(import(&first, &description), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 150 * MIB);
+    CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    description.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF; /* may be of any device */
+    CHECK_EQUAL(import(&second, &description), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDestroyExternalMemory, CUexternalMemory)(first), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDestroyExternalMemory, CUexternalMemory)(second), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+    CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
+}
+
+TEST(a_green_context_leaves_no_charge_behind) {
+    CUgreenCtx green = NULL;
+    CUcontext context = NULL, primary = NULL;
+    CUdeviceptr address = 0;
+    sandbox_context = 20;
+    sandbox(100 * MIB, 0);
+    CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
+    for (int i = 0; i < 3; i++) {
+        bool has_primary = i > 0; /* beside the green context */
+        if (has_primary) {
+            CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&primary, 0), CUDA_SUCCESS);
+        }
+        CHECK_EQUAL(CALL(cuGreenCtxCreate, CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned)(&green, NULL, 0, 1),
+                    CUDA_SUCCESS);
+        CHECK_EQUAL(CALL(cuCtxFromGreenCtx, CUcontext *, CUgreenCtx)(&context, green), CUDA_SUCCESS);
+        CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
+        CHECK_EQUAL(used_in_region(), 20 * MIB);
+        CHECK_EQUAL(allocate(&address, 30 * MIB), CUDA_SUCCESS);
+        CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK_EQUAL(CALL(cuGreenCtxDestroy, CUgreenCtx)(green), CUDA_SUCCESS);
+        CHECK_EQUAL(used_in_region(), has_primary ? 50 * MIB : 0); /* the memory is the primary context's */
+        if (has_primary && i == 1) {
+            CHECK_EQUAL(CALL(cuDevicePrimaryCtxRelease_v2, CUdevice)(0), CUDA_SUCCESS);
+        } else if (has_primary) {
+            CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+            CHECK_EQUAL(used_in_region(), 20 * MIB);
+            CHECK_EQUAL(CALL(cuDevicePrimaryCtxReset_v2, CUdevice)(0), CUDA_SUCCESS);
+        }
+        CHECK_EQUAL(used_in_region(), 0);
+    }
+}
+
 TEST(a_managed_memory_pool_located_on_the_host_is_charged) {
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
                                  .location = {CU_MEM_LOCATION_TYPE_HOST, 0}};

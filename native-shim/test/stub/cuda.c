@@ -92,6 +92,20 @@ EXPORT(cuCtxSetCurrent, CUcontext context) {
     return 0;
 }
 
+static __thread CUcontext pushed_over; /* a stack of two */
+
+EXPORT(cuCtxPushCurrent_v2, CUcontext context) {
+    pushed_over = current;
+    current = context;
+    return 0;
+}
+
+EXPORT(cuCtxPopCurrent_v2, CUcontext *context) {
+    *context = current;
+    current = pushed_over;
+    return 0;
+}
+
 EXPORT(cuCtxGetDevice, int *device) {
     if (current == NULL) {
         return initialized ? INVALID_CONTEXT : NOT_INITIALIZED;
@@ -151,6 +165,34 @@ EXPORT(cuDevicePrimaryCtxRetain, CUcontext *context, int device) {
     return 0;
 }
 
+/* A green context is a primary context's. */
+static struct context green_contexts[DEVICES] = {{0, 0}, {1, 0}};
+
+EXPORT(cuGreenCtxCreate, CUcontext *green, void *resources ANY, int device, unsigned flags ANY) {
+    ENTER;
+    primary[device].users++;
+    *green = &green_contexts[device];
+    return 0;
+}
+
+EXPORT(cuCtxFromGreenCtx, CUcontext *context, CUcontext green) {
+    *context = green;
+    return 0;
+}
+
+static size_t context_limits[16] = {1024, 1 << 20, 8 << 20};
+
+EXPORT(cuCtxGetLimit, size_t *value, int limit) {
+    *value = context_limits[limit];
+    return 0;
+}
+
+EXPORT(cuCtxSetLimit, int limit, size_t value) {
+    ENTER;
+    context_limits[limit] = value;
+    return 0;
+}
+
 EXPORT(cuDevicePrimaryCtxGetState, int device, unsigned *flags, int *active) {
     *flags = 0;
     *active = primary[device].users > 0;
@@ -165,6 +207,11 @@ static CUresult release_primary(int device) {
         destroy_context(&primary[device]);
     }
     return 0;
+}
+
+EXPORT(cuGreenCtxDestroy, CUcontext green) {
+    ENTER;
+    return release_primary(green->device);
 }
 
 EXPORT(cuDevicePrimaryCtxRelease, int device) {
@@ -418,6 +465,8 @@ NEW(cuGraphInstantiateWithParams, void *graph ANY, void *parameters ANY)
 NEW(cuGraphInstantiateWithParams_ptsz, void *graph ANY, void *parameters ANY)
 NEW(cuMemCreate, size_t size ANY, const void *properties ANY, unsigned long long flags ANY)
 NEW(cuMemRetainAllocationHandle, void *address ANY)
+NEW(cuMemImportFromShareableHandle, void *shared ANY, int type ANY)
+NEW(cuImportExternalMemory, const void *description ANY)
 NEW(cuArrayCreate, const void *descriptor ANY)
 NEW(cuArrayCreate_v2, const void *descriptor ANY)
 NEW(cuArray3DCreate, const void *descriptor ANY)
@@ -449,6 +498,7 @@ RECORD_ONLY(cuMemMapArrayAsync, void *list ANY, unsigned count ANY, void *stream
 RECORD_ONLY(cuMemMapArrayAsync_ptsz, void *list ANY, unsigned count ANY, void *stream ANY)
 RECORD_ONLY(cuArrayDestroy, void *array ANY)
 RECORD_ONLY(cuMipmappedArrayDestroy, void *array ANY)
+RECORD_ONLY(cuDestroyExternalMemory, void *memory ANY)
 RECORD_ONLY(cuCtxDetach, CUcontext context ANY)
 RECORD_ONLY(cuStreamQuery, void *stream ANY) /* the shim does not hook it */
 
@@ -549,6 +599,12 @@ static const struct {
     {"cuMemRetainAllocationHandle", 11000, 0, (void *)cuMemRetainAllocationHandle, NULL},
     {"cuMemMapArrayAsync", 11010, 0, (void *)cuMemMapArrayAsync, NULL},
     {"cuMemMapArrayAsync", 11010, 2, (void *)cuMemMapArrayAsync_ptsz, NULL},
+    {"cuMemImportFromShareableHandle", 10020, 0, (void *)cuMemImportFromShareableHandle, NULL},
+    {"cuImportExternalMemory", 10000, 0, (void *)cuImportExternalMemory, NULL},
+    {"cuDestroyExternalMemory", 10000, 0, (void *)cuDestroyExternalMemory, NULL},
+    {"cuGreenCtxCreate", 12040, 0, (void *)cuGreenCtxCreate, NULL},
+    {"cuGreenCtxDestroy", 12040, 0, (void *)cuGreenCtxDestroy, NULL},
+    {"cuCtxSetLimit", 3010, 0, (void *)cuCtxSetLimit, NULL},
     {"cuArrayCreate", 2000, 0, (void *)cuArrayCreate, NULL},
     {"cuArrayCreate", 3020, 0, (void *)cuArrayCreate_v2, NULL},
     {"cuArray3DCreate", 2000, 0, (void *)cuArray3DCreate, NULL},
