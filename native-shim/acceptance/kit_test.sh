@@ -78,6 +78,32 @@ fails_if_processes_crash)
     kit processes --processes 8 --shim "$build/acceptance/libcrash-at-exit.so"
     expect 1 FAIL "short processes end"
     ;;
+computes_time_slices)
+    # The simulated GPU runs no kernel that could report its time slices: two processes that alternate every 2 ms, where
+    # a switch takes 50 us; the second one begins 10 ms later.
+    python3 - "$(dirname "$0")/run" <<'PYTHON' || exit 1
+import importlib.machinery
+import importlib.util
+import sys
+
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("run", sys.argv[1])
+run = importlib.util.module_from_spec(importlib.util.spec_from_loader("run", loader))
+loader.exec_module(run)
+
+
+def timeline(first, runs):
+    starts = [first + 4_100_000 * i for i in range(runs)]
+    return {"start": starts[0], "end": starts[-1] + 2_000_000, "step_ns": 32,
+            "gaps": [[start + 2_000_000, start + 4_100_000] for start in starts[:-1]]}
+
+
+found = run.time_slices_of(timeline(0, 100), timeline(2_050_000 + 2 * 4_100_000, 100))
+assert (found["slice_us"], found["switch_us"], found["clock_step_ns"]) == (2000, 50, 32), found
+never = {"start": 0, "end": 10**9, "step_ns": 32, "gaps": []}
+assert run.time_slices_of(never, never) is None
+PYTHON
+    ;;
 keeps_results_when_killed)
     mkfifo "$folder/output"
     kit limits >"$folder/output" 2>&1 &

@@ -7,6 +7,7 @@
  *     questions drift SECONDS       how fast the clocks of the GPU and the host drift apart
  *     questions no-context          what event functions return without a current context
  *     questions import              whether an import of the process's own memory returns the same handle
+ *     questions first [LIBCUBLAS]   how long the host waits for a kernel's first launch, which may load its code
  *     questions bytes [LIBCUBLAS]   waits after each step that uses memory of the GPU
  *     questions bursts RATE NS      a kernel of NS (at RATE iterations per microsecond) every 100 ms, until it is
  * killed questions ptx                 prints the kernel of `timeline` in PTX, without a driver
@@ -326,6 +327,90 @@ static void import(void) {
            imported == own_handle ? "true" : "false", retained == own_handle ? "true" : "false");
 }
 
+/* ---- cuBLAS */
+
+enum { MATRIX = 1024 };
+
+static struct {
+    void *handle;
+    int (*create)(void **);
+    int (*multiply)(void *, int, int, int, int, int, const float *, const float *, int, const float *, int,
+                    const float *, float *, int);
+    float *matrices;
+} cublas;
+
+/* Ends the program if the library cannot be loaded. */
+static void cublas_load(const char *path) {
+    void *library = dlopen(path, RTLD_NOW);
+    if (library != NULL) {
+        *(void **)&cublas.create = dlsym(library, "cublasCreate_v2");
+        *(void **)&cublas.multiply = dlsym(library, "cublasSgemm_v2");
+    }
+    if (library == NULL || cublas.create == NULL || cublas.multiply == NULL) {
+        const char *reason = dlerror();
+        printf("{\"missing\": \"%s\"}\n", reason == NULL ? "a function" : reason);
+        exit(EXIT_SUCCESS);
+    }
+}
+
+static void cublas_must(int result, const char *call) {
+    if (result != 0) {
+        printf("{\"missing\": \"%s returns %d\"}\n", call, result);
+        exit(EXIT_SUCCESS);
+    }
+}
+
+static void cublas_create(void) {
+    cublas_must(cublas.create(&cublas.handle), "cublasCreate");
+}
+
+static void cublas_allocate(void) {
+    CUdeviceptr address;
+    MUST(CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(&address, 3 * MATRIX * MATRIX * sizeof(float)));
+    cublas.matrices = (float *)(uintptr_t)address;
+}
+
+static void cublas_multiply(void) {
+    float one = 1, zero = 0, *a = cublas.matrices, *b = a + MATRIX * MATRIX, *c = b + MATRIX * MATRIX;
+    cublas_must(
+        cublas.multiply(cublas.handle, 0, 0, MATRIX, MATRIX, MATRIX, &one, a, MATRIX, b, MATRIX, &zero, c, MATRIX),
+        "cublasSgemm");
+}
+
+/* ---- First launches */
+
+/* Milliseconds that the host spends in a call, and not the GPU. */
+static double time_call(void (*call)(void)) {
+    MUST(CALL(cuCtxSynchronize, void)());
+    double start = driver_now();
+    call();
+    return (driver_now() - start) * 1e3;
+}
+
+static CUfunction first_function;
+
+static void load_first(void) {
+    first_function = busy_function("nothing");
+}
+
+static void launch_first(void) {
+    busy_launch(first_function, 1, 32, NULL, NULL);
+}
+
+static void first(const char *library) {
+    double load = time_call(load_first), launched = time_call(launch_first), again = time_call(launch_first);
+    printf("{\"load_ms\": %.3f, \"first_launch_ms\": %.3f, \"second_launch_ms\": %.4f}\n", load, launched, again);
+    if (library != NULL) {
+        cublas_load(library);
+        cublas_create();
+        cublas_allocate();
+        double called = time_call(cublas_multiply), called_again = time_call(cublas_multiply);
+        printf("{\"load_ms\": %.3f, \"first_launch_ms\": %.3f, \"second_launch_ms\": %.4f, "
+               "\"first_cublas_ms\": %.3f, \"second_cublas_ms\": %.4f}\n",
+               load, launched, again, called, called_again);
+    }
+}
+
 /* ---- Bytes of memory */
 
 static void step(const char *name) {
@@ -333,36 +418,8 @@ static void step(const char *name) {
     wait_for_line();
 }
 
-static void cublas(const char *path, CUdeviceptr matrices, int size) {
-    typedef int create(void **);
-    typedef int sgemm(void *, int, int, int, int, int, const float *, const float *, int, const float *, int,
-                      const float *, float *, int);
-    void *library = dlopen(path, RTLD_NOW), *handle = NULL;
-    create *create_handle = library == NULL ? NULL : (create *)dlsym(library, "cublasCreate_v2");
-    sgemm *multiply = library == NULL ? NULL : (sgemm *)dlsym(library, "cublasSgemm_v2");
-    if (create_handle == NULL || multiply == NULL) {
-        printf("{\"missing\": \"cuBLAS\"}\n");
-        return;
-    }
-    int result = create_handle(&handle);
-    if (result != 0) {
-        printf("{\"missing\": \"cublasCreate returns %d\"}\n", result);
-        return;
-    }
-    step("cublasCreate");
-    float one = 1, zero = 0;
-    float *a = (float *)(uintptr_t)matrices, *b = a + size * size, *c = b + size * size;
-    if ((result = multiply(handle, 0, 0, size, size, size, &one, a, size, b, size, &zero, c, size)) != 0) {
-        printf("{\"missing\": \"cublasSgemm returns %d\"}\n", result);
-        return;
-    }
-    MUST(CALL(cuCtxSynchronize, void)());
-    step("cublasSgemm");
-}
-
 static void bytes(const char *library) {
-    enum { SIZE = 1024 };
-    CUdeviceptr address, matrices;
+    CUdeviceptr address;
     CUcontext context;
     int device;
     MUST(CALL(cuInit, unsigned)(0));
@@ -379,9 +436,14 @@ static void bytes(const char *library) {
     MUST(CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(&address, 2 * MIB + 1));
     step("2 MiB + 1 byte");
     if (library != NULL) {
-        MUST(CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(&matrices, 3 * SIZE * SIZE * sizeof(float)));
+        cublas_allocate();
         step("matrices");
-        cublas(library, matrices, SIZE);
+        cublas_load(library);
+        cublas_create();
+        step("cublasCreate");
+        cublas_multiply();
+        MUST(CALL(cuCtxSynchronize, void)());
+        step("cublasSgemm");
     }
     printf("{\"end\": true}\n");
 }
@@ -417,6 +479,10 @@ int main(int count, char **arguments) {
         return EXIT_SUCCESS;
     }
     driver_start();
+    if (strcmp(name, "first") == 0) {
+        first(count > 2 ? arguments[2] : NULL);
+        return EXIT_SUCCESS;
+    }
     if (strcmp(name, "delays") == 0 && count == 3) {
         delays(atof(arguments[2]));
     } else if (strcmp(name, "timeline") == 0 && count == 3) {
@@ -431,7 +497,7 @@ int main(int count, char **arguments) {
         bursts(atof(arguments[2]), atof(arguments[3]));
     } else {
         fprintf(stderr, "usage: questions delays RATE | timeline SECONDS | drift SECONDS | no-context | import | "
-                        "bytes [LIBCUBLAS] | bursts RATE NS | ptx\n");
+                        "first [LIBCUBLAS] | bytes [LIBCUBLAS] | bursts RATE NS | ptx\n");
         return 2;
     }
     return EXIT_SUCCESS;
