@@ -64,11 +64,12 @@ passes_on_the_fake_driver)
         fail "ptxas does not compile the kernel of the time slices"
     ;;
 fails_without_limits)
-    kit addresses memory nvidia-smi --shim "$build/test/libprobe.so"
+    kit addresses memory context nvidia-smi --shim "$build/test/libprobe.so"
     [ $? = 1 ] || fail "expected exit status 1 after a failed check"
     duty --shim "$build/test/libprobe.so"
     expect 1 FAIL "dlsym and cuGetProcAddress return the shim's hooks"
     expect 1 FAIL "plain memory is limited"
+    expect 1 FAIL "context included, stays within the limit"
     expect 1 FAIL "nvidia-smi -q differs only"
     expect 0 PASS "memory is limited"
     expect 2 FAIL " with kernels of "
@@ -133,6 +134,12 @@ passes_in_full_on_the_fake_driver)
     [ -n "${ALIQUOT_LONG-}" ] || exit 77
     kit --tolerance 12 --match '^((?!copies within the GPU).)*$' || exit 1
     expect 0 FAIL ""
+    ;;
+fails_in_full_without_limits)
+    [ -n "${ALIQUOT_LONG-}" ] || exit 77
+    # Two tenants of 50 % get their shares without limits, too.
+    kit duty --seconds 1 --warm-up 0.5 --tolerance 8 --match '^((?!50 % and 50 %).)*$' --shim "$build/test/libprobe.so"
+    expect 0 PASS ""
     ;;
 *)
     fail "unknown case"
