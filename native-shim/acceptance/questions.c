@@ -101,6 +101,12 @@ static void delays_with(int priority, const char *priority_name, int count, _Boo
     unsigned random = 1;
     CUstream stream;
     CUevent event = new_event(0);
+    /* The streams are created anew each time, the probe's last: hardware queues may be assigned to streams in turn, and
+       with one own stream the probe must not share its queue. */
+    for (int i = 0; i < count; i++) {
+        MUST(CALL(cuStreamCreate, CUstream *, unsigned)(&own.streams[i], CU_STREAM_NON_BLOCKING));
+        own.submitted[i] = 0;
+    }
     MUST(CALL(cuStreamCreateWithPriority, CUstream *, unsigned, int)(&stream, CU_STREAM_NON_BLOCKING, priority));
     int late_count = 0;
     for (int i = -5; i < PROBES; i++) {
@@ -123,6 +129,9 @@ static void delays_with(int priority, const char *priority_name, int count, _Boo
            priority_name, count, delays[PROBES / 2] * 1e6, delays[PROBES * 9 / 10] * 1e6, delays[PROBES - 1] * 1e6,
            (double)late_count / PROBES, last ? "" : ", ");
     MUST(CALL(cuStreamDestroy_v2, CUstream)(stream));
+    for (int i = 0; i < count; i++) {
+        MUST(CALL(cuStreamDestroy_v2, CUstream)(own.streams[i]));
+    }
 }
 
 static void delays(double rate) {
@@ -135,7 +144,6 @@ static void delays(double rate) {
     own.iterations = (uint64_t)(rate * KERNEL_NS / 1000) + 1;
     own.function = busy_function("aliquot_busy");
     for (int i = 0; i < MAX_OWN_STREAMS; i++) {
-        MUST(CALL(cuStreamCreate, CUstream *, unsigned)(&own.streams[i], CU_STREAM_NON_BLOCKING));
         own.events[i][0] = new_event(CU_EVENT_DISABLE_TIMING);
         own.events[i][1] = new_event(CU_EVENT_DISABLE_TIMING);
     }
