@@ -9,6 +9,11 @@ fail() {
     echo "$case: $*" >&2
     exit 1
 }
+need_long_tier() {
+    [ -n "${ALIQUOT_LONG-}" ] && return
+    echo "skipped: this test takes minutes; set ALIQUOT_LONG, as ./aliquot test --long does"
+    exit 77
+}
 echo 'NVIDIA A100-SXM4-80GB;81920;108;256' >"$folder/gpus.txt"
 "$build/fake-driver/aliquot-fake-driver" install --root "$folder" --source "$build/fake-driver" --cdi "$folder/cdi" \
     --gpus "$folder/gpus.txt" --node kit >/dev/null || exit 1
@@ -131,12 +136,12 @@ runs_unpacked_with_glibc_2.17)
     expect 1 PASS "short processes end"
     ;;
 passes_in_full_on_the_fake_driver)
-    [ -n "${ALIQUOT_LONG-}" ] || exit 77
+    need_long_tier
     kit --tolerance 12 --match '^((?!copies within the GPU).)*$' || exit 1
     expect 0 FAIL ""
     ;;
 fails_in_full_without_limits)
-    [ -n "${ALIQUOT_LONG-}" ] || exit 77
+    need_long_tier
     # Two tenants of 50 % get their shares without limits, too.
     kit duty --seconds 1 --warm-up 0.5 --tolerance 8 --match '^((?!50 % and 50 %).)*$' --shim "$build/test/libprobe.so"
     expect 0 PASS ""
