@@ -65,6 +65,7 @@ static const char help[] =
     "  --virtual, --real  virtual or real time (default virtual)\n"
     "  --seed N           seed of the kernels' jitter and of the mixes (default 1)\n"
     "  --latency US       mean time until work reaches the GPU, exponentially distributed (default 0)\n"
+    "  --profile PROFILE  facts about the GPU: kind (default), hopper, nastiest, or items of ALIQUOT_FAKE_PROFILE\n"
     "  --build FOLDER     build folder of the shim and the fake driver (default: the one of this program)\n"
     "  --keep             keep the temporary folder and print its path\n"
     "\n"
@@ -88,6 +89,7 @@ struct plan {
     bool is_virtual, arbiter, keep;
     unsigned long seed;
     int latency;
+    const char *profile;
     char build[PATH_LENGTH];
     char folder[PATH_LENGTH];
 };
@@ -312,6 +314,7 @@ static pid_t start(const struct plan *plan, int participants, bool shim, int out
         setenv("ALIQUOT_FAKE_SEED", text, 1);
         snprintf(text, sizeof text, "%d", plan->latency);
         setenv("ALIQUOT_FAKE_LATENCY", text, 1);
+        setenv("ALIQUOT_FAKE_PROFILE", plan->profile, 1);
         set_virtual_time(plan, participants);
         set_preload(plan, shim);
         execv(arguments[0], arguments);
@@ -474,14 +477,12 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
 
 static struct plan parse(int count, char **arguments) {
     static const struct option options[] = {
-        {"limits", 1, NULL, 'l'},    {"tenants", 1, NULL, 't'},    {"shape", 1, NULL, 's'},
-        {"pattern", 1, NULL, 'p'},   {"processes", 1, NULL, 'n'},  {"policy", 1, NULL, 'o'},
-        {"arbiter", 0, NULL, 'a'},   {"seconds", 1, NULL, 'S'},    {"warm-up", 1, NULL, 'w'},
-        {"tolerance", 1, NULL, 'T'}, {"expect", 1, NULL, 'e'},     {"total", 1, NULL, 'A'},
-        {"shown", 1, NULL, 'U'},     {"accounting", 1, NULL, 'B'}, {"virtual", 0, NULL, 'v'},
-        {"real", 0, NULL, 'r'},      {"seed", 1, NULL, 'd'},       {"build", 1, NULL, 'b'},
-        {"keep", 0, NULL, 'k'},      {"help", 0, NULL, 'h'},       {"latency", 1, NULL, 'y'},
-        {NULL, 0, NULL, 0}};
+        {"limits", 1, NULL, 'l'},    {"tenants", 1, NULL, 't'},    {"shape", 1, NULL, 's'},   {"pattern", 1, NULL, 'p'},
+        {"processes", 1, NULL, 'n'}, {"policy", 1, NULL, 'o'},     {"arbiter", 0, NULL, 'a'}, {"seconds", 1, NULL, 'S'},
+        {"warm-up", 1, NULL, 'w'},   {"tolerance", 1, NULL, 'T'},  {"expect", 1, NULL, 'e'},  {"total", 1, NULL, 'A'},
+        {"shown", 1, NULL, 'U'},     {"accounting", 1, NULL, 'B'}, {"virtual", 0, NULL, 'v'}, {"real", 0, NULL, 'r'},
+        {"seed", 1, NULL, 'd'},      {"build", 1, NULL, 'b'},      {"keep", 0, NULL, 'k'},    {"help", 0, NULL, 'h'},
+        {"latency", 1, NULL, 'y'},   {"profile", 1, NULL, 'P'},    {NULL, 0, NULL, 0}};
     const char *limits = "25", *shapes = "1ms", *patterns = "busy", *policies = "fixed", *expect = NULL;
     struct plan plan = {.processes = 1,
                         .seconds = 5,
@@ -490,6 +491,7 @@ static struct plan parse(int count, char **arguments) {
                         .total = -1,
                         .accounting = 100,
                         .is_virtual = true,
+                        .profile = "kind",
                         .seed = 1};
     ssize_t length = readlink("/proc/self/exe", plan.build, sizeof plan.build - 1);
     plan.build[length > 0 ? length : 0] = 0;
@@ -551,6 +553,9 @@ static struct plan parse(int count, char **arguments) {
             break;
         case 'y':
             plan.latency = (int)number(optarg, 0, 1000);
+            break;
+        case 'P':
+            plan.profile = optarg;
             break;
         case 'b':
             snprintf(plan.build, sizeof plan.build, "%s", optarg);

@@ -3,6 +3,9 @@
 #include "cuda_capture.h"
 #include "cuda_module.h"
 #include "cuda_work.h"
+#include "gpu_profile.h"
+
+#include <pthread.h>
 
 CUresult check_launch(unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX, unsigned blockDimY,
                       unsigned blockDimZ, unsigned sharedMemBytes) {
@@ -13,6 +16,28 @@ CUresult check_launch(unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, u
     return CUDA_SUCCESS;
 }
 
+enum { LOADED_MAX = 4096 };
+
+/* Lazy loading: the first launch of a kernel waits until its code is on the GPU. */
+static void load_on_first_launch(CUfunction function) {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static CUfunction loaded[LOADED_MAX];
+    static unsigned count;
+    const struct gpu_profile *profile = gpu_profile();
+    if (profile->lazy_max_ns == 0)
+        return;
+    pthread_mutex_lock(&mutex);
+    unsigned i = 0;
+    while (i < count && loaded[i] != function)
+        i++;
+    uint64_t ns = i == count ? gpu_profile_between(profile->lazy_min_ns, profile->lazy_max_ns) : 0;
+    if (i == count && count < LOADED_MAX)
+        loaded[count++] = function;
+    pthread_mutex_unlock(&mutex);
+    if (ns != 0)
+        gpu_sleep_until(gpu_now() + ns);
+}
+
 static CUresult launch_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel, CUstream stream,
                               const CUlaunchAttribute *attributes, unsigned count) {
     struct CUctx_st *context;
@@ -21,6 +46,8 @@ static CUresult launch_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel, CUstream
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check_launch(kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ, kernel->blockDimX,
                                    kernel->blockDimY, kernel->blockDimZ, kernel->sharedMemBytes);
+    if (result == CUDA_SUCCESS)
+        load_on_first_launch(kernel->func);
     if (result == CUDA_SUCCESS)
         result = enter_with_queue_space(&context, stream, 1, &capturing);
     if (result != CUDA_SUCCESS)

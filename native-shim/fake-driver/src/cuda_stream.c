@@ -4,6 +4,7 @@
 #include "cuda_capture.h"
 #include "cuda_pool.h"
 #include "cuda_work.h"
+#include "gpu_profile.h"
 
 #include <stdlib.h>
 
@@ -261,7 +262,8 @@ API CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
 
 /* An event that was never recorded is complete. */
 static bool event_is_done(CUevent event) {
-    return event->gpu == NULL || gpu_poll_completion(event->gpu, &event->completion);
+    return event->gpu == NULL || (gpu_poll_completion(event->gpu, &event->completion) &&
+                                  (event->late_ns == 0 || event->completion.at + event->late_ns <= gpu_now()));
 }
 
 API CUresult cuEventQuery(CUevent hEvent) {
@@ -283,7 +285,11 @@ API CUresult cuEventSynchronize(CUevent hEvent) {
         return leave(result);
     const struct awaited_work work = {.gpu = hEvent->gpu,
                                       .numbers = {hEvent->gpu != NULL ? hEvent->completion.number : 0}};
-    return wait_and_leave(&work);
+    uint64_t late_ns = hEvent->late_ns;
+    result = wait_and_leave(&work);
+    if (late_ns != 0)
+        gpu_sleep_until(gpu_now() + late_ns);
+    return result;
 }
 
 API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
@@ -319,7 +325,9 @@ API CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent
         return leave(CUDA_ERROR_INVALID_HANDLE);
     if (!event_is_done(hStart) || !event_is_done(hEnd))
         return leave(CUDA_ERROR_NOT_READY);
-    *pMilliseconds = (float)((double)(int64_t)(hEnd->completion.at - hStart->completion.at) / 1e6);
+    int64_t host_ns =
+        (int64_t)(hEnd->completion.at + hEnd->late_ns) - (int64_t)(hStart->completion.at + hStart->late_ns);
+    *pMilliseconds = (float)((double)host_ns * gpu_profile()->clock_rate / 1e6);
     return leave(CUDA_SUCCESS);
 }
 

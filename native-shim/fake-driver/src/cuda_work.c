@@ -2,6 +2,7 @@
 #include "cuda_work.h"
 #include "cuda_capture.h"
 #include "cuda_stream.h"
+#include "gpu_profile.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -32,10 +33,17 @@ static unsigned emptiest_queue(unsigned first, unsigned end) {
     return best;
 }
 
+static unsigned emptiest_barrier_queue(void) {
+    unsigned connections = gpu_profile()->connections, end = LEGACY_QUEUE + 1 + connections;
+    return emptiest_queue(LEGACY_QUEUE + 1, connections == 0 || end > GPU_BARRIER_QUEUES ? GPU_BARRIER_QUEUES : end);
+}
+
+/* With one connection all streams share a queue, in which they also wait for the legacy default stream. */
 void work_assign_queue(struct CUstream_st *stream) {
     bool blocking = (stream->flags & CU_STREAM_NON_BLOCKING) == 0;
-    stream->queue = blocking ? emptiest_queue(LEGACY_QUEUE + 1, GPU_BARRIER_QUEUES)
-                             : emptiest_queue(GPU_BARRIER_QUEUES, GPU_QUEUES);
+    unsigned connections = gpu_profile()->connections;
+    unsigned end = connections == 0 ? GPU_QUEUES : GPU_BARRIER_QUEUES + connections;
+    stream->queue = blocking || connections == 1 ? emptiest_barrier_queue() : emptiest_queue(GPU_BARRIER_QUEUES, end);
     streams_in_queue[stream->queue]++;
 }
 
@@ -72,7 +80,7 @@ CUresult enter_with_queue_space(struct CUctx_st **context, CUstream stream, unsi
 static uint64_t *last_work_of_stream(struct CUctx_st *context, CUstream stream, unsigned *queue) {
     if (stream == PER_THREAD_STREAM) {
         if (per_thread_stream.queue == 0) {
-            per_thread_stream.queue = emptiest_queue(LEGACY_QUEUE + 1, GPU_BARRIER_QUEUES);
+            per_thread_stream.queue = emptiest_barrier_queue();
             streams_in_queue[per_thread_stream.queue]++; /* never decremented: the driver does not learn when a thread
                                                             ends */
         }
@@ -145,8 +153,11 @@ void work_wait(const struct awaited_work *awaited) {
 void work_record_event(struct CUctx_st *current, CUstream stream, CUevent event) {
     if (event->gpu != NULL)
         gpu_drop_completion(event->gpu, &event->completion);
+    const struct gpu_profile *profile = gpu_profile();
     event->gpu = stream_context(current, stream)->device->gpu;
-    (void)work_submit(current, stream, (struct gpu_work){0}, &event->completion);
+    event->late_ns = gpu_profile_between(profile->late_min_ns, profile->late_max_ns);
+    struct gpu_work work = {.flags = profile->events_after_own ? GPU_WORK_AFTER_KERNELS : 0};
+    (void)work_submit(current, stream, work, &event->completion);
 }
 
 /* ---- host functions ---- */

@@ -21,7 +21,8 @@ struct CUstream_st {
 struct CUevent_st {
     struct object object;
     unsigned flags;
-    gpu_file *gpu; /* NULL: never recorded */
+    gpu_file *gpu;    /* NULL: never recorded */
+    uint64_t late_ns; /* it completes later than its work */
     struct gpu_completion completion;
 };
 

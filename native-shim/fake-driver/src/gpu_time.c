@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include "gpu_file_internal.h"
+#include "gpu_profile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,16 @@ static uint64_t ready_time(struct gpu_schedule *schedule, int slot, unsigned ind
         for (; others != 0; others &= others - 1)
             if (process->queues[__builtin_ctzll(others)].head < head)
                 return NEVER;
+    }
+    for (uint64_t others = (entry->flags & GPU_WORK_AFTER_KERNELS) != 0 ? process->busy : 0; others != 0;
+         others &= others - 1) {
+        uint64_t number = process->queues[__builtin_ctzll(others)].head;
+        while (number != 0 && number < head) {
+            const struct gpu_entry *other = entry_of(schedule, slot, number);
+            if (other->sms != 0)
+                return NEVER;
+            number = number != process->queues[__builtin_ctzll(others)].last ? other->next : 0;
+        }
     }
     if ((entry->flags & GPU_WORK_GATE) != 0) {
         uint64_t opened = atomic_load(&entry->ns);
@@ -316,7 +327,7 @@ static void begin_turn(struct simulation *sim, int slot) {
     uint32_t process = (uint32_t)slot + 1;
     sim->turn.ready = sim->turn.clock;
     if (sim->turn.latest != process && sim->turn.latest != 0)
-        sim->turn.ready += GPU_SWITCH_NS;
+        sim->turn.ready += gpu_profile()->switch_ns;
     sim->turn.slice_end = sim->turn.ready + GPU_SLICE_NS;
     sim->turn.service = sim->schedule->processes[slot].service;
     sim->turn.process = process;

@@ -8,8 +8,8 @@
  *
  * The model follows NVIDIA GPUs without MPS:
  * - Processes take turns. A turn lasts GPU_SLICE_NS while other processes have runnable work, and ends at once when the
- *   process has none. A switch between processes costs GPU_SWITCH_NS. No work of a process advances outside its turn,
- *   events included, so the times that events measure contain the turns of other processes.
+ *   process has none. A switch between processes costs what gpu_profile.h says, 5 us by default. No work of a process
+ *   advances outside its turn, events included, so the times that events measure contain the turns of other processes.
  * - A process has GPU_QUEUES queues. Work within a queue is ordered; work in different queues is ordered only by
  * `after` and GPU_WORK_BARRIER. Work starts in order of priority, then age, when its process has the turn, its queue
  * and its dependencies allow it, and enough multiprocessors are free. While a work item waits for multiprocessors, only
@@ -29,7 +29,6 @@ enum {
     GPU_BARRIER_QUEUES = 32,
     GPU_QUEUE_LENGTH = 1024, /* incomplete work items of a process, in all its queues together */
     GPU_SLICE_NS = 2000000,
-    GPU_SWITCH_NS = 5000,
     GPU_USAGE_PERIODS = 128,         /* length of the usage history */
     GPU_USAGE_PERIOD_NS = 166666667, /* NVML's sample period: "between 1 second and 1/6 second" (nvmlUtilization_t) */
 };
@@ -44,6 +43,8 @@ enum {
     /* Needs one of the two copy engines: each runs at most one work item of a process at a time. */
     GPU_WORK_COPIES_IN = 4,
     GPU_WORK_COPIES_OUT = 8,
+    /* Starts when all earlier work of the process that occupies multiprocessors is complete, in whatever queue. */
+    GPU_WORK_AFTER_KERNELS = 16,
 };
 
 /* A work item: a kernel, a copy, an event, a whole graph. */

@@ -1,0 +1,78 @@
+#include "gpu_profile.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SWITCH_US = 5, MAX_CONNECTIONS = 32 };
+
+static struct gpu_profile profile;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static const struct {
+    const char *name, *items;
+} named_profiles[] = {
+    {"kind", ""},
+    {"hopper", "connections=8,switch=50,drift=20,late=5-10,lazy=5-20"},
+    {"nastiest", "connections=8,events=own,switch=150,drift=200,late=5-20,lazy=5-100"},
+};
+
+static void apply_items(const char *items);
+
+static void apply_item(const char *item) {
+    double a = 0, b = 0;
+    for (size_t i = 0; i < sizeof named_profiles / sizeof named_profiles[0]; i++)
+        if (strcmp(item, named_profiles[i].name) == 0)
+            apply_items(named_profiles[i].items);
+    if (sscanf(item, "connections=%lf", &a) == 1 && a >= 1 && a <= MAX_CONNECTIONS)
+        profile.connections = (unsigned)a;
+    if (strcmp(item, "events=own") == 0)
+        profile.events_after_own = true;
+    if (sscanf(item, "switch=%lf", &a) == 1 && a >= 0 && a <= 1000)
+        profile.switch_ns = (uint64_t)(a * 1e3);
+    if (sscanf(item, "drift=%lf", &a) == 1 && a >= -10000 && a <= 10000)
+        profile.clock_rate = 1 + a / 1e6;
+    if (sscanf(item, "late=%lf-%lf", &a, &b) == 2 && a >= 0 && a <= b && b <= 1000) {
+        profile.late_min_ns = (uint64_t)(a * 1e3);
+        profile.late_max_ns = (uint64_t)(b * 1e3);
+    }
+    if (sscanf(item, "lazy=%lf-%lf", &a, &b) == 2 && a >= 0 && a <= b && b <= 1000) {
+        profile.lazy_min_ns = (uint64_t)(a * 1e6);
+        profile.lazy_max_ns = (uint64_t)(b * 1e6);
+    }
+}
+
+static void apply_items(const char *items) {
+    char item[64];
+    while (*items != '\0') {
+        size_t length = strcspn(items, ",");
+        snprintf(item, sizeof item, "%.*s", (int)length, items);
+        apply_item(item);
+        items += length + (items[length] == ',');
+    }
+}
+
+static void read_environment(void) {
+    const char *items = getenv("ALIQUOT_FAKE_PROFILE"), *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    profile = (struct gpu_profile){.switch_ns = SWITCH_US * 1000, .clock_rate = 1};
+    if (items != NULL)
+        apply_items(items);
+    unsigned long number = connections != NULL ? strtoul(connections, NULL, 10) : 0;
+    if (number > 0)
+        profile.connections = number < MAX_CONNECTIONS ? (unsigned)number : MAX_CONNECTIONS;
+}
+
+const struct gpu_profile *gpu_profile(void) {
+    pthread_once(&once, read_environment);
+    return &profile;
+}
+
+uint64_t gpu_profile_between(uint64_t min, uint64_t max) {
+    /* splitmix64 (Steele, Lea and Flood 2014) of a counter. Any generator suffices. */
+    static uint64_t counter;
+    uint64_t x = counter += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return min + (x ^ x >> 31) % (max - min + 1);
+}
