@@ -501,6 +501,25 @@ TEST(imported_memory_is_not_charged) {
     CHECK_EQUAL(used_in_region(), 0);
 }
 
+TEST(an_import_that_returns_an_own_handle_needs_its_own_release) {
+    handle_t handle = 0, imported = 0;
+    int fd = -1;
+    setenv("ALIQUOT_FAKE_PROFILE", "import=same", 1);
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(create(&handle, 60 * MIB, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(export_handle(&fd, handle), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemImportFromShareableHandle, handle_t *, void *, CUmemAllocationHandleType)(
+                    &imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                CUDA_SUCCESS);
+    CHECK_EQUAL(imported, handle);
+    CHECK_EQUAL(used_in_region(), 60 * MIB);
+    CHECK_EQUAL(release(handle), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 60 * MIB);
+    CHECK_EQUAL(release(imported), CUDA_SUCCESS);
+    CHECK_EQUAL(used_in_region(), 0);
+}
+
 static void *create_and_map(void *number) {
     size_t bytes = (size_t)(uintptr_t)number * 2 * MIB;
     use_device(0);
@@ -909,6 +928,33 @@ TEST(unattributed_memory_found_by_the_node_agent_counts_as_used) {
     CHECK_EQUAL(allocate(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
     agent->unattributed = 0;
     CHECK_EQUAL(allocate(&address, 30 * MIB), CUDA_SUCCESS);
+}
+
+/* Code, variables and padding to pages: the program's charge does not contain them, and cuMemGetInfo's difference is
+   not charged, because it is that of all processes. */
+TEST(memory_of_unknown_size_counts_once_the_node_agent_reports_it) {
+    static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+                                ".visible .global .align 8 .b8 table[20000000];\n"
+                                ".visible .entry nothing()\n{\nret;\n}\n";
+    CUdeviceptr address = 0;
+    void *module = NULL;
+    setenv("ALIQUOT_FAKE_PROFILE", "nastiest", 1);
+    sandbox_context = 500;
+    sandbox(600 * MIB, 0);
+    struct aliquot_agent_device *agent = map_agent();
+    use_device(0);
+    CHECK_EQUAL(allocate(&address, 3 * MIB), CUDA_SUCCESS);
+    size_t before = gpu_free_memory();
+    CHECK_EQUAL(allocate(&address, 3 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(before - gpu_free_memory(), 4 * MIB);
+    CHECK_EQUAL(CALL(cuModuleLoadData, void **, const void *)(&module, image), CUDA_SUCCESS);
+    CHECK_EQUAL(before - gpu_free_memory(), 24 * MIB); /* 19.1 MiB for the table, 64 KiB of code, in pages */
+    CHECK_EQUAL(used_in_region(), 506 * MIB);
+    CHECK_EQUAL(free_memory(), 94 * MIB);
+    agent->unattributed = 2 * MIB /* padding */ + 20 * MIB /* the module */;
+    CHECK_EQUAL(free_memory(), 72 * MIB);
+    CHECK_EQUAL(allocate(&address, 72 * MIB + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(allocate(&address, 72 * MIB), CUDA_SUCCESS);
 }
 
 TEST(a_container_cannot_change_what_the_node_agent_says_by_its_region) {

@@ -140,7 +140,7 @@ static CUresult backing_allocate(struct backing *backing, struct CUctx_st *conte
     backing->base = (uintptr_t)memory_map(round_up(backing->bytes, 4096));
     if (backing->base != 0)
         return CUDA_SUCCESS;
-    gpu_release(context->device->gpu, backing->bytes);
+    memory_release(context->device, backing->bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -152,7 +152,7 @@ static void backing_free(struct backing *backing, const struct CUctx_st *context
     if (backing->physical != NULL)
         physical_allocation_unmap(backing->physical);
     else
-        gpu_release(context->device->gpu, backing->bytes);
+        memory_release(context->device, backing->bytes);
     backing->physical = NULL;
 }
 

@@ -7,6 +7,7 @@
 #include "cuda_work.h"
 #include "driver_state.h"
 #include "gpu_health.h"
+#include "gpu_profile.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -452,11 +453,39 @@ void device_release(struct device *device) {
         gpu_detach(device->gpu);
 }
 
+/* Sizes with which a context begins; they are part of its memory. */
+#define PRINTF_FIFO_BYTES ((size_t)1 << 20)
+#define MALLOC_HEAP_BYTES ((size_t)8 << 20)
+
+static uint64_t bytes_beyond(size_t bytes, size_t initial) {
+    return bytes > initial ? bytes - initial : 0;
+}
+
+/* What a program has added to the memory for its kernels' malloc() and printf(). */
+static uint64_t added_heap_bytes(const struct CUctx_st *context) {
+    return bytes_beyond(context->limits[CU_LIMIT_MALLOC_HEAP_SIZE], MALLOC_HEAP_BYTES) +
+           bytes_beyond(context->limits[CU_LIMIT_PRINTF_FIFO_SIZE], PRINTF_FIFO_BYTES);
+}
+
+static void set_initial_limits(struct CUctx_st *context) {
+    context->limits[CU_LIMIT_STACK_SIZE] = 1024;
+    context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = PRINTF_FIFO_BYTES;
+    context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = MALLOC_HEAP_BYTES;
+    context->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+    context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+    context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+}
+
+static uint64_t context_bytes(const struct device *device) {
+    uint64_t bytes = device->identity->context_bytes, of_profile = gpu_profile()->context_bytes;
+    return bytes > of_profile ? bytes : of_profile;
+}
+
 static CUresult acquire_device_for_context(struct device *device) {
     CUresult result = device_acquire(device);
     if (result != CUDA_SUCCESS)
         return result;
-    if (device->live_contexts == 0 && !memory_reserve(device, device->identity->context_bytes)) {
+    if (device->live_contexts == 0 && !memory_reserve(device, context_bytes(device))) {
         device_release(device);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -467,7 +496,7 @@ static CUresult acquire_device_for_context(struct device *device) {
 static void release_device_of_context(struct device *device) {
     if (--device->live_contexts == 0) {
         pools_free_device_memory(device);
-        gpu_release(device->gpu, device->identity->context_bytes);
+        memory_release(device, context_bytes(device));
     }
     device_release(device);
 }
@@ -477,6 +506,8 @@ static void context_destroy(struct CUctx_st *context) {
     memory_free_of_context(context);
     context_storage_detach(context);
     context->alive = false;
+    memory_release(context->device, added_heap_bytes(context));
+    set_initial_limits(context); /* a primary context may be retained again */
     release_device_of_context(context->device);
 }
 
@@ -489,12 +520,7 @@ static struct CUctx_st *context_new(struct device *device, unsigned flags, unsig
     context->api_version = api_version;
     context->flags = flags;
     context->attach_count = 1;
-    context->limits[CU_LIMIT_STACK_SIZE] = 1024;
-    context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
-    context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
-    context->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
-    context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
-    context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+    set_initial_limits(context);
     context->next = contexts;
     contexts = context;
     return context;
@@ -787,8 +813,15 @@ API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
         return result;
     if ((int)limit < 0 || (int)limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
         return leave(CUDA_ERROR_UNSUPPORTED_LIMIT);
+    size_t old_value = context->limits[limit];
+    uint64_t old_bytes = added_heap_bytes(context);
     context->limits[limit] = value;
-    return leave(CUDA_SUCCESS);
+    memory_release(context->device, old_bytes);
+    if (value <= GPU_MAX_MEMORY_BYTES && memory_reserve(context->device, added_heap_bytes(context)))
+        return leave(CUDA_SUCCESS);
+    context->limits[limit] = old_value;
+    (void)memory_reserve(context->device, old_bytes);
+    return leave(CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 API CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig) {

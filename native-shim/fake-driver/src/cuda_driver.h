@@ -17,6 +17,7 @@
 struct device {
     gpu_file *gpu;
     const struct gpu_identity *identity;
+    uint64_t small_bytes;     /* allocations below the page size, see memory_reserve() */
     struct CUctx_st *primary; /* NULL until its handle is first requested */
     unsigned primary_retain_count;
     unsigned primary_flags;

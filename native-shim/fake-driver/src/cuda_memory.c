@@ -13,6 +13,7 @@
 #include "cuda_pool.h"
 #include "cuda_vmm.h"
 #include "cuda_work.h"
+#include "gpu_profile.h"
 
 #include <search.h>
 #include <stdlib.h>
@@ -106,8 +107,31 @@ void memory_unmap(void *start, size_t bytes) {
         (void)madvise(start, bytes, MADV_DONTNEED);
 }
 
+/* What an allocation takes beside small ones of small_bytes together: pages, if the profile says so. */
+static uint64_t bytes_in_pages(uint64_t bytes, uint64_t small_bytes) {
+    uint64_t page = gpu_profile()->page_bytes;
+    if (page == 0)
+        return bytes;
+    if (bytes >= page)
+        return round_up(bytes, page);
+    return round_up(small_bytes + bytes, page) - round_up(small_bytes, page);
+}
+
+static bool is_small(uint64_t bytes) {
+    return bytes < gpu_profile()->page_bytes;
+}
+
 bool memory_reserve(struct device *device, uint64_t bytes) {
-    return gpu_reserve(device->gpu, bytes) || (pools_release_unused(device) && gpu_reserve(device->gpu, bytes));
+    uint64_t taken = bytes_in_pages(bytes, device->small_bytes);
+    if (!gpu_reserve(device->gpu, taken) && !(pools_release_unused(device) && gpu_reserve(device->gpu, taken)))
+        return false;
+    device->small_bytes += is_small(bytes) ? bytes : 0;
+    return true;
+}
+
+void memory_release(struct device *device, uint64_t bytes) {
+    device->small_bytes -= is_small(bytes) ? bytes : 0;
+    gpu_release(device->gpu, bytes_in_pages(bytes, device->small_bytes));
 }
 
 static bool is_on_device(const struct allocation *allocation) {
@@ -124,7 +148,7 @@ void memory_destroy(struct allocation *allocation) {
     if (allocation->mapped_bytes != 0) /* an imported allocation may start within a page */
         memory_unmap((void *)(allocation->base & ~(uintptr_t)4095), allocation->mapped_bytes);
     if (is_charged(allocation->kind))
-        gpu_release(allocation->device->gpu, allocation->bytes);
+        memory_release(allocation->device, allocation->bytes);
     memory_remove(allocation);
 }
 
@@ -188,7 +212,7 @@ static CUresult create_allocation(struct CUctx_st *context, enum memory_kind kin
     if (base != NULL)
         memory_unmap(base, values.mapped_bytes);
     if (is_charged(kind))
-        gpu_release(context->device->gpu, bytes);
+        memory_release(context->device, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

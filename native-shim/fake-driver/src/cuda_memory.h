@@ -63,6 +63,7 @@ void memory_unmap(void *start, size_t bytes);
  * memory, as NVIDIA's driver does ("Using the NVIDIA CUDA Stream-Ordered Memory Allocator, Part 1", developer blog).
  */
 bool memory_reserve(struct device *device, uint64_t bytes);
+void memory_release(struct device *device, uint64_t bytes);
 
 /*
  * Allocates memory for a module's variables on the context's device; with context NULL, host memory for managed

@@ -3,6 +3,7 @@
 #include "cuda_module.h"
 #include "cuda_capture.h"
 #include "cuda_memory.h"
+#include "gpu_profile.h"
 #include "image.h"
 
 #include <stdio.h>
@@ -133,6 +134,8 @@ static size_t global_offset(const struct image *image, const struct image_global
 static CUresult allocate_globals(uintptr_t *base, const struct image *image, bool managed, struct CUctx_st *context) {
     const struct image_global *end = image->globals + image->global_count;
     size_t bytes = global_offset(image, end, managed);
+    if (!managed)
+        bytes += image->kernel_count * gpu_profile()->code_bytes; /* behind the variables */
     *base = 0;
     if (bytes == 0)
         return CUDA_SUCCESS;
@@ -146,7 +149,7 @@ static CUresult allocate_globals(uintptr_t *base, const struct image *image, boo
     return CUDA_SUCCESS;
 }
 
-/* The variables of a module take memory of its device. */
+/* The variables and the code of a module take memory of its device. */
 static CUresult module_new(struct CUmod_st **made, struct CUctx_st *context, struct CUlib_st *library,
                            struct image *image) {
     struct CUmod_st *module = object_new(KIND_MODULE, sizeof *module, context);

@@ -194,7 +194,7 @@ static struct chunk *chunk_new(struct CUmemPoolHandle_st *pool, size_t bytes) {
     if (start == NULL) {
         free(chunk);
         free(block);
-        gpu_release(pool->device->gpu, bytes);
+        memory_release(pool->device, bytes);
         return NULL;
     }
     *chunk =
@@ -229,7 +229,7 @@ static void chunk_delete(struct chunk *chunk) {
     memory_unmap((void *)chunk->base, chunk->bytes);
     if (pool->fd >= 0)
         shareable_punch_hole(pool->fd, SHAREABLE_DATA_OFFSET + chunk->offset, chunk->bytes);
-    gpu_release(pool->device->gpu, chunk->bytes);
+    memory_release(pool->device, chunk->bytes);
     pool->usage.reserved -= chunk->bytes;
     free(chunk);
 }

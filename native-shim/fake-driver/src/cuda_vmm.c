@@ -11,6 +11,7 @@
 #define _GNU_SOURCE
 #include "cuda_vmm.h"
 #include "cuda_shareable.h"
+#include "gpu_profile.h"
 
 #include <fcntl.h>
 #include <search.h>
@@ -128,7 +129,7 @@ static void free_if_unused(struct physical_allocation *physical) {
     else
         shareable_punch_hole(physical->fd, physical->offset, physical->bytes);
     if (physical->device != NULL && !physical->imported) {
-        gpu_release(physical->device->gpu, physical->bytes);
+        memory_release(physical->device, physical->bytes);
         device_release(physical->device);
     }
     object_delete(physical);
@@ -171,7 +172,7 @@ API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, cons
     }
     log_line("the host cannot create a file for %zu bytes of memory", size);
     if (device != NULL) {
-        gpu_release(device->gpu, size);
+        memory_release(device, size);
         device_release(device);
     }
     return leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -277,6 +278,18 @@ API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAll
     return leave(CUDA_SUCCESS);
 }
 
+struct own_allocation {
+    uint64_t id;
+    struct physical_allocation *found;
+};
+
+static void match_own_allocation(void *object, void *data) {
+    struct physical_allocation *physical = object;
+    struct own_allocation *search = data;
+    if (physical->own_file && !physical->imported && shareable_id(physical->fd) == search->id)
+        search->found = physical;
+}
+
 API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
                                             CUmemAllocationHandleType shHandleType) {
     struct device *device;
@@ -292,6 +305,15 @@ API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle
         if (fd >= 0)
             close(fd);
         return leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    struct own_allocation own = {.id = id};
+    if (gpu_profile()->own_import_is_same)
+        objects_for_each(KIND_PHYSICAL_ALLOCATION, match_own_allocation, &own);
+    if (own.found != NULL) {
+        close(fd);
+        own.found->handles++;
+        *handle = (uintptr_t)own.found;
+        return leave(CUDA_SUCCESS);
     }
     struct physical_allocation *physical = object_new(KIND_PHYSICAL_ALLOCATION, sizeof *physical, NULL);
     if (physical == NULL) {

@@ -1,6 +1,7 @@
 #include "gpu_profile.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +9,16 @@
 enum { SWITCH_US = 5, MAX_CONNECTIONS = 32 };
 
 static struct gpu_profile profile;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* not pthread_once(), which needs glibc 2.34 */
+static atomic_bool is_read;
 
 static const struct {
     const char *name, *items;
 } named_profiles[] = {
     {"kind", ""},
-    {"hopper", "connections=8,switch=50,drift=20,late=5-10,lazy=5-20"},
-    {"nastiest", "connections=8,events=own,switch=150,drift=200,late=5-20,lazy=5-100"},
+    {"hopper", "connections=8,switch=50,drift=20,late=5-10,lazy=5-20,pages=2,code=16,context=500"},
+    {"nastiest",
+     "connections=8,events=own,switch=150,drift=200,late=5-20,lazy=5-100,pages=2,code=64,context=500,import=same"},
 };
 
 static void apply_items(const char *items);
@@ -37,6 +40,14 @@ static void apply_item(const char *item) {
         profile.late_min_ns = (uint64_t)(a * 1e3);
         profile.late_max_ns = (uint64_t)(b * 1e3);
     }
+    if (sscanf(item, "pages=%lf", &a) == 1 && a >= 0 && a <= 1024)
+        profile.page_bytes = (uint64_t)a << 20;
+    if (sscanf(item, "code=%lf", &a) == 1 && a >= 0 && a <= 1e6)
+        profile.code_bytes = (uint64_t)a << 10;
+    if (sscanf(item, "context=%lf", &a) == 1 && a >= 0 && a <= 1e6)
+        profile.context_bytes = (uint64_t)a << 20;
+    if (strcmp(item, "import=same") == 0)
+        profile.own_import_is_same = true;
     if (sscanf(item, "lazy=%lf-%lf", &a, &b) == 2 && a >= 0 && a <= b && b <= 1000) {
         profile.lazy_min_ns = (uint64_t)(a * 1e6);
         profile.lazy_max_ns = (uint64_t)(b * 1e6);
@@ -64,7 +75,14 @@ static void read_environment(void) {
 }
 
 const struct gpu_profile *gpu_profile(void) {
-    pthread_once(&once, read_environment);
+    if (!atomic_load_explicit(&is_read, memory_order_acquire)) {
+        pthread_mutex_lock(&mutex);
+        if (!atomic_load(&is_read)) {
+            read_environment();
+            atomic_store_explicit(&is_read, true, memory_order_release);
+        }
+        pthread_mutex_unlock(&mutex);
+    }
     return &profile;
 }
 

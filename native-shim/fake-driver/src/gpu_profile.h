@@ -8,10 +8,15 @@
  *     drift=PPM       how much faster the GPU's clock runs than the host's, in parts per million; may be negative
  *     late=MIN-MAX    an event completes late by a time in this range, in microseconds
  *     lazy=MIN-MAX    the first launch of a kernel takes the host a time in this range, in milliseconds
+ *     pages=MIB       device memory is taken in pages of this size; allocations below it share pages
+ *     code=KIB        GPU memory that each kernel of a loaded module takes
+ *     context=MIB     what a process's contexts take, unless the GPU's file says more
+ *     import=same     cuMemImportFromShareableHandle returns the handle of an own allocation, if it is one
  *
  *     kind      nothing of the above: each stream has its own queue, a switch costs 5 us
- *     hopper    connections=8,switch=50,drift=20,late=5-10,lazy=5-20
- *     nastiest  connections=8,events=own,switch=150,drift=200,late=5-20,lazy=5-100
+ *     hopper    connections=8,switch=50,drift=20,late=5-10,lazy=5-20,pages=2,code=16,context=500
+ *     nastiest  connections=8,events=own,switch=150,drift=200,late=5-20,lazy=5-100,pages=2,code=64,
+ *               context=500,import=same
  *
  * All figures are a model: none was measured. CUDA_DEVICE_MAX_CONNECTIONS sets the number of queues, too, and overrides
  * the profile.
@@ -29,6 +34,10 @@ struct gpu_profile {
     double clock_rate; /* of the GPU's clock against the host's */
     uint64_t late_min_ns, late_max_ns;
     uint64_t lazy_min_ns, lazy_max_ns;
+    uint64_t page_bytes; /* 0: memory is taken to the byte */
+    uint64_t code_bytes; /* of a kernel */
+    uint64_t context_bytes;
+    bool own_import_is_same;
 };
 
 /* The profile of this process. The environment is read at the first call. Unknown items are ignored. */
