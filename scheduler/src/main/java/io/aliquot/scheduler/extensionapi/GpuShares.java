@@ -331,9 +331,19 @@ public final class GpuShares implements Resource<GpuPod> {
                 status.phase(),
                 Objects.requireNonNullElse(status.nodeName(), "-"),
                 Resource.fraction(used == null ? null : used.memoryMiB(), status.memoryMiB(), "Mi"),
-                Resource.fraction(used == null ? null : used.utilizationPercent(), status.cores(), "%"),
+                cores(status),
                 status.gpus(),
                 Objects.requireNonNullElse(status.reason(), ""),
                 Resource.age(share.metadata().creationTimestamp(), clock.instant()));
+    }
+
+    /** Cores of 0 limit nothing. */
+    private static String cores(GpuShareStatus status) {
+        ShareUsage used = status.usage();
+        boolean unlimited = Objects.equals(status.cores(), 0);
+        return Resource.fraction(
+                used == null ? null : used.utilizationPercent(),
+                unlimited ? "unlimited" : status.cores(),
+                unlimited ? "" : "%");
     }
 }

@@ -117,6 +117,14 @@ class ObjectsHttpTest {
     }
 
     @Test
+    void coresWithoutALimitAreCalledUnlimited() throws Exception {
+        changes.bound(
+                "team", "free", "n1", Map.of(), BoundPods.main(Gpus.uuid(1, 0), new GpuAmount(1000, 0, 1, false)));
+        assertThat(row(TEAM + "/free").toString())
+                .startsWith("[\"free\",\"Bound\",\"n1\",\"-/1000Mi\",\"-/unlimited\",1,");
+    }
+
+    @Test
     void usageIsBlankUntilTheAgentReportsIt() throws Exception {
         assertThat(row(TEAM + "/p1-2").toString())
                 .startsWith("[\"p1-2\",\"Bound\",\"n1\",\"-/15000Mi\",\"-/20%\",1,\"\",");
