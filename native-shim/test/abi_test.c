@@ -169,8 +169,8 @@ static void check_all_versions(void) {
                     expected = &hooks[other];
                 }
             }
-            CUresult result = get_second(hooks[i].name, &second, version, hooks[i].flags, NULL);
-            CHECK_EQUAL(result == CUDA_SUCCESS, expected != NULL);
+            CHECK_EQUAL(get_second(hooks[i].name, &second, version, hooks[i].flags, NULL), CUDA_SUCCESS);
+            CHECK_EQUAL(second != NULL, expected != NULL);
             if (expected != NULL) {
                 check_is_hook(second, expected->symbol);
             }
@@ -194,9 +194,9 @@ TEST(cuGetProcAddress_passes_through_functions_without_a_hook_and_failures) {
     void *function = NULL;
     CHECK_EQUAL(get("cuStreamQuery", &function, 12000, 0, &status), CUDA_SUCCESS);
     CHECK(strcmp(library_of(function), "libcuda.so.1") == 0, "%s", library_of(function));
-    CHECK_EQUAL(get("cuMemFreeAsync", &function, 11010, 0, &status), 500);
+    CHECK_EQUAL(get("cuMemFreeAsync", &function, 11010, 0, &status), CUDA_SUCCESS);
     CHECK(function == NULL && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "not found");
-    CHECK_EQUAL(get("", &function, 12000, 0, &status), 500); /* libcudart's first lookup */
+    CHECK_EQUAL(get("", &function, 12000, 0, &status), CUDA_SUCCESS); /* libcudart's first lookup */
 }
 
 TEST(an_address_of_an_unknown_ABI_is_passed_through_and_counted) {

@@ -98,8 +98,9 @@ static union table_slot runtime_interface[13] = {
     [6] = FUNCTION(load_wrapper_with), [8] = FUNCTION(load_fatbin), [12] = FUNCTION(load_compilers),
 };
 
-/* libcudart 13.4 and later request this table; no calls to its functions were observed. */
-static union table_slot runtime_services[95] = {SIZE_OF(runtime_services)};
+/* libcudart 13.4 and later request this table without calling its functions. cuBLAS finds the kernels that it has
+   loaded by the ID of the context. */
+static union table_slot runtime_services[95] = {SIZE_OF(runtime_services), [4] = FUNCTION(cuCtxGetId)};
 
 /* ---- tools: none is ever attached ---- */
 
@@ -119,7 +120,8 @@ static void get_domain_flags(void **flags_out, size_t *count) {
 static union table_slot tool_callbacks[7] = {
     SIZE_OF(tool_callbacks), [2] = FUNCTION(get_callback_flags), [6] = FUNCTION(get_domain_flags)};
 
-static union table_slot tool_threads[4] = {SIZE_OF(tool_threads)};
+/* cuBLAS asks for the current context here. */
+static union table_slot tool_threads[4] = {SIZE_OF(tool_threads), [2] = FUNCTION(cuCtxGetCurrent)};
 
 /* Reports whether a tool or a debugger blocks the context. */
 static CUresult context_forbidden(CUcontext context, uint32_t *forbidden, const void **reserved) {

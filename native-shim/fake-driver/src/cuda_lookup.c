@@ -67,23 +67,31 @@ static CUdriverProcAddressQueryResult find_entry_point(const char *name, int ver
     return CU_GET_PROC_ADDRESS_SUCCESS;
 }
 
+/* Returns what NVIDIA's drivers 535 and 550 do, which is not what cuda.h says: CUDA_SUCCESS and NULL for a function
+   that the driver does not have. */
 API CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                                  CUdriverProcAddressQueryResult *symbolStatus) {
-    if (symbol == NULL || pfn == NULL || cudaVersion < 2000 || flags > 2)
+    if (symbol == NULL || pfn == NULL || flags > 7)
         return CUDA_ERROR_INVALID_VALUE;
     *pfn = NULL;
     CUdriverProcAddressQueryResult found =
-        find_entry_point(symbol, cudaVersion, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, pfn);
+        find_entry_point(symbol, cudaVersion, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, pfn);
     if (symbolStatus != NULL)
         *symbolStatus = found;
-    if (found == CU_GET_PROC_ADDRESS_SUCCESS)
-        return CUDA_SUCCESS;
-    log_line("cuGetProcAddress: no %s of version %d", symbol, cudaVersion);
-    return CUDA_ERROR_NOT_FOUND;
+    if (found != CU_GET_PROC_ADDRESS_SUCCESS)
+        log_line("cuGetProcAddress: no %s of version %d", symbol, cudaVersion);
+    return CUDA_SUCCESS;
 }
 
+/* The first version leaves the caller's pointer unchanged if it finds nothing. */
 API CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags) {
-    return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+    void *found;
+    CUresult result = cuGetProcAddress_v2(symbol, pfn != NULL ? &found : NULL, cudaVersion, flags, NULL);
+    if (result == CUDA_SUCCESS && found == NULL)
+        return CUDA_ERROR_NOT_FOUND;
+    if (result == CUDA_SUCCESS)
+        *pfn = found;
+    return result;
 }
 
 static const struct {

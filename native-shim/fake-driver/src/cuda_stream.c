@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cuda_stream.h"
 #include "cuda_capture.h"
+#include "cuda_client.h"
 #include "cuda_pool.h"
 #include "cuda_work.h"
 #include "gpu_profile.h"
@@ -153,6 +154,17 @@ API CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t l
         return result;
     result = capture_find(context, hStream, &capturing);
     return leave(result == CUDA_SUCCESS && capturing != NULL ? capture_reject(capturing) : result);
+}
+
+/* A write of a value is a fill of one element, which a capture records as a memset node. */
+API CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+    if (flags > CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuMemsetD32Async(addr, value, 1, stream);
+}
+
+API CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+    return cuStreamWriteValue32_v2(stream, addr, value, flags);
 }
 
 struct callback {

@@ -265,8 +265,12 @@ static void *get_proc_address(const char *name, int version, cuuint64_t flags,
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
     CUresult result = cuGetProcAddress_v2(name, &function, version, flags, &status);
     EQUAL(expected, status);
-    EQUAL(expected == CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND, result);
+    EQUAL(CUDA_SUCCESS, result);
     CHECK((function != NULL) == (expected == CU_GET_PROC_ADDRESS_SUCCESS));
+    void *first = &first;
+    result = cuGetProcAddress(name, &first, version, flags);
+    EQUAL(function != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND, result);
+    CHECK(first == (function != NULL ? function : (void *)&first));
     return function;
 }
 
@@ -312,7 +316,8 @@ static void proc_address_lookup_returns_the_requested_version(void) {
     get_proc_address("cuMemAlloc_v2", 13000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     get_proc_address("cuCtxGetId", 11000, 0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     void *none;
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", &none, 1999, 0, NULL));
+    get_proc_address("cuInit", 1999, 0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", &none, 2000, 8, NULL));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", NULL, 2000, 0, NULL));
 }
 

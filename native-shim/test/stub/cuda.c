@@ -635,9 +635,9 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, u
     if (status != NULL) {
         *status = *function == NULL;
     }
-    return *function == NULL ? NOT_FOUND : 0;
+    return 0; /* as NVIDIA's drivers 535 and 550: NULL is no error */
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags) {
-    return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
+    return cuGetProcAddress_v2(symbol, function, version, flags, NULL) == 0 && *function == NULL ? NOT_FOUND : 0;
 }
