@@ -800,6 +800,10 @@ API CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
     CUresult result = enter_context(&context);
     if (result != CUDA_SUCCESS)
         return result;
+    if (limit == CU_LIMIT_CIG_ENABLED) { /* cuBLAS asks, and is left half initialized by an error */
+        *pvalue = 0;
+        return leave(CUDA_SUCCESS);
+    }
     if ((int)limit < 0 || (int)limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
         return leave(CUDA_ERROR_UNSUPPORTED_LIMIT);
     *pvalue = context->limits[limit];

@@ -1,5 +1,5 @@
 /*
- * Legacy IPC: memory of cuMemAlloc in other processes (cuIpc...).
+ * Legacy IPC: memory of cuMemAlloc, and events, in other processes (cuIpc...).
  *
  * When a program requests an IPC handle, the memory moves into an anonymous file and keeps its address. The handle
  * names the file by process and descriptor. Another process of the same PID namespace opens it in /proc, which the
@@ -8,7 +8,9 @@
  */
 #define _GNU_SOURCE
 #include "cuda_ipc.h"
+#include "cuda_client.h"
 #include "cuda_shareable.h"
+#include "cuda_work.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -218,13 +220,44 @@ API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
     return leave(CUDA_SUCCESS);
 }
 
-/* IPC events are not supported: CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED is 0. */
+/* ---- events ---- */
+
+/*
+ * No state is shared. Recording an exported event waits until the recording is complete, so an event that another
+ * process opens is complete whenever that process looks.
+ */
+struct ipc_event_handle {
+    uint64_t magic;
+    int32_t process;
+    char unused[52];
+};
+_Static_assert(sizeof(struct ipc_event_handle) == sizeof(CUipcEventHandle), "a handle's size is CUDA's");
+
 API CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event) {
-    (void)event;
-    return pHandle == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    static const unsigned needed = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+    if (pHandle == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_with_handle(KIND_EVENT, event, CUDA_ERROR_INVALID_HANDLE);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if ((event->flags & needed) != needed)
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    event->is_shared = true;
+    leave(CUDA_SUCCESS);
+    const struct ipc_event_handle handle = {.magic = IPC_HANDLE_MAGIC, .process = getpid()};
+    memcpy(pHandle, &handle, sizeof handle);
+    return cuEventSynchronize(event);
 }
 
 API CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle) {
-    (void)handle;
-    return phEvent == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    struct ipc_event_handle decoded;
+    memcpy(&decoded, &handle, sizeof decoded);
+    if (phEvent == NULL || decoded.magic != IPC_HANDLE_MAGIC)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (decoded.process == getpid())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CUresult result = cuEventCreate(phEvent, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        (*phEvent)->is_shared = true; /* no other thread knows the event yet */
+    return result;
 }

@@ -265,6 +265,10 @@ API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned i
         return leave(CUDA_ERROR_INVALID_VALUE);
     capture_forget_event(hEvent);
     work_record_event(context, hStream, hEvent);
+    if (hEvent->is_shared) {
+        leave(CUDA_SUCCESS);
+        return cuEventSynchronize(hEvent);
+    }
     return leave(CUDA_SUCCESS);
 }
 

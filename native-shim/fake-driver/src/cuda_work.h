@@ -21,6 +21,7 @@ struct CUstream_st {
 struct CUevent_st {
     struct object object;
     unsigned flags;
+    bool is_shared;   /* another process has its handle, or it is that of another process; see cuda_ipc.c */
     gpu_file *gpu;    /* NULL: never recorded */
     uint64_t late_ns; /* it completes later than its work */
     struct gpu_completion completion;

@@ -813,6 +813,32 @@ API nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, unsigned int *m
     return answer_constant(device, mode, NVML_FEATURE_DISABLED);
 }
 
+/* Only Windows has driver models. */
+API nvmlReturn_t nvmlDeviceGetDriverModel_v2(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
+    (void)device, (void)current, (void)pending;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+API nvmlReturn_t nvmlDeviceGetDriverModel(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
+    return nvmlDeviceGetDriverModel_v2(device, current, pending);
+}
+
+/* No simulated program encodes or decodes video. */
+static nvmlReturn_t answer_idle(nvmlDevice_t device, unsigned int *utilization, unsigned int *period_us) {
+    nvmlReturn_t result = answer_constant(device, utilization, 0);
+    return result == NVML_SUCCESS ? answer_constant(device, period_us, GPU_USAGE_PERIOD_NS / 1000) : result;
+}
+
+API nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned int *utilization,
+                                                 unsigned int *samplingPeriodUs) {
+    return answer_idle(device, utilization, samplingPeriodUs);
+}
+
+API nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned int *utilization,
+                                                 unsigned int *samplingPeriodUs) {
+    return answer_idle(device, utilization, samplingPeriodUs);
+}
+
 /* ---- errors and recovery ---- */
 
 API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {

@@ -119,6 +119,60 @@ static void memory_opened_through_a_handle_is_not_charged_again(void) {
     expect_success(child);
 }
 
+/* A kernel that takes 20 ms. */
+static void launch_busy(CUfunction busy) {
+    uint64_t ns = 20000000;
+    void *parameters[] = {&ns};
+    EQUAL(CUDA_SUCCESS, cuLaunchKernel(busy, 1, 1, 1, 128, 1, 1, 0, NULL, parameters, NULL));
+}
+
+/* The exporter's kernels are over when the importer has the handle, and when the exporter says that it recorded again.
+ */
+static void open_event_handle(int socket) {
+    CUipcEventHandle handle;
+    CUevent event;
+    float ms;
+    char byte = 0;
+    start_context(0);
+    receive_bytes(socket, &handle, sizeof handle);
+    EQUAL(CUDA_SUCCESS, cuIpcOpenEventHandle(&event, handle));
+    EQUAL(CUDA_SUCCESS, cuEventQuery(event));
+    EQUAL(CUDA_SUCCESS, cuStreamWaitEvent(NULL, event, 0));
+    EQUAL(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&ms, event, event));
+    memset(&handle, 0, sizeof handle);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuIpcOpenEventHandle(&event, handle));
+    send_bytes(socket, &byte, 1);
+}
+
+static void an_exported_event_is_complete_in_the_other_process(void) {
+    int socket;
+    pid_t peer = spawn_peer(open_event_handle, &socket);
+    CUipcEventHandle handle;
+    CUevent event, plain;
+    CUmodule module;
+    CUfunction busy;
+    char byte;
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, ".version 6.0\n.target sm_50\n.address_size 64\n"
+                                                  ".visible .entry aliquot_busy(.param .u64 ns)\n{\n\tret;\n}\n"));
+    EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&busy, module, "aliquot_busy"));
+    EQUAL(CUDA_SUCCESS, cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+    EQUAL(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&handle, plain));
+    EQUAL(CUDA_SUCCESS, cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    launch_busy(busy);
+    EQUAL(CUDA_SUCCESS, cuEventRecord(event, NULL));
+    EQUAL(CUDA_ERROR_NOT_READY, cuEventQuery(event));
+    EQUAL(CUDA_SUCCESS, cuIpcGetEventHandle(&handle, event));
+    EQUAL(CUDA_SUCCESS, cuEventQuery(event));
+    EQUAL(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenEventHandle(&plain, handle));
+    send_bytes(socket, &handle, sizeof handle);
+    launch_busy(busy);
+    EQUAL(CUDA_SUCCESS, cuEventRecord(event, NULL));
+    EQUAL(CUDA_SUCCESS, cuEventQuery(event));
+    receive_bytes(socket, &byte, 1);
+    expect_success(peer);
+}
+
 static void import_pool(int socket) {
     CUmemoryPool pool;
     CUmemPoolPtrExportData data;
@@ -199,6 +253,7 @@ static void pool_allocations_are_shared_pointer_by_pointer(void) {
 int main(int count, char **arguments) {
     static const struct test tests[] = {
         TEST(memory_opened_through_a_handle_is_not_charged_again),
+        TEST(an_exported_event_is_complete_in_the_other_process),
         TEST(pool_allocations_are_shared_pointer_by_pointer),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
