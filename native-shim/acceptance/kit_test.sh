@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the acceptance kit on its own fake GPU, on which contexts use memory: kit_test.sh BUILD CASE.
+# Runs the acceptance kit on its own fake GPUs, on which contexts use memory: kit_test.sh BUILD CASE.
 set -u
 build=$1 case=$2
 folder=$(mktemp -d)
@@ -14,7 +14,7 @@ need_long_tier() {
     echo "skipped: this test takes minutes; set ALIQUOT_LONG, as ./aliquot test --long does"
     exit 77
 }
-echo 'NVIDIA A100-SXM4-80GB;81920;108;256' >"$folder/gpus.txt"
+printf '%s\n' 'NVIDIA A100-SXM4-80GB;81920;108;256' 'NVIDIA A100-SXM4-80GB;81920;108;256' >"$folder/gpus.txt"
 "$build/fake-driver/aliquot-fake-driver" install --root "$folder" --source "$build/fake-driver" --cdi "$folder/cdi" \
     --gpus "$folder/gpus.txt" --node kit >/dev/null || exit 1
 export LD_LIBRARY_PATH=$folder/lib ALIQUOT_FAKE_GPUS=$folder/gpus PATH=$folder/bin:$PATH
