@@ -84,6 +84,28 @@ fails_if_processes_crash)
     kit processes --processes 8 --shim "$build/acceptance/libcrash-at-exit.so"
     expect 1 FAIL "short processes end"
     ;;
+recovers_a_profile)
+    # The questions find what the profile of the simulated GPU says.
+    profile() { # ITEM: its value in the answers
+        python3 -c 'import json, sys
+items = dict(item.split("=") for item in json.load(open(sys.argv[1]))["profile"].split(","))
+print(items.get(sys.argv[2], "none"))' "$folder/measured-NVIDIA-A100-SXM4-80GB.json" "$1"
+    }
+    ask() { # ITEMS WORDS: answers the questions whose names match WORDS
+        ALIQUOT_FAKE_PROFILE=$1 kit questions --drift 2 --match "busy|$2" || exit 1
+    }
+    ask drift=200,lazy=20-30,pages=2,context=300,import=same 'clocks|first launch|memory does NVML|same handle'
+    [ "$(profile context) $(profile pages) $(profile import)" = "300 2 same" ] || fail "memory is wrong"
+    python3 -c 'import sys
+drift, lazy = float(sys.argv[1]), float(sys.argv[2].split("-")[0])
+sys.exit(not (195 < drift < 205 and 20 <= lazy < 60))' "$(profile drift)" "$(profile lazy)" || fail "times are wrong"
+    [ -n "${ALIQUOT_LONG-}" ] || exit 0
+    for item in events=own connections=8; do # each takes half a minute
+        rm "$folder"/measured-*
+        ask $item 'event on an idle stream'
+        [ "$(profile "${item%=*}")" = "${item#*=}" ] || fail "$item is not found"
+    done
+    ;;
 computes_time_slices)
     # The simulated GPU runs no kernel that could report its time slices: two processes that alternate every 2 ms, where
     # a switch takes 50 us; the second one begins 10 ms later.
