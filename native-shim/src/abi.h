@@ -380,6 +380,42 @@ typedef struct {
 } nvmlProcessDetailList_v1_t, nvmlProcessDetailList_t;
 #define nvmlProcessDetailList_v1 NVML_STRUCT_VERSION(ProcessDetailList, 1)
 
+typedef enum nvmlSamplingType_enum {
+    NVML_TOTAL_POWER_SAMPLES = 0,
+    NVML_GPU_UTILIZATION_SAMPLES = 1,
+    NVML_MEMORY_UTILIZATION_SAMPLES = 2,
+    NVML_ENC_UTILIZATION_SAMPLES = 3,
+    NVML_DEC_UTILIZATION_SAMPLES = 4,
+    NVML_PROCESSOR_CLK_SAMPLES = 5,
+    NVML_MEMORY_CLK_SAMPLES = 6,
+    NVML_MODULE_POWER_SAMPLES = 7,
+    NVML_JPG_UTILIZATION_SAMPLES = 8,
+    NVML_OFA_UTILIZATION_SAMPLES = 9,
+} nvmlSamplingType_t;
+
+typedef enum nvmlValueType_enum {
+    NVML_VALUE_TYPE_UNSIGNED_INT = 1,
+} nvmlValueType_t;
+
+typedef union nvmlValue_st {
+    double dVal;
+    unsigned int uiVal;
+    unsigned long long ullVal;
+} nvmlValue_t;
+
+typedef struct nvmlSample_st {
+    unsigned long long timeStamp; /* us since 1970 */
+    nvmlValue_t sampleValue;
+} nvmlSample_t;
+
+/* GPU performance monitoring. */
+typedef struct nvmlGpmSample_st *nvmlGpmSample_t;
+
+typedef struct {
+    unsigned int version;
+    unsigned int isSupportedDevice;
+} nvmlGpmSupport_t;
+
 /* Percent. */
 typedef struct nvmlUtilization_st {
     unsigned int gpu;
@@ -437,6 +473,22 @@ typedef struct {
     unsigned long long startTime;
 } nvmlAccountingStats_v2_t;
 
+#endif
+
+/* Memory limits of a cgroup; since r615 (nvml.h 13.4). */
+#ifndef NVML_DEVICE_MEMORY_LIMIT_MAX
+typedef struct {
+    const char *nameSpace; /* path of the cgroup */
+    unsigned long long softLimit;
+    unsigned long long hardLimit;
+} nvmlSetMemoryLimits_v1_t;
+
+typedef struct {
+    const char *nameSpace; /* path of the cgroup, set by the caller */
+    unsigned long long softLimit;
+    unsigned long long hardLimit;
+    unsigned long long currentUsed;
+} nvmlGetMemoryLimits_v1_t;
 #endif
 
 #define NVML_DEVICE_UUID_V2_BUFFER_SIZE 96

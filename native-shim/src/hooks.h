@@ -218,6 +218,26 @@
           unsigned long long since)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetProcessesUtilizationInfo, NULL, 0, 0, \
          (nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetSamples, NULL, 0, 0, \
+         (nvmlDevice_t device, nvmlSamplingType_t type, unsigned long long since, nvmlValueType_t *value_type, \
+          unsigned int *count, nvmlSample_t *samples)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetEncoderUtilization, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *utilization, unsigned int *period)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetDecoderUtilization, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *utilization, unsigned int *period)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetJpgUtilization, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *utilization, unsigned int *period)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetOfaUtilization, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int *utilization, unsigned int *period)) \
+    HOOK(NVML, nvmlReturn_t, nvmlGpmQueryDeviceSupport, NULL, 0, 0, \
+         (nvmlDevice_t device, nvmlGpmSupport_t *support)) \
+    HOOK(NVML, nvmlReturn_t, nvmlGpmSampleGet, NULL, 0, 0, (nvmlDevice_t device, nvmlGpmSample_t sample)) \
+    HOOK(NVML, nvmlReturn_t, nvmlGpmMigSampleGet, NULL, 0, 0, \
+         (nvmlDevice_t device, unsigned int instance, nvmlGpmSample_t sample)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryLimits_v1, NULL, 0, 0, \
+         (nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits)) \
+    HOOK(NVML, nvmlReturn_t, nvmlDeviceSetMemoryLimits_v1, NULL, 0, 0, \
+         (nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingMode, NULL, 0, 0, \
          (nvmlDevice_t device, nvmlEnableState_t *mode)) \
     HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingStats, NULL, 0, 0, \

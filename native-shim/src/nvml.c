@@ -18,15 +18,20 @@
 
 enum { NOT_LIMITED = -2, NOT_GRANTED = -1 };
 
-/* Device number of an NVML device, or NOT_GRANTED. */
+/* Device number of an NVML device, or NOT_GRANTED. What the driver shows of a MIG device is part of a GPU already. */
 static int find_device(nvmlDevice_t handle) {
-    static const char prefix[] = "GPU-";
+    static const char prefix[] = "GPU-", mig_prefix[] = "MIG-";
     char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
     uint8_t uuid[16];
     const size_t start = sizeof prefix - 1;
     if (aliquot_real.nvmlDeviceGetUUID == NULL ||
-        aliquot_real.nvmlDeviceGetUUID(handle, text, sizeof text) != NVML_SUCCESS ||
-        strncmp(text, prefix, start) != 0 || !aliquot_uuid_parse(text + start, strlen(text + start), uuid)) {
+        aliquot_real.nvmlDeviceGetUUID(handle, text, sizeof text) != NVML_SUCCESS) {
+        return NOT_GRANTED;
+    }
+    if (strncmp(text, mig_prefix, sizeof mig_prefix - 1) == 0) {
+        return NOT_LIMITED;
+    }
+    if (strncmp(text, prefix, start) != 0 || !aliquot_uuid_parse(text + start, strlen(text + start), uuid)) {
         return NOT_GRANTED;
     }
     return aliquot_account_device(uuid);
@@ -91,6 +96,27 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t *me
         memory->used = shown.used;
     }
     return result;
+}
+
+/* The limit of the container as that of its cgroup, whichever the caller names. */
+nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t handle, nvmlGetMemoryLimits_v1_t *limits) {
+    NVML_HOOK_BEGIN(nvmlDeviceGetMemoryLimits_v1, handle)
+    result = aliquot_real.nvmlDeviceGetMemoryLimits_v1(handle, limits);
+    bool is_unset =
+        result == NVML_ERROR_NOT_FOUND || result == NVML_ERROR_NOT_SUPPORTED || result == NVML_ERROR_NO_PERMISSION;
+    if (device == NOT_LIMITED || limits == NULL || (result != NVML_SUCCESS && !is_unset)) {
+        return result;
+    }
+    struct memory shown = limited_memory(device, 0);
+    limits->softLimit = limits->hardLimit = shown.total;
+    limits->currentUsed = shown.used;
+    return NVML_SUCCESS;
+}
+
+/* A container does not change its limit. */
+nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t handle, nvmlSetMemoryLimits_v1_t *limits) {
+    NVML_HOOK_BEGIN(nvmlDeviceSetMemoryLimits_v1, handle)
+    return device == NOT_LIMITED ? aliquot_real.nvmlDeviceSetMemoryLimits_v1(handle, limits) : NVML_ERROR_NO_PERMISSION;
 }
 
 /* ---- processes ---- */
@@ -225,19 +251,85 @@ static unsigned int percent_of_share(uint64_t used, uint64_t elapsed, const stru
     return part >= 100 ? 100 : part > 0 && part < 1 ? 1 : (unsigned int)(part + 0.5);
 }
 
+/* Utilization of the share in the last second. False: the driver's figures are shown. */
+static bool utilization_of_share(int device, unsigned int *percent) {
+    struct aliquot_share share = device < 0 ? (struct aliquot_share){0} : aliquot_account_share(device);
+    if (device < 0 || !is_counted(&share)) {
+        return false;
+    }
+    struct aliquot_usage usage =
+        aliquot_usage_since(&share.region->gpu_time, share.region->history, 0, aliquot_os_clock());
+    *percent = percent_of_share(usage.used, usage.elapsed, &share);
+    return true;
+}
+
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, nvmlUtilization_t *utilization) {
     NVML_HOOK_BEGIN(nvmlDeviceGetUtilizationRates, handle)
     result = aliquot_real.nvmlDeviceGetUtilizationRates(handle, utilization);
-    if (result != NVML_SUCCESS || device < 0) {
-        return result;
-    }
-    struct aliquot_share share = aliquot_account_share(device);
-    if (is_counted(&share)) {
-        struct aliquot_usage usage =
-            aliquot_usage_since(&share.region->gpu_time, share.region->history, 0, aliquot_os_clock());
-        utilization->gpu = percent_of_share(usage.used, usage.elapsed, &share);
+    if (result == NVML_SUCCESS && utilization_of_share(device, &utilization->gpu)) {
         /* The driver does not attribute memory utilization: show no more than the container's GPU utilization. */
         utilization->memory = utilization->memory < utilization->gpu ? utilization->memory : utilization->gpu;
+    }
+    return result;
+}
+
+/* One sample, of the last second. Other kinds of utilization are not attributed to containers. */
+nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t handle, nvmlSamplingType_t type, unsigned long long since,
+                                  nvmlValueType_t *value_type, unsigned int *count, nvmlSample_t *samples) {
+    NVML_HOOK_BEGIN(nvmlDeviceGetSamples, handle)
+    unsigned int percent = 0, capacity = samples != NULL && count != NULL ? *count : 0;
+    bool is_utilization = type == NVML_GPU_UTILIZATION_SAMPLES || type == NVML_MEMORY_UTILIZATION_SAMPLES ||
+                          type == NVML_ENC_UTILIZATION_SAMPLES || type == NVML_DEC_UTILIZATION_SAMPLES ||
+                          type == NVML_JPG_UTILIZATION_SAMPLES || type == NVML_OFA_UTILIZATION_SAMPLES;
+    if (!is_utilization || count == NULL || value_type == NULL || !utilization_of_share(device, &percent)) {
+        return aliquot_real.nvmlDeviceGetSamples(handle, type, since, value_type, count, samples);
+    }
+    unsigned int none = 0;
+    result = aliquot_real.nvmlDeviceGetSamples(handle, NVML_GPU_UTILIZATION_SAMPLES, since, value_type, &none, NULL);
+    if (!is_expected_result(result) || type != NVML_GPU_UTILIZATION_SAMPLES) {
+        return is_expected_result(result) ? NVML_ERROR_NOT_SUPPORTED : result;
+    }
+    uint64_t now = aliquot_os_time();
+    *value_type = NVML_VALUE_TYPE_UNSIGNED_INT;
+    *count = 1;
+    if (since >= now) {
+        *count = 0;
+        return NVML_ERROR_NOT_FOUND;
+    }
+    if (capacity > 0) {
+        samples[0] = (nvmlSample_t){.timeStamp = now};
+        samples[0].sampleValue.uiVal = percent;
+    }
+    return NVML_SUCCESS;
+}
+
+/* What the driver measures on the whole GPU only is absent where GPU time is shared. */
+#define NOT_OF_A_SHARE(function, parameters, arguments)                                                                \
+    nvmlReturn_t function parameters {                                                                                 \
+        NVML_HOOK_BEGIN(function, handle)                                                                              \
+        unsigned int percent = 0;                                                                                      \
+        result = aliquot_real.function arguments;                                                                      \
+        return result == NVML_SUCCESS && utilization_of_share(device, &percent) ? NVML_ERROR_NOT_SUPPORTED : result;   \
+    }
+
+#define ENGINE_UTILIZATION(function)                                                                                   \
+    NOT_OF_A_SHARE(function, (nvmlDevice_t handle, unsigned int *utilization, unsigned int *period),                   \
+                   (handle, utilization, period))
+
+ENGINE_UTILIZATION(nvmlDeviceGetEncoderUtilization)
+ENGINE_UTILIZATION(nvmlDeviceGetDecoderUtilization)
+ENGINE_UTILIZATION(nvmlDeviceGetJpgUtilization)
+ENGINE_UTILIZATION(nvmlDeviceGetOfaUtilization)
+NOT_OF_A_SHARE(nvmlGpmSampleGet, (nvmlDevice_t handle, nvmlGpmSample_t sample), (handle, sample))
+NOT_OF_A_SHARE(nvmlGpmMigSampleGet, (nvmlDevice_t handle, unsigned int instance, nvmlGpmSample_t sample),
+               (handle, instance, sample))
+
+nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t handle, nvmlGpmSupport_t *support) {
+    NVML_HOOK_BEGIN(nvmlGpmQueryDeviceSupport, handle)
+    unsigned int percent = 0;
+    result = aliquot_real.nvmlGpmQueryDeviceSupport(handle, support);
+    if (result == NVML_SUCCESS && utilization_of_share(device, &percent)) {
+        support->isSupportedDevice = 0;
     }
     return result;
 }

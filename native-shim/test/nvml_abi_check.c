@@ -9,6 +9,12 @@
 #include <nvml.h>
 #define ALIQUOT_NVML_H_INCLUDED
 #endif
+#if defined(NVIDIA) && !defined(NVML_DEVICE_MEMORY_LIMIT_MAX) /* older headers do not declare these */
+typedef struct nvmlSetMemoryLimits nvmlSetMemoryLimits_v1_t;
+typedef struct nvmlGetMemoryLimits nvmlGetMemoryLimits_v1_t;
+nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits);
+nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits);
+#endif
 #include "hooks.h"
 
 #include <stdio.h>
@@ -61,6 +67,18 @@ int main(void) {
     FIELD(nvmlProcessDetailList_t, mode)
     FIELD(nvmlProcessDetailList_t, numProcArrayEntries)
     FIELD(nvmlProcessDetailList_t, procArray)
+    SIZE(nvmlSample_t)
+    FIELD(nvmlSample_t, timeStamp)
+    FIELD(nvmlSample_t, sampleValue)
+    SIZE(nvmlGpmSupport_t)
+    FIELD(nvmlGpmSupport_t, isSupportedDevice)
+    VALUE(NVML_GPU_UTILIZATION_SAMPLES)
+    VALUE(NVML_MEMORY_UTILIZATION_SAMPLES)
+    VALUE(NVML_ENC_UTILIZATION_SAMPLES)
+    VALUE(NVML_DEC_UTILIZATION_SAMPLES)
+    VALUE(NVML_JPG_UTILIZATION_SAMPLES)
+    VALUE(NVML_OFA_UTILIZATION_SAMPLES)
+    VALUE(NVML_VALUE_TYPE_UNSIGNED_INT)
     SIZE(nvmlUtilization_t)
     FIELD(nvmlUtilization_t, gpu)
     FIELD(nvmlUtilization_t, memory)

@@ -413,6 +413,65 @@ TEST(without_a_compute_limit_NVML_shows_the_drivers_utilization) {
     CHECK_EQUAL(utilization().gpu, 0); /* no kernel runs on the GPU */
 }
 
+TEST(NVML_reports_the_limit_as_that_of_the_cgroup_and_does_not_change_it) {
+    nvmlGetMemoryLimits_v1_t limits = {.nameSpace = "/sys/fs/cgroup"};
+    nvmlSetMemoryLimits_v1_t wanted = {.nameSpace = "/sys/fs/cgroup", .hardLimit = UINT64_MAX};
+    sandbox(3000 * MIB, 0);
+    start_peer(1000 * MIB);
+    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryLimits_v1, nvmlDevice_t, nvmlGetMemoryLimits_v1_t *)(nvml_device(0), &limits),
+                NVML_SUCCESS);
+    CHECK_EQUAL(limits.softLimit, 3000 * MIB);
+    CHECK_EQUAL(limits.hardLimit, 3000 * MIB);
+    CHECK_EQUAL(limits.currentUsed, 1000 * MIB);
+    CHECK_EQUAL(NVML(nvmlDeviceSetMemoryLimits_v1, nvmlDevice_t, nvmlSetMemoryLimits_v1_t *)(nvml_device(0), &wanted),
+                NVML_ERROR_NO_PERMISSION);
+    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryLimits_v1, nvmlDevice_t, nvmlGetMemoryLimits_v1_t *)(nvml_device(1), &limits),
+                NVML_SUCCESS);
+    CHECK_EQUAL(limits.hardLimit, 0); /* not in the limit file */
+}
+
+static nvmlReturn_t query_samples(int type, unsigned long long since, unsigned *count, nvmlSample_t *samples) {
+    nvmlValueType_t value_type = 0;
+    nvmlReturn_t result =
+        NVML(nvmlDeviceGetSamples, nvmlDevice_t, nvmlSamplingType_t, unsigned long long, nvmlValueType_t *, unsigned *,
+             nvmlSample_t *)(nvml_device(0), type, since, &value_type, count, samples);
+    CHECK(result != NVML_SUCCESS || value_type == NVML_VALUE_TYPE_UNSIGNED_INT, "%d", value_type);
+    return result;
+}
+
+TEST(samples_are_of_the_share_and_other_engines_and_GPM_are_absent) {
+    static const char *const engines[] = {"nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetDecoderUtilization",
+                                          "nvmlDeviceGetJpgUtilization", "nvmlDeviceGetOfaUtilization"};
+    nvmlSample_t samples[100];
+    nvmlGpmSupport_t support = {.version = 1};
+    unsigned count = 0, percent = 0, period = 0;
+    sandbox(3000 * MIB, 0);
+    struct peer peer = start_peer(MIB);
+    do {
+        keep_busy(peer, 15, peer, 0);
+        count = 0;
+        CHECK_EQUAL(query_samples(NVML_GPU_UTILIZATION_SAMPLES, 0, &count, NULL), NVML_SUCCESS);
+        CHECK(count >= 1 && count <= 100, "%u", count);
+        CHECK_EQUAL(query_samples(NVML_GPU_UTILIZATION_SAMPLES, 0, &count, samples), NVML_SUCCESS);
+    } while (was_late());
+    CHECK_EQUAL(count, 1);
+    CHECK_PERCENT(samples[0].sampleValue.uiVal, 50);
+    CHECK_EQUAL(query_samples(NVML_GPU_UTILIZATION_SAMPLES, wall_us() + 1000000, &count, samples),
+                NVML_ERROR_NOT_FOUND);
+    CHECK_EQUAL(query_samples(NVML_MEMORY_UTILIZATION_SAMPLES, 0, &count, samples), NVML_ERROR_NOT_SUPPORTED);
+    CHECK_EQUAL(query_samples(NVML_ENC_UTILIZATION_SAMPLES, 0, &count, samples), NVML_ERROR_NOT_SUPPORTED);
+    for (int i = 0; i < 4; i++) {
+        nvmlReturn_t (*query)(nvmlDevice_t, unsigned *, unsigned *) = nvml_function(engines[i]);
+        CHECK_EQUAL(query(nvml_device(0), &percent, &period), NVML_ERROR_NOT_SUPPORTED);
+        CHECK_EQUAL(query(nvml_device(1), &percent, &period), NVML_SUCCESS); /* not in the limit file */
+    }
+    CHECK_EQUAL(NVML(nvmlGpmQueryDeviceSupport, nvmlDevice_t, nvmlGpmSupport_t *)(nvml_device(0), &support),
+                NVML_SUCCESS);
+    CHECK_EQUAL(support.isSupportedDevice, 0);
+    CHECK_EQUAL(NVML(nvmlGpmSampleGet, nvmlDevice_t, void *)(nvml_device(0), samples), NVML_ERROR_NOT_SUPPORTED);
+    CHECK_EQUAL(NVML(nvmlGpmSampleGet, nvmlDevice_t, void *)(nvml_device(1), samples), NVML_SUCCESS);
+}
+
 TEST(each_process_has_its_utilization_since_the_last_query) {
     nvmlProcessUtilizationSample_t samples[MAX_INFOS];
     sandbox(3000 * MIB, 0);

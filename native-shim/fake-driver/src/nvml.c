@@ -724,6 +724,65 @@ API nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, unsigned int type, un
     return NVML_SUCCESS;
 }
 
+/* No simulated program decodes images or computes optical flow. */
+API nvmlReturn_t nvmlDeviceGetJpgUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *period_us) {
+    nvmlReturn_t result = check_reachable(device, utilization);
+    if (result == NVML_SUCCESS && period_us == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS) {
+        *utilization = 0;
+        *period_us = GPU_USAGE_PERIOD_NS / 1000;
+    }
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetOfaUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *period_us) {
+    return nvmlDeviceGetJpgUtilization(device, utilization, period_us);
+}
+
+/* GPU performance monitoring: supported, but each metric is 0. A sample has no content. */
+typedef struct {
+    unsigned int version, isSupportedDevice;
+} nvmlGpmSupport_t;
+
+API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *support) {
+    nvmlReturn_t result = check_reachable(device, support);
+    if (result == NVML_SUCCESS)
+        support->isSupportedDevice = 1;
+    return result;
+}
+
+API nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, void *sample) {
+    return check_reachable(device, sample);
+}
+
+API nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpu_instance, void *sample) {
+    (void)gpu_instance;
+    nvmlReturn_t result = check_reachable(device, sample);
+    return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
+}
+
+/* Memory limits of a cgroup (r615): none is set, and none can be set. */
+typedef struct {
+    const char *nameSpace;
+    unsigned long long softLimit, hardLimit, currentUsed;
+} nvmlGetMemoryLimits_v1_t;
+
+API nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits) {
+    nvmlReturn_t result = check_reachable(device, limits);
+    if (result == NVML_SUCCESS) {
+        limits->softLimit = 0;
+        limits->hardLimit = UINT64_MAX; /* NVML_DEVICE_MEMORY_LIMIT_MAX */
+        limits->currentUsed = gpu_used(device->gpu);
+    }
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, const void *limits) {
+    nvmlReturn_t result = check_reachable(device, limits);
+    return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
+}
+
 API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor, unsigned int *celsius) {
     nvmlReturn_t result = check_reachable(device, celsius);
     if (result == NVML_SUCCESS && sensor != 0)
