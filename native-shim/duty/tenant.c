@@ -10,11 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_DURATIONS = 16, MAX_STREAMS = 16, BLOCKS = 108, GRAPH_KERNELS = 20 };
-
-/* On the fake GPU a kernel of this name runs for the nanoseconds in its first parameter. */
-static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
-                          ".visible .entry aliquot_busy(.param .u64 nanoseconds)\n{\n    ret;\n}\n";
+enum { MAX_DURATIONS = 16, MAX_STREAMS = 16, MAX_FUNCTIONS = 64, BLOCKS = 108, GRAPH_KERNELS = 20 };
 
 struct work {
     uint64_t durations[MAX_DURATIONS];
@@ -22,7 +18,7 @@ struct work {
     bool same_grid; /* all durations have one grid size, so that the shim cannot tell the kernels apart */
     CUgraphExec graph;
     bool synchronizes;
-    int streams;
+    int streams, functions;
     double busy, idle; /* seconds of a burst and of the pause after it; idle 0: no pauses */
 };
 
@@ -125,6 +121,10 @@ static void parse_pattern(struct work *work, const char *pattern) {
     } else if (strcmp(pattern, "burst") == 0 || sscanf(pattern, "burst=%lf/%lf", &busy, &idle) == 2) {
         work->busy = busy / 1e3;
         work->idle = idle / 1e3;
+    } else if (sscanf(pattern, "functions=%d", &work->functions) == 1) {
+        if (work->functions < 1 || work->functions > MAX_FUNCTIONS) {
+            fail_usage("pattern", pattern);
+        }
     } else if (sscanf(pattern, "streams=%d", &work->streams) != 1 || work->streams < 1 || work->streams > MAX_STREAMS) {
         fail_usage("pattern", pattern);
     }
@@ -146,12 +146,30 @@ static void capture(struct work *work, CUfunction function, CUstream stream) {
     MUST(instantiate, &work->graph, graph, 0);
 }
 
-_Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long seed) {
-    struct work work = {.streams = 1};
-    CUcontext context;
-    CUfunction function;
-    CUstream streams[MAX_STREAMS];
+/* Loads kernels that on the fake GPU run for the nanoseconds in their first parameter: their name says so. */
+static void load_functions(CUfunction functions[MAX_FUNCTIONS], int count) {
+    static char ptx[MAX_FUNCTIONS * 128];
     void *module;
+    char name[32];
+    int length = snprintf(ptx, sizeof ptx, ".version 7.0\n.target sm_80\n.address_size 64\n");
+    for (int i = 0; i < count; i++) {
+        length += snprintf(ptx + length, sizeof ptx - (size_t)length,
+                           ".visible .entry aliquot_busy_%d(.param .u64 nanoseconds)\n{\n    ret;\n}\n", i);
+    }
+    FIND(load, "cuModuleLoadData");
+    FIND(get_function, "cuModuleGetFunction");
+    MUST(load, &module, ptx);
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "aliquot_busy_%d", i);
+        MUST(get_function, &functions[i], module, name);
+    }
+}
+
+_Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long seed) {
+    struct work work = {.streams = 1, .functions = 1};
+    CUcontext context;
+    CUfunction functions[MAX_FUNCTIONS];
+    CUstream streams[MAX_STREAMS];
     bool graph = strcmp(shape, "graph") == 0;
     parse_pattern(&work, pattern);
     if (!graph) {
@@ -160,21 +178,18 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long 
     FIND(init, "cuInit");
     FIND(retain, "cuDevicePrimaryCtxRetain");
     FIND(set_current, "cuCtxSetCurrent");
-    FIND(load, "cuModuleLoadData");
-    FIND(get_function, "cuModuleGetFunction");
     FIND(create_stream, "cuStreamCreate");
     FIND(synchronize, "cuStreamSynchronize");
     FIND(launch, "cuLaunchKernel");
     MUST(init, 0);
     MUST(retain, &context, 0);
     MUST(set_current, context);
-    MUST(load, &module, ptx);
-    MUST(get_function, &function, module, "aliquot_busy");
+    load_functions(functions, work.functions);
     for (int i = 0; i < work.streams; i++) {
         MUST(create_stream, &streams[i], 1);
     }
     if (graph) {
-        capture(&work, function, streams[0]);
+        capture(&work, functions[0], streams[0]);
     }
     unsigned random = (unsigned)seed;
     uint64_t start = now();
@@ -186,6 +201,7 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long 
             int which = work.count > 1 ? rand_r(&random) % work.count : 0;
             void *parameters[] = {&work.durations[which]};
             unsigned blocks = BLOCKS << (work.same_grid ? 0 : which);
+            CUfunction function = functions[i % (unsigned)work.functions];
             MUST(launch, function, blocks, 1, 1, 256, 1, 1, 0, stream, parameters, NULL);
         }
         if (work.synchronizes) {

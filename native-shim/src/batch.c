@@ -13,7 +13,6 @@
 #define OPEN_BATCHES_PER_THREAD 4              /* streams */
 #define BATCH_WORK_NS 1000000                  /* ends a batch; also the unit in which unmeasured work is counted */
 #define BATCH_ABANDONED_NS INT64_C(1000000000) /* the thread of an older open batch is assumed dead */
-#define UNMEASURED_WORK_NS INT64_C(100000000)  /* an unmeasured launch may be on the GPU for this long */
 #define SLOW_RECORD_NS 50000                   /* recording took so long that the thread was preempted */
 #define RECENTLY_THROTTLED_NS INT64_C(200000000)
 
@@ -121,18 +120,6 @@ static bool ensure_batch_events(struct aliquot_batch *batch) {
            (batch->end != NULL || aliquot_real.cuEventCreate(&batch->end, 0) == CUDA_SUCCESS);
 }
 
-/* Whether the process has no work on the GPU, as far as the hooks see launches. */
-static bool is_gpu_idle(struct aliquot_meter *meter, int64_t now) {
-    bool idle = atomic_load(&meter->pending_batches) == 0 &&
-                now - atomic_load_explicit(&meter->last_unmeasured, memory_order_relaxed) > UNMEASURED_WORK_NS;
-    for (int i = 0; i < ALIQUOT_BATCHES_PER_METER && idle; i++) {
-        const struct aliquot_batch *batch = &meter->batches[i];
-        enum aliquot_batch_state state = ALIQUOT_BATCH_STATE(atomic_load(&batch->word));
-        idle = state == BATCH_FREE || (state == BATCH_OPEN && now - atomic_load(&batch->opened) > UNMEASURED_WORK_NS);
-    }
-    return idle;
-}
-
 /* Index of the new batch; -1: none could be opened. */
 static __attribute__((noinline)) int open_batch(struct thread_batches *thread, struct aliquot_meter *meter,
                                                 const struct aliquot_launch *launch) {
@@ -146,7 +133,7 @@ static __attribute__((noinline)) int open_batch(struct thread_batches *thread, s
     }
     int64_t now = aliquot_os_clock();
     int64_t coarse = aliquot_os_clock_coarse();
-    bool idle = is_gpu_idle(meter, now);
+    bool idle = aliquot_meter_is_idle(meter, now);
     uint64_t word = 0;
     struct aliquot_batch *batch = claim_batch(meter, now, &word);
     if (batch == NULL) {

@@ -126,6 +126,7 @@ static double sample_weight(uint32_t samples, double weight) {
 static void add_exact_sample(struct aliquot_cost *cost, uint64_t sample, double weight) {
     cost->mean = cost->exact == 0 ? sample : move_mean(cost->mean, sample, sample_weight(cost->exact, weight));
     cost->exact = increment_saturating(cost->exact);
+    cost->in_window = 0; /* upper bounds count from here on */
 }
 
 static void add_upper_bound(struct aliquot_cost *cost, uint64_t sample, double weight) {
@@ -145,6 +146,9 @@ static void add_upper_bound(struct aliquot_cost *cost, uint64_t sample, double w
     }
     if (sample <= bound) {
         cost->close = move_mean(cost->close, sample, sample_weight(MEAN_SAMPLES_MAX, weight));
+    }
+    if (cost->in_window == LEAST_WINDOW_SAMPLES && cost->exact > 0 && cost->close < cost->mean) {
+        cost->mean = cost->close; /* the exact samples were not: other processes came when this one seemed alone */
     }
 }
 

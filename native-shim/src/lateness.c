@@ -5,10 +5,13 @@
 #define INITIAL_NS 12000      /* threshold for a late event until it is learned */
 #define MIN_NS 8000           /* lower bound of the threshold */
 #define MAX_NS 100000         /* upper bound of the threshold */
-#define DRIFT_DIVISOR 20000   /* drift of the GPU's clock against the host's: 1/20000, 50 ppm */
 #define ALONE_EVENTS_MIN 8    /* events needed to conclude that the process is alone */
 #define ALONE_LATE_DIVISOR 24 /* at most 1 in 24 events is late if the process is alone */
+#define EVIDENCE_MIN 8        /* probes during own work needed to conclude that probes do not wait for it */
+#define EVIDENCE_DIVISOR 16   /* of them, at least 1 in 16 is punctual: others have the GPU for 15/16 of the time */
+#define EVIDENCE_MARGIN_NS 50000
 #define HISTORY_LENGTH 64
+#define OTHERS_EVENTS_MIN 16
 
 static int compare_delays(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -28,22 +31,30 @@ static void learn_threshold(struct aliquot_lateness *lateness, bool alone) {
     lateness->delay_count = 0;
 }
 
+static double threshold_of(const struct aliquot_lateness *lateness) {
+    return lateness->threshold_ns == 0 ? INITIAL_NS : lateness->threshold_ns;
+}
+
+static void forget_judgements(struct aliquot_lateness *lateness) {
+    lateness->probe_count = 0;
+    lateness->history = lateness->evidence = 0;
+    lateness->history_count = lateness->evidence_count = 0;
+}
+
 bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool waited,
                             bool alone) {
-    double delay = completed - (double)recorded;
-    double least = lateness->least_delay + (double)(recorded - lateness->least_seen) / DRIFT_DIVISOR;
-    if (!lateness->has_least_delay || delay < least) {
-        lateness->least_delay = least = delay;
-        lateness->least_seen = recorded;
-        lateness->has_least_delay = true;
+    double delay = aliquot_clock_fit_add(&lateness->clock, recorded, completed);
+    if (delay < -threshold_of(lateness)) { /* earlier judgements were made with a wrong offset */
+        forget_judgements(lateness);
     }
-    if (!waited && delay - least < MAX_NS) {
-        lateness->delays[lateness->delay_count++] = (uint32_t)(delay - least);
+    delay = delay < 0 ? 0 : delay;
+    if (!waited && delay < MAX_NS) {
+        lateness->delays[lateness->delay_count++] = (uint32_t)delay;
     }
     if (lateness->delay_count == ALIQUOT_LATENESS_DELAYS) {
         learn_threshold(lateness, alone);
     }
-    return delay - least > (lateness->threshold_ns == 0 ? INITIAL_NS : lateness->threshold_ns);
+    return delay > threshold_of(lateness);
 }
 
 void aliquot_lateness_record(struct aliquot_lateness *lateness, bool late) {
@@ -51,14 +62,25 @@ void aliquot_lateness_record(struct aliquot_lateness *lateness, bool late) {
     lateness->history_count += lateness->history_count < HISTORY_LENGTH;
 }
 
-void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool alone) {
+void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool idle,
+                                bool alone) {
     bool late = aliquot_lateness_judge(lateness, completed, recorded, false, alone);
-    lateness->probes[lateness->probe_count++ % ALIQUOT_LATENESS_PROBES] =
-        (struct aliquot_lateness_probe){aliquot_lateness_gpu_time(lateness, recorded), late};
-    aliquot_lateness_record(lateness, late);
+    if (!idle) {
+        lateness->probes[lateness->probe_count++ % ALIQUOT_LATENESS_PROBES] =
+            (struct aliquot_lateness_probe){aliquot_lateness_gpu_time(lateness, recorded), late};
+    }
+    if (idle || aliquot_lateness_probes_count(lateness)) {
+        aliquot_lateness_record(lateness, late);
+    }
 }
 
-void aliquot_lateness_count_probes(const struct aliquot_lateness *lateness, double from, double to, unsigned *late,
+bool aliquot_lateness_others(const struct aliquot_lateness *lateness, double *fraction) {
+    *fraction =
+        (double)__builtin_popcountll(lateness->history) / (lateness->history_count == 0 ? 1 : lateness->history_count);
+    return lateness->history_count >= OTHERS_EVENTS_MIN;
+}
+
+void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double from, double to, unsigned *late,
                                    unsigned *all) {
     for (uint64_t i = 1; i <= ALIQUOT_LATENESS_PROBES && i <= lateness->probe_count; i++) {
         const struct aliquot_lateness_probe *probe =
@@ -69,16 +91,25 @@ void aliquot_lateness_count_probes(const struct aliquot_lateness *lateness, doub
         if (probe->at < to) {
             *late += probe->late;
             ++*all;
+            if (to - probe->at > threshold_of(lateness) + EVIDENCE_MARGIN_NS) {
+                lateness->evidence = lateness->evidence << 1 | !probe->late;
+                lateness->evidence_count += lateness->evidence_count < HISTORY_LENGTH;
+            }
         }
     }
 }
 
+bool aliquot_lateness_probes_count(const struct aliquot_lateness *lateness) {
+    return lateness->evidence_count >= EVIDENCE_MIN &&
+           (unsigned)__builtin_popcountll(lateness->evidence) * EVIDENCE_DIVISOR >= lateness->evidence_count;
+}
+
 double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_t host) {
-    return (double)host + lateness->least_delay;
+    return aliquot_clock_fit_gpu(&lateness->clock, host);
 }
 
 double aliquot_lateness_host_time(const struct aliquot_lateness *lateness, double gpu) {
-    return gpu - lateness->least_delay;
+    return aliquot_clock_fit_host(&lateness->clock, gpu);
 }
 
 bool aliquot_lateness_seems_alone(const struct aliquot_lateness *lateness) {
@@ -87,13 +118,12 @@ bool aliquot_lateness_seems_alone(const struct aliquot_lateness *lateness) {
 }
 
 void aliquot_lateness_forget_clock(struct aliquot_lateness *lateness) {
-    lateness->has_least_delay = false;
+    lateness->clock = (struct aliquot_clock_fit){0};
     lateness->delay_count = 0;
     lateness->probe_count = 0;
 }
 
 void aliquot_lateness_forget_all(struct aliquot_lateness *lateness) {
     aliquot_lateness_forget_clock(lateness);
-    lateness->history = 0;
-    lateness->history_count = 0;
+    forget_judgements(lateness);
 }

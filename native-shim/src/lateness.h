@@ -1,14 +1,21 @@
 /*
  * Which events of a GPU completed late, as arithmetic on pairs of times. It reads no clock and calls no driver.
  *
- * An event that depends on nothing completes at once in its process's own time slice and late in another process's.
- * The offset of the GPU's clock is the smallest delay seen; the threshold for "late" is a few times the median delay of
- * events that came soon.
+ * An event that depends on nothing completes at once in its process's own time slice and late in another process's. It
+ * is late if it completed later than the clocks' difference (clock_fit.h) and the usual delay explain. The threshold is
+ * a few times the median delay of events that came soon.
+ *
+ * Whether an event on an otherwise idle stream depends on nothing is up to the hardware and the number of its queues:
+ * it may wait for kernels of its own process. Such probes say nothing about other processes. They are recognized by
+ * their evidence: of the probes recorded while the process's own work was on the GPU, and went on for longer than the
+ * threshold, at least a few are punctual if they do not wait for it. Until there is such evidence, probes do not count.
  *
  * Times are in nanoseconds: recorded on the host's clock, completed on the GPU's. Not thread-safe.
  */
 #ifndef ALIQUOT_LATENESS_H
 #define ALIQUOT_LATENESS_H
+
+#include "clock_fit.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,14 +30,14 @@ struct aliquot_lateness_probe {
 
 /* All zeros: nothing is known. */
 struct aliquot_lateness {
-    bool has_least_delay;
-    double least_delay; /* smallest offset of the GPU's clock from the host's seen at an event */
-    int64_t least_seen;
+    struct aliquot_clock_fit clock;
     uint32_t threshold_ns; /* 0: not learned yet */
     uint32_t delays[ALIQUOT_LATENESS_DELAYS];
     unsigned delay_count;
-    uint64_t history;       /* one bit for each of the last 64 events without dependencies */
-    unsigned history_count; /* number of valid bits, at most 64 */
+    uint64_t history;        /* one bit for each of the last 64 events without dependencies: it was late */
+    unsigned history_count;  /* number of valid bits, at most 64 */
+    uint64_t evidence;       /* one bit for each of the last 64 probes during own work: it was punctual */
+    unsigned evidence_count; /* number of valid bits, at most 64 */
     struct aliquot_lateness_probe probes[ALIQUOT_LATENESS_PROBES];
     uint64_t probe_count;
 };
@@ -44,12 +51,21 @@ bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed,
 /* Adds a judgement of an event without dependencies to the history. */
 void aliquot_lateness_record(struct aliquot_lateness *lateness, bool late);
 
-/* Judges, records and keeps a probe: an event that waits for nothing but the process's time slice. */
-void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool alone);
+/* Judges a probe: an event on an otherwise idle stream. idle: the process had no work on the GPU. Otherwise the probe
+   is kept, and is recorded only if probes depend on nothing. */
+void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool idle,
+                                bool alone);
 
-/* Adds the number of probes recorded between two times of the GPU's clock, and of the late ones among them. */
-void aliquot_lateness_count_probes(const struct aliquot_lateness *lateness, double from, double to, unsigned *late,
+/* Adds the number of probes recorded between two times of the GPU's clock, and of the late ones among them. Between
+   these times own work was on the GPU, so the probes are evidence, too. */
+void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double from, double to, unsigned *late,
                                    unsigned *all);
+
+/* Whether there is evidence that probes do not wait for the process's own work. */
+bool aliquot_lateness_probes_count(const struct aliquot_lateness *lateness);
+
+/* The fraction of late events in the history. False: there are too few. */
+bool aliquot_lateness_others(const struct aliquot_lateness *lateness, double *fraction);
 
 /* A time of the host on the GPU's clock, and the reverse. */
 double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_t host);

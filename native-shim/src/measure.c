@@ -8,11 +8,17 @@
 #include "meter.h"
 #include "os.h"
 
+#include <limits.h>
 #include <string.h>
 
 #define GROUP_WORK_NS 16000000 /* measured time after which a group is learned from while others share the GPU */
-#define STREAMS_WAITING_MAX 4  /* streams whose oldest batch is unfinished when a poll ends */
-#define SLOW_RECORD_NS 50000   /* recording took so long that the thread was preempted */
+#define UNMEASURED_WORK_NS INT64_C(100000000) /* an unmeasured launch may be on the GPU for this long */
+#define LONG_LAUNCH_NS 1500000                /* a longer launch spans several time slices, which take about 2 ms */
+#define STALLED_NS 500000                     /* a launch that takes longer is not measured from its beginning */
+#define REFERENCE_MAX_NS 100000000            /* age of the reference event; the driver's times are single floats */
+#define APART_BATCHES 64                      /* without an overlap, after which none is expected */
+#define STREAMS_WAITING_MAX 4                 /* streams whose oldest batch is unfinished when a poll ends */
+#define SLOW_RECORD_NS 50000                  /* recording took so long that the thread was preempted */
 
 struct aliquot_meter aliquot_meters[ALIQUOT_METERS_MAX];
 static atomic_bool any_meter; /* false: they are all zeros */
@@ -75,6 +81,17 @@ bool aliquot_meter_ensure_reference(struct aliquot_meter *meter, CUstream stream
     return recorded;
 }
 
+bool aliquot_meter_is_idle(struct aliquot_meter *meter, int64_t now) {
+    bool idle = atomic_load(&meter->pending_batches) == 0 &&
+                now - atomic_load_explicit(&meter->last_unmeasured, memory_order_relaxed) > UNMEASURED_WORK_NS;
+    for (int i = 0; i < ALIQUOT_BATCHES_PER_METER && idle; i++) {
+        const struct aliquot_batch *batch = &meter->batches[i];
+        enum aliquot_batch_state state = ALIQUOT_BATCH_STATE(atomic_load(&batch->word));
+        idle = state == BATCH_FREE || (state == BATCH_OPEN && now - atomic_load(&batch->opened) > UNMEASURED_WORK_NS);
+    }
+    return idle;
+}
+
 /* Nanoseconds between two completed events. False: the driver returned an error. */
 static bool elapsed_between(CUevent from, CUevent to, double *ns) {
     float ms = 0;
@@ -103,7 +120,7 @@ static void collect_probes(struct aliquot_meter *meter) {
         }
         CUevent reference = atomic_load(&meter->reference);
         if (reference != NULL && elapsed_between(reference, probe->event, &since)) {
-            aliquot_lateness_add_probe(&meter->lateness, meter->reference_time + since, probe->recorded_at,
+            aliquot_lateness_add_probe(&meter->lateness, meter->reference_time + since, probe->recorded_at, probe->idle,
                                        is_known_alone(meter));
         }
         meter->oldest_pending_probe++;
@@ -117,19 +134,33 @@ static void settle_charge(struct aliquot_meter *meter, const struct aliquot_cost
     aliquot_compute_add_used(meter->device, charge_due);
 }
 
+static uint64_t launches_of(const struct aliquot_batch_group *group) {
+    uint64_t launches = 0;
+    for (size_t i = 0; i < group->part_count; i++) {
+        launches += group->parts[i].launches;
+    }
+    return launches;
+}
+
 static void learn_group(struct aliquot_meter *meter) {
     struct aliquot_batch_group *group = &meter->group;
     if (group->part_count > 0) {
         bool known_alone = is_known_alone(meter), alone = known_alone || is_alone(meter);
         /* A probe stands for 0.8 ms, so several are needed. */
-        bool enough_probes = group->measured >= GROUP_WORK_NS / 4 &&
+        bool enough_probes = aliquot_lateness_probes_count(&meter->lateness) && group->measured >= GROUP_WORK_NS / 4 &&
                              (uint64_t)group->probes * ALIQUOT_HELPER_PROBE_INTERVAL_NS > group->measured / 4;
         uint64_t measured = group->measured;
+        double others = 0;
+        enum aliquot_cost_quality quality = alone || enough_probes ? ALIQUOT_COST_EXACT : ALIQUOT_COST_SHARED;
         if (enough_probes && !known_alone) {
             double own_part = 1 - (double)group->late_probes / group->probes;
             measured = (uint64_t)((double)measured * (own_part > 1.0 / 16 ? own_part : 1.0 / 16));
+        } else if (!alone && measured > launches_of(group) * LONG_LAUNCH_NS &&
+                   aliquot_lateness_others(&meter->lateness, &others)) {
+            /* As much as others have while this process is idle, they have while it works, but no more than it. */
+            measured = (uint64_t)((double)measured * (1 - (others < 0.5 ? others : 0.5)));
+            quality = ALIQUOT_COST_EXACT;
         }
-        enum aliquot_cost_quality quality = alone || enough_probes ? ALIQUOT_COST_EXACT : ALIQUOT_COST_SHARED;
         settle_charge(meter, group->parts, group->part_count, group->charged, measured, quality);
     }
     *group = (struct aliquot_batch_group){0};
@@ -169,6 +200,76 @@ static double larger_of(double a, double b) {
     return a > b ? a : b;
 }
 
+static double smaller_of(double a, double b) {
+    return a < b ? a : b;
+}
+
+/* Adds a batch's time on the GPU to the time that batches cover without a break. Returns what is new of it. Batches are
+   not finished in the order in which they ran, so one may extend that time at both ends. */
+static double cover(struct aliquot_meter *meter, double from, double to) {
+    double before = larger_of(0, smaller_of(to, meter->covered_from) - from);
+    double after = larger_of(0, to - larger_of(from, meter->covered_to));
+    bool overlaps = from <= meter->covered_to && to >= meter->covered_from;
+    meter->covered_from = overlaps ? smaller_of(from, meter->covered_from) : larger_of(from, meter->covered_from);
+    meter->covered_to = larger_of(to, meter->covered_to);
+    return before + after;
+}
+
+/* Whether a batch's gaps, without work on the GPU, make its time an upper bound only. Adapts the batches' length. */
+static bool has_gaps(struct aliquot_meter *meter, const struct aliquot_batch *batch, double start, double took) {
+    /* How long the batch ran on the GPU while the program was still launching. */
+    double exposed = (double)batch->closed - larger_of((double)atomic_load(&batch->opened),
+                                                       aliquot_lateness_host_time(&meter->lateness, start));
+    bool gaps = took < exposed * 4 && !(batch->launches == 1 && batch->closed_after_launch);
+    unsigned target = atomic_load(&meter->target);
+    if (gaps) {
+        atomic_store(&meter->target, target > 1 ? target / 2 : 1);
+    } else if (target < ALIQUOT_BATCH_LAUNCHES_MAX && batch->launches >= target) {
+        atomic_store(&meter->target, target * 2);
+    }
+    return gaps;
+}
+
+/* Whether the driver kept the only launch of a batch for long, as it does when it loads the kernel's code. Such a batch
+   begins when the launch returns. */
+static bool was_stalled(const struct aliquot_meter *meter, const struct aliquot_batch *batch, double start) {
+    return batch->launches == 1 && batch->closed_after_launch &&
+           batch->closed - atomic_load(&batch->opened) > STALLED_NS &&
+           aliquot_lateness_gpu_time(&meter->lateness, batch->closed) > start;
+}
+
+/* Charges a batch of one launch without learning from it: the known cost, or the time from the launch's return on. */
+static void settle_stalled(struct aliquot_meter *meter, const struct aliquot_batch *batch, double took) {
+    uint64_t due = aliquot_cost_is_guess(batch->parts[0].cost) ? (uint64_t)took : batch->charged;
+    aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)batch->charged);
+    aliquot_compute_add_used(meter->device, due);
+    aliquot_cost_reset_guess(batch->parts[0].cost);
+}
+
+static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_batch *batch, double start, double end) {
+    struct aliquot_batch_group *group = &meter->group;
+    double covered_to = meter->covered_to, took = end - start, fresh = cover(meter, start, end);
+    bool overlaps = fresh < took * 15 / 16;
+    meter->since_overlap = overlaps ? 0 : meter->since_overlap + 1;
+    uint64_t measured = (uint64_t)fresh;
+    if (has_gaps(meter, batch, start, took)) {
+        settle_charge(meter, batch->parts, batch->part_count, batch->charged, measured, ALIQUOT_COST_GAPS);
+        return;
+    }
+    bool enough =
+        group->measured >= GROUP_WORK_NS || group->part_count > ALIQUOT_COSTS_PER_GROUP - ALIQUOT_COSTS_PER_BATCH;
+    /* The minimum of many samples counts, so they must be short; but those of overlapping batches are inexact. */
+    bool shortest = !aliquot_lateness_probes_count(&meter->lateness) && meter->since_overlap > APART_BATCHES;
+    if (enough || (!overlaps && (shortest || is_alone(meter)))) {
+        learn_group(meter);
+    }
+    join_group(meter, batch, measured);
+    if (end > covered_to) {
+        aliquot_lateness_count_probes(&meter->lateness, larger_of(start, covered_to), end, &group->late_probes,
+                                      &group->probes);
+    }
+}
+
 /* False: the driver returns no times. */
 static bool finish_batch(struct aliquot_meter *meter, struct aliquot_batch *batch) {
     double took = 0, since = 0;
@@ -177,43 +278,21 @@ static bool finish_batch(struct aliquot_meter *meter, struct aliquot_batch *batc
         (reference != NULL && !elapsed_between(reference, batch->start, &since))) {
         return false;
     }
-    double start_time = meter->reference_time + since;
-    int64_t opened = atomic_load(&batch->opened);
-    bool late = aliquot_lateness_judge(&meter->lateness, start_time, opened, !batch->after_idle, is_known_alone(meter));
+    double start = meter->reference_time + since, end = start + larger_of(took, 0);
+    bool late = aliquot_lateness_judge(&meter->lateness, start, atomic_load(&batch->opened), !batch->after_idle,
+                                       is_known_alone(meter));
     if (batch->after_idle) {
         aliquot_lateness_record(&meter->lateness, late);
     }
-    /* How long the batch ran on the GPU while the program was still launching. */
-    double exposed =
-        (double)batch->closed - larger_of((double)opened, aliquot_lateness_host_time(&meter->lateness, start_time));
-    bool gaps = took < exposed * 4 && !(batch->launches == 1 && batch->closed_after_launch);
-    unsigned target = atomic_load(&meter->target);
-    if (gaps) {
-        atomic_store(&meter->target, target > 1 ? target / 2 : 1);
-    } else if (target < ALIQUOT_BATCH_LAUNCHES_MAX && batch->launches >= target) {
-        atomic_store(&meter->target, target * 2);
-    }
-    double covered = since < 0 ? -since : 0; /* by earlier batches */
-    struct aliquot_batch_group *group = &meter->group;
-    bool overlaps = covered > took / 16;
-    bool enough =
-        group->measured >= GROUP_WORK_NS || group->part_count > ALIQUOT_COSTS_PER_GROUP - ALIQUOT_COSTS_PER_BATCH;
-    uint64_t measured = took > covered ? (uint64_t)(took - covered) : 0;
-    if (gaps) {
-        settle_charge(meter, batch->parts, batch->part_count, batch->charged, measured, ALIQUOT_COST_GAPS);
+    if (was_stalled(meter, batch, start)) {
+        start = smaller_of(aliquot_lateness_gpu_time(&meter->lateness, batch->closed), end);
+        settle_stalled(meter, batch, cover(meter, start, end));
     } else {
-        if (enough || (!overlaps && is_alone(meter))) {
-            learn_group(meter);
-        }
-        join_group(meter, batch, measured);
+        learn_from_batch(meter, batch, start, end);
     }
-    if (took > covered && !gaps) {
-        aliquot_lateness_count_probes(&meter->lateness, start_time + covered, start_time + took, &group->late_probes,
-                                      &group->probes);
-    }
-    if (took > covered) { /* this batch ends last so far */
+    if (end - meter->reference_time > REFERENCE_MAX_NS) {
         batch->end = atomic_exchange(&meter->reference, batch->end);
-        meter->reference_time = start_time + took;
+        meter->reference_time = end;
     }
     return true;
 }
@@ -284,7 +363,8 @@ static void drop_batches(struct aliquot_meter *meter, bool destroy) {
     meter->probe_stream = NULL;
     meter->oldest_pending_probe = meter->probe_count = 0;
     meter->probing_failed = false;
-    meter->reference_time = 0;
+    meter->reference_time = meter->covered_from = meter->covered_to = 0;
+    meter->since_overlap = 0;
     aliquot_lateness_forget_clock(&meter->lateness);
     meter->group = (struct aliquot_batch_group){0};
 }
@@ -375,17 +455,24 @@ void aliquot_measure_reset(void) {
     aliquot_cost_reset();
 }
 
+/* The driver lowers a priority beyond its range to the highest (cuda.h, cuStreamCreateWithPriority; since CUDA 5.5). */
+static CUresult create_probe_stream(CUstream *stream) {
+    if (aliquot_real.cuStreamCreateWithPriority != NULL) {
+        return aliquot_real.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, INT_MIN);
+    }
+    return aliquot_real.cuStreamCreate == NULL ? CUDA_ERROR_NOT_SUPPORTED
+                                               : aliquot_real.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
+}
+
 static bool ensure_probe_stream(struct aliquot_meter *meter) {
-    if (meter->probe_stream == NULL &&
-        (aliquot_real.cuStreamCreate == NULL ||
-         aliquot_real.cuStreamCreate(&meter->probe_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)) {
+    if (meter->probe_stream == NULL && create_probe_stream(&meter->probe_stream) != CUDA_SUCCESS) {
         meter->probe_stream = NULL;
         meter->probing_failed = true;
     }
     return meter->probe_stream != NULL;
 }
 
-static void record_probe(struct aliquot_meter *meter) {
+static void record_probe(struct aliquot_meter *meter, bool idle) {
     struct aliquot_probe *probe = &meter->probes[meter->probe_count % ALIQUOT_PENDING_PROBES_MAX];
     int64_t now = aliquot_os_clock();
     if (!ensure_probe_stream(meter) ||
@@ -395,20 +482,25 @@ static void record_probe(struct aliquot_meter *meter) {
     }
     if (aliquot_os_clock() - now < SLOW_RECORD_NS) {
         probe->recorded_at = now;
+        probe->idle = idle;
         meter->probe_count++;
     }
 }
 
-/* Records a probe while this process has work on the GPU. True: others share the GPU, so probe more often. */
-static bool probe_if_shared(struct aliquot_meter *meter, CUcontext context) {
+/* Records a probe while this process has work on the GPU, or while it has none if probes wait for its work. True:
+   others share the GPU, so probe more often. */
+static bool probe_if_shared(struct aliquot_meter *meter, CUcontext context, bool pending) {
     if (atomic_flag_test_and_set(&meter->processing)) {
         return false;
     }
-    bool can_probe =
-        !meter->probing_failed && atomic_load(&meter->reference) != NULL && atomic_load(&meter->context) == context;
+    bool idle = !pending && !aliquot_lateness_probes_count(&meter->lateness) &&
+                aliquot_meter_is_idle(meter, aliquot_os_clock());
+    bool can_probe = (pending || idle) && !meter->probing_failed && atomic_load(&meter->reference) != NULL &&
+                     atomic_load(&meter->context) == context;
     if (can_probe && meter->probe_count - meter->oldest_pending_probe < ALIQUOT_PENDING_PROBES_MAX &&
         aliquot_real.cuCtxSetCurrent(context) == CUDA_SUCCESS) {
-        record_probe(meter);
+        collect_probes(meter);
+        record_probe(meter, idle);
         aliquot_real.cuCtxSetCurrent(NULL);
     }
     bool alone = is_alone(meter);
@@ -420,9 +512,10 @@ struct aliquot_measure_polled aliquot_measure_poll_all(void) {
     struct aliquot_measure_polled polled = {false, false};
     for (int i = 0; i < ALIQUOT_METERS_MAX; i++) {
         CUcontext context = atomic_load(&aliquot_meters[i].context);
-        if (context != NULL && poll_meter(&aliquot_meters[i], true)) {
-            polled.pending_batches = true;
-            polled.shared |= probe_if_shared(&aliquot_meters[i], context);
+        if (context != NULL) {
+            bool pending = poll_meter(&aliquot_meters[i], true);
+            polled.pending_batches |= pending;
+            polled.shared |= probe_if_shared(&aliquot_meters[i], context, pending);
         }
     }
     return polled;

@@ -58,6 +58,7 @@ struct aliquot_batch_group {
 struct aliquot_probe {
     CUevent event;
     int64_t recorded_at; /* host's clock */
+    bool idle;           /* the process had no work on the GPU */
 };
 
 /* Measures one CUDA context: its batches, probes, and what was learned about the clocks and the other processes. */
@@ -73,10 +74,12 @@ struct aliquot_meter {
     struct aliquot_batch batches[ALIQUOT_BATCHES_PER_METER];
     /* The flag guards the following. Only the thread that ends the context waits for it. */
     atomic_flag processing;
-    /* End event of the batch that ended last: the reference for the times of later events. Threads without the flag
-       test it for NULL. */
+    /* A recent event: the reference for the times of later events. Threads without the flag test it for NULL. */
     _Atomic(CUevent) reference;
     double reference_time; /* of reference: ns on the GPU's clock since its first event */
+    /* The last time that batches covered without a break, on the same clock. */
+    double covered_from, covered_to;
+    unsigned since_overlap; /* batches that overlapped no other */
     struct aliquot_lateness lateness;
     struct aliquot_batch_group group;
     CUstream probe_stream; /* for probes; NULL: not created yet */
@@ -98,6 +101,9 @@ struct aliquot_meter *aliquot_meter_claim(CUcontext context, int device);
 
 /* Makes sure that there is a reference event. False: the driver refused. */
 bool aliquot_meter_ensure_reference(struct aliquot_meter *meter, CUstream stream);
+
+/* Whether the process has no work on the GPU, as far as the hooks see launches. */
+bool aliquot_meter_is_idle(struct aliquot_meter *meter, int64_t now);
 
 /* NULL does nothing. */
 void aliquot_meter_destroy_event(CUevent event);

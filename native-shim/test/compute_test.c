@@ -97,6 +97,18 @@ TEST(the_smallest_measurements_count_when_others_contain_time_slices_of_other_te
     CHECK(cost >= 1000000 && cost < 1050000, "%llu", (unsigned long long)cost);
 }
 
+TEST(a_mean_that_sixteen_later_measurements_contradict_is_replaced) {
+    struct aliquot_cost *cost = aliquot_cost_of(ALIQUOT_COST_KERNEL, "contradicted", 100);
+    struct aliquot_cost_part part = {.cost = cost, .launches = 10};
+    aliquot_cost_learn(&part, 1, 1500000, ALIQUOT_COST_EXACT); /* with time slices of a process that has just come */
+    for (int i = 0; i < 15; i++) {
+        aliquot_cost_learn(&part, 1, i % 2 == 0 ? 1000000 : 3000000, ALIQUOT_COST_SHARED);
+    }
+    CHECK_EQUAL(aliquot_cost_next(cost), 150000);
+    aliquot_cost_learn(&part, 1, 1000000, ALIQUOT_COST_SHARED);
+    CHECK_EQUAL(aliquot_cost_next(cost), 100000);
+}
+
 TEST(a_batch_with_gaps_only_lowers_a_cost) {
     learn("f", 100000, ALIQUOT_COST_EXACT);
     CHECK_EQUAL(learn("f", 900000, ALIQUOT_COST_GAPS), 100000);

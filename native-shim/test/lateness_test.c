@@ -8,47 +8,59 @@
 
 static struct aliquot_lateness lateness;
 
-/* Replays a trace. Returns the fraction of late probes in its second half. */
-static double late_fraction(const char *trace) {
+/* Replays a trace. Returns when its second half begins. idle: as if the process had had no work. */
+static int64_t replay(const char *trace, bool idle) {
     char path[512];
-    long long recorded = 0, first = 0;
-    double completed = 0, begin = 0;
+    long long recorded = 0, middle = 0;
+    double completed = 0;
     int count = 0;
     snprintf(path, sizeof path, "%s/%s.txt", TRACES, trace);
     FILE *file = fopen(path, "re");
     CHECK(file != NULL, "the trace %s", path);
+    aliquot_lateness_forget_all(&lateness);
     while (fscanf(file, "%lld %lf", &recorded, &completed) == 2) {
-        aliquot_lateness_add_probe(&lateness, completed, recorded, false);
-        first = ++count == 300 ? recorded : first;
+        aliquot_lateness_add_probe(&lateness, completed, recorded, idle, false);
+        middle = ++count == 300 ? recorded : middle;
     }
     fclose(file);
     CHECK_EQUAL(count, 600);
-    begin = aliquot_lateness_gpu_time(&lateness, first);
+    return middle;
+}
+
+/* The fraction of late probes in the second half of a trace. */
+static double late_fraction(const char *trace) {
     unsigned late = 0, all = 0;
+    int64_t middle = replay(trace, false);
+    double begin = aliquot_lateness_gpu_time(&lateness, middle);
     aliquot_lateness_count_probes(&lateness, begin, begin + 1e12, &late, &all);
     CHECK(all >= 290 && all <= 310, "%u probes", all);
     return (double)late / all;
+}
+
+static bool seems_alone(const char *trace) {
+    replay(trace, true);
+    return aliquot_lateness_seems_alone(&lateness);
 }
 
 /* --limits 50 --shape 1ms --latency 20 */
 TEST(a_process_alone_has_almost_no_late_probes) {
     double late = late_fraction("alone_with_launch_latency");
     CHECK(late < 0.04, "%.3f are late", late);
-    CHECK(aliquot_lateness_seems_alone(&lateness), "the process is alone");
+    CHECK(seems_alone("alone_with_launch_latency"), "the process is alone");
 }
 
 /* --limits 50,50 --shape 1ms --latency 20 */
 TEST(half_of_the_probes_are_late_beside_one_process) {
     double late = late_fraction("one_of_two_with_launch_latency");
     CHECK(late > 0.44 && late < 0.56, "%.3f are late", late);
-    CHECK(!aliquot_lateness_seems_alone(&lateness), "the process is not alone");
+    CHECK(!seems_alone("one_of_two_with_launch_latency"), "the process is not alone");
 }
 
 /* --limits 25 --tenants 4 --shape 20ms */
 TEST(three_quarters_of_the_probes_are_late_beside_three_processes) {
     double late = late_fraction("one_of_four");
     CHECK(late > 0.69 && late < 0.81, "%.3f are late", late);
-    CHECK(!aliquot_lateness_seems_alone(&lateness), "the process is not alone");
+    CHECK(!seems_alone("one_of_four"), "the process is not alone");
 }
 
 TEST(few_events_do_not_suggest_that_the_process_is_alone) {
@@ -68,4 +80,95 @@ TEST(a_new_clock_is_learned_from_its_first_event) {
     aliquot_lateness_forget_clock(&lateness);
     CHECK(!aliquot_lateness_judge(&lateness, 5000 + 2000000, 1000 + 1800000, false, false), "a new offset");
     CHECK_EQUAL(aliquot_lateness_host_time(&lateness, aliquot_lateness_gpu_time(&lateness, 77000)), 77000);
+}
+
+/* xorshift32 (Marsaglia, 2003), 0 to 1. */
+static double next_random(void) {
+    static uint32_t random = 20261127;
+    random ^= random << 13;
+    random ^= random >> 17;
+    random ^= random << 5;
+    return random / 4294967296.0;
+}
+
+#define OFFSET 7e9
+
+/* An event that is recorded at a time, on a GPU whose clock drifts by ppm, and completes late by some nanoseconds. */
+static double completed_at(int64_t recorded, double ppm, double late) {
+    return OFFSET + (double)recorded + (double)recorded * ppm / 1e6 + late;
+}
+
+/* Half of the events wait up to 2 ms for another process, all complete 0 to 15 us late. */
+static void add_events(struct aliquot_clock_fit *fit, int64_t from, int64_t to, double ppm) {
+    for (int64_t now = from; now < to; now += 600000 + (int64_t)(next_random() * 400000)) {
+        double late = next_random() * 15000 + (next_random() < 0.5 ? next_random() * 2e6 : 0);
+        aliquot_clock_fit_add(fit, now, completed_at(now, ppm, late));
+    }
+}
+
+TEST(a_clock_that_drifts_is_fitted_although_half_of_the_events_are_late) {
+    static const double drifts[] = {-200, -50, 0, 20, 200};
+    for (size_t i = 0; i < sizeof drifts / sizeof drifts[0]; i++) {
+        struct aliquot_clock_fit fit = {0};
+        for (int64_t end = 1; end <= 40; end++) {
+            add_events(&fit, (end - 1) * 100000000, end * 100000000, drifts[i]);
+            double error = aliquot_clock_fit_gpu(&fit, end * 100000000) - completed_at(end * 100000000, drifts[i], 0);
+            CHECK(error > -8000 && error < 8000, "drift %.0f ppm, after %lld00 ms: %.0f ns", drifts[i], (long long)end,
+                  error);
+        }
+        CHECK(fit.rate * 1e6 > drifts[i] - 25 && fit.rate * 1e6 < drifts[i] + 25, "%.1f ppm instead of %.0f",
+              fit.rate * 1e6, drifts[i]);
+    }
+}
+
+TEST(after_an_idle_time_the_first_punctual_event_sets_the_clock_right) {
+    struct aliquot_clock_fit fit = {0};
+    add_events(&fit, 0, 1000000000, 200);
+    int64_t later = 61000000000; /* a minute; an error of the rate by 10 ppm makes 600 us */
+    aliquot_clock_fit_add(&fit, later, completed_at(later, 200, 1500000));
+    aliquot_clock_fit_add(&fit, later + 1000000, completed_at(later + 1000000, 200, 0));
+    double error = aliquot_clock_fit_gpu(&fit, later + 2000000) - completed_at(later + 2000000, 200, 0);
+    CHECK(error > -1000 && error < 1000, "%.0f ns", error);
+    add_events(&fit, later + 2000000, later + 1000000000, 200);
+    error = aliquot_clock_fit_gpu(&fit, later + 1000000000) - completed_at(later + 1000000000, 200, 0);
+    CHECK(error > -8000 && error < 8000, "%.0f ns", error);
+}
+
+/* The process's work is on the GPU for 10 ms at a time, and 12 probes are recorded during it. */
+static void probe_during_work(int batches, bool probes_wait) {
+    unsigned late = 0, all = 0;
+    for (int64_t i = 0; i < batches; i++) {
+        int64_t begin = i * 20000000;
+        for (int64_t now = begin; now < begin + 9600000; now += 800000) {
+            double end = probes_wait ? (double)(begin + 10000000) : (double)now + next_random() * 3000;
+            aliquot_lateness_add_probe(&lateness, OFFSET + end, now, false, false);
+        }
+        aliquot_lateness_count_probes(&lateness, aliquot_lateness_gpu_time(&lateness, begin),
+                                      aliquot_lateness_gpu_time(&lateness, begin + 10000000), &late, &all);
+    }
+}
+
+TEST(probes_that_wait_for_own_work_do_not_count) {
+    aliquot_lateness_judge(&lateness, OFFSET, 0, false, false);
+    probe_during_work(20, true);
+    CHECK(!aliquot_lateness_probes_count(&lateness), "they say nothing about other processes");
+    double others = 1;
+    aliquot_lateness_others(&lateness, &others);
+    CHECK(others == 0, "they are not in the history");
+}
+
+TEST(probes_that_wait_for_nothing_count) {
+    CHECK(!aliquot_lateness_probes_count(&lateness), "there is no evidence yet");
+    probe_during_work(2, false);
+    CHECK(aliquot_lateness_probes_count(&lateness), "they do not wait for own work");
+}
+
+TEST(judgements_with_a_wrong_offset_are_forgotten) {
+    aliquot_lateness_judge(&lateness, OFFSET + 5000000, 0, false, false); /* the first event is late */
+    for (int64_t i = 1; i < 20; i++) {
+        aliquot_lateness_add_probe(&lateness, OFFSET + 5000000 + (double)i * 1e6 + 900, i * 1000000, true, false);
+    }
+    CHECK(aliquot_lateness_seems_alone(&lateness), "as far as is known");
+    CHECK(!aliquot_lateness_judge(&lateness, OFFSET + 21e6, 21000000, false, false), "a punctual event");
+    CHECK(!aliquot_lateness_seems_alone(&lateness), "the others were all late");
 }

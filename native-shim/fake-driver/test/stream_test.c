@@ -1,4 +1,5 @@
 /* Tests of time through the driver API: streams, events, launches, copies and host functions. */
+#include "gpu_time.h"
 #include "testing.h"
 
 #include <dlfcn.h>
@@ -253,6 +254,82 @@ static void launches_into_a_full_queue_wait_for_space(void) {
     BETWEEN(240000, 400000, us_between(begin, record(stream)));
 }
 
+/* Records an event on an idle stream while a kernel of 30 ms runs on another one. Returns whether it is complete after
+   5 ms. */
+static bool event_beside_a_kernel_completes(void) {
+    start_driver();
+    CUstream one = new_stream(CU_STREAM_NON_BLOCKING), two = new_stream(CU_STREAM_NON_BLOCKING);
+    launch_busy(one, 30 * MS, 1);
+    CUevent event = record(two);
+    gpu_sleep_until(gpu_now() + 5 * MS);
+    CUresult result = cuEventQuery(event);
+    CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY);
+    EQUAL(CUDA_SUCCESS, cuEventSynchronize(event));
+    /* If the event has waited, it was for the kernel. */
+    EQUAL(result == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS, cuStreamQuery(one));
+    return result == CUDA_SUCCESS;
+}
+
+static void an_event_waits_for_no_kernel_of_another_stream(void) {
+    CHECK(event_beside_a_kernel_completes());
+}
+
+static void with_one_connection_an_event_waits_for_earlier_kernels_of_all_streams(void) {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+    CHECK(!event_beside_a_kernel_completes());
+}
+
+static void with_eight_connections_the_ninth_stream_shares_a_queue(void) {
+    CUstream streams[9];
+    setenv("ALIQUOT_FAKE_PROFILE", "connections=8", 1);
+    start_driver();
+    for (int i = 0; i < 9; i++)
+        streams[i] = new_stream(CU_STREAM_NON_BLOCKING);
+    launch_busy(streams[0], 30 * MS, 1);
+    CUevent second = record(streams[1]), ninth = record(streams[8]);
+    gpu_sleep_until(gpu_now() + 5 * MS);
+    EQUAL(CUDA_SUCCESS, cuEventQuery(second));
+    EQUAL(CUDA_ERROR_NOT_READY, cuEventQuery(ninth));
+}
+
+static void on_a_profile_events_wait_for_all_kernels_of_their_process(void) {
+    setenv("ALIQUOT_FAKE_PROFILE", "events=own", 1);
+    CHECK(!event_beside_a_kernel_completes());
+}
+
+static void on_a_profile_the_clock_of_the_gpu_runs_faster(void) {
+    setenv("ALIQUOT_FAKE_PROFILE", "drift=10000", 1);
+    start_driver();
+    CUstream stream = new_stream(0);
+    CUevent begin = record(stream);
+    launch_busy(stream, 1000 * MS, SMS);
+    BETWEEN(1010000, 1019000, us_between(begin, record(stream)));
+}
+
+static void on_a_profile_events_complete_late(void) {
+    setenv("ALIQUOT_FAKE_PROFILE", "nastiest,late=1000-1000", 1);
+    start_driver();
+    CUevent event = record(new_stream(0));
+    EQUAL(CUDA_ERROR_NOT_READY, cuEventQuery(event));
+    gpu_sleep_until(gpu_now() + 2 * MS);
+    EQUAL(CUDA_SUCCESS, cuEventQuery(event));
+}
+
+static void on_a_profile_the_first_launch_of_each_kernel_loads_it(void) {
+    setenv("ALIQUOT_FAKE_PROFILE", "lazy=50-60", 1);
+    start_driver();
+    CUstream stream = new_stream(0);
+    uint64_t before = gpu_now();
+    launch_busy(stream, 0, 1);
+    uint64_t first = gpu_now() - before;
+    launch_busy(stream, 0, 1);
+    uint64_t second = gpu_now() - before - first;
+    EQUAL(CUDA_SUCCESS, cuLaunchKernel(other, 1, 1, 1, 128, 1, 1, 0, stream, NULL, NULL));
+    uint64_t third = gpu_now() - before - first - second;
+    CHECK(first >= 50 * MS && third >= 50 * MS);
+    CHECK(second < 50 * MS);
+}
+
 int main(int count, char **arguments) {
     static const struct test tests[] = {
         TEST(a_stream_is_busy_until_its_kernels_complete),
@@ -266,6 +343,13 @@ int main(int count, char **arguments) {
         TEST(copies_take_time_by_their_size_and_synchronous_ones_wait),
         TEST(each_thread_has_its_own_per_thread_default_stream),
         TEST(launches_into_a_full_queue_wait_for_space),
+        TEST(an_event_waits_for_no_kernel_of_another_stream),
+        TEST(with_one_connection_an_event_waits_for_earlier_kernels_of_all_streams),
+        TEST(with_eight_connections_the_ninth_stream_shares_a_queue),
+        TEST(on_a_profile_events_wait_for_all_kernels_of_their_process),
+        TEST(on_a_profile_the_clock_of_the_gpu_runs_faster),
+        TEST(on_a_profile_events_complete_late),
+        TEST(on_a_profile_the_first_launch_of_each_kernel_loads_it),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
 }
