@@ -43,22 +43,20 @@ static const struct entry_point {
 #undef ENTRY
 #undef PER_THREAD
 
+/* The newest version of the function that the caller knows. If the function has per-thread-stream variants, a caller
+   that asks for them gets no other. */
 static CUdriverProcAddressQueryResult find_entry_point(const char *name, int version, bool per_thread_stream,
                                                        void **function) {
     const struct entry_point *best = NULL;
-    bool known = false;
+    bool known = false, has_variants = false;
+    for (size_t i = 0; i < sizeof entry_points / sizeof entry_points[0]; i++)
+        has_variants |= entry_points[i].per_thread_stream && strcmp(entry_points[i].name, name) == 0;
     for (size_t i = 0; i < sizeof entry_points / sizeof entry_points[0]; i++) {
         const struct entry_point *entry = &entry_points[i];
-        if (strcmp(entry->name, name) != 0 || (entry->per_thread_stream && !per_thread_stream))
+        if (strcmp(entry->name, name) != 0 || entry->per_thread_stream != (per_thread_stream && has_variants))
             continue;
         known = true;
-        if (entry->version > version)
-            continue;
-        /* Prefers the requested stream variant, then the newest version that the caller knows. */
-        bool better =
-            best == NULL || (entry->per_thread_stream != best->per_thread_stream ? entry->per_thread_stream
-                                                                                 : entry->version > best->version);
-        if (better)
+        if (entry->version <= version && (best == NULL || entry->version > best->version))
             best = entry;
     }
     if (best == NULL)
@@ -71,7 +69,7 @@ static CUdriverProcAddressQueryResult find_entry_point(const char *name, int ver
    that the driver does not have. */
 API CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                                  CUdriverProcAddressQueryResult *symbolStatus) {
-    if (symbol == NULL || pfn == NULL || flags > 7)
+    if (symbol == NULL || pfn == NULL || flags > 3)
         return CUDA_ERROR_INVALID_VALUE;
     *pfn = NULL;
     CUdriverProcAddressQueryResult found =

@@ -291,8 +291,6 @@ static void proc_address_lookup_returns_the_requested_version(void) {
         {"cuMemcpyHtoD", 7000, 0, "cuMemcpyHtoD_v2"},
         {"cuMemcpyHtoD", 7000, 1, "cuMemcpyHtoD_v2"},
         {"cuMemcpyHtoD", 7000, 2, "cuMemcpyHtoD_v2_ptds"},
-        {"cuMemcpyHtoD", 3020, 2, "cuMemcpyHtoD_v2"},
-        {"cuLaunchKernel", 4000, 2, "cuLaunchKernel"},
         {"cuLaunchKernel", 7000, 2, "cuLaunchKernel_ptsz"},
         {"cuDeviceGetUuid", 11000, 0, "cuDeviceGetUuid"},
         {"cuDeviceGetUuid", 11040, 0, "cuDeviceGetUuid_v2"},
@@ -314,10 +312,12 @@ static void proc_address_lookup_returns_the_requested_version(void) {
     CHECK(dlsym(library, "cuLaunchKernel") != dlsym(library, "cuLaunchKernel_ptsz"));
     get_proc_address("", 13000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     get_proc_address("cuMemAlloc_v2", 13000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    get_proc_address("cuMemcpyHtoD", 3020, 2, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    get_proc_address("cuLaunchKernel", 4000, 2, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     get_proc_address("cuCtxGetId", 11000, 0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     void *none;
     get_proc_address("cuInit", 1999, 0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", &none, 2000, 8, NULL));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", &none, 2000, 4, NULL));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", NULL, 2000, 0, NULL));
 }
 
