@@ -170,6 +170,11 @@ typedef enum CUlimit_enum {
     CU_LIMIT_MALLOC_HEAP_SIZE = 2,
 } CUlimit;
 
+/* Parameters of functions that the shim only forwards; for the callback see cuda.h, CUgraphRecaptureCallback. */
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
+typedef CUresult (*CUgraphRecaptureCallback)(void *data, CUgraphNode node, const void *original, const void *recaptured,
+                                             int status);
+
 typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
 

@@ -142,7 +142,8 @@ static __attribute__((noinline)) int open_batch(struct thread_batches *thread, s
     int mode = aliquot_capture_relax_mode();
     atomic_store(&batch->stream, launch->stream);
     atomic_store(&batch->opened, now);
-    if (!ensure_batch_events(batch) || !aliquot_meter_ensure_reference(meter, launch->stream) ||
+    if (aliquot_capture_may_include(launch->stream) || !ensure_batch_events(batch) ||
+        !aliquot_meter_ensure_reference(meter, launch->stream) ||
         aliquot_real.cuEventRecord(batch->start, launch->stream) != CUDA_SUCCESS) {
         atomic_store(&batch->word, ALIQUOT_WORD_WITH_STATE(word, BATCH_FREE));
         aliquot_cost_reset_guess(launch->cost);
@@ -212,7 +213,8 @@ static __attribute__((noinline)) void close_batch(struct open_batch *open, bool 
     batch->closed = aliquot_os_clock();
     batch->order = atomic_fetch_add(&meter->closed_count, 1);
     int mode = aliquot_capture_relax_mode();
-    bool recorded = aliquot_real.cuEventRecord(batch->end, open->stream) == CUDA_SUCCESS;
+    bool recorded = !aliquot_capture_may_include(open->stream) && /* as a part of a graph it would not be complete */
+                    aliquot_real.cuEventRecord(batch->end, open->stream) == CUDA_SUCCESS;
     aliquot_capture_restore_mode(mode);
     if (!recorded) {
         count_unmeasured(&this_thread, meter->device, open->charged);
@@ -267,6 +269,18 @@ void aliquot_batch_pause(void) {
         if (thread->open[i].batch != NULL) {
             close_batch(&thread->open[i], false);
         }
+    }
+}
+
+void aliquot_batch_end_on_stream(CUstream stream) {
+    struct thread_batches *thread = thread_batches();
+    for (int i = 0; thread->open_count > 0 && i < OPEN_BATCHES_PER_THREAD; i++) {
+        if (thread->open[i].batch != NULL && thread->open[i].stream == stream) {
+            close_batch(&thread->open[i], false);
+        }
+    }
+    if (stream > CU_STREAM_PER_THREAD) { /* a default stream's handle means another stream in each thread or context */
+        aliquot_batch_forget_stream(stream);
     }
 }
 

@@ -1,6 +1,8 @@
 /* Hooks of the functions that begin and end stream capture, and the calling thread's capture mode. */
 #include "capture.h"
 
+#include "batch.h"
+
 atomic_int aliquot_open_captures;
 
 bool aliquot_capture_asks_driver(CUstream stream) {
@@ -9,9 +11,16 @@ bool aliquot_capture_asks_driver(CUstream stream) {
            aliquot_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static CUresult count_capture_begin(CUresult result) {
-    if (result == CUDA_SUCCESS) {
-        atomic_fetch_add(&aliquot_open_captures, 1);
+/* Counted before the driver begins to capture: from then on, a thread asks the driver before it records an event on the
+   stream. Batches that are open on it end. */
+static void before_capture_begin(CUstream stream) {
+    atomic_fetch_add(&aliquot_open_captures, 1);
+    aliquot_batch_end_on_stream(stream);
+}
+
+static CUresult after_capture_begin(CUresult result) {
+    if (result != CUDA_SUCCESS) {
+        atomic_fetch_sub(&aliquot_open_captures, 1);
     }
     return result;
 }
@@ -51,24 +60,36 @@ void aliquot_capture_restore_mode(int mode) {
     }
 }
 
-#define CAPTURE(symbol, parameters, after)                                                                             \
+#define PER_THREAD_STREAM (stream == NULL ? CU_STREAM_PER_THREAD : stream)
+
+#define BEGIN(symbol, parameters, stream_asked, arguments)                                                             \
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
-        return after;                                                                                                  \
+        before_capture_begin(stream_asked);                                                                            \
+        return after_capture_begin(aliquot_real.symbol arguments);                                                     \
     }
+#define BEGINS(symbol, parameters, arguments)                                                                          \
+    BEGIN(symbol, parameters, stream, arguments)                                                                       \
+    BEGIN(symbol##_ptsz, parameters, PER_THREAD_STREAM, arguments)
 
-#define CAPTURES(symbol, parameters, arguments)                                                                        \
-    CAPTURE(symbol, parameters, count_capture_begin(aliquot_real.symbol arguments))                                    \
-    CAPTURE(symbol##_ptsz, parameters, count_capture_begin(aliquot_real.symbol##_ptsz arguments))
+#define END(symbol, parameters, stream_asked, arguments)                                                               \
+    CUresult symbol parameters {                                                                                       \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
+        return count_capture_end(stream_asked, aliquot_real.symbol arguments);                                         \
+    }
+#define ENDS(symbol, parameters, arguments)                                                                            \
+    END(symbol, parameters, stream, arguments)                                                                         \
+    END(symbol##_ptsz, parameters, PER_THREAD_STREAM, arguments)
 
-CAPTURES(cuStreamBeginCapture, (CUstream stream), (stream))
-CAPTURES(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
-CAPTURES(cuStreamBeginCaptureToGraph,
-         (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,
-          CUstreamCaptureMode mode),
-         (stream, graph, after, edges, count, mode))
-CAPTURE(cuStreamEndCapture, (CUstream stream, CUgraph *graph),
-        count_capture_end(stream, aliquot_real.cuStreamEndCapture(stream, graph)))
-CAPTURE(cuStreamEndCapture_ptsz, (CUstream stream, CUgraph *graph),
-        count_capture_end(stream == NULL ? CU_STREAM_PER_THREAD : stream,
-                          aliquot_real.cuStreamEndCapture_ptsz(stream, graph)))
+BEGINS(cuStreamBeginCapture, (CUstream stream), (stream))
+BEGINS(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
+BEGINS(cuStreamBeginCaptureToGraph,
+       (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,
+        CUstreamCaptureMode mode),
+       (stream, graph, after, edges, count, mode))
+BEGINS(cuStreamBeginRecaptureToGraph,
+       (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback callback, void *data),
+       (stream, mode, graph, callback, data))
+BEGINS(cuStreamBeginCaptureToCig, (CUstream stream, CUstreamCigCaptureParams *parameters), (stream, parameters))
+ENDS(cuStreamEndCapture, (CUstream stream, CUgraph *graph), (stream, graph))
+ENDS(cuStreamEndCaptureToCig, (CUstream stream), (stream))

@@ -68,6 +68,11 @@
     HOOK(CUDA, CUresult, cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, 0, \
          (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count, \
           CUstreamCaptureMode mode)) \
+    HOOK(CUDA, CUresult, cuStreamBeginRecaptureToGraph, "cuStreamBeginRecaptureToGraph", 13030, 0, \
+         (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback callback, void *data)) \
+    HOOK(CUDA, CUresult, cuStreamBeginCaptureToCig, "cuStreamBeginCaptureToCig", 13010, 0, \
+         (CUstream stream, CUstreamCigCaptureParams *parameters)) \
+    HOOK(CUDA, CUresult, cuStreamEndCaptureToCig, "cuStreamEndCaptureToCig", 13010, 0, (CUstream stream)) \
     HOOK(CUDA, CUresult, cuStreamEndCapture, "cuStreamEndCapture", 10000, 0, \
          (CUstream stream, CUgraph *graph)) \
     HOOK(CUDA, CUresult, cuLaunchKernel_ptsz, "cuLaunchKernel", 7000, 2, \
@@ -88,6 +93,11 @@
     HOOK(CUDA, CUresult, cuStreamBeginCaptureToGraph_ptsz, "cuStreamBeginCaptureToGraph", 12030, 2, \
          (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count, \
           CUstreamCaptureMode mode)) \
+    HOOK(CUDA, CUresult, cuStreamBeginRecaptureToGraph_ptsz, "cuStreamBeginRecaptureToGraph", 13030, 2, \
+         (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback callback, void *data)) \
+    HOOK(CUDA, CUresult, cuStreamBeginCaptureToCig_ptsz, "cuStreamBeginCaptureToCig", 13010, 2, \
+         (CUstream stream, CUstreamCigCaptureParams *parameters)) \
+    HOOK(CUDA, CUresult, cuStreamEndCaptureToCig_ptsz, "cuStreamEndCaptureToCig", 13010, 2, (CUstream stream)) \
     HOOK(CUDA, CUresult, cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, 2, \
          (CUstream stream, CUgraph *graph)) \
     HOOK(CUDA, CUresult, cuStreamDestroy, "cuStreamDestroy", 2000, 0, (CUstream stream)) \

@@ -90,27 +90,19 @@ static void unlock_pool(struct aliquot_pool *pool) {
     pthread_mutex_unlock(&pool->mutex);
 }
 
-/* If a stream is capturing, even a query of a pool's attributes invalidates the capture (NVIDIA/cccl#11360). In
-   capture mode RELAXED no call of this thread does (cuda.h, cuThreadExchangeStreamCaptureMode). */
-static void exchange_capture_mode(CUstreamCaptureMode *mode) {
-    if (aliquot_real.cuThreadExchangeStreamCaptureMode != NULL) {
-        aliquot_real.cuThreadExchangeStreamCaptureMode(mode);
-    }
-}
-
-/* Asks the driver how many bytes the pool holds. False: it does not say. */
+/* Asks the driver how many bytes the pool holds. False: it does not say. If a stream is capturing, even this query
+   invalidates the capture (NVIDIA/cccl#11360), except in capture mode RELAXED. */
 static bool ask_reserved_bytes(const struct aliquot_pool *pool, uint64_t *reserved) {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    int mode = aliquot_capture_relax_mode();
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     cuuint64_t bytes = 0;
-    exchange_capture_mode(&mode);
     if (pool->kind == POOL_OF_GRAPHS && aliquot_real.cuDeviceGetGraphMemAttribute != NULL) {
         result =
             aliquot_real.cuDeviceGetGraphMemAttribute(pool->ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes);
     } else if (pool->kind == POOL_CHARGED && aliquot_real.cuMemPoolGetAttribute != NULL) {
         result = aliquot_real.cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
     }
-    exchange_capture_mode(&mode);
+    aliquot_capture_restore_mode(mode);
     *reserved = bytes;
     return result == CUDA_SUCCESS;
 }
@@ -186,9 +178,8 @@ static void update_charge(struct aliquot_pool *pool) {
 
 /* Trims up to this many bytes from the pool. Memory in use stays. */
 static void trim_pool(struct aliquot_pool *pool, uint64_t bytes) {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     uint64_t held = driver_reserved_bytes(pool);
-    exchange_capture_mode(&mode);
+    int mode = aliquot_capture_relax_mode();
     if (pool->kind == POOL_OF_GRAPHS && aliquot_real.cuDeviceGraphMemTrim != NULL) {
         aliquot_real.cuDeviceGraphMemTrim(pool->ordinal);
         aliquot_graph_was_trimmed();
@@ -199,7 +190,7 @@ static void trim_pool(struct aliquot_pool *pool, uint64_t bytes) {
             aliquot_real.cuMemPoolTrimTo(pool->handle, 0); /* a pool releases whole chunks only */
         }
     }
-    exchange_capture_mode(&mode);
+    aliquot_capture_restore_mode(mode);
     update_charge(pool);
 }
 

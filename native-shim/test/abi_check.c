@@ -14,6 +14,21 @@ CUresult cuCtxSynchronize_v2(CUcontext context);
 _Static_assert(CU_MEM_ALLOCATION_TYPE_MANAGED == 2, "cuda.h");
 #endif
 
+#if CUDA_VERSION < 13020
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
+CUresult cuStreamBeginCaptureToCig(CUstream stream, CUstreamCigCaptureParams *parameters);
+CUresult cuStreamBeginCaptureToCig_ptsz(CUstream stream, CUstreamCigCaptureParams *parameters);
+CUresult cuStreamEndCaptureToCig(CUstream stream);
+CUresult cuStreamEndCaptureToCig_ptsz(CUstream stream);
+#endif
+#if CUDA_VERSION < 13030
+typedef void *CUgraphRecaptureCallback;
+CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+                                       CUgraphRecaptureCallback callback, void *data);
+CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+                                            CUgraphRecaptureCallback callback, void *data);
+#endif
+
 /* A redeclaration with another type is an error. The use before it fails if cuda.h does not declare the function. */
 #define CUDA(result, symbol, parameters)                                                                               \
     _Static_assert(sizeof &symbol != 0, #symbol);                                                                      \

@@ -252,6 +252,12 @@ static void check_each_launch_reaches_its_own(void) {
     CHECK_REACHES(cuStreamBeginCapture_v2_ptsz, none, 0);
     CHECK_REACHES(cuStreamBeginCaptureToGraph, none, none, none, none, (size_t)0, 0);
     CHECK_REACHES(cuStreamBeginCaptureToGraph_ptsz, none, none, none, none, (size_t)0, 0);
+    CHECK_REACHES(cuStreamBeginRecaptureToGraph, none, 0, none, none, none);
+    CHECK_REACHES(cuStreamBeginRecaptureToGraph_ptsz, none, 0, none, none, none);
+    CHECK_REACHES(cuStreamBeginCaptureToCig, none, none);
+    CHECK_REACHES(cuStreamBeginCaptureToCig_ptsz, none, none);
+    CHECK_REACHES(cuStreamEndCaptureToCig, none);
+    CHECK_REACHES(cuStreamEndCaptureToCig_ptsz, none);
     CHECK_REACHES(cuStreamEndCapture, none, none);
     CHECK_REACHES(cuStreamEndCapture_ptsz, none, none);
 }

@@ -205,6 +205,33 @@ TEST(imported_memory_of_a_graphics_API_is_charged_and_never_refused) {
     CHECK_EQUAL(allocate(&address, 100 * MIB), CUDA_SUCCESS);
 }
 
+/* It is charged when its graph is launched. */
+TEST(memory_that_is_captured_in_any_way_is_not_charged_at_the_call) {
+    static const char *const begin[] = {"cuStreamBeginCapture_v2", "cuStreamBeginCaptureToGraph",
+                                        "cuStreamBeginRecaptureToGraph", "cuStreamBeginCaptureToCig"};
+    CUresult (*allocate_async)(CUdeviceptr *, size_t, CUstream) =
+        CALL(cuMemAllocAsync, CUdeviceptr *, size_t, CUstream);
+    CUdeviceptr address = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    for (size_t i = 0; i < sizeof begin / sizeof begin[0]; i++) {
+        for (int per_thread = 0; per_thread < 2; per_thread++) {
+            char name[64];
+            snprintf(name, sizeof name, "%s%s", begin[i], per_thread ? "_ptsz" : "");
+            bool graphics = strcmp(begin[i], "cuStreamBeginCaptureToCig") == 0;
+            CHECK_EQUAL(((CUresult(*)())sandbox_function(name))(NULL, NULL, NULL, NULL, NULL, NULL), CUDA_SUCCESS);
+            CHECK_EQUAL(allocate_async(&address, MIB, NULL), CUDA_SUCCESS);
+            CHECK_EQUAL(used_in_region(), 0);
+            snprintf(name, sizeof name, "cuStreamEndCapture%s%s", graphics ? "ToCig" : "", per_thread ? "_ptsz" : "");
+            CHECK_EQUAL(((CUresult(*)())sandbox_function(name))(NULL, NULL), CUDA_SUCCESS);
+            CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+            CHECK_EQUAL(allocate_async(&address, MIB, NULL), CUDA_SUCCESS);
+            CHECK_EQUAL(used_in_region(), MIB);
+            CHECK_EQUAL(deallocate(address), CUDA_SUCCESS);
+        }
+    }
+}
+
 TEST(a_green_context_leaves_no_charge_behind) {
     CUgreenCtx green = NULL;
     CUcontext context = NULL, primary = NULL;

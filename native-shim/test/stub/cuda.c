@@ -393,6 +393,12 @@ EXPORT(cuMemFreeAsync_ptsz, CUdeviceptr address, void *stream) {
     LAUNCH(cuStreamBeginCapture, 10010, 0, cuStreamBeginCapture_v2) \
     LAUNCH(cuStreamBeginCaptureToGraph, 12030, 0, cuStreamBeginCaptureToGraph) \
     LAUNCH(cuStreamEndCapture, 10000, 0, cuStreamEndCapture) \
+    LAUNCH(cuStreamBeginRecaptureToGraph, 13030, 0, cuStreamBeginRecaptureToGraph) \
+    LAUNCH(cuStreamBeginCaptureToCig, 13010, 0, cuStreamBeginCaptureToCig) \
+    LAUNCH(cuStreamEndCaptureToCig, 13010, 0, cuStreamEndCaptureToCig) \
+    LAUNCH(cuStreamBeginRecaptureToGraph, 13030, 2, cuStreamBeginRecaptureToGraph_ptsz) \
+    LAUNCH(cuStreamBeginCaptureToCig, 13010, 2, cuStreamBeginCaptureToCig_ptsz) \
+    LAUNCH(cuStreamEndCaptureToCig, 13010, 2, cuStreamEndCaptureToCig_ptsz) \
     LAUNCH(cuLaunchKernel, 7000, 2, cuLaunchKernel_ptsz) \
     LAUNCH(cuLaunchKernelEx, 11060, 2, cuLaunchKernelEx_ptsz) \
     LAUNCH(cuLaunchCooperativeKernel, 9000, 2, cuLaunchCooperativeKernel_ptsz) \
