@@ -453,7 +453,7 @@ API CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph) {
         return leave(CUDA_ERROR_ILLEGAL_STATE);
     struct capture *capture = member->capture;
     if (!member->origin)
-        return leave_and_run_destructors(invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
+        return leave(invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_number())
         return leave(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
     if (capture->invalid)
@@ -465,7 +465,7 @@ API CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph) {
         *phGraph = capture->graph;
     }
     end_capture(capture);
-    return leave_and_run_destructors(result);
+    return leave(result);
 }
 
 /* Enters the stream's context and returns the stream's capture status. A query invalidates nothing. */

@@ -389,15 +389,6 @@ CUresult graph_node_add(CUgraph graph, const struct edges *dependencies, const C
     return result;
 }
 
-CUresult graph_node_set_params(CUgraphNode node, const CUgraphNodeParams *params) {
-    if (params->type != node->params.type)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = graph_node_check_params(params);
-    return result == CUDA_SUCCESS ? assign_params(node, params) : result;
-}
-
 bool graph_node_set_attribute(CUgraphNode node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value) {
     if (node->attributes == NULL)
         node->attributes = calloc(LAUNCH_ATTRIBUTES, sizeof node->attributes[0]);
@@ -420,7 +411,6 @@ CUgraph graph_new(void) {
 void graph_delete(CUgraph graph) {
     while (graph->last != NULL)
         node_delete(graph->last);
-    user_references_release(&graph->references);
     object_delete(graph);
 }
 
@@ -436,7 +426,6 @@ CUgraph graph_clone(CUgraph graph) {
         if (node_create(clone, &params, &node->counterpart) != CUDA_SUCCESS)
             goto fail;
         node->counterpart->cloned_from = node->id;
-        node->counterpart->disabled = node->disabled;
         node->counterpart->allocation = node->allocation;
         if (node->allocation != NULL)
             node->allocation->node_count++;
@@ -444,14 +433,12 @@ CUgraph graph_clone(CUgraph graph) {
             if (!graph_node_set_attribute(node->counterpart, (CUlaunchAttributeID)id, &node->attributes[id]))
                 goto fail;
     }
-    /* Keeps the order of each node's edges, because cuGraphExecUpdate pairs nodes by it. */
     for (CUgraphNode node = graph->first; node != NULL; node = node->next)
         for (size_t i = 0; i < node->dependencies.count; i++)
             if (!connect_nodes(node->dependencies.nodes[i]->counterpart, node->counterpart,
                                &node->dependencies.data[i]))
                 goto fail;
-    if (user_references_copy(graph->references, &clone->references))
-        return clone;
+    return clone;
 fail:
     graph_delete(clone);
     return NULL;
@@ -530,7 +517,7 @@ API CUresult cuGraphDestroy(CUgraph hGraph) {
     if (hGraph->parent_node != NULL || hGraph->capturing)
         return leave(CUDA_ERROR_INVALID_VALUE);
     graph_delete(hGraph);
-    return leave_and_run_destructors(CUDA_SUCCESS);
+    return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph) {
@@ -703,10 +690,10 @@ API CUresult cuGraphDestroyNode(CUgraphNode hNode) {
     if (hNode->graph->capturing || graph_has_memory(hNode->graph))
         return leave(CUDA_ERROR_INVALID_VALUE);
     node_delete(hNode);
-    return leave_and_run_destructors(CUDA_SUCCESS);
+    return leave(CUDA_SUCCESS);
 }
 
-/* ---- getting and setting node parameters ---- */
+/* ---- node parameters ---- */
 
 static CUresult get_params(CUgraphNode node, CUgraphNodeType type, size_t offset, void *params, size_t bytes) {
     if (params == NULL)
@@ -720,58 +707,21 @@ static CUresult get_params(CUgraphNode node, CUgraphNodeType type, size_t offset
     return leave(CUDA_SUCCESS);
 }
 
-static CUresult set_params(CUgraphNode node, CUgraphNodeType type, size_t offset, const void *params, size_t bytes) {
-    if (params == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_node(node);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (node->params.type != type)
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    CUgraphNodeParams changed = node->params;
-    if (type == CU_GRAPH_NODE_TYPE_KERNEL) /* fields that the older version lacks are reset */
-        memset(&changed.kernel, 0, sizeof changed.kernel);
-    memcpy((char *)&changed + offset, params, bytes);
-    return leave(graph_node_set_params(node, &changed));
-}
-
 #define NODE_GETTER(symbol, Type, type, member)                                                                        \
     API CUresult symbol(CUgraphNode hNode, Type *nodeParams) {                                                         \
         return get_params(hNode, type, offsetof(CUgraphNodeParams, member), nodeParams, sizeof *nodeParams);           \
     }
-#define NODE_SETTER(symbol, Type, type, member)                                                                        \
-    API CUresult symbol(CUgraphNode hNode, const Type *nodeParams) {                                                   \
-        return set_params(hNode, type, offsetof(CUgraphNodeParams, member), nodeParams, sizeof *nodeParams);           \
-    }
-#define EVENT_SETTER(symbol, type, member)                                                                             \
-    API CUresult symbol(CUgraphNode hNode, CUevent event) {                                                            \
-        return set_params(hNode, type, offsetof(CUgraphNodeParams, member), &event, sizeof event);                     \
-    }
 
 NODE_GETTER(cuGraphKernelNodeGetParams, CUDA_KERNEL_NODE_PARAMS_v1, CU_GRAPH_NODE_TYPE_KERNEL, kernel)
-NODE_SETTER(cuGraphKernelNodeSetParams, CUDA_KERNEL_NODE_PARAMS_v1, CU_GRAPH_NODE_TYPE_KERNEL, kernel)
 NODE_GETTER(cuGraphKernelNodeGetParams_v2, CUDA_KERNEL_NODE_PARAMS, CU_GRAPH_NODE_TYPE_KERNEL, kernel)
-NODE_SETTER(cuGraphKernelNodeSetParams_v2, CUDA_KERNEL_NODE_PARAMS, CU_GRAPH_NODE_TYPE_KERNEL, kernel)
 NODE_GETTER(cuGraphMemcpyNodeGetParams, CUDA_MEMCPY3D, CU_GRAPH_NODE_TYPE_MEMCPY, memcpy.copyParams)
-NODE_SETTER(cuGraphMemcpyNodeSetParams, CUDA_MEMCPY3D, CU_GRAPH_NODE_TYPE_MEMCPY, memcpy.copyParams)
 NODE_GETTER(cuGraphMemsetNodeGetParams, CUDA_MEMSET_NODE_PARAMS, CU_GRAPH_NODE_TYPE_MEMSET, memset)
-NODE_SETTER(cuGraphMemsetNodeSetParams, CUDA_MEMSET_NODE_PARAMS, CU_GRAPH_NODE_TYPE_MEMSET, memset)
 NODE_GETTER(cuGraphHostNodeGetParams, CUDA_HOST_NODE_PARAMS, CU_GRAPH_NODE_TYPE_HOST, host)
-NODE_SETTER(cuGraphHostNodeSetParams, CUDA_HOST_NODE_PARAMS, CU_GRAPH_NODE_TYPE_HOST, host)
 NODE_GETTER(cuGraphMemAllocNodeGetParams, CUDA_MEM_ALLOC_NODE_PARAMS, CU_GRAPH_NODE_TYPE_MEM_ALLOC, alloc)
 NODE_GETTER(cuGraphMemFreeNodeGetParams, CUdeviceptr, CU_GRAPH_NODE_TYPE_MEM_FREE, free.dptr)
 NODE_GETTER(cuGraphChildGraphNodeGetGraph, CUgraph, CU_GRAPH_NODE_TYPE_GRAPH, graph.graph)
 NODE_GETTER(cuGraphEventRecordNodeGetEvent, CUevent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, eventRecord.event)
-EVENT_SETTER(cuGraphEventRecordNodeSetEvent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, eventRecord.event)
 NODE_GETTER(cuGraphEventWaitNodeGetEvent, CUevent, CU_GRAPH_NODE_TYPE_WAIT_EVENT, eventWait.event)
-EVENT_SETTER(cuGraphEventWaitNodeSetEvent, CU_GRAPH_NODE_TYPE_WAIT_EVENT, eventWait.event)
-
-API CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
-    if (nodeParams == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_node(hNode);
-    return result == CUDA_SUCCESS ? leave_and_run_destructors(graph_node_set_params(hNode, nodeParams)) : result;
-}
 
 API CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type) {
     if (type == NULL)
@@ -780,67 +730,6 @@ API CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type) {
     if (result != CUDA_SUCCESS)
         return result;
     *type = hNode->params.type;
-    return leave(CUDA_SUCCESS);
-}
-
-static CUresult enter_kernel_node(CUgraphNode node) {
-    CUresult result = enter_node(node);
-    if (result != CUDA_SUCCESS)
-        return result;
-    return node->params.type == CU_GRAPH_NODE_TYPE_KERNEL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
-}
-
-static bool is_node_attribute(CUkernelNodeAttrID attr) {
-    switch ((int)attr) {
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-        return true;
-    default:
-        return false;
-    }
-}
-
-API CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
-                                           CUkernelNodeAttrValue *value_out) {
-    if (value_out == NULL || !is_node_attribute(attr))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_kernel_node(hNode);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (hNode->attributes != NULL)
-        *value_out = hNode->attributes[attr];
-    else
-        memset(value_out, 0, sizeof *value_out);
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
-                                           const CUkernelNodeAttrValue *value) {
-    if (value == NULL || !is_node_attribute(attr))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_kernel_node(hNode);
-    if (result != CUDA_SUCCESS)
-        return result;
-    return leave(graph_node_set_attribute(hNode, attr, value) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
-}
-
-API CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
-    CUresult result = enter_kernel_node(dst);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (object_find(KIND_GRAPH_NODE, src) == NULL || src->params.type != CU_GRAPH_NODE_TYPE_KERNEL)
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    static const CUlaunchAttributeValue zero;
-    for (int id = 0; id < LAUNCH_ATTRIBUTES; id++)
-        if (!graph_node_set_attribute(dst, (CUlaunchAttributeID)id,
-                                      src->attributes != NULL ? &src->attributes[id] : &zero))
-            return leave(CUDA_ERROR_OUT_OF_MEMORY);
     return leave(CUDA_SUCCESS);
 }
 
@@ -1020,46 +909,4 @@ API CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *fro
 API CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
                                        size_t numDependencies) {
     return cuGraphRemoveDependencies_v2(hGraph, from, to, NULL, numDependencies);
-}
-
-/* ---- debug output ---- */
-
-static const char *type_name(CUgraphNodeType type) {
-    static const char *const names[] = {"KERNEL",    "MEMCPY",   "MEMSET", "HOST",       "GRAPH",
-                                        "EMPTY",     "WAIT",     "RECORD", "EXT_SIGNAL", "EXT_WAIT",
-                                        "MEM_ALLOC", "MEM_FREE", "MEM_OP", "CONDITIONAL"};
-    return (size_t)type < sizeof names / sizeof names[0] ? names[type] : "?";
-}
-
-static void print_graph(FILE *out, CUgraph graph) {
-    fprintf(out, "subgraph cluster_%llu {\nlabel=\"graph_%llu\"\n", graph->id, graph->id);
-    for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
-        const char *kernel = "";
-        if (node->params.type == CU_GRAPH_NODE_TYPE_KERNEL && is_launchable(&node->params.kernel))
-            kernel = function_name(node->params.kernel.func != NULL ? node->params.kernel.func
-                                                                    : (CUfunction)(void *)node->params.kernel.kern);
-        fprintf(out, "\"node_%llu\" [shape=box label=\"%llu %s %s\"]\n", node->id, node->id,
-                type_name(node->params.type), kernel);
-        for (size_t i = 0; i < node->dependents.count; i++)
-            fprintf(out, "\"node_%llu\" -> \"node_%llu\"\n", node->id, node->dependents.nodes[i]->id);
-        if (node->child != NULL)
-            print_graph(out, node->child);
-    }
-    fputs("}\n", out);
-}
-
-API CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags) {
-    if (path == NULL || flags >= 2 * CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_graph(hGraph);
-    if (result != CUDA_SUCCESS)
-        return result;
-    FILE *out = fopen(path, "we");
-    if (out == NULL)
-        return leave(CUDA_ERROR_OPERATING_SYSTEM);
-    fputs("digraph dot {\n", out);
-    print_graph(out, hGraph);
-    fputs("}\n", out);
-    bool written = ferror(out) == 0;
-    return leave(fclose(out) == 0 && written ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
 }

@@ -6,7 +6,6 @@
 #define ALIQUOT_FAKE_CUDA_GRAPH_H
 
 #include "cuda_driver.h"
-#include "cuda_user_object.h"
 
 /* The edges to or from one node, or the dependencies of the next node of a capturing stream. */
 struct edges {
@@ -28,7 +27,6 @@ struct CUgraph_st {
     CUgraphNode parent_node;            /* the node whose child graph this is, or NULL */
     size_t exec_count;                  /* live executable graphs instantiated from it */
     bool capturing;                     /* between cuStreamBeginCapture and cuStreamEndCapture */
-    struct user_reference *references;
 };
 
 struct CUgraphNode_st {
@@ -42,7 +40,6 @@ struct CUgraphNode_st {
     CUgraph child;
     struct node_allocation *allocation; /* of a memory allocation node */
     unsigned long long id, cloned_from; /* the id of the node that this one is a clone of; 0: none */
-    bool disabled;
     /* Temporary values of one traversal of the graph; undefined afterwards. */
     CUgraphNode counterpart;
     size_t scratch;
@@ -54,7 +51,7 @@ struct node_allocation {
     size_t node_count;
 };
 
-/* An executable graph: a clone of the graph that it was instantiated from, with the parameters set since then. */
+/* An executable graph: a clone of the graph that it was instantiated from. */
 struct CUgraphExec_st {
     struct object object;
     CUgraph graph;
@@ -70,7 +67,7 @@ CUgraph graph_new(void);
 CUgraph graph_clone(CUgraph graph);
 /* Whether the graph or a child graph has memory allocation or free nodes. */
 bool graph_has_memory(CUgraph graph);
-/* Deletes the graph with its nodes and releases its references to user objects. */
+/* Deletes the graph with its nodes. */
 void graph_delete(CUgraph graph);
 /* Finds the clone of the node with that id in the graph and its child graphs. */
 CUgraphNode graph_find_clone(CUgraph graph, unsigned long long original);
@@ -85,8 +82,6 @@ CUgraphNode *graph_topological_order(CUgraph graph, CUgraphNode *cycle_node);
 /* Checks params, copies the data that they point to and adds a node with those dependencies (may be NULL). */
 CUresult graph_node_add(CUgraph graph, const struct edges *dependencies, const CUgraphNodeParams *params,
                         CUgraphNode *made);
-/* Replaces the node's parameters by others of the same type. */
-CUresult graph_node_set_params(CUgraphNode node, const CUgraphNodeParams *params);
 /* Returns CUDA_SUCCESS if params are valid for a node. */
 CUresult graph_node_check_params(const CUgraphNodeParams *params);
 bool graph_node_set_attribute(CUgraphNode node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);

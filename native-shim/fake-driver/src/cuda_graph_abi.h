@@ -26,8 +26,6 @@ enum {
     CU_STREAM_SET_CAPTURE_DEPENDENCIES = 1,
     CU_EVENT_RECORD_EXTERNAL = 1,
     CU_EVENT_WAIT_EXTERNAL = 1,
-    CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1,
-    CU_GRAPH_USER_OBJECT_MOVE = 1,
 };
 #define CU_LAUNCH_PARAM_END ((void *)0)
 #define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
@@ -80,28 +78,6 @@ typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
     CUgraphNode hErrNode_out;
     CUgraphInstantiateResult result_out;
 } CUDA_GRAPH_INSTANTIATE_PARAMS;
-
-typedef enum CUgraphExecUpdateResult_enum {
-    CU_GRAPH_EXEC_UPDATE_SUCCESS = 0,
-    CU_GRAPH_EXEC_UPDATE_ERROR = 1,
-    CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED = 2,
-    CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED = 3,
-    CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED = 4,
-    CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED = 5,
-    CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED = 6,
-    CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE = 7,
-    CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED = 8,
-} CUgraphExecUpdateResult;
-
-typedef struct CUgraphExecUpdateResultInfo_st {
-    CUgraphExecUpdateResult result;
-    CUgraphNode errorNode, errorFromNode;
-} CUgraphExecUpdateResultInfo;
-
-typedef enum CUgraphDebugDot_flags_enum {
-    CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE = 1,
-    CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS = 1 << 15,
-} CUgraphDebugDot_flags;
 
 typedef struct CUDA_KERNEL_NODE_PARAMS_st {
     CUfunction func;

@@ -28,8 +28,7 @@
 enum { IN_STREAM = 0, BRANCHES = GPU_QUEUES - GPU_BARRIER_QUEUES };
 
 struct step {
-    CUgraphNodeParams params; /* of type EMPTY for the beginning and the end of a child graph */
-    bool disabled;
+    CUgraphNodeParams params;      /* of type EMPTY for the beginning and the end of a child graph */
     size_t first_edge, edge_count; /* its dependencies: edge_count entries of edges, from first_edge on */
     size_t dependents;
     size_t head;          /* the first step of its segment */
@@ -73,11 +72,11 @@ static bool add_edge(struct graph_launch *launch, size_t from) {
     return true;
 }
 
-static bool add_step(struct graph_launch *launch, const CUgraphNodeParams *params, bool disabled) {
+static bool add_step(struct graph_launch *launch, const CUgraphNodeParams *params) {
     if (!ensure_capacity((void **)&launch->steps, &launch->capacity, launch->count, sizeof launch->steps[0]))
         return false;
     launch->steps[launch->count] =
-        (struct step){.params = *params, .disabled = disabled, .first_edge = launch->edge_count, .head = launch->count};
+        (struct step){.params = *params, .first_edge = launch->edge_count, .head = launch->count};
     launch->count++;
     return true;
 }
@@ -93,14 +92,14 @@ static bool add_graph_steps(struct graph_launch *launch, CUgraph graph, size_t e
     bool added = order != NULL;
     for (size_t i = 0; added && i < graph->node_count; i++) {
         CUgraphNode node = order[i];
-        added = add_step(launch, node->child != NULL ? &empty : &node->params, node->disabled);
+        added = add_step(launch, node->child != NULL ? &empty : &node->params);
         for (size_t n = 0; added && n < node->dependencies.count; n++)
             added = add_edge(launch, node->dependencies.nodes[n]->scratch);
         if (added && node->dependencies.count == 0 && entry != NONE)
             added = add_edge(launch, entry);
         if (added && node->child != NULL) {
             size_t child_start = launch->count - 1;
-            added = add_graph_steps(launch, node->child, child_start) && add_step(launch, &empty, false) &&
+            added = add_graph_steps(launch, node->child, child_start) && add_step(launch, &empty) &&
                     add_edge(launch, child_start);
             for (CUgraphNode inner = node->child->first; added && inner != NULL; inner = inner->next)
                 if (inner->dependents.count == 0)
@@ -115,8 +114,6 @@ static bool add_graph_steps(struct graph_launch *launch, CUgraph graph, size_t e
 /* ---- data ---- */
 
 static void run_data_step(const struct step *step) {
-    if (step->disabled)
-        return;
     if (step->params.type == CU_GRAPH_NODE_TYPE_MEMCPY)
         run_memcpy(&step->params.memcpy.copyParams);
     else if (step->params.type == CU_GRAPH_NODE_TYPE_MEMSET)
@@ -192,8 +189,6 @@ static CUresult run_memory_nodes(const struct graph_launch *launch, bool free_fi
 static struct gpu_work step_work(const struct graph_launch *launch, const struct step *step) {
     const struct device *device = stream_context(launch->context, launch->stream)->device;
     const CUgraphNodeParams *params = &step->params;
-    if (step->disabled)
-        return (struct gpu_work){0};
     if (params->type == CU_GRAPH_NODE_TYPE_KERNEL) {
         const CUDA_KERNEL_NODE_PARAMS_v3 *kernel = &params->kernel;
         CUfunction function = kernel->func != NULL ? kernel->func : (CUfunction)(void *)kernel->kern;

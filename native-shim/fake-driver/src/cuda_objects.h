@@ -21,7 +21,6 @@ enum object_kind {
     KIND_GRAPH,
     KIND_GRAPH_NODE,
     KIND_GRAPH_EXEC,
-    KIND_USER_OBJECT,
 };
 
 /* The first member of the struct behind every handle. */
