@@ -744,6 +744,7 @@ API nvmlReturn_t nvmlDeviceGetOfaUtilization(nvmlDevice_t device, unsigned int *
 typedef struct {
     unsigned int version, isSupportedDevice;
 } nvmlGpmSupport_t;
+typedef struct nvmlGpmSample_st *nvmlGpmSample_t;
 
 API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *support) {
     nvmlReturn_t result = check_reachable(device, support);
@@ -752,11 +753,11 @@ API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t
     return result;
 }
 
-API nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, void *sample) {
+API nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample) {
     return check_reachable(device, sample);
 }
 
-API nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpu_instance, void *sample) {
+API nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpu_instance, nvmlGpmSample_t sample) {
     (void)gpu_instance;
     nvmlReturn_t result = check_reachable(device, sample);
     return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
@@ -778,7 +779,7 @@ API nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemory
     return result;
 }
 
-API nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, const void *limits) {
+API nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, void *limits) {
     nvmlReturn_t result = check_reachable(device, limits);
     return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
 }
