@@ -128,6 +128,18 @@ bool aliquot_compute_try_charge(int number, uint64_t cost, int64_t *until) {
            try_charge_at(limit, cost, aliquot_os_clock(), until);
 }
 
+int64_t aliquot_compute_room(int number) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    int64_t now = aliquot_os_clock();
+    uint32_t share = effective_share(limit, now);
+    if (share == 0 || share >= ALIQUOT_GCRA_WHOLE_GPU) {
+        return INT64_MAX;
+    }
+    int64_t own = aliquot_gcra_room(__atomic_load_n(&limit->own_tat, __ATOMIC_RELAXED), share, now);
+    int64_t containers = aliquot_gcra_room(__atomic_load_n(&limit->shared->tat, __ATOMIC_RELAXED), share, now);
+    return own < containers ? own : containers;
+}
+
 void aliquot_compute_adjust(int number, int64_t difference) {
     struct gpu_limit *limit = &gpu_limits[number];
     int64_t now = aliquot_os_clock_coarse();

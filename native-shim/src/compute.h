@@ -19,6 +19,10 @@
  * No write to the region frees a process from its own share: each process keeps a private word besides the shared one.
  * Such a write can hide the container's processes from each other, or throttle them within the bounds.
  *
+ * Programs that measure kernels by pairs of timing events, such as autotuners, would take the time for which a launch
+ * is throttled for GPU time and choose a wrong kernel. So a thread that has little room left waits before the first
+ * event of such a pair; launches until the second then find room for at least half of ALIQUOT_GCRA_BURST_NS.
+ *
  * Launches inside a stream capture are not charged, measured or delayed: the graph is charged as a whole whenever it is
  * launched.
  *
@@ -54,6 +58,9 @@ bool aliquot_compute_is_limited(int device);
 /* Charges a launch of cost nanoseconds of GPU time. False: the launch must be throttled, until the time *until of
    aliquot_os_clock(), and nothing was charged. */
 bool aliquot_compute_try_charge(int device, uint64_t cost, int64_t *until);
+
+/* GPU time (ns) that this process can be charged before a launch is throttled. INT64_MAX: no limit holds now. */
+int64_t aliquot_compute_room(int device);
 
 /* Adjusts a charge by the difference (nanoseconds) between the GPU time used and charged. A failed launch used none. */
 void aliquot_compute_adjust(int device, int64_t difference);

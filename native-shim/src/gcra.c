@@ -44,6 +44,10 @@ bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int6
     return true;
 }
 
+int64_t aliquot_gcra_room(uint64_t word, uint32_t share, int64_t now) {
+    return (now + ALIQUOT_GCRA_BURST_NS - bounded(word, share, now)) / 1000 * share / (ALIQUOT_GCRA_WHOLE_GPU / 1000);
+}
+
 void aliquot_gcra_adjust(uint64_t *word, uint32_t share, int64_t cost, int64_t now) {
     int64_t change = cost < 0 ? -earning((uint64_t)-cost, share) : earning((uint64_t)cost, share);
     uint64_t found = __atomic_load_n(word, __ATOMIC_RELAXED);

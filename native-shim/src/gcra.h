@@ -36,6 +36,9 @@ uint32_t aliquot_gcra_share(uint32_t fixed, enum aliquot_policy policy, uint64_t
 /* Charges cost to the word. False: nothing was charged, and *until says until when to wait. */
 bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int64_t now, int64_t *until);
 
+/* GPU time that can be charged to the word before a launch is throttled; negative: none for as long as that takes. */
+int64_t aliquot_gcra_room(uint64_t word, uint32_t share, int64_t now);
+
 /* Charges more regardless of the word, or with a negative cost returns GPU time. */
 void aliquot_gcra_adjust(uint64_t *word, uint32_t share, int64_t cost, int64_t now);
 

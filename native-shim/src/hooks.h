@@ -147,6 +147,12 @@
          (CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)) \
     HOOK(CUDA, CUresult, cuStreamSynchronize, "cuStreamSynchronize", 2000, 0, (CUstream stream)) \
     HOOK(CUDA, CUresult, cuStreamSynchronize_ptsz, "cuStreamSynchronize", 7000, 2, (CUstream stream)) \
+    HOOK(CUDA, CUresult, cuEventRecord, "cuEventRecord", 2000, 0, (CUevent event, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuEventRecord_ptsz, "cuEventRecord", 7000, 2, (CUevent event, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuEventRecordWithFlags, "cuEventRecordWithFlags", 11010, 0, \
+         (CUevent event, CUstream stream, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuEventRecordWithFlags_ptsz, "cuEventRecordWithFlags", 11010, 2, \
+         (CUevent event, CUstream stream, unsigned int flags)) \
     HOOK(CUDA, CUresult, cuEventSynchronize, "cuEventSynchronize", 2000, 0, (CUevent event)) \
     HOOK(CUDA, CUresult, cuCtxSynchronize, "cuCtxSynchronize", 2000, 0, (void)) \
     HOOK(CUDA, CUresult, cuCtxSynchronize_v2, "cuCtxSynchronize", 13000, 0, (CUcontext context)) \
@@ -274,7 +280,6 @@
     CALLED(CUDA, CUresult, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode)) \
     CALLED(CUDA, CUresult, cuEventCreate, (CUevent *event, unsigned int flags)) \
     CALLED(CUDA, CUresult, cuEventDestroy_v2, (CUevent event)) \
-    CALLED(CUDA, CUresult, cuEventRecord, (CUevent event, CUstream stream)) \
     CALLED(CUDA, CUresult, cuEventQuery, (CUevent event)) \
     CALLED(CUDA, CUresult, cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end)) \
     CALLED(CUDA, CUresult, cuCtxPushCurrent_v2, (CUcontext context)) \

@@ -1,4 +1,4 @@
-/* Hooks of all functions that start work on a GPU. */
+/* Hooks of all functions that start work on a GPU, and of those that record events around it. */
 #include "batch.h"
 #include "capture.h"
 #include "compute.h"
@@ -25,6 +25,9 @@ static __thread struct {
     int device;
     uint64_t credit; /* ns of GPU time charged in advance on that device */
     unsigned launches;
+    uint64_t charged;          /* ns of GPU time, for all launches */
+    uint64_t charged_at_event; /* charged, when the last timing event was recorded */
+    bool in_span;              /* that event began a span */
 } thread_advance __attribute__((tls_model("initial-exec")));
 
 /* Whether launches are limited. Checks the limit file now and then. */
@@ -95,6 +98,7 @@ static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind 
     launch->stream = stream;
     launch->cost = aliquot_cost_of(kind, handle, blocks);
     launch->charged = aliquot_cost_next(launch->cost);
+    thread_advance.charged += launch->charged;
     bool throttled = charge_with_advance(launch);
     aliquot_batch_begin(launch, throttled);
     return true;
@@ -185,6 +189,85 @@ LAUNCH(cuLaunchCooperativeKernelMultiDevice, (CUDA_LAUNCH_PARAMS * launches, uns
        (launches, count, flags), KERNEL, launches == NULL || count == 0 ? NULL : launches[0].function,
        launches == NULL || count == 0 ? 0 : blocks_of(launches[0].gridDimX, launches[0].gridDimY, launches[0].gridDimZ),
        launches == NULL || count == 0 ? NULL : launches[0].hStream)
+
+/* ---- timing events (compute.h) ---- */
+
+/* Whether the event, just recorded, has a time. */
+static bool is_timing_event(CUevent event) {
+    float ms;
+    if (aliquot_real.cuEventElapsedTime == NULL) {
+        return false;
+    }
+    int mode =
+        atomic_load_explicit(&aliquot_open_captures, memory_order_relaxed) > 0 ? aliquot_capture_relax_mode() : -1;
+    CUresult result = aliquot_real.cuEventElapsedTime(&ms, event, event);
+    aliquot_capture_restore_mode(mode);
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY;
+}
+
+static __attribute__((noinline)) void wait_for_room(CUcontext context, int device) {
+    int saved = errno;
+    int64_t start = aliquot_os_clock(), now = start;
+    aliquot_batch_pause();
+    while (now - start < ALIQUOT_GCRA_WAIT_MAX_NS && aliquot_compute_room(device) < ALIQUOT_GCRA_BURST_NS) {
+        bool unfinished = aliquot_measure_poll(context);
+        aliquot_os_sleep_until(now + (unfinished ? SLEEP_PENDING_NS : THROTTLE_MIN_NS));
+        aliquot_compute_refresh();
+        now = aliquot_os_clock();
+    }
+    aliquot_compute_add_throttled(device, now - start);
+    errno = saved;
+}
+
+/* flags: NULL for the functions without. */
+static CUresult record(CUresult (*plain)(CUevent, CUstream), CUresult (*with_flags)(CUevent, CUstream, unsigned int),
+                       CUevent event, CUstream stream, unsigned int flags) {
+    return plain != NULL ? plain(event, stream) : with_flags(event, stream, flags);
+}
+
+/* Timing events come in pairs: of two with launches in between, for which there was room, the second ends a span. */
+static bool begins_a_span(void) {
+    uint64_t charged = thread_advance.charged - thread_advance.charged_at_event;
+    bool begins = !thread_advance.in_span || charged == 0 || charged > ALIQUOT_GCRA_BURST_NS;
+    thread_advance.charged_at_event = thread_advance.charged;
+    thread_advance.in_span = begins;
+    return begins;
+}
+
+/* Records an event. One that begins a span where little room is left is recorded again after a wait. */
+static CUresult record_event(CUresult (*plain)(CUevent, CUstream),
+                             CUresult (*with_flags)(CUevent, CUstream, unsigned int), CUevent event, CUstream stream,
+                             CUstream recorded_on, unsigned int flags) {
+    CUcontext context;
+    int device;
+    CUresult result = record(plain, with_flags, event, stream, flags);
+    if (result != CUDA_SUCCESS || !is_throttling_active() || aliquot_capture_may_include(recorded_on) ||
+        aliquot_device_of_current(&context, &device) != CUDA_SUCCESS || !aliquot_compute_is_limited(device) ||
+        !is_timing_event(event) || !begins_a_span() || aliquot_compute_room(device) >= ALIQUOT_GCRA_BURST_NS / 2) {
+        return result;
+    }
+    wait_for_room(context, device);
+    return record(plain, with_flags, event, stream, flags);
+}
+
+#define RECORD(symbol, recorded_on)                                                                                    \
+    CUresult symbol(CUevent event, CUstream stream) {                                                                  \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
+        return record_event(aliquot_real.symbol, NULL, event, stream, recorded_on(stream), 0);                         \
+    }
+
+#define RECORD_WITH_FLAGS(symbol, recorded_on)                                                                         \
+    CUresult symbol(CUevent event, CUstream stream, unsigned int flags) {                                              \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
+        return record_event(NULL, aliquot_real.symbol, event, stream, recorded_on(stream), flags);                     \
+    }
+
+RECORD(cuEventRecord, legacy_stream)
+RECORD(cuEventRecord_ptsz, per_thread_stream)
+RECORD_WITH_FLAGS(cuEventRecordWithFlags, legacy_stream)
+RECORD_WITH_FLAGS(cuEventRecordWithFlags_ptsz, per_thread_stream)
+
+/* ---- streams ---- */
 
 #define DESTROY_STREAM(symbol)                                                                                         \
     CUresult symbol(CUstream stream) {                                                                                 \
