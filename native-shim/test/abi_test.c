@@ -286,6 +286,10 @@ static void check_pools(void) {
     CHECK_REACHES(cuStreamSynchronize, NOTHING);
     CHECK_REACHES(cuStreamSynchronize_ptsz, NOTHING);
     CHECK_REACHES(cuEventSynchronize, NOTHING);
+    CHECK_REACHES(cuEventRecord, NOTHING, NOTHING);
+    CHECK_REACHES(cuEventRecord_ptsz, NOTHING, NOTHING);
+    CHECK_REACHES(cuEventRecordWithFlags, NOTHING, NOTHING, 0u);
+    CHECK_REACHES(cuEventRecordWithFlags_ptsz, NOTHING, NOTHING, 0u);
     CHECK_REACHES(cuCtxSynchronize);
     CHECK_REACHES(cuCtxSynchronize_v2, NOTHING);
 }

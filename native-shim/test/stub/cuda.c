@@ -489,6 +489,10 @@ RECORD_ONLY(cuMemPoolDestroy, void *pool ANY)
 RECORD_ONLY(cuMemPoolTrimTo, void *pool ANY, size_t keep ANY)
 RECORD_ONLY(cuStreamSynchronize, void *stream ANY)
 RECORD_ONLY(cuStreamSynchronize_ptsz, void *stream ANY)
+RECORD_ONLY(cuEventRecord, void *event ANY, void *stream ANY)
+RECORD_ONLY(cuEventRecord_ptsz, void *event ANY, void *stream ANY)
+RECORD_ONLY(cuEventRecordWithFlags, void *event ANY, void *stream ANY, unsigned flags ANY)
+RECORD_ONLY(cuEventRecordWithFlags_ptsz, void *event ANY, void *stream ANY, unsigned flags ANY)
 RECORD_ONLY(cuEventSynchronize, void *event ANY)
 RECORD_ONLY(cuCtxSynchronize, void)
 RECORD_ONLY(cuCtxSynchronize_v2, CUcontext context ANY)
@@ -586,6 +590,10 @@ static const struct {
     {"cuMemPoolImportFromShareableHandle", 11020, 0, (void *)cuMemPoolImportFromShareableHandle, NULL},
     {"cuMemGetDefaultMemPool", 13000, 0, (void *)cuMemGetDefaultMemPool, NULL},
     {"cuMemGetMemPool", 13000, 0, (void *)cuMemGetMemPool, NULL},
+    {"cuEventRecord", 2000, 0, (void *)cuEventRecord, NULL},
+    {"cuEventRecord", 7000, 2, (void *)cuEventRecord_ptsz, NULL},
+    {"cuEventRecordWithFlags", 11010, 0, (void *)cuEventRecordWithFlags, NULL},
+    {"cuEventRecordWithFlags", 11010, 2, (void *)cuEventRecordWithFlags_ptsz, NULL},
     {"cuEventSynchronize", 2000, 0, (void *)cuEventSynchronize, NULL},
     {"cuCtxSynchronize", 2000, 0, (void *)cuCtxSynchronize, NULL},
     {"cuCtxSynchronize", 13000, 0, (void *)cuCtxSynchronize_v2, NULL},
