@@ -6,7 +6,7 @@
  * them: the edge of their lower convex hull at the mean time (Moon, Skelly and Towsley, "Estimation and Removal of
  * Clock Skew from Network Delay Measurements", 1999). The lowest pair of each of the last 32 time windows counts. The
  * windows grow from 2 to 32 ms, so that a rate is known after 16 ms. A pair below the line lowers it at once. In a time
- * without pairs the line rises, because the rate is not exact, and the windows begin anew.
+ * without pairs the line rises, because the rate is not exact, and the windows begin again.
  *
  * Times are in nanoseconds. All zeros: nothing is known. Not thread-safe.
  */
