@@ -101,7 +101,7 @@ static void delays_with(int priority, const char *priority_name, int count, _Boo
     unsigned random = 1;
     CUstream stream;
     CUevent event = new_event(0);
-    /* The streams are created again each time, the probe's last: hardware queues may be assigned to streams in turn, and
+    /* Each time the streams are new, the probe's last: hardware queues may be assigned to streams in turn, and
        with one own stream the probe must not share its queue. */
     for (int i = 0; i < count; i++) {
         MUST(CALL(cuStreamCreate, CUstream *, unsigned)(&own.streams[i], CU_STREAM_NON_BLOCKING));
