@@ -91,6 +91,7 @@ CUresult enter_context(struct CUctx_st **context) {
         return leave(CUDA_ERROR_INVALID_CONTEXT);
     if (!current->alive)
         return leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    current = current->primary != NULL ? current->primary : current;
     if (is_device_lost(current->device))
         return leave(CUDA_ERROR_UNKNOWN);
     *context = current;
@@ -526,6 +527,15 @@ static struct CUctx_st *context_new(struct device *device, unsigned flags, unsig
     return context;
 }
 
+struct CUctx_st *context_new_green(struct CUctx_st *primary) {
+    struct CUctx_st *green = context_new(primary->device, primary->flags, primary->api_version);
+    if (green != NULL) {
+        green->primary = primary;
+        green->alive = true;
+    }
+    return green;
+}
+
 /*
  * Checks whether a thread may make a context current. The runtime gets the handles of primary contexts from a private
  * export table and makes one current before it retains it. Such a primary context may be current before it is alive.
@@ -605,8 +615,8 @@ API CUresult cuCtxDestroy_v2(CUcontext ctx) {
     result = check_context(ctx);
     if (result != CUDA_SUCCESS)
         return leave(result);
-    if (ctx == ctx->device->primary)
-        return leave(CUDA_ERROR_INVALID_CONTEXT); /* a primary context is released instead */
+    if (ctx == ctx->device->primary || ctx->primary != NULL)
+        return leave(CUDA_ERROR_INVALID_CONTEXT); /* a primary or green context ends otherwise */
     context_destroy(ctx);
     pop_if_current(ctx);
     return context_storage_run_destructors(leave(CUDA_SUCCESS));

@@ -34,13 +34,15 @@ struct CUctx_st {
     unsigned flags;
     unsigned attach_count; /* cuCtxAttach */
     bool alive;
+    struct CUctx_st *primary; /* of a green context: the context that its work and memory belong to; else NULL */
     size_t limits[8];
     uint64_t last_work[GPU_QUEUES]; /* the number of its latest work in each GPU queue */
     struct CUctx_st *next;
 };
 
 /*
- * Takes the driver lock and returns the calling thread's current context. An entry point that needs a context starts
+ * Takes the driver lock and returns the calling thread's current context; for a green context its primary context. An
+ * entry point that needs a context starts
  * with this function. If it returns CUDA_SUCCESS, the entry point ends with leave(); otherwise the lock is not held.
  */
 CUresult enter_context(struct CUctx_st **context);
@@ -65,6 +67,9 @@ void device_release(struct device *device);
 struct device *device_from_ordinal(CUdevice ordinal);
 CUdevice device_ordinal(const struct device *device);
 size_t device_count(void);
+
+/* A new green context, alive, of a primary context; NULL without host memory. Called with the lock held. */
+struct CUctx_st *context_new_green(struct CUctx_st *primary);
 
 /* Returns CUDA_SUCCESS if context is a handle of a live context. Called with the lock held. */
 CUresult check_context(const struct CUctx_st *context);

@@ -21,6 +21,7 @@ enum object_kind {
     KIND_GRAPH,
     KIND_GRAPH_NODE,
     KIND_GRAPH_EXEC,
+    KIND_GREEN_CONTEXT,
 };
 
 /* The first member of the struct behind every handle. */

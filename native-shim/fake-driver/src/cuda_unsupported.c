@@ -17,6 +17,8 @@ static CUresult not_supported(const char *symbol) {
     }
 
 /* cuBLAS */
+UNSUPPORTED(cuGraphExecKernelNodeSetParams)
+UNSUPPORTED(cuGraphExecKernelNodeSetParams_v2)
 UNSUPPORTED(cuLinkAddData)
 UNSUPPORTED(cuLinkAddData_v2)
 UNSUPPORTED(cuLinkAddFile)

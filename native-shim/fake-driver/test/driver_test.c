@@ -321,6 +321,49 @@ static void proc_address_lookup_returns_the_requested_version(void) {
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", NULL, 2000, 0, NULL));
 }
 
+static void a_green_context_works_in_its_primary_context(void) {
+    CUdevResource all, parts[2], rest;
+    CUdevResourceDesc desc;
+    CUgreenCtx green;
+    CUcontext context, current;
+    CUstream stream;
+    CUdeviceptr pointer;
+    unsigned groups = 2;
+    int active;
+    unsigned flags;
+    EQUAL(CUDA_SUCCESS, cuInit(0));
+    EQUAL(CUDA_SUCCESS, cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    EQUAL(CUDA_SUCCESS, cuDevSmResourceSplitByCount(parts, &groups, &all, &rest, 0, 7));
+    EQUAL(2, groups);
+    EQUAL(8, parts[1].sm.smCount);
+    EQUAL(all.sm.smCount - 16, rest.sm.smCount);
+    EQUAL(CUDA_SUCCESS, cuDevResourceGenerateDesc(&desc, parts, 1));
+    EQUAL(CUDA_SUCCESS, cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    EQUAL(CUDA_SUCCESS, cuGreenCtxGetDevResource(green, &all, CU_DEV_RESOURCE_TYPE_SM));
+    EQUAL(8, all.sm.smCount);
+    EQUAL(CUDA_SUCCESS, cuCtxFromGreenCtx(&context, green));
+    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(context));
+    EQUAL(CUDA_SUCCESS, cuCtxGetCurrent(&current));
+    CHECK(current == context);
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, MIB));
+    EQUAL(CUDA_SUCCESS, cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    EQUAL(CUDA_SUCCESS, cuMemsetD32Async(pointer, 7, 4, stream));
+    EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
+    EQUAL(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy_v2(context));
+
+    CUcontext primary;
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxRetain(&primary, 0));
+    CHECK(primary != context);
+    EQUAL(CUDA_SUCCESS, cuGreenCtxDestroy(green));
+    EQUAL(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemFree_v2(pointer));
+    EQUAL(CUDA_SUCCESS, cuCtxSetCurrent(primary));
+    EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointer)); /* the memory stays in the primary context */
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxRelease_v2(0));
+    EQUAL(CUDA_SUCCESS, cuDevicePrimaryCtxGetState(0, &flags, &active));
+    EQUAL(0, active);
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuGreenCtxDestroy(green));
+}
+
 static void errors_have_names(void) {
     const char *text;
     EQUAL(CUDA_SUCCESS, cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &text));
@@ -501,6 +544,7 @@ int main(int count, char **arguments) {
         TEST(pointer_attributes_describe_the_allocation),
         TEST(launches_validate_their_arguments),
         TEST(proc_address_lookup_returns_the_requested_version),
+        TEST(a_green_context_works_in_its_primary_context),
         TEST(errors_have_names),
         TEST(visible_devices_accepts_every_form),
         TEST(a_lost_gpu_returns_errors_and_other_gpus_still_work),
