@@ -233,19 +233,26 @@ TEST(memory_that_is_captured_in_any_way_is_not_charged_at_the_call) {
 }
 
 TEST(a_green_context_leaves_no_charge_behind) {
+    static uint64_t resource[64];  /* CUdevResource: all multiprocessors */
+    const int multiprocessors = 1; /* CU_DEV_RESOURCE_TYPE_SM */
+    CUdevResourceDesc description = NULL;
     CUgreenCtx green = NULL;
     CUcontext context = NULL, primary = NULL;
     CUdeviceptr address = 0;
     sandbox_context = 20;
     sandbox(100 * MIB, 0);
     CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDeviceGetDevResource, CUdevice, void *, int)(0, resource, multiprocessors), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDevResourceGenerateDesc, CUdevResourceDesc *, void *, unsigned)(&description, resource, 1),
+                CUDA_SUCCESS);
     for (int i = 0; i < 3; i++) {
         bool has_primary = i > 0; /* beside the green context */
         if (has_primary) {
             CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&primary, 0), CUDA_SUCCESS);
         }
-        CHECK_EQUAL(CALL(cuGreenCtxCreate, CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned)(&green, NULL, 0, 1),
-                    CUDA_SUCCESS);
+        CHECK_EQUAL(
+            CALL(cuGreenCtxCreate, CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned)(&green, description, 0, 1),
+            CUDA_SUCCESS);
         CHECK_EQUAL(CALL(cuCtxFromGreenCtx, CUcontext *, CUgreenCtx)(&context, green), CUDA_SUCCESS);
         CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
         CHECK_EQUAL(used_in_region(), 20 * MIB);
@@ -253,6 +260,7 @@ TEST(a_green_context_leaves_no_charge_behind) {
         CHECK_EQUAL(allocate(&address, 60 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
         CHECK_EQUAL(CALL(cuGreenCtxDestroy, CUgreenCtx)(green), CUDA_SUCCESS);
         CHECK_EQUAL(used_in_region(), has_primary ? 50 * MIB : 0); /* the memory is the primary context's */
+        CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(has_primary ? primary : NULL), CUDA_SUCCESS);
         if (has_primary && i == 1) {
             CHECK_EQUAL(CALL(cuDevicePrimaryCtxRelease_v2, CUdevice)(0), CUDA_SUCCESS);
         } else if (has_primary) {

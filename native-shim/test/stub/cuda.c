@@ -168,6 +168,15 @@ EXPORT(cuDevicePrimaryCtxRetain, CUcontext *context, int device) {
 /* A green context is a primary context's. */
 static struct context green_contexts[DEVICES] = {{0, 0}, {1, 0}};
 
+EXPORT(cuDeviceGetDevResource, int device ANY, void *resource ANY, int type ANY) {
+    return 0;
+}
+
+EXPORT(cuDevResourceGenerateDesc, void **description, void *resources, unsigned count ANY) {
+    *description = resources;
+    return 0;
+}
+
 EXPORT(cuGreenCtxCreate, CUcontext *green, void *resources ANY, int device, unsigned flags ANY) {
     ENTER;
     primary[device].users++;
