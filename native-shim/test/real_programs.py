@@ -128,6 +128,25 @@ def torch_graph_capture_and_replay():
         raise AssertionError("an allocation of the whole limit during a capture should be refused")
 
 
+def torch_green_contexts():
+    import gc
+    torch = start_torch()
+    from torch.cuda.green_contexts import GreenContext
+    torch.cuda.empty_cache()
+    before = torch_free(torch)
+    for _ in range(3):
+        green = GreenContext(num_sms=16)
+        stream = green.Stream()
+        with torch.cuda.stream(stream):
+            tensor = torch.full((200 * MIB,), 1, dtype=torch.uint8, device="cuda")
+        stream.synchronize()
+        equal(before - torch_free(torch), 200 * MIB, "bytes that a tensor of a green context takes")
+        del tensor, stream, green
+        gc.collect()
+        torch.cuda.empty_cache()
+        equal(torch_free(torch), before, "bytes free after its end")
+
+
 def consume(queue, answers):
     import torch
     tensor = queue.get()
