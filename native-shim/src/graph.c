@@ -42,7 +42,8 @@ void aliquot_graph_was_trimmed(void) {
     atomic_fetch_add(&trim_generation, 1);
 }
 
-/* Bytes per device that a graph's nodes allocate. */
+/* Bytes per device that a graph's nodes allocate. The bodies of conditional nodes cannot allocate (cuda.h 13.5,
+   CUDA_CONDITIONAL_NODE_PARAMS). */
 struct allocation_sums {
     uint64_t bytes[ALIQUOT_LIMITS_VGPUS_MAX];
     CUdevice ordinal[ALIQUOT_LIMITS_VGPUS_MAX];
