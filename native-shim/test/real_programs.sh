@@ -47,7 +47,7 @@ echo "$uuid memory=3000Mi cores=0 policy=none priority=0 context=0Mi" >"$ALIQUOT
 status=0
 # A program that hangs is killed with the processes that it started.
 LD_PRELOAD=$shim timeout --kill-after=10 300 "$programs/bin/python3" "$here/real_programs.py" "$case" || status=$?
-unhooked=$(od -A n -t u8 -j 128 -N 8 "$ALIQUOT_REGION" | tr -d ' ')
+unhooked=$(od -A n -t u8 -j 128 -N 8 "$ALIQUOT_REGION" 2>/dev/null | tr -d ' ')
 [ "${unhooked:-0}" = 0 ] || {
     echo "unhooked_functions in the region is $unhooked, expected 0"
     status=1
