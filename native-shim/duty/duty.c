@@ -50,6 +50,7 @@ static const char help[] =
     "                     sync: waits for the end of each kernel\n"
     "                     burst: 200 ms busy, 300 ms idle; burst=BUSY/IDLE in ms\n"
     "                     streams=N: launches on N streams in turn\n"
+    "                     copies=KIB: a copy from the host after each kernel\n"
     "                     functions=N: launches N functions in turn\n"
     "                     a comma-separated list: one pattern per tenant\n"
     "  --processes N      number of processes of each tenant, which share its limit (default 1)\n"

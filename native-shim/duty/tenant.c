@@ -19,6 +19,7 @@ struct work {
     CUgraphExec graph;
     bool synchronizes;
     int streams, functions;
+    size_t copied;     /* bytes from the host after each kernel */
     double busy, idle; /* seconds of a burst and of the pause after it; idle 0: no pauses */
 };
 
@@ -55,6 +56,8 @@ DRIVER(create_stream, CUstream *, unsigned);
 DRIVER(synchronize, CUstream);
 DRIVER(launch, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **,
        void **);
+DRIVER(allocate, unsigned long long *, size_t);
+DRIVER(copy, unsigned long long, const void *, size_t, CUstream);
 DRIVER(begin_capture, CUstream, int);
 DRIVER(end_capture, CUstream, CUgraph *);
 DRIVER(instantiate, CUgraphExec *, CUgraph, unsigned long long);
@@ -121,6 +124,8 @@ static void parse_pattern(struct work *work, const char *pattern) {
     } else if (strcmp(pattern, "burst") == 0 || sscanf(pattern, "burst=%lf/%lf", &busy, &idle) == 2) {
         work->busy = busy / 1e3;
         work->idle = idle / 1e3;
+    } else if (sscanf(pattern, "copies=%zu", &work->copied) == 1) {
+        work->copied *= 1024;
     } else if (sscanf(pattern, "functions=%d", &work->functions) == 1) {
         if (work->functions < 1 || work->functions > MAX_FUNCTIONS) {
             fail_usage("pattern", pattern);
@@ -188,6 +193,14 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long 
     for (int i = 0; i < work.streams; i++) {
         MUST(create_stream, &streams[i], 1);
     }
+    unsigned long long target = 0;
+    void *source = NULL;
+    if (work.copied > 0) {
+        FIND(allocate, "cuMemAlloc_v2");
+        FIND(copy, "cuMemcpyHtoDAsync_v2");
+        MUST(allocate, &target, work.copied);
+        source = calloc(1, work.copied);
+    }
     if (graph) {
         capture(&work, functions[0], streams[0]);
     }
@@ -203,6 +216,9 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long 
             unsigned blocks = BLOCKS << (work.same_grid ? 0 : which);
             CUfunction function = functions[i % (unsigned)work.functions];
             MUST(launch, function, blocks, 1, 1, 256, 1, 1, 0, stream, parameters, NULL);
+        }
+        if (work.copied > 0) {
+            MUST(copy, target, source, work.copied, stream);
         }
         if (work.synchronizes) {
             MUST(synchronize, stream);

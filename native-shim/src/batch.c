@@ -272,13 +272,17 @@ void aliquot_batch_pause(void) {
     }
 }
 
-void aliquot_batch_end_on_stream(CUstream stream) {
+void aliquot_batch_end_own(CUstream stream) {
     struct thread_batches *thread = thread_batches();
     for (int i = 0; thread->open_count > 0 && i < OPEN_BATCHES_PER_THREAD; i++) {
         if (thread->open[i].batch != NULL && thread->open[i].stream == stream) {
             close_batch(&thread->open[i], false);
         }
     }
+}
+
+void aliquot_batch_end_on_stream(CUstream stream) {
+    aliquot_batch_end_own(stream);
     if (stream > CU_STREAM_PER_THREAD) { /* a default stream's handle means another stream in each thread or context */
         aliquot_batch_forget_stream(stream);
     }

@@ -31,6 +31,9 @@ void aliquot_batch_launched(const struct aliquot_launch *launch, bool succeeded)
 /* Ends the thread's batches before it sleeps, so that they do not include that time. */
 void aliquot_batch_pause(void);
 
+/* Ends the thread's batch on a stream, which gets work of another kind. */
+void aliquot_batch_end_own(CUstream stream);
+
 /* Ends all open batches on a stream, before it begins to capture. Those of other threads are not measured. */
 void aliquot_batch_end_on_stream(CUstream stream);
 

@@ -6,7 +6,9 @@
 #define SPAN_MIN_NS 16000000 /* for a rate */
 #define RATE_MAX 500e-6      /* crystal oscillators differ by less; a steeper edge leads through late events */
 #define IDLE_NS 100000000    /* without pairs, after which the line rises */
-#define RISE 50e-6           /* of the line in that time */
+#define RISE 20e-6           /* of the line in that time, if the rate is known */
+#define RISE_UNKNOWN 300e-6  /* if it is not */
+#define AGE_MAX_NS INT64_C(10000000000) /* older points are of another rate, as temperatures change */
 
 static double line_at(const struct aliquot_clock_fit *fit, int64_t host) {
     return fit->offset + fit->rate * (double)(host - fit->at);
@@ -50,6 +52,7 @@ static void fit_line(struct aliquot_clock_fit *fit) {
     if (found < fit->count && rate < RATE_MAX && rate > -RATE_MAX) {
         set_line(fit, fit->points[found].host, fit->points[found].difference);
         fit->rate = rate;
+        fit->has_rate = true;
     }
 }
 
@@ -86,18 +89,20 @@ static void add_point(struct aliquot_clock_fit *fit, int64_t host, double differ
     fit->points[fit->count++].difference = difference;
 }
 
-double aliquot_clock_fit_add(struct aliquot_clock_fit *fit, int64_t host, double gpu) {
+double aliquot_clock_fit_add(struct aliquot_clock_fit *fit, int64_t host, double gpu, bool waited) {
     double difference = gpu - (double)host;
     if (!fit->known) {
         *fit = (struct aliquot_clock_fit){
             .known = true, .at = host, .offset = difference, .last = host, .window = WINDOW_MIN_NS};
-    } else if (host - fit->last > IDLE_NS) {
-        set_line(fit, host, line_at(fit, host) + RISE * (double)(host - fit->last));
-        fit->count = 0;
-        fit->window = WINDOW_MIN_NS;
+    } else if (!waited && host - fit->last > IDLE_NS) {
+        set_line(fit, host, line_at(fit, host) + (fit->has_rate ? RISE : RISE_UNKNOWN) * (double)(host - fit->last));
+        fit->count = host - fit->last > AGE_MAX_NS ? 0 : fit->count;
+        fit->window = fit->count == 0 ? WINDOW_MIN_NS : fit->window;
     }
-    fit->last = host > fit->last ? host : fit->last;
-    add_point(fit, host, difference);
+    if (!waited) {
+        fit->last = host > fit->last ? host : fit->last;
+        add_point(fit, host, difference);
+    }
     double above = difference - line_at(fit, host);
     if (above < 0) {
         set_line(fit, host, difference);

@@ -147,8 +147,8 @@ static void add_upper_bound(struct aliquot_cost *cost, uint64_t sample, double w
     if (sample <= bound) {
         cost->close = move_mean(cost->close, sample, sample_weight(MEAN_SAMPLES_MAX, weight));
     }
-    if (cost->in_window == LEAST_WINDOW_SAMPLES && cost->exact > 0 && cost->close < cost->mean) {
-        cost->mean = cost->close; /* the exact samples were not: other processes came when this one seemed alone */
+    if (cost->in_window == LEAST_WINDOW_SAMPLES && cost->exact > 0) {
+        cost->mean = cost->close; /* the exact samples are old, and may have been wrong */
     }
 }
 

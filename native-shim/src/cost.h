@@ -8,7 +8,7 @@
  *
  * A measurement can contain GPU time of other processes. Measurements of a process alone on the GPU are exact, and so
  * on average are those from which other processes' time slices could be subtracted: their mean is the cost. A function
- * that never had such a measurement has upper bounds only, and so has one whose mean 16 later upper bounds contradict.
+ * that never had such a measurement has upper bounds only, and so has one whose last 16 measurements were such.
  * Its cost is then the mean of the samples close to the minimum of the last 16 to 32 (their lowest decile, if the
  * jitter is a few percent).
  */

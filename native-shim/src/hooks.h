@@ -100,6 +100,52 @@
     HOOK(CUDA, CUresult, cuStreamEndCaptureToCig_ptsz, "cuStreamEndCaptureToCig", 13010, 2, (CUstream stream)) \
     HOOK(CUDA, CUresult, cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, 2, \
          (CUstream stream, CUgraph *graph)) \
+    HOOK(CUDA, CUresult, cuMemcpyAsync, "cuMemcpyAsync", 4000, 0, \
+         (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyAsync_ptsz, "cuMemcpyAsync", 7000, 2, \
+         (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync", 2000, 0, \
+         (CUdeviceptr_v1 destination, const void *source, unsigned int bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyHtoDAsync_v2, "cuMemcpyHtoDAsync", 3020, 0, \
+         (CUdeviceptr destination, const void *source, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyHtoDAsync_v2_ptsz, "cuMemcpyHtoDAsync", 7000, 2, \
+         (CUdeviceptr destination, const void *source, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync", 2000, 0, \
+         (void *destination, CUdeviceptr_v1 source, unsigned int bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync", 3020, 0, \
+         (void *destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoHAsync_v2_ptsz, "cuMemcpyDtoHAsync", 7000, 2, \
+         (void *destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync", 3000, 0, \
+         (CUdeviceptr_v1 destination, CUdeviceptr_v1 source, unsigned int bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync", 3020, 0, \
+         (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoDAsync_v2_ptsz, "cuMemcpyDtoDAsync", 7000, 2, \
+         (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemsetD8Async, "cuMemsetD8Async", 3020, 0, \
+         (CUdeviceptr destination, unsigned char value, size_t count, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemsetD8Async_ptsz, "cuMemsetD8Async", 7000, 2, \
+         (CUdeviceptr destination, unsigned char value, size_t count, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemsetD16Async, "cuMemsetD16Async", 3020, 0, \
+         (CUdeviceptr destination, unsigned short value, size_t count, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemsetD16Async_ptsz, "cuMemsetD16Async", 7000, 2, \
+         (CUdeviceptr destination, unsigned short value, size_t count, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemsetD32Async, "cuMemsetD32Async", 3020, 0, \
+         (CUdeviceptr destination, unsigned int value, size_t count, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemsetD32Async_ptsz, "cuMemsetD32Async", 7000, 2, \
+         (CUdeviceptr destination, unsigned int value, size_t count, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuStreamWaitEvent, "cuStreamWaitEvent", 3020, 0, \
+         (CUstream stream, CUevent event, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamWaitEvent_ptsz, "cuStreamWaitEvent", 7000, 2, \
+         (CUstream stream, CUevent event, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuLaunchHostFunc, "cuLaunchHostFunc", 10000, 0, \
+         (CUstream stream, CUhostFn function, void *data)) \
+    HOOK(CUDA, CUresult, cuLaunchHostFunc_ptsz, "cuLaunchHostFunc", 10000, 2, \
+         (CUstream stream, CUhostFn function, void *data)) \
+    HOOK(CUDA, CUresult, cuStreamAddCallback, "cuStreamAddCallback", 5000, 0, \
+         (CUstream stream, CUstreamCallback function, void *data, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamAddCallback_ptsz, "cuStreamAddCallback", 7000, 2, \
+         (CUstream stream, CUstreamCallback function, void *data, unsigned int flags)) \
     HOOK(CUDA, CUresult, cuStreamDestroy, "cuStreamDestroy", 2000, 0, (CUstream stream)) \
     HOOK(CUDA, CUresult, cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, (CUstream stream)) \
     HOOK(CUDA, CUresult, cuLaunchCooperativeKernelMultiDevice, "cuLaunchCooperativeKernelMultiDevice", 9000, 0, \
@@ -270,6 +316,7 @@
     CALLED(CUDA, CUresult, cuCtxGetDevice, (CUdevice *device)) \
     CALLED(CUDA, CUresult, cuCtxGetLimit, (size_t *value, CUlimit limit)) \
     CALLED(CUDA, CUresult, cuCtxFromGreenCtx, (CUcontext *context, CUgreenCtx green)) \
+    CALLED(CUDA, CUresult, cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device)) \
     CALLED(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
     CALLED(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
     CALLED(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \

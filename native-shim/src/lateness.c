@@ -12,6 +12,9 @@
 #define EVIDENCE_MARGIN_NS 50000
 #define HISTORY_LENGTH 64
 #define OTHERS_EVENTS_MIN 16
+#define NEEDS_IDLE_FIRST_NS 250000000 /* between pauses until the history is full */
+#define NEEDS_IDLE_NS 1000000000      /* and then */
+#define OTHERS_MAX_AGE_NS 1500000000  /* older events say nothing about the present */
 
 static int compare_delays(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -43,7 +46,7 @@ static void forget_judgements(struct aliquot_lateness *lateness) {
 
 bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool waited,
                             bool alone) {
-    double delay = aliquot_clock_fit_add(&lateness->clock, recorded, completed);
+    double delay = aliquot_clock_fit_add(&lateness->clock, recorded, completed, waited);
     if (delay < -threshold_of(lateness)) { /* earlier judgements were made with a wrong offset */
         forget_judgements(lateness);
     }
@@ -57,27 +60,34 @@ bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed,
     return delay > threshold_of(lateness);
 }
 
-void aliquot_lateness_record(struct aliquot_lateness *lateness, bool late) {
+void aliquot_lateness_record(struct aliquot_lateness *lateness, int64_t recorded, bool late) {
+    lateness->last_recorded = recorded;
     lateness->history = lateness->history << 1 | late;
     lateness->history_count += lateness->history_count < HISTORY_LENGTH;
 }
 
 void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool idle,
                                 bool alone) {
-    bool late = aliquot_lateness_judge(lateness, completed, recorded, false, alone);
+    bool waited = !idle && !aliquot_lateness_probes_count(lateness);
+    bool late = aliquot_lateness_judge(lateness, completed, recorded, waited, alone);
     if (!idle) {
         lateness->probes[lateness->probe_count++ % ALIQUOT_LATENESS_PROBES] =
             (struct aliquot_lateness_probe){aliquot_lateness_gpu_time(lateness, recorded), late};
     }
-    if (idle || aliquot_lateness_probes_count(lateness)) {
-        aliquot_lateness_record(lateness, late);
+    if (!waited) {
+        aliquot_lateness_record(lateness, recorded, late);
     }
 }
 
-bool aliquot_lateness_others(const struct aliquot_lateness *lateness, double *fraction) {
+bool aliquot_lateness_others(const struct aliquot_lateness *lateness, int64_t now, double *fraction) {
     *fraction =
         (double)__builtin_popcountll(lateness->history) / (lateness->history_count == 0 ? 1 : lateness->history_count);
-    return lateness->history_count >= OTHERS_EVENTS_MIN;
+    return lateness->history_count >= OTHERS_EVENTS_MIN && now - lateness->last_recorded < OTHERS_MAX_AGE_NS;
+}
+
+bool aliquot_lateness_needs_idle(const struct aliquot_lateness *lateness, int64_t now) {
+    int64_t longest = lateness->history_count < HISTORY_LENGTH ? NEEDS_IDLE_FIRST_NS : NEEDS_IDLE_NS;
+    return !aliquot_lateness_probes_count(lateness) && now - lateness->last_recorded > longest;
 }
 
 void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double from, double to, unsigned *late,

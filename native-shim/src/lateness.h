@@ -36,6 +36,7 @@ struct aliquot_lateness {
     unsigned delay_count;
     uint64_t history;        /* one bit for each of the last 64 events without dependencies: it was late */
     unsigned history_count;  /* number of valid bits, at most 64 */
+    int64_t last_recorded;   /* the latest of these events */
     uint64_t evidence;       /* one bit for each of the last 64 probes during own work: it was punctual */
     unsigned evidence_count; /* number of valid bits, at most 64 */
     struct aliquot_lateness_probe probes[ALIQUOT_LATENESS_PROBES];
@@ -49,7 +50,7 @@ bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed,
                             bool alone);
 
 /* Adds a judgement of an event without dependencies to the history. */
-void aliquot_lateness_record(struct aliquot_lateness *lateness, bool late);
+void aliquot_lateness_record(struct aliquot_lateness *lateness, int64_t recorded, bool late);
 
 /* Judges a probe: an event on an otherwise idle stream. idle: the process had no work on the GPU. Otherwise the probe
    is kept, and is recorded only if probes depend on nothing. */
@@ -64,8 +65,11 @@ void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double fro
 /* Whether there is evidence that probes do not wait for the process's own work. */
 bool aliquot_lateness_probes_count(const struct aliquot_lateness *lateness);
 
-/* The fraction of late events in the history. False: there are too few. */
-bool aliquot_lateness_others(const struct aliquot_lateness *lateness, double *fraction);
+/* The fraction of late events in the history. False: there are too few, or none is recent. */
+bool aliquot_lateness_others(const struct aliquot_lateness *lateness, int64_t now, double *fraction);
+
+/* Whether only events without own work say something about other processes, and none is recent. */
+bool aliquot_lateness_needs_idle(const struct aliquot_lateness *lateness, int64_t now);
 
 /* A time of the host on the GPU's clock, and the reverse. */
 double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_t host);

@@ -1,4 +1,6 @@
 /* Hooks of all functions that start work on a GPU, and of those that record events around it. */
+#include "launch.h"
+
 #include "batch.h"
 #include "capture.h"
 #include "compute.h"
@@ -20,6 +22,10 @@
 #define THROTTLE_MIN_NS 1000000
 #define SLEEP_MAX_NS 10000000   /* shares change */
 #define SLEEP_PENDING_NS 500000 /* pending batches may return part of their charge */
+/* For so long the GPU gets no work of a process that has had none without, so that its probes say whether others have
+   the GPU; and for that long at most a thread waits until it has none. */
+#define IDLE_NS 6000000
+#define IDLE_WAIT_MAX_NS 100000000
 
 static __thread struct {
     int device;
@@ -49,11 +55,17 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
     int64_t start = aliquot_os_clock(), now = start;
     aliquot_batch_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
-    while (now - start < ALIQUOT_GCRA_WAIT_MAX_NS &&
-           (now - start < THROTTLE_MIN_NS || !aliquot_compute_try_charge(launch->device, ns, &until))) {
-        int64_t longest = now + (unfinished ? SLEEP_PENDING_NS : SLEEP_MAX_NS);
+    int64_t idle_until = aliquot_measure_needs_idle(launch->context) ? start + IDLE_WAIT_MAX_NS : 0;
+    bool idle = false;
+    while (now - start < ALIQUOT_GCRA_WAIT_MAX_NS && (now - start < THROTTLE_MIN_NS || now < idle_until ||
+                                                      !aliquot_compute_try_charge(launch->device, ns, &until))) {
+        if (!unfinished && !idle && idle_until != 0) {
+            idle = true;
+            idle_until = now + IDLE_NS;
+        }
+        int64_t longest = now + (unfinished || now < idle_until ? SLEEP_PENDING_NS : SLEEP_MAX_NS);
         int64_t wake = until > start + THROTTLE_MIN_NS ? until : start + THROTTLE_MIN_NS;
-        aliquot_os_sleep_until(wake < longest ? wake : longest);
+        aliquot_os_sleep_until(wake > now && wake < longest ? wake : longest);
         unfinished = aliquot_measure_poll(launch->context);
         aliquot_compute_refresh();
         now = aliquot_os_clock();
@@ -68,7 +80,7 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
 
 /* Charges a launch. Small launches share an advance, so that most of them cost almost nothing. The rest of an
    advance is never lost: with 20 us kernels that would be a fifth of the share. */
-static bool charge_with_advance(const struct aliquot_launch *launch) {
+static inline __attribute__((always_inline)) bool charge_with_advance(const struct aliquot_launch *launch) {
     if (thread_advance.device == launch->device && thread_advance.credit >= launch->charged) {
         thread_advance.credit -= launch->charged;
         return false;
@@ -84,6 +96,11 @@ static bool charge_with_advance(const struct aliquot_launch *launch) {
     thread_advance.device = launch->device;
     thread_advance.credit += ADVANCE_NS - launch->charged;
     return throttled;
+}
+
+void aliquot_launch_charge(CUcontext context, int device, uint64_t nanoseconds) {
+    const struct aliquot_launch work = {.context = context, .device = device, .charged = nanoseconds};
+    charge_with_advance(&work);
 }
 
 static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind kind, const void *handle,

@@ -156,7 +156,7 @@ static void learn_group(struct aliquot_meter *meter) {
             double own_part = 1 - (double)group->late_probes / group->probes;
             measured = (uint64_t)((double)measured * (own_part > 1.0 / 16 ? own_part : 1.0 / 16));
         } else if (!alone && measured > launches_of(group) * LONG_LAUNCH_NS &&
-                   aliquot_lateness_others(&meter->lateness, &others)) {
+                   aliquot_lateness_others(&meter->lateness, aliquot_os_clock(), &others)) {
             /* As much as others have while this process is idle, they have while it works, but no more than it. */
             measured = (uint64_t)((double)measured * (1 - (others < 0.5 ? others : 0.5)));
             quality = ALIQUOT_COST_EXACT;
@@ -282,7 +282,7 @@ static bool finish_batch(struct aliquot_meter *meter, struct aliquot_batch *batc
     bool late = aliquot_lateness_judge(&meter->lateness, start, atomic_load(&batch->opened), !batch->after_idle,
                                        is_known_alone(meter));
     if (batch->after_idle) {
-        aliquot_lateness_record(&meter->lateness, late);
+        aliquot_lateness_record(&meter->lateness, atomic_load(&batch->opened), late);
     }
     if (was_stalled(meter, batch, start)) {
         start = smaller_of(aliquot_lateness_gpu_time(&meter->lateness, batch->closed), end);
@@ -426,6 +426,17 @@ static bool poll_meter(struct aliquot_meter *meter, bool make_current) {
 bool aliquot_measure_poll(CUcontext context) {
     struct aliquot_meter *meter = aliquot_meter_find(context);
     return meter != NULL && poll_meter(meter, false);
+}
+
+bool aliquot_measure_needs_idle(CUcontext context) {
+    struct aliquot_meter *meter = aliquot_meter_find(context);
+    if (meter == NULL || atomic_flag_test_and_set(&meter->processing)) {
+        return false;
+    }
+    bool needs = atomic_load(&meter->reference) != NULL && !is_known_alone(meter) &&
+                 aliquot_lateness_needs_idle(&meter->lateness, aliquot_os_clock());
+    atomic_flag_clear(&meter->processing);
+    return needs;
 }
 
 void aliquot_measure_forget_context(CUcontext context) {

@@ -97,7 +97,7 @@ TEST(the_smallest_measurements_count_when_others_contain_time_slices_of_other_te
     CHECK(cost >= 1000000 && cost < 1050000, "%llu", (unsigned long long)cost);
 }
 
-TEST(a_mean_that_sixteen_later_measurements_contradict_is_replaced) {
+TEST(sixteen_later_upper_bounds_replace_a_mean) {
     struct aliquot_cost *cost = aliquot_cost_of(ALIQUOT_COST_KERNEL, "contradicted", 100);
     struct aliquot_cost_part part = {.cost = cost, .launches = 10};
     aliquot_cost_learn(&part, 1, 1500000, ALIQUOT_COST_EXACT); /* with time slices of a process that has just come */

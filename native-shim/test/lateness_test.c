@@ -13,6 +13,7 @@ static int64_t replay(const char *trace, bool idle) {
     char path[512];
     long long recorded = 0, middle = 0;
     double completed = 0;
+    unsigned late = 0, all = 0;
     int count = 0;
     snprintf(path, sizeof path, "%s/%s.txt", TRACES, trace);
     FILE *file = fopen(path, "re");
@@ -21,6 +22,10 @@ static int64_t replay(const char *trace, bool idle) {
     while (fscanf(file, "%lld %lf", &recorded, &completed) == 2) {
         aliquot_lateness_add_probe(&lateness, completed, recorded, idle, false);
         middle = ++count == 300 ? recorded : middle;
+        if (count % 10 == 0) { /* as a group of batches does */
+            double now = aliquot_lateness_gpu_time(&lateness, recorded);
+            aliquot_lateness_count_probes(&lateness, now - 1e7, now, &late, &all);
+        }
     }
     fclose(file);
     CHECK_EQUAL(count, 600);
@@ -65,10 +70,10 @@ TEST(three_quarters_of_the_probes_are_late_beside_three_processes) {
 
 TEST(few_events_do_not_suggest_that_the_process_is_alone) {
     for (int i = 0; i < 7; i++) {
-        aliquot_lateness_record(&lateness, false);
+        aliquot_lateness_record(&lateness, 1, false);
         CHECK(!aliquot_lateness_seems_alone(&lateness), "%d events", i + 1);
     }
-    aliquot_lateness_record(&lateness, false);
+    aliquot_lateness_record(&lateness, 1, false);
     CHECK(aliquot_lateness_seems_alone(&lateness), "8 punctual events");
     aliquot_lateness_forget_all(&lateness);
     CHECK(!aliquot_lateness_seems_alone(&lateness), "nothing is known");
@@ -102,7 +107,7 @@ static double completed_at(int64_t recorded, double ppm, double late) {
 static void add_events(struct aliquot_clock_fit *fit, int64_t from, int64_t to, double ppm) {
     for (int64_t now = from; now < to; now += 600000 + (int64_t)(next_random() * 400000)) {
         double late = next_random() * 15000 + (next_random() < 0.5 ? next_random() * 2e6 : 0);
-        aliquot_clock_fit_add(fit, now, completed_at(now, ppm, late));
+        aliquot_clock_fit_add(fit, now, completed_at(now, ppm, late), false);
     }
 }
 
@@ -125,8 +130,8 @@ TEST(after_an_idle_time_the_first_punctual_event_sets_the_clock_right) {
     struct aliquot_clock_fit fit = {0};
     add_events(&fit, 0, 1000000000, 200);
     int64_t later = 61000000000; /* a minute; an error of the rate by 10 ppm makes 600 us */
-    aliquot_clock_fit_add(&fit, later, completed_at(later, 200, 1500000));
-    aliquot_clock_fit_add(&fit, later + 1000000, completed_at(later + 1000000, 200, 0));
+    aliquot_clock_fit_add(&fit, later, completed_at(later, 200, 1500000), false);
+    aliquot_clock_fit_add(&fit, later + 1000000, completed_at(later + 1000000, 200, 0), false);
     double error = aliquot_clock_fit_gpu(&fit, later + 2000000) - completed_at(later + 2000000, 200, 0);
     CHECK(error > -1000 && error < 1000, "%.0f ns", error);
     add_events(&fit, later + 2000000, later + 1000000000, 200);
@@ -153,7 +158,7 @@ TEST(probes_that_wait_for_own_work_do_not_count) {
     probe_during_work(20, true);
     CHECK(!aliquot_lateness_probes_count(&lateness), "they say nothing about other processes");
     double others = 1;
-    aliquot_lateness_others(&lateness, &others);
+    aliquot_lateness_others(&lateness, 0, &others);
     CHECK(others == 0, "they are not in the history");
 }
 

@@ -95,6 +95,38 @@ TEST(threads_share_the_compute_limit_and_the_measuring_thread_ends) {
 #endif
 }
 
+TEST(fills_and_copies_within_the_GPU_are_charged_by_their_bytes) {
+    enum { FILLS = 20, BYTES = 40 * MIB };
+    unsigned long long from = 0, to = 0;
+    int khz = 0, bits = 0;
+    sandbox(100 * MIB, 0);
+    use_context();
+    CHECK_EQUAL(CALL(cuMemAlloc_v2, unsigned long long *, size_t)(&from, BYTES), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemAlloc_v2, unsigned long long *, size_t)(&to, BYTES), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDeviceGetAttribute, int *, int, int)(&khz, 36, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuDeviceGetAttribute, int *, int, int)(&bits, 37, 0), CUDA_SUCCESS);
+    double bytes_per_ns = khz * 2.0 * bits / 8 * 0.8 / 1e6;
+    for (int i = 0; i < FILLS; i++) {
+        CHECK_EQUAL(CALL(cuMemsetD32Async, unsigned long long, unsigned, size_t, void *)(from, 1, BYTES / 4, NULL),
+                    CUDA_SUCCESS);
+    }
+    struct aliquot_region *region = map_region();
+    double filled = (double)region->device[0].gpu_time, expected = FILLS * (double)BYTES / bytes_per_ns;
+    CHECK(filled > expected * 0.98 && filled < expected * 1.02, "%.0f ns instead of %.0f", filled, expected);
+    CHECK_EQUAL(
+        CALL(cuMemcpyDtoDAsync_v2, unsigned long long, unsigned long long, size_t, void *)(to, from, BYTES, NULL),
+        CUDA_SUCCESS);
+    double copied = (double)region->device[0].gpu_time - filled;
+    expected = 2 * (double)BYTES / bytes_per_ns; /* read and written */
+    CHECK(copied > expected * 0.98 && copied < expected * 1.02, "%.0f ns instead of %.0f", copied, expected);
+    void *host = calloc(1, BYTES);
+    CHECK_EQUAL(CALL(cuMemcpyHtoDAsync_v2, unsigned long long, const void *, size_t, void *)(to, host, BYTES, NULL),
+                CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuMemcpyDtoHAsync_v2, void *, unsigned long long, size_t, void *)(host, to, BYTES, NULL),
+                CUDA_SUCCESS);
+    CHECK_EQUAL((uint64_t)(filled + copied), region->device[0].gpu_time);
+}
+
 TEST(launches_that_the_driver_refuses_are_not_charged) {
     sandbox(100 * MIB, 0);
     use_context();

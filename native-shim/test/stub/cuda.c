@@ -416,6 +416,29 @@ EXPORT(cuMemFreeAsync_ptsz, CUdeviceptr address, void *stream) {
     LAUNCH(cuStreamBeginCapture, 10010, 2, cuStreamBeginCapture_v2_ptsz) \
     LAUNCH(cuStreamBeginCaptureToGraph, 12030, 2, cuStreamBeginCaptureToGraph_ptsz) \
     LAUNCH(cuStreamEndCapture, 10000, 2, cuStreamEndCapture_ptsz) \
+    LAUNCH(cuMemcpyAsync, 4000, 0, cuMemcpyAsync) \
+    LAUNCH(cuMemcpyAsync, 7000, 2, cuMemcpyAsync_ptsz) \
+    LAUNCH(cuMemcpyHtoDAsync, 2000, 0, cuMemcpyHtoDAsync) \
+    LAUNCH(cuMemcpyHtoDAsync, 3020, 0, cuMemcpyHtoDAsync_v2) \
+    LAUNCH(cuMemcpyHtoDAsync, 7000, 2, cuMemcpyHtoDAsync_v2_ptsz) \
+    LAUNCH(cuMemcpyDtoHAsync, 2000, 0, cuMemcpyDtoHAsync) \
+    LAUNCH(cuMemcpyDtoHAsync, 3020, 0, cuMemcpyDtoHAsync_v2) \
+    LAUNCH(cuMemcpyDtoHAsync, 7000, 2, cuMemcpyDtoHAsync_v2_ptsz) \
+    LAUNCH(cuMemcpyDtoDAsync, 3000, 0, cuMemcpyDtoDAsync) \
+    LAUNCH(cuMemcpyDtoDAsync, 3020, 0, cuMemcpyDtoDAsync_v2) \
+    LAUNCH(cuMemcpyDtoDAsync, 7000, 2, cuMemcpyDtoDAsync_v2_ptsz) \
+    LAUNCH(cuMemsetD8Async, 3020, 0, cuMemsetD8Async) \
+    LAUNCH(cuMemsetD8Async, 7000, 2, cuMemsetD8Async_ptsz) \
+    LAUNCH(cuMemsetD16Async, 3020, 0, cuMemsetD16Async) \
+    LAUNCH(cuMemsetD16Async, 7000, 2, cuMemsetD16Async_ptsz) \
+    LAUNCH(cuMemsetD32Async, 3020, 0, cuMemsetD32Async) \
+    LAUNCH(cuMemsetD32Async, 7000, 2, cuMemsetD32Async_ptsz) \
+    LAUNCH(cuStreamWaitEvent, 3020, 0, cuStreamWaitEvent) \
+    LAUNCH(cuStreamWaitEvent, 7000, 2, cuStreamWaitEvent_ptsz) \
+    LAUNCH(cuLaunchHostFunc, 10000, 0, cuLaunchHostFunc) \
+    LAUNCH(cuLaunchHostFunc, 10000, 2, cuLaunchHostFunc_ptsz) \
+    LAUNCH(cuStreamAddCallback, 5000, 0, cuStreamAddCallback) \
+    LAUNCH(cuStreamAddCallback, 7000, 2, cuStreamAddCallback_ptsz) \
     LAUNCH(cuStreamDestroy, 2000, 0, cuStreamDestroy) \
     LAUNCH(cuStreamDestroy, 4000, 0, cuStreamDestroy_v2) \
     LAUNCH(cuLaunchCooperativeKernelMultiDevice, 9000, 0, cuLaunchCooperativeKernelMultiDevice) \
