@@ -3,6 +3,7 @@ torch_work.py train|decode WARM_UP SECONDS: keeps a GPU busy as programs with Py
 network or by generating tokens one after the other. Prints an empty object after WARM_UP seconds, measures for SECONDS,
 and prints the steps per second.
 """
+import ctypes
 import json
 import sys
 import time
@@ -44,4 +45,5 @@ start, steps = time.perf_counter(), 0
 while time.perf_counter() < start + seconds:
     step()
     steps += 1
-print(json.dumps({"work": steps / (time.perf_counter() - start)}))
+print(json.dumps({"work": steps / (time.perf_counter() - start)}), flush=True)
+ctypes.CDLL(None).exit(0)  # without Python's own teardown, during which threads of PyTorch may abort the process
