@@ -253,7 +253,8 @@ static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_b
     meter->since_overlap = overlaps ? 0 : meter->since_overlap + 1;
     uint64_t measured = (uint64_t)fresh;
     if (has_gaps(meter, batch, start, took)) {
-        settle_charge(meter, batch->parts, batch->part_count, batch->charged, measured, ALIQUOT_COST_GAPS);
+        /* The whole time is the upper bound: what is new of it says nothing about this batch's launches. */
+        settle_charge(meter, batch->parts, batch->part_count, batch->charged, (uint64_t)took, ALIQUOT_COST_GAPS);
         return;
     }
     bool enough =
