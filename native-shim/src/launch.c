@@ -22,8 +22,8 @@
 #define THROTTLE_MIN_NS 1000000
 #define SLEEP_MAX_NS 10000000   /* shares change */
 #define SLEEP_PENDING_NS 500000 /* pending batches may return part of their charge */
-/* For so long the GPU gets no work of a process that has had none without, so that its probes say whether others have
-   the GPU; and for that long at most a thread waits until it has none. */
+/* A pause in which the GPU gets no work of a process that never leaves it idle, so that probes say whether others have
+   the GPU; and how long at most a thread waits until the process's own work has ended. */
 #define IDLE_NS 6000000
 #define IDLE_WAIT_MAX_NS 100000000
 
