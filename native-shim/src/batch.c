@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define OPEN_BATCHES_PER_THREAD 4              /* streams */
+#define OPEN_BATCHES_PER_THREAD 16             /* streams */
 #define BATCH_WORK_NS 1000000                  /* ends a batch; also the unit in which unmeasured work is counted */
 #define BATCH_ABANDONED_NS INT64_C(1000000000) /* the thread of an older open batch is assumed dead */
 #define SLOW_RECORD_NS 50000                   /* recording took so long that the thread was preempted */
@@ -32,7 +32,7 @@ struct open_batch {
 
 struct thread_batches {
     unsigned fork_epoch;
-    unsigned next;
+    unsigned next, last; /* index of the batch to open next, and of the one used last */
     unsigned open_count;
     struct aliquot_meter *meter; /* of the last launch */
     int device;
@@ -52,11 +52,13 @@ static struct thread_batches *thread_batches(void) {
 }
 
 /* Index of this thread's open batch for the launch; -1: none. */
-static int find_open_batch(const struct thread_batches *thread, const struct aliquot_launch *launch) {
-    for (int i = 0; thread->open_count > 0 && i < OPEN_BATCHES_PER_THREAD; i++) {
-        const struct open_batch *open = &thread->open[i];
+static int find_open_batch(struct thread_batches *thread, const struct aliquot_launch *launch) {
+    for (unsigned i = 0; thread->open_count > 0 && i < OPEN_BATCHES_PER_THREAD; i++) {
+        unsigned at = (thread->last + i) % OPEN_BATCHES_PER_THREAD;
+        const struct open_batch *open = &thread->open[at];
         if (open->stream == launch->stream && open->context == launch->context && open->batch != NULL) {
-            return i;
+            thread->last = at;
+            return (int)at;
         }
     }
     return -1;

@@ -10,6 +10,7 @@
 #define EVIDENCE_MIN 8        /* probes during own work needed to conclude that probes do not wait for it */
 #define EVIDENCE_DIVISOR 16   /* of them, at least 1 in 16 is punctual: others have the GPU for 15/16 of the time */
 #define EVIDENCE_MARGIN_NS 50000
+#define CONTRADICTED_DIVISOR 8 /* if more than 1 in 8 late probes is contradicted, probes wait for own work */
 #define HISTORY_LENGTH 64
 #define OTHERS_EVENTS_MIN 16
 #define NEEDS_IDLE_FIRST_NS 250000000 /* between pauses until the history is full */
@@ -40,8 +41,16 @@ static double threshold_of(const struct aliquot_lateness *lateness) {
 
 static void forget_judgements(struct aliquot_lateness *lateness) {
     lateness->probe_count = 0;
-    lateness->history = lateness->evidence = 0;
-    lateness->history_count = lateness->evidence_count = 0;
+    lateness->history = lateness->evidence = lateness->contradicted = 0;
+    lateness->history_count = lateness->evidence_count = lateness->contradicted_count = 0;
+    lateness->moment_count = 0;
+}
+
+/* Whether a late probe waited while own work began or ended at a time. */
+static bool contradicts(const struct aliquot_lateness *lateness, const struct aliquot_lateness_probe *probe,
+                        double moment) {
+    return probe->late && moment > probe->at + threshold_of(lateness) + EVIDENCE_MARGIN_NS &&
+           moment < probe->completed - EVIDENCE_MARGIN_NS;
 }
 
 bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool waited,
@@ -71,8 +80,13 @@ void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double comple
     bool waited = !idle && !aliquot_lateness_probes_count(lateness);
     bool late = aliquot_lateness_judge(lateness, completed, recorded, waited, alone);
     if (!idle) {
-        lateness->probes[lateness->probe_count++ % ALIQUOT_LATENESS_PROBES] =
-            (struct aliquot_lateness_probe){aliquot_lateness_gpu_time(lateness, recorded), late};
+        struct aliquot_lateness_probe probe = {
+            .at = aliquot_lateness_gpu_time(lateness, recorded), .completed = completed, .late = late};
+        for (uint64_t i = 1; i <= ALIQUOT_LATENESS_MOMENTS && i <= lateness->moment_count; i++) {
+            probe.contradicted |= contradicts(
+                lateness, &probe, lateness->moments[(lateness->moment_count - i) % ALIQUOT_LATENESS_MOMENTS]);
+        }
+        lateness->probes[lateness->probe_count++ % ALIQUOT_LATENESS_PROBES] = probe;
     }
     if (!waited) {
         aliquot_lateness_record(lateness, recorded, late);
@@ -101,6 +115,10 @@ void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double fro
         if (probe->at < to) {
             *late += probe->late;
             ++*all;
+            if (probe->late) {
+                lateness->contradicted = lateness->contradicted << 1 | probe->contradicted;
+                lateness->contradicted_count += lateness->contradicted_count < HISTORY_LENGTH;
+            }
             if (to - probe->at > threshold_of(lateness) + EVIDENCE_MARGIN_NS) {
                 lateness->evidence = lateness->evidence << 1 | !probe->late;
                 lateness->evidence_count += lateness->evidence_count < HISTORY_LENGTH;
@@ -109,9 +127,22 @@ void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double fro
     }
 }
 
+void aliquot_lateness_add_moment(struct aliquot_lateness *lateness, double at) {
+    lateness->moments[lateness->moment_count++ % ALIQUOT_LATENESS_MOMENTS] = at;
+    for (uint64_t i = 1; i <= ALIQUOT_LATENESS_PROBES && i <= lateness->probe_count; i++) {
+        struct aliquot_lateness_probe *probe = &lateness->probes[(lateness->probe_count - i) % ALIQUOT_LATENESS_PROBES];
+        if (probe->completed < at) {
+            break;
+        }
+        probe->contradicted |= contradicts(lateness, probe, at);
+    }
+}
+
 bool aliquot_lateness_probes_count(const struct aliquot_lateness *lateness) {
     return lateness->evidence_count >= EVIDENCE_MIN &&
-           (unsigned)__builtin_popcountll(lateness->evidence) * EVIDENCE_DIVISOR >= lateness->evidence_count;
+           (unsigned)__builtin_popcountll(lateness->evidence) * EVIDENCE_DIVISOR >= lateness->evidence_count &&
+           (unsigned)__builtin_popcountll(lateness->contradicted) * CONTRADICTED_DIVISOR <=
+               lateness->contradicted_count;
 }
 
 double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_t host) {
@@ -131,6 +162,7 @@ void aliquot_lateness_forget_clock(struct aliquot_lateness *lateness) {
     lateness->clock = (struct aliquot_clock_fit){0};
     lateness->delay_count = 0;
     lateness->probe_count = 0;
+    lateness->moment_count = 0;
 }
 
 void aliquot_lateness_forget_all(struct aliquot_lateness *lateness) {

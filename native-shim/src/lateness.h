@@ -23,9 +23,11 @@
 #define ALIQUOT_LATENESS_DELAYS 64   /* delays of punctual events from which the threshold is learned */
 #define ALIQUOT_LATENESS_PROBES 1024 /* last probes kept */
 
+#define ALIQUOT_LATENESS_MOMENTS 64 /* last begins and ends of own work kept */
+
 struct aliquot_lateness_probe {
-    double at; /* when it was recorded, on the GPU's clock */
-    bool late;
+    double at, completed; /* when it was recorded, and completed, on the GPU's clock */
+    bool late, contradicted;
 };
 
 /* All zeros: nothing is known. */
@@ -34,13 +36,17 @@ struct aliquot_lateness {
     uint32_t threshold_ns; /* 0: not learned yet */
     uint32_t delays[ALIQUOT_LATENESS_DELAYS];
     unsigned delay_count;
-    uint64_t history;        /* one bit for each of the last 64 events without dependencies: it was late */
-    unsigned history_count;  /* number of valid bits, at most 64 */
-    int64_t last_recorded;   /* the latest of these events */
-    uint64_t evidence;       /* one bit for each of the last 64 probes during own work: it was punctual */
-    unsigned evidence_count; /* number of valid bits, at most 64 */
+    uint64_t history;            /* one bit for each of the last 64 events without dependencies: it was late */
+    unsigned history_count;      /* number of valid bits, at most 64 */
+    int64_t last_recorded;       /* the latest of these events */
+    uint64_t evidence;           /* one bit for each of the last 64 probes during own work: it was punctual */
+    unsigned evidence_count;     /* number of valid bits, at most 64 */
+    uint64_t contradicted;       /* one bit for each of the last 64 late probes during own work */
+    unsigned contradicted_count; /* number of valid bits, at most 64 */
     struct aliquot_lateness_probe probes[ALIQUOT_LATENESS_PROBES];
     uint64_t probe_count;
+    double moments[ALIQUOT_LATENESS_MOMENTS]; /* when own work began or ended, on the GPU's clock */
+    uint64_t moment_count;
 };
 
 /* Judges an event. True: it completed later than the clock offset and the usual delay explain. waited: the event may
@@ -61,6 +67,9 @@ void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double comple
    these times own work was on the GPU, so the probes are evidence, too. */
 void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double from, double to, unsigned *late,
                                    unsigned *all);
+
+/* Adds a time of the GPU's clock at which own work began or ended. */
+void aliquot_lateness_add_moment(struct aliquot_lateness *lateness, double at);
 
 /* Whether there is evidence that probes do not wait for the process's own work. */
 bool aliquot_lateness_probes_count(const struct aliquot_lateness *lateness);

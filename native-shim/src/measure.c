@@ -285,6 +285,8 @@ static bool finish_batch(struct aliquot_meter *meter, struct aliquot_batch *batc
     if (batch->after_idle) {
         aliquot_lateness_record(&meter->lateness, atomic_load(&batch->opened), late);
     }
+    aliquot_lateness_add_moment(&meter->lateness, start);
+    aliquot_lateness_add_moment(&meter->lateness, end);
     if (was_stalled(meter, batch, start)) {
         start = smaller_of(aliquot_lateness_gpu_time(&meter->lateness, batch->closed), end);
         settle_stalled(meter, batch, cover(meter, start, end));

@@ -168,6 +168,29 @@ TEST(probes_that_wait_for_nothing_count) {
     CHECK(aliquot_lateness_probes_count(&lateness), "they do not wait for own work");
 }
 
+/* Every third probe is punctual, the others are late by 2 ms; own work ends each 0.5 ms, or at their ends only. */
+static bool mixed_probes_count(int64_t own_work_ends_every) {
+    unsigned late = 0, all = 0;
+    aliquot_lateness_forget_all(&lateness);
+    aliquot_lateness_judge(&lateness, OFFSET, 0, false, false);
+    for (int64_t i = 1; i <= 90; i++) {
+        int64_t now = i * 2500000;
+        double delay = i % 3 == 0 ? 1000 : 2000000;
+        for (int64_t end = own_work_ends_every; end <= 2000000; end += own_work_ends_every) {
+            aliquot_lateness_add_moment(&lateness, OFFSET + (double)(now + end));
+        }
+        aliquot_lateness_add_probe(&lateness, OFFSET + (double)now + delay, now, false, false);
+    }
+    double begin = aliquot_lateness_gpu_time(&lateness, 0);
+    aliquot_lateness_count_probes(&lateness, begin, begin + 1e9, &late, &all);
+    return aliquot_lateness_probes_count(&lateness);
+}
+
+TEST(late_probes_during_which_own_work_ends_do_not_count) {
+    CHECK(mixed_probes_count(2000000), "other processes had the GPU");
+    CHECK(!mixed_probes_count(500000), "the probes waited for own work");
+}
+
 TEST(judgements_with_a_wrong_offset_are_forgotten) {
     aliquot_lateness_judge(&lateness, OFFSET + 5000000, 0, false, false); /* the first event is late */
     for (int64_t i = 1; i < 20; i++) {
