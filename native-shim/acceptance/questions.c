@@ -9,8 +9,8 @@
  *     questions import              whether an import of the process's own memory returns the same handle
  *     questions first [LIBCUBLAS]   how long the host waits for a kernel's first launch, which may load its code
  *     questions bytes [LIBCUBLAS]   waits after each step that uses memory of the GPU
- *     questions bursts RATE NS      a kernel of NS (at RATE iterations per microsecond) every 100 ms, until it is
- * killed questions ptx                 prints the kernel of `timeline` in PTX, without a driver
+ *     questions bursts RATE NS      a kernel of NS nanoseconds every 100 ms until it is killed; RATE: iterations per us
+ *     questions ptx                 prints the kernel of `timeline` in PTX, without a driver
  */
 #include "busy.h"
 

@@ -8,8 +8,8 @@
  *
  * Cost of a launch: without limits a relaxed load and a predicted branch; with limits a query of the current context, a
  * lookup in the cost table and a subtraction from what this thread has charged in advance (50 us of GPU time at a
- * time); per advance one read of the coarse clock and two compare-and-swaps. A launch never waits for a lock, another
- * thread or the GPU.
+ * time); per advance one read of the coarse clock and two compare-and-swaps. A launch that is not throttled never waits
+ * for a lock, another thread or the GPU.
  *
  * Bounds: while throttled, a container has at most ALIQUOT_GCRA_BURST_NS of unfinished estimated work plus one launch
  * on the GPU. No launch waits longer than ALIQUOT_GCRA_WAIT_MAX_NS, and no debt is larger: the kernels of a collective

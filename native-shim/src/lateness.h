@@ -9,6 +9,8 @@
  * it may wait for kernels of its own process. Such probes say nothing about other processes. They are recognized by
  * their evidence: of the probes recorded while the process's own work was on the GPU, and went on for longer than the
  * threshold, at least a few are punctual if they do not wait for it. Until there is such evidence, probes do not count.
+ * Nor do they count if many late ones are contradicted: own work began or ended while such a probe waited, so the
+ * process had the GPU then, and the probe waited for its work.
  *
  * Times are in nanoseconds: recorded on the host's clock, completed on the GPU's. Not thread-safe.
  */
@@ -26,8 +28,8 @@
 #define ALIQUOT_LATENESS_MOMENTS 64 /* last begins and ends of own work kept */
 
 struct aliquot_lateness_probe {
-    double at, completed; /* when it was recorded, and completed, on the GPU's clock */
-    bool late, contradicted;
+    double at, completed;    /* when it was recorded, and completed, on the GPU's clock */
+    bool late, contradicted; /* contradicted: it waited while own work began or ended */
 };
 
 /* All zeros: nothing is known. */
@@ -41,7 +43,7 @@ struct aliquot_lateness {
     int64_t last_recorded;       /* the latest of these events */
     uint64_t evidence;           /* one bit for each of the last 64 probes during own work: it was punctual */
     unsigned evidence_count;     /* number of valid bits, at most 64 */
-    uint64_t contradicted;       /* one bit for each of the last 64 late probes during own work */
+    uint64_t contradicted;       /* one bit for each of the last 64 late probes: contradicted */
     unsigned contradicted_count; /* number of valid bits, at most 64 */
     struct aliquot_lateness_probe probes[ALIQUOT_LATENESS_PROBES];
     uint64_t probe_count;

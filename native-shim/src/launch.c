@@ -236,7 +236,7 @@ static __attribute__((noinline)) void wait_for_room(CUcontext context, int devic
     errno = saved;
 }
 
-/* flags: NULL for the functions without. */
+/* One of the two functions is NULL: the hooked one takes flags or does not. */
 static CUresult record(CUresult (*plain)(CUevent, CUstream), CUresult (*with_flags)(CUevent, CUstream, unsigned int),
                        CUevent event, CUstream stream, unsigned int flags) {
     return plain != NULL ? plain(event, stream) : with_flags(event, stream, flags);

@@ -13,7 +13,7 @@
 
 #define GROUP_WORK_NS 16000000 /* measured time after which a group is learned from while others share the GPU */
 #define UNMEASURED_WORK_NS INT64_C(100000000) /* an unmeasured launch may be on the GPU for this long */
-#define LONG_LAUNCH_NS 1500000                /* a longer launch spans several time slices, which take about 2 ms */
+#define LONG_LAUNCH_NS 1500000                /* a longer launch spans several time slices (2 ms on the model) */
 #define STALLED_NS 500000                     /* a launch that takes longer is not measured from its beginning */
 #define REFERENCE_MAX_NS 100000000            /* age of the reference event; the driver's times are single floats */
 #define APART_BATCHES 64                      /* without an overlap, after which none is expected */
@@ -469,7 +469,7 @@ void aliquot_measure_reset(void) {
     aliquot_cost_reset();
 }
 
-/* The driver lowers a priority beyond its range to the highest (cuda.h, cuStreamCreateWithPriority; since CUDA 5.5). */
+/* The driver clamps a priority outside its range (cuda.h, cuStreamCreateWithPriority), so INT_MIN is the highest. */
 static CUresult create_probe_stream(CUstream *stream) {
     if (aliquot_real.cuStreamCreateWithPriority != NULL) {
         return aliquot_real.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, INT_MIN);

@@ -3,30 +3,30 @@
  * last. No thread waits for an event. The next launch, or a helper thread if no launch comes, checks whether a batch
  * has finished, updates the costs (cost.h) and adjusts the charge (compute.h).
  *
- * A batch belongs to one thread and one stream. It ends after 1 ms of estimated work, after 64 launches, before its
- * thread is throttled, or with a launch whose cost was never measured. Batches of several streams that overlap in time
- * are evaluated as one, so that concurrent work is not charged twice. Time that is not the program's work must not be
- * learned:
+ * A batch belongs to one thread and one stream. It ends after 1 ms of estimated work, after 64 launches, with the sixth
+ * function, before its thread is throttled or gives the stream work of another kind, or with a launch whose cost was
+ * never measured. Batches of several streams that overlap in time are evaluated as one, so that concurrent work is not
+ * charged twice. Time that is not the program's work must not be learned:
  *
  * - Gaps: the GPU had no work between two launches of the batch. The batch then took about as long as the program took
  *   to submit the launches. Its time is only an upper bound of the cost, and the next batch has half as many launches,
  *   down to one.
  * - Loading: the driver keeps the first launch of a kernel until its code is on the GPU. If the driver keeps a launch
- * for more than 0.5 ms, its batch is charged from the launch's return on, and nothing is learned from it.
- * - Time slices: another process had the GPU (processes alternate about every 2 ms). Nothing of a process runs outside
- *   its time slices, including events. An event without dependencies, on the shim's own stream or recorded while the
- *   process has no work on the GPU, completes immediately in the process's own slice and late in another's
+ *   for more than 0.5 ms, a batch of this launch alone is charged from its return on, and nothing is learned from it.
+ * - Time slices: another process had the GPU (on the model, processes alternate every 2 ms). Nothing of a process runs
+ *   outside its time slices, including events. An event without dependencies, on the shim's own stream or recorded
+ *   while the process has no work on the GPU, completes immediately in the process's own slice and late in another's
  *   (lateness.h). While work is pending, the helper thread records such probes every 0.8 ms (every 5 ms while none is
  *   late). The fraction of late probes is the fraction of time that other processes had, and is subtracted. A few
- * probes say little, so this is done over 16 ms at a time. Probes must be spread evenly over that time: it begins in
- * the process's own slice, so probes that start late overestimate the others. If no probe is late, or the node agent
+ *   probes say little, so this is done over 16 ms at a time. Probes must be spread evenly over that time: it begins in
+ *   the process's own slice, so probes that start late overestimate the others. If no probe is late, or the node agent
  *   reports no other process, the measurement is exact.
  * - Time slices, where probes wait for the process's own work: because the process has one hardware queue
  *   (CUDA_DEVICE_MAX_CONNECTIONS=1) or because the hardware is such (lateness.h recognizes it). Then only probes
- * recorded while the process has no work say whether others have the GPU. The cost of launches shorter than a time
- * slice is learned from the minimum of many samples (cost.h), most of which lie within one slice. From the time of
- * longer ones the fraction of late probes is subtracted, at most a half. That is an estimate: it assumes that others
- * work as much while this process does.
+ *   recorded while the process has no work say whether others have the GPU. The cost of launches shorter than a time
+ *   slice is learned from the minimum of many samples (cost.h), most of which lie within one slice. From the time of
+ *   longer ones the fraction of late probes is subtracted, at most a half. That is an estimate: it assumes that others
+ *   work as much while this process does.
  *
  * What is certainly overcharged is returned as soon as a batch has finished, the rest when it is learned from. While
  * launches are neither throttled nor new, at most one batch per context begins in a tick of the coarse clock, so that a

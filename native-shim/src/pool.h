@@ -23,7 +23,7 @@ struct aliquot_growth {
     struct aliquot_pool *pool;
     uint64_t reserved; /* bytes, until it is settled */
     unsigned refusals; /* of the pool when the operation began */
-    bool undecided;    /* the thread is, until the growth is settled */
+    bool undecided;    /* the thread is undecided (account.h) until the growth is settled */
     bool refused;      /* the pool grew beyond the limit */
 };
 

@@ -21,8 +21,8 @@
 /* Of each device; 0: not known yet. */
 static _Atomic uint64_t bytes_per_us[ALIQUOT_LIMITS_VGPUS_MAX];
 
-/* Copies and fills reach about four fifths of the bandwidth that the memory's clock and width allow at two transfers a
-   cycle. */
+/* Assumes that copies and fills reach four fifths of the bandwidth that the memory's clock and width allow at two
+   transfers a cycle. Not measured on a GPU. */
 static uint64_t bandwidth_of(int device) {
     uint64_t known = atomic_load_explicit(&bytes_per_us[device], memory_order_relaxed);
     CUdevice ordinal = 0;

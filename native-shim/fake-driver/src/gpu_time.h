@@ -11,13 +11,13 @@
  *   process has none. A switch between processes costs what gpu_profile.h says, 5 us by default. No work of a process
  *   advances outside its turn, events included, so the times that events measure contain the turns of other processes.
  * - A process has GPU_QUEUES queues. Work within a queue is ordered; work in different queues is ordered only by
- * `after` and GPU_WORK_BARRIER. Work starts in order of priority, then age, when its process has the turn, its queue
- * and its dependencies allow it, and enough multiprocessors are free. While a work item waits for multiprocessors, only
- * work that needs none may overtake it.
+ *   `after` and GPU_WORK_BARRIER. Work starts in order of priority, then age, when its process has the turn, its queue
+ *   and its dependencies allow it, and enough multiprocessors are free. While a work item waits for multiprocessors,
+ *   only work that needs none may overtake it.
  * - Work that occupies multiprocessors takes its time plus or minus JITTER_PERCENT, from a generator that
  *   ALIQUOT_FAKE_SEED seeds (a number; 0: no jitter).
  * - Work reaches the GPU ALIQUOT_FAKE_LATENCY us after its submission, on average: exponentially distributed by the
- * same generator, or constant where the generator is off. Without the variable, work reaches the GPU at once.
+ *   same generator, or constant where the generator is off. Without the variable, work reaches the GPU at once.
  */
 #ifndef ALIQUOT_FAKE_GPU_TIME_H
 #define ALIQUOT_FAKE_GPU_TIME_H
