@@ -13,7 +13,6 @@
 #define OPEN_BATCHES_PER_THREAD 16             /* streams */
 #define BATCH_WORK_NS 1000000                  /* ends a batch; also the unit in which unmeasured work is counted */
 #define BATCH_ABANDONED_NS INT64_C(1000000000) /* the thread of an older open batch is assumed dead */
-#define SLOW_RECORD_NS 50000                   /* recording took so long that the thread was preempted */
 #define RECENTLY_THROTTLED_NS INT64_C(200000000)
 
 static atomic_uint fork_epoch = 1; /* increases in a forked child */
@@ -151,7 +150,7 @@ static __attribute__((noinline)) int open_batch(struct thread_batches *thread, s
         aliquot_cost_reset_guess(launch->cost);
         number = -1;
     } else {
-        batch->after_idle = idle && aliquot_os_clock() - now < SLOW_RECORD_NS;
+        batch->after_idle = idle && aliquot_os_clock() - now < ALIQUOT_SLOW_RECORD_NS;
         atomic_store_explicit(&meter->last_opened, coarse, memory_order_relaxed);
         word = ALIQUOT_WORD_WITH_STATE(word, BATCH_OPEN);
         *open = (struct open_batch){

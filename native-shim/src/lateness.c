@@ -11,7 +11,7 @@
 #define EVIDENCE_DIVISOR 16   /* of them, at least 1 in 16 is punctual: others have the GPU for 15/16 of the time */
 #define EVIDENCE_MARGIN_NS 50000
 #define CONTRADICTED_DIVISOR 8 /* if more than 1 in 8 late probes is contradicted, probes wait for own work */
-#define HISTORY_LENGTH 64
+#define RECENT_MAX 64
 #define OTHERS_EVENTS_MIN 16
 #define NEEDS_IDLE_FIRST_NS 250000000 /* between pauses until the history is full */
 #define NEEDS_IDLE_NS 1000000000      /* and then */
@@ -35,14 +35,22 @@ static void learn_threshold(struct aliquot_lateness *lateness, bool alone) {
     lateness->delay_count = 0;
 }
 
+static void add_recent(struct aliquot_recent *recent, bool answer) {
+    recent->bits = recent->bits << 1 | answer;
+    recent->count += recent->count < RECENT_MAX;
+}
+
+static unsigned yes_of(const struct aliquot_recent *recent) {
+    return (unsigned)__builtin_popcountll(recent->bits);
+}
+
 static double threshold_of(const struct aliquot_lateness *lateness) {
     return lateness->threshold_ns == 0 ? INITIAL_NS : lateness->threshold_ns;
 }
 
 static void forget_judgements(struct aliquot_lateness *lateness) {
     lateness->probe_count = 0;
-    lateness->history = lateness->evidence = lateness->contradicted = 0;
-    lateness->history_count = lateness->evidence_count = lateness->contradicted_count = 0;
+    lateness->late = lateness->punctual = lateness->contradicted = (struct aliquot_recent){0};
     lateness->moment_count = 0;
 }
 
@@ -71,8 +79,7 @@ bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed,
 
 void aliquot_lateness_record(struct aliquot_lateness *lateness, int64_t recorded, bool late) {
     lateness->last_recorded = recorded;
-    lateness->history = lateness->history << 1 | late;
-    lateness->history_count += lateness->history_count < HISTORY_LENGTH;
+    add_recent(&lateness->late, late);
 }
 
 void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool idle,
@@ -94,13 +101,13 @@ void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double comple
 }
 
 bool aliquot_lateness_others(const struct aliquot_lateness *lateness, int64_t now, double *fraction) {
-    *fraction =
-        (double)__builtin_popcountll(lateness->history) / (lateness->history_count == 0 ? 1 : lateness->history_count);
-    return lateness->history_count >= OTHERS_EVENTS_MIN && now - lateness->last_recorded < OTHERS_MAX_AGE_NS;
+    const struct aliquot_recent *late = &lateness->late;
+    *fraction = (double)yes_of(late) / (late->count == 0 ? 1 : late->count);
+    return late->count >= OTHERS_EVENTS_MIN && now - lateness->last_recorded < OTHERS_MAX_AGE_NS;
 }
 
 bool aliquot_lateness_needs_idle(const struct aliquot_lateness *lateness, int64_t now) {
-    int64_t longest = lateness->history_count < HISTORY_LENGTH ? NEEDS_IDLE_FIRST_NS : NEEDS_IDLE_NS;
+    int64_t longest = lateness->late.count < RECENT_MAX ? NEEDS_IDLE_FIRST_NS : NEEDS_IDLE_NS;
     return !aliquot_lateness_probes_count(lateness) && now - lateness->last_recorded > longest;
 }
 
@@ -116,12 +123,10 @@ void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double fro
             *late += probe->late;
             ++*all;
             if (probe->late) {
-                lateness->contradicted = lateness->contradicted << 1 | probe->contradicted;
-                lateness->contradicted_count += lateness->contradicted_count < HISTORY_LENGTH;
+                add_recent(&lateness->contradicted, probe->contradicted);
             }
             if (to - probe->at > threshold_of(lateness) + EVIDENCE_MARGIN_NS) {
-                lateness->evidence = lateness->evidence << 1 | !probe->late;
-                lateness->evidence_count += lateness->evidence_count < HISTORY_LENGTH;
+                add_recent(&lateness->punctual, !probe->late);
             }
         }
     }
@@ -139,10 +144,9 @@ void aliquot_lateness_add_moment(struct aliquot_lateness *lateness, double at) {
 }
 
 bool aliquot_lateness_probes_count(const struct aliquot_lateness *lateness) {
-    return lateness->evidence_count >= EVIDENCE_MIN &&
-           (unsigned)__builtin_popcountll(lateness->evidence) * EVIDENCE_DIVISOR >= lateness->evidence_count &&
-           (unsigned)__builtin_popcountll(lateness->contradicted) * CONTRADICTED_DIVISOR <=
-               lateness->contradicted_count;
+    const struct aliquot_recent *punctual = &lateness->punctual, *contradicted = &lateness->contradicted;
+    return punctual->count >= EVIDENCE_MIN && yes_of(punctual) * EVIDENCE_DIVISOR >= punctual->count &&
+           yes_of(contradicted) * CONTRADICTED_DIVISOR <= contradicted->count;
 }
 
 double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_t host) {
@@ -154,8 +158,8 @@ double aliquot_lateness_host_time(const struct aliquot_lateness *lateness, doubl
 }
 
 bool aliquot_lateness_seems_alone(const struct aliquot_lateness *lateness) {
-    return lateness->history_count >= ALONE_EVENTS_MIN &&
-           (unsigned)__builtin_popcountll(lateness->history) * ALONE_LATE_DIVISOR <= lateness->history_count;
+    const struct aliquot_recent *late = &lateness->late;
+    return late->count >= ALONE_EVENTS_MIN && yes_of(late) * ALONE_LATE_DIVISOR <= late->count;
 }
 
 void aliquot_lateness_forget_clock(struct aliquot_lateness *lateness) {

@@ -32,19 +32,22 @@ struct aliquot_lateness_probe {
     bool late, contradicted; /* contradicted: it waited while own work began or ended */
 };
 
+/* The last 64 answers to a question. All zeros: none. */
+struct aliquot_recent {
+    uint64_t bits;  /* the latest is the lowest */
+    unsigned count; /* at most 64 */
+};
+
 /* All zeros: nothing is known. */
 struct aliquot_lateness {
     struct aliquot_clock_fit clock;
     uint32_t threshold_ns; /* 0: not learned yet */
     uint32_t delays[ALIQUOT_LATENESS_DELAYS];
     unsigned delay_count;
-    uint64_t history;            /* one bit for each of the last 64 events without dependencies: it was late */
-    unsigned history_count;      /* number of valid bits, at most 64 */
-    int64_t last_recorded;       /* the latest of these events */
-    uint64_t evidence;           /* one bit for each of the last 64 probes during own work: it was punctual */
-    unsigned evidence_count;     /* number of valid bits, at most 64 */
-    uint64_t contradicted;       /* one bit for each of the last 64 late probes: contradicted */
-    unsigned contradicted_count; /* number of valid bits, at most 64 */
+    struct aliquot_recent late;         /* events without dependencies: was it late? */
+    int64_t last_recorded;              /* the latest of these events */
+    struct aliquot_recent punctual;     /* probes during own work: was it punctual? */
+    struct aliquot_recent contradicted; /* late ones among them: did own work begin or end meanwhile? */
     struct aliquot_lateness_probe probes[ALIQUOT_LATENESS_PROBES];
     uint64_t probe_count;
     double moments[ALIQUOT_LATENESS_MOMENTS]; /* when own work began or ended, on the GPU's clock */

@@ -100,6 +100,7 @@ static inline __attribute__((always_inline)) bool charge_with_advance(const stru
 
 void aliquot_launch_charge(CUcontext context, int device, uint64_t nanoseconds) {
     const struct aliquot_launch work = {.context = context, .device = device, .charged = nanoseconds};
+    thread_advance.charged += nanoseconds;
     charge_with_advance(&work);
 }
 

@@ -18,7 +18,6 @@
 #define REFERENCE_MAX_NS 100000000            /* age of the reference event; the driver's times are single floats */
 #define APART_BATCHES 64                      /* without an overlap, after which none is expected */
 #define STREAMS_WAITING_MAX 4                 /* streams whose oldest batch is unfinished when a poll ends */
-#define SLOW_RECORD_NS 50000                  /* recording took so long that the thread was preempted */
 
 struct aliquot_meter aliquot_meters[ALIQUOT_METERS_MAX];
 static atomic_bool any_meter; /* false: they are all zeros */
@@ -145,7 +144,7 @@ static uint64_t launches_of(const struct aliquot_batch_group *group) {
 static void learn_group(struct aliquot_meter *meter) {
     struct aliquot_batch_group *group = &meter->group;
     if (group->part_count > 0) {
-        bool known_alone = is_known_alone(meter), alone = known_alone || is_alone(meter);
+        bool known_alone = is_known_alone(meter), alone = is_alone(meter);
         /* A probe stands for 0.8 ms, so several are needed. */
         bool enough_probes = aliquot_lateness_probes_count(&meter->lateness) && group->measured >= GROUP_WORK_NS / 4 &&
                              (uint64_t)group->probes * ALIQUOT_HELPER_PROBE_INTERVAL_NS > group->measured / 4;
@@ -494,7 +493,7 @@ static void record_probe(struct aliquot_meter *meter, bool idle) {
         aliquot_real.cuEventRecord(probe->event, meter->probe_stream) != CUDA_SUCCESS) {
         return;
     }
-    if (aliquot_os_clock() - now < SLOW_RECORD_NS) {
+    if (aliquot_os_clock() - now < ALIQUOT_SLOW_RECORD_NS) {
         probe->recorded_at = now;
         probe->idle = idle;
         meter->probe_count++;

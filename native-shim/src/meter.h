@@ -18,6 +18,7 @@
 #define ALIQUOT_COSTS_PER_GROUP 16
 #define ALIQUOT_BATCH_LAUNCHES_MAX 64 /* ends a batch */
 #define ALIQUOT_PENDING_PROBES_MAX 64 /* recorded and not completed */
+#define ALIQUOT_SLOW_RECORD_NS 50000  /* recording an event took so long that the thread was preempted */
 
 enum aliquot_batch_state { BATCH_FREE, BATCH_OPEN, BATCH_CLOSING, BATCH_PENDING };
 #define BATCH_STATE_BITS 2
