@@ -64,7 +64,9 @@ static void apply_items(const char *items) {
         snprintf(item, sizeof item, "%.*s", (int)length, items);
         if (*item != '\0' && !apply_item(item))
             fprintf(stderr,
-                    "fake driver: ALIQUOT_FAKE_PROFILE: no fact is named, or has the value, %s; it is ignored\n", item);
+                    "fake driver: ignored in ALIQUOT_FAKE_PROFILE, since it names no fact or its value is out of "
+                    "range: %s\n",
+                    item);
         items += length + (items[length] == ',');
     }
 }
