@@ -33,6 +33,8 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.extension.RegisterExtension;
+import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The web page in a browser, through kubectl proxy, with real pods on simulated GPUs. */
@@ -51,6 +53,17 @@ class WebPageIT {
     private static final Duration RESTART_TIMEOUT = Duration.ofMinutes(4);
 
     private final List<String> errors = new ArrayList<>();
+    /** Answers that are no success, and requests without one. */
+    private final List<String> refusals = new ArrayList<>();
+
+    /** Adds what the pages show to a failure. */
+    @RegisterExtension
+    final TestExecutionExceptionHandler pagesOfAFailure = (context, failure) -> {
+        pages.forEach(page -> failure.addSuppressed(
+                new AssertionError(page.url() + ": " + page.locator("body").innerText())));
+        failure.addSuppressed(new AssertionError("answers that are no success: " + refusals));
+        throw failure;
+    };
 
     @BeforeAll
     static void startChromium() {
@@ -242,6 +255,7 @@ class WebPageIT {
             }""";
 
     @Test
+    @LongTier.Only
     void thePageOutlivesTheScheduler(Lab lab, TestNamespace namespace) throws IOException {
         var replicas = new SchedulerReplicas(lab);
         // The kubelet delays the restarts of a container that earlier tests have killed, by up to minutes.
@@ -275,6 +289,12 @@ class WebPageIT {
     private Page open() {
         Page page = chromium.open(ColorScheme.LIGHT, 1440, 900);
         page.onPageError(errors::add);
+        page.onResponse(response -> {
+            if (!response.ok()) {
+                refusals.add(response.status() + " " + response.url());
+            }
+        });
+        page.onRequestFailed(request -> refusals.add(request.failure() + " " + request.url()));
         pages.add(page);
         return page;
     }
