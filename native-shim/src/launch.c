@@ -81,6 +81,7 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
 /* Charges a launch. Small launches share an advance, so that most of them cost almost nothing. The rest of an
    advance is never lost: with 20 us kernels that would be a fifth of the share. */
 static inline __attribute__((always_inline)) bool charge_with_advance(const struct aliquot_launch *launch) {
+    thread_advance.charged += launch->charged;
     if (thread_advance.device == launch->device && thread_advance.credit >= launch->charged) {
         thread_advance.credit -= launch->charged;
         return false;
@@ -100,7 +101,6 @@ static inline __attribute__((always_inline)) bool charge_with_advance(const stru
 
 void aliquot_launch_charge(CUcontext context, int device, uint64_t nanoseconds) {
     const struct aliquot_launch work = {.context = context, .device = device, .charged = nanoseconds};
-    thread_advance.charged += nanoseconds;
     charge_with_advance(&work);
 }
 
@@ -116,7 +116,6 @@ static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind 
     launch->stream = stream;
     launch->cost = aliquot_cost_of(kind, handle, blocks);
     launch->charged = aliquot_cost_next(launch->cost);
-    thread_advance.charged += launch->charged;
     bool throttled = charge_with_advance(launch);
     aliquot_batch_begin(launch, throttled);
     return true;

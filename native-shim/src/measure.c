@@ -250,7 +250,6 @@ static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_b
     double covered_to = meter->covered_to, took = end - start, fresh = cover(meter, start, end);
     bool overlaps = fresh < took * 15 / 16;
     meter->since_overlap = overlaps ? 0 : meter->since_overlap + 1;
-    uint64_t measured = (uint64_t)fresh;
     if (has_gaps(meter, batch, start, took)) {
         /* The whole time is the upper bound: what is new of it says nothing about this batch's launches. */
         settle_charge(meter, batch->parts, batch->part_count, batch->charged, (uint64_t)took, ALIQUOT_COST_GAPS);
@@ -263,7 +262,7 @@ static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_b
     if (enough || (!overlaps && (shortest || is_alone(meter)))) {
         learn_group(meter);
     }
-    join_group(meter, batch, measured);
+    join_group(meter, batch, (uint64_t)fresh);
     if (end > covered_to) {
         aliquot_lateness_count_probes(&meter->lateness, larger_of(start, covered_to), end, &group->late_probes,
                                       &group->probes);

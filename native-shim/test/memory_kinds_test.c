@@ -480,16 +480,23 @@ static CUresult export_handle(int *fd, handle_t handle) {
                 unsigned long long)(fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 }
 
-TEST(imported_memory_is_not_charged) {
-    handle_t handle = 0, imported = 0;
+/* Exports memory of this process and imports it again. */
+static handle_t import_own(handle_t handle) {
+    handle_t imported = 0;
     int fd = -1;
-    sandbox(100 * MIB, 0);
-    use_device(0);
-    CHECK_EQUAL(create(&handle, 60 * MIB, 0), CUDA_SUCCESS);
     CHECK_EQUAL(export_handle(&fd, handle), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuMemImportFromShareableHandle, handle_t *, void *, CUmemAllocationHandleType)(
                     &imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                 CUDA_SUCCESS);
+    return imported;
+}
+
+TEST(imported_memory_is_not_charged) {
+    handle_t handle = 0, imported = 0;
+    sandbox(100 * MIB, 0);
+    use_device(0);
+    CHECK_EQUAL(create(&handle, 60 * MIB, 0), CUDA_SUCCESS);
+    imported = import_own(handle);
     CUdeviceptr address = reserve_addresses(120 * MIB);
     CHECK_EQUAL(map(address, 60 * MIB, handle), CUDA_SUCCESS);
     CHECK_EQUAL(map(address + 60 * MIB, 60 * MIB, imported), CUDA_SUCCESS);
@@ -503,15 +510,11 @@ TEST(imported_memory_is_not_charged) {
 
 TEST(an_import_that_returns_an_own_handle_needs_its_own_release) {
     handle_t handle = 0, imported = 0;
-    int fd = -1;
     setenv("ALIQUOT_FAKE_PROFILE", "import=same", 1);
     sandbox(100 * MIB, 0);
     use_device(0);
     CHECK_EQUAL(create(&handle, 60 * MIB, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(export_handle(&fd, handle), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuMemImportFromShareableHandle, handle_t *, void *, CUmemAllocationHandleType)(
-                    &imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-                CUDA_SUCCESS);
+    imported = import_own(handle);
     CHECK_EQUAL(imported, handle);
     CHECK_EQUAL(used_in_region(), 60 * MIB);
     CHECK_EQUAL(release(handle), CUDA_SUCCESS);

@@ -43,7 +43,6 @@ static double elapsed_ms(CUevent start, CUevent end) {
 /* A process with 30 percent of the GPU that is throttled, as in training. */
 static void begin(void) {
     static char clock_path[] = "/tmp/aliquot-timing-XXXXXX";
-    CUcontext context = NULL;
     void *module = NULL;
     int fd = mkstemp(clock_path);
     CHECK(fd >= 0, "cannot create the clock file");
@@ -51,9 +50,7 @@ static void begin(void) {
     setenv("ALIQUOT_VIRTUAL_TIME", clock_path, 1);
     setenv("ALIQUOT_VIRTUAL_TIME_PARTICIPANTS", "1", 1);
     sandbox(100 * MIB, 0);
-    CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
+    use_device(0);
     CHECK_EQUAL(CALL(cuModuleLoadData, void **, const void *)(&module, image), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuModuleGetFunction, void **, void *, const char *)(&function, module, "aliquot_busy"),
                 CUDA_SUCCESS);

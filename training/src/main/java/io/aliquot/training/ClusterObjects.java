@@ -62,7 +62,7 @@ final class ClusterObjects {
         return (ObjectNode) ApiServer.JSON.readTree(json);
     }
 
-    /** What the scheduler finds when it starts: nodes, its webhooks and APIService, and the Lease that a process before it held. */
+    /** What the scheduler finds when it starts: nodes, webhooks, its APIService, and the Lease of a process before it. */
     void createInitial(int nodes) {
         String node = recorded("node.json");
         for (int i = 0; i < nodes; i++) {
