@@ -47,6 +47,10 @@ typedef uint64_t cuuint64_t;
 #define CUDA_ERROR_ILLEGAL_STATE ((CUresult)401)
 #define CUDA_ERROR_NOT_READY ((CUresult)600)
 #define CU_STREAM_PER_THREAD ((CUstream)2)
+/* The stream that a _ptsz function means: it interprets stream 0 as the calling thread's default stream. */
+static inline CUstream aliquot_per_thread(CUstream stream) {
+    return stream == NULL ? CU_STREAM_PER_THREAD : stream;
+}
 #define CU_STREAM_NON_BLOCKING 1u
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUevent_st *CUevent;

@@ -60,8 +60,6 @@ void aliquot_capture_restore_mode(int mode) {
     }
 }
 
-#define PER_THREAD_STREAM (stream == NULL ? CU_STREAM_PER_THREAD : stream)
-
 #define BEGIN(symbol, parameters, stream_asked, arguments)                                                             \
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
@@ -70,7 +68,7 @@ void aliquot_capture_restore_mode(int mode) {
     }
 #define BEGINS(symbol, parameters, arguments)                                                                          \
     BEGIN(symbol, parameters, stream, arguments)                                                                       \
-    BEGIN(symbol##_ptsz, parameters, PER_THREAD_STREAM, arguments)
+    BEGIN(symbol##_ptsz, parameters, aliquot_per_thread(stream), arguments)
 
 #define END(symbol, parameters, stream_asked, arguments)                                                               \
     CUresult symbol parameters {                                                                                       \
@@ -79,7 +77,7 @@ void aliquot_capture_restore_mode(int mode) {
     }
 #define ENDS(symbol, parameters, arguments)                                                                            \
     END(symbol, parameters, stream, arguments)                                                                         \
-    END(symbol##_ptsz, parameters, PER_THREAD_STREAM, arguments)
+    END(symbol##_ptsz, parameters, aliquot_per_thread(stream), arguments)
 
 BEGINS(cuStreamBeginCapture, (CUstream stream), (stream))
 BEGINS(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))

@@ -270,5 +270,5 @@ CUresult cuGraphUpload(CUgraphExec graph, CUstream stream) {
 
 CUresult cuGraphUpload_ptsz(CUgraphExec graph, CUstream stream) {
     ALIQUOT_REQUIRE(cuGraphUpload_ptsz)
-    return aliquot_graph_launch(aliquot_real.cuGraphUpload_ptsz, graph, stream == NULL ? CU_STREAM_PER_THREAD : stream);
+    return aliquot_graph_launch(aliquot_real.cuGraphUpload_ptsz, graph, aliquot_per_thread(stream));
 }

@@ -141,13 +141,8 @@ static uint64_t blocks_of(unsigned int x, unsigned int y, unsigned int z) {
     return (uint64_t)x * y * z;
 }
 
-/* The _ptsz functions interpret stream 0 as the calling thread's default stream. */
 static CUstream legacy_stream(CUstream stream) {
     return stream;
-}
-
-static CUstream per_thread_stream(CUstream stream) {
-    return stream == NULL ? CU_STREAM_PER_THREAD : stream;
 }
 
 /* Forwards to the driver. For graphs, first reserves the memory that they allocate. */
@@ -167,7 +162,7 @@ static CUstream per_thread_stream(CUstream stream) {
 /* Most functions have a variant for per-thread default streams. */
 #define LAUNCHES(symbol, parameters, arguments, kind, handle, blocks, stream)                                          \
     LAUNCH(symbol, parameters, arguments, kind, handle, blocks, legacy_stream(stream))                                 \
-    LAUNCH(symbol##_ptsz, parameters, arguments, kind, handle, blocks, per_thread_stream(stream))
+    LAUNCH(symbol##_ptsz, parameters, arguments, kind, handle, blocks, aliquot_per_thread(stream))
 
 LAUNCHES(cuLaunchKernel,
          (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
@@ -280,9 +275,9 @@ static CUresult record_event(CUresult (*plain)(CUevent, CUstream),
     }
 
 RECORD(cuEventRecord, legacy_stream)
-RECORD(cuEventRecord_ptsz, per_thread_stream)
+RECORD(cuEventRecord_ptsz, aliquot_per_thread)
 RECORD_WITH_FLAGS(cuEventRecordWithFlags, legacy_stream)
-RECORD_WITH_FLAGS(cuEventRecordWithFlags_ptsz, per_thread_stream)
+RECORD_WITH_FLAGS(cuEventRecordWithFlags_ptsz, aliquot_per_thread)
 
 /* ---- streams ---- */
 

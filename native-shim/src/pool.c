@@ -584,16 +584,14 @@ static void finish_rejected_allocation(const struct aliquot_growth *growth, uint
         return CUDA_SUCCESS;                                                                                           \
     }
 
-#define PER_THREAD_STREAM (stream == NULL ? CU_STREAM_PER_THREAD : stream)
-
 ALLOC_FROM_POOL(cuMemAllocAsync, (CUdeviceptr * address, size_t bytes, CUstream stream), NULL, stream, cuMemFreeAsync,
                 bytes, stream)
-ALLOC_FROM_POOL(cuMemAllocAsync_ptsz, (CUdeviceptr * address, size_t bytes, CUstream stream), NULL, PER_THREAD_STREAM,
-                cuMemFreeAsync_ptsz, bytes, stream)
+ALLOC_FROM_POOL(cuMemAllocAsync_ptsz, (CUdeviceptr * address, size_t bytes, CUstream stream), NULL,
+                aliquot_per_thread(stream), cuMemFreeAsync_ptsz, bytes, stream)
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream),
                 pool, stream, cuMemFreeAsync, bytes, pool, stream)
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream),
-                pool, PER_THREAD_STREAM, cuMemFreeAsync_ptsz, bytes, pool, stream)
+                pool, aliquot_per_thread(stream), cuMemFreeAsync_ptsz, bytes, pool, stream)
 
 /* ---- pools themselves ---- */
 

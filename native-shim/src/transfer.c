@@ -79,7 +79,7 @@ static inline void begin_transfer(CUstream stream, uint64_t bytes) {
 /* And the variant for per-thread default streams. */
 #define TRANSFERS(symbol, parameters, arguments, bytes)                                                                \
     TRANSFER(symbol, parameters, arguments, stream, bytes)                                                             \
-    TRANSFER(symbol##_ptsz, parameters, arguments, stream == NULL ? CU_STREAM_PER_THREAD : stream, bytes)
+    TRANSFER(symbol##_ptsz, parameters, arguments, aliquot_per_thread(stream), bytes)
 
 TRANSFERS(cuMemcpyAsync, (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream),
           (destination, source, bytes, stream), 0)
