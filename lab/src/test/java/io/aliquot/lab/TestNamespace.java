@@ -259,7 +259,9 @@ final class TestNamespace implements AutoCloseable {
                         "logs",
                         "--namespace",
                         Lab.NAMESPACE,
-                        "deployment/aliquot-scheduler",
+                        "--selector",
+                        "app.kubernetes.io/component=scheduler",
+                        "--prefix",
                         "-c",
                         "extender",
                         "--tail=40");

@@ -196,8 +196,12 @@ final class WebPageProgram implements AutoCloseable {
     /** Opens a view of the page. */
     Page open(Chromium chromium, ColorScheme scheme, String view) {
         Page page = open(chromium, scheme);
-        page.navigate(origin() + PATH + view);
+        page.navigate(address(view));
         return page;
+    }
+
+    String address(String view) {
+        return origin() + PATH + view;
     }
 
     /** What scripts did not catch, in all pages. */

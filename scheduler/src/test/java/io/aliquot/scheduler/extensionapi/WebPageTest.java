@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assumptions.assumeThat;
 import com.microsoft.playwright.Frame;
 import com.microsoft.playwright.Locator;
 import com.microsoft.playwright.Page;
+import com.microsoft.playwright.Route;
 import com.microsoft.playwright.assertions.PlaywrightAssertions;
 import com.microsoft.playwright.options.AriaRole;
 import com.microsoft.playwright.options.ColorScheme;
@@ -33,6 +34,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
 import tools.jackson.databind.node.ObjectNode;
@@ -134,6 +136,21 @@ class WebPageTest {
     @AfterEach
     void stop() {
         program.close();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"app.js", "pods.js", "style.css"})
+    void aFileThatDidNotArriveIsLoadedAgain(String name) {
+        Page page = program.open(chromium, ColorScheme.LIGHT);
+        page.route(
+                "**/" + name,
+                route -> route.fulfill(new Route.FulfillOptions().setStatus(503)),
+                new Page.RouteOptions().setTimes(1));
+
+        page.waitForResponse(
+                response -> response.url().endsWith("/" + name) && response.ok(),
+                () -> page.navigate(program.address("?view=pods")));
+        assertThat(page.getByText("team/train")).isVisible();
     }
 
     @Test
