@@ -1,5 +1,5 @@
-// Loads the page again when one of its files did not arrive, because the API was away just then. Without that the page
-// would stay empty.
+// Loads the page again when one of its files did not arrive: the API was away, or the browser has dropped its requests
+// because the machine changed its network. Without that the page would stay empty.
 (() => {
   const PERIOD = 2000;
   let waits = false;

@@ -8,6 +8,7 @@ import static org.assertj.core.api.Assumptions.assumeThat;
 
 import com.microsoft.playwright.Locator;
 import com.microsoft.playwright.Page;
+import com.microsoft.playwright.PlaywrightException;
 import com.microsoft.playwright.assertions.PlaywrightAssertions;
 import com.microsoft.playwright.options.AriaRole;
 import com.microsoft.playwright.options.ColorScheme;
@@ -157,11 +158,11 @@ class WebPageIT {
         try (var proxy = KubectlProxy.of(lab, kubeconfig(lab, namespace.token("viewer")))) {
             Page page = open(proxy, "");
             assertThat(main(page)).containsText("aliquot-gpu-viewer");
-            page.navigate(proxy.page("?view=pods&namespace=" + namespace.name()));
+            navigate(page, proxy.page("?view=pods&namespace=" + namespace.name()));
             assertThat(link(page, namespace, "train")).isVisible();
-            page.navigate(proxy.page("?view=pods"));
+            navigate(page, proxy.page("?view=pods"));
             assertThat(main(page)).containsText("cannot list resource \"gpushares\"");
-            page.navigate(proxy.page("?view=pod&name=train&namespace=" + namespace.name()));
+            navigate(page, proxy.page("?view=pod&name=train&namespace=" + namespace.name()));
             page.getByLabel("Memory of each GPU, in MiB").fill("4000");
 
             assertThat(main(page)).containsText("aliquot-resize");
@@ -301,8 +302,20 @@ class WebPageIT {
 
     private Page open(KubectlProxy proxy, String view) {
         Page page = open();
-        page.navigate(proxy.page(view));
+        navigate(page, proxy.page(view));
         return page;
+    }
+
+    /** Chromium aborts its requests when a network interface comes or goes, which the lab's pods have on this machine. */
+    private static void navigate(Page page, String address) {
+        try {
+            page.navigate(address);
+        } catch (PlaywrightException e) {
+            if (!String.valueOf(e.getMessage()).contains("ERR_NETWORK_CHANGED")) {
+                throw e;
+            }
+            page.navigate(address);
+        }
     }
 
     /** The pod's only container allocates 2000 MiB. */
