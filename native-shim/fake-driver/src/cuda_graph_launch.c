@@ -194,8 +194,9 @@ static struct gpu_work step_work(const struct graph_launch *launch, const struct
         CUfunction function = kernel->func != NULL ? kernel->func : (CUfunction)(void *)kernel->kern;
         uint64_t blocks = (uint64_t)kernel->gridDimX * kernel->gridDimY * kernel->gridDimZ;
         unsigned threads = kernel->blockDimX * kernel->blockDimY * kernel->blockDimZ;
-        return kernel_work(device, is_function(function) ? function_name(function) : "", blocks, threads,
-                           kernel->kernelParams, kernel->extra);
+        struct gpu_work work = kernel_work(device, is_function(function) ? function_name(function) : "", blocks,
+                                           threads, kernel->kernelParams, kernel->extra);
+        return (struct gpu_work){.ns = work.ns, .sms = work.sms}; /* a collective does not wait for its peers */
     }
     if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
         const CUDA_MEMCPY3D *copy = &params->memcpy.copyParams;

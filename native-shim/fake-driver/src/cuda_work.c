@@ -287,11 +287,12 @@ enum {
                                       writes, at half of it */
 };
 
-static bool read_first_parameter(void *const *parameters, void *const *extra, uint64_t *value) {
-    const void *from = parameters != NULL ? parameters[0] : NULL;
+/* Reads the parameter of that number of a kernel that has only parameters of type uint64_t. */
+static bool read_parameter(void *const *parameters, void *const *extra, int number, uint64_t *value) {
+    const void *from = parameters != NULL ? parameters[number] : NULL;
     for (; extra != NULL && *extra != NULL; extra += 2) /* CU_LAUNCH_PARAM_END */
         if (*extra == (void *)1)                        /* CU_LAUNCH_PARAM_BUFFER_POINTER */
-            from = extra[1];
+            from = (const uint64_t *)extra[1] + number;
     if (from == NULL)
         return false;
     memcpy(value, from, sizeof *value);
@@ -302,8 +303,16 @@ struct gpu_work kernel_work(const struct device *device, const char *name, uint6
                             void *const *parameters, void *const *extra) {
     uint32_t sms = device->identity->multiprocessors;
     struct gpu_work work = {.sms = blocks < sms ? (uint32_t)blocks : sms};
-    if (strstr(name, "aliquot_busy") != NULL && read_first_parameter(parameters, extra, &work.ns))
+    uint64_t number, ranks;
+    if (strstr(name, "aliquot_busy") != NULL && read_parameter(parameters, extra, 0, &work.ns))
         return work;
+    if (strstr(name, "aliquot_collective") != NULL && read_parameter(parameters, extra, 0, &work.ns) &&
+        read_parameter(parameters, extra, 1, &number) && read_parameter(parameters, extra, 2, &ranks)) {
+        work.ns = work.ns == 0 ? 1 : work.ns;
+        work.flags = GPU_WORK_COLLECTIVE;
+        work.after[0] = gpu_collective(number, (unsigned)ranks);
+        return work;
+    }
     uint64_t resident = block_threads != 0 ? THREADS_PER_SM / block_threads : 1;
     resident = resident < 1 ? 1 : resident > BLOCKS_PER_SM ? BLOCKS_PER_SM : resident;
     uint64_t waves = (blocks - 1) / (resident * sms) + 1;

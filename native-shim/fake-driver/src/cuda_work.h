@@ -104,7 +104,10 @@ void work_wait(const struct awaited_work *awaited);
 
 /*
  * The time of a kernel. If its name contains "aliquot_busy", it takes the nanoseconds in its first parameter, a
- * uint64_t; any other kernel takes 2 us plus 5 us for each wave of its blocks. Each block fills a multiprocessor.
+ * uint64_t. If its name contains "aliquot_collective", it takes as long from the time on at which kernels of the same
+ * collective have started on as many GPUs as the collective has ranks; its number and ranks are the second and third
+ * parameter, also uint64_t. Any other kernel takes 2 us plus 5 us for each wave of its blocks. Each block fills a
+ * multiprocessor.
  */
 struct gpu_work kernel_work(const struct device *device, const char *name, uint64_t blocks, unsigned block_threads,
                             void *const *parameters, void *const *extra);

@@ -38,7 +38,9 @@ struct gpu_layout {
     uint64_t unused;      /* the XID in files of earlier versions */
     uint64_t reservation; /* the process that holds the lock on its first byte may reserve memory */
     struct gpu_health_record health;
-    unsigned char padding2[2048 - 2 * sizeof(uint64_t) - sizeof(struct gpu_health_record)];
+    struct gpu_collective_starts collectives; /* none in files of earlier versions */
+    unsigned char
+        padding2[2048 - 2 * sizeof(uint64_t) - sizeof(struct gpu_health_record) - sizeof(struct gpu_collective_starts)];
     struct slot slots[GPU_SLOTS];
     struct gpu_schedule schedule;
 };
@@ -193,6 +195,7 @@ gpu_file *gpu_open(const char *path, char error[GPU_ERROR_LENGTH]) {
     pthread_mutex_init(&gpu->mutex, NULL);
     gpu->health = &gpu->map->health;
     gpu->schedule = &gpu->map->schedule;
+    gpu->collectives = &gpu->map->collectives;
     gpu_time_open(gpu);
     return gpu;
 }
@@ -238,14 +241,15 @@ size_t gpu_open_all(const char *directory, gpu_file **gpus, size_t max, void (*w
 void gpu_close(gpu_file *gpu) {
     if (gpu == NULL)
         return;
+    gpu_time_close(gpu);
     munmap(gpu->map, sizeof(struct gpu_layout));
     close(gpu->fd); /* also releases all locks */
     pthread_mutex_destroy(&gpu->mutex);
-    gpu_time_close(gpu);
     free(gpu);
 }
 
 void gpu_close_in_child(gpu_file *gpu) {
+    gpu_time_forget_in_child();
     munmap(gpu->map, sizeof(struct gpu_layout)); /* a mapping also keeps the open file and its locks alive */
     close(gpu->fd);
 }

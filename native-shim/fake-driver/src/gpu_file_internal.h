@@ -30,6 +30,7 @@ struct gpu_file {
     struct gpu_identity identity;
     struct gpu_health_record *health;
     struct gpu_schedule *schedule;
+    struct gpu_collective_starts *collectives;
     struct gpu_submitter submitter;
 };
 

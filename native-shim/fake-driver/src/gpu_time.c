@@ -51,6 +51,8 @@ struct simulation {
     struct gpu_schedule *schedule;
     struct gpu_turn turn;
     uint64_t now;
+    uint64_t limit; /* a kernel waits for peers: the time up to which they have been simulated, about; else NEVER */
+    bool held_back; /* the simulation stopped before now, at the limit */
     int active_slots[GPU_SLOTS]; /* slots that may have work, in ascending order */
     int count;
 };
@@ -137,6 +139,90 @@ static void complete_head(struct gpu_schedule *schedule, int slot, unsigned inde
     update_frontier(process);
 }
 
+/* ---- collectives ---- */
+
+/* The GPUs that this process has open. The mutex is held during every simulation, because it looks at the others. */
+static pthread_mutex_t open_gpus_mutex = PTHREAD_MUTEX_INITIALIZER; /* after submit_mutex, before simulation_mutex */
+static gpu_file *open_gpus[2 * GPU_MAX_PER_NODE];
+static int open_gpu_count;
+
+static bool is_same_gpu(const gpu_file *a, const gpu_file *b) {
+    return strcmp(a->identity.uuid, b->identity.uuid) == 0;
+}
+
+/* When the kernel of a collective started on a GPU; NEVER if it has not. */
+static uint64_t collective_start(const gpu_file *gpu, uint64_t name) {
+    struct gpu_collective_starts *collectives = gpu->collectives;
+    uint64_t count = atomic_load(&collectives->count);
+    for (uint64_t i = 1; i <= GPU_KEPT_STARTS && i <= count; i++)
+        if (atomic_load(&collectives->starts[(count - i) % GPU_KEPT_STARTS].name) == name)
+            return atomic_load(&collectives->starts[(count - i) % GPU_KEPT_STARTS].at);
+    return NEVER;
+}
+
+static void add_collective_start(const gpu_file *gpu, uint64_t name, uint64_t at) {
+    struct gpu_collective_starts *collectives = gpu->collectives;
+    uint64_t count = atomic_load(&collectives->count);
+    if (collective_start(gpu, name) != NEVER)
+        return;
+    atomic_store(&collectives->starts[count % GPU_KEPT_STARTS].name, 0);
+    atomic_store(&collectives->starts[count % GPU_KEPT_STARTS].at, at);
+    atomic_store(&collectives->starts[count % GPU_KEPT_STARTS].name, name);
+    atomic_store(&collectives->count, count + 1);
+}
+
+/* When the kernels of all ranks have started; NEVER if one has not. Then *limit becomes the time up to which the GPUs
+   without one have been simulated, plus GPU_AHEAD_NS, if that is earlier. */
+static uint64_t all_started(const gpu_file *gpu, uint64_t name, uint64_t *limit) {
+    uint64_t last = 0;
+    unsigned missing = (unsigned)(name & 255) - 1;
+    for (int i = 0; i < open_gpu_count && missing > 0; i++) {
+        uint64_t start = NEVER;
+        if (!is_same_gpu(open_gpus[i], gpu))
+            start = collective_start(open_gpus[i], name);
+        if (start != NEVER) {
+            last = max_u64(last, start);
+            missing--;
+        }
+    }
+    for (int i = 0; i < open_gpu_count && missing > 0; i++) {
+        const struct gpu_schedule *peer = open_gpus[i]->schedule;
+        if (!is_same_gpu(open_gpus[i], gpu) && collective_start(open_gpus[i], name) == NEVER) {
+            uint64_t clock = __atomic_load_n(&peer->turns[atomic_load(&peer->current) & 1].clock, __ATOMIC_RELAXED);
+            *limit = min_u64(*limit, clock + GPU_AHEAD_NS);
+        }
+    }
+    return missing == 0 ? last : NEVER;
+}
+
+static bool is_running(const struct gpu_queue *queue) {
+    return queue->head != 0 && queue->started == queue->head;
+}
+
+/* Whether a kernel waits on the GPU for the kernels of its peers. */
+static bool waits_for_peers(const struct gpu_queue *queue) {
+    return is_running(queue) && queue->finish == NEVER;
+}
+
+/* Sets when those kernels end whose peers have all started by now. */
+static void end_waits(struct simulation *sim, int slot) {
+    struct gpu_process_schedule *process = &sim->schedule->processes[slot];
+    sim->limit = NEVER;
+    for (uint64_t remaining = process->busy; remaining != 0; remaining &= remaining - 1) {
+        struct gpu_queue *queue = &process->queues[__builtin_ctzll(remaining)];
+        if (!waits_for_peers(queue))
+            continue;
+        const struct gpu_entry *entry = entry_of(sim->schedule, slot, queue->head);
+        uint64_t limit = NEVER, met = all_started(sim->gpu, entry->after[0], &limit);
+        if (met <= sim->turn.clock)
+            queue->finish = sim->turn.service + atomic_load(&entry->ns);
+        else
+            sim->limit = min_u64(sim->limit, min_u64(met, limit));
+    }
+}
+
+/* ---- one GPU ---- */
+
 /* The earliest known time at which the head of a queue can start; NEVER while it depends on incomplete work. */
 static uint64_t ready_time(struct gpu_schedule *schedule, int slot, unsigned index) {
     struct gpu_process_schedule *process = &schedule->processes[slot];
@@ -144,7 +230,8 @@ static uint64_t ready_time(struct gpu_schedule *schedule, int slot, unsigned ind
     struct gpu_entry *entry = entry_of(schedule, slot, head);
     uint64_t time = entry->arrival;
     for (int i = 0; i < 2; i++)
-        if (entry->after[i] < head && !is_complete(schedule, slot, entry->after[i]))
+        if (((entry->flags & GPU_WORK_COLLECTIVE) == 0 || i > 0) && entry->after[i] < head &&
+            !is_complete(schedule, slot, entry->after[i]))
             return NEVER;
     if ((entry->flags & GPU_WORK_BARRIER) != 0) {
         uint64_t others = process->busy & ((UINT64_C(1) << GPU_BARRIER_QUEUES) - 1);
@@ -169,10 +256,6 @@ static uint64_t ready_time(struct gpu_schedule *schedule, int slot, unsigned ind
         time = max_u64(time, opened);
     }
     return time;
-}
-
-static bool is_running(const struct gpu_queue *queue) {
-    return queue->head != 0 && queue->started == queue->head;
 }
 
 /* The earliest time at which a process can use the GPU; 0 when some of its work runs. */
@@ -249,7 +332,10 @@ static void start_ready_work(struct simulation *sim, int slot) {
         }
         used += sms;
         engines |= chosen->flags & (GPU_WORK_COPIES_IN | GPU_WORK_COPIES_OUT);
-        process->queues[chosen_index].finish = sim->turn.service + min_u64(ns, GPU_MAX_WORK_NS);
+        bool collective = (chosen->flags & GPU_WORK_COLLECTIVE) != 0;
+        if (collective)
+            add_collective_start(sim->gpu, chosen->after[0], sim->turn.clock);
+        process->queues[chosen_index].finish = collective ? NEVER : sim->turn.service + min_u64(ns, GPU_MAX_WORK_NS);
         order_stores();
         process->queues[chosen_index].started = process->queues[chosen_index].head;
     }
@@ -297,7 +383,7 @@ static uint64_t next_event_time(struct simulation *sim, int slot, bool *busy, bo
             continue;
         }
         uint64_t remaining_ns = queue->finish > sim->turn.service ? queue->finish - sim->turn.service : 0;
-        next = min_u64(next, sim->turn.clock + remaining_ns);
+        next = min_u64(next, waits_for_peers(queue) ? min_u64(sim->limit, sim->now) : sim->turn.clock + remaining_ns);
         if (entry_of(sim->schedule, slot, queue->head)->sms != 0)
             *busy = true;
         else
@@ -354,6 +440,7 @@ static bool simulate_next_event(struct simulation *sim, int slot) {
         sim->turn.slice_end += ((sim->turn.clock - sim->turn.slice_end) / GPU_SLICE_NS + 1) * (uint64_t)GPU_SLICE_NS;
     complete_finished_work(sim, slot); /* repeats what a process that died in the simulation left undone */
     start_ready_work(sim, slot);
+    end_waits(sim, slot);
     uint64_t next = next_event_time(sim, slot, &busy, &copying);
     if (next == NEVER) {
         end_turn(sim);
@@ -362,8 +449,10 @@ static bool simulate_next_event(struct simulation *sim, int slot) {
     if (sim->count > 1)
         next = min_u64(next, sim->turn.slice_end);
     next = min_u64(next, sim->now);
-    if (next <= sim->turn.clock)
+    if (next <= sim->turn.clock) {
+        sim->held_back = sim->turn.clock < sim->now;
         return false;
+    }
     record_usage(sim, slot, next, busy, copying);
     sim->turn.service += next - sim->turn.clock;
     sim->turn.clock = next;
@@ -377,6 +466,8 @@ static void simulate_to_now(struct simulation *sim, gpu_file *gpu) {
     struct gpu_schedule *schedule = gpu->schedule;
     sim->gpu = gpu;
     sim->schedule = schedule;
+    sim->limit = NEVER;
+    sim->held_back = false;
     sim->turn = schedule->turns[atomic_load(&schedule->current) & 1];
     sim->count = 0;
     for (int word = 0; word < GPU_SLOTS / 64; word++) {
@@ -437,15 +528,36 @@ static void simulate_to_now(struct simulation *sim, gpu_file *gpu) {
     }
 }
 
-static void begin_simulation(gpu_file *gpu, struct simulation *sim) {
+static void lock_and_simulate(gpu_file *gpu, struct simulation *sim) {
     pthread_mutex_lock(&gpu->submitter.simulation_mutex);
     gpu_schedule_lock(gpu);
     simulate_to_now(sim, gpu);
 }
 
-static void end_simulation(gpu_file *gpu) {
+static void unlock_simulation(gpu_file *gpu) {
     gpu_schedule_unlock(gpu);
     pthread_mutex_unlock(&gpu->submitter.simulation_mutex);
+}
+
+/* Advances the simulation to the present, with its peers if one of its kernels waits for them: the GPU that is behind
+   can always advance. */
+static void begin_simulation(gpu_file *gpu, struct simulation *sim) {
+    struct simulation other;
+    pthread_mutex_lock(&open_gpus_mutex);
+    for (lock_and_simulate(gpu, sim); sim->held_back; lock_and_simulate(gpu, sim)) {
+        unlock_simulation(gpu);
+        for (int i = 0; i < open_gpu_count; i++) {
+            if (is_same_gpu(open_gpus[i], gpu))
+                continue;
+            lock_and_simulate(open_gpus[i], &other);
+            unlock_simulation(open_gpus[i]);
+        }
+    }
+}
+
+static void end_simulation(gpu_file *gpu) {
+    unlock_simulation(gpu);
+    pthread_mutex_unlock(&open_gpus_mutex);
 }
 
 /* ---- waiting ---- */
@@ -457,7 +569,7 @@ static uint64_t remaining_queue_ns(struct simulation *sim, int slot, unsigned in
     uint64_t service = sim->turn.process == (uint32_t)slot + 1 ? sim->turn.service : process->service;
     const struct gpu_entry *head = entry_of(sim->schedule, slot, queue->head);
     uint64_t remaining_ns = entry_of(sim->schedule, slot, number)->total - head->total;
-    if (is_running(queue))
+    if (is_running(queue) && !waits_for_peers(queue))
         remaining_ns += queue->finish > service ? queue->finish - service : 0;
     else if ((head->flags & GPU_WORK_GATE) == 0)
         remaining_ns += atomic_load(&head->ns);
@@ -498,35 +610,36 @@ static uint64_t earliest_completion(struct simulation *sim, int slot, uint64_t n
     return time > sim->now && time != NEVER ? time : sim->now + POLL_NS;
 }
 
+/* Without a simulation. */
+static bool is_known_done(gpu_file *gpu, uint64_t number) {
+    pthread_mutex_lock(&gpu->submitter.simulation_mutex);
+    int slot = gpu->submitter.slot;
+    bool done = number == 0 || slot < 0 || is_complete(gpu->schedule, slot, number);
+    pthread_mutex_unlock(&gpu->submitter.simulation_mutex);
+    return done;
+}
+
 bool gpu_is_done(gpu_file *gpu, uint64_t number) {
     struct simulation sim;
-    bool done = true;
-    if (number == 0)
+    if (is_known_done(gpu, number))
         return true;
-    pthread_mutex_lock(&gpu->submitter.simulation_mutex);
-    if (gpu->submitter.slot >= 0 && !is_complete(gpu->schedule, gpu->submitter.slot, number)) {
-        gpu_schedule_lock(gpu);
-        simulate_to_now(&sim, gpu);
-        done = is_complete(gpu->schedule, gpu->submitter.slot, number);
-        gpu_schedule_unlock(gpu);
-    }
-    pthread_mutex_unlock(&gpu->submitter.simulation_mutex);
+    begin_simulation(gpu, &sim);
+    int slot = gpu->submitter.slot;
+    bool done = slot < 0 || is_complete(gpu->schedule, slot, number);
+    end_simulation(gpu);
     return done;
 }
 
 uint64_t gpu_earliest_completion(gpu_file *gpu, uint64_t number) {
     struct simulation sim;
     uint64_t earliest = 0;
-    pthread_mutex_lock(&gpu->submitter.simulation_mutex);
+    if (is_known_done(gpu, number))
+        return 0;
+    begin_simulation(gpu, &sim);
     int slot = gpu->submitter.slot;
-    if (slot >= 0 && number != 0 && !is_complete(gpu->schedule, slot, number)) {
-        gpu_schedule_lock(gpu);
-        simulate_to_now(&sim, gpu);
-        if (!is_complete(gpu->schedule, slot, number))
-            earliest = earliest_completion(&sim, slot, number);
-        gpu_schedule_unlock(gpu);
-    }
-    pthread_mutex_unlock(&gpu->submitter.simulation_mutex);
+    if (slot >= 0 && !is_complete(gpu->schedule, slot, number))
+        earliest = earliest_completion(&sim, slot, number);
+    end_simulation(gpu);
     return earliest;
 }
 
@@ -690,9 +803,23 @@ void gpu_time_open(gpu_file *gpu) {
     gpu->submitter.slot = -1;
     pthread_mutex_init(&gpu->submitter.submit_mutex, NULL);
     pthread_mutex_init(&gpu->submitter.simulation_mutex, NULL);
+    pthread_mutex_lock(&open_gpus_mutex);
+    if (open_gpu_count < (int)(sizeof open_gpus / sizeof open_gpus[0]))
+        open_gpus[open_gpu_count++] = gpu;
+    pthread_mutex_unlock(&open_gpus_mutex);
+}
+
+void gpu_time_forget_in_child(void) {
+    open_gpus_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* another thread may have held it at the fork */
+    open_gpu_count = 0;
 }
 
 void gpu_time_close(gpu_file *gpu) {
+    pthread_mutex_lock(&open_gpus_mutex);
+    for (int i = 0; i < open_gpu_count; i++)
+        if (open_gpus[i] == gpu)
+            open_gpus[i--] = open_gpus[--open_gpu_count];
+    pthread_mutex_unlock(&open_gpus_mutex);
     pthread_mutex_destroy(&gpu->submitter.submit_mutex);
     pthread_mutex_destroy(&gpu->submitter.simulation_mutex);
 }

@@ -16,6 +16,10 @@
  *   only work that needs none may overtake it.
  * - Work that occupies multiprocessors takes its time plus or minus JITTER_PERCENT, from a generator that
  *   ALIQUOT_FAKE_SEED seeds (a number; 0: no jitter).
+ * - A kernel of a collective waits on the GPU for its peers' kernels on other GPUs, as NCCL's kernels do: it keeps its
+ *   multiprocessors and its process's turns meanwhile. A process that advances one of the GPUs must have the others
+ *   open; what it cannot see has not started. A GPU on which a kernel waits is never more than GPU_AHEAD_NS ahead of
+ *   its peers, and learns of their starts that late at most.
  * - Work reaches the GPU ALIQUOT_FAKE_LATENCY us after its submission, on average: exponentially distributed by the
  *   same generator, or constant where the generator is off. Without the variable, work reaches the GPU at once.
  */
@@ -29,6 +33,7 @@ enum {
     GPU_BARRIER_QUEUES = 32,
     GPU_QUEUE_LENGTH = 1024, /* incomplete work items of a process, in all its queues together */
     GPU_SLICE_NS = 2000000,
+    GPU_AHEAD_NS = 10000,
     GPU_USAGE_PERIODS = 128,         /* length of the usage history */
     GPU_USAGE_PERIOD_NS = 166666667, /* NVML's sample period: "between 1 second and 1/6 second" (nvmlUtilization_t) */
 };
@@ -45,16 +50,26 @@ enum {
     GPU_WORK_COPIES_OUT = 8,
     /* Starts when all earlier work of the process that occupies multiprocessors is complete, in whatever queue. */
     GPU_WORK_AFTER_KERNELS = 16,
+    /* Is part of a collective: after[0] is the collective's name (gpu_collective). From its start it occupies its
+       multiprocessors until the kernels of all ranks have started, and then for its ns. */
+    GPU_WORK_COLLECTIVE = 32,
 };
+
+/* The name of a collective of that many ranks (1 .. 255), each on a GPU of its own. No two collectives on the node may
+   have the same number. */
+static inline uint64_t gpu_collective(uint64_t number, unsigned ranks) {
+    return number << 8 | (ranks & 255);
+}
 
 /* A work item: a kernel, a copy, an event, a whole graph. */
 struct gpu_work {
-    uint64_t ns;       /* duration with the GPU to itself; 0: completes as soon as it may start */
-    uint32_t sms;      /* multiprocessors that it occupies, at most as many as the GPU has; 0: none */
-    unsigned queue;    /* 0 .. GPU_QUEUES - 1 */
-    unsigned flags;    /* GPU_WORK_... */
-    int priority;      /* lower goes first */
-    uint64_t after[2]; /* numbers of earlier work of this process on this GPU that must complete first; 0: none */
+    uint64_t ns;    /* duration with the GPU to itself; 0: completes as soon as it may start */
+    uint32_t sms;   /* multiprocessors that it occupies, at most as many as the GPU has; 0: none */
+    unsigned queue; /* 0 .. GPU_QUEUES - 1 */
+    unsigned flags; /* GPU_WORK_... */
+    int priority;   /* lower goes first */
+    /* Numbers of earlier work of this process on this GPU that must complete first; 0: none. */
+    uint64_t after[2];
 };
 
 /*

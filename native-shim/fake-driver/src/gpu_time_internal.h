@@ -67,6 +67,17 @@ struct gpu_schedule {
     struct gpu_entry rings[GPU_SLOTS][GPU_QUEUE_LENGTH];
 };
 
+enum { GPU_KEPT_STARTS = 64 };
+
+/* The collectives whose kernels have started on a GPU, for the simulation of their peers. The newest are kept. Written
+   with the schedule locked. */
+struct gpu_collective_starts {
+    _Atomic uint64_t count;
+    struct {
+        _Atomic uint64_t name, at; /* start n at n % GPU_KEPT_STARTS */
+    } starts[GPU_KEPT_STARTS];
+};
+
 /* The submission state of this process. */
 struct gpu_submitter {
     pthread_mutex_t submit_mutex;     /* taken before simulation_mutex */
@@ -79,9 +90,11 @@ struct gpu_submitter {
     struct gpu_completion *completions[GPU_QUEUE_LENGTH];
 };
 
-/* Called when the GPU's file is opened and closed, after a slot is taken, and before it is returned. */
+/* Called when the GPU's file is opened and closed, before it is closed in a forked child, after a slot is taken, and
+   before it is returned. */
 void gpu_time_open(gpu_file *gpu);
 void gpu_time_close(gpu_file *gpu);
+void gpu_time_forget_in_child(void);
 void gpu_time_attach(gpu_file *gpu, int slot);
 void gpu_time_detach(gpu_file *gpu);
 

@@ -22,11 +22,15 @@ enum { GPU_MIB = 100, SMS = 108 };
         }                                                                                                              \
     } while (0)
 
-static gpu_file *attach_to_gpu(void) {
+static gpu_file *attach_to_gpu_number(unsigned number) {
     setenv("ALIQUOT_FAKE_SEED", "0", 1);
-    gpu_file *gpu = open_gpu(0);
+    gpu_file *gpu = open_gpu(number);
     CHECK(gpu_attach(gpu));
     return gpu;
+}
+
+static gpu_file *attach_to_gpu(void) {
+    return attach_to_gpu_number(0);
 }
 
 static uint64_t submit(gpu_file *gpu, unsigned queue, uint64_t ns, unsigned sms, struct gpu_completion *mark) {
@@ -212,6 +216,81 @@ static void the_simulation_survives_kills_at_any_instruction(void) {
     NEAR(5 * MS, completion_time(gpu, &last) - first, 2);
 }
 
+static uint64_t submit_collective(gpu_file *gpu, uint64_t number, uint64_t ns, struct gpu_completion *mark) {
+    const struct gpu_work work = {
+        .ns = ns, .sms = 8, .queue = 1, .flags = GPU_WORK_COLLECTIVE, .after = {gpu_collective(number, 2)}};
+    uint64_t submitted = gpu_submit(gpu, &work, mark);
+    CHECK(submitted != 0);
+    return submitted;
+}
+
+static void a_kernel_of_a_collective_waits_on_the_gpu_for_its_peer(void) {
+    gpu_file *a = attach_to_gpu_number(0), *b = attach_to_gpu_number(1);
+    for (uint64_t number = 1; number <= 200; number++) {
+        struct gpu_completion first, second, behind;
+        uint64_t start = gpu_now(), busy = gpu_busy_ns(a, -1), peers = gpu_busy_ns(b, -1);
+        submit_collective(a, number, 1 * MS, &first);
+        submit(a, 1, 500 * US, SMS, &behind);
+        gpu_sleep_until(start + 5 * MS);
+        CHECK(!gpu_is_done(a, first.number));
+        submit(b, 1, 2 * MS, SMS, NULL);
+        submit_collective(b, number, 3 * MS, &second);
+        NEAR(8 * MS, completion_time(a, &first) - start, 1); /* 2 ms after the peer's launch, and its own duration */
+        NEAR(10 * MS, completion_time(b, &second) - start, 1);
+        NEAR(8500 * US, completion_time(a, &behind) - start, 1);
+        NEAR(8500 * US, gpu_busy_ns(a, -1) - busy, 1); /* waiting keeps the GPU busy */
+        NEAR(5 * MS, gpu_busy_ns(b, -1) - peers, 1);
+    }
+}
+
+static void kernels_of_different_collectives_wait_forever(void) {
+    gpu_file *a = attach_to_gpu_number(0), *b = attach_to_gpu_number(1);
+    uint64_t first = submit_collective(a, 1, 1 * MS, NULL), second = submit_collective(b, 2, 1 * MS, NULL);
+    gpu_sleep_until(gpu_now() + 50 * MS);
+    CHECK(!gpu_is_done(a, first) && !gpu_is_done(b, second));
+    submit_collective(b, 1, 1 * MS, NULL); /* behind the other one in its queue */
+    gpu_sleep_until(gpu_now() + 50 * MS);
+    CHECK(!gpu_is_done(a, first));
+}
+
+static int slot_of_this_process(gpu_file *gpu) {
+    struct gpu_process processes[4];
+    size_t count = gpu_processes(gpu, processes, 4);
+    for (size_t i = 0; i < count; i++)
+        if ((pid_t)processes[i].pid == getpid())
+            return processes[i].slot;
+    return -2;
+}
+
+/* Runs collectives with a peer in another process, which sleeps before each; a third process uses one of the GPUs. */
+static void collectives_of_two_processes_take_turns_with_a_third(void) {
+    uint64_t *got = shared_words();
+    pid_t peer = fork();
+    if (peer == 0) {
+        gpu_file *b = attach_to_gpu_number(1);
+        open_gpu(0);
+        for (uint64_t number = 1; number <= 21; number++) {
+            gpu_sleep_until(gpu_now() + 10 * MS);
+            gpu_wait(b, submit_collective(b, number, 1 * MS, NULL));
+        }
+        exit(0);
+    }
+    pid_t other = spawn_tenant(20 * MS, &got[0]);
+    gpu_file *a = attach_to_gpu_number(0);
+    open_gpu(1);
+    gpu_wait(a, submit_collective(a, 1, 1 * MS, NULL)); /* until both have started */
+    int slot = slot_of_this_process(a);
+    uint64_t start = gpu_now(), busy = gpu_busy_ns(a, slot);
+    for (uint64_t number = 2; number <= 21; number++)
+        gpu_wait(a, submit_collective(a, number, 1 * MS, NULL));
+    uint64_t took = gpu_now() - start;
+    /* Each takes 11 ms, and up to a time slice of the third process more; waiting uses half of the GPU. */
+    CHECK(took >= 208 * MS && took <= 280 * MS);
+    NEAR(took / 2, gpu_busy_ns(a, slot) - busy, 15);
+    CHECK(waitpid(peer, NULL, 0) == peer);
+    kill_process(other);
+}
+
 static void usage_is_reported_for_complete_periods_only(void) {
     gpu_file *gpu = attach_to_gpu();
     struct gpu_usage all[GPU_USAGE_PERIODS];
@@ -234,7 +313,10 @@ int main(int count, char **arguments) {
         TEST(a_full_queue_makes_its_process_wait),
         TEST(completions_keep_their_time_after_their_entry_is_reused),
         TEST(the_simulation_survives_kills_at_any_instruction),
+        TEST(a_kernel_of_a_collective_waits_on_the_gpu_for_its_peer),
+        TEST(kernels_of_different_collectives_wait_forever),
+        TEST(collectives_of_two_processes_take_turns_with_a_third),
         TEST(usage_is_reported_for_complete_periods_only),
     };
-    return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 1, GPU_MIB);
+    return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
 }
