@@ -31,6 +31,7 @@ typedef int free_function(unsigned long long);
 typedef int async_alloc_function(unsigned long long *, size_t, void *);
 typedef int async_free_function(unsigned long long, void *);
 typedef int info_function(size_t *, size_t *);
+typedef int copy_function(unsigned long long, unsigned long long, size_t, void *);
 typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
                             void **, void **);
 
@@ -40,6 +41,7 @@ static async_alloc_function *async_alloc;
 static async_free_function *async_free;
 static info_function *info;
 static launch_function *launch;
+static copy_function *copy;
 
 /* As in a program that is linked to the driver; NULL without the shim. */
 __attribute__((weak)) alloc_function cuMemAlloc_v2;
@@ -123,6 +125,20 @@ static void *launches(void *unused) {
     return unused;
 }
 
+static void *small_copies(void *unused) {
+    for (int i = 0; i < CALLS; i++) {
+        copy(4096, 8192, 4096, NULL);
+    }
+    return unused;
+}
+
+static void *large_copies(void *unused) {
+    for (int i = 0; i < CALLS; i++) {
+        copy(4096, 8192, 1 << 20, NULL);
+    }
+    return unused;
+}
+
 /* Median time per launch in bursts, each after the program has evicted the shim's data from the caches. */
 static double time_per_cold_launch(void) {
     static volatile char memory[EVICT], function;
@@ -170,6 +186,7 @@ static void find_driver(void) {
     async_free = (async_free_function *)dlsym(driver, "cuMemFreeAsync");
     info = (info_function *)dlsym(driver, "cuMemGetInfo_v2");
     launch = (launch_function *)dlsym(driver, "cuLaunchKernel");
+    copy = (copy_function *)dlsym(driver, "cuMemcpyAsync");
     ((int (*)(unsigned))dlsym(driver, "cuInit"))(0);
 }
 
@@ -217,7 +234,20 @@ static void start_peers(int peers, bool active) {
     }
 }
 
-enum figure { LAUNCH, COLD, PAIRS, PAIRS_10000, PAIRS_100000, PAIRS_THREADS, ASYNC, ASYNC_THREADS, INFO, CALL_FIGURES };
+enum figure {
+    LAUNCH,
+    COLD,
+    PAIRS,
+    PAIRS_10000,
+    PAIRS_100000,
+    PAIRS_THREADS,
+    ASYNC,
+    ASYNC_THREADS,
+    INFO,
+    COPY,
+    LARGE_COPY,
+    CALL_FIGURES
+};
 enum linked_figure { FOUND_LAUNCH, FOUND_PAIRS, LINKED_LAUNCH, LINKED_PAIRS, LINKED_FIGURES };
 
 /* `bench-shim measure calls`, `bench-shim measure linked` or `bench-shim measure PEERS idle|active`: prints the
@@ -228,6 +258,8 @@ static void measure(char **arguments) {
         find_driver();
         found[LAUNCH] = time_per_call(launches, 1);
         found[COLD] = time_per_cold_launch();
+        found[COPY] = time_per_call(small_copies, 1);
+        found[LARGE_COPY] = time_per_call(large_copies, 1);
         found[PAIRS] = time_per_call(pairs, 1);
         found[INFO] = time_per_call(infos, 1);
         found[ASYNC] = time_per_call(async_pairs, 1);
@@ -392,6 +424,9 @@ int main(int argc, char **argv) {
     ROW("launch, compute limit 50 %", LAUNCH, LIMITED, 25, "21-39");
     ROW("launch, cold caches, no compute limit", COLD, SHIM, 0, "");
     ROW("launch, cold caches, limit 50 %", COLD, LIMITED, 0, "");
+    ROW("copy of 4 KiB, no compute limit", COPY, SHIM, 0, "");
+    ROW("copy of 4 KiB, compute limit 50 %", COPY, LIMITED, 0, "");
+    ROW("copy of 1 MiB, compute limit 50 %", LARGE_COPY, LIMITED, 0, "");
 #define WHOLE_ROW(name, figure, target) row(name, whole[BARE][figure], whole[WHOLE][figure], MIN, target, "")
     WHOLE_ROW("launch, whole card", FOUND_LAUNCH, 0);
     WHOLE_ROW("launch, whole card, linked program", LINKED_LAUNCH, 2);

@@ -100,10 +100,42 @@
     HOOK(CUDA, CUresult, cuStreamEndCaptureToCig_ptsz, "cuStreamEndCaptureToCig", 13010, 2, (CUstream stream)) \
     HOOK(CUDA, CUresult, cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, 2, \
          (CUstream stream, CUgraph *graph)) \
+    /* copies within the GPU, and from and to the host */ \
+    HOOK(CUDA, CUresult, cuMemcpy, "cuMemcpy", 4000, 0, (CUdeviceptr destination, CUdeviceptr source, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpy_ptds, "cuMemcpy", 7000, 2, \
+         (CUdeviceptr destination, CUdeviceptr source, size_t bytes)) \
     HOOK(CUDA, CUresult, cuMemcpyAsync, "cuMemcpyAsync", 4000, 0, \
          (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
     HOOK(CUDA, CUresult, cuMemcpyAsync_ptsz, "cuMemcpyAsync", 7000, 2, \
          (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyPeer, "cuMemcpyPeer", 4000, 0, \
+         (CUdeviceptr destination, CUcontext there, CUdeviceptr source, CUcontext here, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyPeer_ptds, "cuMemcpyPeer", 7000, 2, \
+         (CUdeviceptr destination, CUcontext there, CUdeviceptr source, CUcontext here, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyPeerAsync, "cuMemcpyPeerAsync", 4000, 0, \
+         (CUdeviceptr destination, CUcontext there, CUdeviceptr source, CUcontext here, size_t bytes, \
+          CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyPeerAsync_ptsz, "cuMemcpyPeerAsync", 7000, 2, \
+         (CUdeviceptr destination, CUcontext there, CUdeviceptr source, CUcontext here, size_t bytes, \
+          CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyHtoD, "cuMemcpyHtoD", 2000, 0, \
+         (CUdeviceptr_v1 destination, const void *source, unsigned int bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020, 0, \
+         (CUdeviceptr destination, const void *source, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyHtoD_v2_ptds, "cuMemcpyHtoD", 7000, 2, \
+         (CUdeviceptr destination, const void *source, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoH, "cuMemcpyDtoH", 2000, 0, \
+         (void *destination, CUdeviceptr_v1 source, unsigned int bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020, 0, \
+         (void *destination, CUdeviceptr source, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoH_v2_ptds, "cuMemcpyDtoH", 7000, 2, \
+         (void *destination, CUdeviceptr source, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoD, "cuMemcpyDtoD", 2000, 0, \
+         (CUdeviceptr_v1 destination, CUdeviceptr_v1 source, unsigned int bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoD_v2, "cuMemcpyDtoD", 3020, 0, \
+         (CUdeviceptr destination, CUdeviceptr source, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoD_v2_ptds, "cuMemcpyDtoD", 7000, 2, \
+         (CUdeviceptr destination, CUdeviceptr source, size_t bytes)) \
     HOOK(CUDA, CUresult, cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync", 2000, 0, \
          (CUdeviceptr_v1 destination, const void *source, unsigned int bytes, CUstream stream)) \
     HOOK(CUDA, CUresult, cuMemcpyHtoDAsync_v2, "cuMemcpyHtoDAsync", 3020, 0, \
@@ -122,6 +154,120 @@
          (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
     HOOK(CUDA, CUresult, cuMemcpyDtoDAsync_v2_ptsz, "cuMemcpyDtoDAsync", 7000, 2, \
          (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoA, "cuMemcpyDtoA", 2000, 0, \
+         (CUarray destination, unsigned int offset, CUdeviceptr_v1 source, unsigned int bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoA_v2, "cuMemcpyDtoA", 3020, 0, \
+         (CUarray destination, size_t offset, CUdeviceptr source, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyDtoA_v2_ptds, "cuMemcpyDtoA", 7000, 2, \
+         (CUarray destination, size_t offset, CUdeviceptr source, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyAtoD, "cuMemcpyAtoD", 2000, 0, \
+         (CUdeviceptr_v1 destination, CUarray source, unsigned int offset, unsigned int bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyAtoD_v2, "cuMemcpyAtoD", 3020, 0, \
+         (CUdeviceptr destination, CUarray source, size_t offset, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyAtoD_v2_ptds, "cuMemcpyAtoD", 7000, 2, \
+         (CUdeviceptr destination, CUarray source, size_t offset, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyAtoA, "cuMemcpyAtoA", 2000, 0, \
+         (CUarray destination, unsigned int there, CUarray source, unsigned int here, unsigned int bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyAtoA_v2, "cuMemcpyAtoA", 3020, 0, \
+         (CUarray destination, size_t there, CUarray source, size_t here, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyAtoA_v2_ptds, "cuMemcpyAtoA", 7000, 2, \
+         (CUarray destination, size_t there, CUarray source, size_t here, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyHtoA, "cuMemcpyHtoA", 2000, 0, \
+         (CUarray destination, unsigned int offset, const void *source, unsigned int bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyHtoA_v2, "cuMemcpyHtoA", 3020, 0, \
+         (CUarray destination, size_t offset, const void *source, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyHtoA_v2_ptds, "cuMemcpyHtoA", 7000, 2, \
+         (CUarray destination, size_t offset, const void *source, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyAtoH, "cuMemcpyAtoH", 2000, 0, \
+         (void *destination, CUarray source, unsigned int offset, unsigned int bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyAtoH_v2, "cuMemcpyAtoH", 3020, 0, \
+         (void *destination, CUarray source, size_t offset, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyAtoH_v2_ptds, "cuMemcpyAtoH", 7000, 2, \
+         (void *destination, CUarray source, size_t offset, size_t bytes)) \
+    HOOK(CUDA, CUresult, cuMemcpyHtoAAsync, "cuMemcpyHtoAAsync", 2000, 0, \
+         (CUarray destination, unsigned int offset, const void *source, unsigned int bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyHtoAAsync_v2, "cuMemcpyHtoAAsync", 3020, 0, \
+         (CUarray destination, size_t offset, const void *source, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyHtoAAsync_v2_ptsz, "cuMemcpyHtoAAsync", 7000, 2, \
+         (CUarray destination, size_t offset, const void *source, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyAtoHAsync, "cuMemcpyAtoHAsync", 2000, 0, \
+         (void *destination, CUarray source, unsigned int offset, unsigned int bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyAtoHAsync_v2, "cuMemcpyAtoHAsync", 3020, 0, \
+         (void *destination, CUarray source, size_t offset, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyAtoHAsync_v2_ptsz, "cuMemcpyAtoHAsync", 7000, 2, \
+         (void *destination, CUarray source, size_t offset, size_t bytes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy2D, "cuMemcpy2D", 2000, 0, (const CUDA_MEMCPY2D_v1 *copy)) \
+    HOOK(CUDA, CUresult, cuMemcpy2D_v2, "cuMemcpy2D", 3020, 0, (const CUDA_MEMCPY2D_v2 *copy)) \
+    HOOK(CUDA, CUresult, cuMemcpy2D_v2_ptds, "cuMemcpy2D", 7000, 2, (const CUDA_MEMCPY2D_v2 *copy)) \
+    HOOK(CUDA, CUresult, cuMemcpy2DUnaligned, "cuMemcpy2DUnaligned", 2000, 0, (const CUDA_MEMCPY2D_v1 *copy)) \
+    HOOK(CUDA, CUresult, cuMemcpy2DUnaligned_v2, "cuMemcpy2DUnaligned", 3020, 0, (const CUDA_MEMCPY2D_v2 *copy)) \
+    HOOK(CUDA, CUresult, cuMemcpy2DUnaligned_v2_ptds, "cuMemcpy2DUnaligned", 7000, 2, (const CUDA_MEMCPY2D_v2 *copy)) \
+    HOOK(CUDA, CUresult, cuMemcpy3D, "cuMemcpy3D", 2000, 0, (const CUDA_MEMCPY3D_v1 *copy)) \
+    HOOK(CUDA, CUresult, cuMemcpy3D_v2, "cuMemcpy3D", 3020, 0, (const CUDA_MEMCPY3D_v2 *copy)) \
+    HOOK(CUDA, CUresult, cuMemcpy3D_v2_ptds, "cuMemcpy3D", 7000, 2, (const CUDA_MEMCPY3D_v2 *copy)) \
+    HOOK(CUDA, CUresult, cuMemcpy2DAsync, "cuMemcpy2DAsync", 2000, 0, (const CUDA_MEMCPY2D_v1 *copy, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy2DAsync_v2, "cuMemcpy2DAsync", 3020, 0, \
+         (const CUDA_MEMCPY2D_v2 *copy, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy2DAsync_v2_ptsz, "cuMemcpy2DAsync", 7000, 2, \
+         (const CUDA_MEMCPY2D_v2 *copy, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DAsync, "cuMemcpy3DAsync", 2000, 0, (const CUDA_MEMCPY3D_v1 *copy, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DAsync_v2, "cuMemcpy3DAsync", 3020, 0, \
+         (const CUDA_MEMCPY3D_v2 *copy, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DAsync_v2_ptsz, "cuMemcpy3DAsync", 7000, 2, \
+         (const CUDA_MEMCPY3D_v2 *copy, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DPeer, "cuMemcpy3DPeer", 4000, 0, (const CUDA_MEMCPY3D_PEER *copy)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DPeer_ptds, "cuMemcpy3DPeer", 7000, 2, (const CUDA_MEMCPY3D_PEER *copy)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DPeerAsync, "cuMemcpy3DPeerAsync", 4000, 0, \
+         (const CUDA_MEMCPY3D_PEER *copy, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DPeerAsync_ptsz, "cuMemcpy3DPeerAsync", 7000, 2, \
+         (const CUDA_MEMCPY3D_PEER *copy, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyBatchAsync, "cuMemcpyBatchAsync", 12080, 0, \
+         (CUdeviceptr *destinations, CUdeviceptr *sources, size_t *bytes, size_t count, \
+          CUmemcpyAttributes *attributes, size_t *first, size_t kinds, size_t *failed, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyBatchAsync_ptsz, "cuMemcpyBatchAsync", 12080, 2, \
+         (CUdeviceptr *destinations, CUdeviceptr *sources, size_t *bytes, size_t count, \
+          CUmemcpyAttributes *attributes, size_t *first, size_t kinds, size_t *failed, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyBatchAsync_v2, "cuMemcpyBatchAsync", 13000, 0, \
+         (CUdeviceptr *destinations, CUdeviceptr *sources, size_t *bytes, size_t count, \
+          CUmemcpyAttributes *attributes, size_t *first, size_t kinds, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyBatchAsync_v2_ptsz, "cuMemcpyBatchAsync", 13000, 2, \
+         (CUdeviceptr *destinations, CUdeviceptr *sources, size_t *bytes, size_t count, \
+          CUmemcpyAttributes *attributes, size_t *first, size_t kinds, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DBatchAsync, "cuMemcpy3DBatchAsync", 12080, 0, \
+         (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed, unsigned long long flags, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DBatchAsync_ptsz, "cuMemcpy3DBatchAsync", 12080, 2, \
+         (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed, unsigned long long flags, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DBatchAsync_v2, "cuMemcpy3DBatchAsync", 13000, 0, \
+         (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DBatchAsync_v2_ptsz, "cuMemcpy3DBatchAsync", 13000, 2, \
+         (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyWithAttributesAsync, "cuMemcpyWithAttributesAsync", 13020, 0, \
+         (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUmemcpyAttributes *attributes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpyWithAttributesAsync_ptsz, "cuMemcpyWithAttributesAsync", 13020, 2, \
+         (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUmemcpyAttributes *attributes, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DWithAttributesAsync, "cuMemcpy3DWithAttributesAsync", 13020, 0, \
+         (CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemcpy3DWithAttributesAsync_ptsz, "cuMemcpy3DWithAttributesAsync", 13020, 2, \
+         (CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags, CUstream stream)) \
+    /* fills */ \
+    HOOK(CUDA, CUresult, cuMemsetD8, "cuMemsetD8", 2000, 0, \
+         (CUdeviceptr_v1 destination, unsigned char value, unsigned int count)) \
+    HOOK(CUDA, CUresult, cuMemsetD8_v2, "cuMemsetD8", 3020, 0, \
+         (CUdeviceptr destination, unsigned char value, size_t count)) \
+    HOOK(CUDA, CUresult, cuMemsetD8_v2_ptds, "cuMemsetD8", 7000, 2, \
+         (CUdeviceptr destination, unsigned char value, size_t count)) \
+    HOOK(CUDA, CUresult, cuMemsetD16, "cuMemsetD16", 2000, 0, \
+         (CUdeviceptr_v1 destination, unsigned short value, unsigned int count)) \
+    HOOK(CUDA, CUresult, cuMemsetD16_v2, "cuMemsetD16", 3020, 0, \
+         (CUdeviceptr destination, unsigned short value, size_t count)) \
+    HOOK(CUDA, CUresult, cuMemsetD16_v2_ptds, "cuMemsetD16", 7000, 2, \
+         (CUdeviceptr destination, unsigned short value, size_t count)) \
+    HOOK(CUDA, CUresult, cuMemsetD32, "cuMemsetD32", 2000, 0, \
+         (CUdeviceptr_v1 destination, unsigned int value, unsigned int count)) \
+    HOOK(CUDA, CUresult, cuMemsetD32_v2, "cuMemsetD32", 3020, 0, \
+         (CUdeviceptr destination, unsigned int value, size_t count)) \
+    HOOK(CUDA, CUresult, cuMemsetD32_v2_ptds, "cuMemsetD32", 7000, 2, \
+         (CUdeviceptr destination, unsigned int value, size_t count)) \
     HOOK(CUDA, CUresult, cuMemsetD8Async, "cuMemsetD8Async", 3020, 0, \
          (CUdeviceptr destination, unsigned char value, size_t count, CUstream stream)) \
     HOOK(CUDA, CUresult, cuMemsetD8Async_ptsz, "cuMemsetD8Async", 7000, 2, \
@@ -134,10 +280,75 @@
          (CUdeviceptr destination, unsigned int value, size_t count, CUstream stream)) \
     HOOK(CUDA, CUresult, cuMemsetD32Async_ptsz, "cuMemsetD32Async", 7000, 2, \
          (CUdeviceptr destination, unsigned int value, size_t count, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D8, "cuMemsetD2D8", 2000, 0, \
+         (CUdeviceptr_v1 destination, unsigned int pitch, unsigned char value, unsigned int width, \
+          unsigned int height)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D8_v2, "cuMemsetD2D8", 3020, 0, \
+         (CUdeviceptr destination, size_t pitch, unsigned char value, size_t width, size_t height)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D8_v2_ptds, "cuMemsetD2D8", 7000, 2, \
+         (CUdeviceptr destination, size_t pitch, unsigned char value, size_t width, size_t height)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D16, "cuMemsetD2D16", 2000, 0, \
+         (CUdeviceptr_v1 destination, unsigned int pitch, unsigned short value, unsigned int width, \
+          unsigned int height)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D16_v2, "cuMemsetD2D16", 3020, 0, \
+         (CUdeviceptr destination, size_t pitch, unsigned short value, size_t width, size_t height)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D16_v2_ptds, "cuMemsetD2D16", 7000, 2, \
+         (CUdeviceptr destination, size_t pitch, unsigned short value, size_t width, size_t height)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D32, "cuMemsetD2D32", 2000, 0, \
+         (CUdeviceptr_v1 destination, unsigned int pitch, unsigned int value, unsigned int width, \
+          unsigned int height)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D32_v2, "cuMemsetD2D32", 3020, 0, \
+         (CUdeviceptr destination, size_t pitch, unsigned int value, size_t width, size_t height)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D32_v2_ptds, "cuMemsetD2D32", 7000, 2, \
+         (CUdeviceptr destination, size_t pitch, unsigned int value, size_t width, size_t height)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D8Async, "cuMemsetD2D8Async", 3020, 0, \
+         (CUdeviceptr destination, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D8Async_ptsz, "cuMemsetD2D8Async", 7000, 2, \
+         (CUdeviceptr destination, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D16Async, "cuMemsetD2D16Async", 3020, 0, \
+         (CUdeviceptr destination, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D16Async_ptsz, "cuMemsetD2D16Async", 7000, 2, \
+         (CUdeviceptr destination, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D32Async, "cuMemsetD2D32Async", 3020, 0, \
+         (CUdeviceptr destination, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuMemsetD2D32Async_ptsz, "cuMemsetD2D32Async", 7000, 2, \
+         (CUdeviceptr destination, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream)) \
+    /* waits of streams */ \
     HOOK(CUDA, CUresult, cuStreamWaitEvent, "cuStreamWaitEvent", 3020, 0, \
          (CUstream stream, CUevent event, unsigned int flags)) \
     HOOK(CUDA, CUresult, cuStreamWaitEvent_ptsz, "cuStreamWaitEvent", 7000, 2, \
          (CUstream stream, CUevent event, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamWaitValue32, "cuStreamWaitValue32", 8000, 0, \
+         (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamWaitValue32_v2, "cuStreamWaitValue32", 11070, 0, \
+         (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamWaitValue32_ptsz, "cuStreamWaitValue32", 8000, 2, \
+         (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamWaitValue32_v2_ptsz, "cuStreamWaitValue32", 11070, 2, \
+         (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamWaitValue64, "cuStreamWaitValue64", 9000, 0, \
+         (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamWaitValue64_v2, "cuStreamWaitValue64", 11070, 0, \
+         (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamWaitValue64_ptsz, "cuStreamWaitValue64", 9000, 2, \
+         (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamWaitValue64_v2_ptsz, "cuStreamWaitValue64", 11070, 2, \
+         (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamBatchMemOp, "cuStreamBatchMemOp", 8000, 0, \
+         (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamBatchMemOp_v2, "cuStreamBatchMemOp", 11070, 0, \
+         (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamBatchMemOp_ptsz, "cuStreamBatchMemOp", 8000, 2, \
+         (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuStreamBatchMemOp_v2_ptsz, "cuStreamBatchMemOp", 11070, 2, \
+         (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags)) \
+    HOOK(CUDA, CUresult, cuWaitExternalSemaphoresAsync, "cuWaitExternalSemaphoresAsync", 10000, 0, \
+         (const CUexternalSemaphore *semaphores, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *parameters, \
+          unsigned int count, CUstream stream)) \
+    HOOK(CUDA, CUresult, cuWaitExternalSemaphoresAsync_ptsz, "cuWaitExternalSemaphoresAsync", 10000, 2, \
+         (const CUexternalSemaphore *semaphores, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *parameters, \
+          unsigned int count, CUstream stream)) \
+    /* host functions, streams, old launches */ \
     HOOK(CUDA, CUresult, cuLaunchHostFunc, "cuLaunchHostFunc", 10000, 0, \
          (CUstream stream, CUhostFn function, void *data)) \
     HOOK(CUDA, CUresult, cuLaunchHostFunc_ptsz, "cuLaunchHostFunc", 10000, 2, \
@@ -317,6 +528,8 @@
     CALLED(CUDA, CUresult, cuCtxGetLimit, (size_t *value, CUlimit limit)) \
     CALLED(CUDA, CUresult, cuCtxFromGreenCtx, (CUcontext *context, CUgreenCtx green)) \
     CALLED(CUDA, CUresult, cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device)) \
+    CALLED(CUDA, CUresult, cuPointerGetAttributes, \
+         (unsigned int count, CUpointer_attribute *attributes, void **values, CUdeviceptr address)) \
     CALLED(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
     CALLED(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
     CALLED(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \

@@ -14,7 +14,23 @@ CUresult cuCtxSynchronize_v2(CUcontext context);
 _Static_assert(CU_MEM_ALLOCATION_TYPE_MANAGED == 2, "cuda.h");
 #endif
 
+#if CUDA_VERSION < 13000
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *destinations, CUdeviceptr *sources, size_t *bytes, size_t count,
+                               CUmemcpyAttributes *attributes, size_t *first, size_t kinds, CUstream stream);
+CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *destinations, CUdeviceptr *sources, size_t *bytes, size_t count,
+                                    CUmemcpyAttributes *attributes, size_t *first, size_t kinds, CUstream stream);
+CUresult cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags,
+                                 CUstream stream);
+CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags,
+                                      CUstream stream);
+#endif
 #if CUDA_VERSION < 13020
+CUresult cuMemcpyWithAttributesAsync(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
+                                     CUmemcpyAttributes *attributes, CUstream stream);
+CUresult cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
+                                          CUmemcpyAttributes *attributes, CUstream stream);
+CUresult cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags, CUstream stream);
+CUresult cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags, CUstream stream);
 typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
 CUresult cuStreamBeginCaptureToCig(CUstream stream, CUstreamCigCaptureParams *parameters);
 CUresult cuStreamBeginCaptureToCig_ptsz(CUstream stream, CUstreamCigCaptureParams *parameters);
@@ -44,6 +60,9 @@ static_assert(CUDA_SUCCESS == 0 && CUDA_ERROR_INVALID_VALUE == 1 && CUDA_ERROR_O
 static_assert(CUDA_ERROR_NO_DEVICE == 100 && CUDA_ERROR_NOT_PERMITTED == 800 && CUDA_ERROR_NOT_SUPPORTED == 801,
               "cuda.h");
 static_assert(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE == 36 && CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH == 37,
+              "cuda.h");
+static_assert(CU_POINTER_ATTRIBUTE_MEMORY_TYPE == 2 && CU_MEMORYTYPE_HOST == 1 && CU_MEMORYTYPE_DEVICE == 2 &&
+                  CU_MEMORYTYPE_ARRAY == 3 && CU_MEMORYTYPE_UNIFIED == 4 && CU_MEMCPY_OPERAND_TYPE_ARRAY == 2,
               "cuda.h");
 static_assert(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM == 2, "cuda.h");
 static_assert(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT == 5 && CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT == 2, "cuda.h");

@@ -1,5 +1,5 @@
-/* Tests of programs that measure kernels by timing events under a compute limit, on the fake driver and in virtual
- * time. */
+/* Tests of programs under a compute limit that measure kernels by timing events, or only copy, on the fake driver and
+   in virtual time. */
 #include "sandbox.h"
 
 #include <math.h>
@@ -40,10 +40,10 @@ static double elapsed_ms(CUevent start, CUevent end) {
     return (double)ms;
 }
 
-/* A process with 30 percent of the GPU that is throttled, as in training. */
+static char clock_path[] = "/tmp/aliquot-timing-XXXXXX";
+
+/* A process with 30 percent of the GPU. */
 static void begin(void) {
-    static char clock_path[] = "/tmp/aliquot-timing-XXXXXX";
-    void *module = NULL;
     int fd = mkstemp(clock_path);
     CHECK(fd >= 0, "cannot create the clock file");
     close(fd);
@@ -51,6 +51,12 @@ static void begin(void) {
     setenv("ALIQUOT_VIRTUAL_TIME_PARTICIPANTS", "1", 1);
     sandbox(100 * MIB, 0);
     use_device(0);
+}
+
+/* The same, and it is throttled, as in training. */
+static void begin_throttled(void) {
+    void *module = NULL;
+    begin();
     CHECK_EQUAL(CALL(cuModuleLoadData, void **, const void *)(&module, image), CUDA_SUCCESS);
     CHECK_EQUAL(CALL(cuModuleGetFunction, void **, void *, const char *)(&function, module, "aliquot_busy"),
                 CUDA_SUCCESS);
@@ -62,7 +68,7 @@ static void begin(void) {
 }
 
 TEST(an_autotuner_measures_each_candidate_without_the_time_for_which_launches_are_throttled) {
-    begin();
+    begin_throttled();
     CUevent start = new_event(0), end = new_event(0), other = new_event(2 /* CU_EVENT_DISABLE_TIMING */);
     double begun = seconds(), used = 0;
     for (int candidate = 0; candidate < 40; candidate++) {
@@ -84,7 +90,7 @@ TEST(an_autotuner_measures_each_candidate_without_the_time_for_which_launches_ar
 }
 
 TEST(ten_launches_between_two_events_take_ten_times_as_long_as_one) {
-    begin();
+    begin_throttled();
     CUevent start = new_event(0), end = new_event(0);
     for (int candidate = 0; candidate < 20; candidate++) {
         record(start);
@@ -95,4 +101,81 @@ TEST(ten_launches_between_two_events_take_ten_times_as_long_as_one) {
         double ms = elapsed_ms(start, end);
         CHECK(fabs(ms - 15) < 0.3, "%.3f ms", ms);
     }
+}
+
+/* ---- copies ---- */
+
+enum { COPIED = 80 * 1024 * 1024, ROWS = 1024 };
+
+/* On the simulated GPU: it copies at 816 GB/s, after 2 us. */
+static const double copy_seconds = 2e-6 + COPIED / 815.616e9;
+
+/* The share of the GPU that a program gets in 2 s by copying a GPU's memory, to the same place, which costs the
+   simulated GPU's host nothing. */
+static void check_share(CUresult (*copy)(CUdeviceptr address)) {
+    CUdeviceptr address = 0;
+    begin();
+    CHECK_EQUAL(allocate(&address, COPIED), CUDA_SUCCESS);
+    /* The GPU's clock may be ahead: the test before this one began at the same time. */
+    CHECK_EQUAL(copy(address), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuCtxSynchronize, void)(), CUDA_SUCCESS);
+    double start = seconds(), copies = 0;
+    while (seconds() - start < 2) {
+        for (int i = 0; i < 10; i++, copies++) {
+            CHECK_EQUAL(copy(address), CUDA_SUCCESS);
+        }
+        CHECK_EQUAL(CALL(cuCtxSynchronize, void)(), CUDA_SUCCESS);
+    }
+    double share = copies * copy_seconds / (seconds() - start);
+    printf("%.0f copies, %.3f of the GPU\n", copies, share);
+    CHECK(share > 0.28 && share < 0.33, "%.3f of the GPU instead of 0.3", share);
+    unlink(clock_path);
+}
+
+static CUresult copy_async(CUdeviceptr address) {
+    return CALL(cuMemcpyAsync, CUdeviceptr, CUdeviceptr, size_t, CUstream)(address, address, COPIED, NULL);
+}
+
+TEST(a_program_that_only_copies_by_cuMemcpyAsync_within_the_GPU_gets_its_share) {
+    check_share(copy_async);
+}
+
+static CUresult copy_synchronously(CUdeviceptr address) {
+    return CALL(cuMemcpyDtoD_v2, CUdeviceptr, CUdeviceptr, size_t)(address, address, COPIED);
+}
+
+TEST(a_program_that_only_copies_synchronously_within_the_GPU_gets_its_share) {
+    check_share(copy_synchronously);
+}
+
+static CUresult copy_rows(CUdeviceptr address) {
+    const CUDA_MEMCPY2D_v2 copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                   .srcDevice = address,
+                                   .srcPitch = COPIED / ROWS,
+                                   .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                   .dstDevice = address,
+                                   .dstPitch = COPIED / ROWS,
+                                   .WidthInBytes = COPIED / ROWS,
+                                   .Height = ROWS};
+    return CALL(cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D_v2 *, CUstream)(&copy, NULL);
+}
+
+TEST(a_program_that_only_copies_rows_within_the_GPU_gets_its_share) {
+    check_share(copy_rows);
+}
+
+TEST(the_time_of_synchronous_copies_to_the_host_is_not_taken_for_that_of_the_kernels_before_them) {
+    enum { BYTES = 4 * 1024 * 1024, PAIRS = 100 };
+    static char host[BYTES];
+    CUdeviceptr address = 0;
+    begin_throttled();
+    CHECK_EQUAL(allocate(&address, BYTES), CUDA_SUCCESS);
+    uint64_t before = map_region()->device[0].gpu_time;
+    for (int i = 0; i < PAIRS; i++) {
+        launch(100000);
+        CHECK_EQUAL(CALL(cuMemcpyDtoH_v2, void *, CUdeviceptr, size_t)(host, address, BYTES), CUDA_SUCCESS);
+    }
+    double ms = (double)(map_region()->device[0].gpu_time - before) / 1e6;
+    printf("%.1f ms\n", ms);
+    CHECK(ms > 9 && ms < 12.5, "%d kernels of 0.1 ms were charged %.1f ms", PAIRS, ms);
 }

@@ -416,8 +416,23 @@ EXPORT(cuMemFreeAsync_ptsz, CUdeviceptr address, void *stream) {
     LAUNCH(cuStreamBeginCapture, 10010, 2, cuStreamBeginCapture_v2_ptsz) \
     LAUNCH(cuStreamBeginCaptureToGraph, 12030, 2, cuStreamBeginCaptureToGraph_ptsz) \
     LAUNCH(cuStreamEndCapture, 10000, 2, cuStreamEndCapture_ptsz) \
+    LAUNCH(cuMemcpy, 4000, 0, cuMemcpy) \
+    LAUNCH(cuMemcpy, 7000, 2, cuMemcpy_ptds) \
     LAUNCH(cuMemcpyAsync, 4000, 0, cuMemcpyAsync) \
     LAUNCH(cuMemcpyAsync, 7000, 2, cuMemcpyAsync_ptsz) \
+    LAUNCH(cuMemcpyPeer, 4000, 0, cuMemcpyPeer) \
+    LAUNCH(cuMemcpyPeer, 7000, 2, cuMemcpyPeer_ptds) \
+    LAUNCH(cuMemcpyPeerAsync, 4000, 0, cuMemcpyPeerAsync) \
+    LAUNCH(cuMemcpyPeerAsync, 7000, 2, cuMemcpyPeerAsync_ptsz) \
+    LAUNCH(cuMemcpyHtoD, 2000, 0, cuMemcpyHtoD) \
+    LAUNCH(cuMemcpyHtoD, 3020, 0, cuMemcpyHtoD_v2) \
+    LAUNCH(cuMemcpyHtoD, 7000, 2, cuMemcpyHtoD_v2_ptds) \
+    LAUNCH(cuMemcpyDtoH, 2000, 0, cuMemcpyDtoH) \
+    LAUNCH(cuMemcpyDtoH, 3020, 0, cuMemcpyDtoH_v2) \
+    LAUNCH(cuMemcpyDtoH, 7000, 2, cuMemcpyDtoH_v2_ptds) \
+    LAUNCH(cuMemcpyDtoD, 2000, 0, cuMemcpyDtoD) \
+    LAUNCH(cuMemcpyDtoD, 3020, 0, cuMemcpyDtoD_v2) \
+    LAUNCH(cuMemcpyDtoD, 7000, 2, cuMemcpyDtoD_v2_ptds) \
     LAUNCH(cuMemcpyHtoDAsync, 2000, 0, cuMemcpyHtoDAsync) \
     LAUNCH(cuMemcpyHtoDAsync, 3020, 0, cuMemcpyHtoDAsync_v2) \
     LAUNCH(cuMemcpyHtoDAsync, 7000, 2, cuMemcpyHtoDAsync_v2_ptsz) \
@@ -427,14 +442,104 @@ EXPORT(cuMemFreeAsync_ptsz, CUdeviceptr address, void *stream) {
     LAUNCH(cuMemcpyDtoDAsync, 3000, 0, cuMemcpyDtoDAsync) \
     LAUNCH(cuMemcpyDtoDAsync, 3020, 0, cuMemcpyDtoDAsync_v2) \
     LAUNCH(cuMemcpyDtoDAsync, 7000, 2, cuMemcpyDtoDAsync_v2_ptsz) \
+    LAUNCH(cuMemcpyDtoA, 2000, 0, cuMemcpyDtoA) \
+    LAUNCH(cuMemcpyDtoA, 3020, 0, cuMemcpyDtoA_v2) \
+    LAUNCH(cuMemcpyDtoA, 7000, 2, cuMemcpyDtoA_v2_ptds) \
+    LAUNCH(cuMemcpyAtoD, 2000, 0, cuMemcpyAtoD) \
+    LAUNCH(cuMemcpyAtoD, 3020, 0, cuMemcpyAtoD_v2) \
+    LAUNCH(cuMemcpyAtoD, 7000, 2, cuMemcpyAtoD_v2_ptds) \
+    LAUNCH(cuMemcpyAtoA, 2000, 0, cuMemcpyAtoA) \
+    LAUNCH(cuMemcpyAtoA, 3020, 0, cuMemcpyAtoA_v2) \
+    LAUNCH(cuMemcpyAtoA, 7000, 2, cuMemcpyAtoA_v2_ptds) \
+    LAUNCH(cuMemcpyHtoA, 2000, 0, cuMemcpyHtoA) \
+    LAUNCH(cuMemcpyHtoA, 3020, 0, cuMemcpyHtoA_v2) \
+    LAUNCH(cuMemcpyHtoA, 7000, 2, cuMemcpyHtoA_v2_ptds) \
+    LAUNCH(cuMemcpyAtoH, 2000, 0, cuMemcpyAtoH) \
+    LAUNCH(cuMemcpyAtoH, 3020, 0, cuMemcpyAtoH_v2) \
+    LAUNCH(cuMemcpyAtoH, 7000, 2, cuMemcpyAtoH_v2_ptds) \
+    LAUNCH(cuMemcpyHtoAAsync, 2000, 0, cuMemcpyHtoAAsync) \
+    LAUNCH(cuMemcpyHtoAAsync, 3020, 0, cuMemcpyHtoAAsync_v2) \
+    LAUNCH(cuMemcpyHtoAAsync, 7000, 2, cuMemcpyHtoAAsync_v2_ptsz) \
+    LAUNCH(cuMemcpyAtoHAsync, 2000, 0, cuMemcpyAtoHAsync) \
+    LAUNCH(cuMemcpyAtoHAsync, 3020, 0, cuMemcpyAtoHAsync_v2) \
+    LAUNCH(cuMemcpyAtoHAsync, 7000, 2, cuMemcpyAtoHAsync_v2_ptsz) \
+    LAUNCH(cuMemcpy2D, 2000, 0, cuMemcpy2D) \
+    LAUNCH(cuMemcpy2D, 3020, 0, cuMemcpy2D_v2) \
+    LAUNCH(cuMemcpy2D, 7000, 2, cuMemcpy2D_v2_ptds) \
+    LAUNCH(cuMemcpy2DUnaligned, 2000, 0, cuMemcpy2DUnaligned) \
+    LAUNCH(cuMemcpy2DUnaligned, 3020, 0, cuMemcpy2DUnaligned_v2) \
+    LAUNCH(cuMemcpy2DUnaligned, 7000, 2, cuMemcpy2DUnaligned_v2_ptds) \
+    LAUNCH(cuMemcpy3D, 2000, 0, cuMemcpy3D) \
+    LAUNCH(cuMemcpy3D, 3020, 0, cuMemcpy3D_v2) \
+    LAUNCH(cuMemcpy3D, 7000, 2, cuMemcpy3D_v2_ptds) \
+    LAUNCH(cuMemcpy2DAsync, 2000, 0, cuMemcpy2DAsync) \
+    LAUNCH(cuMemcpy2DAsync, 3020, 0, cuMemcpy2DAsync_v2) \
+    LAUNCH(cuMemcpy2DAsync, 7000, 2, cuMemcpy2DAsync_v2_ptsz) \
+    LAUNCH(cuMemcpy3DAsync, 2000, 0, cuMemcpy3DAsync) \
+    LAUNCH(cuMemcpy3DAsync, 3020, 0, cuMemcpy3DAsync_v2) \
+    LAUNCH(cuMemcpy3DAsync, 7000, 2, cuMemcpy3DAsync_v2_ptsz) \
+    LAUNCH(cuMemcpy3DPeer, 4000, 0, cuMemcpy3DPeer) \
+    LAUNCH(cuMemcpy3DPeer, 7000, 2, cuMemcpy3DPeer_ptds) \
+    LAUNCH(cuMemcpy3DPeerAsync, 4000, 0, cuMemcpy3DPeerAsync) \
+    LAUNCH(cuMemcpy3DPeerAsync, 7000, 2, cuMemcpy3DPeerAsync_ptsz) \
+    LAUNCH(cuMemcpyBatchAsync, 12080, 0, cuMemcpyBatchAsync) \
+    LAUNCH(cuMemcpyBatchAsync, 12080, 2, cuMemcpyBatchAsync_ptsz) \
+    LAUNCH(cuMemcpyBatchAsync, 13000, 0, cuMemcpyBatchAsync_v2) \
+    LAUNCH(cuMemcpyBatchAsync, 13000, 2, cuMemcpyBatchAsync_v2_ptsz) \
+    LAUNCH(cuMemcpy3DBatchAsync, 12080, 0, cuMemcpy3DBatchAsync) \
+    LAUNCH(cuMemcpy3DBatchAsync, 12080, 2, cuMemcpy3DBatchAsync_ptsz) \
+    LAUNCH(cuMemcpy3DBatchAsync, 13000, 0, cuMemcpy3DBatchAsync_v2) \
+    LAUNCH(cuMemcpy3DBatchAsync, 13000, 2, cuMemcpy3DBatchAsync_v2_ptsz) \
+    LAUNCH(cuMemcpyWithAttributesAsync, 13020, 0, cuMemcpyWithAttributesAsync) \
+    LAUNCH(cuMemcpyWithAttributesAsync, 13020, 2, cuMemcpyWithAttributesAsync_ptsz) \
+    LAUNCH(cuMemcpy3DWithAttributesAsync, 13020, 0, cuMemcpy3DWithAttributesAsync) \
+    LAUNCH(cuMemcpy3DWithAttributesAsync, 13020, 2, cuMemcpy3DWithAttributesAsync_ptsz) \
+    LAUNCH(cuMemsetD8, 2000, 0, cuMemsetD8) \
+    LAUNCH(cuMemsetD8, 3020, 0, cuMemsetD8_v2) \
+    LAUNCH(cuMemsetD8, 7000, 2, cuMemsetD8_v2_ptds) \
+    LAUNCH(cuMemsetD16, 2000, 0, cuMemsetD16) \
+    LAUNCH(cuMemsetD16, 3020, 0, cuMemsetD16_v2) \
+    LAUNCH(cuMemsetD16, 7000, 2, cuMemsetD16_v2_ptds) \
+    LAUNCH(cuMemsetD32, 2000, 0, cuMemsetD32) \
+    LAUNCH(cuMemsetD32, 3020, 0, cuMemsetD32_v2) \
+    LAUNCH(cuMemsetD32, 7000, 2, cuMemsetD32_v2_ptds) \
     LAUNCH(cuMemsetD8Async, 3020, 0, cuMemsetD8Async) \
     LAUNCH(cuMemsetD8Async, 7000, 2, cuMemsetD8Async_ptsz) \
     LAUNCH(cuMemsetD16Async, 3020, 0, cuMemsetD16Async) \
     LAUNCH(cuMemsetD16Async, 7000, 2, cuMemsetD16Async_ptsz) \
     LAUNCH(cuMemsetD32Async, 3020, 0, cuMemsetD32Async) \
     LAUNCH(cuMemsetD32Async, 7000, 2, cuMemsetD32Async_ptsz) \
+    LAUNCH(cuMemsetD2D8, 2000, 0, cuMemsetD2D8) \
+    LAUNCH(cuMemsetD2D8, 3020, 0, cuMemsetD2D8_v2) \
+    LAUNCH(cuMemsetD2D8, 7000, 2, cuMemsetD2D8_v2_ptds) \
+    LAUNCH(cuMemsetD2D16, 2000, 0, cuMemsetD2D16) \
+    LAUNCH(cuMemsetD2D16, 3020, 0, cuMemsetD2D16_v2) \
+    LAUNCH(cuMemsetD2D16, 7000, 2, cuMemsetD2D16_v2_ptds) \
+    LAUNCH(cuMemsetD2D32, 2000, 0, cuMemsetD2D32) \
+    LAUNCH(cuMemsetD2D32, 3020, 0, cuMemsetD2D32_v2) \
+    LAUNCH(cuMemsetD2D32, 7000, 2, cuMemsetD2D32_v2_ptds) \
+    LAUNCH(cuMemsetD2D8Async, 3020, 0, cuMemsetD2D8Async) \
+    LAUNCH(cuMemsetD2D8Async, 7000, 2, cuMemsetD2D8Async_ptsz) \
+    LAUNCH(cuMemsetD2D16Async, 3020, 0, cuMemsetD2D16Async) \
+    LAUNCH(cuMemsetD2D16Async, 7000, 2, cuMemsetD2D16Async_ptsz) \
+    LAUNCH(cuMemsetD2D32Async, 3020, 0, cuMemsetD2D32Async) \
+    LAUNCH(cuMemsetD2D32Async, 7000, 2, cuMemsetD2D32Async_ptsz) \
     LAUNCH(cuStreamWaitEvent, 3020, 0, cuStreamWaitEvent) \
     LAUNCH(cuStreamWaitEvent, 7000, 2, cuStreamWaitEvent_ptsz) \
+    LAUNCH(cuStreamWaitValue32, 8000, 0, cuStreamWaitValue32) \
+    LAUNCH(cuStreamWaitValue32, 11070, 0, cuStreamWaitValue32_v2) \
+    LAUNCH(cuStreamWaitValue32, 8000, 2, cuStreamWaitValue32_ptsz) \
+    LAUNCH(cuStreamWaitValue32, 11070, 2, cuStreamWaitValue32_v2_ptsz) \
+    LAUNCH(cuStreamWaitValue64, 9000, 0, cuStreamWaitValue64) \
+    LAUNCH(cuStreamWaitValue64, 11070, 0, cuStreamWaitValue64_v2) \
+    LAUNCH(cuStreamWaitValue64, 9000, 2, cuStreamWaitValue64_ptsz) \
+    LAUNCH(cuStreamWaitValue64, 11070, 2, cuStreamWaitValue64_v2_ptsz) \
+    LAUNCH(cuStreamBatchMemOp, 8000, 0, cuStreamBatchMemOp) \
+    LAUNCH(cuStreamBatchMemOp, 11070, 0, cuStreamBatchMemOp_v2) \
+    LAUNCH(cuStreamBatchMemOp, 8000, 2, cuStreamBatchMemOp_ptsz) \
+    LAUNCH(cuStreamBatchMemOp, 11070, 2, cuStreamBatchMemOp_v2_ptsz) \
+    LAUNCH(cuWaitExternalSemaphoresAsync, 10000, 0, cuWaitExternalSemaphoresAsync) \
+    LAUNCH(cuWaitExternalSemaphoresAsync, 10000, 2, cuWaitExternalSemaphoresAsync_ptsz) \
     LAUNCH(cuLaunchHostFunc, 10000, 0, cuLaunchHostFunc) \
     LAUNCH(cuLaunchHostFunc, 10000, 2, cuLaunchHostFunc_ptsz) \
     LAUNCH(cuStreamAddCallback, 5000, 0, cuStreamAddCallback) \
@@ -545,6 +650,11 @@ RECORD_ONLY(cuCtxDetach, CUcontext context ANY)
 RECORD_ONLY(cuStreamQuery, void *stream ANY) /* the shim does not hook it */
 
 /* Functions that the shim itself calls. */
+EXPORT(cuPointerGetAttributes, unsigned count ANY, const int *attributes ANY, void **values, CUdeviceptr address) {
+    *(unsigned *)values[0] = address < (CUdeviceptr)(BLOCKS + 1) * BLOCK_STEP ? 2 /* CU_MEMORYTYPE_DEVICE */ : 0;
+    return 0;
+}
+
 EXPORT(cuDeviceGetMemPool, void **pool, int device) {
     *pool = &device_pools[device];
     return 0;
