@@ -10,11 +10,15 @@ static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
 
 static void *function;
 
-static void launch(uint64_t nanoseconds) {
+static void launch_on(CUstream stream, uint64_t nanoseconds) {
     void *parameters[] = {&nanoseconds};
     CHECK_EQUAL(CALL(cuLaunchKernel, void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                     void *, void **, void **)(function, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL),
+                     CUstream, void **, void **)(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL),
                 CUDA_SUCCESS);
+}
+
+static void launch(uint64_t nanoseconds) {
+    launch_on(NULL, nanoseconds);
 }
 
 static CUevent new_event(unsigned flags) {
@@ -101,6 +105,39 @@ TEST(ten_launches_between_two_events_take_ten_times_as_long_as_one) {
         double ms = elapsed_ms(start, end);
         CHECK(fabs(ms - 15) < 0.3, "%.3f ms", ms);
     }
+}
+
+/* ---- captures ---- */
+
+static uint64_t charged_after(double pause) {
+    struct timespec time = {.tv_nsec = (long)(pause * 1e9)};
+    CHECK_EQUAL(nanosleep(&time, NULL), 0);
+    return map_region()->device[0].gpu_time;
+}
+
+/* A batch of kernels is charged once an event after its last kernel has completed. Such an event would become part of a
+   graph if the driver captured the stream already, and the batch could not be measured. */
+TEST(kernels_before_a_capture_on_their_stream_are_measured_while_it_captures) {
+    CUstream stream = NULL;
+    void *graph = NULL;
+    size_t nodes = 0;
+    begin_throttled();
+    CHECK_EQUAL(CALL(cuStreamCreate, CUstream *, unsigned)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    for (int i = 0; i < 1000; i++) { /* the shim learns that they are short */
+        launch_on(stream, 100000);
+    }
+    CHECK_EQUAL(CALL(cuCtxSynchronize, void)(), CUDA_SUCCESS);
+    uint64_t before = charged_after(0.1);
+    for (int i = 0; i < 3; i++) { /* their batch stays open; some of those before may be in it, too */
+        launch_on(stream, 100000);
+    }
+    CHECK_EQUAL(CALL(cuStreamBeginCapture_v2, CUstream, CUstreamCaptureMode)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+                CUDA_SUCCESS);
+    uint64_t charged = charged_after(0.05) - before;
+    CHECK(charged > 290000 && charged < 1000000, "3 kernels of 0.1 ms were charged %.3f ms", (double)charged / 1e6);
+    CHECK_EQUAL(CALL(cuStreamEndCapture, CUstream, void **)(stream, &graph), CUDA_SUCCESS);
+    CHECK_EQUAL(CALL(cuGraphGetNodes, void *, void **, size_t *)(graph, NULL, &nodes), CUDA_SUCCESS);
+    CHECK_EQUAL(nodes, 0);
 }
 
 /* ---- copies ---- */
