@@ -159,18 +159,39 @@ static CUresult charge_new_context(CUdevice ordinal, bool primary, int *device) 
     return *device < 0 || charge_context(*device, primary) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* After the creation of a non-primary context: records it, so that its destruction is recognized. */
-static CUresult record_new_context(int device, CUcontext context, CUresult result) {
-    struct aliquot_allocation old, allocation = {.device = (uint32_t)device};
+/* The creation of a non-primary context. */
+struct creation {
+    CUcontext *context; /* where the program wants it; the driver refuses NULL */
+    CUcontext created;
+    int device; /* -1: it is not charged */
+};
+
+/* Before the driver creates the context. Returns the error that the hook must return. */
+static CUresult begin_creation(struct creation *creation, CUcontext *context, CUdevice ordinal) {
+    *creation = (struct creation){.context = context};
+    return charge_new_context(ordinal, false, &creation->device);
+}
+
+/* Where the driver puts the context. */
+static CUcontext *created_context(struct creation *creation) {
+    return creation->context == NULL ? NULL : &creation->created;
+}
+
+/* Afterwards: records the context, so that its destruction is recognized. Returns the driver's result. */
+static CUresult end_creation(const struct creation *creation, CUresult result) {
+    struct aliquot_allocation old, allocation = {.device = (uint32_t)creation->device};
     bool replaced = false;
-    if (device >= 0 && result != CUDA_SUCCESS) {
-        release_context(device, false);
-    } else if (device >= 0) {
+    if (creation->device >= 0 && result != CUDA_SUCCESS) {
+        release_context(creation->device, false);
+    } else if (creation->device >= 0) {
         /* If there is no memory for the record, the context counts until the process ends. */
-        aliquot_table_put(&created_contexts, (uint64_t)(uintptr_t)context, &allocation, &old, &replaced);
+        aliquot_table_put(&created_contexts, (uint64_t)(uintptr_t)creation->created, &allocation, &old, &replaced);
         if (replaced) {
             release_context((int)old.device, false);
         }
+    }
+    if (result == CUDA_SUCCESS) {
+        *creation->context = creation->created;
     }
     return result;
 }
@@ -178,16 +199,11 @@ static CUresult record_new_context(int device, CUcontext context, CUresult resul
 #define CREATE_CONTEXT(symbol, parameters, ...)                                                                        \
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
-        int number = -1;                                                                                               \
-        CUcontext new = NULL;                                                                                          \
-        CUresult result = charge_new_context(device, false, &number);                                                  \
-        if (result == CUDA_SUCCESS) {                                                                                  \
-            result = record_new_context(number, new, aliquot_real.symbol(context == NULL ? NULL : &new, __VA_ARGS__)); \
-        }                                                                                                              \
-        if (result == CUDA_SUCCESS) {                                                                                  \
-            *context = new;                                                                                            \
-        }                                                                                                              \
-        return result;                                                                                                 \
+        struct creation creation;                                                                                      \
+        CUresult result = begin_creation(&creation, context, device);                                                  \
+        return result != CUDA_SUCCESS                                                                                  \
+                   ? result                                                                                            \
+                   : end_creation(&creation, aliquot_real.symbol(created_context(&creation), __VA_ARGS__));            \
     }
 
 CREATE_CONTEXT(cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device), flags, device)
@@ -291,12 +307,16 @@ static CUresult after_primary_end(CUdevice ordinal, CUcontext context, CUresult 
     return result;
 }
 
+static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice)) {
+    CUcontext context = primary_context(device);
+    aliquot_measure_forget_context(context);
+    return after_primary_end(device, context, real(device));
+}
+
 #define END_PRIMARY(symbol)                                                                                            \
     CUresult symbol(CUdevice device) {                                                                                 \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
-        CUcontext context = primary_context(device);                                                                   \
-        aliquot_measure_forget_context(context);                                                                       \
-        return after_primary_end(device, context, aliquot_real.symbol(device));                                        \
+        return end_primary(device, aliquot_real.symbol);                                                               \
     }
 
 END_PRIMARY(cuDevicePrimaryCtxRelease)
