@@ -86,7 +86,7 @@ final class SchedulerReplicas {
         awaitReady(within);
     }
 
-    /** Waits until all replicas of the Deployment are ready and one of them leads. */
+    /** Waits until all replicas of the Deployment are ready, one of them leads, and the API server reaches one. */
     void awaitReady(Duration within) {
         TestNamespace.awaitTrue("all replicas of the scheduler are ready and one leads", within, () -> {
             try {
@@ -102,7 +102,8 @@ final class SchedulerReplicas {
                 return pods.size() == replicas
                         && pods.stream().allMatch(TestNamespace::isReady)
                         && pods.stream()
-                                .anyMatch(pod -> pod.getMetadata().getName().equals(leader()));
+                                .anyMatch(pod -> pod.getMetadata().getName().equals(leader()))
+                        && lab.client().raw("/apis/gpu.aliquot.io/v1alpha1/gpunodes?limit=1") != null;
             } catch (KubernetesClientException e) {
                 return false;
             }

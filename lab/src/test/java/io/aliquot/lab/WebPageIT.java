@@ -276,6 +276,8 @@ class WebPageIT {
 
             assertThat(link(page, namespace, "after")).isVisible();
             assertThat(page.getByRole(AriaRole.ALERT)).hasCount(0);
+        } finally {
+            replicas.restart(RESTART_TIMEOUT); // the kubelet may yet restart kube-scheduler, whose extender was away
         }
     }
 
