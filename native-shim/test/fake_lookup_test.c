@@ -11,6 +11,7 @@
 
 static const char *const names[] = {
 #define ENTRY(name, version, symbol) #name,
+#define UNSUPPORTED ENTRY
 #define PER_THREAD(name, version, symbol, plain)
 #include "cuda_entries.def"
 };

@@ -34,8 +34,6 @@ typedef struct CUkern_st *CUkernel;
 typedef struct CUarray_st *CUarray;
 typedef struct CUevent_st *CUevent;
 typedef struct CUstream_st *CUstream;
-typedef struct CUtexref_st *CUtexref;
-typedef struct CUsurfref_st *CUsurfref;
 
 typedef struct CUuuid_st {
     char bytes[16];
@@ -87,7 +85,6 @@ typedef enum CUfunction_attribute_enum {
 } CUfunction_attribute;
 
 typedef enum CUfunc_cache_enum { CU_FUNC_CACHE_PREFER_NONE = 0, CU_FUNC_CACHE_PREFER_EQUAL = 3 } CUfunc_cache;
-typedef enum CUsharedconfig_enum { CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE = 1 } CUsharedconfig;
 
 typedef enum CUlimit_enum {
     CU_LIMIT_STACK_SIZE = 0,
@@ -104,20 +101,13 @@ enum {
     CU_MEM_ATTACH_GLOBAL = 1,
     CU_MEM_ATTACH_HOST = 2,
     CU_CTX_SCHED_MASK = 7,
-    CU_CTX_MAP_HOST = 8,
     CU_CTX_FLAGS_MASK = 0xff,
+    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
     CU_STREAM_NON_BLOCKING = 1,
-    CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER = 1,
     CU_EVENT_DISABLE_TIMING = 2,
     CU_EVENT_INTERPROCESS = 4,
 };
 #define CU_MEMHOSTALLOC_DEVICEMAP 2
-
-typedef enum CUdriverProcAddress_flags_enum {
-    CU_GET_PROC_ADDRESS_DEFAULT = 0,
-    CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
-    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
-} CUdriverProcAddress_flags;
 
 typedef enum CUdriverProcAddressQueryResult_enum {
     CU_GET_PROC_ADDRESS_SUCCESS = 0,
@@ -126,15 +116,8 @@ typedef enum CUdriverProcAddressQueryResult_enum {
 } CUdriverProcAddressQueryResult;
 
 typedef enum CUmoduleLoadingMode_enum { CU_MODULE_EAGER_LOADING = 1, CU_MODULE_LAZY_LOADING = 2 } CUmoduleLoadingMode;
-typedef enum CUfunctionLoadingState_enum { CU_FUNCTION_LOADING_STATE_LOADED = 1 } CUfunctionLoadingState;
 typedef enum CUjit_option_enum { CU_JIT_MAX_REGISTERS = 0 } CUjit_option;
 typedef enum CUlibraryOption_enum { CU_LIBRARY_BINARY_IS_PRESERVED = 1 } CUlibraryOption;
-typedef enum CUdevice_P2PAttribute_enum {
-    CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK = 1,
-    CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED = 2,
-    CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED = 3,
-    CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED = 4,
-} CUdevice_P2PAttribute;
 
 typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
@@ -162,16 +145,7 @@ typedef struct CUctxCreateParams_st {
     CUctxCigParam *cigParams;
 } CUctxCreateParams;
 
-typedef enum CUlaunchAttributeID_enum {
-    CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW = 1,
-    CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
-    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
-    CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE = 5,
-    CU_LAUNCH_ATTRIBUTE_PRIORITY = 8,
-    CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP = 9,
-    CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN = 10,
-    CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 14,
-} CUlaunchAttributeID;
+typedef enum CUlaunchAttributeID_enum { CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2 } CUlaunchAttributeID;
 
 typedef union CUlaunchAttributeValue_union {
     char pad[64];
@@ -236,8 +210,6 @@ typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef enum CUmemAllocationHandleType_enum {
     CU_MEM_HANDLE_TYPE_NONE = 0,
     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
-    CU_MEM_HANDLE_TYPE_WIN32 = 2,
-    CU_MEM_HANDLE_TYPE_WIN32_KMT = 4,
     CU_MEM_HANDLE_TYPE_FABRIC = 8,
 } CUmemAllocationHandleType;
 
@@ -248,7 +220,6 @@ typedef enum CUmemAccess_flags_enum {
 } CUmemAccess_flags;
 
 typedef enum CUmemLocationType_enum {
-    CU_MEM_LOCATION_TYPE_INVALID = 0,
     CU_MEM_LOCATION_TYPE_DEVICE = 1,
     CU_MEM_LOCATION_TYPE_HOST = 2,
     CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
@@ -276,8 +247,6 @@ typedef enum CUmemAllocationGranularity_flags_enum {
     CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
     CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1,
 } CUmemAllocationGranularity_flags;
-
-typedef enum CUmulticastGranularity_flags_enum { CU_MULTICAST_GRANULARITY_MINIMUM = 0 } CUmulticastGranularity_flags;
 
 typedef enum CUgraphMem_attribute_enum {
     CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
@@ -311,13 +280,6 @@ typedef struct CUmemAllocationProp_st {
     } allocFlags;
 } CUmemAllocationProp;
 
-typedef struct CUmulticastObjectProp_st {
-    unsigned int numDevices;
-    size_t size;
-    unsigned long long handleTypes;
-    unsigned long long flags;
-} CUmulticastObjectProp;
-
 typedef struct CUmemPoolProps_st {
     CUmemAllocationType allocType;
     CUmemAllocationHandleType handleTypes;
@@ -340,11 +302,9 @@ typedef struct CUipcEventHandle_st {
     char reserved[64];
 } CUipcEventHandle;
 
-/* ---- arrays, textures ---- */
+/* ---- arrays ---- */
 
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
-typedef unsigned long long CUtexObject;
-typedef unsigned long long CUsurfObject;
 
 typedef enum CUarray_format_enum {
     CU_AD_FORMAT_UNSIGNED_INT8 = 0x01,
@@ -400,8 +360,6 @@ typedef struct CUDA_ARRAY_MEMORY_REQUIREMENTS_st {
 typedef enum CUresourcetype_enum {
     CU_RESOURCE_TYPE_ARRAY = 0,
     CU_RESOURCE_TYPE_MIPMAPPED_ARRAY = 1,
-    CU_RESOURCE_TYPE_LINEAR = 2,
-    CU_RESOURCE_TYPE_PITCH2D = 3,
 } CUresourcetype;
 
 typedef enum CUarraySparseSubresourceType_enum {
@@ -437,53 +395,6 @@ typedef struct CUarrayMapInfo_st {
     unsigned long long offset;
     unsigned int deviceBitMask, flags, reserved[2];
 } CUarrayMapInfo;
-
-typedef struct CUDA_RESOURCE_DESC_st {
-    CUresourcetype resType;
-    union {
-        struct {
-            CUarray hArray;
-        } array;
-        struct {
-            CUmipmappedArray hMipmappedArray;
-        } mipmap;
-        struct {
-            CUdeviceptr devPtr;
-            CUarray_format format;
-            unsigned int numChannels;
-            size_t sizeInBytes;
-        } linear;
-        struct {
-            CUdeviceptr devPtr;
-            CUarray_format format;
-            unsigned int numChannels;
-            size_t width, height, pitchInBytes;
-        } pitch2D;
-        struct {
-            int reserved[32];
-        } reserved;
-    } res;
-    unsigned int flags;
-} CUDA_RESOURCE_DESC;
-
-typedef enum CUaddress_mode_enum { CU_TR_ADDRESS_MODE_WRAP = 0 } CUaddress_mode;
-typedef enum CUfilter_mode_enum { CU_TR_FILTER_MODE_POINT = 0 } CUfilter_mode;
-typedef enum CUresourceViewFormat_enum { CU_RES_VIEW_FORMAT_NONE = 0 } CUresourceViewFormat;
-
-typedef struct CUDA_TEXTURE_DESC_st {
-    CUaddress_mode addressMode[3];
-    CUfilter_mode filterMode;
-    unsigned int flags, maxAnisotropy;
-    CUfilter_mode mipmapFilterMode;
-    float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp, borderColor[4];
-    int reserved[12];
-} CUDA_TEXTURE_DESC;
-
-typedef struct CUDA_RESOURCE_VIEW_DESC_st {
-    CUresourceViewFormat format;
-    size_t width, height, depth;
-    unsigned int firstMipmapLevel, lastMipmapLevel, firstLayer, lastLayer, reserved[16];
-} CUDA_RESOURCE_VIEW_DESC;
 
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *data);
 typedef void (*CUhostFn)(void *data);

@@ -1,10 +1,10 @@
 /*
- * Arrays, mipmapped arrays, textures and surfaces.
+ * Arrays and mipmapped arrays.
  *
  * The size of an array is that of a GPU's block-linear layout: blocks of 64 bytes by 8 rows, stacked 1, 2, 4, 8 or 16
  * high depending on the array's height. An array of a single row is padded to 512 bytes (source: Mesa, nil/image.rs).
  * The data itself is stored row by row with that padding. Programs cannot see the difference, because they only copy
- * to and from arrays. Texture and surface objects only store their descriptors; nothing reads through them.
+ * to and from arrays.
  */
 #define _GNU_SOURCE
 #include "cuda_array.h"
@@ -423,122 +423,3 @@ API CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count,
         result = map_array(&mapInfoList[i], context);
     return leave(result);
 }
-
-/* ---- textures and surfaces ---- */
-
-struct texture_object {
-    struct object object;
-    CUDA_RESOURCE_DESC resource;
-    CUDA_TEXTURE_DESC sampling; /* of texture objects only */
-    CUDA_RESOURCE_VIEW_DESC view;
-    bool has_view;
-};
-
-static bool is_texel_format(CUarray_format format, unsigned channels) {
-    unsigned format_channels;
-    return channel_bytes(format, &format_channels) != 0 && (channels == 1 || channels == 2 || channels == 4);
-}
-
-static CUresult check_resource(const CUDA_RESOURCE_DESC *resource) {
-    size_t end;
-    const struct allocation *allocation;
-    if (resource->flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    switch ((int)resource->resType) {
-    case CU_RESOURCE_TYPE_ARRAY:
-        return object_find(KIND_ARRAY, resource->res.array.hArray) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
-        return object_find(KIND_MIPMAPPED_ARRAY, resource->res.mipmap.hMipmappedArray) != NULL
-                   ? CUDA_SUCCESS
-                   : CUDA_ERROR_INVALID_HANDLE;
-    case CU_RESOURCE_TYPE_LINEAR:
-        allocation = memory_find((uintptr_t)resource->res.linear.devPtr);
-        return allocation != NULL && resource->res.linear.sizeInBytes != 0 &&
-                       is_texel_format(resource->res.linear.format, resource->res.linear.numChannels)
-                   ? CUDA_SUCCESS
-                   : CUDA_ERROR_INVALID_VALUE;
-    case CU_RESOURCE_TYPE_PITCH2D:
-        allocation = memory_find((uintptr_t)resource->res.pitch2D.devPtr);
-        return allocation != NULL && resource->res.pitch2D.width != 0 && resource->res.pitch2D.height != 0 &&
-                       is_texel_format(resource->res.pitch2D.format, resource->res.pitch2D.numChannels) &&
-                       !__builtin_mul_overflow(resource->res.pitch2D.pitchInBytes, resource->res.pitch2D.height, &end)
-                   ? CUDA_SUCCESS
-                   : CUDA_ERROR_INVALID_VALUE;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
-static CUresult create_texture_object(enum object_kind kind, unsigned long long *handle,
-                                      const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *sampling,
-                                      const CUDA_RESOURCE_VIEW_DESC *view) {
-    struct CUctx_st *context;
-    if (handle == NULL || resource == NULL || (kind == KIND_TEXTURE && sampling == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = check_resource(resource);
-    if (result == CUDA_SUCCESS && kind == KIND_SURFACE &&
-        (resource->resType != CU_RESOURCE_TYPE_ARRAY ||
-         (resource->res.array.hArray->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS)
-        return leave(result);
-    struct texture_object *texture = object_new(kind, sizeof *texture, context);
-    if (texture == NULL)
-        return leave(CUDA_ERROR_OUT_OF_MEMORY);
-    texture->resource = *resource;
-    if (sampling != NULL)
-        texture->sampling = *sampling;
-    if (view != NULL)
-        texture->view = *view;
-    texture->has_view = view != NULL;
-    *handle = (uintptr_t)texture;
-    return leave(CUDA_SUCCESS);
-}
-
-static CUresult destroy_texture_object(enum object_kind kind, unsigned long long handle) {
-    void *texture = (void *)(uintptr_t)handle;
-    CUresult result = enter_array_handle(kind, texture, &result);
-    if (result != CUDA_SUCCESS)
-        return result;
-    object_delete(texture);
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc,
-                               const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc) {
-    return create_texture_object(KIND_TEXTURE, pTexObject, pResDesc, pTexDesc, pResViewDesc);
-}
-
-API CUresult cuTexObjectDestroy(CUtexObject texObject) {
-    return destroy_texture_object(KIND_TEXTURE, texObject);
-}
-
-API CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc) {
-    return create_texture_object(KIND_SURFACE, pSurfObject, pResDesc, NULL, NULL);
-}
-
-API CUresult cuSurfObjectDestroy(CUsurfObject surfObject) {
-    return destroy_texture_object(KIND_SURFACE, surfObject);
-}
-
-/* The descriptors that a texture or surface object was created with. */
-#define DEFINE_GETTER(symbol, kind, handle_type, answer_type, member, found)                                           \
-    API CUresult symbol(answer_type *answer, handle_type handle) {                                                     \
-        const struct texture_object *texture = (const struct texture_object *)(uintptr_t)handle;                       \
-        CUresult result = enter_array_handle(kind, texture, answer);                                                   \
-        if (result != CUDA_SUCCESS)                                                                                    \
-            return result;                                                                                             \
-        if (!(found))                                                                                                  \
-            return leave(CUDA_ERROR_INVALID_VALUE);                                                                    \
-        *answer = texture->member;                                                                                     \
-        return leave(CUDA_SUCCESS);                                                                                    \
-    }
-
-DEFINE_GETTER(cuTexObjectGetResourceDesc, KIND_TEXTURE, CUtexObject, CUDA_RESOURCE_DESC, resource, true)
-DEFINE_GETTER(cuTexObjectGetTextureDesc, KIND_TEXTURE, CUtexObject, CUDA_TEXTURE_DESC, sampling, true)
-DEFINE_GETTER(cuTexObjectGetResourceViewDesc, KIND_TEXTURE, CUtexObject, CUDA_RESOURCE_VIEW_DESC, view,
-              texture->has_view)
-DEFINE_GETTER(cuSurfObjectGetResourceDesc, KIND_SURFACE, CUsurfObject, CUDA_RESOURCE_DESC, resource, true)

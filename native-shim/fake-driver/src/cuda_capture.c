@@ -147,25 +147,14 @@ CUresult capture_find(struct CUctx_st *context, CUstream stream, struct capture_
     return CUDA_SUCCESS;
 }
 
-CUresult capture_add_kernel(struct capture_member *member, const CUgraphNodeParams *params,
-                            const CUlaunchAttribute *attributes, unsigned count) {
-    static const CUgraphEdgeData default_edge;
+CUresult capture_add_node(struct capture_member *member, const CUgraphNodeParams *params) {
     CUgraphNode node;
     CUresult result = graph_node_add(member->capture->graph, &member->dependencies, params, &node);
-    for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++)
-        if ((unsigned)attributes[i].id < LAUNCH_ATTRIBUTES &&
-            !graph_node_set_attribute(node, attributes[i].id, &attributes[i].value))
-            result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS)
         return invalidate(member->capture, result);
     member->dependencies.count = 0;
-    return edges_add(&member->dependencies, node, &default_edge)
-               ? CUDA_SUCCESS
-               : invalidate(member->capture, CUDA_ERROR_OUT_OF_MEMORY);
-}
-
-CUresult capture_add_node(struct capture_member *member, const CUgraphNodeParams *params) {
-    return capture_add_kernel(member, params, NULL, 0);
+    return edges_add(&member->dependencies, node) ? CUDA_SUCCESS
+                                                  : invalidate(member->capture, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 CUresult capture_add_allocation(struct capture_member *member, CUdevice device, size_t bytes, CUdeviceptr *address) {
@@ -345,12 +334,15 @@ void capture_forget_context(const struct CUctx_st *context) {
 
 static CUresult resolve_dependencies(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
                                      struct edges *edges) {
+    static const CUgraphEdgeData default_edge;
     if (count != 0 && nodes == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
         if (object_find(KIND_GRAPH_NODE, nodes[i]) == NULL || nodes[i]->graph != graph)
             return CUDA_ERROR_INVALID_VALUE;
-        if (!edges_add(edges, nodes[i], data != NULL ? &data[i] : NULL))
+        if (data != NULL && memcmp(&data[i], &default_edge, sizeof default_edge) != 0)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        if (!edges_add(edges, nodes[i]))
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
@@ -494,7 +486,6 @@ API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captur
 
 static CUresult get_capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
                                  const CUgraphNode **dependencies, const CUgraphEdgeData **data, size_t *count) {
-    static const CUgraphEdgeData default_edge;
     struct capture_member *member;
     if (status == NULL || (data != NULL && dependencies == NULL))
         return CUDA_ERROR_INVALID_VALUE;
@@ -504,9 +495,6 @@ static CUresult get_capture_info(CUstream stream, CUstreamCaptureStatus *status,
     if (member == NULL || member->capture->invalid)
         return leave(CUDA_SUCCESS);
     const struct edges *edges = &member->dependencies;
-    for (size_t i = 0; dependencies != NULL && data == NULL && i < edges->count; i++)
-        if (memcmp(&edges->data[i], &default_edge, sizeof default_edge) != 0)
-            return leave(CUDA_ERROR_LOSSY_QUERY);
     if (id != NULL)
         *id = member->capture->id;
     if (graph != NULL)

@@ -20,9 +20,6 @@ CUresult capture_find(struct CUctx_st *context, CUstream stream, struct capture_
 
 /* Adds a node that depends on what the stream has captured so far. A failure invalidates the capture. */
 CUresult capture_add_node(struct capture_member *capturing, const CUgraphNodeParams *params);
-/* The same for a kernel node with launch attributes. */
-CUresult capture_add_kernel(struct capture_member *capturing, const CUgraphNodeParams *params,
-                            const CUlaunchAttribute *attributes, unsigned count);
 /* The same for a stream-ordered allocation; returns its address. */
 CUresult capture_add_allocation(struct capture_member *capturing, CUdevice device, size_t bytes, CUdeviceptr *address);
 /* Invalidates the capture, because the call cannot be captured, and returns the error for it. */

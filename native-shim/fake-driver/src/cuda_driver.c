@@ -297,11 +297,6 @@ API CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev) {
     return cuDeviceGetUuid_v2(uuid, dev);
 }
 
-API CUresult cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CUdevice dev) {
-    (void)luid, (void)deviceNodeMask, (void)dev;
-    return CUDA_ERROR_NOT_SUPPORTED; /* Windows only */
-}
-
 API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
     struct device *device;
     if (bytes == NULL)
@@ -347,18 +342,6 @@ API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice d
     }
 }
 
-API CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev) {
-    struct device *device;
-    if (major == NULL || minor == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *major = (int)device->identity->compute_major;
-    *minor = (int)device->identity->compute_minor;
-    return leave(CUDA_SUCCESS);
-}
-
 API CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev) {
     struct device *device;
     if (pciBusId == NULL || len <= 0)
@@ -368,29 +351,6 @@ API CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev) {
         return result;
     snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", (unsigned)pci_bus(device->identity));
     return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId) {
-    unsigned domain, bus, slot, function = 0;
-    if (dev == NULL || pciBusId == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    int fields = sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function);
-    if (fields < 3) {
-        domain = 0;
-        fields = sscanf(pciBusId, "%x:%x.%x", &bus, &slot, &function);
-    }
-    if (fields < 2)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
-        return result;
-    for (size_t i = 0; i < visible_count; i++) {
-        if (domain == 0 && slot == 0 && function == 0 && bus == (unsigned)pci_bus(visible_devices[i].identity)) {
-            *dev = (CUdevice)i;
-            return leave(CUDA_SUCCESS);
-        }
-    }
-    return leave(CUDA_ERROR_INVALID_DEVICE);
 }
 
 API CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev) {
@@ -404,29 +364,6 @@ API CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice pe
         return leave(CUDA_ERROR_INVALID_DEVICE);
     *canAccessPeer = dev != peerDev;
     return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice) {
-    struct device *device;
-    if (value == NULL || srcDevice == dstDevice)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_device(srcDevice, &device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (device_from_ordinal(dstDevice) == NULL)
-        return leave(CUDA_ERROR_INVALID_DEVICE);
-    switch ((int)attrib) {
-    case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
-        *value = 1;
-        return leave(CUDA_SUCCESS);
-    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
-    case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
-    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
-        *value = 0;
-        return leave(CUDA_SUCCESS);
-    default:
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    }
 }
 
 /* ---- contexts ---- */
@@ -660,10 +597,6 @@ API CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
     return leave(result == CUDA_SUCCESS ? push_context(ctx) : result);
 }
 
-API CUresult cuCtxPushCurrent(CUcontext ctx) {
-    return cuCtxPushCurrent_v2(ctx);
-}
-
 API CUresult cuCtxPopCurrent_v2(CUcontext *pctx) {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
@@ -674,10 +607,6 @@ API CUresult cuCtxPopCurrent_v2(CUcontext *pctx) {
     if (pctx != NULL)
         *pctx = context_stack[context_stack_depth];
     return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuCtxPopCurrent(CUcontext *pctx) {
-    return cuCtxPopCurrent_v2(pctx);
 }
 
 API CUresult cuCtxSetCurrent(CUcontext ctx) {
@@ -759,28 +688,6 @@ API CUresult cuCtxSynchronize(void) {
     return cuCtxSynchronize_v2(NULL);
 }
 
-API CUresult cuCtxGetFlags(unsigned int *flags) {
-    struct CUctx_st *context;
-    if (flags == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *flags = context->flags;
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuCtxSetFlags(unsigned int flags) {
-    struct CUctx_st *context;
-    if ((flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    context->flags = flags;
-    return leave(CUDA_SUCCESS);
-}
-
 API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId) {
     struct CUctx_st *context;
     if (ctxId == NULL)
@@ -838,45 +745,6 @@ API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     return leave(CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-API CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig) {
-    struct CUctx_st *context;
-    if (pconfig == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *pconfig = CU_FUNC_CACHE_PREFER_NONE;
-    return leave(CUDA_SUCCESS);
-}
-
-/* The configuration is a hint, and this GPU has only one cache. */
-API CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
-    struct CUctx_st *context;
-    if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_context(&context);
-    return result == CUDA_SUCCESS ? leave(CUDA_SUCCESS) : result;
-}
-
-API CUresult cuCtxGetSharedMemConfig(CUsharedconfig *pConfig) {
-    struct CUctx_st *context;
-    if (pConfig == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
-    struct CUctx_st *context;
-    if ((unsigned)config > 2)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_context(&context);
-    return result == CUDA_SUCCESS ? leave(CUDA_SUCCESS) : result;
-}
-
 API CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority) {
     struct CUctx_st *context;
     CUresult result = enter_context(&context);
@@ -887,12 +755,6 @@ API CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriori
     if (greatestPriority != NULL)
         *greatestPriority = -5;
     return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuCtxResetPersistingL2Cache(void) {
-    struct CUctx_st *context;
-    CUresult result = enter_context(&context);
-    return result == CUDA_SUCCESS ? leave(CUDA_SUCCESS) : result;
 }
 
 /* The memory of every device is always mapped for every context. */
@@ -1003,10 +865,6 @@ API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
     if (device->primary != NULL)
         device->primary->flags = flags;
     return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
-    return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }
 
 API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active) {

@@ -5,9 +5,6 @@
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
-typedef struct CUuserObject_st *CUuserObject;
-typedef CUlaunchAttributeID CUkernelNodeAttrID;
-typedef CUlaunchAttributeValue CUkernelNodeAttrValue;
 
 typedef enum CUstreamCaptureStatus_enum {
     CU_STREAM_CAPTURE_STATUS_NONE = 0,
@@ -40,19 +37,9 @@ typedef enum CUgraphNodeType_enum {
     CU_GRAPH_NODE_TYPE_EMPTY = 5,
     CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6,
     CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7,
-    CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL = 8,
-    CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT = 9,
     CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
     CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
-    CU_GRAPH_NODE_TYPE_BATCH_MEM_OP = 12,
-    CU_GRAPH_NODE_TYPE_CONDITIONAL = 13,
 } CUgraphNodeType;
-
-#define CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER 2
-typedef enum CUgraphDependencyType_enum {
-    CU_GRAPH_DEPENDENCY_TYPE_DEFAULT = 0,
-    CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1,
-} CUgraphDependencyType;
 
 typedef struct CUgraphEdgeData_st {
     unsigned char from_port, to_port, type, reserved[5];
@@ -68,8 +55,6 @@ typedef enum CUgraphInstantiate_flags_enum {
 typedef enum CUgraphInstantiateResult_enum {
     CUDA_GRAPH_INSTANTIATE_SUCCESS = 0,
     CUDA_GRAPH_INSTANTIATE_ERROR = 1,
-    CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE = 2,
-    CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED = 3,
 } CUgraphInstantiateResult;
 
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
@@ -79,14 +64,6 @@ typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
     CUgraphInstantiateResult result_out;
 } CUDA_GRAPH_INSTANTIATE_PARAMS;
 
-typedef struct CUDA_KERNEL_NODE_PARAMS_st {
-    CUfunction func;
-    unsigned int gridDimX, gridDimY, gridDimZ;
-    unsigned int blockDimX, blockDimY, blockDimZ;
-    unsigned int sharedMemBytes;
-    void **kernelParams, **extra;
-} CUDA_KERNEL_NODE_PARAMS_v1;
-
 typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
     CUfunction func;
     unsigned int gridDimX, gridDimY, gridDimZ;
@@ -95,21 +72,13 @@ typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
     void **kernelParams, **extra;
     CUkernel kern;
     CUcontext ctx;
-} CUDA_KERNEL_NODE_PARAMS;
-typedef CUDA_KERNEL_NODE_PARAMS CUDA_KERNEL_NODE_PARAMS_v3;
+} CUDA_KERNEL_NODE_PARAMS_v3;
 
 typedef struct CUDA_MEMCPY_NODE_PARAMS_st {
     int flags, reserved;
     CUcontext copyCtx;
     CUDA_MEMCPY3D copyParams;
 } CUDA_MEMCPY_NODE_PARAMS;
-
-typedef struct CUDA_MEMSET_NODE_PARAMS_st {
-    CUdeviceptr dst;
-    size_t pitch;
-    unsigned int value, elementSize;
-    size_t width, height;
-} CUDA_MEMSET_NODE_PARAMS;
 
 typedef struct CUDA_MEMSET_NODE_PARAMS_v2_st {
     CUdeviceptr dst;
@@ -122,17 +91,10 @@ typedef struct CUDA_MEMSET_NODE_PARAMS_v2_st {
 typedef struct CUDA_HOST_NODE_PARAMS_st {
     CUhostFn fn;
     void *userData;
-} CUDA_HOST_NODE_PARAMS;
-typedef CUDA_HOST_NODE_PARAMS CUDA_HOST_NODE_PARAMS_v2;
-
-typedef enum CUgraphChildGraphNodeOwnership_enum {
-    CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE = 0,
-    CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE = 1,
-} CUgraphChildGraphNodeOwnership;
+} CUDA_HOST_NODE_PARAMS_v2;
 
 typedef struct CUDA_CHILD_GRAPH_NODE_PARAMS_st {
     CUgraph graph;
-    CUgraphChildGraphNodeOwnership ownership;
 } CUDA_CHILD_GRAPH_NODE_PARAMS;
 
 typedef struct CUDA_EVENT_RECORD_NODE_PARAMS_st {

@@ -131,18 +131,6 @@ API CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx) {
     return leave(CUDA_SUCCESS);
 }
 
-API CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type) {
-    if (resource == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (type != CU_DEV_RESOURCE_TYPE_SM)
-        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    CUresult result = enter_green(hCtx);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *resource = sm_resource(hCtx->multiprocessors);
-    return leave(CUDA_SUCCESS);
-}
-
 API CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority) {
     CUcontext context;
     if ((flags & CU_STREAM_NON_BLOCKING) == 0)

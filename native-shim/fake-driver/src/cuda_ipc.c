@@ -203,10 +203,6 @@ API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, un
     return leave(CUDA_SUCCESS);
 }
 
-API CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
-    return cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
-}
-
 API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
     struct CUctx_st *context;
     CUresult result = enter_context(&context);

@@ -1,5 +1,4 @@
 /* Kernel launches. */
-#include "cuda_launch.h"
 #include "cuda_capture.h"
 #include "cuda_module.h"
 #include "cuda_work.h"
@@ -7,8 +6,9 @@
 
 #include <pthread.h>
 
-CUresult check_launch(unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX, unsigned blockDimY,
-                      unsigned blockDimZ, unsigned sharedMemBytes) {
+/* Returns CUDA_SUCCESS if the dimensions and the dynamic shared memory are within the limits of an A100. */
+static CUresult check_launch(unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX,
+                             unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes) {
     if (gridDimX == 0 || gridDimY == 0 || gridDimZ == 0 || blockDimX == 0 || blockDimY == 0 || blockDimZ == 0 ||
         gridDimX > 2147483647u || gridDimY > 65535 || gridDimZ > 65535 || blockDimX > 1024 || blockDimY > 1024 ||
         blockDimZ > 64 || blockDimX * blockDimY * blockDimZ > 1024 || sharedMemBytes > 166912)
@@ -38,8 +38,7 @@ static void load_on_first_launch(CUfunction function) {
         gpu_sleep_until(gpu_now() + ns);
 }
 
-static CUresult launch_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel, CUstream stream,
-                              const CUlaunchAttribute *attributes, unsigned count) {
+static CUresult launch_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel, CUstream stream) {
     struct CUctx_st *context;
     struct capture_member *capturing;
     if (kernel->kernelParams != NULL && kernel->extra != NULL)
@@ -56,7 +55,7 @@ static CUresult launch_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel, CUstream
         return leave(CUDA_ERROR_INVALID_HANDLE);
     if (capturing != NULL) {
         const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = *kernel};
-        return leave(capture_add_kernel(capturing, &params, attributes, count));
+        return leave(capture_add_node(capturing, &params));
     }
     uint64_t blocks = (uint64_t)kernel->gridDimX * kernel->gridDimY * kernel->gridDimZ;
     unsigned threads = kernel->blockDimX * kernel->blockDimY * kernel->blockDimZ;
@@ -80,7 +79,7 @@ API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gr
                                                .sharedMemBytes = sharedMemBytes,
                                                .kernelParams = kernelParams,
                                                .extra = extra};
-    return launch_kernel(&kernel, hStream, NULL, 0);
+    return launch_kernel(&kernel, hStream);
 }
 
 API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
@@ -96,7 +95,7 @@ API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void *
                                                .sharedMemBytes = config->sharedMemBytes,
                                                .kernelParams = kernelParams,
                                                .extra = extra};
-    return launch_kernel(&kernel, config->hStream, config->attrs, config->numAttrs);
+    return launch_kernel(&kernel, config->hStream);
 }
 
 API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,

@@ -4,23 +4,38 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ENTRY(name, version, symbol) extern void symbol##_entry(void) __asm__(#symbol);
+static CUresult unsupported(const char *symbol) {
+    log_line("%s is not supported", symbol);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Each function has an address of its own, since lookups return it. The parameters do not matter here, so the C names
+   differ from the symbols, for which cuda.h has prototypes. */
+#define ENTRY(name, version, symbol) CUresult symbol##_entry(void) __asm__(#symbol);
 #define PER_THREAD(name, version, symbol, plain) ENTRY(name, version, symbol)
+#define UNSUPPORTED(name, version, symbol)                                                                             \
+    API ENTRY(name, version, symbol)                                                                                   \
+    API CUresult symbol##_entry(void) {                                                                                \
+        return unsupported(#symbol);                                                                                   \
+    }
 #include "cuda_entries.def"
 #undef ENTRY
 #undef PER_THREAD
+#undef UNSUPPORTED
 
 static const struct entry_point {
     const char *name;
     int version;
     bool per_thread_stream;
-    void (*function)(void);
+    CUresult (*function)(void);
 } entry_points[] = {
 #define ENTRY(name, version, symbol) {#name, version, false, symbol##_entry},
 #define PER_THREAD(name, version, symbol, plain) {#name, version, true, symbol##_entry},
+#define UNSUPPORTED ENTRY
 #include "cuda_entries.def"
 #undef ENTRY
 #undef PER_THREAD
+#undef UNSUPPORTED
 };
 
 /*
@@ -36,12 +51,14 @@ static const struct entry_point {
 #error "no jump instruction is defined for this architecture"
 #endif
 #define ENTRY(name, version, symbol)
+#define UNSUPPORTED(name, version, symbol)
 #define PER_THREAD(name, version, symbol, plain)                                                                       \
     __asm__(".text\n.weak " #symbol "\n.type " #symbol ", %function\n" #symbol ":\n\t" JUMP #plain "\n.size " #symbol  \
             ", .-" #symbol "\n");
 #include "cuda_entries.def"
 #undef ENTRY
 #undef PER_THREAD
+#undef UNSUPPORTED
 
 /* The newest version of the function that the caller knows. If the function has per-thread-stream variants, a caller
    that asks for them gets no other. */

@@ -372,19 +372,6 @@ API CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevice
     return leave(CUDA_SUCCESS);
 }
 
-API CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr) {
-    CUdeviceptr base;
-    size_t size;
-    CUresult result = cuMemGetAddressRange_v2(&base, &size, dptr);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (pbase != NULL)
-        *pbase = (CUdeviceptr_v1)base;
-    if (psize != NULL)
-        *psize = size < UINT32_MAX ? (unsigned)size : UINT32_MAX;
-    return CUDA_SUCCESS;
-}
-
 /* ---- pinned host memory ---- */
 
 /* Frees the memory that starts at address if it is of that kind. */
@@ -418,10 +405,6 @@ API CUresult cuMemAllocHost_v2(void **pp, size_t bytesize) {
     return cuMemHostAlloc(pp, bytesize, CU_MEMHOSTALLOC_DEVICEMAP);
 }
 
-API CUresult cuMemAllocHost(void **pp, unsigned int bytesize) {
-    return cuMemHostAlloc(pp, bytesize, CU_MEMHOSTALLOC_DEVICEMAP);
-}
-
 API CUresult cuMemFreeHost(void *p) {
     return free_host_memory(p, PINNED_MEMORY, CUDA_ERROR_INVALID_VALUE);
 }
@@ -442,10 +425,6 @@ API CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags) 
     return leave(memory_add(&values) != NULL ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 }
 
-API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags) {
-    return cuMemHostRegister_v2(p, bytesize, Flags);
-}
-
 API CUresult cuMemHostUnregister(void *p) {
     return free_host_memory(p, REGISTERED_MEMORY, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
@@ -464,32 +443,6 @@ API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned 
     if (!is_pinned(memory_find((uintptr_t)p)))
         return leave(CUDA_ERROR_INVALID_VALUE);
     *pdptr = (uintptr_t)p;
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags) {
-    CUdeviceptr wide = 0;
-    if (pdptr == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuMemHostGetDevicePointer_v2(&wide, p, Flags);
-    if (result == CUDA_SUCCESS && wide > UINT32_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        *pdptr = (CUdeviceptr_v1)wide;
-    return result;
-}
-
-API CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p) {
-    struct CUctx_st *context;
-    if (pFlags == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    const struct allocation *allocation = memory_find((uintptr_t)p);
-    if (!is_pinned(allocation))
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    *pFlags = allocation->flags;
     return leave(CUDA_SUCCESS);
 }
 
@@ -601,18 +554,6 @@ API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attrib
         }
     }
     return leave(result);
-}
-
-API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attr, CUdeviceptr ptr) {
-    struct CUctx_st *context;
-    if (value == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    const struct allocation *allocation = memory_find((uintptr_t)ptr);
-    bool valid = attr == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && allocation != NULL && is_on_device(allocation);
-    return leave(valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE); /* all copies are synchronous anyway */
 }
 
 /* ---- copies and fills ---- */

@@ -94,30 +94,6 @@ static CUresult read_image(struct image *image, const void *start, size_t bytes,
     }
 }
 
-static char *read_image_file(const char *path, size_t *bytes) {
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return NULL;
-    char *text = NULL;
-    size_t size = 0;
-    while (size < (1u << 30)) {
-        char *larger = realloc(text, size + 65536);
-        if (larger == NULL)
-            break;
-        text = larger;
-        size_t got = fread(text + size, 1, 65536, file);
-        size += got;
-        if (got == 0) {
-            fclose(file);
-            *bytes = size;
-            return text;
-        }
-    }
-    fclose(file);
-    free(text);
-    return NULL;
-}
-
 /* The offset of a variable from the first one of its kind. Each variable has the alignment of an allocation. */
 static size_t global_offset(const struct image *image, const struct image_global *global, bool managed) {
     size_t offset = 0;
@@ -217,18 +193,6 @@ API CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin) {
     return cuModuleLoadDataEx(module, fatCubin, 0, NULL, NULL);
 }
 
-API CUresult cuModuleLoad(CUmodule *module, const char *fname) {
-    size_t bytes;
-    if (module == NULL || fname == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    char *text = read_image_file(fname, &bytes);
-    if (text == NULL)
-        return CUDA_ERROR_FILE_NOT_FOUND;
-    CUresult result = load_module(module, text, bytes);
-    free(text);
-    return result;
-}
-
 API CUresult cuModuleUnload(CUmodule hmod) {
     struct CUctx_st *context;
     CUresult result = enter_context(&context);
@@ -284,22 +248,6 @@ API CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
         return CUDA_ERROR_INVALID_VALUE;
     (void)libraryOptionValues; /* NULL is allowed for options without values */
     return load_library(library, code, SIZE_MAX);
-}
-
-API CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
-                                   void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
-                                   void **libraryOptionValues, unsigned int numLibraryOptions) {
-    (void)libraryOptionValues;
-    size_t bytes;
-    if (library == NULL || fileName == NULL || !are_options_valid(jitOptions, jitOptionsValues, numJitOptions) ||
-        (numLibraryOptions != 0 && libraryOptions == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    char *text = read_image_file(fileName, &bytes);
-    if (text == NULL)
-        return CUDA_ERROR_FILE_NOT_FOUND;
-    CUresult result = load_library(library, text, bytes);
-    free(text);
-    return result;
 }
 
 static void delete_module_of_library(void *object, void *library) {
@@ -388,27 +336,6 @@ API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *n
     return result == CUDA_SUCCESS ? leave(get_function(hfunc, hmod, name)) : result;
 }
 
-API CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod) {
-    if (count == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_module(mod);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *count = (unsigned)mod->image->kernel_count;
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod) {
-    if (functions == NULL || numFunctions == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_module(mod);
-    if (result != CUDA_SUCCESS)
-        return result;
-    for (size_t i = 0; result == CUDA_SUCCESS && i < numFunctions && i < mod->image->kernel_count; i++)
-        result = get_function(&functions[i], mod, mod->image->kernels[i].name);
-    return leave(result);
-}
-
 /* Either output pointer may be NULL. */
 static CUresult get_global(CUdeviceptr *address, size_t *bytes, const struct CUmod_st *module, const char *name) {
     const struct image_global *global = image_global(module->image, name);
@@ -428,22 +355,6 @@ API CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmo
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_module(hmod);
     return result == CUDA_SUCCESS ? leave(get_global(dptr, bytes, hmod, name)) : result;
-}
-
-/* Texture and surface references were removed in CUDA 12, so that no image has any. */
-static CUresult reference_not_found(const void *reference, CUmodule module, const char *name) {
-    if (reference == NULL || name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_module(module);
-    return result == CUDA_SUCCESS ? leave(CUDA_ERROR_NOT_FOUND) : result;
-}
-
-API CUresult cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name) {
-    return reference_not_found(pTexRef, hmod, name);
-}
-
-API CUresult cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name) {
-    return reference_not_found(pSurfRef, hmod, name);
 }
 
 /* ---- kernels and variables of libraries ---- */
@@ -466,27 +377,6 @@ API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_library(library);
     return result == CUDA_SUCCESS ? leave(get_kernel(pKernel, library, name)) : result;
-}
-
-API CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib) {
-    if (count == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_library(lib);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *count = (unsigned)lib->image.kernel_count;
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib) {
-    if (kernels == NULL || numKernels == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_library(lib);
-    if (result != CUDA_SUCCESS)
-        return result;
-    for (size_t i = 0; result == CUDA_SUCCESS && i < numKernels && i < lib->image.kernel_count; i++)
-        result = get_kernel(&kernels[i], lib, lib->image.kernels[i].name);
-    return leave(result);
 }
 
 static void match_module(void *object, void *data) {
@@ -552,13 +442,6 @@ API CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
     return leave(CUDA_SUCCESS);
 }
 
-API CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol) {
-    if (fptr == NULL || symbol == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_library(library);
-    return result == CUDA_SUCCESS ? leave(CUDA_ERROR_NOT_FOUND) : result;
-}
-
 API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
     struct CUctx_st *context;
     struct CUmod_st *module;
@@ -575,16 +458,6 @@ API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
 
 static CUresult enter_kernel(CUkernel kernel) {
     return enter_with_handle(KIND_KERNEL, kernel, CUDA_ERROR_INVALID_HANDLE);
-}
-
-API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel) {
-    if (pLib == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_kernel(kernel);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *pLib = kernel->handle.owner;
-    return leave(CUDA_SUCCESS);
 }
 
 /* ---- function properties ---- */
@@ -679,85 +552,11 @@ API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, i
     return leave(set_function_attribute(attrib, value, &hfunc->handle.settings));
 }
 
-static CUresult get_parameter(const struct image_kernel *kernel, size_t index, size_t *offset, size_t *size) {
-    if (kernel == NULL)
-        return CUDA_ERROR_NOT_SUPPORTED; /* the image is opaque */
-    if (index >= kernel->parameter_count)
-        return CUDA_ERROR_INVALID_VALUE;
-    *offset = kernel->parameters[index].offset;
-    if (size != NULL)
-        *size = kernel->parameters[index].size;
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize) {
-    if (paramOffset == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_function(func);
-    return result == CUDA_SUCCESS ? leave(get_parameter(function_image(func), paramIndex, paramOffset, paramSize))
-                                  : result;
-}
-
-API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize) {
-    if (paramOffset == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_kernel(kernel);
-    return result == CUDA_SUCCESS ? leave(get_parameter(kernel->handle.image, paramIndex, paramOffset, paramSize))
-                                  : result;
-}
-
 API CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
     if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = enter_function(hfunc);
     return result == CUDA_SUCCESS ? leave(result) : result;
-}
-
-API CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc) {
-    if (hmod == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_function(hfunc);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (hfunc->handle.object.kind == KIND_KERNEL)
-        return leave(CUDA_ERROR_INVALID_HANDLE);
-    *hmod = hfunc->handle.owner;
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuFuncGetName(const char **name, CUfunction hfunc) {
-    if (name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_function(hfunc);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *name = function_name(hfunc);
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function) {
-    if (state == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_function(function);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *state = CU_FUNCTION_LOADING_STATE_LOADED;
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuFuncLoad(CUfunction function) {
-    CUresult result = enter_function(function);
-    return result == CUDA_SUCCESS ? leave(result) : result;
-}
-
-API CUresult cuKernelGetName(const char **name, CUkernel hfunc) {
-    if (name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_kernel(hfunc);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *name = hfunc->handle.name;
-    return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
@@ -777,15 +576,6 @@ API CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel
         return result;
     return leave(device_from_ordinal(dev) != NULL ? set_function_attribute(attrib, val, &kernel->handle.settings)
                                                   : CUDA_ERROR_INVALID_DEVICE);
-}
-
-API CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
-    if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_kernel(kernel);
-    if (result != CUDA_SUCCESS)
-        return result;
-    return leave(device_from_ordinal(dev) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
 }
 
 API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize,

@@ -17,12 +17,6 @@ PTSZ(cuStreamSynchronize, (CUstream stream), (OR_PER_THREAD(stream)))
 PTSZ(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status), (OR_PER_THREAD(stream), status))
 PTSZ(cuStreamGetId, (CUstream stream, unsigned long long *id), (OR_PER_THREAD(stream), id))
 PTSZ(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags), (OR_PER_THREAD(stream), event, flags))
-PTSZ(cuStreamWriteValue32, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags),
-     (OR_PER_THREAD(stream), address, value, flags))
-PTSZ(cuStreamWriteValue32_v2, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags),
-     (OR_PER_THREAD(stream), address, value, flags))
-PTSZ(cuStreamAttachMemAsync, (CUstream stream, CUdeviceptr pointer, size_t length, unsigned int flags),
-     (OR_PER_THREAD(stream), pointer, length, flags))
 PTSZ(cuStreamAddCallback, (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags),
      (OR_PER_THREAD(stream), callback, data, flags))
 PTSZ(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data), (OR_PER_THREAD(stream), function, data))

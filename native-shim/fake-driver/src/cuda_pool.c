@@ -619,23 +619,6 @@ API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute 
     return leave(CUDA_SUCCESS);
 }
 
-API CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value) {
-    struct device *found;
-    CUresult result = enter_graph_memory(device, value, &found);
-    if (result != CUDA_SUCCESS)
-        return result;
-    struct memory_usage *usage = graph_usage_of(found);
-    if (*(const cuuint64_t *)value != 0)
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
-        usage->used_high = usage->used;
-    else if (attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-        usage->reserved_high = usage->reserved;
-    else
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    return leave(CUDA_SUCCESS);
-}
-
 API CUresult cuDeviceGraphMemTrim(CUdevice device) {
     struct device *found;
     CUresult result = enter_graph_memory(device, &device, &found);
@@ -843,18 +826,6 @@ API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, s
             return leave(CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; i++)
         pool->access[map[i].location.id] = map[i].flags;
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location) {
-    if (flags == NULL || location == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_pool(memPool);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (location_device(location) == NULL)
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    *flags = memPool->access[location->id];
     return leave(CUDA_SUCCESS);
 }
 

@@ -143,30 +143,6 @@ DEFINE_STREAM_GETTER(cuStreamGetCtx, CUcontext, context, hStream->object.context
 DEFINE_STREAM_GETTER(cuStreamGetDevice, CUdevice, device_ordinal(context->device),
                      device_ordinal(hStream->object.context->device))
 
-API CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
-    (void)length;
-    if (dptr == 0 || flags == 0 || flags > 4)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct CUctx_st *context;
-    struct capture_member *capturing;
-    CUresult result = enter_stream_context(hStream, &context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = capture_find(context, hStream, &capturing);
-    return leave(result == CUDA_SUCCESS && capturing != NULL ? capture_reject(capturing) : result);
-}
-
-/* A write of a value is a fill of one element, which a capture records as a memset node. */
-API CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-    if (flags > CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)
-        return CUDA_ERROR_INVALID_VALUE;
-    return cuMemsetD32Async(addr, value, 1, stream);
-}
-
-API CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-    return cuStreamWriteValue32_v2(stream, addr, value, flags);
-}
-
 struct callback {
     CUstreamCallback function;
     CUstream stream;
@@ -243,10 +219,6 @@ API CUresult cuEventDestroy_v2(CUevent hEvent) {
         return result;
     object_delete(hEvent);
     return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuEventDestroy(CUevent hEvent) {
-    return cuEventDestroy_v2(hEvent);
 }
 
 API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {

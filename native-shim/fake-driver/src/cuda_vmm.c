@@ -212,17 +212,6 @@ API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, v
     return leave(CUDA_SUCCESS);
 }
 
-API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle) {
-    struct physical_allocation *physical;
-    if (prop == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_physical(handle, &physical);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *prop = physical->properties;
-    return leave(CUDA_SUCCESS);
-}
-
 API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
                                            CUmemAllocationGranularity_flags option) {
     struct device *device;
@@ -560,55 +549,4 @@ API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc 
     for (size_t i = 0; i < count; i++)
         (void)visit_mappings(ptr, size, set_access, &desc[i]);
     return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr) {
-    if (flags == NULL || location == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
-        return result;
-    const struct allocation *allocation = memory_find((uintptr_t)ptr);
-    if (allocation == NULL || allocation->kind != MAPPED_MEMORY)
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    const struct mapping *mapping = allocation->owner;
-    if (is_host_location(location))
-        *flags = mapping->host_access;
-    else if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    else if (device_from_ordinal(location->id) == NULL)
-        return leave(CUDA_ERROR_INVALID_DEVICE);
-    else
-        *flags = mapping->device_access[location->id];
-    return leave(CUDA_SUCCESS);
-}
-
-/* ---- multicast: not supported without NVSwitch (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0) ---- */
-
-API CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop) {
-    return mcHandle == NULL || prop == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-}
-API CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev) {
-    (void)mcHandle, (void)dev;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-API CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                                CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
-                                unsigned long long flags) {
-    (void)mcHandle, (void)mcOffset, (void)memHandle, (void)memOffset, (void)size, (void)flags;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-API CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr,
-                                 size_t size, unsigned long long flags) {
-    (void)mcHandle, (void)mcOffset, (void)memptr, (void)size, (void)flags;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-API CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size) {
-    (void)mcHandle, (void)dev, (void)mcOffset, (void)size;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-API CUresult cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop,
-                                       CUmulticastGranularity_flags option) {
-    (void)option;
-    return granularity == NULL || prop == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -108,13 +108,6 @@ uint64_t work_submit(struct CUctx_st *current, CUstream stream, struct gpu_work 
     return number;
 }
 
-uint64_t work_submit_branch(struct CUctx_st *current, CUstream stream, unsigned branch, struct gpu_work work) {
-    struct CUctx_st *context = stream_context(current, stream);
-    work.queue = GPU_QUEUES - 1 - branch % (GPU_QUEUES - GPU_BARRIER_QUEUES);
-    work.priority = is_default_stream(stream) ? 0 : stream->priority;
-    return context->last_work[work.queue] = gpu_submit(context->device->gpu, &work, NULL);
-}
-
 /* ---- waiting ---- */
 
 struct awaited_work work_pending_in_stream(struct CUctx_st *current, CUstream stream) {

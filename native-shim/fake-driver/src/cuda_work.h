@@ -66,13 +66,6 @@ struct CUctx_st *stream_context(struct CUctx_st *current, CUstream stream);
 uint64_t work_submit(struct CUctx_st *current, CUstream stream, struct gpu_work work,
                      struct gpu_completion *completion);
 
-/*
- * Submits work of a graph branch to a queue that branches share; it starts after work.after. The stream does not wait
- * for it by itself: the caller submits work in the stream that depends on it. With the lock held and queue space
- * available.
- */
-uint64_t work_submit_branch(struct CUctx_st *current, CUstream stream, unsigned branch, struct gpu_work work);
-
 /* Records an event in the stream. The recording takes no GPU time. */
 void work_record_event(struct CUctx_st *current, CUstream stream, CUevent event);
 

@@ -258,31 +258,6 @@ static void deferred_arrays_use_the_memory_that_is_mapped_to_them(void) {
     EQUAL(CUDA_SUCCESS, cuArrayDestroy(array));
 }
 
-static void textures_and_surfaces_return_their_descriptors(void) {
-    CUtexObject texture;
-    CUsurfObject surface;
-    CUDA_RESOURCE_DESC found;
-    const CUDA_TEXTURE_DESC sampling = {.maxAnisotropy = 1};
-    start_context(0);
-    CUarray plain = new_array(8, 8, 0, 0), writable = new_array(8, 8, 0, CUDA_ARRAY3D_SURFACE_LDST);
-    CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = plain};
-    EQUAL(CUDA_SUCCESS, cuTexObjectCreate(&texture, &resource, &sampling, NULL));
-    EQUAL(CUDA_SUCCESS, cuTexObjectGetResourceDesc(&found, texture));
-    CHECK(found.res.array.hArray == plain);
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuSurfObjectCreate(&surface, &resource));
-    resource.res.array.hArray = writable;
-    EQUAL(CUDA_SUCCESS, cuSurfObjectCreate(&surface, &resource));
-    EQUAL(CUDA_ERROR_INVALID_HANDLE, cuSurfObjectDestroy(texture));
-    EQUAL(CUDA_SUCCESS, cuSurfObjectDestroy(surface));
-    EQUAL(CUDA_SUCCESS, cuTexObjectDestroy(texture));
-    EQUAL(CUDA_ERROR_INVALID_HANDLE, cuTexObjectDestroy(texture));
-    resource =
-        (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_LINEAR, .res.linear = {0x1234, CU_AD_FORMAT_FLOAT, 1, 16}};
-    EQUAL(CUDA_ERROR_INVALID_VALUE, cuTexObjectCreate(&texture, &resource, &sampling, NULL));
-    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&resource.res.linear.devPtr, 16));
-    EQUAL(CUDA_SUCCESS, cuTexObjectCreate(&texture, &resource, &sampling, NULL));
-}
-
 int main(int count, char **arguments) {
     static const struct test tests[] = {
         TEST(an_array_is_charged_in_whole_blocks),
@@ -292,7 +267,6 @@ int main(int count, char **arguments) {
         TEST(mipmap_levels_share_the_memory_of_the_mipmap),
         TEST(arrays_are_freed_with_their_context),
         TEST(deferred_arrays_use_the_memory_that_is_mapped_to_them),
-        TEST(textures_and_surfaces_return_their_descriptors),
     };
     return run_tests(tests, sizeof tests / sizeof tests[0], count, arguments, 2, GPU_MIB);
 }

@@ -45,17 +45,6 @@ int main() {
     MUST(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 256, 0));
     CHECK(blocks == 8);
 
-    cudaFunction_t function;
-    MUST(cudaGetFuncBySymbol(&function, (const void *)loaded));
-    auto parameter = DRIVER(cuFuncGetParamInfo, 12040);
-    static const size_t expected[][2] = {{0, 8}, {8, 1}, {9, 24}, {36, 4}, {40, 8}};
-    size_t offset = 0, size = 0;
-    for (size_t i = 0; i < 5; i++) {
-        ANSWERS(CUDA_SUCCESS, parameter(function, i, &offset, &size));
-        CHECK(offset == expected[i][0] && size == expected[i][1]);
-    }
-    ANSWERS(CUDA_ERROR_INVALID_VALUE, parameter(function, 5, &offset, &size));
-
     int value = 0;
     MUST(cudaMemcpyFromSymbol(&value, counter, sizeof value));
     CHECK(value == 7);
@@ -67,6 +56,7 @@ int main() {
     float floats[16] = {1, 2, 3};
     MUST(cudaMemcpyToSymbol(table, floats, sizeof floats));
     void *address = nullptr;
+    size_t size = 0;
     MUST(cudaGetSymbolAddress(&address, zeros));
     MUST(cudaGetSymbolSize(&size, zeros));
     CHECK(address != nullptr && size == sizeof zeros);

@@ -1,5 +1,5 @@
-// The use of graphs by a framework: warm up, capture with private memory and a library's forks, replay, update from a
-// new capture, explicit construction, and recovery from a failed capture.
+// The use of graphs by a framework: warm up, capture with private memory and a library's forks, replay, and recovery
+// from a failed capture.
 #include "program.h"
 
 #include <thread>
@@ -60,10 +60,6 @@ static size_t reserved() {
     return bytes;
 }
 
-static void count(void *calls) {
-    ++*(int *)calls;
-}
-
 int main() {
     char *memory, *host;
     MUST(cudaStreamCreateWithFlags(&main_stream, cudaStreamNonBlocking));
@@ -84,8 +80,8 @@ int main() {
     float milliseconds = replay(executable, 5);
     CHECK(host[0] == 7 && host[63] == 7);
     CHECK(reserved() >= 5 * MIB);
-    // Two parallel branches of 2 ms, plus jitter.
-    CHECK(milliseconds > 5 * 1.8f && milliseconds < 5 * 3.0f);
+    // Two branches of 2 ms, one after the other, plus jitter.
+    CHECK(milliseconds > 5 * 3.8f && milliseconds < 5 * 6.0f);
     MUST(cudaGraphExecDestroy(executable));
     MUST(cudaGraphDestroy(graph));
     MUST(cudaDeviceGraphMemTrim(0));
@@ -105,38 +101,5 @@ int main() {
         ANSWERS(relaxed ? cudaSuccess : cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(main_stream, &graph));
         (void)cudaGetLastError();
     }
-
-    // An explicit graph.
-    cudaGraph_t built;
-    cudaGraphNode_t set, call, launched;
-    int calls = 0, blocks = 1;
-    MUST(cudaGraphCreate(&built, 0));
-    cudaMemsetParams filled = {};
-    filled.dst = memory;
-    filled.value = 3;
-    filled.elementSize = 1;
-    filled.width = 64;
-    filled.height = 1;
-    MUST(cudaGraphAddMemsetNode(&set, built, nullptr, 0, &filled));
-    cudaHostNodeParams called = {count, &calls};
-    MUST(cudaGraphAddHostNode(&call, built, &set, 1, &called));
-    float *floats = (float *)memory, factor = 2.0f;
-    void *arguments[] = {&floats, &floats, &factor, &blocks};
-    cudaKernelNodeParams kernel = {};
-    kernel.func = (void *)scale;
-    kernel.gridDim = dim3(1);
-    kernel.blockDim = dim3(32);
-    kernel.kernelParams = arguments;
-    MUST(cudaGraphAddKernelNode(&launched, built, &call, 1, &kernel));
-    MUST(cudaGraphInstantiate(&executable, built, 0));
-    MUST(cudaGraphLaunch(executable, main_stream));
-    MUST(cudaGraphLaunch(executable, main_stream));
-    MUST(cudaStreamSynchronize(main_stream));
-    CHECK(calls == 2);
-    MUST(cudaMemcpy(host, memory, 64, cudaMemcpyDeviceToHost));
-    CHECK(host[0] == 3);
-    cudaKernelNodeParams got = {};
-    MUST(cudaGraphKernelNodeGetParams(launched, &got));
-    CHECK(got.func == (void *)scale && *(float *)got.kernelParams[2] == 2.0f);
     return 0;
 }
