@@ -23,7 +23,7 @@
 enum { PITCH_ALIGNMENT = 512 };
 
 static void *allocation_tree; /* all allocations, by address */
-static struct allocation *allocations;
+static LIST_HEAD(, allocation) allocations;
 static unsigned long long last_allocation_id;
 
 /* Overlapping ranges compare as equal, so that a search for one byte finds the allocation that contains it. */
@@ -44,9 +44,9 @@ struct allocation *memory_find(uintptr_t address) {
 
 struct allocation *memory_search(bool (*wanted)(const struct allocation *allocation, const void *data),
                                  const void *data) {
-    struct allocation *allocation = allocations;
+    struct allocation *allocation = LIST_FIRST(&allocations);
     while (allocation != NULL && !wanted(allocation, data))
-        allocation = allocation->next;
+        allocation = LIST_NEXT(allocation, list);
     return allocation;
 }
 
@@ -61,22 +61,13 @@ struct allocation *memory_add(const struct allocation *values) {
         return NULL;
     }
     allocation->id = ++last_allocation_id;
-    allocation->previous = NULL;
-    allocation->next = allocations;
-    if (allocations != NULL)
-        allocations->previous = allocation;
-    allocations = allocation;
+    LIST_INSERT_HEAD(&allocations, allocation, list);
     return allocation;
 }
 
 void memory_remove(struct allocation *allocation) {
     tdelete(allocation, &allocation_tree, compare_allocation_ranges);
-    if (allocation->previous != NULL)
-        allocation->previous->next = allocation->next;
-    else
-        allocations = allocation->next;
-    if (allocation->next != NULL)
-        allocation->next->previous = allocation->previous;
+    LIST_REMOVE(allocation, list);
     free(allocation);
 }
 
@@ -173,8 +164,8 @@ CUresult memory_free(struct allocation *allocation) {
 void memory_free_of_context(const struct CUctx_st *context) {
     struct allocation *next;
     pending_frees_complete_all(context->device);
-    for (struct allocation *allocation = allocations; allocation != NULL; allocation = next) {
-        next = allocation->next;
+    for (struct allocation *allocation = LIST_FIRST(&allocations); allocation != NULL; allocation = next) {
+        next = LIST_NEXT(allocation, list);
         if (allocation->context == context)
             memory_destroy(allocation);
     }

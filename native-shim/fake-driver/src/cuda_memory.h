@@ -32,7 +32,7 @@ struct allocation {
     void *owner;
     bool file_backed;
     bool free_pending; /* in stream order, and the stream has not reached the free yet; memory_find() ignores it */
-    struct allocation *previous, *next;
+    LIST_ENTRY(allocation) list;
 };
 
 static inline size_t round_up(size_t bytes, size_t alignment) {

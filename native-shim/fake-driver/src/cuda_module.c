@@ -36,16 +36,12 @@ struct CUlib_st {
     struct kernel_handle **kernels; /* by index in the image; NULL until first requested */
 };
 
-/*
- * A module's function or a library's kernel; launches accept either. An opaque image has no kernel entries, so that
- * only the name is known.
- */
+/* A module's function or a library's kernel; launches accept either. */
 struct kernel_handle {
     struct object object;
     void *owner; /* the module of a function, the library of a kernel */
     const struct image_kernel *image;
     struct function_settings settings;
-    char *name; /* stored after the struct */
 };
 
 struct CUfunc_st {
@@ -81,9 +77,6 @@ static CUresult read_image(struct image *image, const void *start, size_t bytes,
     const struct gpu_identity *gpu = device->identity;
     switch (image_read(image, start, bytes, 10 * gpu->compute_major + gpu->compute_minor)) {
     case IMAGE_READ:
-        if (image->opaque)
-            log_line(
-                "cannot decompress an image: every name is accepted as one of its kernels, and it has no variables");
         return CUDA_SUCCESS;
     case IMAGE_OF_OTHER_DEVICES:
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -268,20 +261,6 @@ API CUresult cuLibraryUnload(CUlibrary library) {
 
 /* ---- functions and variables of modules ---- */
 
-struct object_search {
-    const char *name;
-    const void *owner;
-    const struct CUctx_st *context;
-    void *found;
-};
-
-static void match_handle(void *object, void *data) {
-    struct kernel_handle *handle = object;
-    struct object_search *search = data;
-    if (handle->owner == search->owner && strcmp(handle->name, search->name) == 0)
-        search->found = handle;
-}
-
 /*
  * Returns the same handle for the same name, as NVIDIA's driver does. slots holds the handles of the image's kernels.
  */
@@ -289,26 +268,17 @@ static CUresult find_or_create_handle(struct kernel_handle **handle, enum object
                                       void *owner, struct CUctx_st *context, const struct image *image,
                                       struct kernel_handle **slots) {
     const struct image_kernel *kernel = image_kernel(image, name);
-    if (kernel == NULL && !image->opaque)
+    if (kernel == NULL)
         return CUDA_ERROR_NOT_FOUND;
-    struct kernel_handle **slot = kernel != NULL ? &slots[kernel - image->kernels] : NULL;
-    struct object_search search = {name, owner, NULL, NULL};
-    if (slot != NULL)
-        search.found = *slot;
-    else
-        objects_for_each(kind, match_handle, &search);
-    *handle = search.found;
-    if (search.found != NULL)
-        return CUDA_SUCCESS;
-    *handle = object_new(kind, sizeof **handle + strlen(name) + 1, context);
-    if (*handle == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    (*handle)->owner = owner;
-    (*handle)->image = kernel;
-    (*handle)->name = (char *)(*handle + 1);
-    memcpy((*handle)->name, name, strlen(name) + 1);
-    if (slot != NULL)
-        *slot = *handle;
+    struct kernel_handle **slot = &slots[kernel - image->kernels];
+    if (*slot == NULL) {
+        *slot = object_new(kind, sizeof **slot, context);
+        if (*slot == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        (*slot)->owner = owner;
+        (*slot)->image = kernel;
+    }
+    *handle = *slot;
     return CUDA_SUCCESS;
 }
 
@@ -379,16 +349,22 @@ API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char
     return result == CUDA_SUCCESS ? leave(get_kernel(pKernel, library, name)) : result;
 }
 
+struct module_search {
+    const struct CUlib_st *library;
+    const struct CUctx_st *context;
+    struct CUmod_st *found;
+};
+
 static void match_module(void *object, void *data) {
     struct CUmod_st *module = object;
-    struct object_search *search = data;
-    if (module->library == search->owner && module->object.context == search->context)
+    struct module_search *search = data;
+    if (module->library == search->library && module->object.context == search->context)
         search->found = module;
 }
 
 /* Returns a library's module in a context; creates it at the first request. */
 static CUresult get_library_module(struct CUmod_st **module, struct CUlib_st *library, struct CUctx_st *context) {
-    struct object_search search = {NULL, library, context, NULL};
+    struct module_search search = {library, context, NULL};
     objects_for_each(KIND_MODULE, match_module, &search);
     *module = search.found;
     return search.found != NULL ? CUDA_SUCCESS : module_new(module, context, library, &library->image);
@@ -453,7 +429,7 @@ API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
     if (object_find(KIND_KERNEL, kernel) == NULL)
         return leave(CUDA_ERROR_INVALID_HANDLE);
     result = get_library_module(&module, kernel->handle.owner, context);
-    return leave(result == CUDA_SUCCESS ? get_function(pFunc, module, kernel->handle.name) : result);
+    return leave(result == CUDA_SUCCESS ? get_function(pFunc, module, kernel->handle.image->name) : result);
 }
 
 static CUresult enter_kernel(CUkernel kernel) {
@@ -476,7 +452,7 @@ static CUresult enter_function(CUfunction function) {
 }
 
 const char *function_name(CUfunction function) {
-    return function->handle.name;
+    return function->handle.image->name;
 }
 
 const struct image_kernel *function_image(CUfunction function) {
@@ -484,9 +460,8 @@ const struct image_kernel *function_image(CUfunction function) {
 }
 
 static CUresult get_function_attribute(int *value, unsigned attribute, const struct kernel_handle *handle) {
-    static const struct image_kernel unknown_kernel = {.registers = 32, .max_threads = 1024};
     const struct function_settings *settings = &handle->settings;
-    const struct image_kernel *kernel = handle->image != NULL ? handle->image : &unknown_kernel;
+    const struct image_kernel *kernel = handle->image;
     const struct image *image = handle->object.kind == KIND_KERNEL ? &((const struct CUlib_st *)handle->owner)->image
                                                                    : ((const struct CUmod_st *)handle->owner)->image;
     if (attribute >= sizeof settings->values / sizeof settings->values[0])

@@ -15,7 +15,7 @@ bool is_function(CUfunction function);
 /* The next two expect a handle that is_function() accepts. */
 const char *function_name(CUfunction function);
 
-/* The kernel's entry in its image, for example its parameters; NULL if the image is opaque. */
+/* The kernel's entry in its image, for example its parameters. */
 const struct image_kernel *function_image(CUfunction function);
 
 #endif

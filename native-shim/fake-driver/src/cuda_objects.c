@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 static void *object_tree; /* tree of all objects, by address */
-static struct object *objects;
+static LIST_HEAD(, object) objects;
 
 static int compare_addresses(const void *a, const void *b) {
     return a < b ? -1 : a > b;
@@ -25,10 +25,7 @@ void *object_new(enum object_kind kind, size_t bytes, struct CUctx_st *context) 
     }
     object->kind = kind;
     object->context = context;
-    object->next = objects;
-    if (objects != NULL)
-        objects->previous = object;
-    objects = object;
+    LIST_INSERT_HEAD(&objects, object, list);
     return object;
 }
 
@@ -40,12 +37,7 @@ void *object_find(enum object_kind kind, const void *handle) {
 void object_delete(void *handle) {
     struct object *object = handle;
     tdelete(object, &object_tree, compare_addresses);
-    if (object->previous != NULL)
-        object->previous->next = object->next;
-    else
-        objects = object->next;
-    if (object->next != NULL)
-        object->next->previous = object->previous;
+    LIST_REMOVE(object, list);
     if (object->kind == KIND_MODULE || object->kind == KIND_LIBRARY)
         module_free(object);
     else if (object->kind == KIND_STREAM)
@@ -60,8 +52,8 @@ void object_delete(void *handle) {
 void objects_delete_of_context(const struct CUctx_st *context) {
     struct object *next;
     capture_forget_context(context); /* before the loop, because it deletes graphs */
-    for (struct object *object = objects; object != NULL; object = next) {
-        next = object->next;
+    for (struct object *object = LIST_FIRST(&objects); object != NULL; object = next) {
+        next = LIST_NEXT(object, list);
         if (object->context == context)
             object_delete(object);
     }
@@ -69,8 +61,8 @@ void objects_delete_of_context(const struct CUctx_st *context) {
 
 void objects_for_each(enum object_kind kind, void (*visit)(void *object, void *data), void *data) {
     struct object *next;
-    for (struct object *object = objects; object != NULL; object = next) {
-        next = object->next;
+    for (struct object *object = LIST_FIRST(&objects); object != NULL; object = next) {
+        next = LIST_NEXT(object, list);
         if (object->kind == kind)
             visit(object, data);
     }

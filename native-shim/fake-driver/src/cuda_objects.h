@@ -3,6 +3,7 @@
 #define ALIQUOT_FAKE_CUDA_OBJECTS_H
 
 #include <stddef.h>
+#include <sys/queue.h>
 
 struct CUctx_st;
 
@@ -26,7 +27,7 @@ enum object_kind {
 struct object {
     enum object_kind kind;
     struct CUctx_st *context; /* NULL if the object belongs to the process */
-    struct object *previous, *next;
+    LIST_ENTRY(object) list;
 };
 
 /* Allocates a zeroed object of that many bytes, which starts with struct object; NULL without host memory. */

@@ -44,8 +44,10 @@ struct pool_block {
     size_t bytes;
     bool used;
     struct pool_block *previous_in_chunk, *next_in_chunk; /* neighbors in the chunk */
-    struct pool_block *previous, *next;                   /* in the free list of its size */
+    LIST_ENTRY(pool_block) list;                          /* in the free list of its size */
 };
+
+LIST_HEAD(free_list, pool_block);
 
 struct chunk {
     struct CUmemPoolHandle_st *pool;
@@ -53,7 +55,7 @@ struct chunk {
     size_t bytes;
     off_t offset; /* in the file of an exportable pool */
     struct pool_block *first;
-    struct chunk *previous, *next;
+    LIST_ENTRY(chunk) list;
 };
 
 struct CUmemPoolHandle_st {
@@ -67,13 +69,13 @@ struct CUmemPoolHandle_st {
     cuuint64_t release_threshold;
     int reuse[REUSE_COUNT]; /* CU_MEMPOOL_ATTR_REUSE_*, in their order; REUSE_EVENT_DEPENDENCIES has no effect */
     struct memory_usage usage;
-    struct chunk *chunks;
-    struct pool_block *free_lists[FREE_LISTS];  /* [n]: blocks of at least 512 << n bytes and less than twice that */
+    LIST_HEAD(, chunk) chunks;
+    struct free_list free_lists[FREE_LISTS];    /* [n]: blocks of at least 512 << n bytes and less than twice that */
     CUmemAccess_flags access[GPU_MAX_PER_NODE]; /* by device */
-    struct CUmemPoolHandle_st *previous, *next;
+    LIST_ENTRY(CUmemPoolHandle_st) list;
 };
 
-static struct CUmemPoolHandle_st *pools;
+static LIST_HEAD(, CUmemPoolHandle_st) pools;
 static struct CUmemPoolHandle_st *default_pools[GPU_MAX_PER_NODE], *current_pools[GPU_MAX_PER_NODE];
 
 static void usage_add_used(struct memory_usage *usage, size_t bytes) {
@@ -95,36 +97,22 @@ static unsigned free_list_index(size_t bytes) {
 }
 
 static void free_list_add(struct pool_block *block) {
-    struct pool_block **list = &block->chunk->pool->free_lists[free_list_index(block->bytes)];
-    block->previous = NULL;
-    block->next = *list;
-    if (*list != NULL)
-        (*list)->previous = block;
-    *list = block;
-}
-
-static void free_list_remove(struct pool_block *block) {
-    if (block->previous != NULL)
-        block->previous->next = block->next;
-    else
-        block->chunk->pool->free_lists[free_list_index(block->bytes)] = block->next;
-    if (block->next != NULL)
-        block->next->previous = block->previous;
+    LIST_INSERT_HEAD(&block->chunk->pool->free_lists[free_list_index(block->bytes)], block, list);
 }
 
 /* Returns the smallest free block of at least that many bytes among the first entries of a list. */
-static struct pool_block *best_fit(struct pool_block *list, size_t bytes) {
-    struct pool_block *best = NULL;
-    for (int i = 0; list != NULL && (i < FREE_LIST_SCAN_LIMIT || best == NULL); i++, list = list->next)
-        if (list->bytes >= bytes && (best == NULL || list->bytes < best->bytes))
-            best = list;
+static struct pool_block *best_fit(const struct free_list *list, size_t bytes) {
+    struct pool_block *best = NULL, *block = LIST_FIRST(list);
+    for (int i = 0; block != NULL && (i < FREE_LIST_SCAN_LIMIT || best == NULL); i++, block = LIST_NEXT(block, list))
+        if (block->bytes >= bytes && (best == NULL || block->bytes < best->bytes))
+            best = block;
     return best;
 }
 
 static struct pool_block *find_free_block(const struct CUmemPoolHandle_st *pool, size_t bytes) {
     struct pool_block *found = NULL;
     for (unsigned list = free_list_index(bytes); list < FREE_LISTS && found == NULL; list++)
-        found = best_fit(pool->free_lists[list], bytes);
+        found = best_fit(&pool->free_lists[list], bytes);
     return found;
 }
 
@@ -141,12 +129,12 @@ static void merge_with_next(struct pool_block *block) {
 static void release_block(struct pool_block *block) {
     block->used = false;
     if (block->next_in_chunk != NULL && !block->next_in_chunk->used) {
-        free_list_remove(block->next_in_chunk);
+        LIST_REMOVE(block->next_in_chunk, list);
         merge_with_next(block);
     }
     if (block->previous_in_chunk != NULL && !block->previous_in_chunk->used) {
         block = block->previous_in_chunk;
-        free_list_remove(block);
+        LIST_REMOVE(block, list);
         merge_with_next(block);
     }
     free_list_add(block);
@@ -157,7 +145,7 @@ static bool allocate_block(struct pool_block *block, size_t bytes) {
     struct pool_block *rest = block->bytes > bytes ? calloc(1, sizeof *rest) : NULL;
     if (block->bytes > bytes && rest == NULL)
         return false;
-    free_list_remove(block);
+    LIST_REMOVE(block, list);
     if (rest != NULL) {
         *rest = (struct pool_block){.chunk = block->chunk,
                                     .base = block->base + bytes,
@@ -197,15 +185,12 @@ static struct chunk *chunk_new(struct CUmemPoolHandle_st *pool, size_t bytes) {
         memory_release(pool->device, bytes);
         return NULL;
     }
-    *chunk =
-        (struct chunk){.pool = pool, .base = (uintptr_t)start, .bytes = bytes, .first = block, .next = pool->chunks};
+    *chunk = (struct chunk){.pool = pool, .base = (uintptr_t)start, .bytes = bytes, .first = block};
     *block = (struct pool_block){.chunk = chunk, .base = chunk->base, .bytes = bytes};
     chunk->offset = (off_t)pool->file_bytes;
     if (pool->fd >= 0)
         pool->file_bytes += bytes;
-    if (pool->chunks != NULL)
-        pool->chunks->previous = chunk;
-    pool->chunks = chunk;
+    LIST_INSERT_HEAD(&pool->chunks, chunk, list);
     free_list_add(block);
     usage_add_reserved(&pool->usage, bytes);
     return chunk;
@@ -218,14 +203,9 @@ static bool chunk_is_free(const struct chunk *chunk) {
 /* Deletes a chunk that is entirely free. */
 static void chunk_delete(struct chunk *chunk) {
     struct CUmemPoolHandle_st *pool = chunk->pool;
-    free_list_remove(chunk->first);
+    LIST_REMOVE(chunk->first, list);
     free(chunk->first);
-    if (chunk->previous != NULL)
-        chunk->previous->next = chunk->next;
-    else
-        pool->chunks = chunk->next;
-    if (chunk->next != NULL)
-        chunk->next->previous = chunk->previous;
+    LIST_REMOVE(chunk, list);
     memory_unmap((void *)chunk->base, chunk->bytes);
     if (pool->fd >= 0)
         shareable_punch_hole(pool->fd, SHAREABLE_DATA_OFFSET + chunk->offset, chunk->bytes);
@@ -238,8 +218,8 @@ static void chunk_delete(struct chunk *chunk) {
 static bool pool_trim(struct CUmemPoolHandle_st *pool, cuuint64_t keep) {
     bool any = false;
     struct chunk *next;
-    for (struct chunk *chunk = pool->chunks; chunk != NULL; chunk = next) {
-        next = chunk->next;
+    for (struct chunk *chunk = LIST_FIRST(&pool->chunks); chunk != NULL; chunk = next) {
+        next = LIST_NEXT(chunk, list);
         if (!chunk_is_free(chunk) || pool->usage.reserved - chunk->bytes < keep)
             continue;
         chunk_delete(chunk);
@@ -259,28 +239,20 @@ static struct CUmemPoolHandle_st *pool_new(struct device *device) {
     pool->access[device_ordinal(device)] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     for (size_t i = 0; i < sizeof pool->reuse / sizeof pool->reuse[0]; i++)
         pool->reuse[i] = 1;
-    pool->next = pools;
-    if (pools != NULL)
-        pools->previous = pool;
-    pools = pool;
+    LIST_INSERT_HEAD(&pools, pool, list);
     return pool;
 }
 
 static void pool_delete(struct CUmemPoolHandle_st *pool) {
     pool_trim(pool, 0);
-    if (pool->previous != NULL)
-        pool->previous->next = pool->next;
-    else
-        pools = pool->next;
-    if (pool->next != NULL)
-        pool->next->previous = pool->previous;
+    LIST_REMOVE(pool, list);
     if (pool->fd >= 0)
         close(pool->fd);
     free(pool);
 }
 
 static struct CUmemPoolHandle_st *pool_find(const struct CUmemPoolHandle_st *handle) {
-    for (struct CUmemPoolHandle_st *pool = pools; pool != NULL; pool = pool->next)
+    for (struct CUmemPoolHandle_st *pool = LIST_FIRST(&pools); pool != NULL; pool = LIST_NEXT(pool, list))
         if (pool == handle)
             return pool->destroyed ? NULL : pool;
     return NULL;
@@ -462,7 +434,7 @@ void pool_free(struct allocation *allocation) {
 
 void pools_trim_after_sync(void) {
     complete_done_frees();
-    for (struct CUmemPoolHandle_st *pool = pools; pool != NULL; pool = pool->next)
+    for (struct CUmemPoolHandle_st *pool = LIST_FIRST(&pools); pool != NULL; pool = LIST_NEXT(pool, list))
         pool_trim(pool, pool->release_threshold);
 }
 
@@ -474,10 +446,10 @@ struct graph_memory {
     struct device *device;
     struct allocation *allocation; /* NULL: not allocated */
     bool graph_deleted;            /* the graph has been deleted */
-    struct graph_memory *previous, *next;
+    LIST_ENTRY(graph_memory) list;
 };
 
-static struct graph_memory *graph_memories;
+static LIST_HEAD(, graph_memory) graph_memories;
 static struct memory_usage graph_usage[GPU_MAX_PER_NODE];
 
 static struct memory_usage *graph_usage_of(const struct device *device) {
@@ -493,10 +465,8 @@ CUresult graph_memory_new(struct device *device, size_t bytes, struct graph_memo
         free(memory);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *memory = (struct graph_memory){.base = (uintptr_t)start, .bytes = bytes, .device = device, .next = graph_memories};
-    if (graph_memories != NULL)
-        graph_memories->previous = memory;
-    graph_memories = memory;
+    *memory = (struct graph_memory){.base = (uintptr_t)start, .bytes = bytes, .device = device};
+    LIST_INSERT_HEAD(&graph_memories, memory, list);
     *made = memory;
     return CUDA_SUCCESS;
 }
@@ -506,14 +476,15 @@ CUdeviceptr graph_memory_address(const struct graph_memory *memory) {
 }
 
 struct graph_memory *graph_memory_find(CUdeviceptr address) {
-    struct graph_memory *memory = graph_memories;
+    struct graph_memory *memory = LIST_FIRST(&graph_memories);
     while (memory != NULL && memory->base != address)
-        memory = memory->next;
+        memory = LIST_NEXT(memory, list);
     return memory;
 }
 
 bool graph_memory_covers(uintptr_t address, size_t bytes) {
-    for (const struct graph_memory *memory = graph_memories; memory != NULL; memory = memory->next)
+    for (const struct graph_memory *memory = LIST_FIRST(&graph_memories); memory != NULL;
+         memory = LIST_NEXT(memory, list))
         if (address >= memory->base && address - memory->base < memory->bytes)
             return bytes <= memory->bytes - (address - memory->base);
     return false;
@@ -562,12 +533,7 @@ void graph_memory_delete(struct graph_memory *memory) {
     memory->graph_deleted = true;
     if (memory->allocation != NULL)
         return;
-    if (memory->previous != NULL)
-        memory->previous->next = memory->next;
-    else
-        graph_memories = memory->next;
-    if (memory->next != NULL)
-        memory->next->previous = memory->previous;
+    LIST_REMOVE(memory, list);
     memory_unmap((void *)memory->base, round_up(memory->bytes, CHUNK_ALIGNMENT));
     free(memory);
 }
@@ -576,7 +542,7 @@ static bool graph_memory_trim(const struct device *device) {
     struct memory_usage *usage = graph_usage_of(device);
     if (usage->reserved == usage->used)
         return false;
-    for (struct graph_memory *memory = graph_memories; memory != NULL; memory = memory->next)
+    for (struct graph_memory *memory = LIST_FIRST(&graph_memories); memory != NULL; memory = LIST_NEXT(memory, list))
         if (memory->device == device && memory->allocation == NULL)
             (void)madvise((void *)memory->base, round_up(memory->bytes, CHUNK_ALIGNMENT), MADV_DONTNEED);
     gpu_release(device->gpu, usage->reserved - usage->used);
@@ -633,7 +599,7 @@ API CUresult cuDeviceGraphMemTrim(CUdevice device) {
 bool pools_release_unused(const struct device *device) {
     complete_done_frees();
     bool any = graph_memory_trim(device);
-    for (struct CUmemPoolHandle_st *pool = pools; pool != NULL; pool = pool->next)
+    for (struct CUmemPoolHandle_st *pool = LIST_FIRST(&pools); pool != NULL; pool = LIST_NEXT(pool, list))
         if (pool->device == device)
             any |= pool_trim(pool, 0);
     return any;
@@ -655,11 +621,11 @@ static void free_chunk_allocations(struct chunk *chunk) {
 void pools_free_device_memory(const struct device *device) {
     struct CUmemPoolHandle_st *next_pool;
     pending_frees_complete_all(device);
-    for (struct CUmemPoolHandle_st *pool = pools; pool != NULL; pool = next_pool) {
-        next_pool = pool->next;
+    for (struct CUmemPoolHandle_st *pool = LIST_FIRST(&pools); pool != NULL; pool = next_pool) {
+        next_pool = LIST_NEXT(pool, list);
         if (pool->device != device)
             continue;
-        for (struct chunk *chunk = pool->chunks; chunk != NULL; chunk = chunk->next)
+        for (struct chunk *chunk = LIST_FIRST(&pool->chunks); chunk != NULL; chunk = LIST_NEXT(chunk, list))
             free_chunk_allocations(chunk);
         if (pool->destroyed)
             pool_delete(pool);
@@ -667,8 +633,8 @@ void pools_free_device_memory(const struct device *device) {
             pool_trim(pool, 0);
     }
     struct graph_memory *next;
-    for (struct graph_memory *memory = graph_memories; memory != NULL; memory = next) {
-        next = memory->next;
+    for (struct graph_memory *memory = LIST_FIRST(&graph_memories); memory != NULL; memory = next) {
+        next = LIST_NEXT(memory, list);
         if (memory->device == device)
             graph_memory_free(memory);
     }

@@ -662,7 +662,8 @@ static unsigned char *read_payload(const struct image_source *source, size_t at,
                                    size_t *size) {
     if ((entry->flags & FAT_COMPRESSED) == 0)
         return duplicate_from(source, at, entry->size);
-    if (entry->compressed_size > entry->size || entry->uncompressed_size > MAX_IMAGE_BYTES)
+    if ((entry->flags & (FAT_LZ4 | FAT_ZSTD)) == 0 || entry->compressed_size > entry->size ||
+        entry->uncompressed_size > MAX_IMAGE_BYTES)
         return NULL;
     unsigned char *packed = duplicate_from(source, at, entry->compressed_size), *payload = NULL;
     *size = entry->uncompressed_size;
@@ -704,10 +705,6 @@ static enum image_result read_fatbin(struct image *image, const struct image_sou
         return IMAGE_OF_OTHER_DEVICES;
     image->architecture = best.architecture;
     image->ptx = best.kind == FAT_PTX;
-    if ((best.flags & FAT_COMPRESSED & ~(uint64_t)(FAT_LZ4 | FAT_ZSTD)) != 0) {
-        image->opaque = true;
-        return IMAGE_READ;
-    }
     size_t size = best.size;
     unsigned char *payload = read_payload(source, best_at, &best, &size);
     if (payload == NULL)

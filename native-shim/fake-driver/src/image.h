@@ -29,7 +29,6 @@ struct image_global {
 };
 
 struct image {
-    bool opaque;           /* compressed by an unsupported method: kernels and globals are unknown */
     unsigned architecture; /* 80 for sm_80 or compute_80 */
     bool ptx;
     struct image_kernel *kernels;

@@ -123,6 +123,12 @@ static nvmlReturn_t answer_constant(nvmlDevice_t device, unsigned int *to, unsig
     return result;
 }
 
+/* A function under another name, which an older or a newer NVML has. */
+#define OTHER_NAME(function, parameters, same, arguments)                                                              \
+    API nvmlReturn_t function parameters {                                                                             \
+        return same arguments;                                                                                         \
+    }
+
 /* ---- initialization ---- */
 
 static void open_gpus(void) {
@@ -184,40 +190,30 @@ API nvmlReturn_t nvmlShutdown(void) {
 }
 
 API const char *nvmlErrorString(nvmlReturn_t result) {
-    switch ((int)result) {
-    case NVML_SUCCESS:
-        return "Success";
-    case NVML_ERROR_UNINITIALIZED:
-        return "Uninitialized";
-    case NVML_ERROR_INVALID_ARGUMENT:
-        return "Invalid Argument";
-    case NVML_ERROR_NOT_SUPPORTED:
-        return "Not Supported";
-    case NVML_ERROR_NO_PERMISSION:
-        return "Insufficient Permissions";
-    case NVML_ERROR_NOT_FOUND:
-        return "Not Found";
-    case NVML_ERROR_INSUFFICIENT_SIZE:
-        return "Insufficient Size";
-    case NVML_ERROR_DRIVER_NOT_LOADED:
-        return "Driver Not Loaded";
-    case NVML_ERROR_TIMEOUT:
-        return "Timeout";
-    case NVML_ERROR_LIBRARY_NOT_FOUND:
-        return "NVML Shared Library Not Found";
-    case NVML_ERROR_FUNCTION_NOT_FOUND:
-        return "Function Not Found";
-    case NVML_ERROR_GPU_IS_LOST:
-        return "GPU is lost";
-    case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-        return "Driver/library version mismatch";
-    case NVML_ERROR_MEMORY:
-        return "Insufficient Memory";
-    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
-        return "Argument version mismatch";
-    default:
-        return "Unknown Error";
-    }
+    static const struct {
+        nvmlReturn_t result;
+        const char *text;
+    } errors[] = {
+        {NVML_SUCCESS, "Success"},
+        {NVML_ERROR_UNINITIALIZED, "Uninitialized"},
+        {NVML_ERROR_INVALID_ARGUMENT, "Invalid Argument"},
+        {NVML_ERROR_NOT_SUPPORTED, "Not Supported"},
+        {NVML_ERROR_NO_PERMISSION, "Insufficient Permissions"},
+        {NVML_ERROR_NOT_FOUND, "Not Found"},
+        {NVML_ERROR_INSUFFICIENT_SIZE, "Insufficient Size"},
+        {NVML_ERROR_DRIVER_NOT_LOADED, "Driver Not Loaded"},
+        {NVML_ERROR_TIMEOUT, "Timeout"},
+        {NVML_ERROR_LIBRARY_NOT_FOUND, "NVML Shared Library Not Found"},
+        {NVML_ERROR_FUNCTION_NOT_FOUND, "Function Not Found"},
+        {NVML_ERROR_GPU_IS_LOST, "GPU is lost"},
+        {NVML_ERROR_LIB_RM_VERSION_MISMATCH, "Driver/library version mismatch"},
+        {NVML_ERROR_MEMORY, "Insufficient Memory"},
+        {NVML_ERROR_ARGUMENT_VERSION_MISMATCH, "Argument version mismatch"},
+    };
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
+        if (errors[i].result == result)
+            return errors[i].text;
+    return "Unknown Error";
 }
 
 /* ---- system ---- */
@@ -237,10 +233,7 @@ API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
     *version = FAKE_CUDA_VERSION;
     return NVML_SUCCESS;
 }
-
-API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) {
-    return nvmlSystemGetCudaDriverVersion(version);
-}
+OTHER_NAME(nvmlSystemGetCudaDriverVersion_v2, (int *version), nvmlSystemGetCudaDriverVersion, (version))
 
 API nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length) {
     nvmlReturn_t result = check_session();
@@ -272,10 +265,7 @@ API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount) {
     *deviceCount = atomic_load(&device_count);
     return NVML_SUCCESS;
 }
-
-API nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount) {
-    return nvmlDeviceGetCount_v2(deviceCount);
-}
+OTHER_NAME(nvmlDeviceGetCount, (unsigned int *deviceCount), nvmlDeviceGetCount_v2, (deviceCount))
 
 API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device) {
     nvmlReturn_t result = check_session();
@@ -286,10 +276,8 @@ API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t 
     *device = &nvml_devices[index];
     return NVML_SUCCESS;
 }
-
-API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device) {
-    return nvmlDeviceGetHandleByIndex_v2(index, device);
-}
+OTHER_NAME(nvmlDeviceGetHandleByIndex, (unsigned int index, nvmlDevice_t *device), nvmlDeviceGetHandleByIndex_v2,
+           (index, device))
 
 static nvmlReturn_t find_device(const char *value, nvmlDevice_t *device,
                                 bool (*matches)(const struct gpu_identity *, const char *)) {
@@ -336,9 +324,8 @@ API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevi
     return find_device(pciBusId, device, has_pci_bus_id);
 }
 
-API nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevice_t *device) {
-    return find_device(pciBusId, device, has_pci_bus_id);
-}
+OTHER_NAME(nvmlDeviceGetHandleByPciBusId, (const char *id, nvmlDevice_t *device), nvmlDeviceGetHandleByPciBusId_v2,
+           (id, device))
 
 /* ---- identity ---- */
 
@@ -359,16 +346,6 @@ API nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned
     return result == NVML_SUCCESS ? copy_text(serial, length, device->identity->serial) : result;
 }
 
-API nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version, unsigned int length) {
-    nvmlReturn_t result = check_device(device, version);
-    return result == NVML_SUCCESS ? copy_text(version, length, "00.00.00.00.00") : result;
-}
-
-API nvmlReturn_t nvmlDeviceGetBoardPartNumber(nvmlDevice_t device, char *number, unsigned int length) {
-    nvmlReturn_t result = check_device(device, number);
-    return result == NVML_SUCCESS ? copy_text(number, length, "ALIQUOT-FAKE") : result;
-}
-
 API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index) {
     nvmlReturn_t result = check_device(device, index);
     if (result == NVML_SUCCESS)
@@ -381,25 +358,6 @@ API nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *min
     if (result == NVML_SUCCESS)
         *minor = device->identity->index;
     return result;
-}
-
-API nvmlReturn_t nvmlDeviceGetModuleId(nvmlDevice_t device, unsigned int *id) {
-    return nvmlDeviceGetMinorNumber(device, id);
-}
-
-API nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t device, unsigned int *id) {
-    nvmlReturn_t result = check_device(device, id);
-    if (result == NVML_SUCCESS)
-        *id = (device->identity->index + 1) << 8;
-    return result;
-}
-
-API nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *multi) {
-    return answer_constant(device, multi, 0);
-}
-
-API nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned int *brand) {
-    return answer_constant(device, brand, 14); /* NVML_BRAND_NVIDIA */
 }
 
 API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
@@ -452,28 +410,8 @@ API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci
         fill_pci_info(pci, device->identity->index + 1);
     return result;
 }
-
-API nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci) {
-    return nvmlDeviceGetPciInfo_v3(device, pci);
-}
-
-API nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci) {
-    return nvmlDeviceGetPciInfo_v3(device, pci);
-}
-
-API nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes) {
-    nvmlReturn_t result = check_device(device, attributes);
-    if (result != NVML_SUCCESS)
-        return result;
-    memset(attributes, 0, sizeof *attributes);
-    attributes->multiprocessorCount = device->identity->multiprocessors;
-    attributes->memorySizeMB = device->identity->memory_bytes >> 20;
-    return NVML_SUCCESS;
-}
-
-API nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes) {
-    return nvmlDeviceGetAttributes_v2(device, attributes);
-}
+OTHER_NAME(nvmlDeviceGetPciInfo_v2, (nvmlDevice_t device, nvmlPciInfo_t *pci), nvmlDeviceGetPciInfo_v3, (device, pci))
+OTHER_NAME(nvmlDeviceGetPciInfo, (nvmlDevice_t device, nvmlPciInfo_t *pci), nvmlDeviceGetPciInfo_v3, (device, pci))
 
 /* ---- topology ---- */
 
@@ -497,23 +435,6 @@ API nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int s
     return NVML_SUCCESS;
 }
 
-API nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int size, unsigned long *cpus) {
-    nvmlReturn_t result = check_device(device, cpus);
-    if (result != NVML_SUCCESS)
-        return result;
-    memset(cpus, 0, size * sizeof cpus[0]);
-    long online = sysconf(_SC_NPROCESSORS_CONF);
-    for (unsigned cpu = 0; cpu < (unsigned long)online && cpu / 64 < size; cpu++)
-        cpus[cpu / 64] |= 1ul << cpu % 64;
-    return NVML_SUCCESS;
-}
-
-API nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, unsigned int size, unsigned long *cpus,
-                                                     unsigned int scope) {
-    (void)scope;
-    return nvmlDeviceGetCpuAffinity(device, size, cpus);
-}
-
 API nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t first, nvmlDevice_t other, unsigned int *level) {
     nvmlReturn_t result = check_device(first, level);
     if (result == NVML_SUCCESS)
@@ -528,15 +449,6 @@ API nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t first, nvmlDev
     else
         *level = first->identity->numa == other->identity->numa ? NVML_TOPOLOGY_NODE : NVML_TOPOLOGY_SYSTEM;
     return NVML_SUCCESS;
-}
-
-API nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t first, nvmlDevice_t other, int *same) {
-    nvmlReturn_t result = check_device(first, same);
-    if (result == NVML_SUCCESS)
-        result = check_device(other, same);
-    if (result == NVML_SUCCESS)
-        *same = first == other;
-    return result;
 }
 
 API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t first, nvmlDevice_t other, unsigned int capability,
@@ -645,14 +557,6 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t
     return NVML_SUCCESS;
 }
 
-API nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory) {
-    nvmlReturn_t result = check_reachable(device, memory);
-    if (result == NVML_SUCCESS)
-        *memory =
-            (nvmlBAR1Memory_t){.bar1Total = device->identity->memory_bytes, .bar1Free = device->identity->memory_bytes};
-    return result;
-}
-
 /* ---- utilization and other state: utilization is that of the latest complete sample period, as on real GPUs ---- */
 
 static unsigned long long realtime_us(void) {
@@ -724,22 +628,6 @@ API nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, unsigned int type, un
     return NVML_SUCCESS;
 }
 
-/* No simulated program decodes images or computes optical flow. */
-API nvmlReturn_t nvmlDeviceGetJpgUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *period_us) {
-    nvmlReturn_t result = check_reachable(device, utilization);
-    if (result == NVML_SUCCESS && period_us == NULL)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS) {
-        *utilization = 0;
-        *period_us = GPU_USAGE_PERIOD_NS / 1000;
-    }
-    return result;
-}
-
-API nvmlReturn_t nvmlDeviceGetOfaUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *period_us) {
-    return nvmlDeviceGetJpgUtilization(device, utilization, period_us);
-}
-
 /* GPU performance monitoring: supported, but each metric is 0. A sample has no content. */
 typedef struct {
     unsigned int version, isSupportedDevice;
@@ -798,30 +686,6 @@ API nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned
     return answer_constant(device, celsius, CELSIUS_SLOWDOWN);
 }
 
-API nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *milliwatts) {
-    return answer_constant(device, milliwatts, 50000);
-}
-
-API nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned int *milliwatts) {
-    return answer_constant(device, milliwatts, POWER_LIMIT_MW);
-}
-
-API nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned int *milliwatts) {
-    return answer_constant(device, milliwatts, POWER_LIMIT_MW);
-}
-
-API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *milliwatts) {
-    return answer_constant(device, milliwatts, POWER_LIMIT_MW);
-}
-
-API nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t device, unsigned int *state) {
-    return answer_constant(device, state, 0);
-}
-
-API nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, unsigned int *state) {
-    return answer_constant(device, state, 0);
-}
-
 API nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *percent) {
     nvmlReturn_t result = check_reachable(device, percent);
     return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
@@ -832,72 +696,52 @@ API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned int type, 
     return type <= 3 ? answer_constant(device, mhz, type == 2 ? MEMORY_MHZ : GRAPHICS_MHZ)
                      : NVML_ERROR_INVALID_ARGUMENT;
 }
-
-API nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned int type, unsigned int *mhz) {
-    return nvmlDeviceGetClockInfo(device, type, mhz);
-}
-
-API nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *bits) {
-    return answer_constant(device, bits, 5120);
-}
-
-API nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *generation) {
-    return answer_constant(device, generation, 4);
-}
-
-API nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *width) {
-    return answer_constant(device, width, 16);
-}
-
-API nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned int *generation) {
-    return answer_constant(device, generation, 4);
-}
-
-API nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned int *width) {
-    return answer_constant(device, width, 16);
-}
-
-API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode) {
-    return answer_constant(device, mode, 0);
-}
-
-API nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned int *mode) {
-    return answer_constant(device, mode, NVML_FEATURE_ENABLED);
-}
-
-API nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, unsigned int *mode) {
-    return answer_constant(device, mode, NVML_FEATURE_DISABLED);
-}
-
-API nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, unsigned int *mode) {
-    return answer_constant(device, mode, NVML_FEATURE_DISABLED);
-}
+OTHER_NAME(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, unsigned int type, unsigned int *mhz),
+           nvmlDeviceGetClockInfo, (device, type, mhz))
 
 /* Only Windows has driver models. */
 API nvmlReturn_t nvmlDeviceGetDriverModel_v2(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
     (void)device, (void)current, (void)pending;
     return NVML_ERROR_NOT_SUPPORTED;
 }
+OTHER_NAME(nvmlDeviceGetDriverModel, (nvmlDevice_t device, unsigned int *current, unsigned int *pending),
+           nvmlDeviceGetDriverModel_v2, (device, current, pending))
 
-API nvmlReturn_t nvmlDeviceGetDriverModel(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
-    return nvmlDeviceGetDriverModel_v2(device, current, pending);
-}
+/* No simulated program encodes, decodes or computes optical flow. */
+#define IDLE_ENGINE(function)                                                                                          \
+    API nvmlReturn_t function(nvmlDevice_t device, unsigned int *utilization, unsigned int *period_us) {               \
+        nvmlReturn_t result = answer_constant(device, utilization, 0);                                                 \
+        return result == NVML_SUCCESS ? answer_constant(device, period_us, GPU_USAGE_PERIOD_NS / 1000) : result;       \
+    }
 
-/* No simulated program encodes or decodes video. */
-static nvmlReturn_t answer_idle(nvmlDevice_t device, unsigned int *utilization, unsigned int *period_us) {
-    nvmlReturn_t result = answer_constant(device, utilization, 0);
-    return result == NVML_SUCCESS ? answer_constant(device, period_us, GPU_USAGE_PERIOD_NS / 1000) : result;
-}
+IDLE_ENGINE(nvmlDeviceGetEncoderUtilization)
+IDLE_ENGINE(nvmlDeviceGetDecoderUtilization)
+IDLE_ENGINE(nvmlDeviceGetJpgUtilization)
+IDLE_ENGINE(nvmlDeviceGetOfaUtilization)
 
-API nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned int *utilization,
-                                                 unsigned int *samplingPeriodUs) {
-    return answer_idle(device, utilization, samplingPeriodUs);
-}
+/* ---- state that is the same for every GPU ---- */
 
-API nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned int *utilization,
-                                                 unsigned int *samplingPeriodUs) {
-    return answer_idle(device, utilization, samplingPeriodUs);
-}
+#define CONSTANT(function, value)                                                                                      \
+    API nvmlReturn_t function(nvmlDevice_t device, unsigned int *answer) {                                             \
+        return answer_constant(device, answer, value);                                                                 \
+    }
+
+CONSTANT(nvmlDeviceGetBrand, 14) /* NVML_BRAND_NVIDIA */
+CONSTANT(nvmlDeviceGetPowerUsage, 50000)
+CONSTANT(nvmlDeviceGetPowerManagementLimit, POWER_LIMIT_MW)
+CONSTANT(nvmlDeviceGetPowerManagementDefaultLimit, POWER_LIMIT_MW)
+CONSTANT(nvmlDeviceGetEnforcedPowerLimit, POWER_LIMIT_MW)
+CONSTANT(nvmlDeviceGetPerformanceState, 0)
+CONSTANT(nvmlDeviceGetMaxPcieLinkGeneration, 4)
+CONSTANT(nvmlDeviceGetMaxPcieLinkWidth, 16)
+CONSTANT(nvmlDeviceGetCurrPcieLinkGeneration, 4)
+CONSTANT(nvmlDeviceGetCurrPcieLinkWidth, 16)
+CONSTANT(nvmlDeviceGetComputeMode, 0)
+CONSTANT(nvmlDeviceGetPersistenceMode, NVML_FEATURE_ENABLED)
+CONSTANT(nvmlDeviceGetDisplayMode, NVML_FEATURE_DISABLED)
+CONSTANT(nvmlDeviceGetDisplayActive, NVML_FEATURE_DISABLED)
+CONSTANT(nvmlDeviceGetVirtualizationMode, 0)
+CONSTANT(nvmlDeviceGetAccountingMode, NVML_FEATURE_DISABLED)
 
 /* ---- errors and recovery ---- */
 
@@ -980,10 +824,8 @@ API nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, 
         *reasons |= nvmlClocksThrottleReasonHwSlowdown | nvmlClocksThrottleReasonHwPowerBrakeSlowdown;
     return NVML_SUCCESS;
 }
-
-API nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons) {
-    return nvmlDeviceGetCurrentClocksThrottleReasons(device, reasons);
-}
+OTHER_NAME(nvmlDeviceGetCurrentClocksEventReasons, (nvmlDevice_t device, unsigned long long *reasons),
+           nvmlDeviceGetCurrentClocksThrottleReasons, (device, reasons))
 
 API nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons) {
     nvmlReturn_t result = check_reachable(device, reasons);
@@ -992,10 +834,8 @@ API nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device
                    nvmlClocksThrottleReasonHwPowerBrakeSlowdown;
     return result;
 }
-
-API nvmlReturn_t nvmlDeviceGetSupportedClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons) {
-    return nvmlDeviceGetSupportedClocksThrottleReasons(device, reasons);
-}
+OTHER_NAME(nvmlDeviceGetSupportedClocksEventReasons, (nvmlDevice_t device, unsigned long long *reasons),
+           nvmlDeviceGetSupportedClocksThrottleReasons, (device, reasons))
 
 /* ---- multi-instance GPUs, which the simulation does not have ---- */
 
@@ -1016,10 +856,6 @@ API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsign
     (void)index;
     nvmlReturn_t result = check_reachable(device, mig);
     return result == NVML_SUCCESS ? NVML_ERROR_NOT_FOUND : result;
-}
-
-API nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned int *mode) {
-    return answer_constant(device, mode, 0);
 }
 
 /* ---- processes ---- */
@@ -1272,10 +1108,6 @@ API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvml
 
 /* ---- accounting: disabled, the default on a real GPU ---- */
 
-API nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, unsigned int *mode) {
-    return answer_constant(device, mode, NVML_FEATURE_DISABLED);
-}
-
 static nvmlReturn_t accounting_not_supported(nvmlDevice_t device, const void *answer) {
     nvmlReturn_t result = check_reachable(device, answer);
     return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;
@@ -1375,7 +1207,5 @@ API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, 
             return result;
     }
 }
-
-API nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms) {
-    return nvmlEventSetWait_v2(set, data, timeout_ms);
-}
+OTHER_NAME(nvmlEventSetWait, (nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms), nvmlEventSetWait_v2,
+           (set, data, timeout_ms))

@@ -38,10 +38,6 @@ typedef struct {
 #define NVML_MEMORY_V2 ((unsigned)sizeof(nvmlMemory_v2_t) | 2u << 24)
 
 typedef struct {
-    unsigned long long bar1Total, bar1Free, bar1Used;
-} nvmlBAR1Memory_t;
-
-typedef struct {
     char busIdLegacy[16];
     unsigned int domain, bus, device;
     unsigned int pciDeviceId, pciSubSystemId;
@@ -112,12 +108,6 @@ typedef struct {
     unsigned long long eventType, eventData;
     unsigned int gpuInstanceId, computeInstanceId;
 } nvmlEventData_t;
-
-typedef struct {
-    unsigned int multiprocessorCount, sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount,
-        sharedOfaCount, gpuInstanceSliceCount, computeInstanceSliceCount;
-    unsigned long long memorySizeMB;
-} nvmlDeviceAttributes_t;
 
 typedef struct {
     unsigned int fieldId, scopeId;
