@@ -59,7 +59,16 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;
-typedef union CUlaunchAttribute_union CUlaunchAttribute;
+typedef struct CUlaunchAttribute_st {
+    int id;
+    char padding[4];
+    union {
+        char size[64];
+        int memSyncDomain;
+    } value;
+} CUlaunchAttribute;
+#define CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN 10
+#define CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE 1
 typedef struct CUlaunchConfig_st {
     unsigned int gridDimX, gridDimY, gridDimZ;
     unsigned int blockDimX, blockDimY, blockDimZ;

@@ -25,6 +25,7 @@ struct open_batch {
     struct aliquot_batch *batch;
     uint64_t word;
     uint64_t launches, charged;
+    bool waits;
     size_t part_count;
     struct aliquot_cost_part parts[ALIQUOT_COSTS_PER_BATCH];
 };
@@ -183,7 +184,7 @@ void aliquot_batch_begin(struct aliquot_launch *launch, bool throttled) {
         atomic_store_explicit(&meter->last_throttled, now, memory_order_relaxed);
     }
     if (now - atomic_load_explicit(&meter->last_throttled, memory_order_relaxed) < RECENTLY_THROTTLED_NS || full ||
-        launch->charged >= BATCH_WORK_NS || aliquot_cost_is_guess(launch->cost) ||
+        launch->charged >= BATCH_WORK_NS || launch->waits || aliquot_cost_is_guess(launch->cost) ||
         now != atomic_load_explicit(&meter->last_opened, memory_order_relaxed)) {
         launch->batch = open_batch(thread, meter, launch);
     } else if (now != atomic_load_explicit(&meter->last_unmeasured, memory_order_relaxed)) {
@@ -209,6 +210,7 @@ static __attribute__((noinline)) void close_batch(struct open_batch *open, bool 
     batch->closed_after_launch = closed_after_launch;
     batch->launches = open->launches;
     batch->charged = open->charged;
+    batch->waits = open->waits;
     batch->part_count = open->part_count;
     memcpy(batch->parts, open->parts, sizeof batch->parts);
     batch->closed = aliquot_os_clock();
@@ -253,13 +255,14 @@ void aliquot_batch_launched(const struct aliquot_launch *launch, bool succeeded)
     }
     open->launches++;
     open->charged += launch->charged;
+    open->waits = launch->waits;
     bool has_room = count_launch(open, launch->cost);
     /* With many pending batches only the work limit ends a batch, so that batches remain for all work that may be in
        flight. */
     bool many =
         open->launches >= atomic_load_explicit(&open->meter->target, memory_order_relaxed) &&
         atomic_load_explicit(&open->meter->pending_batches, memory_order_relaxed) < ALIQUOT_BATCHES_PER_METER / 2;
-    if (!has_room || open->charged >= BATCH_WORK_NS || many || aliquot_cost_is_guess(launch->cost)) {
+    if (!has_room || open->charged >= BATCH_WORK_NS || many || launch->waits || aliquot_cost_is_guess(launch->cost)) {
         close_batch(open, true);
     }
 }

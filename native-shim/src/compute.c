@@ -11,6 +11,8 @@
 
 #define UNFINISHED_POLL_NS INT64_C(250000)     /* between checks whether the GPU has caught up */
 #define WANTED_RESOLUTION_NS UINT64_C(1000000) /* resolution of aliquot_device.wanted */
+#define REPAY_NS INT64_C(1000000000)           /* what is owed for waiting is charged over this time */
+#define REPAY_PART_MAX 4                       /* at most a quarter of it at a time */
 #define PEER_TIMEOUT_NS INT64_C(1000000000)    /* a process without charges for this long is not active */
 
 struct gpu_limit {
@@ -22,6 +24,8 @@ struct gpu_limit {
     _Alignas(64) uint64_t own_tat;
     _Alignas(64) _Atomic int64_t unfinished;
     _Atomic uint64_t own_used;
+    _Atomic int64_t owed; /* ns of GPU time, for waiting */
+    _Atomic int64_t repaid_at;
     /* GPU time of the container's other processes, and when it was last seen to grow. */
     _Atomic int64_t peers_used;
     _Atomic int64_t peers_active_at;
@@ -86,6 +90,11 @@ static uint32_t effective_share(struct gpu_limit *limit, int64_t now) {
                               __atomic_load_n(&agent_of(limit)->grant, __ATOMIC_RELAXED), now);
 }
 
+/* What a share earns in a time. */
+static int64_t part(int64_t time, uint32_t share) {
+    return time / 1000 * share / (ALIQUOT_GCRA_WHOLE_GPU / 1000);
+}
+
 static void record_wanted(struct gpu_limit *limit, int64_t now) {
     uint64_t before = __atomic_load_n(&limit->shared->wanted, __ATOMIC_RELAXED);
     if ((uint64_t)now - before > WANTED_RESOLUTION_NS) {
@@ -93,7 +102,7 @@ static void record_wanted(struct gpu_limit *limit, int64_t now) {
     }
 }
 
-static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t now, int64_t *until) {
+static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t debt, int64_t now, int64_t *until) {
     uint32_t share = effective_share(limit, now);
     record_wanted(limit, now);
     /* A process with a temporary grant of the whole GPU is also bounded in unfinished work. Otherwise it would keep
@@ -104,28 +113,28 @@ static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t now, i
     if (share == 0 || (whole && fixed)) {
         return true;
     }
-    if (atomic_load_explicit(&limit->unfinished, memory_order_relaxed) > ALIQUOT_GCRA_BURST_NS) {
+    if (atomic_load_explicit(&limit->unfinished, memory_order_relaxed) > ALIQUOT_GCRA_BURST_NS + part(debt, share)) {
         *until = now + UNFINISHED_POLL_NS;
         return false;
     }
     if (whole) {
         return true;
     }
-    if (!aliquot_gcra_try_charge(&limit->own_tat, share, cost, now, until)) {
+    if (!aliquot_gcra_try_charge(&limit->own_tat, share, cost, debt, now, until)) {
         return false;
     }
-    if (!aliquot_gcra_try_charge(&limit->shared->tat, share, cost, now, until)) {
+    if (!aliquot_gcra_try_charge(&limit->shared->tat, share, cost, debt, now, until)) {
         aliquot_gcra_adjust(&limit->own_tat, share, -(int64_t)cost, now);
         return false;
     }
     return true;
 }
 
-bool aliquot_compute_try_charge(int number, uint64_t cost, int64_t *until) {
+bool aliquot_compute_try_charge(int number, uint64_t cost, int64_t debt, int64_t *until) {
     struct gpu_limit *limit = &gpu_limits[number];
     /* The coarse clock lags, so a charge that it allows is allowed by the exact clock, too. */
-    return try_charge_at(limit, cost, aliquot_os_clock_coarse(), until) ||
-           try_charge_at(limit, cost, aliquot_os_clock(), until);
+    return try_charge_at(limit, cost, debt, aliquot_os_clock_coarse(), until) ||
+           try_charge_at(limit, cost, debt, aliquot_os_clock(), until);
 }
 
 int64_t aliquot_compute_room(int number) {
@@ -147,6 +156,35 @@ void aliquot_compute_adjust(int number, int64_t difference) {
     if (share != 0 && share < ALIQUOT_GCRA_WHOLE_GPU && difference != 0) {
         aliquot_gcra_adjust(&limit->own_tat, share, difference, now);
         aliquot_gcra_adjust(&limit->shared->tat, share, difference, now);
+    }
+}
+
+/* If the full price were charged at once, two ranks would hold each other back more and more: while one is held back,
+   its peer's kernel waits and is charged, so that the peer is held back longer the next time, and the rank waits. With
+   a share r each difference would grow to (1 / r - 1) times itself. Without earnings for as long as it waited, a rank
+   is as late as its peer. */
+void aliquot_compute_charge_waiting(int number, uint64_t nanoseconds) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    uint32_t share = effective_share(limit, aliquot_os_clock_coarse());
+    if (share != 0 && share < ALIQUOT_GCRA_WHOLE_GPU) {
+        int64_t now = part((int64_t)nanoseconds, share);
+        aliquot_compute_adjust(number, now);
+        atomic_fetch_add(&limit->owed, (int64_t)nanoseconds - now);
+    }
+}
+
+void aliquot_compute_repay(int number) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    int64_t owed = atomic_load(&limit->owed);
+    if (owed == 0) {
+        return;
+    }
+    int64_t now = aliquot_os_clock_coarse();
+    int64_t since = now - atomic_exchange(&limit->repaid_at, now);
+    int64_t due = since < REPAY_NS / REPAY_PART_MAX ? owed / 1000 * since / (REPAY_NS / 1000) : owed / REPAY_PART_MAX;
+    if (due > 0) {
+        atomic_fetch_sub(&limit->owed, due);
+        aliquot_compute_adjust(number, due);
     }
 }
 

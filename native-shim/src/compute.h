@@ -12,9 +12,17 @@
  * for a lock, another thread or the GPU.
  *
  * Bounds: while throttled, a container has at most ALIQUOT_GCRA_BURST_NS of unfinished estimated work plus one launch
- * on the GPU. No launch waits longer than ALIQUOT_GCRA_WAIT_MAX_NS, and no debt is larger: the kernels of a collective
- * wait for each other on several GPUs, so holding one back indefinitely would block all. A share too small to repay a
+ * on the GPU. No launch waits longer than ALIQUOT_GCRA_WAIT_MAX_NS, and no debt is larger. A share too small to repay a
  * kernel within that time (for a 20 ms kernel: 1 percent) is therefore exceeded.
+ *
+ * Collectives: kernels that wait on their GPUs for each other, as NCCL's do. They are recognized by the attribute that
+ * NCCL gives them (memory synchronization domain REMOTE) or by their function's name. While one rank is held back its
+ * peers' kernels keep their GPUs busy, so ranks must be held back together:
+ * - A thread that launches collectives is held back at the first launch after one, until it owes nothing on any of the
+ *   GPUs on which it launches collectives. The other launches of such a step may exceed the share by 0.2 s, so those of
+ *   a group are not held back one after the other. A collective is held back for 0.1 s at most, unless 1 s is owed.
+ * - Collectives are measured one by one. Their cost is that of the shortest ones; what they take longer, they wait.
+ *   Waiting is charged in full, but over a second (aliquot_compute_charge_waiting() says why).
  *
  * No write to the region frees a process from its own share: each process keeps a private word besides the shared one.
  * Such a write can hide the container's processes from each other, or throttle them within the bounds.
@@ -55,15 +63,23 @@ int aliquot_compute_refresh(void);
 
 bool aliquot_compute_is_limited(int device);
 
-/* Charges a launch of cost nanoseconds of GPU time. False: the launch must be throttled, until the time *until of
-   aliquot_os_clock(), and nothing was charged. */
-bool aliquot_compute_try_charge(int device, uint64_t cost, int64_t *until);
+/* Charges a launch of cost nanoseconds of GPU time. debt: the time (ns) by which what was charged before may exceed
+   ALIQUOT_GCRA_BURST_NS. False: the launch must be throttled, until the time *until of aliquot_os_clock(), and nothing
+   was charged. */
+bool aliquot_compute_try_charge(int device, uint64_t cost, int64_t debt, int64_t *until);
 
 /* GPU time (ns) that this process can be charged before a launch is throttled. INT64_MAX: no limit holds now. */
 int64_t aliquot_compute_room(int device);
 
 /* Adjusts a charge by the difference (nanoseconds) between the GPU time used and charged. A failed launch used none. */
 void aliquot_compute_adjust(int device, int64_t difference);
+
+/* Charges nanoseconds in which a kernel only waited on the GPU for its peers on other GPUs: the container does not earn
+   in that time, and owes the rest, which is charged little by little with each call of aliquot_compute_repay(). */
+void aliquot_compute_charge_waiting(int device, uint64_t nanoseconds);
+
+/* Charges a part of what is owed for waiting: after a second of calls, two thirds of it. */
+void aliquot_compute_repay(int device);
 
 /* Adds used GPU time to the figures in the region: as measured, or as charged if it is not measured. */
 void aliquot_compute_add_used(int device, uint64_t nanoseconds);

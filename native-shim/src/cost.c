@@ -20,7 +20,8 @@ struct aliquot_cost {
     _Atomic uint32_t samples;          /* saturates, like exact */
     _Atomic uint32_t exact;            /* number of exact samples */
     _Atomic uint32_t guessed;          /* launches that were charged a guess */
-    _Atomic uint32_t in_window;
+    _Atomic uint16_t in_window;
+    _Atomic uint8_t waits;  /* enum aliquot_cost_waits */
     _Atomic uint64_t mean;  /* of the exact samples */
     _Atomic uint64_t close; /* mean of the samples near the minimum */
     _Atomic uint64_t least, least_before;
@@ -46,6 +47,14 @@ static uint64_t grid_size_class(uint64_t blocks) {
     return octave * 4 + (blocks >> (octave - 2) & 3);
 }
 
+enum aliquot_cost_waits aliquot_cost_waits(const struct aliquot_cost *cost) {
+    return (enum aliquot_cost_waits)atomic_load_explicit(&cost->waits, memory_order_relaxed);
+}
+
+void aliquot_cost_set_waits(struct aliquot_cost *cost, enum aliquot_cost_waits waits) {
+    atomic_store_explicit(&cost->waits, (uint8_t)waits, memory_order_relaxed);
+}
+
 static void reset_entry(struct aliquot_cost *cost, enum aliquot_cost_kind kind) {
     atomic_store_explicit(&cost->launch, kind == ALIQUOT_COST_GRAPH ? GRAPH_GUESS_NS : KERNEL_GUESS_NS,
                           memory_order_relaxed);
@@ -53,6 +62,9 @@ static void reset_entry(struct aliquot_cost *cost, enum aliquot_cost_kind kind) 
     atomic_store_explicit(&cost->samples, 0, memory_order_relaxed);
     cost->exact = 0;
     cost->in_window = 0;
+    aliquot_cost_set_waits(cost, kind == ALIQUOT_COST_COLLECTIVE ? ALIQUOT_WAITS
+                                 : kind == ALIQUOT_COST_GRAPH    ? ALIQUOT_WAITS_NOT
+                                                                 : ALIQUOT_WAITS_UNSAID);
 }
 
 static __attribute__((noinline, cold)) struct aliquot_cost *claim_entry(uint64_t key, enum aliquot_cost_kind kind) {

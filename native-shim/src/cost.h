@@ -20,7 +20,8 @@
 
 struct aliquot_cost;
 
-enum aliquot_cost_kind { ALIQUOT_COST_KERNEL, ALIQUOT_COST_GRAPH };
+/* COLLECTIVE: a kernel that is known to wait for its peers on other GPUs. */
+enum aliquot_cost_kind { ALIQUOT_COST_KERNEL, ALIQUOT_COST_GRAPH, ALIQUOT_COST_COLLECTIVE };
 
 /* Returns the entry of a function with a grid of this many blocks, or of a graph (blocks: 0). Never NULL. */
 struct aliquot_cost *aliquot_cost_of(enum aliquot_cost_kind kind, const void *handle, uint64_t blocks);
@@ -32,6 +33,11 @@ uint64_t aliquot_cost_next(struct aliquot_cost *cost);
 
 /* Resets the doubling of the guess, for launches that cannot be measured. */
 void aliquot_cost_reset_guess(struct aliquot_cost *cost);
+
+/* Whether it is the cost of a kernel that waits for its peers. UNSAID until it is set. */
+enum aliquot_cost_waits { ALIQUOT_WAITS_UNSAID, ALIQUOT_WAITS_NOT, ALIQUOT_WAITS };
+enum aliquot_cost_waits aliquot_cost_waits(const struct aliquot_cost *cost);
+void aliquot_cost_set_waits(struct aliquot_cost *cost, enum aliquot_cost_waits waits);
 
 /* Whether the cost was never measured. */
 _Bool aliquot_cost_is_guess(const struct aliquot_cost *cost);

@@ -30,13 +30,13 @@ static int64_t bounded(uint64_t word, uint32_t share, int64_t now) {
     return time < least ? least : time > most ? most : time;
 }
 
-bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int64_t now, int64_t *until) {
+bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int64_t debt, int64_t now, int64_t *until) {
     uint64_t found = __atomic_load_n(word, __ATOMIC_RELAXED);
     int64_t time;
     do {
         time = bounded(found, share, now);
-        if (time - now > ALIQUOT_GCRA_BURST_NS) {
-            *until = time - ALIQUOT_GCRA_BURST_NS;
+        if (time - now > ALIQUOT_GCRA_BURST_NS + debt) {
+            *until = time - ALIQUOT_GCRA_BURST_NS - debt;
             return false;
         }
     } while (!__atomic_compare_exchange_n(word, &found, (uint64_t)(time + earning(cost, share)), true, __ATOMIC_RELAXED,

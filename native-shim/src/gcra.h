@@ -24,7 +24,7 @@
 #define ALIQUOT_GCRA_WHOLE_GPU 1000000
 #define ALIQUOT_GCRA_SHARE_MIN 1000 /* no share is lower, so that no launch waits forever */
 #define ALIQUOT_GCRA_BURST_NS INT64_C(20000000)
-/* Debt beyond this is forgiven, and no launch waits longer, because the ranks of a collective wait for each other. */
+/* Debt beyond this is forgiven, and no launch waits longer. */
 #define ALIQUOT_GCRA_WAIT_MAX_NS INT64_C(2000000000)
 /* An older grant has no effect. */
 #define ALIQUOT_GCRA_GRANT_MAX_AGE_NS INT64_C(3000000000)
@@ -33,8 +33,9 @@
    overestimated costs: more is never the arbiter's intention. */
 uint32_t aliquot_gcra_share(uint32_t fixed, enum aliquot_policy policy, uint64_t grant, int64_t now);
 
-/* Charges cost to the word. False: nothing was charged, and *until says until when to wait. */
-bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int64_t now, int64_t *until);
+/* Charges cost to the word, if what was charged before will have been earned within ALIQUOT_GCRA_BURST_NS and debt
+   (time, ns) more. False: nothing was charged, and *until says until when to wait. */
+bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int64_t debt, int64_t now, int64_t *until);
 
 /* GPU time that can be charged to the word before a launch is throttled; negative: none for as long as that takes. */
 int64_t aliquot_gcra_room(uint64_t word, uint32_t share, int64_t now);

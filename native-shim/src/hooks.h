@@ -538,6 +538,7 @@
     CALLED(CUDA, CUresult, cuCtxSetCurrent, (CUcontext context)) \
     CALLED(CUDA, CUresult, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status)) \
     CALLED(CUDA, CUresult, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode)) \
+    CALLED(CUDA, CUresult, cuFuncGetName, (const char **name, CUfunction function)) \
     CALLED(CUDA, CUresult, cuEventCreate, (CUevent *event, unsigned int flags)) \
     CALLED(CUDA, CUresult, cuEventDestroy_v2, (CUevent event)) \
     CALLED(CUDA, CUresult, cuEventQuery, (CUevent event)) \

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <string.h>
 
 #define LIMITS_CHECK_MASK 63 /* launches between checks of the limit file, less 1 */
 #define ADVANCE_NS 50000     /* of GPU time, charged in advance by a thread */
@@ -26,14 +27,20 @@
    the GPU; and how long at most a thread waits until the process's own work has ended. */
 #define IDLE_NS 6000000
 #define IDLE_WAIT_MAX_NS 100000000
+/* Collectives (compute.h). */
+#define STEP_DEBT_NS INT64_C(200000000)            /* time by which a step may exceed the share */
+#define COLLECTIVE_WAIT_MAX_NS INT64_C(100000000)  /* longest wait of a collective, unless the debt is larger */
+#define COLLECTIVE_DEBT_MAX_NS INT64_C(1000000000) /* than this */
 
 static __thread struct {
     int device;
     uint64_t credit; /* ns of GPU time charged in advance on that device */
     unsigned launches;
-    uint64_t charged;          /* ns of GPU time, for all launches */
-    uint64_t charged_at_event; /* charged, when the last timing event was recorded */
-    bool in_span;              /* that event began a span */
+    uint64_t charged;            /* ns of GPU time, for all launches */
+    uint64_t charged_at_event;   /* charged, when the last timing event was recorded */
+    bool in_span;                /* that event began a span */
+    bool begins_step;            /* the next ordinary launch is the first after a collective */
+    uint32_t collective_devices; /* bit set: the thread has launched a collective there */
 } thread_advance __attribute__((tls_model("initial-exec")));
 
 /* Whether launches are limited. Checks the limit file now and then. */
@@ -45,32 +52,55 @@ static inline bool is_throttling_active(void) {
     return state == ALIQUOT_COMPUTE_LIMITED;
 }
 
+/* Charges a launch. The devices must have room as well. */
+static bool try_charge(const struct aliquot_launch *launch, uint64_t ns, int64_t debt, uint32_t devices,
+                       int64_t *until) {
+    for (; devices != 0; devices &= devices - 1) {
+        if (!aliquot_compute_try_charge(__builtin_ctz(devices), 0, debt, until)) {
+            return false;
+        }
+    }
+    return aliquot_compute_try_charge(launch->device, ns, debt, until);
+}
+
 /* Charges ns of GPU time, and sleeps until the share allows it. True: the thread was throttled. */
 static __attribute__((noinline)) bool throttle(const struct aliquot_launch *launch, uint64_t ns) {
-    int64_t until = 0;
-    if (aliquot_compute_try_charge(launch->device, ns, &until)) {
+    int64_t until = 0, least = THROTTLE_MIN_NS, most = ALIQUOT_GCRA_WAIT_MAX_NS, debt = 0;
+    uint32_t devices = 0;
+    if (launch->waits || (thread_advance.collective_devices != 0 && !thread_advance.begins_step)) {
+        debt = STEP_DEBT_NS;
+    } else if (thread_advance.begins_step) {
+        devices = thread_advance.collective_devices;
+        debt = -ALIQUOT_GCRA_BURST_NS;
+        least = 0;
+        thread_advance.begins_step = false;
+    }
+    if (try_charge(launch, ns, debt, devices, &until)) {
         return false;
     }
     int saved = errno;
     int64_t start = aliquot_os_clock(), now = start;
+    if (launch->waits && until - start < COLLECTIVE_DEBT_MAX_NS) {
+        most = COLLECTIVE_WAIT_MAX_NS;
+    }
     aliquot_batch_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
     int64_t idle_until = aliquot_measure_needs_idle(launch->context) ? start + IDLE_WAIT_MAX_NS : 0;
     bool idle = false;
-    while (now - start < ALIQUOT_GCRA_WAIT_MAX_NS && (now - start < THROTTLE_MIN_NS || now < idle_until ||
-                                                      !aliquot_compute_try_charge(launch->device, ns, &until))) {
+    while (now - start < most &&
+           (now - start < least || now < idle_until || !try_charge(launch, ns, debt, devices, &until))) {
         if (!unfinished && !idle && idle_until != 0) {
             idle = true;
             idle_until = now + IDLE_NS;
         }
         int64_t longest = now + (unfinished || now < idle_until ? SLEEP_PENDING_NS : SLEEP_MAX_NS);
-        int64_t wake = until > start + THROTTLE_MIN_NS ? until : start + THROTTLE_MIN_NS;
+        int64_t wake = until > start + least ? until : start + least;
         aliquot_os_sleep_until(wake > now && wake < longest ? wake : longest);
         unfinished = aliquot_measure_poll(launch->context);
         aliquot_compute_refresh();
         now = aliquot_os_clock();
     }
-    if (now - start >= ALIQUOT_GCRA_WAIT_MAX_NS) {
+    if (now - start >= most) {
         aliquot_compute_adjust(launch->device, (int64_t)ns); /* launch now, and charge it as debt */
     }
     aliquot_compute_add_throttled(launch->device, now - start);
@@ -104,6 +134,25 @@ void aliquot_launch_charge(CUcontext context, int device, uint64_t nanoseconds) 
     charge_with_advance(&work);
 }
 
+/* NCCL's kernels, by the name of their function (ncclDevKernel_..., before 2.19 ncclKernel_...), if the driver tells it
+   (12.3). */
+static __attribute__((noinline, cold)) bool is_named_collective(struct aliquot_cost *cost, const void *handle) {
+    const char *name = NULL;
+    bool waits = aliquot_real.cuFuncGetName != NULL &&
+                 aliquot_real.cuFuncGetName(&name, (CUfunction)(uintptr_t)handle) == CUDA_SUCCESS && name != NULL &&
+                 strstr(name, "nccl") != NULL && strstr(name, "Kernel") != NULL;
+    aliquot_cost_set_waits(cost, waits ? ALIQUOT_WAITS : ALIQUOT_WAITS_NOT);
+    return waits;
+}
+
+static inline bool waits_for_peers(struct aliquot_cost *cost, const void *handle) {
+    enum aliquot_cost_waits waits = aliquot_cost_waits(cost);
+    return __builtin_expect(waits != ALIQUOT_WAITS_NOT, 0) &&
+           (waits == ALIQUOT_WAITS || is_named_collective(cost, handle));
+}
+
+/* Charges a launch before it is forwarded, and throttles it if needed. False: the launch is not limited, so
+   end_launch() must not be called. */
 static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind kind, const void *handle,
                           uint64_t blocks, CUstream stream) {
     if (aliquot_capture_may_include(stream)) {
@@ -116,16 +165,15 @@ static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind 
     launch->stream = stream;
     launch->cost = aliquot_cost_of(kind, handle, blocks);
     launch->charged = aliquot_cost_next(launch->cost);
+    launch->waits = waits_for_peers(launch->cost, handle);
+    if (launch->waits) {
+        aliquot_batch_end_own(stream);
+        thread_advance.begins_step = true;
+        thread_advance.collective_devices |= UINT32_C(1) << launch->device;
+    }
     bool throttled = charge_with_advance(launch);
     aliquot_batch_begin(launch, throttled);
     return true;
-}
-
-/* Charges a launch before it is forwarded, and throttles it if needed. False: the launch is not limited, so
-   end_launch() must not be called. */
-static inline bool begin_launch(struct aliquot_launch *launch, enum aliquot_cost_kind kind, const void *handle,
-                                uint64_t blocks, CUstream stream) {
-    return __builtin_expect(is_throttling_active(), 0) && charge_launch(launch, kind, handle, blocks, stream);
 }
 
 /* After the launch. Returns its result. */
@@ -145,8 +193,25 @@ static CUstream legacy_stream(CUstream stream) {
     return stream;
 }
 
+/* Kernels that are part of a collective tell it with NCCL's attribute (2.17 and later, compute capability 9 and later).
+ */
+static enum aliquot_cost_kind kind_of(const CUlaunchConfig *config) {
+    for (unsigned i = 0; config != NULL && config->attrs != NULL && i < config->numAttrs; i++) {
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN &&
+            config->attrs[i].value.memSyncDomain == CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE) {
+            return ALIQUOT_COST_COLLECTIVE;
+        }
+    }
+    return ALIQUOT_COST_KERNEL;
+}
+
+#define KIND_KERNEL ALIQUOT_COST_KERNEL
+#define KIND_KERNEL_EX kind_of(config)
+#define KIND_GRAPH ALIQUOT_COST_GRAPH
+
 /* Forwards to the driver. For graphs, first reserves the memory that they allocate. */
 #define CALL_KERNEL(symbol, arguments, handle, stream) aliquot_real.symbol arguments
+#define CALL_KERNEL_EX CALL_KERNEL
 #define CALL_GRAPH(symbol, arguments, handle, stream) aliquot_graph_launch(aliquot_real.symbol, handle, stream)
 
 /* Hook of one launch function. */
@@ -154,7 +219,8 @@ static CUstream legacy_stream(CUstream stream) {
     CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
         struct aliquot_launch launch;                                                                                  \
-        return begin_launch(&launch, ALIQUOT_COST_##kind, handle, blocks, stream)                                      \
+        return __builtin_expect(is_throttling_active(), 0) &&                                                          \
+                       charge_launch(&launch, KIND_##kind, handle, blocks, stream)                                     \
                    ? end_launch(&launch, CALL_##kind(symbol, arguments, handle, stream))                               \
                    : CALL_##kind(symbol, arguments, handle, stream);                                                   \
     }
@@ -179,7 +245,7 @@ LAUNCHES(cuLaunchCooperativeKernel,
 
 /* The driver refuses a NULL configuration. */
 LAUNCHES(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra),
-         (config, function, parameters, extra), KERNEL, function,
+         (config, function, parameters, extra), KERNEL_EX, function,
          config == NULL ? 0 : blocks_of(config->gridDimX, config->gridDimY, config->gridDimZ),
          config == NULL ? NULL : config->hStream)
 

@@ -91,6 +91,14 @@ bool aliquot_meter_is_idle(struct aliquot_meter *meter, int64_t now) {
     return idle;
 }
 
+static double larger_of(double a, double b) {
+    return a > b ? a : b;
+}
+
+static double smaller_of(double a, double b) {
+    return a < b ? a : b;
+}
+
 /* Nanoseconds between two completed events. False: the driver returned an error. */
 static bool elapsed_between(CUevent from, CUevent to, double *ns) {
     float ms = 0;
@@ -133,6 +141,16 @@ static void settle_charge(struct aliquot_meter *meter, const struct aliquot_cost
     aliquot_compute_add_used(meter->device, charge_due);
 }
 
+/* What is measured beyond the usual cost of launches that wait for peers is waiting. */
+static void settle_waiting(struct aliquot_meter *meter, uint64_t measured, uint64_t charged) {
+    if (measured > charged) {
+        aliquot_compute_charge_waiting(meter->device, measured - charged);
+    } else {
+        aliquot_compute_adjust(meter->device, (int64_t)measured - (int64_t)charged);
+    }
+    aliquot_compute_add_used(meter->device, measured);
+}
+
 static uint64_t launches_of(const struct aliquot_batch_group *group) {
     uint64_t launches = 0;
     for (size_t i = 0; i < group->part_count; i++) {
@@ -143,26 +161,37 @@ static uint64_t launches_of(const struct aliquot_batch_group *group) {
 
 static void learn_group(struct aliquot_meter *meter) {
     struct aliquot_batch_group *group = &meter->group;
-    if (group->part_count > 0) {
+    uint64_t all = group->measured + group->waited;
+    if (all > 0) {
         bool known_alone = is_known_alone(meter), alone = is_alone(meter);
         /* A probe stands for 0.8 ms, so several are needed. */
-        bool enough_probes = aliquot_lateness_probes_count(&meter->lateness) && group->measured >= GROUP_WORK_NS / 4 &&
-                             (uint64_t)group->probes * ALIQUOT_HELPER_PROBE_INTERVAL_NS > group->measured / 4;
-        uint64_t measured = group->measured;
-        double others = 0;
+        bool enough_probes = aliquot_lateness_probes_count(&meter->lateness) && all >= GROUP_WORK_NS / 4 &&
+                             (uint64_t)group->probes * ALIQUOT_HELPER_PROBE_INTERVAL_NS > all / 4;
+        double others = 0, own = 1;
         enum aliquot_cost_quality quality = alone || enough_probes ? ALIQUOT_COST_EXACT : ALIQUOT_COST_SHARED;
         if (enough_probes && !known_alone) {
-            double own_part = 1 - (double)group->late_probes / group->probes;
-            measured = (uint64_t)((double)measured * (own_part > 1.0 / 16 ? own_part : 1.0 / 16));
-        } else if (!alone && measured > launches_of(group) * LONG_LAUNCH_NS &&
+            own = larger_of(1 - (double)group->late_probes / group->probes, 1.0 / 16);
+        } else if (!alone && group->measured > launches_of(group) * LONG_LAUNCH_NS &&
                    aliquot_lateness_others(&meter->lateness, aliquot_os_clock(), &others)) {
             /* As much as others have while this process is idle, they have while it works, but no more than it. */
-            measured = (uint64_t)((double)measured * (1 - (others < 0.5 ? others : 0.5)));
+            own = 1 - smaller_of(others, 0.5);
             quality = ALIQUOT_COST_EXACT;
         }
-        settle_charge(meter, group->parts, group->part_count, group->charged, measured, quality);
+        if (group->part_count > 0) {
+            settle_charge(meter, group->parts, group->part_count, group->charged,
+                          (uint64_t)((double)group->measured * own), quality);
+        }
+        settle_waiting(meter, (uint64_t)((double)group->waited * own), group->waited_charged);
     }
     *group = (struct aliquot_batch_group){0};
+}
+
+/* A launch that waits for peers: its usual cost, without waiting, is learned from the shortest ones. */
+static void join_group_waiting(struct aliquot_meter *meter, const struct aliquot_batch *batch, uint64_t measured) {
+    uint64_t due = aliquot_cost_learn(batch->parts, batch->part_count, measured, ALIQUOT_COST_SHARED);
+    aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)batch->charged);
+    meter->group.waited += measured;
+    meter->group.waited_charged += due;
 }
 
 static bool has_unmeasured_costs(const struct aliquot_batch_group *group) {
@@ -193,14 +222,6 @@ static void join_group(struct aliquot_meter *meter, const struct aliquot_batch *
         }
         group->parts[at].launches += batch->parts[i].launches;
     }
-}
-
-static double larger_of(double a, double b) {
-    return a > b ? a : b;
-}
-
-static double smaller_of(double a, double b) {
-    return a < b ? a : b;
 }
 
 /* Adds a batch's time on the GPU to the time that batches cover without a break. Returns what is new of it. Batches are
@@ -255,14 +276,14 @@ static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_b
         settle_charge(meter, batch->parts, batch->part_count, batch->charged, (uint64_t)took, ALIQUOT_COST_GAPS);
         return;
     }
-    bool enough =
-        group->measured >= GROUP_WORK_NS || group->part_count > ALIQUOT_COSTS_PER_GROUP - ALIQUOT_COSTS_PER_BATCH;
+    bool enough = group->measured + group->waited >= GROUP_WORK_NS ||
+                  group->part_count > ALIQUOT_COSTS_PER_GROUP - ALIQUOT_COSTS_PER_BATCH;
     /* The minimum of many samples counts, so they must be short; but those of overlapping batches are inexact. */
     bool shortest = !aliquot_lateness_probes_count(&meter->lateness) && meter->since_overlap > APART_BATCHES;
     if (enough || (!overlaps && (shortest || is_alone(meter)))) {
         learn_group(meter);
     }
-    join_group(meter, batch, (uint64_t)fresh);
+    (batch->waits ? join_group_waiting : join_group)(meter, batch, (uint64_t)fresh);
     if (end > covered_to) {
         aliquot_lateness_count_probes(&meter->lateness, larger_of(start, covered_to), end, &group->late_probes,
                                       &group->probes);
@@ -412,6 +433,7 @@ static bool poll_meter(struct aliquot_meter *meter, bool make_current) {
             waiting[waiting_count++] = atomic_load(&batch->stream);
         }
     }
+    aliquot_compute_repay(meter->device);
     bool last = atomic_load(&meter->pending_batches) == 0; /* no other batch can overlap */
     if (last && (has_unmeasured_costs(&meter->group) || is_alone(meter))) {
         learn_group(meter);

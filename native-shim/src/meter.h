@@ -38,6 +38,7 @@ struct aliquot_batch {
     _Atomic int64_t opened; /* host's clock, like closed; valid in every state but BATCH_FREE and BATCH_CLOSING */
     int64_t closed;
     bool closed_after_launch; /* closed right after its last launch */
+    bool waits;               /* its one launch waits for peers on other GPUs */
     bool after_idle;          /* the process had no work on the GPU when start was recorded */
     uint64_t charged;
     uint64_t launches;
@@ -50,7 +51,8 @@ struct aliquot_batch {
    ones. */
 struct aliquot_batch_group {
     uint64_t measured, charged;
-    unsigned late_probes, probes; /* recorded in the time of the group: late ones, all */
+    uint64_t waited, waited_charged; /* the same of launches that wait for peers on other GPUs */
+    unsigned late_probes, probes;    /* recorded in the time of the group: late ones, all */
     size_t part_count;
     struct aliquot_cost_part parts[ALIQUOT_COSTS_PER_GROUP];
 };

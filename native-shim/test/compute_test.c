@@ -12,7 +12,7 @@ static int64_t use_greedily(uint32_t share, uint64_t cost, int64_t during) {
     uint64_t word = 0;
     int64_t used = 0, until = 0;
     for (int64_t now = NOW; now < NOW + during;) {
-        if (aliquot_gcra_try_charge(&word, share, cost, now, &until)) {
+        if (aliquot_gcra_try_charge(&word, share, cost, 0, now, &until)) {
             used += (int64_t)cost;
         } else {
             CHECK(until > now, "a wait ends in the future");
@@ -38,7 +38,7 @@ TEST(a_greedy_launcher_gets_its_share_whatever_its_launches_cost) {
 TEST(idle_time_earns_a_burst_and_no_more) {
     uint64_t word = 0;
     int64_t until = 0, used = 0;
-    while (aliquot_gcra_try_charge(&word, 500000, 1000000, NOW, &until)) {
+    while (aliquot_gcra_try_charge(&word, 500000, 1000000, 0, NOW, &until)) {
         used += MS;
     }
     CHECK(used <= ALIQUOT_GCRA_BURST_NS + ALIQUOT_GCRA_BURST_NS / 2 + MS, "%lld ms", (long long)(used / MS));
@@ -49,7 +49,7 @@ TEST(no_value_of_the_word_makes_a_launch_wait_longer_than_the_bound) {
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         uint64_t word = words[i];
         int64_t until = 0;
-        CHECK(!aliquot_gcra_try_charge(&word, 10000, 1, NOW, &until), "the launch waits");
+        CHECK(!aliquot_gcra_try_charge(&word, 10000, 1, 0, NOW, &until), "the launch waits");
         CHECK(until - NOW <= ALIQUOT_GCRA_WAIT_MAX_NS, "%lld ms", (long long)((until - NOW) / MS));
     }
 }
@@ -58,9 +58,9 @@ TEST(returned_GPU_time_can_be_used_again) {
     uint64_t word = (uint64_t)NOW;
     int64_t until = 0;
     aliquot_gcra_adjust(&word, 250000, 20 * MS, NOW);
-    CHECK(!aliquot_gcra_try_charge(&word, 250000, 1, NOW, &until), "a debt of 80 ms");
+    CHECK(!aliquot_gcra_try_charge(&word, 250000, 1, 0, NOW, &until), "a debt of 80 ms");
     aliquot_gcra_adjust(&word, 250000, -20 * MS, NOW);
-    CHECK(aliquot_gcra_try_charge(&word, 250000, 1, NOW, &until), "no debt");
+    CHECK(aliquot_gcra_try_charge(&word, 250000, 1, 0, NOW, &until), "no debt");
 }
 
 TEST(a_grant_is_valid_for_three_seconds_and_raises_a_fixed_share_by_at_most_an_eighth) {

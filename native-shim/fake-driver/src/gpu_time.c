@@ -881,6 +881,11 @@ size_t gpu_usage_history(gpu_file *gpu, int slot, struct gpu_usage *history, siz
     return count;
 }
 
+uint64_t gpu_collective_start(const gpu_file *gpu, uint64_t name) {
+    uint64_t start = collective_start(gpu, name);
+    return start != NEVER ? start : 0;
+}
+
 uint64_t gpu_busy_ns(gpu_file *gpu, int slot) {
     struct simulation sim;
     begin_simulation(gpu, &sim);

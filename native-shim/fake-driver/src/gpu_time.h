@@ -129,6 +129,9 @@ struct gpu_usage {
  */
 size_t gpu_usage_history(gpu_file *gpu, int slot, struct gpu_usage *history, size_t max);
 
+/* When the GPU's kernel of a collective started; 0 if it has not, or at least 64 others have started since. */
+uint64_t gpu_collective_start(const gpu_file *gpu, uint64_t name);
+
 /*
  * Advances the simulation and returns how long a kernel ran: of the process in `slot` since it took the slot, or on the
  * GPU since its file was made for slot -1. The sum over all processes that the GPU ever had is that of the GPU.

@@ -81,7 +81,7 @@ static void use_region(int device) {
     /* No other process holds memory, and the region cannot say that the host sees more: an allocation succeeds. */
     expect(aliquot_shared_slot_if_any() < 0 || held > 0);
     aliquot_usage_since(&share.region->gpu_time, share.region->history, 0, now);
-    if (!aliquot_gcra_try_charge(&share.region->tat, 300000, 1000000, now, &until)) {
+    if (!aliquot_gcra_try_charge(&share.region->tat, 300000, 1000000, 0, now, &until)) {
         expect(until > now && until - now <= ALIQUOT_GCRA_WAIT_MAX_NS);
     }
     aliquot_gcra_adjust(&share.region->tat, 300000, -1000000, now);
