@@ -520,6 +520,16 @@ API CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction
     return leave(get_function_attribute(pi, attrib, &hfunc->handle));
 }
 
+API CUresult cuFuncGetName(const char **name, CUfunction hfunc) {
+    if (name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_function(hfunc);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *name = function_name(hfunc);
+    return leave(CUDA_SUCCESS);
+}
+
 API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
     CUresult result = enter_function(hfunc);
     if (result != CUDA_SUCCESS)
