@@ -1,6 +1,7 @@
 #include "helper.h"
 
 #include "capture.h"
+#include "config.h"
 #include "lookup.h"
 #include "measure.h"
 #include "os.h"
@@ -39,6 +40,7 @@ static void *helper_main(void *unused) {
            in the process's own time slice, and would overestimate the others. */
         aliquot_os_sleep_until(now + jittered(now - shared < IDLE_NS ? ALIQUOT_HELPER_PROBE_INTERVAL_NS : INTERVAL_NS));
         now = aliquot_os_clock();
+        aliquot_config_check();
         polled = aliquot_measure_poll_all();
         worked = polled.pending_batches ? now : worked;
         shared = polled.shared ? now : shared;
