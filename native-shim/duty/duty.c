@@ -61,6 +61,8 @@ static const char help[] =
     "  --tolerance P      largest error of a tenant's share in percentage points (default 2); negative: only print\n"
     "  --expect 30,70     expected share of each tenant; negative: any (default: its limit, scaled down if the\n"
     "                     limits add up to more than 100)\n"
+    "  --whole P          what unlimited tenants reach together, in percent of the GPU, since switches between them\n"
+    "                     cost time; limits are parts of it (default 100)\n"
     "  --total P          smallest sum of all shares in percent\n"
     "  --shown P          smallest utilization that the shim may show at any time, in percent of the tenant's limit\n"
     "  --accounting P     largest difference between the shim's and the GPU's accounting in percentage points\n"
@@ -87,7 +89,7 @@ struct tenant {
 struct plan {
     struct tenant tenants[MAX_TENANTS];
     int count, processes;
-    double seconds, warm_up, tolerance, total, shown, accounting;
+    double seconds, warm_up, tolerance, whole, total, shown, accounting;
     bool is_virtual, arbiter, keep;
     unsigned long seed;
     int latency;
@@ -484,12 +486,13 @@ static struct plan parse(int count, char **arguments) {
         {"warm-up", 1, NULL, 'w'},   {"tolerance", 1, NULL, 'T'},  {"expect", 1, NULL, 'e'},  {"total", 1, NULL, 'A'},
         {"shown", 1, NULL, 'U'},     {"accounting", 1, NULL, 'B'}, {"virtual", 0, NULL, 'v'}, {"real", 0, NULL, 'r'},
         {"seed", 1, NULL, 'd'},      {"build", 1, NULL, 'b'},      {"keep", 0, NULL, 'k'},    {"help", 0, NULL, 'h'},
-        {"latency", 1, NULL, 'y'},   {"profile", 1, NULL, 'P'},    {NULL, 0, NULL, 0}};
+        {"latency", 1, NULL, 'y'},   {"profile", 1, NULL, 'P'},    {"whole", 1, NULL, 'W'},   {NULL, 0, NULL, 0}};
     const char *limits = "25", *shapes = "1ms", *patterns = "busy", *policies = "fixed", *expect = NULL;
     struct plan plan = {.processes = 1,
                         .seconds = 5,
                         .warm_up = 2,
                         .tolerance = 2,
+                        .whole = 100,
                         .total = -1,
                         .accounting = 100,
                         .is_virtual = true,
@@ -534,6 +537,9 @@ static struct plan parse(int count, char **arguments) {
             break;
         case 'e':
             expect = optarg;
+            break;
+        case 'W':
+            plan.whole = number(optarg, 0, 100);
             break;
         case 'A':
             plan.total = number(optarg, 0, 100);
@@ -590,8 +596,8 @@ static struct plan parse(int count, char **arguments) {
         sum += tenant->limit;
     }
     for (int i = 0; i < plan.count; i++) {
-        plan.tenants[i].expected =
-            expect != NULL ? number(item(expect, i), -1, 100) : plan.tenants[i].limit * (sum > 100 ? 100 / sum : 1);
+        double scale = (sum > 100 ? 100 / sum : 1) * plan.whole / 100;
+        plan.tenants[i].expected = expect != NULL ? number(item(expect, i), -1, 100) : plan.tenants[i].limit * scale;
     }
     return plan;
 }

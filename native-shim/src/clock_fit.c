@@ -5,7 +5,7 @@
 #define POINTS_MIN 4         /* for a rate */
 #define SPAN_MIN_NS 16000000 /* for a rate */
 #define RATE_MAX 500e-6      /* crystal oscillators differ by less; a steeper edge leads through late events */
-#define IDLE_NS 100000000    /* without pairs, after which the line rises */
+#define QUIET_NS 100000000   /* without pairs, after which the line rises */
 #define RISE 20e-6           /* of the line in that time, if the rate is known */
 #define RISE_UNKNOWN 300e-6  /* if it is not */
 #define AGE_MAX_NS INT64_C(10000000000) /* older points are of another rate, as temperatures change */
@@ -94,7 +94,7 @@ double aliquot_clock_fit_add(struct aliquot_clock_fit *fit, int64_t host, double
     if (!fit->known) {
         *fit = (struct aliquot_clock_fit){
             .known = true, .at = host, .offset = difference, .last = host, .window = WINDOW_MIN_NS};
-    } else if (!waited && host - fit->last > IDLE_NS) {
+    } else if (!waited && host - fit->last > QUIET_NS) {
         set_line(fit, host, line_at(fit, host) + (fit->has_rate ? RISE : RISE_UNKNOWN) * (double)(host - fit->last));
         fit->count = host - fit->last > AGE_MAX_NS ? 0 : fit->count;
         fit->window = fit->count == 0 ? WINDOW_MIN_NS : fit->window;

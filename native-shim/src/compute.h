@@ -14,6 +14,9 @@
  * Bounds: while throttled, a container has at most ALIQUOT_GCRA_BURST_NS of unfinished estimated work plus one launch
  * on the GPU. No launch waits longer than ALIQUOT_GCRA_WAIT_MAX_NS, and no debt is larger. A share too small to repay a
  * kernel within that time (for a 20 ms kernel: 1 percent) is therefore exceeded.
+ * Where events wait for the process's own work (lateness.h), and no other evidence is recent, a throttled launch also
+ * waits until that work has ended, for 100 ms at most, and then for 6 ms in which the GPU has none of it: every 0.25 s
+ * at first, and then once a second. What the program could not use meanwhile, it can use later.
  *
  * Collectives: kernels that wait on their GPUs for each other, as NCCL's do. They are recognized by the attribute that
  * NCCL gives them (memory synchronization domain REMOTE) or by their function's name. While one rank is held back its

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define ENTRIES 4096 /* a power of two; 256 KiB of zeroed memory, not resident until used */
-#define PROBES_MAX 8
+#define TRIES_MAX 8  /* entries in which a key may be */
 #define KERNEL_GUESS_NS 50000
 #define GRAPH_GUESS_NS 500000
 #define GUESS_DOUBLINGS_MAX 9
@@ -69,7 +69,7 @@ static void reset_entry(struct aliquot_cost *cost, enum aliquot_cost_kind kind) 
 
 static __attribute__((noinline, cold)) struct aliquot_cost *claim_entry(uint64_t key, enum aliquot_cost_kind kind) {
     atomic_store(&any_entry, true);
-    for (uint64_t i = 0; i < PROBES_MAX; i++) {
+    for (uint64_t i = 0; i < TRIES_MAX; i++) {
         struct aliquot_cost *cost = &table[(key + i) % ENTRIES];
         uint64_t found = 0;
         if (atomic_load_explicit(&cost->key, memory_order_relaxed) == 0) {
@@ -79,7 +79,7 @@ static __attribute__((noinline, cold)) struct aliquot_cost *claim_entry(uint64_t
             }
         }
     }
-    struct aliquot_cost *cost = &table[(key + (key >> 32) % PROBES_MAX) % ENTRIES];
+    struct aliquot_cost *cost = &table[(key + (key >> 32) % TRIES_MAX) % ENTRIES];
     reset_entry(cost, kind);
     atomic_store(&cost->key, key);
     return cost;
@@ -87,7 +87,7 @@ static __attribute__((noinline, cold)) struct aliquot_cost *claim_entry(uint64_t
 
 struct aliquot_cost *aliquot_cost_of(enum aliquot_cost_kind kind, const void *handle, uint64_t blocks) {
     uint64_t key = mix_hash((uint64_t)(uintptr_t)handle * 2 + kind + (grid_size_class(blocks) << 48)) | 1;
-    for (uint64_t i = 0; i < PROBES_MAX; i++) {
+    for (uint64_t i = 0; i < TRIES_MAX; i++) {
         struct aliquot_cost *cost = &table[(key + i) % ENTRIES];
         uint64_t found = atomic_load_explicit(&cost->key, memory_order_relaxed);
         if (found == key) {

@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 
 #define INTERVAL_NS INT64_C(5000000) /* between polls while no other process uses the GPU */
-#define IDLE_NS INT64_C(100000000)   /* the thread ends after this time without work */
+#define LINGER_NS INT64_C(100000000) /* after the last work the thread polls, and probes often, for so long */
 #define END_NS INT64_C(2000000000)   /* at exit, longest wait for the end of the thread */
 
 enum { NONE, RUNNING, IMPOSSIBLE };
@@ -31,20 +31,21 @@ static int64_t jittered(int64_t interval) {
 }
 
 static void *helper_main(void *unused) {
-    int64_t now = aliquot_os_clock(), worked = now, shared = now - IDLE_NS;
+    int64_t now = aliquot_os_clock(), worked = now, shared = now - LINGER_NS;
     struct aliquot_measure_polled polled = {false, false};
     atomic_store(&helper_thread, aliquot_os_thread());
     aliquot_capture_relax_mode();
     while (!atomic_load(&exiting)) {
         /* Also between batches: if probes started late in each batch, they would rarely see its beginning, which is
            in the process's own time slice, and would overestimate the others. */
-        aliquot_os_sleep_until(now + jittered(now - shared < IDLE_NS ? ALIQUOT_HELPER_PROBE_INTERVAL_NS : INTERVAL_NS));
+        aliquot_os_sleep_until(now +
+                               jittered(now - shared < LINGER_NS ? ALIQUOT_HELPER_PROBE_INTERVAL_NS : INTERVAL_NS));
         now = aliquot_os_clock();
         aliquot_config_check();
         polled = aliquot_measure_poll_all();
         worked = polled.pending_batches ? now : worked;
         shared = polled.shared ? now : shared;
-        if (now - worked < IDLE_NS) {
+        if (now - worked < LINGER_NS) {
             continue;
         }
         atomic_store(&helper_state, NONE);

@@ -25,8 +25,8 @@
 #define SLEEP_PENDING_NS 500000 /* pending batches may return part of their charge */
 /* A pause in which the GPU gets no work of a process that never leaves it idle, so that probes say whether others have
    the GPU; and how long at most a thread waits until the process's own work has ended. */
-#define IDLE_NS 6000000
-#define IDLE_WAIT_MAX_NS 100000000
+#define PAUSE_NS 6000000
+#define PAUSE_WAIT_MAX_NS 100000000
 /* Collectives (compute.h). */
 #define STEP_DEBT_NS INT64_C(200000000)            /* time by which a step may exceed the share */
 #define COLLECTIVE_WAIT_MAX_NS INT64_C(100000000)  /* longest wait of a collective, unless the debt is larger */
@@ -85,13 +85,13 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
     }
     aliquot_batch_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
-    int64_t idle_until = aliquot_measure_needs_idle(launch->context) ? start + IDLE_WAIT_MAX_NS : 0;
+    int64_t idle_until = aliquot_measure_needs_idle(launch->context) ? start + PAUSE_WAIT_MAX_NS : 0;
     bool idle = false;
     while (now - start < most &&
            (now - start < least || now < idle_until || !try_charge(launch, ns, debt, devices, &until))) {
         if (!unfinished && !idle && idle_until != 0) {
             idle = true;
-            idle_until = now + IDLE_NS;
+            idle_until = now + PAUSE_NS;
         }
         int64_t longest = now + (unfinished || now < idle_until ? SLEEP_PENDING_NS : SLEEP_MAX_NS);
         int64_t wake = until > start + least ? until : start + least;

@@ -12,11 +12,12 @@
 #include <string.h>
 
 #define GROUP_WORK_NS 16000000 /* measured time after which a group is learned from while others share the GPU */
+#define CHAIN_BATCHES_MIN 8 /* an endless chain is learned from when it is this many times as long as a batch of it */
+#define CHAIN_PART_MIN 0.85 /* of a chain's time, at least so much must not be counted yet */
 #define UNMEASURED_WORK_NS INT64_C(100000000) /* an unmeasured launch may be on the GPU for this long */
 #define LONG_LAUNCH_NS 1500000                /* a longer launch spans several time slices (2 ms on the model) */
 #define STALLED_NS 500000                     /* a launch that takes longer is not measured from its beginning */
 #define REFERENCE_MAX_NS 100000000            /* age of the reference event; the driver's times are single floats */
-#define APART_BATCHES 64                      /* without an overlap, after which none is expected */
 #define STREAMS_WAITING_MAX 4                 /* streams whose oldest batch is unfinished when a poll ends */
 
 struct aliquot_meter aliquot_meters[ALIQUOT_METERS_MAX];
@@ -186,14 +187,6 @@ static void learn_group(struct aliquot_meter *meter) {
     *group = (struct aliquot_batch_group){0};
 }
 
-/* A launch that waits for peers: its usual cost, without waiting, is learned from the shortest ones. */
-static void join_group_waiting(struct aliquot_meter *meter, const struct aliquot_batch *batch, uint64_t measured) {
-    uint64_t due = aliquot_cost_learn(batch->parts, batch->part_count, measured, ALIQUOT_COST_SHARED);
-    aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)batch->charged);
-    meter->group.waited += measured;
-    meter->group.waited_charged += due;
-}
-
 static bool has_unmeasured_costs(const struct aliquot_batch_group *group) {
     bool guesses = false;
     for (size_t i = 0; i < group->part_count; i++) {
@@ -202,26 +195,73 @@ static bool has_unmeasured_costs(const struct aliquot_batch_group *group) {
     return guesses;
 }
 
-static void join_group(struct aliquot_meter *meter, const struct aliquot_batch *batch, uint64_t measured) {
-    struct aliquot_batch_group *group = &meter->group;
-    /* A certain overcharge is returned now, the rest when the group is learned from. */
-    uint64_t charged = batch->charged < measured ? batch->charged : measured;
-    aliquot_compute_adjust(meter->device, (int64_t)charged - (int64_t)batch->charged);
-    group->measured += measured;
-    group->charged += charged;
-    for (size_t i = 0; i < batch->part_count; i++) {
+static bool has_room(const struct aliquot_batch_group *group, size_t parts) {
+    return group->part_count + parts <= ALIQUOT_COSTS_PER_GROUP;
+}
+
+/* The group must have room for the parts. */
+static void add_parts(struct aliquot_batch_group *group, const struct aliquot_cost_part *parts, size_t count) {
+    for (size_t i = 0; i < count; i++) {
         size_t at = 0;
-        while (at < group->part_count && group->parts[at].cost != batch->parts[i].cost) {
+        while (at < group->part_count && group->parts[at].cost != parts[i].cost) {
             at++;
         }
-        if (at == ALIQUOT_COSTS_PER_GROUP) {
-            continue; /* does not happen: finish_batch() learns from the group before it is full */
-        }
         if (at == group->part_count) {
-            group->parts[group->part_count++] = (struct aliquot_cost_part){.cost = batch->parts[i].cost};
+            group->parts[group->part_count++] = (struct aliquot_cost_part){.cost = parts[i].cost};
         }
-        group->parts[at].launches += batch->parts[i].launches;
+        group->parts[at].launches += parts[i].launches;
     }
+}
+
+/* Adds a launch that waits for peers: its usual cost, without waiting, is learned from the shortest ones. */
+static void join_waiting(struct aliquot_batch_group *chain, struct aliquot_meter *meter,
+                         const struct aliquot_batch *batch, uint64_t measured) {
+    uint64_t due = aliquot_cost_learn(batch->parts, batch->part_count, measured, ALIQUOT_COST_SHARED);
+    aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)batch->charged);
+    chain->waited += measured;
+    chain->waited_charged += due;
+}
+
+static void join_chain(struct aliquot_batch_group *chain, struct aliquot_meter *meter,
+                       const struct aliquot_batch *batch, uint64_t measured) {
+    /* A certain overcharge is returned now, the rest when the chain or its group is learned from. */
+    uint64_t charged = batch->charged < measured ? batch->charged : measured;
+    aliquot_compute_adjust(meter->device, (int64_t)charged - (int64_t)batch->charged);
+    chain->measured += measured;
+    chain->charged += charged;
+    add_parts(chain, batch->parts, batch->part_count);
+}
+
+static void end_chain(struct aliquot_meter *meter) {
+    struct aliquot_batch_group *chain = &meter->chain, *group = &meter->group;
+    double span = meter->chain_to - meter->chain_from, all = (double)(chain->measured + chain->waited);
+    if (!meter->chain_is_open) {
+        return;
+    }
+    if (meter->chain_has_gaps || all < span * CHAIN_PART_MIN) {
+        /* The whole time is the bound. An earlier chain covers a part of it, in which launches of this one ran. */
+        if (chain->part_count > 0) {
+            settle_charge(meter, chain->parts, chain->part_count, chain->charged,
+                          (uint64_t)(span - (double)chain->waited), ALIQUOT_COST_GAPS);
+        }
+        settle_waiting(meter, chain->waited, chain->waited_charged);
+    } else {
+        double from = larger_of(meter->chain_from, meter->counted_to);
+        if (!has_room(group, chain->part_count)) {
+            learn_group(meter);
+        }
+        if (from < meter->chain_to) {
+            aliquot_lateness_count_probes(&meter->lateness, from, meter->chain_to, &group->late_probes, &group->probes);
+        }
+        group->measured += chain->measured;
+        group->charged += chain->charged;
+        group->waited += chain->waited;
+        group->waited_charged += chain->waited_charged;
+        add_parts(group, chain->parts, chain->part_count);
+    }
+    meter->counted_to = larger_of(meter->counted_to, meter->chain_to);
+    meter->chain_is_open = false;
+    *chain = (struct aliquot_batch_group){0};
 }
 
 /* Adds a batch's time on the GPU to the time that batches cover without a break. Returns what is new of it. Batches are
@@ -267,27 +307,28 @@ static void settle_stalled(struct aliquot_meter *meter, const struct aliquot_bat
 }
 
 static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_batch *batch, double start, double end) {
-    struct aliquot_batch_group *group = &meter->group;
-    double covered_to = meter->covered_to, took = end - start, fresh = cover(meter, start, end);
+    struct aliquot_batch_group *chain = &meter->chain;
+    double took = end - start, fresh = cover(meter, start, end);
     bool overlaps = fresh < took * 15 / 16;
-    meter->since_overlap = overlaps ? 0 : meter->since_overlap + 1;
-    if (has_gaps(meter, batch, start, took)) {
-        /* The whole time is the upper bound: what is new of it says nothing about this batch's launches. */
-        settle_charge(meter, batch->parts, batch->part_count, batch->charged, (uint64_t)took, ALIQUOT_COST_GAPS);
-        return;
+    /* A batch that overlaps both this chain and the next is missing from this one. */
+    bool long_enough =
+        (double)(chain->measured + chain->waited) >= larger_of(GROUP_WORK_NS, meter->chain_longest * CHAIN_BATCHES_MIN);
+    if (!overlaps || long_enough || !has_room(chain, batch->part_count)) {
+        end_chain(meter);
+        /* Only now, since the idle time after a chain tells how much of the GPU others use. If probes say nothing, the
+           minimum of many samples counts, so they must be short. */
+        if (!aliquot_lateness_probes_count(&meter->lateness) || is_alone(meter) ||
+            meter->group.measured + meter->group.waited >= GROUP_WORK_NS) {
+            learn_group(meter);
+        }
     }
-    bool enough = group->measured + group->waited >= GROUP_WORK_NS ||
-                  group->part_count > ALIQUOT_COSTS_PER_GROUP - ALIQUOT_COSTS_PER_BATCH;
-    /* The minimum of many samples counts, so they must be short; but those of overlapping batches are inexact. */
-    bool shortest = !aliquot_lateness_probes_count(&meter->lateness) && meter->since_overlap > APART_BATCHES;
-    if (enough || (!overlaps && (shortest || is_alone(meter)))) {
-        learn_group(meter);
-    }
-    (batch->waits ? join_group_waiting : join_group)(meter, batch, (uint64_t)fresh);
-    if (end > covered_to) {
-        aliquot_lateness_count_probes(&meter->lateness, larger_of(start, covered_to), end, &group->late_probes,
-                                      &group->probes);
-    }
+    bool first = !meter->chain_is_open;
+    meter->chain_is_open = true;
+    meter->chain_longest = first ? took : larger_of(took, meter->chain_longest);
+    meter->chain_from = first ? start : smaller_of(start, meter->chain_from);
+    meter->chain_to = first ? end : larger_of(end, meter->chain_to);
+    meter->chain_has_gaps = has_gaps(meter, batch, start, took) || (!first && meter->chain_has_gaps);
+    (batch->waits ? join_waiting : join_chain)(chain, meter, batch, (uint64_t)fresh);
 }
 
 /* False: the driver returns no times. */
@@ -385,10 +426,9 @@ static void drop_batches(struct aliquot_meter *meter, bool destroy) {
     meter->probe_stream = NULL;
     meter->oldest_pending_probe = meter->probe_count = 0;
     meter->probing_failed = false;
-    meter->reference_time = meter->covered_from = meter->covered_to = 0;
-    meter->since_overlap = 0;
+    meter->reference_time = meter->covered_from = meter->covered_to = meter->counted_to = 0;
     aliquot_lateness_forget_clock(&meter->lateness);
-    meter->group = (struct aliquot_batch_group){0};
+    meter->chain = meter->group = (struct aliquot_batch_group){0};
 }
 
 /* make_current: the calling thread has no current context, without which cuEventElapsedTime fails. */
@@ -434,9 +474,11 @@ static bool poll_meter(struct aliquot_meter *meter, bool make_current) {
         }
     }
     aliquot_compute_repay(meter->device);
-    bool last = atomic_load(&meter->pending_batches) == 0; /* no other batch can overlap */
-    if (last && (has_unmeasured_costs(&meter->group) || is_alone(meter))) {
-        learn_group(meter);
+    if (atomic_load(&meter->pending_batches) == 0) { /* no other batch can overlap */
+        end_chain(meter);
+        if (has_unmeasured_costs(&meter->group) || is_alone(meter)) {
+            learn_group(meter);
+        }
     }
     aliquot_capture_restore_mode(mode);
     if (make_current) {
@@ -471,6 +513,7 @@ void aliquot_measure_forget_context(CUcontext context) {
         aliquot_os_sleep_until(aliquot_os_clock() + 100000); /* the holder of the flag waits for nothing */
     }
     int mode = aliquot_capture_relax_mode();
+    end_chain(meter);
     learn_group(meter);
     drop_batches(meter, true);
     aliquot_capture_restore_mode(mode);

@@ -5,12 +5,12 @@
  *
  * A batch belongs to one thread and one stream. It ends after 1 ms of estimated work, after 64 launches, with the sixth
  * function, before its thread is throttled or gives the stream work of another kind, or with a launch whose cost was
- * never measured. Batches of several streams that overlap in time are evaluated as one, so that concurrent work is not
- * charged twice. Time that is not the program's work must not be learned:
+ * never measured. Batches of several streams that overlap in time form a chain and are evaluated as one, so that
+ * concurrent work is not charged twice. Time that is not the program's work must not be learned:
  *
  * - Gaps: the GPU had no work between two launches of the batch. The batch then took about as long as the program took
- *   to submit the launches. Its time is only an upper bound of the cost, and the next batch has half as many launches,
- *   down to one.
+ *   to submit the launches. The time of its chain is only an upper bound of the cost, and the next batch has half as
+ * many launches, down to one.
  * - Loading: the driver keeps the first launch of a kernel until its code is on the GPU. If the driver keeps a launch
  *   for more than 0.5 ms, a batch of this launch alone is charged from its return on, and nothing is learned from it.
  * - Time slices: another process had the GPU (on the model, processes alternate every 2 ms). Nothing of a process runs

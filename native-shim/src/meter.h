@@ -47,8 +47,7 @@ struct aliquot_batch {
     struct aliquot_cost_part parts[ALIQUOT_COSTS_PER_BATCH];
 };
 
-/* Batches that are evaluated together: those that overlap in time, and while others share the GPU also successive
-   ones. */
+/* Batches that are evaluated together. */
 struct aliquot_batch_group {
     uint64_t measured, charged;
     uint64_t waited, waited_charged; /* the same of launches that wait for peers on other GPUs */
@@ -82,10 +81,15 @@ struct aliquot_meter {
     double reference_time; /* of reference: ns on the GPU's clock since its first event */
     /* The last time that batches covered without a break, on the same clock. */
     double covered_from, covered_to;
-    unsigned since_overlap; /* batches that overlapped no other */
     struct aliquot_lateness lateness;
-    struct aliquot_batch_group group;
-    CUstream probe_stream; /* for probes; NULL: not created yet */
+    struct aliquot_batch_group chain; /* batches that overlap in time, without a break */
+    double chain_from, chain_to;      /* begin of the first and end of the last batch of the chain */
+    double chain_longest;             /* time of its longest batch */
+    bool chain_is_open;               /* there is a chain */
+    bool chain_has_gaps;              /* a batch of the chain has */
+    double counted_to;                /* end of the chains whose probes were counted */
+    struct aliquot_batch_group group; /* chains without gaps; several while others share the GPU */
+    CUstream probe_stream;            /* for probes; NULL: not created yet */
     bool probing_failed;
     struct aliquot_probe probes[ALIQUOT_PENDING_PROBES_MAX];
     uint64_t oldest_pending_probe, probe_count;
