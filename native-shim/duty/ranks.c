@@ -46,6 +46,7 @@ static const char help[] =
     "  --sync             waits for the end of each step\n"
     "  --attribute        collectives have the attribute of NCCL's since compute capability 9, and an unknown name\n"
     "  --disguised        they have neither\n"
+    "  --rival P          another container has this limit on each GPU, and keeps it busy\n"
     "  --seconds S        duration of each measurement (default 10)\n"
     "  --warm-up S        time before it (default 2)\n"
     "  --least R          smallest relative speed (default 0)\n"
@@ -56,7 +57,7 @@ static const char help[] =
     "exit status: 0 if all figures are within their bounds, 1 if one is not, 2 if the measurement failed\n";
 
 struct options {
-    int limit, ranks, kernels, collectives, uneven;
+    int limit, rival, ranks, kernels, collectives, uneven;
     double kernel, collective, seconds, warm_up, least, most, waited;
     bool threads, processes, sync, attribute, disguised;
     unsigned long seed;
@@ -66,7 +67,8 @@ struct options {
 struct figures {
     struct options options;
     _Atomic int measuring;
-    double waited; /* longest time, in ms, for which a rank's kernel waited on its GPU for another rank's */
+    pid_t rivals[MAX_RANKS]; /* 0: none */
+    double waited;           /* longest time, in ms, for which a rank's kernel waited on its GPU for another rank's */
     struct {
         _Atomic uint64_t steps, collective_held, kernel_held; /* the longest times of a launch, in ns */
         double speed, share;                                  /* steps per second, percent of the GPU */
@@ -278,6 +280,17 @@ static bool spread_of(gpu_file *const gpus[MAX_RANKS], uint64_t number, uint64_t
     return first != 0;
 }
 
+/* Time in which the program kept a GPU busy. */
+static uint64_t busy_ns(gpu_file *gpu, pid_t rival) {
+    static struct gpu_process processes[GPU_SLOTS];
+    uint64_t busy = gpu_busy_ns(gpu, -1);
+    size_t count = gpu_processes(gpu, processes, GPU_SLOTS);
+    for (size_t i = 0; i < count && i < GPU_SLOTS; i++) {
+        busy -= (pid_t)processes[i].pid == rival ? gpu_busy_ns(gpu, processes[i].slot) : 0;
+    }
+    return busy;
+}
+
 static void measure(const char *folder) {
     const struct options *options = &figures->options;
     char path[PATH_LENGTH];
@@ -291,7 +304,7 @@ static void measure(const char *folder) {
     tenant_sleep_until(start);
     for (int i = 0; i < options->ranks; i++) {
         steps[i] = atomic_load(&figures->rank[i].steps);
-        busy[i] = gpu_busy_ns(gpus[i], -1);
+        busy[i] = busy_ns(gpus[i], figures->rivals[i]);
     }
     atomic_store(&figures->measuring, 1);
     uint64_t number = steps_of_all() * (uint64_t)options->collectives, spread, longest = 0;
@@ -308,7 +321,7 @@ static void measure(const char *folder) {
     double seconds = options->seconds;
     for (int i = 0; i < options->ranks; i++) {
         figures->rank[i].speed = (double)(atomic_load(&figures->rank[i].steps) - steps[i]) / seconds;
-        figures->rank[i].share = 100 * (double)(gpu_busy_ns(gpus[i], -1) - busy[i]) / seconds / 1e9;
+        figures->rank[i].share = 100 * (double)(busy_ns(gpus[i], figures->rivals[i]) - busy[i]) / seconds / 1e9;
     }
 }
 
@@ -328,12 +341,15 @@ static pid_t start(const char *folder, const char *build, const char *role, int 
         setenv("ALIQUOT_FAKE_SEED", text, 1);
         snprintf(text, sizeof text, "%.400s/clock-%d", folder, limit);
         setenv("ALIQUOT_VIRTUAL_TIME", text, 1);
-        snprintf(text, sizeof text, "%d", 1 + (figures->options.processes ? figures->options.ranks : 1));
+        int rivals = figures->options.rival > 0 ? figures->options.ranks : 0;
+        snprintf(text, sizeof text, "%d", 1 + rivals + (figures->options.processes ? figures->options.ranks : 1));
         setenv("ALIQUOT_VIRTUAL_TIME_PARTICIPANTS", text, 1);
-        snprintf(text, sizeof text, "%.400s/vgpu-%d", folder, limit);
+        bool rival = strncmp(role, "rival", 5) == 0;
+        snprintf(text, sizeof text, "%.400s/%s-%d", folder, rival ? role : "vgpu", limit);
         setenv("ALIQUOT_CONFIG", text, 1);
-        snprintf(text, sizeof text, "%.400s/region-%d", folder, limit);
+        snprintf(text, sizeof text, "%.400s/region%s-%d", folder, rival ? role : "", limit);
         setenv("ALIQUOT_REGION", text, 1);
+        setenv("CUDA_VISIBLE_DEVICES", rival ? role + 5 : "0,1,2,3", 1);
         bool shim = strcmp(role, "meter") != 0;
         snprintf(text, sizeof text, "%.400s/test/virtual_time.so%s%.400s%s", build, shim ? ":" : "", shim ? build : "",
                  shim ? "/libaliquot.so" : "");
@@ -386,11 +402,23 @@ static struct figures run(const char *build, const struct options *options, int 
         char role[] = {(char)('0' + i), 0};
         pids[i] = start(folder, build, role, limit);
     }
+    for (int i = 0; i < options->ranks && options->rival > 0; i++) {
+        char role[] = {'r', 'i', 'v', 'a', 'l', (char)('0' + i), 0}, region[16];
+        snprintf(region, sizeof region, "region%s", role);
+        snprintf(text, sizeof text, "%s memory=1000Mi cores=%d\n", uuid_of(i), options->rival);
+        write_text(folder, role, limit, text);
+        write_text(folder, region, limit, "");
+        figures->rivals[i] = start(folder, build, role, limit);
+    }
     int status = 1;
     waitpid(start(folder, build, "meter", limit), &status, 0);
     for (int i = 0; i < processes; i++) {
         kill(pids[i], SIGKILL);
         waitpid(pids[i], NULL, 0);
+    }
+    for (int i = 0; i < options->ranks && options->rival > 0; i++) {
+        kill(figures->rivals[i], SIGKILL);
+        waitpid(figures->rivals[i], NULL, 0);
     }
     snprintf(path, sizeof path, "rm -r %s", folder);
     if (system(path) != 0 || status != 0) {
@@ -402,25 +430,14 @@ static struct figures run(const char *build, const struct options *options, int 
 }
 
 static struct options parse(int count, char **arguments) {
-    static const struct option names[] = {{"limit", 1, NULL, 'l'},
-                                          {"ranks", 1, NULL, 'r'},
-                                          {"by", 1, NULL, 'b'},
-                                          {"kernels", 1, NULL, 'k'},
-                                          {"kernel", 1, NULL, 'K'},
-                                          {"collectives", 1, NULL, 'c'},
-                                          {"collective", 1, NULL, 'C'},
-                                          {"uneven", 1, NULL, 'u'},
-                                          {"sync", 0, NULL, 's'},
-                                          {"attribute", 0, NULL, 'a'},
-                                          {"disguised", 0, NULL, 'd'},
-                                          {"seconds", 1, NULL, 'S'},
-                                          {"warm-up", 1, NULL, 'w'},
-                                          {"least", 1, NULL, 'L'},
-                                          {"most", 1, NULL, 'M'},
-                                          {"waited", 1, NULL, 'H'},
-                                          {"seed", 1, NULL, 'e'},
-                                          {"help", 0, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option names[] = {
+        {"limit", 1, NULL, 'l'},      {"ranks", 1, NULL, 'r'},     {"by", 1, NULL, 'b'},
+        {"kernels", 1, NULL, 'k'},    {"kernel", 1, NULL, 'K'},    {"collectives", 1, NULL, 'c'},
+        {"collective", 1, NULL, 'C'}, {"uneven", 1, NULL, 'u'},    {"rival", 1, NULL, 'R'},
+        {"sync", 0, NULL, 's'},       {"attribute", 0, NULL, 'a'}, {"disguised", 0, NULL, 'd'},
+        {"seconds", 1, NULL, 'S'},    {"warm-up", 1, NULL, 'w'},   {"least", 1, NULL, 'L'},
+        {"most", 1, NULL, 'M'},       {"waited", 1, NULL, 'H'},    {"seed", 1, NULL, 'e'},
+        {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0}};
     struct options options = {.limit = 30,
                               .ranks = 2,
                               .kernels = 8,
@@ -437,6 +454,9 @@ static struct options parse(int count, char **arguments) {
         switch (option) {
         case 'l':
             options.limit = (int)value;
+            break;
+        case 'R':
+            options.rival = (int)value;
             break;
         case 'r':
             options.ranks = value >= 1 && value <= MAX_RANKS ? (int)value : 2;
@@ -507,6 +527,9 @@ int main(int count, char **arguments) {
     if (count == 3 && arguments[1][0] >= '0' && arguments[1][0] < '0' + MAX_RANKS) {
         figures = map_figures(arguments[2]);
         run_ranks(arguments[1][0] - '0');
+    }
+    if (count == 3 && strncmp(arguments[1], "rival", 5) == 0) {
+        tenant_run("1ms", "busy", 1);
     }
     struct options options = parse(count, arguments);
     char build[PATH_LENGTH];

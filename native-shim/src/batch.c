@@ -165,6 +165,7 @@ static __attribute__((noinline)) int open_batch(struct thread_batches *thread, s
 
 void aliquot_batch_begin(struct aliquot_launch *launch, bool throttled) {
     struct thread_batches *thread = thread_batches();
+    launch->alone = launch->waits || (throttled && aliquot_compute_has_several());
     launch->batch = find_open_batch(thread, launch);
     if (launch->batch >= 0) {
         return;
@@ -262,7 +263,7 @@ void aliquot_batch_launched(const struct aliquot_launch *launch, bool succeeded)
     bool many =
         open->launches >= atomic_load_explicit(&open->meter->target, memory_order_relaxed) &&
         atomic_load_explicit(&open->meter->pending_batches, memory_order_relaxed) < ALIQUOT_BATCHES_PER_METER / 2;
-    if (!has_room || open->charged >= BATCH_WORK_NS || many || launch->waits || aliquot_cost_is_guess(launch->cost)) {
+    if (!has_room || open->charged >= BATCH_WORK_NS || many || launch->alone || aliquot_cost_is_guess(launch->cost)) {
         close_batch(open, true);
     }
 }

@@ -18,7 +18,8 @@ struct aliquot_launch {
     CUstream stream;
     struct aliquot_cost *cost;
     uint64_t charged; /* ns */
-    bool waits;       /* for its peers on other GPUs, so it is measured alone */
+    bool waits;       /* for its peers on other GPUs */
+    bool alone;       /* measured alone */
     int batch;        /* index of the thread's open batch; -1: the launch is not measured */
 };
 

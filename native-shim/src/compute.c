@@ -32,6 +32,7 @@ struct gpu_limit {
 };
 
 static struct gpu_limit gpu_limits[ALIQUOT_LIMITS_VGPUS_MAX];
+static atomic_int limited_devices;
 int aliquot_compute_state = ALIQUOT_COMPUTE_UNKNOWN;
 
 static void set_compute_state(int state) {
@@ -39,7 +40,7 @@ static void set_compute_state(int state) {
 }
 
 void aliquot_compute_set_limits(const struct aliquot_limits *limits) {
-    bool limited = false;
+    int limited = 0;
     for (size_t i = 0; i < limits->count; i++) {
         const struct aliquot_vgpu *vgpu = &limits->vgpu[i];
         int number = aliquot_account_device(vgpu->uuid);
@@ -56,9 +57,10 @@ void aliquot_compute_set_limits(const struct aliquot_limits *limits) {
         atomic_store_explicit(&limit->policy, (int)vgpu->policy, memory_order_relaxed);
         atomic_store_explicit(&limit->share, none ? 0 : vgpu->cores * (ALIQUOT_GCRA_WHOLE_GPU / 100),
                               memory_order_release);
-        limited |= !none;
+        limited += !none;
     }
-    set_compute_state(limited ? ALIQUOT_COMPUTE_LIMITED : ALIQUOT_COMPUTE_FREE);
+    atomic_store_explicit(&limited_devices, limited, memory_order_relaxed);
+    set_compute_state(limited > 0 ? ALIQUOT_COMPUTE_LIMITED : ALIQUOT_COMPUTE_FREE);
 }
 
 void aliquot_compute_reset(void) {
@@ -78,6 +80,10 @@ int aliquot_compute_refresh(void) {
 
 bool aliquot_compute_is_limited(int device) {
     return device >= 0 && atomic_load_explicit(&gpu_limits[device].share, memory_order_acquire) != 0;
+}
+
+bool aliquot_compute_has_several(void) {
+    return atomic_load_explicit(&limited_devices, memory_order_relaxed) > 1;
 }
 
 static const struct aliquot_agent_device *agent_of(const struct gpu_limit *limit) {

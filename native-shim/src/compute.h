@@ -18,14 +18,18 @@
  * waits until that work has ended, for 100 ms at most, and then for 6 ms in which the GPU has none of it: every 0.25 s
  * at first, and then once a second. What the program could not use meanwhile, it can use later.
  *
- * Collectives: kernels that wait on their GPUs for each other, as NCCL's do. They are recognized by the attribute that
- * NCCL gives them (memory synchronization domain REMOTE) or by their function's name. While one rank is held back its
- * peers' kernels keep their GPUs busy, so ranks must be held back together:
- * - A thread that launches collectives is held back at the first launch after one, until it owes nothing on any of the
- *   GPUs on which it launches collectives. The other launches of such a step may exceed the share by 0.2 s, so those of
- *   a group are not held back one after the other. A collective is held back for 0.1 s at most, unless 1 s is owed.
- * - Collectives are measured one by one. Their cost is that of the shortest ones; what they take longer, they wait.
- *   Waiting is charged in full, but over a second (aliquot_compute_charge_waiting() says why).
+ * Kernels that wait on their GPUs for each other, such as NCCL's collectives: while one rank is held back, its peers'
+ * kernels keep their GPUs busy. So where several GPUs are limited, or a thread launches collectives, ranks are held
+ * back alike:
+ * - Each launch waits until all before it has been earned, instead of many running and one waiting long. Otherwise one
+ *   rank would be held back before a collective and its peer after it, and each would wait for the other.
+ * - A thread that launches on several GPUs in turn waits when it comes back to the first one, until it owes nothing on
+ *   any of them; one that launches collectives, at the first launch after one. The other launches of such a step may
+ *   exceed the share by 0.2 s, so those of a group (ncclGroupEnd) are not held back one after the other.
+ * - The cost of launches is that of the shortest ones. What they take longer, they may have waited. It is charged in
+ *   full, but over a second (aliquot_compute_charge_waiting() says why).
+ * - Collectives are recognized by the attribute that NCCL gives them (memory synchronization domain REMOTE) or by their
+ *   function's name. They are measured one by one, and held back for 0.1 s at most, unless 1 s is owed.
  *
  * No write to the region frees a process from its own share: each process keeps a private word besides the shared one.
  * Such a write can hide the container's processes from each other, or throttle them within the bounds.
@@ -66,6 +70,9 @@ int aliquot_compute_refresh(void);
 
 bool aliquot_compute_is_limited(int device);
 
+/* Whether several devices are limited, so that kernels may wait for peers on another one. */
+bool aliquot_compute_has_several(void);
+
 /* Charges a launch of cost nanoseconds of GPU time. debt: the time (ns) by which what was charged before may exceed
    ALIQUOT_GCRA_BURST_NS. False: the launch must be throttled, until the time *until of aliquot_os_clock(), and nothing
    was charged. */
@@ -77,8 +84,8 @@ int64_t aliquot_compute_room(int device);
 /* Adjusts a charge by the difference (nanoseconds) between the GPU time used and charged. A failed launch used none. */
 void aliquot_compute_adjust(int device, int64_t difference);
 
-/* Charges nanoseconds in which a kernel only waited on the GPU for its peers on other GPUs: the container does not earn
-   in that time, and owes the rest, which is charged little by little with each call of aliquot_compute_repay(). */
+/* Charges nanoseconds in which kernels probably waited on the GPU for their peers on other GPUs: the container does not
+   earn in that time, and owes the rest, which is charged little by little with each call of aliquot_compute_repay(). */
 void aliquot_compute_charge_waiting(int device, uint64_t nanoseconds);
 
 /* Charges a part of what is owed for waiting: after a second of calls, two thirds of it. */

@@ -36,11 +36,12 @@ static __thread struct {
     int device;
     uint64_t credit; /* ns of GPU time charged in advance on that device */
     unsigned launches;
-    uint64_t charged;            /* ns of GPU time, for all launches */
-    uint64_t charged_at_event;   /* charged, when the last timing event was recorded */
-    bool in_span;                /* that event began a span */
-    bool begins_step;            /* the next ordinary launch is the first after a collective */
-    uint32_t collective_devices; /* bit set: the thread has launched a collective there */
+    uint64_t charged;          /* ns of GPU time, for all launches */
+    uint64_t charged_at_event; /* charged, when the last timing event was recorded */
+    bool in_span;              /* that event began a span */
+    /* Where kernels may wait for peers on other GPUs (compute.h). */
+    bool in_steps, begins_step;    /* the thread works in steps; a collective was launched, so a step is over */
+    uint32_t devices, last_device; /* bit set: the thread launches there, or launched last */
 } thread_advance __attribute__((tls_model("initial-exec")));
 
 /* Whether launches are limited. Checks the limit file now and then. */
@@ -52,55 +53,74 @@ static inline bool is_throttling_active(void) {
     return state == ALIQUOT_COMPUTE_LIMITED;
 }
 
-/* Charges a launch. The devices must have room as well. */
-static bool try_charge(const struct aliquot_launch *launch, uint64_t ns, int64_t debt, uint32_t devices,
-                       int64_t *until) {
-    for (; devices != 0; devices &= devices - 1) {
-        if (!aliquot_compute_try_charge(__builtin_ctz(devices), 0, debt, until)) {
+/* How a launch is held back. */
+struct hold {
+    int64_t debt;        /* time by which what was charged may exceed the burst */
+    int64_t least, most; /* time for which to sleep, if at all */
+    uint32_t devices;    /* bit set: the thread waits for room there as well */
+};
+
+/* Charges a launch. */
+static bool try_charge(const struct aliquot_launch *launch, uint64_t ns, const struct hold *hold, int64_t *until) {
+    for (uint32_t devices = hold->devices; devices != 0; devices &= devices - 1) {
+        if (!aliquot_compute_try_charge(__builtin_ctz(devices), 0, hold->debt, until)) {
             return false;
         }
     }
-    return aliquot_compute_try_charge(launch->device, ns, debt, until);
+    return aliquot_compute_try_charge(launch->device, ns, hold->debt, until);
+}
+
+/* Decides how to hold back a launch where kernels may wait for peers on other GPUs (compute.h). */
+static __attribute__((noinline)) void hold_in_step(const struct aliquot_launch *launch, struct hold *hold) {
+    uint32_t device = UINT32_C(1) << launch->device, devices = thread_advance.devices | device;
+    bool back = device != thread_advance.last_device && device == (devices & -devices);
+    bool begins = !launch->waits && (thread_advance.begins_step || back);
+    thread_advance.devices = devices;
+    thread_advance.last_device = device;
+    thread_advance.begins_step = launch->waits || (thread_advance.begins_step && !begins);
+    thread_advance.in_steps |= launch->waits || devices != device;
+    if (begins || !thread_advance.in_steps) {
+        hold->debt = -ALIQUOT_GCRA_BURST_NS;
+        hold->least = 0;
+        hold->devices = devices;
+    } else {
+        hold->debt = STEP_DEBT_NS;
+    }
 }
 
 /* Charges ns of GPU time, and sleeps until the share allows it. True: the thread was throttled. */
 static __attribute__((noinline)) bool throttle(const struct aliquot_launch *launch, uint64_t ns) {
-    int64_t until = 0, least = THROTTLE_MIN_NS, most = ALIQUOT_GCRA_WAIT_MAX_NS, debt = 0;
-    uint32_t devices = 0;
-    if (launch->waits || (thread_advance.collective_devices != 0 && !thread_advance.begins_step)) {
-        debt = STEP_DEBT_NS;
-    } else if (thread_advance.begins_step) {
-        devices = thread_advance.collective_devices;
-        debt = -ALIQUOT_GCRA_BURST_NS;
-        least = 0;
-        thread_advance.begins_step = false;
+    int64_t until = 0;
+    struct hold hold = {.least = THROTTLE_MIN_NS, .most = ALIQUOT_GCRA_WAIT_MAX_NS};
+    if (launch->waits || thread_advance.in_steps || aliquot_compute_has_several()) {
+        hold_in_step(launch, &hold);
     }
-    if (try_charge(launch, ns, debt, devices, &until)) {
+    if (try_charge(launch, ns, &hold, &until)) {
         return false;
     }
     int saved = errno;
     int64_t start = aliquot_os_clock(), now = start;
     if (launch->waits && until - start < COLLECTIVE_DEBT_MAX_NS) {
-        most = COLLECTIVE_WAIT_MAX_NS;
+        hold.most = COLLECTIVE_WAIT_MAX_NS;
     }
     aliquot_batch_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
     int64_t idle_until = aliquot_measure_needs_idle(launch->context) ? start + PAUSE_WAIT_MAX_NS : 0;
     bool idle = false;
-    while (now - start < most &&
-           (now - start < least || now < idle_until || !try_charge(launch, ns, debt, devices, &until))) {
+    while (now - start < hold.most &&
+           (now - start < hold.least || now < idle_until || !try_charge(launch, ns, &hold, &until))) {
         if (!unfinished && !idle && idle_until != 0) {
             idle = true;
             idle_until = now + PAUSE_NS;
         }
         int64_t longest = now + (unfinished || now < idle_until ? SLEEP_PENDING_NS : SLEEP_MAX_NS);
-        int64_t wake = until > start + least ? until : start + least;
+        int64_t wake = until > start + hold.least ? until : start + hold.least;
         aliquot_os_sleep_until(wake > now && wake < longest ? wake : longest);
         unfinished = aliquot_measure_poll(launch->context);
         aliquot_compute_refresh();
         now = aliquot_os_clock();
     }
-    if (now - start >= most) {
+    if (now - start >= hold.most) {
         aliquot_compute_adjust(launch->device, (int64_t)ns); /* launch now, and charge it as debt */
     }
     aliquot_compute_add_throttled(launch->device, now - start);
@@ -168,8 +188,6 @@ static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind 
     launch->waits = waits_for_peers(launch->cost, handle);
     if (launch->waits) {
         aliquot_batch_end_own(stream);
-        thread_advance.begins_step = true;
-        thread_advance.collective_devices |= UINT32_C(1) << launch->device;
     }
     bool throttled = charge_with_advance(launch);
     aliquot_batch_begin(launch, throttled);

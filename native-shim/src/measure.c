@@ -137,6 +137,13 @@ static void collect_probes(struct aliquot_meter *meter) {
 
 static void settle_charge(struct aliquot_meter *meter, const struct aliquot_cost_part *parts, size_t count,
                           uint64_t charged, uint64_t measured, enum aliquot_cost_quality quality) {
+    if (quality == ALIQUOT_COST_EXACT && measured > 0 && aliquot_compute_has_several()) { /* compute.h */
+        uint64_t due = aliquot_cost_learn(parts, count, measured, ALIQUOT_COST_SHARED);
+        aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)charged);
+        aliquot_compute_charge_waiting(meter->device, measured - due);
+        aliquot_compute_add_used(meter->device, measured);
+        return;
+    }
     uint64_t charge_due = measured == 0 ? 0 : aliquot_cost_learn(parts, count, measured, quality);
     aliquot_compute_adjust(meter->device, (int64_t)charge_due - (int64_t)charged);
     aliquot_compute_add_used(meter->device, charge_due);

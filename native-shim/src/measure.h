@@ -28,8 +28,8 @@
  *   longer ones the fraction of late probes is subtracted, at most a half. That is an estimate: it assumes that others
  *   work as much while this process does.
  *
- * A kernel that waits for its peers on other GPUs is a batch of its own. Its time beyond the shortest ones' is waiting,
- * from which nothing is learned.
+ * A kernel that is known to wait for its peers on other GPUs is a batch of its own, and where several GPUs are limited
+ * so is each launch that was throttled. What they take longer than the shortest ones is taken for waiting.
  *
  * What is certainly overcharged is returned as soon as a batch has finished, the rest when it is learned from. While
  * launches are neither throttled nor new, at most one batch per context begins in a tick of the coarse clock, so that a
