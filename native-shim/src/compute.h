@@ -29,7 +29,8 @@
  * - The cost of launches is that of the shortest ones. What they take longer, they may have waited. It is charged in
  *   full, but over a second (aliquot_compute_charge_waiting() says why).
  * - Collectives are recognized by the attribute that NCCL gives them (memory synchronization domain REMOTE) or by their
- *   function's name. They are measured one by one, and held back for 0.1 s at most, unless 1 s is owed.
+ *   function's name. They are measured one by one, and held back for 0.1 s at most, unless they are as long themselves
+ *   or 1 s is owed. Where probes say nothing (measure.h), half of what they take longer is charged.
  *
  * No write to the region frees a process from its own share: each process keeps a private word besides the shared one.
  * Such a write can hide the container's processes from each other, or throttle them within the bounds.

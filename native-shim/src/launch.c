@@ -55,9 +55,9 @@ static inline bool is_throttling_active(void) {
 
 /* How a launch is held back. */
 struct hold {
-    int64_t debt;        /* time by which what was charged may exceed the burst */
-    int64_t least, most; /* time for which to sleep, if at all */
-    uint32_t devices;    /* bit set: the thread waits for room there as well */
+    int64_t debt;     /* time by which what was charged may exceed the burst */
+    int64_t least;    /* time for which to sleep, if at all */
+    uint32_t devices; /* bit set: the thread waits for room there as well */
 };
 
 /* Charges a launch. */
@@ -88,10 +88,17 @@ static __attribute__((noinline)) void hold_in_step(const struct aliquot_launch *
     }
 }
 
+/* Whether a collective has waited long enough. Not if it is long itself, much is owed, or much work is unfinished. */
+static bool may_owe(const struct aliquot_launch *launch, int64_t waited) {
+    int64_t until;
+    return launch->waits && waited >= COLLECTIVE_WAIT_MAX_NS && launch->charged < COLLECTIVE_WAIT_MAX_NS &&
+           aliquot_compute_try_charge(launch->device, 0, COLLECTIVE_DEBT_MAX_NS, &until);
+}
+
 /* Charges ns of GPU time, and sleeps until the share allows it. True: the thread was throttled. */
 static __attribute__((noinline)) bool throttle(const struct aliquot_launch *launch, uint64_t ns) {
     int64_t until = 0;
-    struct hold hold = {.least = THROTTLE_MIN_NS, .most = ALIQUOT_GCRA_WAIT_MAX_NS};
+    struct hold hold = {.least = THROTTLE_MIN_NS};
     if (launch->waits || thread_advance.in_steps || aliquot_compute_has_several()) {
         hold_in_step(launch, &hold);
     }
@@ -100,14 +107,12 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
     }
     int saved = errno;
     int64_t start = aliquot_os_clock(), now = start;
-    if (launch->waits && until - start < COLLECTIVE_DEBT_MAX_NS) {
-        hold.most = COLLECTIVE_WAIT_MAX_NS;
-    }
     aliquot_batch_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
     int64_t idle_until = aliquot_measure_needs_idle(launch->context) ? start + PAUSE_WAIT_MAX_NS : 0;
     bool idle = false;
-    while (now - start < hold.most &&
+    bool owes;
+    while (!(owes = now - start >= ALIQUOT_GCRA_WAIT_MAX_NS || may_owe(launch, now - start)) &&
            (now - start < hold.least || now < idle_until || !try_charge(launch, ns, &hold, &until))) {
         if (!unfinished && !idle && idle_until != 0) {
             idle = true;
@@ -120,7 +125,7 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
         aliquot_compute_refresh();
         now = aliquot_os_clock();
     }
-    if (now - start >= hold.most) {
+    if (owes) {
         aliquot_compute_adjust(launch->device, (int64_t)ns); /* launch now, and charge it as debt */
     }
     aliquot_compute_add_throttled(launch->device, now - start);

@@ -189,7 +189,10 @@ static void learn_group(struct aliquot_meter *meter) {
             settle_charge(meter, group->parts, group->part_count, group->charged,
                           (uint64_t)((double)group->measured * own), quality);
         }
-        settle_waiting(meter, (uint64_t)((double)group->waited * own), group->waited_charged);
+        /* Waiting that may as well be the time of others is charged by half. */
+        uint64_t waited = (uint64_t)((double)group->waited * own);
+        bool unknown = quality == ALIQUOT_COST_SHARED && waited > group->waited_charged;
+        settle_waiting(meter, unknown ? (waited + group->waited_charged) / 2 : waited, group->waited_charged);
     }
     *group = (struct aliquot_batch_group){0};
 }
