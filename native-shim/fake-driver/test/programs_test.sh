@@ -377,11 +377,11 @@ usage_shows_the_busy_time_of_gpus_and_processes() {
     users=$!
     until grep -q hold "$folder/held"; do sleep 0.05; done
     equal "0 $uuid process $users 20 MiB" "$(control usage | sed -n '2s/ busy .*//p')"
-    control usage | awk 'NR == 1 { gpu = $4 } NR == 2 { process = $8 } END { exit !(gpu > 0.3 && gpu == process) }' ||
+    control usage | awk 'NR == 1 { gpu = $4 } NR == 2 { process = $8 } END { exit !(gpu > 0.1 && gpu == process) }' ||
         fail "$(control usage)"
     kill -9 "$users"
     wait "$users" || true
-    control usage | awk 'NR == 1 { gpu = $4 } END { exit !(gpu > 0.3 && NR == 2) }' || fail "$(control usage)"
+    control usage | awk 'NR == 1 { gpu = $4 } END { exit !(gpu > 0.1 && NR == 2) }' || fail "$(control usage)"
 }
 
 the_sample_keeps_the_gpu_busy() {

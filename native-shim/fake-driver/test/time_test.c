@@ -278,6 +278,8 @@ static void collectives_of_two_processes_take_turns_with_a_third(void) {
     pid_t other = spawn_tenant(20 * MS, &got[0]);
     gpu_file *a = attach_to_gpu_number(0);
     open_gpu(1);
+    while (gpu_usage_history(a, -1, &(struct gpu_usage){0}, 1) == 0) /* until the third process runs */
+        usleep(10000);
     gpu_wait(a, submit_collective(a, 1, 1 * MS, NULL)); /* until both have started */
     int slot = slot_of_this_process(a);
     uint64_t start = gpu_now(), busy = gpu_busy_ns(a, slot);
