@@ -390,7 +390,7 @@ the_sample_keeps_the_gpu_busy() {
     equal 2 "$(grep -c '^busy: [0-9]* kernels of 1 ms per second$' "$folder/busy")"
     equal "busy 2: CUDA_SUCCESS" "$(tail -1 "$folder/busy")"
     # Kernels take 1 ms plus or minus jitter; a busy machine may launch the next ones late.
-    awk '/^busy:/ && ($2 < 500 || $2 > 1100) { exit 1 }' "$folder/busy" || fail "$(cat "$folder/busy")"
+    awk '/^busy:/ && ($2 < 100 || $2 > 1100) { exit 1 }' "$folder/busy" || fail "$(cat "$folder/busy")"
 }
 
 smi_reports_utilization_with_a_delay() {
