@@ -410,7 +410,11 @@ TEST(without_a_compute_limit_NVML_shows_the_drivers_utilization) {
     write_file(sandbox_limits, text, strlen(text));
     struct peer peer = start_peer(MIB);
     keep_busy(peer, 15, peer, 0);
-    CHECK_EQUAL(utilization().gpu, 0); /* no kernel runs on the GPU */
+    for (int tries = 0; utilization().gpu != 0; tries++) { /* no kernel runs, unless another test uses the GPU */
+        CHECK(tries < 100, "%u %%", utilization().gpu);
+        usleep(100000);
+        keep_busy(peer, 15, peer, 0);
+    }
 }
 
 TEST(NVML_reports_the_limit_as_that_of_the_cgroup_and_does_not_change_it) {
