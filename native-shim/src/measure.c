@@ -15,7 +15,7 @@
 #define CHAIN_BATCHES_MIN 8 /* an endless chain is learned from when it is this many times as long as a batch of it */
 #define CHAIN_PART_MIN 0.85 /* of a chain's time, at least so much must not be counted yet */
 #define UNMEASURED_WORK_NS INT64_C(100000000) /* an unmeasured launch may be on the GPU for this long */
-#define LONG_LAUNCH_NS 1500000                /* a longer launch spans several time slices (2 ms on the model) */
+#define LONG_LAUNCH_NS 4000000                /* a longer launch spans several time slices (2 ms on the model) */
 #define STALLED_NS 500000                     /* a launch that takes longer is not measured from its beginning */
 #define REFERENCE_MAX_NS 100000000            /* age of the reference event; the driver's times are single floats */
 #define STREAMS_WAITING_MAX 4                 /* streams whose oldest batch is unfinished when a poll ends */
