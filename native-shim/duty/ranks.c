@@ -46,6 +46,7 @@ static const char help[] =
     "  --sync             waits for the end of each step\n"
     "  --attribute        collectives have the attribute of NCCL's since compute capability 9, and an unknown name\n"
     "  --disguised        they have neither\n"
+    "  --beside           a second thread of each rank launches kernels of the same length without end\n"
     "  --rival P          another container has this limit on each GPU, and keeps it busy\n"
     "  --seconds S        duration of each measurement (default 10)\n"
     "  --warm-up S        time before it (default 2)\n"
@@ -59,7 +60,7 @@ static const char help[] =
 struct options {
     int limit, rival, ranks, kernels, collectives, uneven;
     double kernel, collective, seconds, warm_up, least, most, waited;
-    bool threads, processes, sync, attribute, disguised;
+    bool threads, processes, sync, attribute, disguised, beside;
     unsigned long seed;
 };
 
@@ -210,12 +211,31 @@ static void launch_collective(struct rank *rank) {
     launch(&config, rank->collective, parameters, &figures->rank[rank->number].collective_held);
 }
 
+static void start_thread(void *(*run)(void *), int number) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, run, (void *)(intptr_t)number) != 0) {
+        fail("cannot start a thread");
+    }
+}
+
+static void *launch_beside(void *number) {
+    struct rank rank = {0};
+    begin(&rank, (int)(intptr_t)number);
+    for (;;) {
+        launch_kernels(&rank);
+    }
+    return NULL;
+}
+
 /* Drives count ranks in an endless loop. */
 static void drive(int first, int count) {
     const struct options *options = &figures->options;
     struct rank ranks[MAX_RANKS] = {0};
     for (int i = 0; i < count; i++) {
         begin(&ranks[i], first + i);
+        if (options->beside) {
+            start_thread(launch_beside, first + i);
+        }
     }
     for (;;) {
         for (int i = 0; i < count; i++) {
@@ -247,10 +267,7 @@ static void run_ranks(int first) {
     find_driver();
     MUST(cuda.init(0));
     for (int i = 1; i < options->ranks && options->threads; i++) {
-        pthread_t thread;
-        if (pthread_create(&thread, NULL, drive_one, (void *)(intptr_t)i) != 0) {
-            fail("cannot start a thread");
-        }
+        start_thread(drive_one, i);
     }
     drive(first, options->processes || options->threads ? 1 : options->ranks);
 }
@@ -435,9 +452,9 @@ static struct options parse(int count, char **arguments) {
         {"kernels", 1, NULL, 'k'},    {"kernel", 1, NULL, 'K'},    {"collectives", 1, NULL, 'c'},
         {"collective", 1, NULL, 'C'}, {"uneven", 1, NULL, 'u'},    {"rival", 1, NULL, 'R'},
         {"sync", 0, NULL, 's'},       {"attribute", 0, NULL, 'a'}, {"disguised", 0, NULL, 'd'},
-        {"seconds", 1, NULL, 'S'},    {"warm-up", 1, NULL, 'w'},   {"least", 1, NULL, 'L'},
-        {"most", 1, NULL, 'M'},       {"waited", 1, NULL, 'H'},    {"seed", 1, NULL, 'e'},
-        {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0}};
+        {"beside", 0, NULL, 'B'},     {"seconds", 1, NULL, 'S'},   {"warm-up", 1, NULL, 'w'},
+        {"least", 1, NULL, 'L'},      {"most", 1, NULL, 'M'},      {"waited", 1, NULL, 'H'},
+        {"seed", 1, NULL, 'e'},       {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0}};
     struct options options = {.limit = 30,
                               .ranks = 2,
                               .kernels = 8,
@@ -488,6 +505,9 @@ static struct options parse(int count, char **arguments) {
             break;
         case 'd':
             options.disguised = true;
+            break;
+        case 'B':
+            options.beside = true;
             break;
         case 'S':
             options.seconds = value;

@@ -110,7 +110,9 @@ static void record_wanted(struct gpu_limit *limit, int64_t now) {
 
 static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t debt, int64_t now, int64_t *until) {
     uint32_t share = effective_share(limit, now);
-    record_wanted(limit, now);
+    if (cost > 0) {
+        record_wanted(limit, now);
+    }
     /* A process with a temporary grant of the whole GPU is also bounded in unfinished work. Otherwise it would keep
        the GPU busy for seconds after other containers come, and would seem not to want it while the driver blocks
        it. */

@@ -12,8 +12,9 @@
  * for a lock, another thread or the GPU.
  *
  * Bounds: while throttled, a container has at most ALIQUOT_GCRA_BURST_NS of unfinished estimated work plus one launch
- * on the GPU. No launch waits longer than ALIQUOT_GCRA_WAIT_MAX_NS, and no debt is larger. A share too small to repay a
- * kernel within that time (for a 20 ms kernel: 1 percent) is therefore exceeded.
+ * on the GPU; between ranks (below), also what its share earns in 0.2 s, or in 1 s for collectives. No launch waits
+ * longer than ALIQUOT_GCRA_WAIT_MAX_NS, and no debt is larger once work was measured. A share too small to repay a kernel
+ * within that time (for a 20 ms kernel: 1 percent) is therefore exceeded.
  * Where events wait for the process's own work (lateness.h), and no other evidence is recent, a throttled launch also
  * waits until that work has ended, for 100 ms at most, and then for 6 ms in which the GPU has none of it: every 0.25 s
  * at first, and then once a second. What the program could not use meanwhile, it can use later.
@@ -25,12 +26,15 @@
  *   rank would be held back before a collective and its peer after it, and each would wait for the other.
  * - A thread that launches on several GPUs in turn waits when it comes back to the first one, until it owes nothing on
  *   any of them; one that launches collectives, at the first launch after one. The other launches of such a step may
- *   exceed the share by 0.2 s, so those of a group (ncclGroupEnd) are not held back one after the other.
+ *   exceed the share by 0.2 s, so those of a group (ncclGroupEnd) are not held back one after the other. After 0.1 s a
+ *   thread waits like any other, or other threads of the container, which let less be earned, would keep it waiting.
+ *   One that launched no collective and on no other GPU for a second does not work in steps.
  * - The cost of launches is that of the shortest ones. What they take longer, they may have waited. It is charged in
  *   full, but over a second (aliquot_compute_charge_waiting() says why).
  * - Collectives are recognized by the attribute that NCCL gives them (memory synchronization domain REMOTE) or by their
  *   function's name. They are measured one by one, and held back for 0.1 s at most, unless they are as long themselves
- *   or 1 s is owed. Where probes say nothing (measure.h), half of what they take longer is charged.
+ *   or 1 s is owed. Where probes say nothing (measure.h), half of what they take longer is charged. One that overlaps
+ *   other work teaches nothing.
  *
  * No write to the region frees a process from its own share: each process keeps a private word besides the shared one.
  * Such a write can hide the container's processes from each other, or throttle them within the bounds.

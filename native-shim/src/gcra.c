@@ -14,9 +14,13 @@ uint32_t aliquot_gcra_share(uint32_t fixed, enum aliquot_policy policy, uint64_t
     return share > ALIQUOT_GCRA_SHARE_MIN ? share : ALIQUOT_GCRA_SHARE_MIN;
 }
 
+/* More is never charged or returned at once, and a word that is further ahead is not of charges. */
+#define CHARGE_MAX_NS INT64_C(20000000000)
+
 /* Time in which a share earns a cost. */
 static int64_t earning(uint64_t cost, uint32_t share) {
-    return (int64_t)(cost * ALIQUOT_GCRA_WHOLE_GPU / share);
+    int64_t time = (int64_t)(cost * ALIQUOT_GCRA_WHOLE_GPU / share);
+    return time < CHARGE_MAX_NS ? time : CHARGE_MAX_NS;
 }
 
 /* Time in the word, with credit and debt bounded, whatever was written into it. */
@@ -53,7 +57,12 @@ void aliquot_gcra_adjust(uint64_t *word, uint32_t share, int64_t cost, int64_t n
     uint64_t found = __atomic_load_n(word, __ATOMIC_RELAXED);
     int64_t time;
     do {
-        time = bounded(found, share, now) + change;
+        /* A charge can be larger than the largest debt. If it were cut to that, returning it would leave credit. */
+        bool ahead = found > (uint64_t)(now + ALIQUOT_GCRA_WAIT_MAX_NS) &&
+                     found < (uint64_t)(now + ALIQUOT_GCRA_WAIT_MAX_NS + CHARGE_MAX_NS);
+        time = ahead ? (int64_t)found : bounded(found, share, now);
+        int64_t most = ahead ? time : now + ALIQUOT_GCRA_WAIT_MAX_NS;
+        time = time + change < most ? time + change : most;
         time = time < 0 ? 0 : time;
     } while (!__atomic_compare_exchange_n(word, &found, (uint64_t)time, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }

@@ -6,7 +6,7 @@
  * refill, and threads and processes share the word by compare-and-swap.
  *
  *     base = max(word, now - BURST / share)       idle time earns credit, up to a bound
- *     base - now > BURST: throttle until base - BURST
+ *     base - now > BURST + debt: throttle until base - BURST - debt
  *     word = base + cost / share
  *
  * A container that was idle, or could not use its share, therefore catches up by at most BURST of GPU time. A launch
@@ -24,7 +24,7 @@
 #define ALIQUOT_GCRA_WHOLE_GPU 1000000
 #define ALIQUOT_GCRA_SHARE_MIN 1000 /* no share is lower, so that no launch waits forever */
 #define ALIQUOT_GCRA_BURST_NS INT64_C(20000000)
-/* Debt beyond this is forgiven, and no launch waits longer. */
+/* What was used beyond the charges adds no more debt than this, and no launch waits longer. */
 #define ALIQUOT_GCRA_WAIT_MAX_NS INT64_C(2000000000)
 /* An older grant has no effect. */
 #define ALIQUOT_GCRA_GRANT_MAX_AGE_NS INT64_C(3000000000)
@@ -40,7 +40,7 @@ bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int6
 /* GPU time that can be charged to the word before a launch is throttled; negative: none for as long as that takes. */
 int64_t aliquot_gcra_room(uint64_t word, uint32_t share, int64_t now);
 
-/* Charges more regardless of the word, or with a negative cost returns GPU time. */
+/* Charges more regardless of the word, up to the largest debt, or with a negative cost returns GPU time. */
 void aliquot_gcra_adjust(uint64_t *word, uint32_t share, int64_t cost, int64_t now);
 
 #endif

@@ -31,6 +31,8 @@
 #define STEP_DEBT_NS INT64_C(200000000)            /* time by which a step may exceed the share */
 #define COLLECTIVE_WAIT_MAX_NS INT64_C(100000000)  /* longest wait of a collective, unless the debt is larger */
 #define COLLECTIVE_DEBT_MAX_NS INT64_C(1000000000) /* than this */
+#define STEP_MAX_NS INT64_C(1000000000)            /* without a collective or another GPU, a thread is not in a step */
+#define STEP_WAIT_MAX_NS INT64_C(100000000)        /* then the first launch of a step waits like any other */
 
 static __thread struct {
     int device;
@@ -41,6 +43,7 @@ static __thread struct {
     bool in_span;              /* that event began a span */
     /* Where kernels may wait for peers on other GPUs (compute.h). */
     bool in_steps, begins_step;    /* the thread works in steps; a collective was launched, so a step is over */
+    int64_t in_steps_at;           /* when that was last seen */
     uint32_t devices, last_device; /* bit set: the thread launches there, or launched last */
 } thread_advance __attribute__((tls_model("initial-exec")));
 
@@ -72,7 +75,15 @@ static bool try_charge(const struct aliquot_launch *launch, uint64_t ns, const s
 
 /* Decides how to hold back a launch where kernels may wait for peers on other GPUs (compute.h). */
 static __attribute__((noinline)) void hold_in_step(const struct aliquot_launch *launch, struct hold *hold) {
+    int64_t now = aliquot_os_clock_coarse();
+    if (now - thread_advance.in_steps_at > STEP_MAX_NS) {
+        thread_advance.in_steps = false;
+        thread_advance.devices = 0;
+    }
     uint32_t device = UINT32_C(1) << launch->device, devices = thread_advance.devices | device;
+    if (launch->waits || device != thread_advance.last_device) {
+        thread_advance.in_steps_at = now;
+    }
     bool back = device != thread_advance.last_device && device == (devices & -devices);
     bool begins = !launch->waits && (thread_advance.begins_step || back);
     thread_advance.devices = devices;
@@ -118,6 +129,9 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
             idle = true;
             idle_until = now + PAUSE_NS;
         }
+        if (now - start >= STEP_WAIT_MAX_NS && hold.debt < 0) {
+            hold.debt = 0; /* threads that keep less in reserve would keep this one waiting */
+        }
         int64_t longest = now + (unfinished || now < idle_until ? SLEEP_PENDING_NS : SLEEP_MAX_NS);
         int64_t wake = until > start + hold.least ? until : start + hold.least;
         aliquot_os_sleep_until(wake > now && wake < longest ? wake : longest);
@@ -137,7 +151,8 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
    advance is never lost: with 20 us kernels that would be a fifth of the share. */
 static inline __attribute__((always_inline)) bool charge_with_advance(const struct aliquot_launch *launch) {
     thread_advance.charged += launch->charged;
-    if (thread_advance.device == launch->device && thread_advance.credit >= launch->charged) {
+    bool in_credit = thread_advance.device == launch->device && thread_advance.credit >= launch->charged;
+    if (in_credit && !launch->waits && !thread_advance.begins_step) {
         thread_advance.credit -= launch->charged;
         return false;
     }

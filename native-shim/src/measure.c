@@ -223,10 +223,14 @@ static void add_parts(struct aliquot_batch_group *group, const struct aliquot_co
     }
 }
 
-/* Adds a launch that waits for peers: its usual cost, without waiting, is learned from the shortest ones. */
+/* Adds a launch that waits for peers: its usual cost, without waiting, is learned from the shortest ones. Nothing is
+   learned from one that overlaps other work, which was charged for a part of its time. */
 static void join_waiting(struct aliquot_batch_group *chain, struct aliquot_meter *meter,
-                         const struct aliquot_batch *batch, uint64_t measured) {
-    uint64_t due = aliquot_cost_learn(batch->parts, batch->part_count, measured, ALIQUOT_COST_SHARED);
+                         const struct aliquot_batch *batch, uint64_t measured, bool overlaps) {
+    uint64_t due = batch->charged < measured ? batch->charged : measured;
+    if (!overlaps) {
+        due = aliquot_cost_learn(batch->parts, batch->part_count, measured, ALIQUOT_COST_SHARED);
+    }
     aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)batch->charged);
     chain->waited += measured;
     chain->waited_charged += due;
@@ -252,9 +256,8 @@ static void end_chain(struct aliquot_meter *meter) {
         /* The whole time is the bound. An earlier chain covers a part of it, in which launches of this one ran. */
         if (chain->part_count > 0) {
             settle_charge(meter, chain->parts, chain->part_count, chain->charged,
-                          (uint64_t)(span - (double)chain->waited), ALIQUOT_COST_GAPS);
+                          (uint64_t)larger_of(0, span - (double)chain->waited), ALIQUOT_COST_GAPS);
         }
-        settle_waiting(meter, chain->waited, chain->waited_charged);
     } else {
         double from = larger_of(meter->chain_from, meter->counted_to);
         if (!has_room(group, chain->part_count)) {
@@ -265,10 +268,10 @@ static void end_chain(struct aliquot_meter *meter) {
         }
         group->measured += chain->measured;
         group->charged += chain->charged;
-        group->waited += chain->waited;
-        group->waited_charged += chain->waited_charged;
         add_parts(group, chain->parts, chain->part_count);
     }
+    group->waited += chain->waited;
+    group->waited_charged += chain->waited_charged;
     meter->counted_to = larger_of(meter->counted_to, meter->chain_to);
     meter->chain_is_open = false;
     *chain = (struct aliquot_batch_group){0};
@@ -338,7 +341,11 @@ static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_b
     meter->chain_from = first ? start : smaller_of(start, meter->chain_from);
     meter->chain_to = first ? end : larger_of(end, meter->chain_to);
     meter->chain_has_gaps = has_gaps(meter, batch, start, took) || (!first && meter->chain_has_gaps);
-    (batch->waits ? join_waiting : join_chain)(chain, meter, batch, (uint64_t)fresh);
+    if (batch->waits) {
+        join_waiting(chain, meter, batch, (uint64_t)fresh, overlaps);
+    } else {
+        join_chain(chain, meter, batch, (uint64_t)fresh);
+    }
 }
 
 /* False: the driver returns no times. */
@@ -439,6 +446,7 @@ static void drop_batches(struct aliquot_meter *meter, bool destroy) {
     meter->reference_time = meter->covered_from = meter->covered_to = meter->counted_to = 0;
     aliquot_lateness_forget_clock(&meter->lateness);
     meter->chain = meter->group = (struct aliquot_batch_group){0};
+    meter->chain_is_open = false;
 }
 
 /* make_current: the calling thread has no current context, without which cuEventElapsedTime fails. */

@@ -25,8 +25,8 @@
  *   (CUDA_DEVICE_MAX_CONNECTIONS=1) or because the hardware is such (lateness.h recognizes it). Then only probes
  *   recorded while the process has no work say whether others have the GPU. The cost of launches shorter than two time
  *   slices is learned from the minimum of many samples (cost.h): some lie within one slice or a time in which others
- * are idle. From the time of longer ones the fraction of late probes is subtracted, at most a half. That is an
- * estimate: it assumes that others work as much while this process does.
+ *   are idle. From the time of longer ones the fraction of late probes is subtracted, at most a half. That is an
+ *   estimate: it assumes that others work as much while this process does.
  *
  * A kernel that is known to wait for its peers on other GPUs is a batch of its own, and where several GPUs are limited
  * so is each launch that was throttled. What they take longer than the shortest ones is taken for waiting.

@@ -137,27 +137,59 @@ static uint64_t product(uint64_t width, uint64_t height, uint64_t depth) {
                     : copied((copy)->srcMemoryType, (copy)->srcDevice, (copy)->dstMemoryType, (copy)->dstDevice,       \
                              product((copy)->WidthInBytes, (copy)->Height, depth)))
 
-static uint64_t copied_by_list(const CUdeviceptr *destinations, const CUdeviceptr *sources, const size_t *bytes,
-                               size_t count) {
-    uint64_t sum = 0;
-    for (size_t i = 0; destinations != NULL && sources != NULL && bytes != NULL && i < count; i++) {
-        sum += copied_between_addresses(sources[i], destinations[i], bytes[i]);
-    }
-    return sum;
+/* Copies of one call. The short ones are taken together, and all to lie where the first of them does. */
+struct copies {
+    uint64_t sum, short_bytes;
+    CUmemorytype from, to;
+    CUdeviceptr source, destination;
+};
+
+static uint64_t bounded_sum(uint64_t sum, uint64_t bytes) {
+    return sum + bytes < BYTES_MAX ? sum + bytes : BYTES_MAX;
 }
 
-static uint64_t copied_by_operations(const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count) {
-    uint64_t sum = 0;
-    for (size_t i = 0; copies != NULL && i < count; i++) {
-        const CUmemcpy3DOperand *from = &copies[i].src, *to = &copies[i].dst;
+static void add_copy(struct copies *copies, CUmemorytype from, CUdeviceptr source, CUmemorytype to,
+                     CUdeviceptr destination, uint64_t bytes) {
+    if (bytes >= ASKED_BYTES_MIN) {
+        copies->sum = bounded_sum(copies->sum, copied(from, source, to, destination, bytes));
+        return;
+    }
+    if (copies->short_bytes == 0) {
+        copies->from = from;
+        copies->to = to;
+        copies->source = source;
+        copies->destination = destination;
+    }
+    copies->short_bytes = bounded_sum(copies->short_bytes, bytes);
+}
+
+static uint64_t copied_by_all(const struct copies *copies) {
+    return bounded_sum(copies->sum,
+                       copied(copies->from, copies->source, copies->to, copies->destination, copies->short_bytes));
+}
+
+static uint64_t copied_by_list(const CUdeviceptr *destinations, const CUdeviceptr *sources, const size_t *bytes,
+                               size_t count) {
+    struct copies copies = {0};
+    for (size_t i = 0; destinations != NULL && sources != NULL && bytes != NULL && i < count; i++) {
+        add_copy(&copies, CU_MEMORYTYPE_UNIFIED, sources[i], CU_MEMORYTYPE_UNIFIED, destinations[i], bytes[i]);
+    }
+    return copied_by_all(&copies);
+}
+
+static uint64_t copied_by_operations(const CUDA_MEMCPY3D_BATCH_OP *operations, size_t count) {
+    struct copies copies = {0};
+    for (size_t i = 0; operations != NULL && i < count; i++) {
+        const CUmemcpy3DOperand *from = &operations[i].src, *to = &operations[i].dst;
         bool from_array = from->type == CU_MEMCPY_OPERAND_TYPE_ARRAY,
              to_array = to->type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
-        uint64_t elements = product(copies[i].extent.width, copies[i].extent.height, copies[i].extent.depth);
-        sum += copied(from_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED, from_array ? 0 : from->op.ptr.ptr,
-                      to_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED, to_array ? 0 : to->op.ptr.ptr,
-                      product(elements, from_array || to_array ? ARRAY_ELEMENT_BYTES : 1, 1));
+        uint64_t elements =
+            product(operations[i].extent.width, operations[i].extent.height, operations[i].extent.depth);
+        add_copy(&copies, from_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED, from_array ? 0 : from->op.ptr.ptr,
+                 to_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED, to_array ? 0 : to->op.ptr.ptr,
+                 product(elements, from_array || to_array ? ARRAY_ELEMENT_BYTES : 1, 1));
     }
-    return sum;
+    return copied_by_all(&copies);
 }
 
 /* ---- hooks ---- */

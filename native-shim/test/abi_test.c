@@ -433,6 +433,17 @@ static void check_batches_of_copies(void) {
                        NOTHING);
     CHECK_BOTH_CHARGED(6000, cuMemcpyBatchAsync_v2, _ptsz, to, from, bytes, count, NOTHING, NOTHING, (size_t)0,
                        NOTHING);
+    CUdeviceptr many_to[100], many_from[100];
+    size_t many_bytes[100], one = 1, many = 100;
+    for (size_t i = 0; i < many; i++) {
+        many_to[i] = TO_GPU;
+        many_from[i] = FROM_GPU;
+        many_bytes[i] = 10000;
+    }
+    CHECK_BOTH_CHARGED(0, cuMemcpyBatchAsync_v2, _ptsz, many_to, many_from, many_bytes, one, NOTHING, NOTHING,
+                       (size_t)0, NOTHING);
+    CHECK_BOTH_CHARGED(2000, cuMemcpyBatchAsync_v2, _ptsz, many_to, many_from, many_bytes, many, NOTHING, NOTHING,
+                       (size_t)0, NOTHING);
     CHECK_BOTH_CHARGED(4000, cuMemcpy3DBatchAsync, _ptsz, operations, copies, NOTHING, 0ull, NOTHING);
     CHECK_BOTH_CHARGED(4000, cuMemcpy3DBatchAsync_v2, _ptsz, operations, copies, 0ull, NOTHING);
     CHECK_BOTH_CHARGED(2000, cuMemcpy3DWithAttributesAsync, _ptsz, &copies[1], 0ull, NOTHING);

@@ -63,6 +63,26 @@ TEST(returned_GPU_time_can_be_used_again) {
     CHECK(aliquot_gcra_try_charge(&word, 250000, 1, 0, NOW, &until), "no debt");
 }
 
+TEST(a_charge_beyond_the_largest_debt_is_returned_whole) {
+    static const uint64_t costs[] = {250, 1000, 100000}; /* ms */
+    for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
+        uint64_t word = (uint64_t)NOW;
+        int64_t until = 0;
+        CHECK(aliquot_gcra_try_charge(&word, 50000, costs[i] * MS, 0, NOW, &until), "the share allows it");
+        aliquot_gcra_adjust(&word, 50000, 5 * MS, NOW); /* of other work, meanwhile */
+        aliquot_gcra_adjust(&word, 50000, -(int64_t)(costs[i] * MS), NOW);
+        CHECK(word >= (uint64_t)NOW, "no credit remains of %d ms", (int)costs[i]);
+    }
+}
+
+TEST(more_debt_than_the_largest_is_not_added) {
+    uint64_t word = (uint64_t)NOW;
+    for (int i = 0; i < 100; i++) {
+        aliquot_gcra_adjust(&word, 50000, 100 * MS, NOW);
+    }
+    CHECK_EQUAL(word, (uint64_t)NOW + ALIQUOT_GCRA_WAIT_MAX_NS);
+}
+
 TEST(a_grant_is_valid_for_three_seconds_and_raises_a_fixed_share_by_at_most_an_eighth) {
     uint64_t grant = ALIQUOT_GRANT(NOW / MS, 900000);
     CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_FIXED, 0, NOW), 400000);
