@@ -13,11 +13,11 @@
  *
  * Bounds: while throttled, a container has at most ALIQUOT_GCRA_BURST_NS of unfinished estimated work plus one launch
  * on the GPU; between ranks (below), also what its share earns in 0.2 s, or in 1 s for collectives. No launch waits
- * longer than ALIQUOT_GCRA_WAIT_MAX_NS, and no debt is larger once work was measured. A share too small to repay a kernel
- * within that time (for a 20 ms kernel: 1 percent) is therefore exceeded.
- * Where events wait for the process's own work (lateness.h), and no other evidence is recent, a throttled launch also
- * waits until that work has ended, for 100 ms at most, and then for 6 ms in which the GPU has none of it: every 0.25 s
- * at first, and then once a second. What the program could not use meanwhile, it can use later.
+ * longer than ALIQUOT_GCRA_WAIT_MAX_NS, and no debt is larger once work was measured. A share too small to repay a
+ * kernel within that time (for a 20 ms kernel: 1 percent) is therefore exceeded. Where events wait for the process's
+ * own work (lateness.h), and no other evidence is recent, a throttled launch also waits until that work has ended, for
+ * 100 ms at most, and then for 6 ms in which the GPU has none of it: every 0.25 s at first, and then once a second.
+ * What the program could not use meanwhile, it can use later.
  *
  * Kernels that wait on their GPUs for each other, such as NCCL's collectives: while one rank is held back, its peers'
  * kernels keep their GPUs busy. So where several GPUs are limited, or a thread launches collectives, ranks are held
