@@ -29,9 +29,7 @@
 #define REGION_FILE "/usr/local/aliquot/region"
 #define AGENT_FILE "/usr/local/aliquot/agent"
 #define PATH_SIZE 1024
-#define CHECK_INTERVAL_NS INT64_C(100000000)
-/* While the helper thread runs, it checks before any other thread does. */
-#define OVERDUE_NS (CHECK_INTERVAL_NS * 5 / 4)
+#define CHECK_INTERVAL_NS 100000000
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int mode = ALIQUOT_MODE_UNDECIDED;
@@ -203,11 +201,10 @@ static void reread_if_changed(void) {
     }
 }
 
-/* Unless they ran within the interval. */
-static void run_periodic_checks(int64_t interval) {
+static void run_periodic_checks(void) {
     int64_t now = aliquot_os_clock_coarse();
     int64_t last = atomic_load_explicit(&last_check, memory_order_relaxed);
-    if (now - last < interval || !atomic_compare_exchange_strong(&last_check, &last, now)) {
+    if (now - last < CHECK_INTERVAL_NS || !atomic_compare_exchange_strong(&last_check, &last, now)) {
         return;
     }
     int saved = errno;
@@ -237,13 +234,7 @@ enum aliquot_mode aliquot_config_mode(void) {
         decided = (int)determine_mode_once();
     }
     if (decided == ALIQUOT_MODE_ENFORCE) {
-        run_periodic_checks(OVERDUE_NS);
+        run_periodic_checks();
     }
     return (enum aliquot_mode)decided;
-}
-
-void aliquot_config_check(void) {
-    if (atomic_load_explicit(&mode, memory_order_acquire) == ALIQUOT_MODE_ENFORCE) {
-        run_periodic_checks(CHECK_INTERVAL_NS);
-    }
 }

@@ -13,14 +13,11 @@ enum aliquot_mode {
                              reason */
 };
 
-/* Returns the mode, which is decided at the first call and never changes; a forked child decides again. Also does what
-   aliquot_config_check() does if nothing did it for 125 ms, so call it only where the driver is called anyway. */
+/* Returns the mode, which is decided at the first call and never changes; a forked child decides again. At most 10
+   times a second it also rereads a changed limit file, looks for what the node agent says, and releases the charges of
+   dead processes, so call it only where the driver is called anyway. A changed file that cannot be read or parsed has
+   no effect. */
 enum aliquot_mode aliquot_config_mode(void);
-
-/* At most 10 times a second, where limits apply: rereads a changed limit file, looks for what the node agent says, and
-   releases the charges of dead processes. A changed file that cannot be read or parsed has no effect. The helper thread
-   calls it, so that launching threads need not wait for the file system. */
-void aliquot_config_check(void);
 
 /* Whether the mode is ALIQUOT_MODE_BYPASS. Decided before the first address of a driver function is given out, and kept
    by forked children, because the addresses given out stay: a limit file that changes later has no effect on it. Reads

@@ -1,7 +1,6 @@
 #include "helper.h"
 
 #include "capture.h"
-#include "config.h"
 #include "lookup.h"
 #include "measure.h"
 #include "os.h"
@@ -41,7 +40,6 @@ static void *helper_main(void *unused) {
         aliquot_os_sleep_until(now +
                                jittered(now - shared < LINGER_NS ? ALIQUOT_HELPER_PROBE_INTERVAL_NS : INTERVAL_NS));
         now = aliquot_os_clock();
-        aliquot_config_check();
         polled = aliquot_measure_poll_all();
         worked = polled.pending_batches ? now : worked;
         shared = polled.shared ? now : shared;

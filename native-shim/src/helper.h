@@ -1,6 +1,5 @@
 /*
- * The helper thread, which learns from finished batches if no launch comes (measure.h), records probes, and looks for a
- * changed limit file (config.h).
+ * The helper thread, which learns from finished batches if no launch comes (measure.h), and records probes.
  *
  * It starts when a batch is pending, sleeps 0.8 or 5 ms at a time on average, blocks all signals, is detached, and
  * exits after 100 ms without work, or when the process exits, before the driver's own exit handler. It is in capture

@@ -3,9 +3,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -192,41 +190,6 @@ TEST(a_changed_compute_limit_applies_to_a_running_process) {
     write_limits(100 * MIB, 0);
     CHECK(launch_until(region, true), "held back again");
 }
-
-#if !defined __SANITIZE_THREAD__ && !defined __SANITIZE_ADDRESS__ /* the shim is not preloaded there */
-static __thread bool counts_status_calls;
-static atomic_int status_calls;
-
-/* Hides the C library's function from the shim. */
-long syscall(long number, ...) {
-    static long (*real)(long, ...);
-    long argument[6];
-    va_list list;
-    va_start(list, number);
-    for (int i = 0; i < 6; i++) {
-        argument[i] = va_arg(list, long);
-    }
-    va_end(list);
-    if (real == NULL) {
-        real = (long (*)(long, ...))real_dlsym(RTLD_NEXT, "syscall");
-    }
-    status_calls += counts_status_calls && number == SYS_newfstatat;
-    return real(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
-}
-
-TEST(while_the_measuring_thread_runs_launches_do_not_look_for_a_changed_limit_file) {
-    sandbox(100 * MIB, 0);
-    use_context();
-    for (int i = 0; i < LAUNCHES * 30; i++) { /* 2.5 s */
-        counts_status_calls = i > LAUNCHES;
-        CHECK_EQUAL(launch(NULL, 1, kernel_time), CUDA_SUCCESS);
-        counts_status_calls = false;
-    }
-    printf("%d times\n", atomic_load(&status_calls));
-    /* A busy machine may keep the measuring thread from running for longer than launches wait for it. */
-    CHECK(status_calls < 8, "%d times", atomic_load(&status_calls));
-}
-#endif
 
 TEST(a_context_can_be_reset_while_its_launches_are_being_measured) {
     sandbox(100 * MIB, 0);
