@@ -112,11 +112,6 @@ static struct figures *map_figures(const char *folder) {
         }                                                                                                              \
     } while (0)
 
-/* CUlaunchAttribute of cuda.h, for CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN. */
-struct sync_domain {
-    int id, unused, domain, rest[15];
-};
-
 static struct {
     CUresult (*init)(unsigned);
     CUresult (*retain)(CUcontext *, CUdevice);
@@ -193,7 +188,8 @@ static void launch_kernels(struct rank *rank) {
 
 static void launch_collective(struct rank *rank) {
     const struct options *options = &figures->options;
-    struct sync_domain remote = {.id = 10, .domain = 1};
+    CUlaunchAttribute remote = {.id = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
+                                .value.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE};
     CUlaunchConfig config = {.gridDimX = COLLECTIVE_BLOCKS,
                              .gridDimY = 1,
                              .gridDimZ = 1,
@@ -202,7 +198,7 @@ static void launch_collective(struct rank *rank) {
                              .blockDimZ = 1,
                              .hStream = rank->stream};
     if (options->attribute) {
-        config.attrs = (CUlaunchAttribute *)(void *)&remote;
+        config.attrs = &remote;
         config.numAttrs = 1;
     }
     uint64_t ns = (uint64_t)(options->collective * 1e3), number = ++rank->collectives;

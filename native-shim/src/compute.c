@@ -96,11 +96,6 @@ static uint32_t effective_share(struct gpu_limit *limit, int64_t now) {
                               __atomic_load_n(&agent_of(limit)->grant, __ATOMIC_RELAXED), now);
 }
 
-/* What a share earns in a time. */
-static int64_t part(int64_t time, uint32_t share) {
-    return time / 1000 * share / (ALIQUOT_GCRA_WHOLE_GPU / 1000);
-}
-
 static void record_wanted(struct gpu_limit *limit, int64_t now) {
     uint64_t before = __atomic_load_n(&limit->shared->wanted, __ATOMIC_RELAXED);
     if ((uint64_t)now - before > WANTED_RESOLUTION_NS) {
@@ -121,7 +116,8 @@ static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t debt, 
     if (share == 0 || (whole && fixed)) {
         return true;
     }
-    if (atomic_load_explicit(&limit->unfinished, memory_order_relaxed) > ALIQUOT_GCRA_BURST_NS + part(debt, share)) {
+    if (atomic_load_explicit(&limit->unfinished, memory_order_relaxed) >
+        ALIQUOT_GCRA_BURST_NS + aliquot_gcra_earned(debt, share)) {
         *until = now + UNFINISHED_POLL_NS;
         return false;
     }
@@ -175,7 +171,7 @@ void aliquot_compute_charge_waiting(int number, uint64_t nanoseconds) {
     struct gpu_limit *limit = &gpu_limits[number];
     uint32_t share = effective_share(limit, aliquot_os_clock_coarse());
     if (share != 0 && share < ALIQUOT_GCRA_WHOLE_GPU) {
-        int64_t now = part((int64_t)nanoseconds, share);
+        int64_t now = aliquot_gcra_earned((int64_t)nanoseconds, share);
         aliquot_compute_adjust(number, now);
         atomic_fetch_add(&limit->owed, (int64_t)nanoseconds - now);
     }

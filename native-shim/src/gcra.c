@@ -48,8 +48,12 @@ bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int6
     return true;
 }
 
+int64_t aliquot_gcra_earned(int64_t time, uint32_t share) {
+    return time / 1000 * share / (ALIQUOT_GCRA_WHOLE_GPU / 1000);
+}
+
 int64_t aliquot_gcra_room(uint64_t word, uint32_t share, int64_t now) {
-    return (now + ALIQUOT_GCRA_BURST_NS - bounded(word, share, now)) / 1000 * share / (ALIQUOT_GCRA_WHOLE_GPU / 1000);
+    return aliquot_gcra_earned(now + ALIQUOT_GCRA_BURST_NS - bounded(word, share, now), share);
 }
 
 void aliquot_gcra_adjust(uint64_t *word, uint32_t share, int64_t cost, int64_t now) {

@@ -37,6 +37,9 @@ uint32_t aliquot_gcra_share(uint32_t fixed, enum aliquot_policy policy, uint64_t
    (time, ns) more. False: nothing was charged, and *until says until when to wait. */
 bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int64_t debt, int64_t now, int64_t *until);
 
+/* GPU time that a share earns in a time; negative for a negative one. */
+int64_t aliquot_gcra_earned(int64_t time, uint32_t share);
+
 /* GPU time that can be charged to the word before a launch is throttled; negative: none for as long as that takes. */
 int64_t aliquot_gcra_room(uint64_t word, uint32_t share, int64_t now);
 

@@ -48,11 +48,15 @@ static double threshold_of(const struct aliquot_lateness *lateness) {
     return lateness->threshold_ns == 0 ? INITIAL_NS : lateness->threshold_ns;
 }
 
-static void forget_judgements(struct aliquot_lateness *lateness) {
-    lateness->probe_count = 0;
-    lateness->late = lateness->punctual = lateness->contradicted = (struct aliquot_recent){0};
-    lateness->moment_count = lateness->period_count = 0;
+/* What has a time of the GPU's clock. */
+static void forget_times(struct aliquot_lateness *lateness) {
+    lateness->probe_count = lateness->moment_count = lateness->period_count = 0;
     lateness->belated_late = lateness->belated = 0;
+}
+
+static void forget_judgements(struct aliquot_lateness *lateness) {
+    forget_times(lateness);
+    lateness->late = lateness->punctual = lateness->contradicted = (struct aliquot_recent){0};
 }
 
 /* Whether a late probe waited while own work began or ended at a time. */
@@ -191,9 +195,7 @@ bool aliquot_lateness_seems_alone(const struct aliquot_lateness *lateness) {
 void aliquot_lateness_forget_clock(struct aliquot_lateness *lateness) {
     lateness->clock = (struct aliquot_clock_fit){0};
     lateness->delay_count = 0;
-    lateness->probe_count = 0;
-    lateness->moment_count = lateness->period_count = 0;
-    lateness->belated_late = lateness->belated = 0;
+    forget_times(lateness);
 }
 
 void aliquot_lateness_forget_all(struct aliquot_lateness *lateness) {

@@ -103,7 +103,7 @@ final class SchedulerReplicas {
                         && pods.stream().allMatch(TestNamespace::isReady)
                         && pods.stream()
                                 .anyMatch(pod -> pod.getMetadata().getName().equals(leader()))
-                        && lab.client().raw("/apis/gpu.aliquot.io/v1alpha1/gpunodes?limit=1") != null;
+                        && lab.client().raw(GpuApiIT.GROUP + "/gpunodes?limit=1") != null;
             } catch (KubernetesClientException e) {
                 return false;
             }
