@@ -1,27 +1,8 @@
 /* Tests of NVML's MIG devices under the shim, on stubs of both libraries. */
+#include "nvml_call.h"
 #include "sandbox.h"
 
 #include <string.h>
-
-static void *nvml_function(const char *symbol) {
-    static void *nvml;
-    if (nvml == NULL) {
-        nvml = dlopen("libnvidia-ml.so.1", RTLD_LAZY);
-        CHECK(nvml != NULL, "%s", dlerror());
-        CHECK_EQUAL(((nvmlReturn_t(*)(void))nvml_function("nvmlInit_v2"))(), NVML_SUCCESS);
-    }
-    void *function = dlsym(nvml, symbol);
-    CHECK(function != NULL, "%s", symbol);
-    return function;
-}
-
-#define NVML(symbol, ...) ((nvmlReturn_t(*)(__VA_ARGS__))nvml_function(#symbol))
-
-static nvmlDevice_t gpu(void) {
-    nvmlDevice_t device = NULL;
-    CHECK_EQUAL(NVML(nvmlDeviceGetHandleByIndex_v2, unsigned, nvmlDevice_t *)(0, &device), NVML_SUCCESS);
-    return device;
-}
 
 /* Compares each answer of a hook with the driver's own. */
 static void check_is_the_drivers(nvmlDevice_t device) {
@@ -55,12 +36,12 @@ TEST(MIG_devices_by_index_are_shown_as_the_driver_shows_them) {
     nvmlDevice_t mig = NULL;
     sandbox(3000 * MIB, 0);
     for (unsigned index = 0; index < 2; index++) {
-        CHECK_EQUAL(
-            NVML(nvmlDeviceGetMigDeviceHandleByIndex, nvmlDevice_t, unsigned, nvmlDevice_t *)(gpu(), index, &mig),
-            NVML_SUCCESS);
+        CHECK_EQUAL(NVML(nvmlDeviceGetMigDeviceHandleByIndex, nvmlDevice_t, unsigned, nvmlDevice_t *)(nvml_device(0),
+                                                                                                      index, &mig),
+                    NVML_SUCCESS);
         check_is_the_drivers(mig);
     }
-    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(gpu(), &memory), NVML_SUCCESS);
+    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(nvml_device(0), &memory), NVML_SUCCESS);
     CHECK_EQUAL(memory.total, 3000 * MIB); /* the GPU itself is limited */
 }
 
@@ -68,6 +49,7 @@ TEST(MIG_devices_by_UUID_are_shown_as_the_driver_shows_them) {
     static const char *const uuids[] = {"MIG-5f2c1d3e-0002-4a5b-9c3d-000000000002",
                                         "MIG-GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001/7/0"};
     sandbox(3000 * MIB, 0);
+    CHECK_EQUAL(NVML(nvmlInit_v2, void)(), NVML_SUCCESS);
     for (int i = 0; i < 2; i++) {
         nvmlDevice_t mig = NULL;
         char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";

@@ -1,30 +1,11 @@
 /* Tests of NVML's view of a container: memory, processes, utilization and accounting, on the fake driver. */
 #include "hooks.h"
+#include "nvml_call.h"
 #include "sandbox.h"
 #include "usage.h"
 
 #include <sys/prctl.h>
 #include <time.h>
-
-static void *nvml_function(const char *symbol) {
-    static void *nvml;
-    if (nvml == NULL) {
-        nvml = dlopen("libnvidia-ml.so.1", RTLD_LAZY);
-        CHECK(nvml != NULL, "%s", dlerror());
-    }
-    void *function = dlsym(nvml, symbol);
-    CHECK(function != NULL, "%s", symbol);
-    return function;
-}
-
-#define NVML(symbol, ...) ((nvmlReturn_t(*)(__VA_ARGS__))nvml_function(#symbol))
-
-static nvmlDevice_t nvml_device(unsigned index) {
-    nvmlDevice_t device = NULL;
-    CHECK_EQUAL(NVML(nvmlInit_v2, void)(), NVML_SUCCESS);
-    CHECK_EQUAL(NVML(nvmlDeviceGetHandleByIndex_v2, unsigned, nvmlDevice_t *)(index, &device), NVML_SUCCESS);
-    return device;
-}
 
 struct peer {
     pid_t pid;
