@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.kubernetes;
 
-import io.aliquot.api.FormatException;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extensionapi.GpuNodes;
 import io.aliquot.scheduler.extensionapi.GpuShares;
@@ -10,11 +9,8 @@ import io.aliquot.scheduler.kubernetes.client.ResourceType;
 import io.aliquot.scheduler.kubernetes.watch.Informer;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
-import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.nodeagent.AgentUsage;
 import io.aliquot.scheduler.nodeagent.NodeReports;
-import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.Node;
@@ -31,7 +27,6 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalLong;
 import java.util.function.LongConsumer;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
@@ -153,74 +148,15 @@ class WatchConfiguration {
     @Bean
     Informer<Pod> pods(
             ListWatchClient lists,
-            Settings settings,
-            Ledger ledger,
-            PendingPods pending,
-            Budgets budgets,
-            UnboundPodVersions unbound,
+            PodEventHandler handler,
             GpuShares shares,
             GpuNodes gpuNodes,
-            WatchLatency latency,
-            Events events,
-            AgentUsage usage,
             LongSupplier nanoTime) {
-        var agents = new NodeAgents(settings.namespace(), new NodeAgents.Listener() {
-            @Override
-            public void agent(String node, boolean ready, String address) {
-                ledger.setAgentReady(node, ready);
-                usage.putAgent(node, address);
-            }
-
-            @Override
-            public void noAgent(String node) {
-                ledger.setAgentMissing(node);
-                usage.removeAgent(node);
-            }
-        });
         return Informer.start(
                 lists,
                 ResourceType.PODS,
-                pod -> {
-                    List<ContainerAllocation> held = List.of();
-                    agents.onPresent(pod);
-                    unbound.onPresent(pod);
-                    if (PodReader.ended(pod)) {
-                        ended(pod, ledger, pending, budgets);
-                    } else if (!PodReader.node(pod).isEmpty()) {
-                        latency.boundPodReported(pod.getMetadata().getUid());
-                        PodReader.Reading reading = PodReader.bound(pod);
-                        held = reading.pod().shares();
-                        pending.forget(reading.pod().id().uid());
-                        if (!reading.pod().shares().isEmpty()) {
-                            budgets.putPod(reading.pod().id().uid(), PodReader.labels(pod));
-                        }
-                        ledger.observeBound(reading.pod());
-                        observeForeign(pod, ledger, events);
-                        reading.problems().forEach(problem -> events.warn(pod, "UnreadableAllocation", problem));
-                    } else {
-                        ledger.observeUnbound(pod.getMetadata().getUid(), PodReader.version(pod));
-                        PodReader.unschedulable(pod, settings.schedulerName())
-                                .ifPresent(ask -> pending.markedUnschedulable(PodReader.id(pod), ask));
-                    }
-                    PodReader.gpuPod(pod, settings.schedulerName(), held)
-                            .ifPresentOrElse(
-                                    shares::put,
-                                    () -> shares.remove(PodReader.id(pod), OptionalLong.of(PodReader.version(pod))));
-                },
-                pod -> {
-                    agents.onGone(pod.getMetadata().getUid());
-                    unbound.onGone(pod.getMetadata().getUid());
-                    latency.podDeleted(pod.getMetadata().getUid());
-                    if (PodReader.ended(pod)) {
-                        ended(pod, ledger, pending, budgets);
-                    } else {
-                        deletedBeforeEnd(pod, ledger, pending, budgets);
-                    }
-                    // A pod that a list no longer shows has no spec, and the version of its deletion is not known.
-                    shares.remove(
-                            PodReader.id(pod),
-                            pod.getSpec() == null ? OptionalLong.empty() : OptionalLong.of(PodReader.version(pod)));
-                },
+                handler::onPresent,
+                handler::onGone,
                 progress(
                         version -> {
                             shares.listed(version);
@@ -245,48 +181,6 @@ class WatchConfiguration {
                 reached.accept(Long.parseLong(resourceVersion));
             }
         };
-    }
-
-    private static void observeForeign(Pod pod, Ledger ledger, Events events) {
-        String uid = pod.getMetadata().getUid();
-        try {
-            PodReader.foreign(pod)
-                    .ifPresentOrElse(ledger::observeForeign, () -> ledger.removeForeign(PodReader.node(pod), uid));
-        } catch (FormatException e) {
-            ledger.removeForeign(PodReader.node(pod), uid);
-            if (ledger.sharesGpus(PodReader.node(pod))) {
-                events.warn(pod, "UnreadableAllocation", String.valueOf(e.getMessage()));
-            }
-        }
-    }
-
-    private static void ended(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
-        budgets.removePod(pod.getMetadata().getUid());
-        pending.forget(pod.getMetadata().getUid());
-        removeForeign(pod, ledger);
-        ledger.observeEnded(pod.getMetadata().getUid());
-    }
-
-    private static void removeForeign(Pod pod, Ledger ledger) {
-        if (!PodReader.node(pod).isEmpty()) {
-            ledger.removeForeign(PodReader.node(pod), pod.getMetadata().getUid());
-        }
-    }
-
-    /**
-     * Handles a pod that was deleted before its end was seen. A kubelet reports the end of a pod before it deletes the
-     * pod (since Kubernetes 1.27, KEP-3329), so the pod was deleted by force, or the watch missed its end.
-     */
-    private static void deletedBeforeEnd(Pod pod, Ledger ledger, PendingPods pending, Budgets budgets) {
-        pending.forget(pod.getMetadata().getUid());
-        budgets.removePod(pod.getMetadata().getUid());
-        removeForeign(pod, ledger);
-        if (!PodReader.node(pod).isEmpty()) {
-            ledger.observeBound(PodReader.bound(pod).pod());
-        }
-        if (ledger.deletedBeforeEnd(pod.getMetadata().getUid())) {
-            LOG.info("deleted before its end {}; its vGPUs are free after its grace period", PodReader.id(pod));
-        }
     }
 
     @Bean
