@@ -53,7 +53,8 @@ class ArchitectureTest {
     @ArchTest
     static final ArchRule verbsKnowNoKubernetesClient = noClasses()
             .that()
-            .resideInAnyPackage("..extender..", "..pending..", "..preemption..", "..recovery..", "..apiserver..")
+            .resideInAnyPackage(
+                    "..extender..", "..pending..", "..preemption..", "..recovery..", "..resize..", "..apiserver..")
             .should()
             .dependOnClassesThat()
             .resideInAPackage("io.fabric8..");

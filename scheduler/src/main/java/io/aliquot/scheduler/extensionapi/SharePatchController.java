@@ -5,7 +5,7 @@ import io.aliquot.scheduler.extensionapi.ApiTypes.GpuShare;
 import io.aliquot.scheduler.ledger.AllocationChange;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.Resizing;
-import io.aliquot.scheduler.recovery.Resizer;
+import io.aliquot.scheduler.resize.Resizer;
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;

@@ -1,7 +1,4 @@
-/**
- * Repairs after faults: writes whose outcome is unknown and GPUs that are allocated twice; and the resizing of running
- * pods, whose outcome may be unknown too.
- */
+/** Repairs after faults: writes whose outcome is unknown, and GPUs that are allocated twice. */
 @NullMarked
 package io.aliquot.scheduler.recovery;
 

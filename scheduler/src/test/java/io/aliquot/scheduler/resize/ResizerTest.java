@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.recovery;
+package io.aliquot.scheduler.resize;
 
 import static io.aliquot.scheduler.extender.ExtenderFixture.id;
 import static org.assertj.core.api.Assertions.assertThat;

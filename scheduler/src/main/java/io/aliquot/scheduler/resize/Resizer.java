@@ -1,4 +1,4 @@
-package io.aliquot.scheduler.recovery;
+package io.aliquot.scheduler.resize;
 
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Fence;
@@ -13,6 +13,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.ledger.Resizing;
 import io.aliquot.scheduler.ledger.Resizing.Prepared;
+import io.aliquot.scheduler.recovery.WriteReconciler;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
