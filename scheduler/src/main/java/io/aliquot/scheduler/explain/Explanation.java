@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.explain;
 
+import com.fasterxml.jackson.annotation.JsonClassDescription;
+import com.fasterxml.jackson.annotation.JsonPropertyDescription;
 import io.aliquot.scheduler.ledger.PodId;
 import java.util.List;
 
@@ -28,8 +30,12 @@ public record Explanation(
         preemptionOptions = List.copyOf(preemptionOptions);
     }
 
-    /** A number of nodes and the names of some of them. */
-    public record Nodes(int count, List<String> examples) {
+    @JsonClassDescription("A number of nodes and the names of some of them.")
+    public record Nodes(
+            @JsonPropertyDescription("Number of nodes.") int count,
+
+            @JsonPropertyDescription("Names of at most five of them.")
+            List<String> examples) {
         static final int MAX_EXAMPLES = 5;
 
         public static Nodes of(List<String> names) {
@@ -37,35 +43,46 @@ public record Explanation(
         }
     }
 
-    /**
-     * Nodes that refuse the pod for the same reason.
-     *
-     * @param reason as in the answer to kube-scheduler
-     * @param unresolvable whether evicting other pods would not help
-     */
-    public record Refusal(String reason, boolean unresolvable, Nodes nodes) {}
+    @JsonClassDescription("Nodes that refuse the pod for the same reason.")
+    public record Refusal(
+            @JsonPropertyDescription("The reason, as kube-scheduler reports it.")
+            String reason,
 
-    /**
-     * What a node lacks to fit the pod.
-     *
-     * @param gpus the GPUs that lack the least; empty if each vGPU fits alone but not all of them together
-     */
-    public record NodeShortfall(String node, List<GpuShortfall> gpus) {
+            @JsonPropertyDescription("Whether evicting other pods would not help.")
+            boolean unresolvable,
+
+            @JsonPropertyDescription("The nodes.") Nodes nodes) {}
+
+    @JsonClassDescription("What a node lacks to fit the pod.")
+    public record NodeShortfall(
+            @JsonPropertyDescription("Name of the node.") String node,
+
+            @JsonPropertyDescription(
+                    "The GPUs that lack the least; empty if each vGPU fits alone but not all of them together.")
+            List<GpuShortfall> gpus) {
         public NodeShortfall {
             gpus = List.copyOf(gpus);
         }
     }
 
-    /**
-     * What a GPU lacks to fit a vGPU of a container.
-     *
-     * @param gpu the GPU's UUID
-     * @param text a predicate such as "lacks 2000 MiB"; empty if nothing is lacking
-     * @param memoryMiB memory to free; 0 if memory suffices
-     * @param cores percent of the GPU to free; 0 if cores suffice
-     * @param slots vGPUs to remove; 0 if slots suffice
-     */
-    public record GpuShortfall(String container, String gpu, String text, long memoryMiB, int cores, int slots) {}
+    @JsonClassDescription("What a GPU lacks to fit a vGPU of a container.")
+    public record GpuShortfall(
+            @JsonPropertyDescription("Name of the container.")
+            String container,
+
+            @JsonPropertyDescription("UUID of the GPU.") String gpu,
+
+            @JsonPropertyDescription("What is lacking, such as: lacks 2000 MiB. Empty if nothing is.")
+            String text,
+
+            @JsonPropertyDescription("Memory to free, in MiB; 0 if memory suffices.")
+            long memoryMiB,
+
+            @JsonPropertyDescription("Percent of the GPU to free; 0 if cores suffice.")
+            int cores,
+
+            @JsonPropertyDescription("Number of vGPUs to remove; 0 if slots suffice.")
+            int slots) {}
 
     /** A node that would fit the pod without these pods, all of which are needed. */
     public record PreemptionOption(String node, List<Victim> victims) {

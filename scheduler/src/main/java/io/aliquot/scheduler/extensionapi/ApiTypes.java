@@ -1,13 +1,15 @@
 package io.aliquot.scheduler.extensionapi;
 
+import com.fasterxml.jackson.annotation.JsonClassDescription;
 import com.fasterxml.jackson.annotation.JsonInclude;
+import com.fasterxml.jackson.annotation.JsonPropertyDescription;
 import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The JSON of the objects; the OpenAPI document describes it for users, with units and ranges. A field that is null is
- * left out.
+ * The JSON of the objects. The descriptions are for users: {@link OpenApi} makes the OpenAPI document from them. A field
+ * that is null is left out.
  */
 final class ApiTypes {
     private ApiTypes() {}
@@ -18,20 +20,39 @@ final class ApiTypes {
     }
 
     @JsonInclude(JsonInclude.Include.NON_NULL)
+    @JsonClassDescription("Standard object metadata, as far as this group has it.")
     record Metadata(
+            @JsonPropertyDescription("Name of the pod, of the node, or of the GPU: its UUID in lower case.")
             String name,
-            @Nullable String namespace,
+
+            @JsonPropertyDescription("Namespace of the pod; absent for nodes and GPUs.") @Nullable
+            String namespace,
+
+            @JsonPropertyDescription("UID of the Pod or Node; for a GPU its UUID without the prefix GPU-.")
             String uid,
+
+            @JsonPropertyDescription("resourceVersion of the Pod; for gpunodes and gpus, of the Node.")
             String resourceVersion,
-            @Nullable String creationTimestamp,
-            @Nullable Map<String, String> labels) {
+
+            @JsonPropertyDescription("Creation of the Pod or Node.") @Nullable
+            String creationTimestamp,
+
+            @JsonPropertyDescription("Labels of the Pod or Node.") @Nullable
+            Map<String, String> labels) {
         Metadata withVersion(String version) {
             return new Metadata(name, namespace, uid, version, creationTimestamp, labels);
         }
     }
 
-    /** An amount of one resource; {@code free} is negative if the total was reduced below what pods hold. */
-    record Amounts(long total, long allocated, long free) {
+    @JsonClassDescription("An amount of one resource.")
+    record Amounts(
+            @JsonPropertyDescription("What the node offers to pods.")
+            long total,
+
+            @JsonPropertyDescription("What pods hold.") long allocated,
+
+            @JsonPropertyDescription("Total less allocated; negative if the total was reduced below what pods hold.")
+            long free) {
         static Amounts of(long total, long allocated) {
             return new Amounts(total, allocated, total - allocated);
         }
@@ -41,126 +62,326 @@ final class ApiTypes {
         }
     }
 
-    record GpuNode(String apiVersion, String kind, Metadata metadata, GpuNodeStatus status) implements ApiObject {
+    @JsonClassDescription("A node that shares its GPUs.")
+    record GpuNode(
+            String apiVersion,
+            String kind,
+
+            @JsonPropertyDescription("Standard object metadata.")
+            Metadata metadata,
+
+            @JsonPropertyDescription("What is the case now.")
+            GpuNodeStatus status)
+            implements ApiObject {
         GpuNode(Metadata metadata, GpuNodeStatus status) {
             this(Discovery.GROUP_VERSION, "GpuNode", metadata, status);
         }
     }
 
-    /** The totals are those of all GPUs of the node. */
     @JsonInclude(JsonInclude.Include.NON_NULL)
+    @JsonClassDescription("What a node's GPUs offer and what pods hold of them, in sum.")
     record GpuNodeStatus(
+            @JsonPropertyDescription("Whether the node takes new GPU pods.")
             boolean schedulable,
-            @Nullable String reason,
-            @Nullable String sharingMode,
-            @Nullable String gpuPlacement,
+
+            @JsonPropertyDescription("Why the node takes no pods; absent if it does.") @Nullable
+            String reason,
+
+            @JsonPropertyDescription("What of the GPUs is shared; absent if nothing is.") @Nullable
+            String sharingMode,
+
+            @JsonPropertyDescription("Policy that selects GPUs for pods that name none.") @Nullable
+            String gpuPlacement,
+
+            @JsonPropertyDescription("Names of the node's gpus, in the order of their indexes.")
             List<String> gpus,
+
+            @JsonPropertyDescription("Number of healthy GPUs.")
             int healthyGpus,
-            Amounts memoryMiB,
+
+            @JsonPropertyDescription("GPU memory in MiB.") Amounts memoryMiB,
+
+            @JsonPropertyDescription("Compute in percent of a GPU: 100 is one GPU.")
             Amounts cores,
+
+            @JsonPropertyDescription("Number of shares that fit on the GPUs.")
             Amounts slots,
+
+            @JsonPropertyDescription("Number of shares that pods hold of the GPUs.")
             int shares,
-            @Nullable Long strandedMemoryMiB,
+
+            @JsonPropertyDescription("Free GPU memory in MiB that no share of a kind now in the cluster fits into.")
+            @Nullable
+            Long strandedMemoryMiB,
+
+            @JsonPropertyDescription(
+                    "Capacity that is taken without a bound pod, as this replica of the scheduler knows it.")
             List<Reservation> reservations) {}
 
-    /** Capacity that the ledger counts as taken although the watch reports no bound pod for it. */
-    record Reservation(String namespace, String pod, String uid, String state, List<ReservedAmount> gpus) {}
+    @JsonClassDescription("Capacity that the scheduler counts as taken although no bound pod is known for it.")
+    record Reservation(
+            @JsonPropertyDescription("Namespace of the pod.")
+            String namespace,
 
-    record ReservedAmount(String gpu, long memoryMiB, int cores, int slots, boolean wholeCard) {}
+            @JsonPropertyDescription("Name of the pod.") String pod,
+            @JsonPropertyDescription("UID of the pod.") String uid,
 
-    record Gpu(String apiVersion, String kind, Metadata metadata, GpuStatus status) implements ApiObject {
+            @JsonPropertyDescription(
+                    "expected: between filter and bind; kept: for a preemptor; binding: a Binding was sent; lingering: the pod was deleted by force.")
+            String state,
+
+            @JsonPropertyDescription("What is reserved of each GPU.")
+            List<ReservedAmount> gpus) {}
+
+    @JsonClassDescription("A reserved part of one GPU.")
+    record ReservedAmount(
+            @JsonPropertyDescription("UUID of the GPU.") String gpu,
+            @JsonPropertyDescription("GPU memory in MiB.") long memoryMiB,
+
+            @JsonPropertyDescription("Compute in percent of a GPU.")
+            int cores,
+
+            @JsonPropertyDescription("Number of shares.") int slots,
+
+            @JsonPropertyDescription("Whether the whole GPU is reserved.")
+            boolean wholeCard) {}
+
+    @JsonClassDescription("A GPU of such a node.")
+    record Gpu(
+            String apiVersion,
+            String kind,
+
+            @JsonPropertyDescription("Standard object metadata.")
+            Metadata metadata,
+
+            @JsonPropertyDescription("What is the case now.")
+            GpuStatus status)
+            implements ApiObject {
         Gpu(Metadata metadata, GpuStatus status) {
             this(Discovery.GROUP_VERSION, "Gpu", metadata, status);
         }
     }
 
     @JsonInclude(JsonInclude.Include.NON_NULL)
+    @JsonClassDescription("A GPU and what pods hold of it.")
     record GpuStatus(
+            @JsonPropertyDescription("UUID as NVML prints it.")
             String uuid,
-            String nodeName,
+
+            @JsonPropertyDescription("Node of the GPU.") String nodeName,
+
+            @JsonPropertyDescription("Index of the GPU on its node.")
             int index,
-            String model,
-            @Nullable Integer numaNode,
+
+            @JsonPropertyDescription("Model of the GPU.") String model,
+
+            @JsonPropertyDescription("NUMA node; absent if unknown.") @Nullable
+            Integer numaNode,
+
+            @JsonPropertyDescription("Whether the GPU is healthy.")
             boolean healthy,
-            @Nullable String reason,
-            @Nullable String since,
+
+            @JsonPropertyDescription("What is wrong with an unhealthy GPU.") @Nullable
+            String reason,
+
+            @JsonPropertyDescription("When it became unhealthy, if the agent reports it.") @Nullable
+            String since,
+
+            @JsonPropertyDescription("Whether an administrator cordoned the GPU.")
             boolean cordoned,
+
+            @JsonPropertyDescription("Whether a pod holds the whole GPU.")
             boolean wholeCard,
-            Amounts memoryMiB,
+
+            @JsonPropertyDescription("GPU memory in MiB.") Amounts memoryMiB,
+
+            @JsonPropertyDescription("Compute in percent of the GPU.")
             Amounts cores,
+
+            @JsonPropertyDescription("Number of shares that fit on the GPU.")
             Amounts slots,
+
+            @JsonPropertyDescription("Number of pods that hold a part of the GPU.")
             int shares,
-            @Nullable Long strandedMemoryMiB,
-            @Nullable GpuUsage usage) {}
 
-    /** What the node's agent measured of a GPU. */
+            @JsonPropertyDescription("Free GPU memory in MiB that no share of a kind now in the cluster fits into.")
+            @Nullable
+            Long strandedMemoryMiB,
+
+            @JsonPropertyDescription("What the node's agent measured; absent without news for a minute.") @Nullable
+            GpuUsage usage) {}
+
     @JsonInclude(JsonInclude.Include.NON_NULL)
+    @JsonClassDescription("What the node's agent measured of a GPU within the last minute.")
     record GpuUsage(
-            @Nullable Long memoryMiB,
-            @Nullable Long otherMemoryMiB,
-            @Nullable Integer utilizationPercent,
-            @Nullable Integer temperatureCelsius,
-            @Nullable Integer powerWatts) {}
+            @JsonPropertyDescription("GPU memory in use, in MiB.") @Nullable
+            Long memoryMiB,
 
-    record GpuShare(String apiVersion, String kind, Metadata metadata, GpuShareSpec spec, GpuShareStatus status)
+            @JsonPropertyDescription("GPU memory in use outside of shares, in MiB.") @Nullable
+            Long otherMemoryMiB,
+
+            @JsonPropertyDescription("GPU utilization in percent.") @Nullable
+            Integer utilizationPercent,
+
+            @JsonPropertyDescription("Temperature in degrees Celsius.") @Nullable
+            Integer temperatureCelsius,
+
+            @JsonPropertyDescription("Power draw in watts.") @Nullable
+            Integer powerWatts) {}
+
+    @JsonClassDescription("A pod that holds or requests a GPU.")
+    record GpuShare(
+            String apiVersion,
+            String kind,
+
+            @JsonPropertyDescription("Standard object metadata.")
+            Metadata metadata,
+
+            @JsonPropertyDescription("What may change of a running pod.")
+            GpuShareSpec spec,
+
+            @JsonPropertyDescription("What is the case now.")
+            GpuShareStatus status)
             implements ApiObject {
         GpuShare(Metadata metadata, GpuShareSpec spec, GpuShareStatus status) {
             this(Discovery.GROUP_VERSION, "GpuShare", metadata, spec, status);
         }
     }
 
-    /** What may change of a running pod. */
-    record GpuShareSpec(List<ContainerSpec> containers) {}
+    @JsonClassDescription("What may change of a running pod: a patch of it resizes the pod without a restart.")
+    record GpuShareSpec(
+            @JsonPropertyDescription("The containers that hold or request a GPU. A patch matches them by name.")
+            List<ContainerSpec> containers) {}
 
-    /** The amounts are those of each GPU; one is absent if the container's GPUs differ in it. */
     @JsonInclude(JsonInclude.Include.NON_NULL)
+    @JsonClassDescription("What one container may use of each of its GPUs. What a patch leaves out stays as it is.")
     record ContainerSpec(
+            @JsonPropertyDescription("Name of a container that holds or requests a GPU.")
             String name,
-            @Nullable Integer memoryMiB,
-            @Nullable Integer cores,
-            @Nullable String policy) {}
 
-    /** {@code memoryMiB} and {@code cores} are sums over the pod's GPUs; absent while the pod is Pending. */
+            @JsonPropertyDescription(
+                    "GPU memory in MiB of each GPU; absent if the container's GPUs differ, or if a Pending pod requests a percentage or a whole GPU.")
+            @Nullable
+            Integer memoryMiB,
+
+            @JsonPropertyDescription(
+                    "Compute in percent of each GPU; 0 for no limit. Absent if the container's GPUs differ.")
+            @Nullable
+            Integer cores,
+
+            @JsonPropertyDescription(
+                    "fixed: never more than its cores; elastic: also a part of what others leave idle; none: not limited.")
+            @Nullable
+            String policy) {}
+
     @JsonInclude(JsonInclude.Include.NON_NULL)
+    @JsonClassDescription("What a pod holds or requests.")
     record GpuShareStatus(
+            @JsonPropertyDescription(
+                    "Pending: no node yet; Bound; Terminating: being deleted, and it still holds its GPUs.")
             String phase,
-            @Nullable String reason,
-            @Nullable String nodeName,
+
+            @JsonPropertyDescription(
+                    "Why the pod is Pending: the explanation if the object is read alone, what kube-scheduler says in a list.")
+            @Nullable
+            String reason,
+
+            @JsonPropertyDescription("Node of the pod; absent for a Pending one.") @Nullable
+            String nodeName,
+
+            @JsonPropertyDescription("Priority of the pod in Kubernetes.")
             int priority,
+
+            @JsonPropertyDescription("Number of GPUs that the pod holds or requests.")
             int gpus,
-            @Nullable Long memoryMiB,
-            @Nullable Integer cores,
-            @Nullable ShareUsage usage,
+
+            @JsonPropertyDescription("GPU memory in MiB that the pod holds, in sum; absent for a Pending one.")
+            @Nullable
+            Long memoryMiB,
+
+            @JsonPropertyDescription(
+                    "Compute in percent of a GPU that the pod holds, in sum; absent for a Pending one.")
+            @Nullable
+            Integer cores,
+
+            @JsonPropertyDescription("The sum of its containers' usage.") @Nullable
+            ShareUsage usage,
+
+            @JsonPropertyDescription("Its containers that hold or request a GPU.")
             List<ContainerStatus> containers) {}
 
     @JsonInclude(JsonInclude.Include.NON_NULL)
-    record ContainerStatus(String name, @Nullable ContainerRequest requested, List<GpuPart> gpus) {}
+    @JsonClassDescription("What a container holds, or requests while the pod is Pending.")
+    record ContainerStatus(
+            @JsonPropertyDescription("Name of the container.")
+            String name,
 
-    /** What a Pending container requests of each of its GPUs. */
+            @JsonPropertyDescription("Of a Pending pod.") @Nullable
+            ContainerRequest requested,
+
+            @JsonPropertyDescription("What it holds of each GPU; empty for a Pending pod.")
+            List<GpuPart> gpus) {}
+
     @JsonInclude(JsonInclude.Include.NON_NULL)
+    @JsonClassDescription("What a container of a Pending pod requests of each of its GPUs.")
     record ContainerRequest(
-            int gpus, @Nullable Integer memoryMiB, @Nullable Integer memoryPercent, int cores, boolean wholeCard) {}
+            @JsonPropertyDescription("Number of GPUs.") int gpus,
 
-    /** What a container holds of one GPU. */
-    @JsonInclude(JsonInclude.Include.NON_NULL)
-    record GpuPart(
-            String uuid,
-            int memoryMiB,
+            @JsonPropertyDescription("GPU memory in MiB, if it is requested in MiB.") @Nullable
+            Integer memoryMiB,
+
+            @JsonPropertyDescription("GPU memory in percent of a GPU's, if it is requested so.") @Nullable
+            Integer memoryPercent,
+
+            @JsonPropertyDescription("Compute in percent of a GPU; 0 for no limit.")
             int cores,
-            String policy,
-            int priority,
-            boolean wholeCard,
-            @Nullable ShareUsage usage) {}
 
-    /** What the node's agent measured of a container on a GPU, or of all containers of a pod. */
+            @JsonPropertyDescription("Whether whole GPUs are requested.")
+            boolean wholeCard) {}
+
     @JsonInclude(JsonInclude.Include.NON_NULL)
+    @JsonClassDescription("What a container holds of one GPU.")
+    record GpuPart(
+            @JsonPropertyDescription("UUID of the GPU.") String uuid,
+            @JsonPropertyDescription("GPU memory in MiB.") int memoryMiB,
+
+            @JsonPropertyDescription("Compute in percent of the GPU; 0 for no limit.")
+            int cores,
+
+            @JsonPropertyDescription("Whether the container may use more compute than its cores.")
+            String policy,
+
+            @JsonPropertyDescription("Priority of its GPU work; higher first.")
+            int priority,
+
+            @JsonPropertyDescription("Whether the container has the whole GPU.")
+            boolean wholeCard,
+
+            @JsonPropertyDescription("What the node's agent measured of the container on this GPU.") @Nullable
+            ShareUsage usage) {}
+
+    @JsonInclude(JsonInclude.Include.NON_NULL)
+    @JsonClassDescription("What the node's agent measured within the last minute.")
     record ShareUsage(
-            @Nullable Long memoryMiB,
-            @Nullable Integer utilizationPercent,
-            @Nullable Integer processes,
-            @Nullable Long deniedAllocations,
-            @Nullable Double throttledSeconds,
-            @Nullable String lastActive) {}
+            @JsonPropertyDescription("GPU memory in use, in MiB.") @Nullable
+            Long memoryMiB,
+
+            @JsonPropertyDescription("GPU time in percent of a GPU.") @Nullable
+            Integer utilizationPercent,
+
+            @JsonPropertyDescription("Number of GPU processes.") @Nullable
+            Integer processes,
+
+            @JsonPropertyDescription("Number of allocations that were refused since the container started.") @Nullable
+            Long deniedAllocations,
+
+            @JsonPropertyDescription(
+                    "Time for which the compute limit has delayed launches since the container started, in seconds, summed over its threads.")
+            @Nullable
+            Double throttledSeconds,
+
+            @JsonPropertyDescription("The last time with GPU activity.") @Nullable
+            String lastActive) {}
 
     static ApiObject withVersion(ApiObject object, String version) {
         return switch (object) {
@@ -171,15 +392,19 @@ final class ApiTypes {
     }
 
     @JsonInclude(JsonInclude.Include.NON_NULL)
+    @JsonClassDescription("Metadata of a list.")
     record ListMetadata(
+            @JsonPropertyDescription("Where a watch continues.")
             String resourceVersion,
 
+            @JsonPropertyDescription("Parameter continue of the next page.")
             @JsonInclude(JsonInclude.Include.NON_NULL)
             @com.fasterxml.jackson.annotation.JsonProperty("continue")
             @Nullable
             String next,
 
-            @Nullable Long remainingItemCount) {}
+            @JsonPropertyDescription("Number of objects on further pages.") @Nullable
+            Long remainingItemCount) {}
 
     /** The items are made while they are written. */
     record ObjectList(String apiVersion, String kind, ListMetadata metadata, Iterable<ApiObject> items) {}

@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.extensionapi;
 
+import com.fasterxml.jackson.annotation.JsonClassDescription;
+import com.fasterxml.jackson.annotation.JsonPropertyDescription;
 import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.NodeShortfall;
 import io.aliquot.scheduler.explain.Explanation.Nodes;
@@ -7,36 +9,44 @@ import io.aliquot.scheduler.explain.Explanation.Refusal;
 import io.aliquot.scheduler.extensionapi.ApiTypes.Metadata;
 import java.util.List;
 
-/**
- * The answer of {@code gpushares/explain}.
- *
- * @param summary the answer in one line
- * @param kubeScheduler why kube-scheduler found no node in its last attempt, in its own words; empty if it has made no
- *     attempt or has found a node
- * @param placement the policy that selects the node of a Pending pod; empty for a bound one
- * @param fits nodes whose GPUs fit the pod now
- * @param scores of the best of these nodes, best first
- * @param refusals the other nodes, grouped by reason
- * @param nearest nodes that lack the least, nearest first
- * @param suggestions smaller requests that would fit now, each one enough by itself
- * @param preemptionOptions nodes that would fit the pod without pods of lower priority, cheapest first; names of pods
- *     that the caller may not list are empty
- * @param gpus what each GPU of the node in the query lacks; empty without a node in the query
- */
+/** The answer of {@code gpushares/explain}. Names of pods that the caller may not list are empty. */
+@JsonClassDescription("Why a pod is Pending, or what a bound pod holds.")
 record GpuShareExplanation(
         String apiVersion,
         String kind,
-        Metadata metadata,
+        @JsonPropertyDescription("That of the gpushare.") Metadata metadata,
+
+        @JsonPropertyDescription("Pending, Bound or Terminating.")
         String phase,
-        String summary,
+
+        @JsonPropertyDescription("The answer in one line.") String summary,
+
+        @JsonPropertyDescription(
+                "Why kube-scheduler found no node in its last attempt, in its own words; empty if it made no attempt or found a node.")
         String kubeScheduler,
+
+        @JsonPropertyDescription("The policy that selects the node of a Pending pod; empty for a bound one.")
         String placement,
+
+        @JsonPropertyDescription("Nodes whose GPUs fit the pod now.")
         Nodes fits,
+
+        @JsonPropertyDescription("The best of these nodes, best first.")
         List<Score> scores,
+
+        @JsonPropertyDescription("The other nodes, grouped by reason.")
         List<Refusal> refusals,
+
+        @JsonPropertyDescription("The nodes that lack the least, nearest first.")
         List<NodeShortfall> nearest,
+
+        @JsonPropertyDescription("Smaller requests that would fit now, each one enough by itself.")
         List<String> suggestions,
+
+        @JsonPropertyDescription("Nodes that would fit the pod without pods of lower priority, cheapest first.")
         List<PreemptionOption> preemptionOptions,
+
+        @JsonPropertyDescription("What each GPU of the node in the query lacks; empty without a node in the query.")
         List<GpuShortfall> gpus) {
     /** The answer about a pod that is not Pending for GPUs. */
     static GpuShareExplanation plain(GpuPod pod, String summary) {
@@ -57,11 +67,39 @@ record GpuShareExplanation(
                 List.of());
     }
 
-    record Score(String node, List<Term> terms) {}
+    @JsonClassDescription("How a placement policy rates a node.")
+    record Score(
+            @JsonPropertyDescription("Name of the node.") String node,
 
-    record Term(String name, int thousandths) {}
+            @JsonPropertyDescription("The parts of the score.")
+            List<Term> terms) {}
 
-    record PreemptionOption(String node, List<Victim> victims) {}
+    @JsonClassDescription("A part of a node's score.")
+    record Term(
+            @JsonPropertyDescription("fullness; or waste, scarcity or idleness of the policy fragmentation.")
+            String name,
 
-    record Victim(String namespace, String name, int priority, boolean terminating) {}
+            @JsonPropertyDescription("Its value in thousandths; with fragmentation, of a GPU.")
+            int thousandths) {}
+
+    @JsonClassDescription("A node that would fit the pod without these pods.")
+    record PreemptionOption(
+            @JsonPropertyDescription("Name of the node.") String node,
+
+            @JsonPropertyDescription("The pods, all of which are needed.")
+            List<Victim> victims) {}
+
+    @JsonClassDescription("A pod that would be evicted, or terminates already.")
+    record Victim(
+            @JsonPropertyDescription("Its namespace; empty if the user may not list the pods there.")
+            String namespace,
+
+            @JsonPropertyDescription("Its name; empty if the user may not list the pods of its namespace.")
+            String name,
+
+            @JsonPropertyDescription("Value of its PriorityClass.")
+            int priority,
+
+            @JsonPropertyDescription("Whether it terminates already.")
+            boolean terminating) {}
 }

@@ -1,31 +1,23 @@
 package io.aliquot.scheduler.extensionapi;
 
 import io.aliquot.api.Sha256;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
-import org.springframework.core.io.ClassPathResource;
 import org.springframework.http.MediaType;
 import org.springframework.http.ResponseEntity;
 import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.RestController;
 
-/** Serves the description of the group, OpenAPI 3.0, for {@code kubectl explain}. It is written by hand. */
+/** Serves the description of the group, OpenAPI 3.0, for {@code kubectl explain}. */
 @RestController
 final class OpenApiController {
     private static final String PATH = "/openapi/v3" + Discovery.VERSION_PATH;
 
-    private final byte[] document;
+    private final byte[] document = JsonResponse.json(OpenApi.document());
     /** The API server asks again for a document when its address in the index changes. */
     private final Map<String, Object> index;
 
     OpenApiController() {
-        try {
-            document = new ClassPathResource("gpu.aliquot.io.openapi.json").getContentAsByteArray();
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
         String hash = Sha256.hex(new String(document, StandardCharsets.UTF_8));
         index = Map.of(
                 "paths",

@@ -2,12 +2,14 @@ package io.aliquot.scheduler.extensionapi;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.Sha256;
 import io.aliquot.scheduler.extensionapi.ApiTypes.Gpu;
 import io.aliquot.scheduler.extensionapi.ApiTypes.GpuNode;
 import io.aliquot.scheduler.extensionapi.ApiTypes.GpuShare;
 import java.lang.reflect.ParameterizedType;
 import java.lang.reflect.RecordComponent;
 import java.lang.reflect.Type;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
@@ -16,19 +18,24 @@ import java.util.Set;
 import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
-import org.springframework.core.io.ClassPathResource;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
 
-/** Compares the description of the group, which is written by hand, with the records. */
+/** Compares the description of the group with the records, with what kubectl explain reads, and with its last state. */
 class OpenApiTest {
     private static final String SCHEMAS = "io.aliquot.gpu.v1alpha1.";
 
-    private final JsonNode document;
+    /** Of the document as JSON. When users may see the change, put the new digest here. */
+    private static final String DIGEST = "6acd725530894c6275e5175338290477bd166d1644e340592781ba1f69d4260c";
 
-    OpenApiTest() throws Exception {
-        document = JsonMapper.shared()
-                .readTree(new ClassPathResource("gpu.aliquot.io.openapi.json").getContentAsByteArray());
+    private final byte[] json = JsonResponse.json(OpenApi.document());
+    private final JsonNode document = JsonMapper.shared().readTree(json);
+
+    @Test
+    void theDocumentChangesOnPurposeOnly() {
+        assertThat(Sha256.hex(new String(json, StandardCharsets.UTF_8)))
+                .as(document.toPrettyString())
+                .isEqualTo(DIGEST);
     }
 
     @Test
@@ -45,14 +52,36 @@ class OpenApiTest {
         assertThat(seen).hasSizeGreaterThan(25);
     }
 
+    /**
+     * As kubectl does (k8s.io/kubectl 1.35, pkg/explain/v2/templates/plaintext.tmpl): the kind comes from an operation on
+     * the resource's path, and its schema is the one that names that group, version and kind.
+     */
     @Test
-    void kubectlExplainFindsTheKindOfEachResource() {
+    void kubectlExplainFindsTheSchemaOfEachResource() {
         Map.of("gpunodes", "GpuNode", "gpus", "Gpu", "namespaces/{namespace}/gpushares", "GpuShare")
-                .forEach((path, kind) -> assertThat(document.path("paths")
-                                .path("/apis/gpu.aliquot.io/v1alpha1/" + path)
-                                .at("/get/x-kubernetes-group-version-kind/kind")
-                                .asString())
-                        .isEqualTo(kind));
+                .forEach((path, kind) -> {
+                    JsonNode named = document.path("paths")
+                            .path("/apis/gpu.aliquot.io/v1alpha1/" + path)
+                            .at("/get/x-kubernetes-group-version-kind");
+                    assertThat(document.at("/components/schemas").properties())
+                            .filteredOn(schema -> schema.getValue()
+                                    .path("x-kubernetes-group-version-kind")
+                                    .valueStream()
+                                    .anyMatch(named::equals))
+                            .extracting(Map.Entry::getKey)
+                            .containsExactly(SCHEMAS + kind);
+                });
+    }
+
+    @Test
+    void everyReferenceLeadsToASchema() {
+        List<JsonNode> references = document.findValues("$ref");
+        assertThat(references).hasSizeGreaterThan(50);
+        assertThat(references)
+                .allSatisfy(reference -> assertThat(
+                                document.at(reference.asString().substring(1)).isObject())
+                        .as(reference.asString())
+                        .isTrue());
     }
 
     @Test
