@@ -31,7 +31,7 @@ nvidia_plugin_version=0.19.0
 export KUBECONFIG=$lab/admin.kubeconfig
 
 # The path of the web page at the API server
-page=/apis/gpu.aliquot.io/v1alpha1/ui/index.html
+page=/apis/gpu.aliquot.io/v1alpha1/ui/
 
 # --- messages -------------------------------------------------------------------------------------------------------
 

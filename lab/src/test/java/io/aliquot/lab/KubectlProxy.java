@@ -14,7 +14,7 @@ import java.util.regex.Pattern;
 
 /** A running {@code kubectl proxy} for the web page. */
 final class KubectlProxy implements AutoCloseable {
-    private static final String PAGE = "/apis/gpu.aliquot.io/v1alpha1/ui/index.html";
+    private static final String PAGE = "/apis/gpu.aliquot.io/v1alpha1/ui/";
     private static final Pattern ADDRESS = Pattern.compile("127\\.0\\.0\\.1:\\d+");
 
     private final Process process;

@@ -111,7 +111,7 @@ class RbacTest {
     @Test
     void everyUserMayLoadTheWebPageAndGetsNoOtherRight() {
         assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-ui").getRules()))
-                .containsExactly("gpu.aliquot.io/ui: get");
+                .containsExactly("gpu.aliquot.io/ui: get list");
         ClusterRoleBinding binding = Chart.the(RENDERED, ClusterRoleBinding.class, "aliquot-ui");
         assertThat(binding.getRoleRef().getName()).isEqualTo("aliquot-ui");
         assertThat(binding.getSubjects())

@@ -19,14 +19,15 @@ import org.springframework.web.bind.annotation.RequestMethod;
 import org.springframework.web.bind.annotation.RestController;
 
 /*
- * To RBAC a file is an object of the resource "ui": the path of one has no further segments. Behind kubectl proxy the
- * page shares its origin with the user's whole API, so the headers allow no script, style or address but this server's,
- * and no other page may frame it. No answer has a header of CORS: a foreign page cannot send a PATCH.
+ * To RBAC a file is an object of the resource "ui": the path of one has no further segments, and the folder, which
+ * answers with the page, is a list of that resource. Behind kubectl proxy the page shares its origin with the user's
+ * whole API, so the headers allow no script, style or address but this server's, and no other page may frame it. No
+ * answer has a header of CORS: a foreign page cannot send a PATCH.
  */
 /** Serves the files of the web page: GET and HEAD. The page reads the objects with the identity of its user. */
 @RestController
 final class WebPageController {
-    private static final String FILE = Discovery.VERSION_PATH + "/ui/{name}";
+    private static final String FOLDER = Discovery.VERSION_PATH + "/ui/";
     private static final String POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
             + "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
     private static final Map<String, String> TYPES = Map.of(
@@ -67,12 +68,13 @@ final class WebPageController {
 
     /** Spring would answer OPTIONS itself. */
     @RequestMapping(
-            path = FILE,
+            path = {FOLDER, FOLDER + "{name}"},
             method = {RequestMethod.GET, RequestMethod.HEAD, RequestMethod.OPTIONS})
-    ResponseEntity<byte[]> file(HttpMethod method, @PathVariable("name") String name) {
+    ResponseEntity<byte[]> file(HttpMethod method, @PathVariable Map<String, String> path) {
         if (method.equals(HttpMethod.OPTIONS)) {
             throw new StatusException(405, "MethodNotAllowed", "the page's files are read with GET and HEAD");
         }
+        String name = path.getOrDefault("name", "index.html");
         return Optional.ofNullable(files.get(name)).orElseThrow(() -> StatusException.notFound("ui", name));
     }
 }

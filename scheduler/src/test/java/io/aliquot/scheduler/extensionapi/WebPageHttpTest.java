@@ -44,6 +44,7 @@ class WebPageHttpTest {
 
     @ParameterizedTest
     @CsvSource({
+        "'', text/html",
         "index.html, text/html",
         "app.js, text/javascript",
         "style.css, text/css",
@@ -86,6 +87,12 @@ class WebPageHttpTest {
     }
 
     @Test
+    void theFolderAnswersWithThePage() throws Exception {
+        assertThat(send("GET", UI, Map.of()).body())
+                .isEqualTo(send("GET", UI + "index.html", Map.of()).body());
+    }
+
+    @Test
     void headTellsTheLengthOnly() throws Exception {
         HttpResponse<String> head = send("HEAD", UI + "index.html", Map.of());
 
@@ -114,8 +121,7 @@ class WebPageHttpTest {
                 "application.properties",
                 "..",
                 "../../application.properties",
-                "%2e%2e%2fapplication.properties",
-                ""
+                "%2e%2e%2fapplication.properties"
             })
     void otherNamesAreNoFiles(String name) throws Exception {
         HttpResponse<String> answer = send("GET", UI + name, Map.of());

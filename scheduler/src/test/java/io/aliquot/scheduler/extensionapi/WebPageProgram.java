@@ -40,7 +40,7 @@ import org.springframework.context.ConfigurableApplicationContext;
  * for the API server, too: it can forbid requests.
  */
 final class WebPageProgram implements AutoCloseable {
-    static final String PATH = Discovery.VERSION_PATH + "/ui/index.html";
+    static final String PATH = Discovery.VERSION_PATH + "/ui/";
 
     /** Collects what a test asks for later; it runs before the page's own scripts. */
     private static final String OBSERVE = """
