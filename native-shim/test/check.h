@@ -6,11 +6,15 @@
 #ifndef ALIQUOT_CHECK_H
 #define ALIQUOT_CHECK_H
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,14 +67,60 @@ static struct check_case *check_cases;
         exit(CHECK_SKIPPED);                                                                                           \
     } while (0)
 
+/* Copies a file, except for its holes: a simulated GPU is a file of many MiB, nearly all of which are holes. */
+static int check_copy(const char *from, const char *to) {
+    struct stat state;
+    int source = open(from, O_RDONLY | O_CLOEXEC), copy = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    int failed = source < 0 || copy < 0 || fstat(source, &state) != 0 || ftruncate(copy, state.st_size) != 0;
+    for (off_t data = 0; !failed && (data = lseek(source, data, SEEK_DATA)) >= 0;) {
+        off_t hole = lseek(source, data, SEEK_HOLE);
+        failed = lseek(copy, data, SEEK_SET) != data;
+        while (!failed && data < hole) {
+            failed = sendfile(copy, source, &data, (size_t)(hole - data)) <= 0;
+        }
+    }
+    close(source);
+    close(copy);
+    return failed;
+}
+
+/* Copies the simulated GPUs of the folder, or removes the copies. */
+static int check_gpus(const char *from, const char *to, int copies) {
+    char source[1024], copy[1024];
+    DIR *folder = opendir(from);
+    int failed = folder == NULL;
+    for (struct dirent *file; folder != NULL && (file = readdir(folder)) != NULL;) {
+        snprintf(source, sizeof source, "%s/%s", from, file->d_name);
+        snprintf(copy, sizeof copy, "%s/%s", to, file->d_name);
+        if (file->d_type == DT_REG) {
+            failed |= copies ? check_copy(source, copy) : unlink(copy);
+        }
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    return failed;
+}
+
 /*
  * Runs a test in a child that leads a process group, and kills the group at the end: a process that a failed test left
- * running would keep the output open, and CTest would wait for it.
+ * running would keep the output open, and CTest would wait for it. If ALIQUOT_TEST_GPUS names a folder of simulated GPUs,
+ * the test has copies of them for itself, so that tests can run at the same time.
  */
 static int check_run(const struct check_case *test) {
+    const char *gpus = getenv("ALIQUOT_TEST_GPUS");
+    char copies[] = "/tmp/aliquot-test-gpus-XXXXXX";
+    if (gpus != NULL && (mkdtemp(copies) == NULL || check_gpus(gpus, copies, 1) != 0)) {
+        perror("cannot copy the simulated GPUs");
+        return EXIT_FAILURE;
+    }
     fflush(NULL);
     pid_t runner = getpid(), child = fork();
     if (child == 0) {
+        if (gpus != NULL) {
+            setenv("ALIQUOT_FAKE_GPUS", copies, 1);
+            unsetenv("ALIQUOT_TEST_GPUS"); /* a program that the test starts uses the same GPUs */
+        }
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != runner) {
@@ -85,6 +135,10 @@ static int check_run(const struct check_case *test) {
         return EXIT_FAILURE;
     }
     (void)kill(-child, SIGKILL);
+    if (gpus != NULL) {
+        (void)check_gpus(gpus, copies, 0);
+        (void)rmdir(copies);
+    }
     if (WIFSIGNALED(status)) {
         fprintf(stderr, "the test was killed: %s\n", strsignal(WTERMSIG(status)));
         return EXIT_FAILURE;

@@ -10,11 +10,12 @@ fail() {
     echo "$case: $*" >&2
     exit 1
 }
-export ALIQUOT_FAKE_GPUS=$fake/gpus ALIQUOT_CONFIG=$folder/vgpu ALIQUOT_REGION=$folder/region
+cp -r --sparse=always "$fake/gpus" "$folder/gpus" # other tests run at the same time
+export ALIQUOT_FAKE_GPUS=$folder/gpus ALIQUOT_CONFIG=$folder/vgpu ALIQUOT_REGION=$folder/region
 shimmed() { LD_PRELOAD=$shim LD_LIBRARY_PATH=$fake/lib "$@"; }
 # All GPUs are visible; the limit file grants the first.
 uuid=$(LD_LIBRARY_PATH=$fake/lib "$fake/bin/nvidia-smi" -L | grep -oE 'GPU-[0-9a-f-]+' | head -1)
-[ -n "$uuid" ] || uuid=$(basename "$(find "$fake/gpus" -name 'GPU-*' | sort | head -1)")
+[ -n "$uuid" ] || uuid=$(basename "$(find "$folder/gpus" -name 'GPU-*' | sort | head -1)")
 echo "$uuid memory=3000Mi cores=30 policy=fixed priority=0 context=0Mi" >"$ALIQUOT_CONFIG"
 : >"$ALIQUOT_REGION"
 need_clients() {
