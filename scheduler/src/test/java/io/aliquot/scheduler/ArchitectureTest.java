@@ -73,6 +73,26 @@ class ArchitectureTest {
     static final ArchRule packagesHaveNoCycles =
             slices().matching("io.aliquot.scheduler.(*)..").should().beFreeOfCycles();
 
+    /** Endpoints join the other parts of the aggregated API, which can be read one at a time. */
+    @ArchTest
+    static final ArchRule partsOfTheAggregatedApiHaveNoCycles = slices().matching(
+                    "io.aliquot.scheduler.extensionapi.(*)..")
+            .should()
+            .beFreeOfCycles();
+
+    /** What every API group needs could serve other objects. */
+    @ArchTest
+    static final ArchRule apiMachineryKnowsNoOtherPartOfTheAggregatedApi = noClasses()
+            .that()
+            .resideInAPackage("..extensionapi.machinery")
+            .should()
+            .dependOnClassesThat()
+            .resideInAnyPackage(
+                    "..extensionapi.identity",
+                    "..extensionapi.objects",
+                    "..extensionapi.endpoints",
+                    "..extensionapi.webpage");
+
     /**
      * A test can set any clock: classes take theirs by constructor, and only {@link SystemClocks} reads the system's.
      * The package excluded belongs to another process, the simulator.

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.kubernetes;
 
-import io.aliquot.scheduler.extensionapi.ControlPlane;
-import io.aliquot.scheduler.extensionapi.StatusException;
+import io.aliquot.scheduler.extensionapi.identity.ControlPlane;
+import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.ConfigMap;
 import io.fabric8.kubernetes.api.model.Pod;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.kubernetes;
 
-import io.aliquot.scheduler.extensionapi.PodVisibility;
-import io.aliquot.scheduler.extensionapi.RequestUser;
+import io.aliquot.scheduler.extensionapi.identity.PodVisibility;
+import io.aliquot.scheduler.extensionapi.identity.RequestUser;
 import io.fabric8.kubernetes.api.model.authorization.v1.SubjectAccessReviewBuilder;
 import io.fabric8.kubernetes.api.model.authorization.v1.SubjectAccessReviewStatus;
 import io.fabric8.kubernetes.client.KubernetesClient;

@@ -11,7 +11,7 @@ import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.SlotCount;
 import io.aliquot.scheduler.apiserver.NodeId;
-import io.aliquot.scheduler.extensionapi.GpuNodes.NodeMetadata;
+import io.aliquot.scheduler.extensionapi.objects.GpuNodes.NodeMetadata;
 import io.aliquot.scheduler.kubernetes.client.Quantities;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.api.FormatException;
-import io.aliquot.scheduler.extensionapi.GpuShares;
+import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.Ledger;

@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.extensionapi.GpuNodes;
-import io.aliquot.scheduler.extensionapi.GpuShares;
+import io.aliquot.scheduler.extensionapi.objects.GpuNodes;
+import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;

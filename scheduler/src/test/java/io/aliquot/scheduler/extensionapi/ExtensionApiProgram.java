@@ -2,6 +2,15 @@ package io.aliquot.scheduler.extensionapi;
 
 import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.extensionapi.Authority.Identity;
+import io.aliquot.scheduler.extensionapi.endpoints.DiscoveryController;
+import io.aliquot.scheduler.extensionapi.identity.ControlPlane;
+import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
+import io.aliquot.scheduler.extensionapi.identity.IdentityFilter;
+import io.aliquot.scheduler.extensionapi.identity.LeaderProxy;
+import io.aliquot.scheduler.extensionapi.identity.RequestUser;
+import io.aliquot.scheduler.extensionapi.machinery.Discovery;
+import io.aliquot.scheduler.extensionapi.machinery.StatusException;
+import io.aliquot.scheduler.extensionapi.webpage.WebPageController;
 import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.server.RandomPorts;
 import io.aliquot.scheduler.server.Readiness;

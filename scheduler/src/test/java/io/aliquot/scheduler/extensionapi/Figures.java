@@ -1,7 +1,8 @@
 package io.aliquot.scheduler.extensionapi;
 
-import io.aliquot.scheduler.extensionapi.ApiTypes.GpuUsage;
-import io.aliquot.scheduler.extensionapi.ApiTypes.ShareUsage;
+import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuUsage;
+import io.aliquot.scheduler.extensionapi.objects.ApiTypes.ShareUsage;
+import io.aliquot.scheduler.extensionapi.objects.UsageLookup;
 import io.aliquot.scheduler.ledger.PodId;
 import java.util.Map;
 import java.util.Optional;

@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import io.aliquot.scheduler.extensionapi.Authority.Identity;
 import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;
 import io.aliquot.scheduler.extensionapi.ObjectsProgram.Changes;
+import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
+import io.aliquot.scheduler.extensionapi.objects.GpuNodes;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.server.RandomPorts;
 import java.io.File;

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assumptions.assumeThat;
 import com.microsoft.playwright.Browser;
 import com.microsoft.playwright.Page;
 import com.microsoft.playwright.options.ColorScheme;
+import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.testing.Chromium;
 import java.io.IOException;

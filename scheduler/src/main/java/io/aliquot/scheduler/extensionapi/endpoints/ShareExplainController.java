@@ -1,0 +1,156 @@
+package io.aliquot.scheduler.extensionapi.endpoints;
+
+import io.aliquot.api.Placement;
+import io.aliquot.scheduler.explain.Explainer;
+import io.aliquot.scheduler.explain.Explainer.ScoredNode;
+import io.aliquot.scheduler.explain.Explanation;
+import io.aliquot.scheduler.explain.Explanation.Nodes;
+import io.aliquot.scheduler.extensionapi.identity.PodVisibility;
+import io.aliquot.scheduler.extensionapi.identity.RequestUser;
+import io.aliquot.scheduler.extensionapi.machinery.Discovery;
+import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
+import io.aliquot.scheduler.extensionapi.machinery.Query;
+import io.aliquot.scheduler.extensionapi.objects.GpuPod;
+import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
+import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation;
+import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.PreemptionOption;
+import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.Score;
+import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.Term;
+import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.Victim;
+import io.aliquot.scheduler.extensionapi.objects.GpuShares;
+import io.aliquot.scheduler.extensionapi.objects.PendingReasons;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.settings.Settings;
+import jakarta.servlet.http.HttpServletRequest;
+import jakarta.servlet.http.HttpServletResponse;
+import java.io.IOException;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import java.util.function.Predicate;
+import java.util.stream.Collectors;
+import org.springframework.web.bind.annotation.GetMapping;
+import org.springframework.web.bind.annotation.PathVariable;
+import org.springframework.web.bind.annotation.RestController;
+
+/** Serves why a pod is Pending, or what a bound pod holds. */
+@RestController
+public final class ShareExplainController {
+    private final GpuShares shares;
+    private final PendingReasons reasons;
+    private final Explainer explainer;
+    private final Ledger ledger;
+    private final PodVisibility visibility;
+    private final Settings settings;
+
+    ShareExplainController(
+            GpuShares shares,
+            PendingReasons reasons,
+            Explainer explainer,
+            Ledger ledger,
+            PodVisibility visibility,
+            Settings settings) {
+        this.shares = shares;
+        this.reasons = reasons;
+        this.explainer = explainer;
+        this.ledger = ledger;
+        this.visibility = visibility;
+        this.settings = settings;
+    }
+
+    @GetMapping(ObjectsController.SHARE + "/explain")
+    void explain(
+            HttpServletRequest request,
+            HttpServletResponse response,
+            @PathVariable("namespace") String namespace,
+            @PathVariable("name") String name)
+            throws IOException {
+        String node = Query.of(request).text("node");
+        GpuPod pod = shares.get(namespace, name);
+        Optional<RequestUser> user = Optional.ofNullable((RequestUser) request.getAttribute(RequestUser.ATTRIBUTE));
+        JsonResponse.write(response, pod.isPending() ? pending(pod, node, user) : bound(pod));
+    }
+
+    private GpuShareExplanation bound(GpuPod pod) {
+        String held = pod.shares().stream()
+                .flatMap(share -> share.vgpus().list().stream()
+                        .map(vgpu -> share.container() + ": " + vgpu.memoryMiB() + " MiB and "
+                                + (vgpu.cores() == 0 ? "unlimited cores" : vgpu.cores() + " % of the cores") + " of "
+                                + vgpu.uuid() + (vgpu.exclusive() ? " (whole card)" : "")))
+                .collect(Collectors.joining("; "));
+        return GpuShareExplanation.plain(
+                pod, "is bound to node " + pod.node() + " and holds " + held + unhealthyGpus(pod));
+    }
+
+    /** What is wrong with the unhealthy GPUs among those that the pod holds. */
+    private String unhealthyGpus(GpuPod pod) {
+        Set<String> held = pod.shares().stream()
+                .flatMap(share -> share.vgpus().list().stream())
+                .map(vgpu -> vgpu.uuid())
+                .collect(Collectors.toSet());
+        return ledger.view(pod.node()).stream()
+                .flatMap(view -> view.gpus().stream())
+                .map(GpuFreeCapacity::gpu)
+                .filter(gpu -> held.contains(gpu.uuid()))
+                .flatMap(gpu -> gpu.health().unhealthy().stream()
+                        .map(unhealthy -> "; " + gpu.uuid() + " is " + unhealthy.describe()))
+                .collect(Collectors.joining());
+    }
+
+    private GpuShareExplanation pending(GpuPod pod, String node, Optional<RequestUser> user) {
+        if (!(pod.request() instanceof ParsedRequest.Valid(PodGpuRequest request))) {
+            return GpuShareExplanation.plain(pod, reasons.summary(pod));
+        }
+        Explanation explanation = reasons.explain(pod, request);
+        var visible = new HashMap<String, Boolean>(); // by namespace, so that each is asked for once
+        Predicate<String> mayList = namespace -> visible.computeIfAbsent(
+                namespace,
+                one -> user.filter(caller -> visibility.mayListPods(caller, one))
+                        .isPresent());
+        Placement policy = request.nodePlacement().orElse(settings.nodePlacement());
+        return new GpuShareExplanation(
+                Discovery.GROUP_VERSION,
+                "GpuShareExplanation",
+                GpuShares.metadata(pod),
+                pod.phase(),
+                reasons.summary(pod, explanation),
+                pod.schedulerMessage(),
+                policy.print(),
+                Nodes.of(explanation.fittingNodes()),
+                explainer.bestNodes(pod.id(), request, policy, explanation.fittingNodes()).stream()
+                        .map(ShareExplainController::score)
+                        .toList(),
+                explanation.refusals(),
+                explanation.nearest(),
+                explanation.suggestions(),
+                explanation.preemptionOptions().stream()
+                        .map(option -> preemptionOption(option, mayList))
+                        .toList(),
+                node.isEmpty() ? List.of() : explainer.gpuShortfalls(pod.id(), request, node));
+    }
+
+    private static Score score(ScoredNode node) {
+        return new Score(
+                node.node(),
+                node.terms().stream()
+                        .map(term -> new Term(term.name(), (int) Math.round(term.thousandths())))
+                        .toList());
+    }
+
+    private static PreemptionOption preemptionOption(Explanation.PreemptionOption option, Predicate<String> mayList) {
+        return new PreemptionOption(
+                option.node(),
+                option.victims().stream().map(victim -> victim(victim, mayList)).toList());
+    }
+
+    /** Every caller sees priorities; only those that may list the pods of the namespace see names. */
+    private static Victim victim(Explanation.Victim victim, Predicate<String> mayList) {
+        String namespace = victim.pod().namespace();
+        boolean visible = mayList.test(namespace);
+        return new Victim(
+                visible ? namespace : "", visible ? victim.pod().name() : "", victim.priority(), victim.terminating());
+    }
+}

@@ -1,0 +1,77 @@
+package io.aliquot.scheduler.extensionapi.objects;
+
+import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * A pod that holds or requests a GPU of Aliquot and has not ended, in one version: everything that a gpushare shows apart
+ * from usage and explanation.
+ *
+ * @param version resourceVersion
+ * @param node empty for a pod without a node
+ * @param terminating whether it is being deleted
+ * @param priority value of the pod's PriorityClass
+ * @param mayPreempt false for {@code preemptionPolicy: Never}
+ * @param schedulerMessage why kube-scheduler found no node in its last attempt; empty if it made none or found one
+ * @param shares what its containers hold; empty for a pod without a node
+ */
+public record GpuPod(
+        PodId id,
+        long version,
+        Instant created,
+        Map<String, String> labels,
+        String node,
+        boolean terminating,
+        int priority,
+        boolean mayPreempt,
+        String schedulerMessage,
+        ParsedRequest request,
+        List<ContainerAllocation> shares) {
+    public GpuPod {
+        labels = Map.copyOf(labels);
+        shares = List.copyOf(shares);
+    }
+
+    /** A pod's GPU requests, as far as they can be parsed. */
+    public sealed interface ParsedRequest {
+        record Valid(PodGpuRequest request) implements ParsedRequest {}
+
+        /**
+         * The pod's resources or annotations contradict each other or have invalid values.
+         *
+         * @param reason a sentence that says what to write instead
+         */
+        record Invalid(String reason) implements ParsedRequest {}
+    }
+
+    public boolean isPending() {
+        return node.isEmpty();
+    }
+
+    public String phase() {
+        if (isPending()) {
+            return "Pending";
+        }
+        return terminating ? "Terminating" : "Bound";
+    }
+
+    /** The same pod with other shares, in a later version. */
+    public GpuPod with(List<ContainerAllocation> changed, long newVersion) {
+        return new GpuPod(
+                id,
+                newVersion,
+                created,
+                labels,
+                node,
+                terminating,
+                priority,
+                mayPreempt,
+                schedulerMessage,
+                request,
+                changed);
+    }
+}

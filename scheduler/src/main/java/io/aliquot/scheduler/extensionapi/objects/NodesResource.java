@@ -1,0 +1,41 @@
+package io.aliquot.scheduler.extensionapi.objects;
+
+import io.aliquot.scheduler.extensionapi.machinery.Resource;
+import io.aliquot.scheduler.extensionapi.objects.GpuNodes.Stored;
+import java.util.Map;
+import java.util.OptionalLong;
+
+/**
+ * A resource whose objects {@link GpuNodes} makes on demand. They have their nodes' labels.
+ *
+ * @param <T> an object as the API shows it
+ */
+abstract class NodesResource<T> implements Resource<Stored<T>> {
+    private static final long REFRESH_MILLIS = 250;
+
+    final GpuNodes nodes;
+
+    NodesResource(GpuNodes nodes) {
+        this.nodes = nodes;
+    }
+
+    @Override
+    public final void refresh() {
+        nodes.refresh();
+    }
+
+    @Override
+    public final void refreshForWatchers() {
+        nodes.refreshIfOld();
+    }
+
+    @Override
+    public final OptionalLong refreshMillis() {
+        return OptionalLong.of(REFRESH_MILLIS);
+    }
+
+    @Override
+    public final Map<String, String> labels(Stored<T> object) {
+        return object.node().labels();
+    }
+}
