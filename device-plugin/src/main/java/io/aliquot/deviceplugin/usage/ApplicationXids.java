@@ -27,7 +27,7 @@ public final class ApplicationXids implements UsageTracker.SampleListener {
 
     private final LongSupplier nanoTime;
 
-    /** By GPU, when who used it last, by {@code nanoTime}. */
+    /** By GPU, when each process or container last used it, by {@code nanoTime}. */
     private final Map<String, Map<User, Long>> users = new HashMap<>();
 
     /** Errors since the last sample. */

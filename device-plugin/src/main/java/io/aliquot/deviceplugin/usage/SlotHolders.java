@@ -83,7 +83,7 @@ final class SlotHolders {
                 ContainerName other = ofSlot.put(first.get(), container);
                 found.put(container, first.get());
                 if (other != null) {
-                    // Older kubelets still list a pod that has ended. Which of the two that is, is not known.
+                    // Older kubelets still list a pod that has ended, and nothing tells which of the two pods has.
                     found.remove(other);
                     found.remove(container);
                 }

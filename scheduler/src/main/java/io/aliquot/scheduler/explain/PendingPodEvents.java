@@ -19,14 +19,14 @@ import java.util.stream.Collectors;
 import org.springframework.stereotype.Component;
 
 /*
- * How the work is bounded. Thousands of pods may be pending, for reasons that change with every allocation. A pod gets
+ * The rate limit. Thousands of pods may be pending, for reasons that change with every allocation. A pod gets
  * at most one event a minute, and all pods together two a second, beginning with pods that were never evaluated and
  * then with those evaluated longest ago. Pods of one kind have the same reason, which is cached for ten seconds. A run
  * ends after 20 ms and the next one, a second later, goes on.
  */
 /**
- * Writes an event on a pending pod that says why it is pending, if the reason is new or the last event is old; leader
- * only.
+ * Writes an event on a Pending pod that says why it is Pending, if the reason is new or the last event is old, within a
+ * rate limit; leader only.
  */
 @Component
 public final class PendingPodEvents {

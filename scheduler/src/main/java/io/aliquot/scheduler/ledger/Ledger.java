@@ -158,8 +158,8 @@ public final class Ledger {
     }
 
     /**
-     * Reports a bound pod that was read from the API server, not from the watch, which may have reported the pod's end already. Applies only if
-     * nothing newer is known; {@link #assumedFor} lists the pod until the watch confirms it.
+     * Reports a bound pod that was read from the API server. Applies only if nothing newer is known: the watch may have
+     * reported the pod's end already. {@link #assumedFor} lists the pod until the watch confirms it.
      */
     public void assume(BoundPod pod) {
         apply(pod, State.ASSUMED);
@@ -408,7 +408,7 @@ public final class Ledger {
         claims.removeIf(uid, claim -> claim.isBindingUnresolved() && claim.base() == version);
     }
 
-    /** Removes the claim of a pod that was read from the API server, not from the watch and no longer exists; claims of the watch stay. */
+    /** Removes the claim of an assumed pod that the API server no longer has; a claim that the watch reported stays. */
     public void discardAssumed(String uid) {
         claims.removeIf(uid, Claim::isAssumed);
     }

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.ledger;
 
-/** Is notified of events in the ledger. Calls are made without its locks and must be fast. */
+/** Receives events of the ledger. Calls are made without its locks and must be fast. */
 public interface LedgerListener {
     /** A pod that did not fit on this node may fit now. */
     void capacityFreed(String node);

@@ -9,7 +9,7 @@ import java.util.Set;
 
 /** One node's account, read-only. A caller that needs several values of one instant synchronizes on it. */
 public interface NodeAccountView {
-    /** Instead of a count of changes: another account may be opened for the node. */
+    /** What {@link #changes} returns of a closed account; another one may be opened for the node. */
     long CLOSED = -1;
 
     /** No two open accounts have the same number; numbers of closed ones are given again. */

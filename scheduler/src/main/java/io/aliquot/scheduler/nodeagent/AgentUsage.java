@@ -99,7 +99,10 @@ public final class AgentUsage {
                 .address = address;
     }
 
-    /** When in a period the node is asked, in nanoseconds. Hash codes of consecutive names are consecutive, so not by these. */
+    /**
+     * When in a period the node is asked, in nanoseconds: by the mixed hash code of its name, because the hash codes of
+     * consecutive names are consecutive.
+     */
     private static long turn(String node) {
         long mixed = (node.hashCode() * GOLDEN_RATIO) >>> Integer.SIZE; // Knuth, multiplicative hashing
         return TimeUnit.MILLISECONDS.toNanos((mixed * PERIOD.toMillis()) >>> Integer.SIZE);

@@ -25,8 +25,9 @@ import org.springframework.stereotype.Component;
  * sent only if a pending pod fits.
  */
 /**
- * Makes kube-scheduler retry pending pods when capacity is freed that one of them fits into. Writes at most once a
- * second. A run costs one feasibility check for each pair of a node with freed capacity and a kind of pending pod.
+ * Makes kube-scheduler requeue Pending pods, that is, retry them, when capacity is freed that one of them fits into.
+ * Writes at most once a second. A run costs one feasibility check for each pair of a node with freed capacity and a kind
+ * of Pending pod.
  */
 @Component
 public final class Waker {

@@ -4,7 +4,10 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.SharingMode;
 import java.util.List;
 
-/** A GPU and what its node offers of it to pods, allocated or not. Immutable; {@link NodeGpus} creates it. */
+/**
+ * What is allocatable of a GPU: what its node offers of it to pods, allocated or not. Immutable; {@link NodeGpus} creates
+ * it.
+ */
 public final class GpuCapacity {
     final Gpu gpu;
     final SharingMode sharingMode;

@@ -4,7 +4,7 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.SharingMode;
 
 /**
- * A GPU, what is allocated of it, and the difference. Immutable. Its values are computed once for each change of the
+ * A GPU, what is allocatable and what is allocated of it, and the difference. Immutable. Its values are computed once for each change of the
  * allocated amount, because every pod compares them.
  */
 public final class GpuFreeCapacity {

@@ -23,8 +23,8 @@ import java.util.stream.Collectors;
 import org.springframework.stereotype.Component;
 
 /**
- * Capacity reserved for a preemptor while its victims terminate; released when the preemptor is bound, disappears or
- * goes elsewhere. Reservations are not persisted: the evictor of the next leader finds the victims terminating and
+ * Capacity reserved for a nominated pod, that is, a preemptor whose victims terminate; released when the preemptor is
+ * bound, disappears or goes elsewhere. Reservations are not persisted: the evictor of the next leader finds the victims terminating and
  * reserves their capacity again. Thread-safe.
  */
 @Component
