@@ -318,6 +318,18 @@ API CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev) {
     return result;
 }
 
+API CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev) {
+    struct device *device;
+    if (major == NULL || minor == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_device(dev, &device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *major = (int)device->identity->compute_major;
+    *minor = (int)device->identity->compute_minor;
+    return leave(CUDA_SUCCESS);
+}
+
 static int pci_bus(const struct gpu_identity *gpu) {
     return (int)gpu->index + 1;
 }

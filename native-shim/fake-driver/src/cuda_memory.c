@@ -11,6 +11,7 @@
 #include "cuda_capture.h"
 #include "cuda_ipc.h"
 #include "cuda_pool.h"
+#include "cuda_stream.h"
 #include "cuda_vmm.h"
 #include "cuda_work.h"
 #include "gpu_profile.h"
@@ -435,6 +436,65 @@ API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned 
         return leave(CUDA_ERROR_INVALID_VALUE);
     *pdptr = (uintptr_t)p;
     return leave(CUDA_SUCCESS);
+}
+
+/* ---- advice and prefetches: checked, and without effect, since all memory is the host's ---- */
+
+/* Called with the lock held. */
+static CUresult check_managed_range(CUdeviceptr address, size_t bytes, const CUmemLocation *location) {
+    const struct allocation *allocation = memory_find((uintptr_t)address);
+    bool managed = allocation != NULL && (allocation->kind == MANAGED_MEMORY ||
+                                          (allocation->kind == GLOBAL_MEMORY && allocation->device == NULL));
+    if (!managed || bytes == 0 || bytes > allocation->base + allocation->bytes - (uintptr_t)address)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch ((int)location->type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+        return device_from_ordinal(location->id) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* Where the first versions of the functions mean. */
+static CUmemLocation location_of(CUdevice device) {
+    return device == CU_DEVICE_CPU ? (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST}
+                                   : (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+}
+
+API CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location) {
+    if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (advice <= CU_MEM_ADVISE_UNSET_READ_MOSTLY || advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
+        location.type = CU_MEM_LOCATION_TYPE_HOST; /* the caller's is ignored */
+    CUresult result = enter_driver();
+    return result != CUDA_SUCCESS ? result : leave(check_managed_range(devPtr, count, &location));
+}
+
+API CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device) {
+    return cuMemAdvise_v2(devPtr, count, advice, location_of(device));
+}
+
+API CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags,
+                                   CUstream hStream) {
+    struct CUctx_st *context;
+    struct capture_member *capturing = NULL;
+    if (flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enter_stream_context(hStream, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = check_managed_range(devPtr, count, &location);
+    if (result == CUDA_SUCCESS)
+        result = capture_find(context, hStream, &capturing);
+    return leave(capturing != NULL ? capture_reject(capturing) : result); /* it is no node of a graph */
+}
+
+API CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
+    return cuMemPrefetchAsync_v2(devPtr, count, location_of(dstDevice), 0, hStream);
 }
 
 /* ---- pointer attributes ---- */

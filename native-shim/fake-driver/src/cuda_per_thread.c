@@ -83,6 +83,12 @@ PTSZ(cuMemAllocFromPoolAsync, (CUdeviceptr * pointer, size_t bytes, CUmemoryPool
      (pointer, bytes, pool, OR_PER_THREAD(stream)))
 PTSZ(cuMemFreeAsync, (CUdeviceptr pointer, CUstream stream), (pointer, OR_PER_THREAD(stream)))
 
+PTSZ(cuMemPrefetchAsync, (CUdeviceptr pointer, size_t bytes, CUdevice to, CUstream stream),
+     (pointer, bytes, to, OR_PER_THREAD(stream)))
+PTSZ(cuMemPrefetchAsync_v2,
+     (CUdeviceptr pointer, size_t bytes, CUmemLocation to, unsigned int flags, CUstream stream),
+     (pointer, bytes, to, flags, OR_PER_THREAD(stream)))
+
 #define COPY(symbol, asynchronous, to_type, from_type)                                                                 \
     PTSZ(asynchronous, (to_type to, from_type from, size_t bytes, CUstream stream),                                    \
          (to, from, bytes, OR_PER_THREAD(stream)))                                                                     \

@@ -169,6 +169,19 @@ static void copy_file(const char *from_directory, const char *to_directory, cons
     free(content);
 }
 
+/* The name without a version, by which compilers and some programs look for a library. */
+static void link_library(const char *directory, const char *library, const char *name) {
+    char path[PATH_LENGTH], target[PATH_LENGTH];
+    join_path(path, directory, name);
+    ssize_t length = readlink(path, target, sizeof target);
+    if (length == (ssize_t)strlen(library) && memcmp(target, library, strlen(library)) == 0)
+        return;
+    (void)unlink(path);
+    if (symlink(library, path) != 0)
+        die("cannot link %s: %s", path, strerror(errno));
+    printf("installed %s\n", path);
+}
+
 /* ---- the GPUs ---- */
 
 static uint64_t hash(const char *text, uint64_t seed) {
@@ -387,6 +400,7 @@ static char *cdi_specification(const char *root, const struct gpu_identity *gpus
     const char *libraries = "/usr/lib/x86_64-linux-gnu";
 #endif
     write_mount(out, "\n    ", lib, "libcuda.so.1", libraries, "ro");
+    write_mount(out, ",\n    ", lib, "libcuda.so", libraries, "ro");
     write_mount(out, ",\n    ", lib, "libnvidia-ml.so.1", libraries, "ro");
     write_mount(out, ",\n    ", bin, "nvidia-smi", "/usr/bin", "ro");
     write_mount(out, ",\n    ", gpu, GPU_DRIVER_FILE, GPU_DEFAULT_DIRECTORY, "ro");
@@ -439,6 +453,7 @@ static int install_command(const struct options *options) {
     make_directories(directory);
     make_directories(options->cdi);
     copy_file(options->source, lib, "libcuda.so.1");
+    link_library(lib, "libcuda.so.1", "libcuda.so");
     copy_file(options->source, lib, "libnvidia-ml.so.1");
     copy_file(options->source, bin, "nvidia-smi");
     copy_file(options->source, bin, "aliquot-fake-driver");

@@ -226,6 +226,51 @@ static void pointer_attributes_describe_the_allocation(void) {
     EQUAL(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(&local));
 }
 
+static void the_compute_capability_is_that_of_the_attributes(void) {
+    int major = 0, minor = -1;
+    EQUAL(CUDA_ERROR_NOT_INITIALIZED, cuDeviceComputeCapability(&major, &minor, 0));
+    EQUAL(CUDA_SUCCESS, cuInit(0));
+    EQUAL(CUDA_SUCCESS, cuDeviceComputeCapability(&major, &minor, 0));
+    EQUAL(8, major);
+    EQUAL(0, minor);
+    EQUAL(CUDA_ERROR_INVALID_DEVICE, cuDeviceComputeCapability(&major, &minor, 3));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuDeviceComputeCapability(NULL, &minor, 0));
+}
+
+static void advice_and_prefetches_of_managed_memory_are_checked_and_change_nothing(void) {
+    const CUmemLocation device = {CU_MEM_LOCATION_TYPE_DEVICE, 1}, host = {CU_MEM_LOCATION_TYPE_HOST, 0},
+                        nowhere = {CU_MEM_LOCATION_TYPE_DEVICE, 3};
+    const CUmem_advise mostly_read = CU_MEM_ADVISE_SET_READ_MOSTLY, prefer = CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
+    CUdeviceptr managed, plain;
+    CUstream stream;
+    CUgraph graph;
+    uint32_t value = 0;
+    start_context(0);
+    EQUAL(CUDA_SUCCESS, cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+    EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&plain, 4096));
+    EQUAL(CUDA_SUCCESS, cuMemsetD32_v2(managed, 77, 1024));
+    EQUAL(CUDA_SUCCESS, cuMemAdvise(managed, 4096, prefer, 1));
+    EQUAL(CUDA_SUCCESS, cuMemAdvise(managed, 4096, prefer, CU_DEVICE_CPU));
+    EQUAL(CUDA_ERROR_INVALID_DEVICE, cuMemAdvise(managed, 4096, prefer, 3));
+    EQUAL(CUDA_SUCCESS, cuMemAdvise(managed, 4096, mostly_read, 3));
+    EQUAL(CUDA_SUCCESS, cuMemAdvise_v2(managed + 4095, 1, prefer, device));
+    EQUAL(CUDA_ERROR_INVALID_DEVICE, cuMemAdvise_v2(managed, 4096, prefer, nowhere));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAdvise_v2(managed + 4095, 2, mostly_read, host));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAdvise_v2(plain, 4096, mostly_read, host));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemAdvise_v2(managed, 4096, (CUmem_advise)7, host));
+    EQUAL(CUDA_SUCCESS, cuMemPrefetchAsync(managed, 4096, 1, NULL));
+    EQUAL(CUDA_SUCCESS, cuMemPrefetchAsync(managed, 4096, CU_DEVICE_CPU, NULL));
+    EQUAL(CUDA_SUCCESS, cuMemPrefetchAsync_v2(managed, 4096, device, 0, NULL));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync_v2(managed, 4096, device, 1, NULL));
+    EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync_v2(plain, 4096, device, 0, NULL));
+    EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(&value, managed + 4092, 4));
+    EQUAL(77, value);
+    EQUAL(CUDA_SUCCESS, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    EQUAL(CUDA_SUCCESS, cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemPrefetchAsync_v2(managed, 4096, device, 0, stream));
+    EQUAL(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &graph));
+}
+
 static const char empty_kernel_ptx[] =
     ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n";
 
@@ -540,6 +585,8 @@ int main(int count, char **arguments) {
         TEST(a_process_is_charged_for_contexts_once_per_gpu),
         TEST(the_oldest_api_versions_return_32_bit_pointers),
         TEST(pointer_attributes_describe_the_allocation),
+        TEST(the_compute_capability_is_that_of_the_attributes),
+        TEST(advice_and_prefetches_of_managed_memory_are_checked_and_change_nothing),
         TEST(launches_validate_their_arguments),
         TEST(proc_address_lookup_returns_the_requested_version),
         TEST(a_green_context_works_in_its_primary_context),

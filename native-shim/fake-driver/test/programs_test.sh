@@ -95,10 +95,18 @@ for name, mounts in devices.items():
     for mount in mounts:
         assert os.path.exists(mount["hostPath"]) and "rw" in mount["options"], mount
         assert mount["containerPath"] == "/run/aliquot-fake-driver/gpus/" + os.path.basename(mount["hostPath"])
-assert "/run/aliquot-fake-driver/gpus/.driver" in [m["containerPath"] for m in spec["containerEdits"]["mounts"]]
+paths = [mount["containerPath"] for mount in spec["containerEdits"]["mounts"]]
+assert "/run/aliquot-fake-driver/gpus/.driver" in paths
+assert {"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"} <= {os.path.basename(path) for path in paths}, paths
 for mount in spec["containerEdits"]["mounts"]:
     assert os.path.exists(mount["hostPath"]) and "ro" in mount["options"], mount
 PYTHON
+}
+
+programs_find_the_driver_without_a_version_in_its_name() {
+    install >/dev/null
+    equal libcuda.so.1 "$(readlink "$root/lib/libcuda.so")"
+    LD_LIBRARY_PATH=$root/lib python3 -c 'import ctypes; assert ctypes.CDLL("libcuda.so").cuInit(0) == 0'
 }
 
 a_running_process_keeps_its_files_when_the_driver_is_replaced() {
