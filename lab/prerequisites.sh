@@ -163,5 +163,7 @@ check_prerequisites() {
 		libc6-dev /usr/include/*/gnu/libc-version.h
 		make make
 		cmake cmake
+		libzstd-dev /usr/include/zstd.h
+		liblz4-dev /usr/include/lz4.h
 	END
 }

@@ -4,14 +4,15 @@
  */
 #define _GNU_SOURCE
 #include "image.h"
-#include "decompress.h"
 
 #include <elf.h>
 #include <errno.h>
+#include <lz4.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <zstd.h>
 
 enum { MAX_IMAGE_BYTES = 1 << 30 };
 
@@ -657,6 +658,12 @@ static bool runs_on(unsigned made_for, bool ptx, unsigned device) {
     return made_for <= device && (ptx || made_for / 10 == device / 10);
 }
 
+/* False: the result is not exactly size bytes. Both sizes are at most MAX_IMAGE_BYTES. */
+static bool decompress(bool zstd, unsigned char *to, size_t size, const unsigned char *from, size_t from_size) {
+    return zstd ? ZSTD_decompress(to, size, from, from_size) == size
+                : LZ4_decompress_safe((const char *)from, (char *)to, (int)from_size, (int)size) == (int)size;
+}
+
 /* The decompressed, zero-terminated content of an entry, which the caller frees. */
 static unsigned char *read_payload(const struct image_source *source, size_t at, const struct fat_entry *entry,
                                    size_t *size) {
@@ -669,9 +676,8 @@ static unsigned char *read_payload(const struct image_source *source, size_t at,
     *size = entry->uncompressed_size;
     if (packed != NULL)
         payload = calloc(1, *size + 1);
-    bool (*decompress)(unsigned char *, size_t, const unsigned char *, size_t) =
-        (entry->flags & FAT_ZSTD) != 0 ? decompress_zstd : decompress_lz4;
-    if (payload != NULL && !decompress(payload, *size, packed, entry->compressed_size)) {
+    if (payload != NULL &&
+        !decompress((entry->flags & FAT_ZSTD) != 0, payload, *size, packed, entry->compressed_size)) {
         free(payload);
         payload = NULL;
     }
