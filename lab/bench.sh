@@ -14,7 +14,6 @@ usage() {
 		  --waiting N          instead: throughput of short-lived pods with N Pending pods that fit on no node, against none;
 		                       both counted for twice podMaxBackoffSeconds, after the Pending pods' backoff has reached it
 		  --start              instead: time until ready, and memory
-		  --cold               instead: the first 2,000 pods after a start of either extender, without a warm-up
 		  --nodes N            nodes of 8 GPUs of 80 GiB (100)
 		  --running N          running pods at the start (0; with --waiting one per GPU)
 		  --pods N             pods counted in each turn (500), not with --waiting; with some 800 or more the API server's
@@ -31,7 +30,6 @@ usage() {
 		The published figures:
 		  ./aliquot bench --nodes 100  --rounds 30 --warm-up 40000  throughput
 		  ./aliquot bench --nodes 1000 --rounds 12 --warm-up 12000
-		  ./aliquot bench --nodes 100  --cold --rounds 6
 		  ./aliquot bench --nodes 100  --waiting 5000 --warm-up 4000
 		  ./aliquot bench --nodes 5000 --running 50000 --start --rounds 4
 		The last line is the figure. Logs are in .lab/bench.
@@ -51,7 +49,6 @@ while [ $# -gt 0 ]; do
             shift 2
             ;;
         --start) arguments+=("$1"); shift ;;
-        --cold) arguments=("$1" --pods 2000 "${arguments[@]}"); shift ;;
         --waiting | --nodes | --running | --pods | --rounds | --warm-up | --nodes-per-filter | --slots | --heap)
             [[ ${2:-} =~ ^[0-9]{1,7}$ ]] || die "$1 takes a whole number, not '${2:-}'."
             arguments+=("$1" "$2")
@@ -68,21 +65,13 @@ exec 7< "$folder"
 flock --nonblock 7 || die "another ./aliquot bench of this checkout runs already."
 build_programs
 [ -n "$built" ] || step bench-build "Building the scheduler (Maven)" contained build_scheduler
-for jar in scheduler training; do
-    [ -f "$root/$jar/target/aliquot-$jar.jar" ] || die "there is no $jar/target/aliquot-$jar.jar." "Leave --no-build away."
-done
+jar=scheduler/target/aliquot-scheduler.jar
+[ -f "$root/$jar" ] || die "there is no $jar." "Leave --no-build away."
 rm -rf "${folder:?}"/*
-# The program's AOT cache takes minutes to make, so it is kept while its inputs stay the same.
-program=$lab/scheduler
-program_inputs=$(
-    cd "$root"
-    { sha256sum scheduler/{unpack,java.options} {scheduler/target/aliquot-scheduler,training/target/aliquot-training}.jar; java -version 2>&1; } | sha256sum
-)
-if [ "$program_inputs" != "$(cat "$program/inputs" 2> /dev/null)" ]; then
-    rm -rf "$program"
-    step bench-unpack "Recording the scheduler's AOT cache" contained "$root/scheduler/unpack" java "$program"
-    printf '%s\n' "$program_inputs" > "$program/inputs"
-fi
+# as in its image
+program=$folder/scheduler
+java -Djarmode=tools -jar "$root/$jar" extract --destination "$program"
+cp "$root/scheduler/java.options" "$program"
 # the program's name selects the component; under the name kube the first argument does
 ln -f "$(kube_program)" "$folder/kube" 2> /dev/null || cp "$(kube_program)" "$folder/kube"
 (cd "$root/lab/bench" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -buildvcs=false -o "$folder/bench" .)

@@ -114,7 +114,6 @@ build_programs() {
 # Build output that the Dockerfiles copy
 aliquot_artifacts=(
     scheduler/target/aliquot-scheduler.jar
-    training/target/aliquot-training.jar
     simulator/target/aliquot-simulator.jar
     device-plugin/target/aliquot-device-plugin.jar
     native-shim/build/libaliquot.so
@@ -123,7 +122,7 @@ aliquot_artifacts=(
 )
 
 aliquot_sources() {
-    (cd "$root" && hash_of pom.xml .mvn api scheduler training simulator device-plugin native-shim)
+    (cd "$root" && hash_of pom.xml .mvn api scheduler simulator device-plugin native-shim)
 }
 
 # A fingerprint of sources and artifacts
@@ -135,14 +134,14 @@ aliquot_state() {
 build_aliquot() {
     cd "$root"
     # Maven's plugins read maven.test.skip, the native build reads skipTests
-    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl training,simulator,device-plugin,native-shim -am
+    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler,simulator,device-plugin,native-shim -am
     aliquot_state > "$root/scheduler/target/aliquot-build"
 }
 
 # The parts of Aliquot that the benchmarks run
 build_scheduler() {
     cd "$root"
-    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl training -am
+    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler -am
 }
 
 # Builds Aliquot's programs if sources or artifacts have changed since the last build.

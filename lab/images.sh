@@ -12,8 +12,8 @@ image_inputs() {
         sample) printf '%s\n' lab/images/sample/Dockerfile native-shim/build/fake-driver/vgpu-sample ;;
         nvidia-device-plugin) printf '%s\n' lab/images/nvidia-device-plugin/Dockerfile ;;
         aliquot-scheduler)
-            printf '%s\n' scheduler/Dockerfile scheduler/{unpack,java.options,entrypoint} \
-                {scheduler/target/aliquot-scheduler,training/target/aliquot-training,simulator/target/aliquot-simulator}.jar
+            printf '%s\n' scheduler/Dockerfile scheduler/{java.options,entrypoint} \
+                {scheduler/target/aliquot-scheduler,simulator/target/aliquot-simulator}.jar
             ;;
         aliquot-device-plugin)
             printf '%s\n' device-plugin/Dockerfile device-plugin/target/aliquot-device-plugin.jar device-plugin/target/lib \

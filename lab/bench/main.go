@@ -26,7 +26,7 @@ type options struct {
 	kube, program, auditPolicy, config, gogc string
 	nodes, pods, rounds, running, pending    int
 	slots, heapMiB, nodesPerFilter, warmUp   int
-	start, cold                              bool
+	start                                    bool
 }
 
 func check(err error) {
@@ -64,7 +64,6 @@ func main() {
 	flag.IntVar(&o.running, "running", 0, "running pods at the start")
 	flag.IntVar(&o.pending, "waiting", 0, "instead: measure the throughput of short-lived pods with so many Pending pods")
 	flag.BoolVar(&o.start, "start", false, "instead: measure the time until the scheduler is ready, and its memory")
-	flag.BoolVar(&o.cold, "cold", false, "instead: measure the throughput of the first pods after a start")
 	flag.IntVar(&o.slots, "slots", 100, "vGPUs per GPU at most")
 	flag.IntVar(&o.heapMiB, "heap", 512, "the scheduler's largest heap, in MiB")
 	flag.IntVar(&o.nodesPerFilter, "nodes-per-filter", 100, "nodes in a Filter response of either extender at most")
@@ -93,8 +92,6 @@ func main() {
 	switch {
 	case o.start:
 		c.measureStart()
-	case o.cold:
-		c.measureCold()
 	case o.pending > 0:
 		c.measurePending()
 	default:
@@ -159,48 +156,6 @@ func (c *cluster) measurePending() {
 		median(without, rate), c.options.pending, median(with, func(r result) float64 { return r.retries }), median(with, rate))
 	compareCPU("none Pending", without, "Pending", with)
 	fmt.Printf("throughput with Pending pods against without: %.3f\n", median(with, rate)/median(without, rate))
-}
-
-// measureCold compares the first pods after a start of Aliquot's extender with as many of the null extender's. Both
-// start again in each round, each with a kube-scheduler of its own.
-func (c *cluster) measureCold() {
-	var aliquot, null []result
-	var ratios []float64
-	for i := 0; i < c.options.rounds; i++ {
-		null = append(null, c.coldTurn(fmt.Sprintf("null-cold-%d", i), "null-scheduler", 10260, c.nullExtender()))
-		aliquot = append(aliquot, c.coldTurn(fmt.Sprintf("aliquot-cold-%d", i), "aliquot-scheduler", 10259, c.aliquot()))
-		ratios = append(ratios, aliquot[i].rate/null[i].rate)
-	}
-	fmt.Printf("\npods per second, the first %d after a start, null extender: %.1f; Aliquot: %.1f (medians of %d starts, %d nodes)\n",
-		c.options.pods, median(null, rate), median(aliquot, rate), c.options.rounds, c.options.nodes)
-	compareCPU("null extender", null, "Aliquot", aliquot)
-	sort.Float64s(ratios)
-	fmt.Printf("throughput of the first %d pods after a start against the null extender: %.3f (median; %.3f to %.3f)\n",
-		c.options.pods, middle(ratios), ratios[0], ratios[len(ratios)-1])
-}
-
-// coldTurn starts an extender and a kube-scheduler, and measures from the first pod on that they bind.
-func (c *cluster) coldTurn(name, scheduler string, port int, e *extender) result {
-	of := &contender{name: name, scheduler: scheduler, port: port, extender: e}
-	of.program = c.kubeScheduler(name, scheduler, port, e.address)
-	began := time.Now()
-	e.begin(name)
-	ready := time.Since(began)
-	await(time.Minute, "the kube-scheduler's Lease", func() bool {
-		var lease struct {
-			Spec struct{ HolderIdentity string }
-		}
-		return c.admin.do("GET", leases+"/"+scheduler, "", nil, &lease) == nil && lease.Spec.HolderIdentity != ""
-	})
-	watch := c.watchBindings()
-	r := c.burst(of, watch, name+"-pod", c.options.pods)
-	watch.stop()
-	fmt.Printf("%s: ready in %.1f s, %.1f pods per second, CPU per pod %.2f ms, of which the extender %.2f ms; resident memory %d MiB\n",
-		name, ready.Seconds(), r.rate, r.cpuAll(), r.cpu["extender"], e.program.resident())
-	c.removePods()
-	of.program.stop(syscall.SIGKILL)
-	e.program.stop(syscall.SIGKILL)
-	return r
 }
 
 func (c *cluster) measureStart() {

@@ -43,7 +43,7 @@ public class ServerConfiguration {
     @Bean
     ExtenderPort extenderPort(ExtenderHandler handler, ObjectProvider<Ports> chosen) {
         return new ExtenderPort(
-                handler, chosen.getIfAvailable(Ports::configured).extender());
+                handler, chosen.getIfAvailable(() -> Ports.STANDARD).extender());
     }
 
     @Bean
@@ -52,7 +52,7 @@ public class ServerConfiguration {
             ObjectProvider<Ports> chosen,
             TlsCertificate certificate,
             ObjectProvider<Settings> settings) {
-        Ports ports = chosen.getIfAvailable(Ports::configured);
+        Ports ports = chosen.getIfAvailable(() -> Ports.STANDARD);
         Settings set = settings.getIfAvailable();
         return factory -> {
             factory.setPort(ports.health());
