@@ -6,7 +6,6 @@ import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.preemption.Preemptor;
 import io.aliquot.scheduler.recovery.WriteReconciler;
 import io.aliquot.scheduler.scoring.NodeScoring;
-import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.util.function.LongSupplier;
@@ -34,12 +33,7 @@ class ExtenderConfiguration {
     }
 
     @Bean
-    ExtenderHandler extenderHandler(
-            FilterAndPrioritize filterAndPrioritize,
-            Binder binder,
-            Preemptor preemptor,
-            VerbMetrics verbMetrics,
-            MeterRegistry metrics) {
-        return new JsonExtenderHandler(filterAndPrioritize, binder, new PreemptVerb(preemptor), verbMetrics, metrics);
+    PreemptVerb preemptVerb(Preemptor preemptor) {
+        return new PreemptVerb(preemptor);
     }
 }

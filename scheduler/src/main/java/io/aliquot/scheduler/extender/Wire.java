@@ -22,7 +22,6 @@ import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.DeserializationFeature;
 import tools.jackson.databind.PropertyNamingStrategies.UpperCamelCaseStrategy;
-import tools.jackson.databind.annotation.JsonDeserialize;
 import tools.jackson.databind.annotation.JsonNaming;
 import tools.jackson.databind.json.JsonMapper;
 
@@ -56,11 +55,7 @@ final class Wire {
 
     /** {@code nodeNames} is empty if kube-scheduler sends whole nodes. */
     @JsonNaming(UpperCamelCaseStrategy.class)
-    record Args(
-            Pod pod,
-
-            @JsonDeserialize(contentUsing = NodeNameLists.class)
-            Optional<List<String>> nodeNames) implements Partial {
+    record Args(Pod pod, Optional<List<String>> nodeNames) implements Partial {
         Args {
             require("Pod", pod);
         }

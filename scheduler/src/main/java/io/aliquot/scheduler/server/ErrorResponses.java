@@ -11,12 +11,18 @@ import org.springframework.web.ErrorResponse;
 import org.springframework.web.bind.annotation.ExceptionHandler;
 import org.springframework.web.bind.annotation.RestControllerAdvice;
 import org.springframework.web.context.request.async.AsyncRequestNotUsableException;
+import tools.jackson.core.JacksonException;
 
 /** Answers failed requests as {@link Problems} says, without a stack trace. */
 @RestControllerAdvice
 final class ErrorResponses {
     @ExceptionHandler
     ResponseEntity<?> unreadable(HttpServletRequest request, HttpMessageNotReadableException e) {
+        return answer(request, Problems.unreadable(e), HttpHeaders.EMPTY);
+    }
+
+    @ExceptionHandler
+    ResponseEntity<?> unreadable(HttpServletRequest request, JacksonException e) {
         return answer(request, Problems.unreadable(e), HttpHeaders.EMPTY);
     }
 

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.server;
 
 import io.aliquot.scheduler.settings.Settings;
+import java.net.InetAddress;
 import java.util.List;
 import java.util.function.LongSupplier;
 import org.apache.catalina.connector.Connector;
@@ -11,7 +12,7 @@ import org.springframework.boot.web.server.WebServerFactoryCustomizer;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
-/** One Tomcat with a connector for each {@link PortPolicy} except the extender's, which {@link ExtenderPort} serves. */
+/** One Tomcat with a connector for each {@link PortPolicy}. */
 @Configuration(proxyBeanMethods = false)
 public class ServerConfiguration {
     /** At most this many threads answer requests to the aggregated API; the others stay free for admission reviews. */
@@ -21,6 +22,8 @@ public class ServerConfiguration {
     private static final int LONGEST_HEAD = 64 << 10;
 
     private static final int WEBHOOK_THREADS = 16;
+    /** kube-scheduler sends the requests of one pod after the other, and those of the Bindings in progress beside them. */
+    private static final int EXTENDER_THREADS = 64;
 
     @Bean
     PortPolicyValve portPolicyValve() {
@@ -38,12 +41,6 @@ public class ServerConfiguration {
                 valve::closeAfterAnswer,
                 () -> valve.connections(PortPolicy.WEBHOOKS) + valve.connections(PortPolicy.WEBHOOKS_AND_API),
                 nanoTime);
-    }
-
-    @Bean
-    ExtenderPort extenderPort(ExtenderHandler handler, ObjectProvider<Ports> chosen) {
-        return new ExtenderPort(
-                handler, chosen.getIfAvailable(() -> Ports.STANDARD).extender());
     }
 
     @Bean
@@ -66,9 +63,17 @@ public class ServerConfiguration {
             } else {
                 open(valve, webhooks, PortPolicy.WEBHOOKS, WEBHOOK_THREADS);
             }
-            factory.addAdditionalConnectors(webhooks);
+            factory.addAdditionalConnectors(webhooks, extender(valve, ports.extender()));
             factory.setEngineValves(List.of(valve));
         };
+    }
+
+    private static Connector extender(PortPolicyValve valve, int port) {
+        var connector = new Connector();
+        connector.setPort(port);
+        ((AbstractHttp11Protocol<?>) connector.getProtocolHandler()).setAddress(InetAddress.getLoopbackAddress());
+        open(valve, connector, PortPolicy.EXTENDER, EXTENDER_THREADS);
+        return connector;
     }
 
     private static Connector encrypted(int port, TlsCertificate certificate, boolean asksClients) {

@@ -3,8 +3,7 @@
  * webhooks over TLS; health and metrics are open to all; users with a token of the cluster reach the API over TLS. A
  * path is served on its own port only.
  *
- * <p>Other packages provide an {@link ExtenderHandler} for the extender's port, controllers for the paths in
- * {@link PortPolicy}, the certificate for {@link TlsCertificate}, and {@link Readiness} and {@link Liveness} beans.
+ * <p>Other packages provide controllers for the paths in {@link PortPolicy}, the certificate for {@link TlsCertificate}, and {@link Readiness} and {@link Liveness} beans.
  */
 @NullMarked
 package io.aliquot.scheduler.server;

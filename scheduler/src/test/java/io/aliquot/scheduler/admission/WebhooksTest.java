@@ -7,7 +7,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import io.aliquot.scheduler.certificate.CertificateKeeperFixture;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
-import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.server.RandomPorts;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.server.mock.EnableKubernetesMockClient;
@@ -71,11 +70,6 @@ class WebhooksTest {
                             pattern = {".*CertificateConfiguration", ".*Test\\$.*"}))
     @Import(RandomPorts.class)
     static class Program {
-        @Bean
-        ExtenderHandler none() {
-            return (path, body) -> new byte[0];
-        }
-
         @Bean
         Ledger ledger() {
             return new Ledger(System::nanoTime, new LedgerEvents());

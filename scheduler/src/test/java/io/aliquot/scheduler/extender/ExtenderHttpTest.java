@@ -145,10 +145,10 @@ class ExtenderHttpTest {
 
     /** Regression: the liveness probe did not ask the periodic tasks. */
     @Test
-    void theVerbsAndTheirPortTakePartInTheLivenessProbe() {
+    void theVerbsTakePartInTheLivenessProbe() {
         assertThat(context.getBeansOfType(Liveness.class).values())
                 .extracting(part -> part.getClass().getSimpleName())
-                .contains("VerbMetrics", "ExtenderPort");
+                .contains("VerbMetrics");
     }
 
     /** kube-scheduler 1.35 also sends NodeNameToVictims, which is null. */

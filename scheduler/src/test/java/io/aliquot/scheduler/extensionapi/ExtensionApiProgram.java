@@ -11,7 +11,6 @@ import io.aliquot.scheduler.extensionapi.identity.RequestUser;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.extensionapi.webpage.WebPageController;
-import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.server.RandomPorts;
 import io.aliquot.scheduler.server.Readiness;
 import io.aliquot.scheduler.server.TlsCertificate;
@@ -79,11 +78,6 @@ class ExtensionApiProgram {
         @Bean
         FakeControlPlane controlPlane() {
             return new FakeControlPlane();
-        }
-
-        @Bean
-        ExtenderHandler handler() {
-            return (path, body) -> new byte[0];
         }
     }
 

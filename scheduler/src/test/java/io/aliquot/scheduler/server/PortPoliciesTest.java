@@ -7,11 +7,9 @@ import io.aliquot.scheduler.SystemClocks;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.OutputStream;
-import java.net.ConnectException;
 import java.net.InetAddress;
 import java.net.Socket;
 import java.net.SocketException;
-import java.net.SocketTimeoutException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -100,31 +98,45 @@ class PortPoliciesTest {
             };
         }
 
-        /** Filter answers what it is sent, bind fails, preempt when it may. */
         @Bean
-        ExtenderHandler verbs(JsonMapper json) {
-            return (path, body) -> {
-                switch (path) {
-                    case "/bind" -> throw new IllegalStateException("a secret of the inside");
-                    case "/preempt" -> await();
-                    default -> {}
-                }
-                return json.writeValueAsBytes(json.readValue(body, ObjectNode.class));
-            };
+        Verbs verbs(JsonMapper json) {
+            return new Verbs(json);
         }
 
-        private static void await() {
+        @Bean
+        Reviews reviews() {
+            return new Reviews();
+        }
+    }
+
+    /** Filter answers what it is sent, bind fails, preempt when it may. */
+    @RestController
+    static class Verbs {
+        private final JsonMapper json;
+
+        Verbs(JsonMapper json) {
+            this.json = json;
+        }
+
+        @PostMapping("/filter")
+        byte[] filter(@RequestBody byte[] body) {
+            return json.writeValueAsBytes(json.readValue(body, ObjectNode.class));
+        }
+
+        @PostMapping("/bind")
+        byte[] bind() {
+            throw new IllegalStateException("a secret of the inside");
+        }
+
+        @PostMapping("/preempt")
+        byte[] preempt(@RequestBody byte[] body) {
             asked.countDown();
             try {
                 mayAnswer.await();
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
             }
-        }
-
-        @Bean
-        Reviews reviews() {
-            return new Reviews();
+            return body;
         }
     }
 
@@ -210,33 +222,36 @@ class PortPoliciesTest {
             asked.await();
             var closing = new Thread(leaving::close);
             closing.start();
-            assertThat(silent.getInputStream().read()).isEqualTo(-1);
+            while (accepts(port)) {
+                Thread.onSpinWait();
+            }
             mayAnswer.countDown();
             assertThat(answer.get().body()).isEqualTo("{}");
-            assertThat(answer.get().headers().firstValue("Connection")).hasValue("close");
+            assertThat(silent.getInputStream().read()).isEqualTo(-1);
             closing.join();
         }
-        assertThatThrownBy(() -> post(port, "/filter", "{}")).isInstanceOf(ConnectException.class);
     }
 
-    /** More than there may be; the last ones wait until others go. */
-    @Test
-    void silentConnectionsBlockOthersOnlyUntilTheyClose() throws Exception {
-        var silent = new ArrayList<Socket>();
-        for (int i = 0; i < 100; i++) {
-            silent.add(new Socket(InetAddress.getLoopbackAddress(), extender));
+    private static boolean accepts(int port) {
+        try (var socket = new Socket(InetAddress.getLoopbackAddress(), port)) {
+            return socket.isConnected();
+        } catch (IOException e) {
+            return false;
         }
-        try (var last = new Socket(InetAddress.getLoopbackAddress(), extender)) {
-            last.getOutputStream().write(REQUEST.getBytes(StandardCharsets.UTF_8));
-            last.shutdownOutput();
-            last.setSoTimeout(300);
-            assertThatThrownBy(() -> last.getInputStream().read()).isInstanceOf(SocketTimeoutException.class);
+    }
+
+    @Test
+    void silentConnectionsDoNotBlockOthers() throws Exception {
+        var silent = new ArrayList<Socket>();
+        try {
+            for (int i = 0; i < 100; i++) {
+                silent.add(new Socket(InetAddress.getLoopbackAddress(), extender));
+            }
+            assertThat(post(extender, "/filter", "{}").statusCode()).isEqualTo(200);
+        } finally {
             for (Socket socket : silent) {
                 socket.close();
             }
-            last.setSoTimeout(0);
-            assertThat(new String(last.getInputStream().readAllBytes(), StandardCharsets.UTF_8))
-                    .startsWith("HTTP/1.1 200 ");
         }
     }
 
@@ -296,8 +311,8 @@ class PortPoliciesTest {
 
     @Test
     void theExtenderListensOnLocalhostOnly() {
-        assertThat(context.getBean(ExtenderPort.class).address().getAddress().isLoopbackAddress())
-                .isTrue();
+        assertThat(RandomPorts.connectors(context)[2].getProperty("address"))
+                .isEqualTo(InetAddress.getLoopbackAddress());
     }
 
     @Test

@@ -20,7 +20,7 @@ public class RandomPorts {
     }
 
     public static int extender(ApplicationContext context) {
-        return context.getBean(ExtenderPort.class).address().getPort();
+        return port(context, 2);
     }
 
     public static int webhooks(ApplicationContext context) {
@@ -32,9 +32,12 @@ public class RandomPorts {
     }
 
     private static int port(ApplicationContext context, int connector) {
+        return connectors(context)[connector].getLocalPort();
+    }
+
+    static Connector[] connectors(ApplicationContext context) {
         var server =
                 (TomcatWebServer) Objects.requireNonNull(((ServletWebServerApplicationContext) context).getWebServer());
-        Connector[] connectors = server.getTomcat().getService().findConnectors();
-        return connectors[connector].getLocalPort();
+        return server.getTomcat().getService().findConnectors();
     }
 }

@@ -4,32 +4,33 @@ import io.aliquot.scheduler.extender.Wire.Args;
 import io.aliquot.scheduler.extender.Wire.BindingArgs;
 import io.aliquot.scheduler.extender.Wire.BindingResult;
 import io.aliquot.scheduler.extender.Wire.FilterResult;
-import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.extender.Wire.PreemptionArgs;
 import io.aliquot.scheduler.extender.Wire.PreemptionResult;
 import io.aliquot.scheduler.ledger.PodId;
-import io.aliquot.scheduler.server.ExtenderHandler;
 import io.aliquot.scheduler.server.FailedRequestException;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
-import java.io.InputStream;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
 import org.springframework.http.HttpStatus;
+import org.springframework.http.MediaType;
+import org.springframework.web.bind.annotation.PostMapping;
+import org.springframework.web.bind.annotation.RequestBody;
+import org.springframework.web.bind.annotation.RestController;
 import org.springframework.web.server.ResponseStatusException;
 import tools.jackson.core.JsonParser;
 import tools.jackson.databind.DatabindException;
 import tools.jackson.databind.json.JsonMapper;
 
-/** The four verbs in JSON. */
-final class JsonExtenderHandler implements ExtenderHandler {
-    private static final String FILTER = "/filter";
-    private static final String PRIORITIZE = "/prioritize";
-    private static final String BIND = "/bind";
-    private static final String PREEMPT = "/preempt";
-
+/**
+ * The four verbs over HTTP. To kube-scheduler only status 200 is success. Answers are bytes, so that they are sent with
+ * their length: kube-scheduler's JSON decoder stops at the end of the JSON and would leave the last chunk of a chunked
+ * answer unread, so that the next request would need a new connection.
+ */
+@RestController
+final class ExtenderController {
     private static final String WANTS_NAMES = "expected NodeNames, found none: set nodeCacheCapable: true for this "
             + "extender in the KubeSchedulerConfiguration";
 
@@ -42,7 +43,7 @@ final class JsonExtenderHandler implements ExtenderHandler {
     /** By outcome. */
     private final Map<String, Counter> binds = new ConcurrentHashMap<>();
 
-    JsonExtenderHandler(
+    ExtenderController(
             FilterAndPrioritize filterAndPrioritize,
             Binder binder,
             PreemptVerb preemptVerb,
@@ -55,19 +56,40 @@ final class JsonExtenderHandler implements ExtenderHandler {
         this.metrics = metrics;
     }
 
-    @Override
-    public byte[] answer(String path, InputStream body) {
-        return json.writeValueAsBytes(
-                switch (path) {
-                    case FILTER -> filter(read(body, Args.class));
-                    case PRIORITIZE -> prioritize(read(body, Args.class));
-                    case BIND -> bind(read(body, BindingArgs.class));
-                    case PREEMPT -> preempt(read(body, PreemptionArgs.class));
-                    default -> throw new ResponseStatusException(HttpStatus.NOT_FOUND, "nothing here");
-                });
+    @PostMapping(path = "/filter", produces = MediaType.APPLICATION_JSON_VALUE)
+    byte[] filter(@RequestBody byte[] body) {
+        Args args = read(body, Args.class);
+        return json.writeValueAsBytes(args.nodeNames()
+                .map(nodes -> about(args.pod().id(), "filter", () -> filterAndPrioritize.filter(args.pod(), nodes)))
+                .orElseGet(() -> FilterResult.error(WANTS_NAMES)));
     }
 
-    private <T> T read(InputStream body, Class<T> type) {
+    @PostMapping(path = "/prioritize", produces = MediaType.APPLICATION_JSON_VALUE)
+    byte[] prioritize(@RequestBody byte[] body) {
+        Args args = read(body, Args.class);
+        // the answer to prioritize has no field for an error
+        List<String> nodes =
+                args.nodeNames().orElseThrow(() -> new ResponseStatusException(HttpStatus.BAD_REQUEST, WANTS_NAMES));
+        return json.writeValueAsBytes(
+                about(args.pod().id(), "prioritize", () -> filterAndPrioritize.prioritize(args.pod(), nodes)));
+    }
+
+    @PostMapping(path = "/bind", produces = MediaType.APPLICATION_JSON_VALUE)
+    byte[] bind(@RequestBody byte[] body) {
+        BindingArgs args = read(body, BindingArgs.class);
+        Binder.Result result = about(args.pod(), "bind", () -> binder.bind(args.pod(), args.node()));
+        binds.computeIfAbsent(result.label(), this::register).increment();
+        return json.writeValueAsBytes(new BindingResult(result.error()));
+    }
+
+    @PostMapping(path = "/preempt", produces = MediaType.APPLICATION_JSON_VALUE)
+    byte[] preempt(@RequestBody byte[] body) {
+        PreemptionArgs args = read(body, PreemptionArgs.class);
+        return json.writeValueAsBytes(new PreemptionResult(about(
+                args.pod().id(), "preempt", () -> preemptVerb.preempt(args.pod(), args.nodeNameToMetaVictims()))));
+    }
+
+    private <T> T read(byte[] body, Class<T> type) {
         T value = json.readValue(body, type);
         if (value == null) {
             throw DatabindException.from((JsonParser) null, "expected an object, found null");
@@ -75,35 +97,11 @@ final class JsonExtenderHandler implements ExtenderHandler {
         return value;
     }
 
-    private FilterResult filter(Args args) {
-        return args.nodeNames()
-                .map(nodes -> about(args.pod().id(), "filter", () -> filterAndPrioritize.filter(args.pod(), nodes)))
-                .orElseGet(() -> FilterResult.error(WANTS_NAMES));
-    }
-
-    private List<HostPriority> prioritize(Args args) {
-        // the answer to prioritize has no field for an error
-        List<String> nodes =
-                args.nodeNames().orElseThrow(() -> new ResponseStatusException(HttpStatus.BAD_REQUEST, WANTS_NAMES));
-        return about(args.pod().id(), "prioritize", () -> filterAndPrioritize.prioritize(args.pod(), nodes));
-    }
-
-    private BindingResult bind(BindingArgs args) {
-        Binder.Result result = about(args.pod(), "bind", () -> binder.bind(args.pod(), args.node()));
-        binds.computeIfAbsent(result.label(), this::register).increment();
-        return new BindingResult(result.error());
-    }
-
     private Counter register(String label) {
         return Counter.builder("aliquot.extender.binds")
                 .description("Binds by outcome")
                 .tag("outcome", label)
                 .register(metrics);
-    }
-
-    private PreemptionResult preempt(PreemptionArgs args) {
-        return new PreemptionResult(
-                about(args.pod().id(), "preempt", () -> preemptVerb.preempt(args.pod(), args.nodeNameToMetaVictims())));
     }
 
     /** Names the pod in the exception: the callers do not know it. */
