@@ -39,7 +39,6 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
-import org.apache.hc.core5.http.ContentType;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -57,7 +56,7 @@ final class KubernetesCluster implements Cluster {
     /** Negligible compared with the second or more until the pod's container runs. */
     private static final Duration BATCH_PERIOD = Duration.ofMillis(30);
 
-    private static final ContentType MERGE_PATCH = ContentType.create("application/merge-patch+json");
+    private static final String MERGE_PATCH = "application/merge-patch+json";
     private static final int NOT_FOUND = 404;
     private static final int CONFLICT = 409;
     private static final int TOO_MANY = 429;
@@ -144,7 +143,7 @@ final class KubernetesCluster implements Cluster {
         pause(bindBatcher.await());
         latency.bindingSent(pod.uid());
         long start = nanoTime.getAsLong();
-        WriteOutcome outcome = writer.write("POST", ContentType.APPLICATION_JSON, path(pod) + "/binding", binding);
+        WriteOutcome outcome = writer.write("POST", "application/json", path(pod) + "/binding", binding);
         latency.bindingAnswered(pod.uid(), outcome instanceof WriteOutcome.Done);
         bindingWrites
                 .withTag("outcome", outcome.getClass().getSimpleName().toLowerCase(Locale.ROOT))

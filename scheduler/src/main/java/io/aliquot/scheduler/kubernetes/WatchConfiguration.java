@@ -49,8 +49,8 @@ class WatchConfiguration {
     }
 
     @Bean
-    ApiServerClient apiServerClient(KubernetesClient kubernetes, LongSupplier nanoTime) {
-        return new ApiServerClient(kubernetes.getConfiguration(), nanoTime);
+    ApiServerClient apiServerClient(KubernetesClient kubernetes) {
+        return new ApiServerClient(kubernetes);
     }
 
     @Bean

@@ -9,7 +9,6 @@ import java.net.ConnectException;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
-import org.apache.hc.core5.http.ContentType;
 
 /**
  * Writes whose outcome the caller must know. Each is sent once. Only after status 429 is it sent again, when
@@ -36,7 +35,8 @@ public final class Writer {
         this.nanoTime = nanoTime;
     }
 
-    public WriteOutcome write(String method, ContentType type, String path, Object body) {
+    /** {@code type} is the content type in which the API server reads {@code body}. */
+    public WriteOutcome write(String method, String type, String path, Object body) {
         String text = json.asJson(body);
         long end = nanoTime.getAsLong() + timeout.toNanos();
         Duration left = timeout;

@@ -95,9 +95,7 @@ class InformerIT {
 
     private void startWatching() {
         watched = Informer.start(
-                new ListWatchClient(
-                        new ApiServerClient(client.getConfiguration(), System::nanoTime),
-                        client.getKubernetesSerialization()),
+                new ListWatchClient(new ApiServerClient(client), client.getKubernetesSerialization()),
                 CONFIG_MAPS,
                 map -> {
                     objects.put(map.getMetadata().getUid(), map.getMetadata().getName());
