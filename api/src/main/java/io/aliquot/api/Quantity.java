@@ -45,6 +45,11 @@ public record Quantity(BigDecimal value, boolean binary) {
         throw FormatException.expected("a Kubernetes quantity such as 3000 or 3k", text);
     }
 
+    /** The value as a whole number of 10<sup>-digits</sup>, rounded toward 0: with 3, of thousandths. */
+    public long scaled(int digits) {
+        return value.movePointRight(digits).longValue();
+    }
+
     boolean whole() {
         return value.stripTrailingZeros().scale() <= 0;
     }

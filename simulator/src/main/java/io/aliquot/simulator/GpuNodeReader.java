@@ -10,13 +10,13 @@ import io.aliquot.api.Gpu;
 import io.aliquot.api.GpuHealth;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Labels;
+import io.aliquot.api.Quantity;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SlotCount;
 import io.aliquot.api.VisibleDevices;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
-import io.fabric8.kubernetes.api.model.Quantity;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -227,11 +227,11 @@ final class GpuNodeReader {
     }
 
     private static long allocatableGpus(Node node) {
-        Quantity gpus = allocatable(node).get(ForeignResources.NVIDIA_GPU);
-        return gpus == null ? 0 : gpus.getNumericalAmount().longValue();
+        var gpus = allocatable(node).get(ForeignResources.NVIDIA_GPU);
+        return gpus == null ? 0 : Quantity.parse(gpus.toString()).scaled(0);
     }
 
-    private static Map<String, Quantity> allocatable(Node node) {
+    private static Map<String, io.fabric8.kubernetes.api.model.Quantity> allocatable(Node node) {
         return node.getStatus() == null || node.getStatus().getAllocatable() == null
                 ? Map.of()
                 : node.getStatus().getAllocatable();

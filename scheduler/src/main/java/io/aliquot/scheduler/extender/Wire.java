@@ -6,7 +6,6 @@ import com.fasterxml.jackson.annotation.JsonSetter;
 import com.fasterxml.jackson.annotation.Nulls;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.PlacementPreferences;
-import io.aliquot.api.Quantity;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.pending.UnboundPod;
@@ -251,24 +250,14 @@ final class Wire {
         private HostResources requests() {
             var sum = new PodHostRequests();
             for (Container container : initContainers) {
-                sum.add(container.initKind(), hostResources(container.resources.requests));
+                sum.add(container.initKind(), HostResources.parse(container.resources.requests));
             }
             for (Container container : containers) {
-                sum.add(ContainerKind.APP, hostResources(container.resources.requests));
+                sum.add(ContainerKind.APP, HostResources.parse(container.resources.requests));
             }
-            sum.podLevel(podRequests.keySet(), hostResources(podRequests));
-            sum.overhead(hostResources(overhead));
+            sum.podLevel(podRequests.keySet(), HostResources.parse(podRequests));
+            sum.overhead(HostResources.parse(overhead));
             return sum.total();
         }
-    }
-
-    private static HostResources hostResources(Map<String, String> amounts) {
-        return new HostResources(amount(amounts.get("cpu"), 3), amount(amounts.get("memory"), 0));
-    }
-
-    private static long amount(@Nullable String quantity, int digits) {
-        return quantity == null
-                ? 0
-                : Quantity.parse(quantity).value().scaleByPowerOfTen(digits).longValue();
     }
 }

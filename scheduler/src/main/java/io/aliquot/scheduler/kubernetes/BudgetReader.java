@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.kubernetes;
 
+import io.aliquot.scheduler.apiserver.LabelSelector;
+import io.aliquot.scheduler.apiserver.LabelSelector.Requirement;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
-import io.aliquot.scheduler.preemption.Selector;
-import io.fabric8.kubernetes.api.model.LabelSelector;
 import io.fabric8.kubernetes.api.model.LabelSelectorRequirement;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
 import java.util.Optional;
@@ -14,8 +14,7 @@ final class BudgetReader {
 
     /** Empty if the object has no selector and so applies to no pod. */
     static Optional<Budget> read(PodDisruptionBudget object) {
-        LabelSelector selector =
-                object.getSpec() == null ? null : object.getSpec().getSelector();
+        var selector = object.getSpec() == null ? null : object.getSpec().getSelector();
         if (selector == null) {
             return Optional.empty();
         }
@@ -23,17 +22,16 @@ final class BudgetReader {
         return Optional.of(new Budget(
                 object.getMetadata().getNamespace(),
                 object.getMetadata().getName(),
-                new Selector(
+                LabelSelector.of(
                         selector.getMatchLabels(),
                         selector.getMatchExpressions().stream()
-                                .map(BudgetReader::condition)
+                                .map(BudgetReader::requirement)
                                 .toList()),
                 status == null || status.getDisruptionsAllowed() == null ? 0 : status.getDisruptionsAllowed(),
                 status == null ? Set.of() : status.getDisruptedPods().keySet()));
     }
 
-    private static Selector.Condition condition(LabelSelectorRequirement requirement) {
-        return new Selector.Condition(
-                requirement.getKey(), requirement.getOperator(), Set.copyOf(requirement.getValues()));
+    private static Requirement requirement(LabelSelectorRequirement requirement) {
+        return new Requirement(requirement.getKey(), requirement.getOperator(), Set.copyOf(requirement.getValues()));
     }
 }

@@ -7,12 +7,12 @@ import io.aliquot.api.GpuUuids;
 import io.aliquot.api.Inventory;
 import io.aliquot.api.Labels;
 import io.aliquot.api.Placement;
+import io.aliquot.api.Quantity;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.SlotCount;
 import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes.NodeMetadata;
-import io.aliquot.scheduler.kubernetes.client.Quantities;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
@@ -181,13 +181,13 @@ public final class NodeReader {
                 && node.getStatus().getAllocatable() != null
                 && node.getStatus().getAllocatable().entrySet().stream()
                         .anyMatch(entry -> ForeignResources.servedByOtherPlugins(entry.getKey())
-                                && Quantities.whole(entry.getValue()) > 0);
+                                && Quantity.parse(entry.getValue().toString()).scaled(0) > 0);
     }
 
     private static HostResources allocatable(Node node) {
         return node.getStatus() == null || node.getStatus().getAllocatable() == null
                 ? HostResources.NONE
-                : PodReader.hostResources(node.getStatus().getAllocatable());
+                : HostResources.parse(node.getStatus().getAllocatable());
     }
 
     private static Map<String, String> orEmpty(@Nullable Map<String, String> map) {

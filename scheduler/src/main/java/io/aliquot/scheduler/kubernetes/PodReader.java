@@ -7,7 +7,6 @@ import io.aliquot.api.Vgpu;
 import io.aliquot.api.Vgpus;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
-import io.aliquot.scheduler.kubernetes.client.Quantities;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
 import io.aliquot.scheduler.ledger.ForeignPod;
@@ -306,21 +305,17 @@ public final class PodReader {
         PodSpec spec = pod.getSpec();
         var sum = new PodHostRequests();
         for (Part part : parts(spec)) {
-            sum.add(part.kind(), hostResources(requests(part.container().getResources())));
+            sum.add(part.kind(), HostResources.parse(requests(part.container().getResources())));
         }
         Map<String, Quantity> podLevel = requests(spec.getResources());
-        sum.podLevel(podLevel.keySet(), hostResources(podLevel));
+        sum.podLevel(podLevel.keySet(), HostResources.parse(podLevel));
         if (spec.getOverhead() != null) {
-            sum.overhead(hostResources(spec.getOverhead()));
+            sum.overhead(HostResources.parse(spec.getOverhead()));
         }
         return sum.total();
     }
 
     private static Map<String, Quantity> requests(@Nullable ResourceRequirements resources) {
         return resources == null || resources.getRequests() == null ? Map.of() : resources.getRequests();
-    }
-
-    public static HostResources hostResources(Map<String, Quantity> amounts) {
-        return new HostResources(Quantities.thousandths(amounts.get("cpu")), Quantities.whole(amounts.get("memory")));
     }
 }

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.preemption;
 
 import com.github.benmanes.caffeine.cache.Interner;
+import io.aliquot.scheduler.apiserver.LabelSelector;
 import io.aliquot.scheduler.ledger.PodId;
 import java.util.List;
 import java.util.Map;
@@ -20,7 +21,7 @@ public final class Budgets {
      * @param allowed pods that may be evicted now
      * @param counted names of the pods whose eviction the budget has already counted
      */
-    public record Budget(String namespace, String name, Selector selector, int allowed, Set<String> counted) {
+    public record Budget(String namespace, String name, LabelSelector selector, int allowed, Set<String> counted) {
         public Budget {
             counted = Set.copyOf(counted);
         }

@@ -12,6 +12,7 @@ import io.aliquot.api.Placement;
 import io.aliquot.api.Scaling;
 import io.aliquot.api.SharingMode;
 import io.aliquot.api.VisibleDevices;
+import io.aliquot.scheduler.apiserver.LabelSelector;
 import io.aliquot.scheduler.explain.Explainer.ScoredNode;
 import io.aliquot.scheduler.explain.Explanation.Victim;
 import io.aliquot.scheduler.ledger.BoundPod;
@@ -29,7 +30,6 @@ import io.aliquot.scheduler.placement.NodeGpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
-import io.aliquot.scheduler.preemption.Selector;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.ScoreTerm;
 import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
@@ -275,7 +275,8 @@ class ExplainerTest {
         hold("guarded", 1, 0, 20_000, 0, 0);
         hold("other", 1, 0, 20_000, 0, 0);
         budgets.putPod("uid-guarded", Map.of("app", "guarded"));
-        budgets.putBudget(new Budget("team", "guard", new Selector(Map.of("app", "guarded"), List.of()), 0, Set.of()));
+        budgets.putBudget(
+                new Budget("team", "guard", LabelSelector.of(Map.of("app", "guarded"), List.of()), 0, Set.of()));
         assertThat(explainer
                         .explain(POD, Gpus.request("APP:main: gpumem=20000"), 1, true, ledger.nodeNames())
                         .preemptionOptions())

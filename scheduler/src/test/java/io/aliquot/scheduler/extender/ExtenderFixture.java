@@ -3,6 +3,7 @@ package io.aliquot.scheduler.extender;
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
 import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.apiserver.LabelSelector;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
@@ -17,7 +18,6 @@ import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
-import io.aliquot.scheduler.preemption.Selector;
 import io.aliquot.scheduler.recovery.WriteReconciler;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
@@ -143,7 +143,8 @@ public final class ExtenderFixture {
         for (String pod : pods) {
             budgets.putPod("uid-" + pod, Map.of("app", app));
         }
-        budgets.putBudget(new Budget("default", app, new Selector(Map.of("app", app), List.of()), allowed, Set.of()));
+        budgets.putBudget(
+                new Budget("default", app, LabelSelector.of(Map.of("app", app), List.of()), allowed, Set.of()));
     }
 
     public static BoundPod bound(String pod, int node, long version, int memoryMiB) {

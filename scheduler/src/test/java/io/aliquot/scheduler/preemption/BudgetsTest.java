@@ -2,6 +2,7 @@ package io.aliquot.scheduler.preemption;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.apiserver.LabelSelector;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import java.time.Duration;
@@ -52,6 +53,6 @@ class BudgetsTest {
     }
 
     private static Budget budget(String name) {
-        return new Budget("default", name, new Selector(Map.of(), List.of()), 1, Set.of());
+        return new Budget("default", name, LabelSelector.of(Map.of(), List.of()), 1, Set.of());
     }
 }

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.Gpu;
 import io.aliquot.api.Placement;
+import io.aliquot.scheduler.apiserver.LabelSelector;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.ContainerAllocation;
@@ -210,7 +211,7 @@ class VictimSearchTest {
             budgets.putBudget(new Budget(
                     "default",
                     "app" + app,
-                    new Selector(Map.of("app", "app" + app), List.of()),
+                    LabelSelector.of(Map.of("app", "app" + app), List.of()),
                     random.nextInt(2),
                     Set.of()));
         }
@@ -271,8 +272,8 @@ class VictimSearchTest {
         for (String pod : pods) {
             budgets.putPod(pod, Map.of("guarded", "yes"));
         }
-        budgets.putBudget(
-                new Budget("default", "guard", new Selector(Map.of("guarded", "yes"), List.of()), allowed, Set.of()));
+        budgets.putBudget(new Budget(
+                "default", "guard", LabelSelector.of(Map.of("guarded", "yes"), List.of()), allowed, Set.of()));
     }
 
     private static ContainerAllocation share(int gpu, int mebibytes) {

@@ -1,5 +1,7 @@
 package io.aliquot.scheduler.extensionapi.machinery;
 
+import io.aliquot.api.FormatException;
+import io.aliquot.scheduler.apiserver.LabelSelector;
 import jakarta.servlet.http.HttpServletRequest;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
@@ -114,9 +116,17 @@ public final class Query {
 
     /** The objects that the selectors of the request select. */
     public <T> Predicate<T> selected(Resource<T> resource) {
-        LabelSelector labels = LabelSelector.parse(text("labelSelector"));
+        LabelSelector labels = labels();
         Predicate<T> fields = fields(resource);
         return object -> fields.test(object) && labels.matches(resource.labels(object));
+    }
+
+    private LabelSelector labels() {
+        try {
+            return LabelSelector.parse(text("labelSelector"));
+        } catch (FormatException e) {
+            throw StatusException.badRequest("labelSelector: " + e.getMessage());
+        }
     }
 
     public boolean selects() {

@@ -1,9 +1,9 @@
-package io.aliquot.scheduler.preemption;
+package io.aliquot.scheduler.apiserver;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.scheduler.preemption.Selector.Condition;
+import io.aliquot.scheduler.apiserver.LabelSelector.Requirement;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -12,10 +12,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-class SelectorTest {
+class LabelSelectorTest {
     @Test
     void allLabelsMustBeEqual() {
-        var selector = new Selector(Map.of("app", "a", "tier", "t"), List.of());
+        var selector = LabelSelector.of(Map.of("app", "a", "tier", "t"), List.of());
         assertThat(selector.matches(Map.of("app", "a", "tier", "t", "more", "m")))
                 .isTrue();
         assertThat(selector.matches(Map.of("app", "a"))).isFalse();
@@ -24,7 +24,7 @@ class SelectorTest {
 
     @Test
     void anEmptySelectorMatchesEveryPod() {
-        assertThat(new Selector(Map.of(), List.of()).matches(Map.of())).isTrue();
+        assertThat(LabelSelector.of(Map.of(), List.of()).matches(Map.of())).isTrue();
     }
 
     @ParameterizedTest(name = "{0} {1}: with the value {2} {3}")
@@ -41,13 +41,14 @@ class SelectorTest {
         "DoesNotExist, '',   , true",
     })
     void operatorsMatchLikeThoseOfKubernetes(String operator, String values, String value, boolean matches) {
-        var condition = new Condition("app", operator, Set.copyOf(Arrays.asList(values.split(" ", -1))));
-        assertThat(new Selector(Map.of(), List.of(condition)).matches(value == null ? Map.of() : Map.of("app", value)))
+        var requirement = new Requirement("app", operator, Set.copyOf(Arrays.asList(values.split(" ", -1))));
+        assertThat(LabelSelector.of(Map.of(), List.of(requirement))
+                        .matches(value == null ? Map.of() : Map.of("app", value)))
                 .isEqualTo(matches);
     }
 
     @Test
     void anUnknownOperatorIsAnError() {
-        assertThatThrownBy(() -> new Condition("app", "Like", Set.of())).hasMessageContaining("found Like");
+        assertThatThrownBy(() -> new Requirement("app", "Like", Set.of())).hasMessageContaining("found Like");
     }
 }
