@@ -8,9 +8,6 @@ import static io.aliquot.api.JsonFields.optionalText;
 import static io.aliquot.api.JsonFields.text;
 import static io.aliquot.api.JsonFields.versioned;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -19,6 +16,9 @@ import java.util.Map;
 import java.util.OptionalInt;
 import java.util.TreeMap;
 import java.util.regex.Pattern;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.ObjectNode;
 
 /**
  * The GPUs of a node and how they are shared: the node annotation {@link Annotations#GPUS}, JSON, written by the node's
@@ -192,8 +192,8 @@ public record Inventory(
             JsonNode object = node.get("links");
             expect(object.isObject(), "an object links", object.getNodeType());
             for (var link : object.properties()) {
-                expect(link.getValue().isTextual(), "a link's name", link.getValue());
-                links.put(link.getKey(), Link.parse(link.getValue().textValue()));
+                expect(link.getValue().isString(), "a link's name", link.getValue());
+                links.put(link.getKey(), Link.parse(link.getValue().stringValue()));
             }
         }
         var holders = new ArrayList<ForeignHolder>();
@@ -239,6 +239,6 @@ public record Inventory(
     private static Scaling scaling(JsonNode object, String name) {
         JsonNode value = field(object, name);
         expect(value.isNumber(), "a number " + name, value);
-        return Scaling.parse(name, value.asText());
+        return Scaling.parse(name, value.asString(""));
     }
 }

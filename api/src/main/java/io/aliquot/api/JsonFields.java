@@ -1,11 +1,5 @@
 package io.aliquot.api;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.core.StreamReadFeature;
-import com.fasterxml.jackson.databind.DeserializationFeature;
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.json.JsonMapper;
 import java.time.Instant;
 import java.time.format.DateTimeParseException;
 import java.util.ArrayList;
@@ -15,12 +9,15 @@ import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.function.Function;
+import tools.jackson.core.JacksonException;
+import tools.jackson.core.StreamReadFeature;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
 
 /** Reads fields of JSON objects; a {@link FormatException} names the field that is missing or of another type. */
 final class JsonFields {
-    static final ObjectMapper JSON = JsonMapper.builder()
+    static final JsonMapper JSON = JsonMapper.builder()
             .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
-            .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
             .build();
 
     private JsonFields() {}
@@ -34,7 +31,7 @@ final class JsonFields {
         JsonNode root;
         try {
             root = JSON.readTree(text);
-        } catch (JsonProcessingException e) {
+        } catch (JacksonException e) {
             throw new FormatException("expected " + what + " in JSON: " + e.getOriginalMessage(), e);
         }
         expect(root.isObject(), "a JSON object", root.getNodeType());
@@ -114,8 +111,8 @@ final class JsonFields {
 
     static String text(JsonNode object, String name) {
         JsonNode value = field(object, name);
-        expect(value.isTextual(), "a text " + name, value);
-        return value.textValue();
+        expect(value.isString(), "a text " + name, value);
+        return value.stringValue();
     }
 
     static String optionalText(JsonNode object, String name) {

@@ -4,8 +4,8 @@ import static io.aliquot.api.JsonFields.expect;
 import static io.aliquot.api.JsonFields.optionalText;
 import static io.aliquot.api.JsonFields.text;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ObjectNode;
 
 /**
  * A container of a pod, as a node agent knows it.

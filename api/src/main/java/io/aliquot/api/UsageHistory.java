@@ -9,13 +9,13 @@ import static io.aliquot.api.JsonFields.optionalText;
 import static io.aliquot.api.JsonFields.truth;
 import static io.aliquot.api.JsonFields.versioned;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.OptionalInt;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.ObjectNode;
 
 /**
  * The use of a GPU in the last minutes and its health, as its node's agent measured it: {@code GET /v1/history?gpu=UUID} of

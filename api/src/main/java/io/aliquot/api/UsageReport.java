@@ -13,15 +13,15 @@ import static io.aliquot.api.JsonFields.text;
 import static io.aliquot.api.JsonFields.versioned;
 import static io.aliquot.api.JsonFields.whole;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.time.Instant;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.ObjectNode;
 
 /**
  * What the containers of a node use of its GPUs, as its agent measured it last: {@code GET /v1/usage} of the agent's port

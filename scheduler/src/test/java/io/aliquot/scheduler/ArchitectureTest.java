@@ -59,6 +59,13 @@ class ArchitectureTest {
             .dependOnClassesThat()
             .resideInAPackage("io.fabric8..");
 
+    /** Jackson 2 is on the class path for fabric8 only; Jackson 3 uses the annotations of 2. */
+    @ArchTest
+    static final ArchRule ourCodeKnowsOneJackson = noClasses()
+            .should()
+            .dependOnClassesThat()
+            .resideInAnyPackage("com.fasterxml.jackson.core..", "com.fasterxml.jackson.databind..");
+
     /** The facade is for other programs. */
     @ArchTest
     static final ArchRule schedulerDoesNotUseItsFacade = noClasses()

@@ -1,8 +1,5 @@
 package io.aliquot.simulator;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
@@ -25,6 +22,9 @@ import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
 
 /**
  * Reads the GPUs of a node: of a node with Aliquot as the scheduler does, of other nodes from the labels and
@@ -45,7 +45,7 @@ final class GpuNodeReader {
     private static final String ACK_MEMORY = "aliyun.accelerator/nvidia_mem";
     private static final String ACK_COUNT = "aliyun.accelerator/nvidia_count";
     private static final Pattern MIB = Pattern.compile("([0-9]{1,8})( ?Mi[Bb]?)?");
-    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final JsonMapper JSON = new JsonMapper();
     private static final VisibleDevices BY_UUID = new VisibleDevices("{uuid}");
 
     private GpuNodeReader() {}
@@ -206,16 +206,16 @@ final class GpuNodeReader {
         JsonNode array;
         try {
             array = JSON.readTree(text);
-        } catch (JsonProcessingException e) {
+        } catch (JacksonException e) {
             throw new FormatException(HAMI + ": " + e.getOriginalMessage(), e);
         }
         var gpus = new ArrayList<Registered>();
         for (JsonNode one : array) {
             gpus.add(new Registered(
-                    one.path("id").asText(),
+                    one.path("id").asString(""),
                     one.path("count").asInt(1),
-                    one.path("devmem").asInt(),
-                    one.path("type").asText(),
+                    one.path("devmem").asInt(0),
+                    one.path("type").asString(""),
                     one.path("numa").asInt(-1),
                     one.path("health").asBoolean(true)));
         }

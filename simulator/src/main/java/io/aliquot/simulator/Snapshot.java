@@ -1,9 +1,5 @@
 package io.aliquot.simulator;
 
-import com.fasterxml.jackson.core.JacksonException;
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.MappingIterator;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.fabric8.kubernetes.api.model.ListOptionsBuilder;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.Pod;
@@ -20,6 +16,11 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
+import tools.jackson.core.JacksonException;
+import tools.jackson.core.exc.JacksonIOException;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.MappingIterator;
+import tools.jackson.databind.json.JsonMapper;
 
 /**
  * The nodes and pods of a cluster, as its API server returns them.
@@ -93,7 +94,7 @@ record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> otherKind
     }
 
     private static final class Reader {
-        private final ObjectMapper json = new ObjectMapper();
+        private final JsonMapper json = new JsonMapper();
         private final KubernetesSerialization kubernetes = new KubernetesSerialization();
         private final Snapshot snapshot;
 
@@ -109,6 +110,8 @@ record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> otherKind
                 while (documents.hasNextValue()) {
                     document(documents.nextValue());
                 }
+            } catch (JacksonIOException e) {
+                throw new TraceException("cannot read " + name + ": " + e.getCause(), e);
             } catch (JacksonException e) {
                 var at = e.getLocation();
                 throw new TraceException(
@@ -123,12 +126,12 @@ record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> otherKind
         }
 
         private void document(JsonNode document) {
-            String kind = document.path("kind").asText();
+            String kind = document.path("kind").asString("");
             JsonNode items = document.get("items");
             if (items != null && items.isArray()) {
                 // The items of a NodeList have no kind.
                 String of = kind.endsWith("List") ? kind.substring(0, kind.length() - "List".length()) : "";
-                items.forEach(item -> object(item.path("kind").asText(of), item));
+                items.forEach(item -> object(item.path("kind").asString(of), item));
             } else {
                 object(kind, document);
             }
@@ -147,7 +150,13 @@ record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> otherKind
                 JsonNode object,
                 Class<T> type,
                 Function<T, io.fabric8.kubernetes.api.model.@Nullable ObjectMeta> meta) {
-            T read = kubernetes.convertValue(object, type);
+            T read;
+            try {
+                read = kubernetes.unmarshal(object.toString(), type);
+            } catch (KubernetesClientException e) {
+                throw new IllegalArgumentException(
+                        "a " + type.getSimpleName() + " that is not one: " + e.getMessage(), e);
+            }
             var metadata = meta.apply(read);
             if (metadata == null || metadata.getName() == null) {
                 throw new IllegalArgumentException("a " + type.getSimpleName() + " without a name");

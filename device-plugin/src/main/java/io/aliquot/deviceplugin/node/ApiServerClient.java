@@ -1,7 +1,5 @@
 package io.aliquot.deviceplugin.node;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.aliquot.api.FormatException;
 import java.io.IOException;
 import java.io.InputStream;
@@ -20,6 +18,9 @@ import java.time.Duration;
 import java.util.Map;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
 
 /**
  * An HTTP client for the API server of the cluster that this process runs in; the address comes from the environment
@@ -34,7 +35,7 @@ public final class ApiServerClient {
     public static final Path SERVICE_ACCOUNT = Path.of("/var/run/secrets/kubernetes.io/serviceaccount");
 
     private static final Duration TIMEOUT = Duration.ofSeconds(15);
-    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final JsonMapper JSON = new JsonMapper();
 
     private final URI base;
     private final HttpClient client;
@@ -127,12 +128,17 @@ public final class ApiServerClient {
     /** Parses the object; throws the message of the API server if there is none. */
     private static JsonNode read(String path, int status, byte[] body) throws IOException {
         if (status == 200) {
-            return JSON.readTree(body);
+            try {
+                return JSON.readTree(body);
+            } catch (JacksonException e) {
+                throw new IOException(
+                        "the API server answered " + path + " with no JSON: " + e.getOriginalMessage(), e);
+            }
         }
         String message;
         try {
-            message = JSON.readTree(body).path("message").asText();
-        } catch (IOException e) {
+            message = JSON.readTree(body).path("message").asString("");
+        } catch (JacksonException e) {
             message =
                     new String(body, StandardCharsets.UTF_8).lines().findFirst().orElse("");
         }

@@ -1,9 +1,5 @@
 package io.aliquot.deviceplugin.node;
 
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.MappingIterator;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.aliquot.deviceplugin.problem.Backoff;
 import io.aliquot.deviceplugin.problem.Problem;
 import java.io.IOException;
@@ -14,11 +10,15 @@ import java.time.Duration;
 import java.util.Optional;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.MappingIterator;
+import tools.jackson.databind.json.JsonMapper;
 
 /** Keeps the latest state of one Node, by list and watch with a field selector, on a thread of its own. Thread-safe. */
 final class NodeInformer implements AutoCloseable {
     private static final Logger LOG = System.getLogger(NodeInformer.class.getName());
-    private static final ObjectMapper JSON = new ObjectMapper(new JsonFactory());
+    private static final JsonMapper JSON = new JsonMapper();
 
     /** The API server ends a watch after this time. */
     private static final Duration WATCH_TIMEOUT = Duration.ofMinutes(4);
@@ -95,10 +95,10 @@ final class NodeInformer implements AutoCloseable {
                 storeList(list);
                 failure.resolve();
                 backoff.reset();
-                String version = list.path("metadata").path("resourceVersion").asText();
+                String version = list.path("metadata").path("resourceVersion").asString("");
                 follow(server.watch(path + "&watch=true&allowWatchBookmarks=true&timeoutSeconds="
                         + WATCH_TIMEOUT.toSeconds() + "&resourceVersion=" + version));
-            } catch (IOException e) {
+            } catch (IOException | JacksonException e) {
                 if (!closed) {
                     failure.report("cannot watch node " + name + ", retrying: " + e);
                 }
@@ -123,7 +123,7 @@ final class NodeInformer implements AutoCloseable {
                 MappingIterator<JsonNode> each = JSON.readerFor(JsonNode.class).readValues(events)) {
             while (!closed && each.hasNextValue()) {
                 JsonNode event = each.nextValue();
-                switch (event.path("type").asText()) {
+                switch (event.path("type").asString("")) {
                     case "ADDED", "MODIFIED" -> store(event.path("object"));
                     case "DELETED" -> delete();
                     case "ERROR" -> {

@@ -1,12 +1,12 @@
 package io.aliquot.deviceplugin.node;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Instant;
 import java.time.format.DateTimeParseException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import tools.jackson.databind.JsonNode;
 
 /**
  * The fields of a Node that the agent uses.
@@ -57,15 +57,15 @@ public record NodeView(
     private static Map<String, NodeCondition> conditions(JsonNode list) {
         Map<String, NodeCondition> conditions = new HashMap<>();
         for (JsonNode condition : list) {
-            String type = condition.path("type").asText();
+            String type = condition.path("type").asString("");
             conditions.put(
                     type,
                     new NodeCondition(
                             type,
-                            condition.path("status").asText().equals("True"),
-                            condition.path("reason").asText(),
-                            condition.path("message").asText(),
-                            instant(condition.path("lastTransitionTime").asText())));
+                            condition.path("status").asString("").equals("True"),
+                            condition.path("reason").asString(""),
+                            condition.path("message").asString(""),
+                            instant(condition.path("lastTransitionTime").asString(""))));
         }
         return conditions;
     }
@@ -81,7 +81,7 @@ public record NodeView(
     private static Map<String, String> strings(JsonNode object) {
         Map<String, String> strings = new HashMap<>();
         object.properties()
-                .forEach(field -> strings.put(field.getKey(), field.getValue().asText()));
+                .forEach(field -> strings.put(field.getKey(), field.getValue().asString("")));
         return strings;
     }
 

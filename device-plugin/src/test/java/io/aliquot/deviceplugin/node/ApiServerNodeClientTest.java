@@ -3,7 +3,6 @@ package io.aliquot.deviceplugin.node;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import io.aliquot.api.FormatException;
@@ -31,6 +30,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import tools.jackson.databind.json.JsonMapper;
 
 /** Over HTTP against a server that gives the few responses needed here; the lab runs a real API server. */
 @Timeout(60)
@@ -155,7 +155,7 @@ final class ApiServerNodeClientTest {
 
     @Test
     void readsTheConditionsOfTheNode() throws Exception {
-        NodeView view = NodeView.parse(new ObjectMapper().readTree("""
+        NodeView view = NodeView.parse(new JsonMapper().readTree("""
                 {"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","message":"m",
                 "lastTransitionTime":"2026-11-26T16:00:00Z"},{"type":"Odd"}]}}"""));
 

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.admission;
 
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.List;
+import tools.jackson.databind.node.ObjectNode;
 
 /** What a webhook changes in a pod when the pod is created or when an ephemeral container is added to it. */
 sealed interface Admission permits GpuAdmission, VoidAdmission {

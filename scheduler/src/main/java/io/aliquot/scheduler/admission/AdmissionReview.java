@@ -1,18 +1,15 @@
 package io.aliquot.scheduler.admission;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.core.StreamReadFeature;
-import com.fasterxml.jackson.databind.DeserializationFeature;
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.json.JsonMapper;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
+import tools.jackson.core.JacksonException;
+import tools.jackson.core.StreamReadFeature;
+import tools.jackson.databind.DeserializationFeature;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.ObjectNode;
 
 /**
  * The request of an AdmissionReview (admission.k8s.io/v1, k8s.io/api/admission/v1/types.go) about a pod.
@@ -32,9 +29,8 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
     private static final String KIND = "AdmissionReview";
     private static final String VERSION = "admission.k8s.io/v1";
     private static final int FORBIDDEN = 403;
-    private static final ObjectMapper JSON = JsonMapper.builder()
+    private static final JsonMapper JSON = JsonMapper.builder()
             .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
-            .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
             .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS)
             .build();
 
@@ -123,7 +119,7 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
         ArrayNode patch = JsonPatch.between(pod, admitted);
         if (!patch.isEmpty()) {
             // Jackson writes bytes in base64, which is how Go reads the field's type []byte.
-            response.put("patchType", "JSONPatch").put("patch", bytes(patch));
+            response.put("patchType", "JSONPatch").put("patch", JSON.writeValueAsBytes(patch));
         }
         return print(response);
     }
@@ -135,24 +131,14 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
     private static byte[] print(ObjectNode response) {
         ObjectNode review = JSON.createObjectNode().put("kind", KIND).put("apiVersion", VERSION);
         review.set("response", response);
-        return bytes(review);
-    }
-
-    private static byte[] bytes(JsonNode node) {
-        try {
-            return JSON.writeValueAsBytes(node);
-        } catch (JsonProcessingException e) {
-            throw new UncheckedIOException("cannot write a JSON tree to memory", e);
-        }
+        return JSON.writeValueAsBytes(review);
     }
 
     private static JsonNode read(byte[] body) {
         try {
             return JSON.readTree(body);
-        } catch (JsonProcessingException e) {
+        } catch (JacksonException e) {
             throw new MalformedReviewException("expected JSON: " + e.getOriginalMessage());
-        } catch (IOException e) {
-            throw new UncheckedIOException("cannot read bytes in memory", e);
         }
     }
 

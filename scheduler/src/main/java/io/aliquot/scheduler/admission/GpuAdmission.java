@@ -1,7 +1,5 @@
 package io.aliquot.scheduler.admission;
 
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Compatibility;
 import io.aliquot.api.ForeignResources;
@@ -9,6 +7,8 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.ObjectNode;
 
 /**
  * Prepares a pod of Aliquot's; the API server decides which pods these are, by the webhooks' selectors and conditions.

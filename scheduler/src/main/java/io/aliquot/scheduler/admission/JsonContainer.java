@@ -1,9 +1,5 @@
 package io.aliquot.scheduler.admission;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.JsonNodeFactory;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Compatibility;
 import io.aliquot.api.ContainerPaths;
@@ -21,6 +17,10 @@ import java.util.OptionalInt;
 import java.util.Set;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.JsonNodeFactory;
+import tools.jackson.databind.node.ObjectNode;
 
 /** One container in the JSON of its pod; reads it and changes it in place. */
 final class JsonContainer {

@@ -1,16 +1,16 @@
 package io.aliquot.scheduler.admission;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.BooleanNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
-import com.fasterxml.jackson.databind.node.TextNode;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.BooleanNode;
+import tools.jackson.databind.node.ObjectNode;
+import tools.jackson.databind.node.StringNode;
 
 /**
  * Typed access to a JSON tree. As for the API server, a field that is {@code null} counts as absent. A field of the
@@ -34,15 +34,16 @@ final class JsonTree {
     static List<String> strings(ObjectNode parent, String field) {
         var strings = new ArrayList<String>();
         array(parent, field)
-                .ifPresent(array -> array.forEach(element -> strings.add(
-                        cast(element, field + "[]", TextNode.class, "a string").textValue())));
+                .ifPresent(array ->
+                        array.forEach(element -> strings.add(cast(element, field + "[]", StringNode.class, "a string")
+                                .stringValue())));
         return strings;
     }
 
     /** The field's text; empty if the field is absent or its text is empty. */
     static Optional<String> text(ObjectNode parent, String field) {
-        return field(parent, field, TextNode.class, "a string")
-                .map(TextNode::textValue)
+        return field(parent, field, StringNode.class, "a string")
+                .map(StringNode::stringValue)
                 .filter(text -> !text.isEmpty());
     }
 
@@ -59,9 +60,9 @@ final class JsonTree {
                 .ifPresent(object -> object.properties().forEach(entry -> {
                     JsonNode value = entry.getValue();
                     if (!value.isNumber()) {
-                        cast(value, field + "[" + entry.getKey() + "]", TextNode.class, "a string");
+                        cast(value, field + "[" + entry.getKey() + "]", StringNode.class, "a string");
                     }
-                    texts.put(entry.getKey(), value.asText());
+                    texts.put(entry.getKey(), value.asString(""));
                 }));
         return texts;
     }

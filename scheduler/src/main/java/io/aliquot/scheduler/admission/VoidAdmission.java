@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.admission;
 
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.function.Predicate;
+import tools.jackson.databind.node.ObjectNode;
 
 /**
  * Hides the GPUs from containers that do not request any. Images set {@code NVIDIA_VISIBLE_DEVICES=all}, and NVIDIA's

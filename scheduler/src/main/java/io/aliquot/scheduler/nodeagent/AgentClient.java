@@ -1,7 +1,5 @@
 package io.aliquot.scheduler.nodeagent;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.json.JsonMapper;
 import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
 import io.aliquot.scheduler.nodeagent.AgentTls.Identity;
 import io.aliquot.scheduler.server.PinnedTls;
@@ -36,6 +34,8 @@ import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLParameters;
 import org.jspecify.annotations.Nullable;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.json.JsonMapper;
 
 /**
  * Sends requests to node agents, by TLS with the certificates of {@link AgentTls}. No thread waits for an answer, so any
@@ -181,12 +181,12 @@ final class AgentClient implements AutoCloseable {
     /** The sentence in an answer such as {@code {"error": "unknown GPU"}}. */
     private static String reason(String body) {
         try {
-            String error = JSON.readTree(body).path("error").asText("");
+            String error = JSON.readTree(body).path("error").asString("");
             String printable = error.replaceAll("\\p{Cntrl}", " ");
             return printable.isEmpty()
                     ? ""
                     : ": " + printable.substring(0, Math.min(printable.length(), LONGEST_REASON));
-        } catch (JsonProcessingException e) {
+        } catch (JacksonException e) {
             return "";
         }
     }

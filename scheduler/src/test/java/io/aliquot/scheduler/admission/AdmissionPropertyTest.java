@@ -4,11 +4,7 @@ import static io.aliquot.scheduler.admission.Pods.JSON;
 import static io.aliquot.scheduler.admission.Pods.mutated;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.aliquot.api.Compatibility;
-import io.fabric8.zjsonpatch.JsonPatch;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -19,6 +15,9 @@ import java.util.Set;
 import java.util.stream.Stream;
 import java.util.stream.StreamSupport;
 import org.junit.jupiter.api.Test;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.ObjectNode;
 
 /** Random pods. A failure prints the seed, and {@code -Daliquot.seed=…} repeats it. */
 class AdmissionPropertyTest {
@@ -79,11 +78,11 @@ class AdmissionPropertyTest {
                                 .doesNotContain("priority")
                                 .doesNotContainPattern("nvidia.com/gpu\":\"[1-9]");
                         if (containerRequestsGpus(before.get(i))) {
-                            assertThat(resources.at("/limits/aliquot.io~1vgpu").textValue())
+                            assertThat(resources.at("/limits/aliquot.io~1vgpu").stringValue())
                                     .matches("[12]")
                                     .isEqualTo(resources
                                             .at("/requests/aliquot.io~1vgpu")
-                                            .textValue());
+                                            .stringValue());
                         }
                     }
                 }
@@ -102,7 +101,7 @@ class AdmissionPropertyTest {
                 JsonNode before = pod.at("/spec/" + kind);
                 for (int i = 0; i < before.size(); i++) {
                     JsonNode container = mutated.at("/spec/" + kind + "/" + i);
-                    if (before.get(i).path("env").findValuesAsText("name").contains("NVIDIA_VISIBLE_DEVICES")) {
+                    if (before.get(i).path("env").findValuesAsString("name").contains("NVIDIA_VISIBLE_DEVICES")) {
                         assertThat(container).isEqualTo(before.get(i));
                     } else {
                         assertSeesNoGpu(container);
@@ -116,12 +115,12 @@ class AdmissionPropertyTest {
     void thePatchTurnsThePodIntoTheMutatedPod() {
         randomly((random, pod) -> {
             ObjectNode mutated = mutated(GPU, pod);
-            JsonNode patch = io.aliquot.scheduler.admission.JsonPatch.between(pod, mutated);
+            JsonNode patch = JsonPatch.between(pod, mutated);
 
-            assertThat(JsonPatch.apply(patch, pod)).isEqualTo(mutated);
+            assertThat(Pods.patched(patch, pod)).isEqualTo(mutated);
             // The reverse patch also removes fields.
-            JsonNode reverse = io.aliquot.scheduler.admission.JsonPatch.between(mutated, pod);
-            assertThat(JsonPatch.apply(reverse, mutated)).isEqualTo(pod);
+            JsonNode reverse = JsonPatch.between(mutated, pod);
+            assertThat(Pods.patched(reverse, mutated)).isEqualTo(pod);
         });
     }
 
@@ -152,7 +151,7 @@ class AdmissionPropertyTest {
             return;
         }
         int at = random.nextInt(children.size());
-        if (children.get(at).isContainerNode() && !children.get(at).isEmpty() && random.nextInt(5) > 0) {
+        if (children.get(at).isContainer() && !children.get(at).isEmpty() && random.nextInt(5) > 0) {
             corrupt(random, children.get(at));
             return;
         }
@@ -162,40 +161,40 @@ class AdmissionPropertyTest {
             case 2 -> JSON.createObjectNode().put("name", 1);
             case 3 -> JSON.getNodeFactory().numberNode(-1);
             case 4 -> JSON.getNodeFactory().booleanNode(true);
-            case 5 -> JSON.getNodeFactory().textNode("");
-            default -> JSON.getNodeFactory().textNode("\u0000\n'\"/~");
+            case 5 -> JSON.getNodeFactory().stringNode("");
+            default -> JSON.getNodeFactory().stringNode("\u0000\n'\"/~");
         };
         if (within instanceof ArrayNode array) {
             array.set(at, replacement);
         } else if (within instanceof ObjectNode object) {
             var fields = new ArrayList<String>();
-            object.fieldNames().forEachRemaining(fields::add);
+            object.propertyNames().iterator().forEachRemaining(fields::add);
             object.set(fields.get(at), replacement);
         }
     }
 
     private static void assertSeesNoGpu(JsonNode container) {
-        assertThat(visibleDevices(container).get("value").textValue()).isEqualTo("void");
+        assertThat(visibleDevices(container).get("value").stringValue()).isEqualTo("void");
     }
 
     private static void assertSeesItsAllocatedGpus(JsonNode pod, JsonNode container) {
-        String name = container.get("name").textValue();
-        assertThat(visibleDevices(container).at("/valueFrom/fieldRef/fieldPath").textValue())
+        String name = container.get("name").stringValue();
+        assertThat(visibleDevices(container).at("/valueFrom/fieldRef/fieldPath").stringValue())
                 .isEqualTo("metadata.annotations['aliquot.io/visible-devices." + name + "']");
         var mounts = new ArrayList<String>();
         for (JsonNode mount : container.get("volumeMounts")) {
-            if (mount.get("mountPath").textValue().equals("/etc/aliquot")) {
-                mounts.add(mount.get("name").textValue());
+            if (mount.get("mountPath").stringValue().equals("/etc/aliquot")) {
+                mounts.add(mount.get("name").stringValue());
             }
         }
         assertThat(mounts).containsExactly("aliquot-vgpu-" + name);
-        assertThat(pod.at("/spec/volumes").findValuesAsText("name")).containsOnlyOnce("aliquot-vgpu-" + name);
+        assertThat(pod.at("/spec/volumes").findValuesAsString("name")).containsOnlyOnce("aliquot-vgpu-" + name);
     }
 
     private static JsonNode visibleDevices(JsonNode container) {
         var found = new ArrayList<JsonNode>();
         for (JsonNode variable : container.get("env")) {
-            if (variable.get("name").textValue().equals("NVIDIA_VISIBLE_DEVICES")) {
+            if (variable.get("name").stringValue().equals("NVIDIA_VISIBLE_DEVICES")) {
                 found.add(variable);
             }
         }
@@ -283,7 +282,7 @@ class AdmissionPropertyTest {
 
     private static boolean containerRequestsGpus(JsonNode container) {
         var names = new ArrayList<String>();
-        container.at("/resources/limits").fieldNames().forEachRemaining(names::add);
+        container.at("/resources/limits").propertyNames().iterator().forEachRemaining(names::add);
         return names.stream().anyMatch(name -> name.contains(".com/gpu") || name.equals("aliquot.io/vgpu"));
     }
 

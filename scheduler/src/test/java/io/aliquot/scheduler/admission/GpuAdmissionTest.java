@@ -10,14 +10,14 @@ import static io.aliquot.scheduler.admission.Pods.spec;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.aliquot.api.Compatibility;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ObjectNode;
 
 class GpuAdmissionTest {
     private static final GpuAdmission ADMISSION = new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE);
@@ -31,7 +31,7 @@ class GpuAdmissionTest {
     void aGpuContainerReadsItsDevicesAndLimitsFromAnnotations() {
         ObjectNode pod = mutated(ADMISSION, gpuPod());
 
-        assertThat(spec(pod).get("schedulerName").textValue()).isEqualTo("aliquot-scheduler");
+        assertThat(spec(pod).get("schedulerName").stringValue()).isEqualTo("aliquot-scheduler");
         assertThat(container(pod, 0).get("env")).isEqualTo(list(ALLOCATED));
         assertThat(spec(pod).at("/volumes/1")).isEqualTo(parse("""
             {"name": "aliquot-vgpu-main", "downwardAPI": {"defaultMode": 292, "items": [
@@ -64,9 +64,9 @@ class GpuAdmissionTest {
     void addsOneVgpuToLimitsAndRequestsIfOnlyMemoryOrCoresAreRequested(String limits) {
         ObjectNode pod = mutated(ADMISSION, requesting(limits));
 
-        assertThat(container(pod, 0).at("/resources/limits/aliquot.io~1vgpu").textValue())
+        assertThat(container(pod, 0).at("/resources/limits/aliquot.io~1vgpu").stringValue())
                 .isEqualTo("1");
-        assertThat(container(pod, 0).at("/resources/requests/aliquot.io~1vgpu").textValue())
+        assertThat(container(pod, 0).at("/resources/requests/aliquot.io~1vgpu").stringValue())
                 .isEqualTo("1");
     }
 
@@ -83,7 +83,7 @@ class GpuAdmissionTest {
     void keepsTheRequestedNumberOfVgpus() {
         ObjectNode pod = mutated(ADMISSION, requesting("{\"nvidia.com/gpu\": \"2\", \"nvidia.com/gpumem\": \"3k\"}"));
 
-        assertThat(container(pod, 0).at("/resources/limits/aliquot.io~1vgpu").textValue())
+        assertThat(container(pod, 0).at("/resources/limits/aliquot.io~1vgpu").stringValue())
                 .isEqualTo("2");
     }
 
@@ -123,9 +123,9 @@ class GpuAdmissionTest {
 
         ObjectNode mutated = mutated(ADMISSION, pod);
 
-        assertThat(mutated.at("/spec/volumes").findValuesAsText("name"))
+        assertThat(mutated.at("/spec/volumes").findValuesAsString("name"))
                 .containsExactly("kube-api-access-x7k2p", "aliquot-vgpu-warm-up", "aliquot-vgpu-main");
-        assertThat(mutated.at("/spec/initContainers/0/volumeMounts/1/name").textValue())
+        assertThat(mutated.at("/spec/initContainers/0/volumeMounts/1/name").stringValue())
                 .isEqualTo("aliquot-vgpu-warm-up");
     }
 
@@ -137,10 +137,10 @@ class GpuAdmissionTest {
 
         ObjectNode mutated = mutated(ADMISSION, pod);
 
-        String volume = mutated.at("/spec/volumes/1/name").textValue();
+        String volume = mutated.at("/spec/volumes/1/name").stringValue();
         assertThat(volume).matches("aliquot-vgpu-a{37}-[0-9a-f]{8}").hasSizeLessThanOrEqualTo(63);
         assertThat(mutated.at("/spec/volumes/1/downwardAPI/items/0/fieldRef/fieldPath")
-                        .textValue())
+                        .stringValue())
                 .isEqualTo(
                         "metadata.annotations['aliquot.io/vgpu." + volume.substring("aliquot-vgpu-".length()) + "']");
     }
@@ -150,7 +150,7 @@ class GpuAdmissionTest {
         ObjectNode pod = gpuPod();
         String name = "a".repeat(63);
         container(pod, 0).put("name", name);
-        String volume = mutated(ADMISSION, pod).at("/spec/volumes/1/name").textValue();
+        String volume = mutated(ADMISSION, pod).at("/spec/volumes/1/name").stringValue();
         pod.withArray("/spec/containers").add(container(gpuPod(), 0).put("name", volume.substring(13)));
 
         assertDenied(pod, "rename it");
@@ -183,7 +183,7 @@ class GpuAdmissionTest {
 
         ObjectNode mutated = mutated(ADMISSION, pod);
 
-        assertThat(spec(mutated).get("schedulerName").textValue()).isEqualTo("default-scheduler");
+        assertThat(spec(mutated).get("schedulerName").stringValue()).isEqualTo("default-scheduler");
         assertThat(container(mutated, 0).has("env")).isFalse();
         assertThat(mutated.at("/spec/volumes")).hasSize(1);
     }
@@ -194,9 +194,9 @@ class GpuAdmissionTest {
         ObjectNode own = gpuPod();
         spec(own).put("runtimeClassName", "mine");
 
-        assertThat(spec(mutated(admission, gpuPod())).get("runtimeClassName").textValue())
+        assertThat(spec(mutated(admission, gpuPod())).get("runtimeClassName").stringValue())
                 .isEqualTo("nvidia");
-        assertThat(spec(mutated(admission, own)).get("runtimeClassName").textValue())
+        assertThat(spec(mutated(admission, own)).get("runtimeClassName").stringValue())
                 .isEqualTo("mine");
         assertThat(spec(mutated(ADMISSION, gpuPod())).has("runtimeClassName")).isFalse();
     }
@@ -357,7 +357,7 @@ class GpuAdmissionTest {
 
         assertThat(mutated(ADMISSION, hamis)
                         .at("/spec/containers/0/resources/limits/nvidia.com~1gpucores")
-                        .textValue())
+                        .stringValue())
                 .isEqualTo("100");
         assertThatThrownBy(() -> mutated(hami, withAnnotation)).hasMessageContaining("from 0 to 100");
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "ack");
@@ -459,7 +459,7 @@ class GpuAdmissionTest {
         assertThat(container(mutated, 1).get("env")).isEqualTo(list(VOID));
         assertThat(container(mutated, 0)
                         .at("/resources/limits/nvidia.com~1hostdev")
-                        .textValue())
+                        .stringValue())
                 .isEqualTo("1");
     }
 

@@ -1,20 +1,33 @@
 package io.aliquot.scheduler.admission;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ObjectNode;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+import tools.jackson.databind.node.ObjectNode;
 
 /** Pods as kube-apiserver 1.35 sends them to webhooks, with canonical quantities and its defaults. */
 final class Pods {
-    static final ObjectMapper JSON = new ObjectMapper();
+    static final JsonMapper JSON = new JsonMapper();
 
     private Pods() {}
 
     static ObjectNode parse(String json) {
         try {
             return (ObjectNode) JSON.readTree(json);
-        } catch (JsonProcessingException e) {
+        } catch (JacksonException e) {
             throw new AssertionError(json, e);
+        }
+    }
+
+    /** The pod after a JSON Patch, as zjsonpatch applies it, which knows Jackson 2 only. */
+    static JsonNode patched(JsonNode patch, JsonNode pod) {
+        var json = new com.fasterxml.jackson.databind.ObjectMapper();
+        try {
+            return parse(io.fabric8.zjsonpatch.JsonPatch.apply(
+                            json.readTree(patch.toString()), json.readTree(pod.toString()))
+                    .toString());
+        } catch (com.fasterxml.jackson.core.JsonProcessingException e) {
+            throw new AssertionError(e);
         }
     }
 

@@ -7,12 +7,12 @@ import static io.aliquot.scheduler.admission.Pods.requesting;
 import static io.aliquot.scheduler.admission.Pods.spec;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ObjectNode;
 
 class VoidAdmissionTest {
     private static final VoidAdmission ADMISSION = new VoidAdmission(Set.of(), "shared"::equals);
@@ -32,7 +32,7 @@ class VoidAdmissionTest {
 
         assertThat(container(mutated, 0).get("env")).isEqualTo(VOID);
         assertThat(mutated.at("/spec/initContainers/0/env")).isEqualTo(VOID);
-        assertThat(spec(mutated).get("schedulerName").textValue()).isEqualTo("default-scheduler");
+        assertThat(spec(mutated).get("schedulerName").stringValue()).isEqualTo("default-scheduler");
         assertThat(mutated(ADMISSION, mutated)).isEqualTo(mutated);
     }
 

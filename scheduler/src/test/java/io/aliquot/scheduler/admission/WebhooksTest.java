@@ -3,7 +3,6 @@ package io.aliquot.scheduler.admission;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import io.aliquot.scheduler.certificate.CertificateKeeperFixture;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
@@ -43,6 +42,7 @@ import org.springframework.context.annotation.ComponentScan.Filter;
 import org.springframework.context.annotation.FilterType;
 import org.springframework.context.annotation.Import;
 import org.springframework.context.support.GenericApplicationContext;
+import tools.jackson.databind.JsonNode;
 
 /** Calls the webhooks as the API server does: over TLS, with the Service's name, trusting only the caBundle. */
 @EnableKubernetesMockClient(crud = true)
