@@ -26,6 +26,7 @@ import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.stereotype.Component;
 
 /*
  * What the outcome of a Binding means for the claim:
@@ -38,6 +39,7 @@ import org.slf4j.LoggerFactory;
  *                           claim stays, and filter returns that node only, until the pod can be read
  */
 /** The verb bind. */
+@Component
 final class Binder {
     private static final Logger LOG = LoggerFactory.getLogger(Binder.class);
 

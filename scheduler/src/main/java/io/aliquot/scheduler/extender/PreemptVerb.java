@@ -8,8 +8,10 @@ import io.aliquot.scheduler.preemption.NodeVictims;
 import io.aliquot.scheduler.preemption.Preemptor;
 import java.util.Map;
 import java.util.stream.Collectors;
+import org.springframework.stereotype.Component;
 
 /** The verb preempt: translates between kube-scheduler's JSON and {@link Preemptor}. */
+@Component
 final class PreemptVerb {
     private final Preemptor preemptor;
 

@@ -10,8 +10,10 @@ import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
+import org.springframework.stereotype.Component;
 
 /** Measures the latency of the verbs, and fails the liveness probe if one hangs. */
+@Component
 final class VerbMetrics implements Liveness {
     /** Far beyond the timeout of kube-scheduler and the timeouts of every call that a verb waits for. */
     private static final Duration HUNG = Duration.ofSeconds(60);

@@ -5,10 +5,12 @@ import java.security.GeneralSecurityException;
 import java.security.KeyStore;
 import java.security.PrivateKey;
 import java.security.cert.Certificate;
+import java.security.cert.CertificateException;
 import java.security.cert.X509Certificate;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 import javax.crypto.spec.SecretKeySpec;
 import javax.net.ssl.SSLContext;
@@ -31,7 +33,9 @@ public final class TlsCertificate {
     private record Port(Connector connector, boolean asksClients) {}
 
     private final List<Port> ports = new ArrayList<>();
-    private final ReplicaTls replicas = new ReplicaTls();
+    private volatile Optional<PinnedTls.Identity> own = Optional.empty();
+    /** The certificates of the replicas. */
+    private volatile Set<X509Certificate> trusted = Set.of();
     // Tomcat refuses an empty key store. A key without a certificate is never served.
     private KeyStore current = store(new KeyStore.SecretKeyEntry(new SecretKeySpec(new byte[16], "AES")));
 
@@ -53,7 +57,7 @@ public final class TlsCertificate {
 
     public synchronized void serve(PrivateKey key, X509Certificate certificate) {
         current = store(new KeyStore.PrivateKeyEntry(key, new Certificate[] {certificate}));
-        replicas.present(key, certificate);
+        own = Optional.of(new PinnedTls.Identity(key, certificate));
         if (portsAreOpen) {
             ports.forEach(this::use);
         }
@@ -61,17 +65,25 @@ public final class TlsCertificate {
 
     /** Sets the certificates that replicas serve: the current one and, after a renewal, its predecessor. */
     public void trustReplicas(Collection<X509Certificate> certificates) {
-        replicas.trust(Set.copyOf(certificates));
+        trusted = Set.copyOf(certificates);
     }
 
     /** Whether a client that presented this certificate is a replica. */
     public boolean isReplica(X509Certificate peer) {
-        return replicas.isReplica(peer);
+        return own.filter(one -> one.certificate().equals(peer)).isPresent() || trusted.contains(peer);
     }
 
-    /** TLS of a client of other replicas. It follows later calls of {@link #serve} and {@link #trustReplicas}. */
+    /**
+     * Mutual TLS of a client of other replicas: it presents the certificate that this replica serves and accepts only
+     * one of the replicas'. It follows later calls of {@link #serve} and {@link #trustReplicas}.
+     */
     public SSLContext clientOfReplicas() {
-        return replicas.client();
+        return PinnedTls.client(() -> own, certificate -> {
+            if (!isReplica(certificate)) {
+                throw new CertificateException("expected the certificate of another replica, found another one");
+            }
+            certificate.checkValidity();
+        });
     }
 
     /** Tomcat never makes a TLS context for a certificate that it is given while it opens the port. */
