@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define ALIQUOT_CUDA_H_INCLUDED /* only the rows of hooks.h are needed, not its types */
-#include "hooks.h"
+#include "driver/hooks.h"
 
 struct row {
     const char *symbol, *name;

@@ -20,7 +20,7 @@
 #ifndef ALIQUOT_ARBITER_H
 #define ALIQUOT_ARBITER_H
 
-#include "limits.h"
+#include "limits/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>

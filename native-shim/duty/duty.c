@@ -10,8 +10,8 @@
 #include "aliquot/agent.h"
 #include "aliquot/region.h"
 #include "gpu_time.h"
+#include "os/usage.h"
 #include "tenant.h"
-#include "usage.h"
 
 #include <dirent.h>
 #include <errno.h>

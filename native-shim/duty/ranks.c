@@ -8,7 +8,7 @@
  * driven by one thread, which launches a group's collectives on one GPU after the other (ncclGroupEnd in a process with
  * several GPUs), by a thread each, or by a process each.
  */
-#include "abi.h"
+#include "driver/abi.h"
 #include "gpu_file.h"
 #include "gpu_time.h"
 #include "tenant.h"

@@ -1,6 +1,6 @@
 #include "tenant.h"
 
-#include "abi.h"
+#include "driver/abi.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>

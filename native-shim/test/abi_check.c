@@ -2,7 +2,7 @@
 #define __CUDA_API_VERSION_INTERNAL /* makes cuda.h declare the old ABIs, too */
 #include <cuda.h>
 #define ALIQUOT_CUDA_H_INCLUDED
-#include "hooks.h"
+#include "driver/hooks.h"
 
 #include <assert.h>
 

@@ -1,6 +1,6 @@
 /* Tests every way to look up a driver function: it must return the shim's hook of the same ABI, and for functions that
    the shim does not hook the driver's own. */
-#include "hooks.h"
+#include "driver/hooks.h"
 #include "sandbox.h"
 
 int probe_me(void);

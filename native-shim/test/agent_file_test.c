@@ -1,9 +1,9 @@
 /* Tests of how a process reads the agent's file. */
-#include "account.h"
-#include "agent_file.h"
 #include "check.h"
-#include "os.h"
-#include "shared.h"
+#include "limits/account.h"
+#include "os/agent_file.h"
+#include "os/os.h"
+#include "os/shared.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -104,8 +104,8 @@ static int check_gpus(const char *from, const char *to, int copies) {
 
 /*
  * Runs a test in a child that leads a process group, and kills the group at the end: a process that a failed test left
- * running would keep the output open, and CTest would wait for it. If ALIQUOT_TEST_GPUS names a folder of simulated GPUs,
- * the test has copies of them for itself, so that tests can run at the same time.
+ * running would keep the output open, and CTest would wait for it. If ALIQUOT_TEST_GPUS names a folder of simulated
+ * GPUs, the test has copies of them for itself, so that tests can run at the same time.
  */
 static int check_run(const struct check_case *test) {
     const char *gpus = getenv("ALIQUOT_TEST_GPUS");

@@ -1,8 +1,8 @@
 /* Tests of the compute limit's arithmetic: the rate limiter of gcra.h and the learned costs of cost.h. */
 #include "aliquot/agent.h"
 #include "check.h"
-#include "cost.h"
-#include "gcra.h"
+#include "compute/cost.h"
+#include "compute/gcra.h"
 
 #define MS INT64_C(1000000)
 #define NOW (INT64_C(1000000) * MS)

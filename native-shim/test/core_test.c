@@ -1,9 +1,9 @@
 /* Tests of the sources that call no driver. The program contains them, so that it can be built with the sanitizers,
    which do not support a preloaded library. */
-#include "account.h"
 #include "check.h"
-#include "shared.h"
-#include "table.h"
+#include "limits/account.h"
+#include "os/shared.h"
+#include "os/table.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -15,7 +15,7 @@ echo 'int LLVMFuzzerTestOneInput(const char *data) { return data == 0; }' >"$bui
 # The fuzzers of the region and of the agent's file replace the clock; the limit file's needs only the parser.
 # shellcheck disable=SC2054
 sources=("$@" -Wl,--wrap=aliquot_os_clock,--wrap=aliquot_os_sleep)
-[ "$name" != limits ] || sources=("$source/src/limits.c")
+[ "$name" != limits ] || sources=("$source/src/limits/limits.c")
 "$clang" -std=gnu11 -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
     -I "$source/include" -iquote "$source/src" "$source/test/fuzz/$name.c" "${sources[@]}" -o "$build/$name-fuzzer" ||
     exit 1

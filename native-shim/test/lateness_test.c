@@ -4,7 +4,7 @@
  * options named at each trace made the program that recorded it.
  */
 #include "check.h"
-#include "lateness.h"
+#include "compute/lateness.h"
 
 static struct aliquot_lateness lateness;
 

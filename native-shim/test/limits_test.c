@@ -1,7 +1,7 @@
 /* Tests of the parser of limit files, on the golden files that the Java tests read, too, and on bytes that no Java
    string can hold. */
 #include "check.h"
-#include "limits.h"
+#include "limits/limits.h"
 
 #include <dirent.h>
 #include <stdint.h>

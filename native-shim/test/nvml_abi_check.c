@@ -15,7 +15,7 @@ typedef struct nvmlGetMemoryLimits nvmlGetMemoryLimits_v1_t;
 nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits);
 nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits);
 #endif
-#include "hooks.h"
+#include "driver/hooks.h"
 
 #include <stdio.h>
 

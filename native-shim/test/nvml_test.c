@@ -1,8 +1,8 @@
 /* Tests of NVML's view of a container: memory, processes, utilization and accounting, on the fake driver. */
-#include "hooks.h"
+#include "driver/hooks.h"
 #include "nvml_call.h"
+#include "os/usage.h"
 #include "sandbox.h"
-#include "usage.h"
 
 #include <sys/prctl.h>
 #include <time.h>

@@ -4,7 +4,7 @@
  * of what a driver has: where the driver's answer is a function that the shim hooks, the shim's is the hook of that
  * ABI, and everywhere else they are the same.
  */
-#include "hooks.h"
+#include "driver/hooks.h"
 #include "sandbox.h"
 
 #include <elf.h>

@@ -3,10 +3,10 @@
 #ifndef ALIQUOT_SANDBOX_H
 #define ALIQUOT_SANDBOX_H
 
-#include "abi.h"
 #include "aliquot/agent.h"
 #include "aliquot/region.h"
 #include "check.h"
+#include "driver/abi.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* Tests of usage.h: GPU time is charged and read back, on a simulated clock. */
 #include "check.h"
-#include "usage.h"
+#include "os/usage.h"
 
 #define PERIOD (INT64_C(1) << ALIQUOT_HISTORY_PERIOD_BITS)
 #define UNIT 1024 /* ns: resolution of a history */

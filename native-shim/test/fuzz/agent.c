@@ -4,11 +4,11 @@
  * file. 0: the rest is the file. 1 and 2: the rest is a list of patches (2 bytes of offset, 8 of content) to a file of
  * zeros (1) or to a valid file with a GPU (2).
  */
-#include "account.h"
-#include "agent_file.h"
-#include "gcra.h"
-#include "os.h"
-#include "shared.h"
+#include "compute/gcra.h"
+#include "limits/account.h"
+#include "os/agent_file.h"
+#include "os/os.h"
+#include "os/shared.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Fuzzes the parser of limit files: it refuses an input with a one-line reason, or returns values within the bounds of
    limits.h. */
-#include "limits.h"
+#include "limits/limits.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,11 +4,11 @@
  * file. 1 and 2: the rest is a list of patches (3 bytes of offset, 8 of content) to a file of zeros (1) or to a file
  * with a valid header and a device (2). A simulated clock makes bounded waits free.
  */
-#include "account.h"
-#include "gcra.h"
-#include "os.h"
-#include "shared.h"
-#include "usage.h"
+#include "compute/gcra.h"
+#include "limits/account.h"
+#include "os/os.h"
+#include "os/shared.h"
+#include "os/usage.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * MIG devices, one with a UUID of the current form and one of the form before driver 470. Each handle has figures of
  * its own.
  */
-#include "abi.h"
+#include "driver/abi.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -1,0 +1,214 @@
+#include "compute/compute.h"
+
+#include "compute/gcra.h"
+#include "limits/account.h"
+#include "limits/config.h"
+#include "os/fork.h"
+#include "os/os.h"
+#include "os/shared.h"
+#include "os/usage.h"
+
+#include <stdatomic.h>
+
+#define UNFINISHED_POLL_NS INT64_C(250000)     /* between checks whether the GPU has caught up */
+#define WANTED_RESOLUTION_NS UINT64_C(1000000) /* resolution of aliquot_device.wanted */
+#define REPAY_NS INT64_C(1000000000)           /* what is owed for waiting is charged over this time */
+#define REPAY_PART_MAX 4                       /* at most a quarter of it at a time */
+#define PEER_TIMEOUT_NS INT64_C(1000000000)    /* a process without charges for this long is not active */
+
+struct gpu_limit {
+    /* Like the word tat in the region, for this process alone. */
+    _Alignas(64) uint64_t own_tat;
+    _Alignas(64) _Atomic int64_t unfinished;
+    _Atomic uint64_t own_used;
+    _Atomic int64_t owed; /* ns of GPU time, for waiting */
+    _Atomic int64_t repaid_at;
+    /* GPU time of the container's other processes, and when it was last seen to grow. */
+    _Atomic int64_t peers_used;
+    _Atomic int64_t peers_active_at;
+};
+
+static struct gpu_limit gpu_limits[ALIQUOT_LIMITS_VGPUS_MAX];
+
+static void reset_limits(void) {
+    for (size_t i = 0; i < ALIQUOT_LIMITS_VGPUS_MAX; i++) {
+        gpu_limits[i] = (struct gpu_limit){0};
+    }
+}
+
+ALIQUOT_AFTER_FORK(reset_limits);
+
+int aliquot_compute_refresh(void) {
+    /* In mode ENFORCE config.c has already set the state. */
+    if (aliquot_config_mode() != ALIQUOT_MODE_ENFORCE) {
+        __atomic_store_n(&aliquot_account_compute, ALIQUOT_COMPUTE_FREE, __ATOMIC_RELEASE);
+    }
+    return __atomic_load_n(&aliquot_account_compute, __ATOMIC_ACQUIRE);
+}
+
+bool aliquot_compute_is_limited(int device) {
+    return device >= 0 && aliquot_account_cores(device) != 0;
+}
+
+static struct aliquot_share share_of(const struct gpu_limit *limit) {
+    return aliquot_account_share((int)(limit - gpu_limits));
+}
+
+/* The GPU's entry in the region. */
+static struct aliquot_device *shared(const struct gpu_limit *limit) {
+    return share_of(limit).region;
+}
+
+static const struct aliquot_agent_device *agent_of(const struct gpu_limit *limit) {
+    return aliquot_account_agent((int)(limit - gpu_limits));
+}
+
+/* Millionths of the GPU. */
+static uint32_t fixed_share(const struct aliquot_share *share) {
+    return share->cores * (ALIQUOT_GCRA_WHOLE_GPU / 100);
+}
+
+static uint32_t effective_share(const struct gpu_limit *limit, int64_t now) {
+    const struct aliquot_share share = share_of(limit);
+    return aliquot_gcra_share(fixed_share(&share), share.policy,
+                              __atomic_load_n(&agent_of(limit)->grant, __ATOMIC_RELAXED), now);
+}
+
+static void record_wanted(struct aliquot_device *device, int64_t now) {
+    uint64_t before = __atomic_load_n(&device->wanted, __ATOMIC_RELAXED);
+    if ((uint64_t)now - before > WANTED_RESOLUTION_NS) {
+        __atomic_store_n(&device->wanted, (uint64_t)now, __ATOMIC_RELAXED);
+    }
+}
+
+static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t debt, int64_t now, int64_t *until) {
+    uint32_t share = effective_share(limit, now);
+    if (cost > 0) {
+        record_wanted(shared(limit), now);
+    }
+    /* A process with a temporary grant of the whole GPU is also bounded in unfinished work. Otherwise it would keep
+       the GPU busy for seconds after other containers come, and would seem not to want it while the driver blocks
+       it. */
+    bool whole = share >= ALIQUOT_GCRA_WHOLE_GPU;
+    const struct aliquot_share limited = share_of(limit);
+    bool fixed = fixed_share(&limited) >= ALIQUOT_GCRA_WHOLE_GPU;
+    if (share == 0 || (whole && fixed)) {
+        return true;
+    }
+    if (atomic_load_explicit(&limit->unfinished, memory_order_relaxed) >
+        ALIQUOT_GCRA_BURST_NS + aliquot_gcra_earned(debt, share)) {
+        *until = now + UNFINISHED_POLL_NS;
+        return false;
+    }
+    if (whole) {
+        return true;
+    }
+    if (!aliquot_gcra_try_charge(&limit->own_tat, share, cost, debt, now, until)) {
+        return false;
+    }
+    if (!aliquot_gcra_try_charge(&shared(limit)->tat, share, cost, debt, now, until)) {
+        aliquot_gcra_adjust(&limit->own_tat, share, -(int64_t)cost, now);
+        return false;
+    }
+    return true;
+}
+
+bool aliquot_compute_try_charge(int number, uint64_t cost, int64_t debt, int64_t *until) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    /* The coarse clock lags, so a charge that it allows is allowed by the exact clock, too. */
+    return try_charge_at(limit, cost, debt, aliquot_os_clock_coarse(), until) ||
+           try_charge_at(limit, cost, debt, aliquot_os_clock(), until);
+}
+
+int64_t aliquot_compute_room(int number) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    int64_t now = aliquot_os_clock();
+    uint32_t share = effective_share(limit, now);
+    if (share == 0 || share >= ALIQUOT_GCRA_WHOLE_GPU) {
+        return INT64_MAX;
+    }
+    int64_t own = aliquot_gcra_room(__atomic_load_n(&limit->own_tat, __ATOMIC_RELAXED), share, now);
+    int64_t containers = aliquot_gcra_room(__atomic_load_n(&shared(limit)->tat, __ATOMIC_RELAXED), share, now);
+    return own < containers ? own : containers;
+}
+
+void aliquot_compute_adjust(int number, int64_t difference) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    int64_t now = aliquot_os_clock_coarse();
+    uint32_t share = effective_share(limit, now);
+    if (share != 0 && share < ALIQUOT_GCRA_WHOLE_GPU && difference != 0) {
+        aliquot_gcra_adjust(&limit->own_tat, share, difference, now);
+        aliquot_gcra_adjust(&shared(limit)->tat, share, difference, now);
+    }
+}
+
+/* If the full price were charged at once, two ranks would hold each other back more and more: while one is held back,
+   its peer's kernel waits and is charged, so that the peer is held back longer the next time, and the rank waits. With
+   a share r each difference would grow to (1 / r - 1) times itself. Without earnings for as long as it waited, a rank
+   is as late as its peer. */
+void aliquot_compute_charge_waiting(int number, uint64_t nanoseconds) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    uint32_t share = effective_share(limit, aliquot_os_clock_coarse());
+    if (share != 0 && share < ALIQUOT_GCRA_WHOLE_GPU) {
+        int64_t now = aliquot_gcra_earned((int64_t)nanoseconds, share);
+        aliquot_compute_adjust(number, now);
+        atomic_fetch_add(&limit->owed, (int64_t)nanoseconds - now);
+    }
+}
+
+void aliquot_compute_repay(int number) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    int64_t owed = atomic_load(&limit->owed);
+    if (owed == 0) {
+        return;
+    }
+    int64_t now = aliquot_os_clock_coarse();
+    int64_t since = now - atomic_exchange(&limit->repaid_at, now);
+    int64_t due = since < REPAY_NS / REPAY_PART_MAX ? owed / 1000 * since / (REPAY_NS / 1000) : owed / REPAY_PART_MAX;
+    if (due > 0) {
+        atomic_fetch_sub(&limit->owed, due);
+        aliquot_compute_adjust(number, due);
+    }
+}
+
+void aliquot_compute_add_used(int number, uint64_t nanoseconds) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    int slot = aliquot_shared_slot();
+    if (slot >= 0) {
+        /* Adds to own_used first, so that the GPU time of other processes is never overestimated (has_active_peers). */
+        atomic_fetch_add_explicit(&limit->own_used, nanoseconds, memory_order_relaxed);
+        atomic_thread_fence(memory_order_release);
+        aliquot_usage_charge(shared(limit), &share_of(limit).charges[slot], nanoseconds, aliquot_os_clock_coarse());
+    }
+}
+
+void aliquot_compute_add_throttled(int number, int64_t nanoseconds) {
+    __atomic_fetch_add(&shared(&gpu_limits[number])->throttled, (uint64_t)nanoseconds, __ATOMIC_RELAXED);
+}
+
+void aliquot_compute_add_unfinished(int number, int64_t nanoseconds) {
+    atomic_fetch_add_explicit(&gpu_limits[number].unfinished, nanoseconds, memory_order_relaxed);
+}
+
+/* Other processes of this container share the GPU in time slices just as other containers do. */
+static bool has_active_peers(struct gpu_limit *limit, int64_t now) {
+    uint64_t all = __atomic_load_n(&shared(limit)->gpu_time, __ATOMIC_ACQUIRE);
+    int64_t others = (int64_t)(all - atomic_load_explicit(&limit->own_used, memory_order_relaxed));
+    if (others > atomic_load_explicit(&limit->peers_used, memory_order_relaxed)) {
+        atomic_store_explicit(&limit->peers_used, others, memory_order_relaxed);
+        atomic_store_explicit(&limit->peers_active_at, now, memory_order_relaxed);
+        return true;
+    }
+    return now - atomic_load_explicit(&limit->peers_active_at, memory_order_relaxed) < PEER_TIMEOUT_NS;
+}
+
+bool aliquot_compute_is_alone(int number, bool seems) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    int64_t now = aliquot_os_clock_coarse();
+    const struct aliquot_agent_device *agent = agent_of(limit);
+    uint64_t grant = __atomic_load_n(&agent->grant, __ATOMIC_RELAXED);
+    int64_t age = now - (int64_t)(ALIQUOT_GRANT_MS(grant) * 1000000);
+    uint32_t active = __atomic_load_n(&agent->active, __ATOMIC_RELAXED);
+    bool granted = grant != 0 && age < ALIQUOT_GCRA_GRANT_MAX_AGE_NS && active != 0;
+    return !has_active_peers(limit, now) && (granted ? active == 1 : seems);
+}

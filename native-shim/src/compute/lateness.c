@@ -1,0 +1,204 @@
+#include "compute/lateness.h"
+
+#include <stdlib.h>
+
+#define INITIAL_NS 12000      /* threshold for a late event until it is learned */
+#define MIN_NS 8000           /* lower bound of the threshold */
+#define MAX_NS 100000         /* upper bound of the threshold */
+#define ALONE_EVENTS_MIN 8    /* events needed to conclude that the process is alone */
+#define ALONE_LATE_DIVISOR 24 /* at most 1 in 24 events is late if the process is alone */
+#define EVIDENCE_MIN 8        /* probes during own work needed to conclude that probes do not wait for it */
+#define EVIDENCE_DIVISOR 16   /* of them, at least 1 in 16 is punctual: others have the GPU for 15/16 of the time */
+#define EVIDENCE_MARGIN_NS 50000
+#define CONTRADICTED_DIVISOR 8 /* if more than 1 in 8 late probes is contradicted, probes wait for own work */
+#define RECENT_MAX 64
+#define OTHERS_EVENTS_MIN 16
+#define NEEDS_IDLE_FIRST_NS 250000000 /* between pauses until the history is full */
+#define NEEDS_IDLE_NS 1000000000      /* and then */
+#define OTHERS_MAX_AGE_NS 1500000000  /* older events say nothing about the present */
+
+static int compare_delays(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Learns the threshold from the delays of punctual events. If the process is alone, almost all of them waited for no
+   other process. Else the longer half may have waited; of exponentially distributed delays one in 128 exceeds 7 times
+   the median. The threshold falls faster than it rises, because quiet times are the most informative. */
+static void learn_threshold(struct aliquot_lateness *lateness, bool alone) {
+    uint32_t *delays = lateness->delays;
+    qsort(delays, ALIQUOT_LATENESS_DELAYS, sizeof delays[0], compare_delays);
+    uint32_t found = alone ? delays[ALIQUOT_LATENESS_DELAYS - 2] / 4 * 5 : delays[ALIQUOT_LATENESS_DELAYS / 2] * 9;
+    found = found < MIN_NS ? MIN_NS : found > MAX_NS ? MAX_NS : found;
+    uint32_t before = lateness->threshold_ns == 0 ? found : lateness->threshold_ns;
+    lateness->threshold_ns = found < before ? before - (before - found) / 2 : before + (found - before) / 8;
+    lateness->delay_count = 0;
+}
+
+static void add_recent(struct aliquot_recent *recent, bool answer) {
+    recent->bits = recent->bits << 1 | answer;
+    recent->count += recent->count < RECENT_MAX;
+}
+
+static unsigned yes_of(const struct aliquot_recent *recent) {
+    return (unsigned)__builtin_popcountll(recent->bits);
+}
+
+static double threshold_of(const struct aliquot_lateness *lateness) {
+    return lateness->threshold_ns == 0 ? INITIAL_NS : lateness->threshold_ns;
+}
+
+/* What has a time of the GPU's clock. */
+static void forget_times(struct aliquot_lateness *lateness) {
+    lateness->probe_count = lateness->moment_count = lateness->period_count = 0;
+    lateness->belated_late = lateness->belated = 0;
+}
+
+static void forget_judgements(struct aliquot_lateness *lateness) {
+    forget_times(lateness);
+    lateness->late = lateness->punctual = lateness->contradicted = (struct aliquot_recent){0};
+}
+
+/* Whether a late probe waited while own work began or ended at a time. */
+static bool contradicts(const struct aliquot_lateness *lateness, const struct aliquot_lateness_probe *probe,
+                        double moment) {
+    return probe->late && moment > probe->at + threshold_of(lateness) + EVIDENCE_MARGIN_NS &&
+           moment < probe->completed - EVIDENCE_MARGIN_NS;
+}
+
+bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool waited,
+                            bool alone) {
+    double delay = aliquot_clock_fit_add(&lateness->clock, recorded, completed, waited);
+    if (delay < -threshold_of(lateness)) { /* earlier judgements were made with a wrong offset */
+        forget_judgements(lateness);
+    }
+    delay = delay < 0 ? 0 : delay;
+    if (!waited && delay < MAX_NS) {
+        lateness->delays[lateness->delay_count++] = (uint32_t)delay;
+    }
+    if (lateness->delay_count == ALIQUOT_LATENESS_DELAYS) {
+        learn_threshold(lateness, alone);
+    }
+    return delay > threshold_of(lateness);
+}
+
+void aliquot_lateness_record(struct aliquot_lateness *lateness, int64_t recorded, bool late) {
+    lateness->last_recorded = recorded;
+    add_recent(&lateness->late, late);
+}
+
+/* Adds a probe to the evidence. Own work was on the GPU until a time. */
+static void add_evidence(struct aliquot_lateness *lateness, const struct aliquot_lateness_probe *probe, double until) {
+    if (probe->late) {
+        add_recent(&lateness->contradicted, probe->contradicted);
+    }
+    if (until - probe->at > threshold_of(lateness) + EVIDENCE_MARGIN_NS) {
+        add_recent(&lateness->punctual, !probe->late);
+    }
+}
+
+/* Counts a probe if those of its period were counted before it completed. */
+static void count_belated(struct aliquot_lateness *lateness, const struct aliquot_lateness_probe *probe) {
+    for (uint64_t i = 1; i <= ALIQUOT_LATENESS_PERIODS && i <= lateness->period_count; i++) {
+        uint64_t at = (lateness->period_count - i) % ALIQUOT_LATENESS_PERIODS;
+        if (probe->at >= lateness->periods[at].from && probe->at < lateness->periods[at].to) {
+            lateness->belated_late += probe->late;
+            lateness->belated++;
+            add_evidence(lateness, probe, lateness->periods[at].to);
+            return;
+        }
+    }
+}
+
+void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool idle,
+                                bool alone) {
+    bool waited = !idle && !aliquot_lateness_probes_count(lateness);
+    bool late = aliquot_lateness_judge(lateness, completed, recorded, waited, alone);
+    if (!idle) {
+        struct aliquot_lateness_probe probe = {
+            .at = aliquot_lateness_gpu_time(lateness, recorded), .completed = completed, .late = late};
+        for (uint64_t i = 1; i <= ALIQUOT_LATENESS_MOMENTS && i <= lateness->moment_count; i++) {
+            probe.contradicted |= contradicts(
+                lateness, &probe, lateness->moments[(lateness->moment_count - i) % ALIQUOT_LATENESS_MOMENTS]);
+        }
+        lateness->probes[lateness->probe_count++ % ALIQUOT_LATENESS_PROBES] = probe;
+        count_belated(lateness, &probe);
+    }
+    if (!waited) {
+        aliquot_lateness_record(lateness, recorded, late);
+    }
+}
+
+bool aliquot_lateness_others(const struct aliquot_lateness *lateness, int64_t now, double *fraction) {
+    const struct aliquot_recent *late = &lateness->late;
+    *fraction = (double)yes_of(late) / (late->count == 0 ? 1 : late->count);
+    return late->count >= OTHERS_EVENTS_MIN && now - lateness->last_recorded < OTHERS_MAX_AGE_NS;
+}
+
+bool aliquot_lateness_needs_idle(const struct aliquot_lateness *lateness, int64_t now) {
+    int64_t longest = lateness->late.count < RECENT_MAX ? NEEDS_IDLE_FIRST_NS : NEEDS_IDLE_NS;
+    return !aliquot_lateness_probes_count(lateness) && now - lateness->last_recorded > longest;
+}
+
+void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double from, double to, unsigned *late,
+                                   unsigned *all) {
+    for (uint64_t i = 1; i <= ALIQUOT_LATENESS_PROBES && i <= lateness->probe_count; i++) {
+        const struct aliquot_lateness_probe *probe =
+            &lateness->probes[(lateness->probe_count - i) % ALIQUOT_LATENESS_PROBES];
+        if (probe->at < from) {
+            break;
+        }
+        if (probe->at < to) {
+            *late += probe->late;
+            ++*all;
+            add_evidence(lateness, probe, to);
+        }
+    }
+    *late += lateness->belated_late;
+    *all += lateness->belated;
+    lateness->belated_late = lateness->belated = 0;
+    uint64_t at = lateness->period_count++ % ALIQUOT_LATENESS_PERIODS;
+    lateness->periods[at].from = from;
+    lateness->periods[at].to = to;
+}
+
+void aliquot_lateness_add_moment(struct aliquot_lateness *lateness, double at) {
+    lateness->moments[lateness->moment_count++ % ALIQUOT_LATENESS_MOMENTS] = at;
+    for (uint64_t i = 1; i <= ALIQUOT_LATENESS_PROBES && i <= lateness->probe_count; i++) {
+        struct aliquot_lateness_probe *probe = &lateness->probes[(lateness->probe_count - i) % ALIQUOT_LATENESS_PROBES];
+        if (probe->completed < at) {
+            break;
+        }
+        probe->contradicted |= contradicts(lateness, probe, at);
+    }
+}
+
+bool aliquot_lateness_probes_count(const struct aliquot_lateness *lateness) {
+    const struct aliquot_recent *punctual = &lateness->punctual, *contradicted = &lateness->contradicted;
+    return punctual->count >= EVIDENCE_MIN && yes_of(punctual) * EVIDENCE_DIVISOR >= punctual->count &&
+           yes_of(contradicted) * CONTRADICTED_DIVISOR <= contradicted->count;
+}
+
+double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_t host) {
+    return aliquot_clock_fit_gpu(&lateness->clock, host);
+}
+
+double aliquot_lateness_host_time(const struct aliquot_lateness *lateness, double gpu) {
+    return aliquot_clock_fit_host(&lateness->clock, gpu);
+}
+
+bool aliquot_lateness_seems_alone(const struct aliquot_lateness *lateness) {
+    const struct aliquot_recent *late = &lateness->late;
+    return late->count >= ALONE_EVENTS_MIN && yes_of(late) * ALONE_LATE_DIVISOR <= late->count;
+}
+
+void aliquot_lateness_forget_clock(struct aliquot_lateness *lateness) {
+    lateness->clock = (struct aliquot_clock_fit){0};
+    lateness->delay_count = 0;
+    forget_times(lateness);
+}
+
+void aliquot_lateness_forget_all(struct aliquot_lateness *lateness) {
+    aliquot_lateness_forget_clock(lateness);
+    forget_judgements(lateness);
+}

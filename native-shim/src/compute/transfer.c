@@ -1,0 +1,389 @@
+/*
+ * Hooks of work on streams that is no kernel: copies, fills, waits and host functions. Their time is not that of the
+ * kernels around them, so they end the thread's batch on their stream. Copies within the GPU's memory and fills keep
+ * the GPU busy; they are charged by their bytes and the memory's bandwidth, and are throttled like launches. Copies
+ * between GPUs are charged in the same way to the GPU of the current context.
+ *
+ * Not hooked: prefetches of managed memory.
+ */
+#include "compute/batch.h"
+#include "compute/compute.h"
+#include "compute/launch.h"
+#include "driver/capture.h"
+#include "driver/device.h"
+#include "driver/lookup.h"
+#include "limits/limits.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define DEFAULT_BYTES_PER_US 1000000  /* if the driver does not say the memory's clock and width */
+#define BYTES_MAX (UINT64_C(1) << 40) /* more than a GPU has; only a call that fails names more */
+/* The driver is not asked where the memory of shorter copies lies: reading and writing them takes the GPU 0.14 us or
+   less at 240 GB/s, about as long as the question takes the thread. */
+#define ASKED_BYTES_MIN 16384
+#define ARRAY_ELEMENT_BYTES 4 /* assumed, where a copy counts elements */
+
+/* Of each device; 0: not known yet. */
+static _Atomic uint64_t bytes_per_us[ALIQUOT_LIMITS_VGPUS_MAX];
+
+/* Assumes that copies and fills reach four fifths of the bandwidth that the memory's clock and width allow at two
+   transfers a cycle. Not measured on a GPU. */
+static uint64_t bandwidth_of(int device) {
+    uint64_t known = atomic_load_explicit(&bytes_per_us[device], memory_order_relaxed);
+    CUdevice ordinal = 0;
+    int khz = 0, bits = 0;
+    if (known != 0) {
+        return known;
+    }
+    if (aliquot_real.cuDeviceGetAttribute != NULL && aliquot_real.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS &&
+        aliquot_real.cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, ordinal) == CUDA_SUCCESS &&
+        aliquot_real.cuDeviceGetAttribute(&bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, ordinal) ==
+            CUDA_SUCCESS &&
+        khz > 0 && bits > 0) {
+        known = (uint64_t)khz * 2 * (uint64_t)bits / 8 / 1000 * 4 / 5;
+    }
+    known = known == 0 ? DEFAULT_BYTES_PER_US : known;
+    atomic_store_explicit(&bytes_per_us[device], known, memory_order_relaxed);
+    return known;
+}
+
+/* A copy or fill in progress. */
+struct transfer {
+    int device;
+    uint64_t ns; /* charged; 0: nothing */
+};
+
+#define NO_TRANSFER ((struct transfer){-1, 0})
+
+/* Slow path of begin_transfer(): launches are limited, or may be. */
+static __attribute__((noinline)) bool end_batch(CUstream stream) {
+    int state = __atomic_load_n(&aliquot_account_compute, __ATOMIC_ACQUIRE);
+    state = state == ALIQUOT_COMPUTE_UNKNOWN ? aliquot_compute_refresh() : state;
+    if (state != ALIQUOT_COMPUTE_LIMITED || aliquot_capture_may_include(stream)) {
+        return false;
+    }
+    aliquot_batch_end_own(stream);
+    return true;
+}
+
+/* Ends the thread's batch on the stream. True: the work may have to be charged; it is no part of a graph. */
+static inline bool begin_transfer(CUstream stream) {
+    return __builtin_expect(__atomic_load_n(&aliquot_account_compute, __ATOMIC_RELAXED) != ALIQUOT_COMPUTE_FREE, 0) &&
+           end_batch(stream);
+}
+
+/* Before the work is forwarded. bytes: read and written in the GPU's memory. */
+static __attribute__((noinline)) struct transfer charge_transfer(uint64_t bytes) {
+    CUcontext context = NULL;
+    struct transfer transfer = NO_TRANSFER;
+    if (bytes == 0 || aliquot_device_of_current(&context, &transfer.device) != CUDA_SUCCESS ||
+        !aliquot_compute_is_limited(transfer.device)) {
+        return NO_TRANSFER;
+    }
+    bytes = bytes < BYTES_MAX ? bytes : BYTES_MAX;
+    uint64_t rate = bandwidth_of(transfer.device);
+    transfer.ns = bytes / rate * 1000 + bytes % rate * 1000 / rate;
+    aliquot_launch_charge(context, transfer.device, transfer.ns);
+    return transfer;
+}
+
+/* After the work was forwarded. Returns its result. */
+static inline CUresult end_transfer(struct transfer transfer, CUresult result) {
+    if (transfer.ns != 0 && result == CUDA_SUCCESS) {
+        aliquot_compute_add_used(transfer.device, transfer.ns);
+    } else if (transfer.ns != 0) {
+        aliquot_compute_adjust(transfer.device, -(int64_t)transfer.ns);
+    }
+    return result;
+}
+
+/* ---- bytes that a copy reads and writes in the GPU's memory: 0 if it is from or to the host ---- */
+
+static bool is_gpu_address(CUdeviceptr address) {
+    unsigned int type = 0;
+    CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    void *value = &type;
+    return aliquot_real.cuPointerGetAttributes != NULL &&
+           aliquot_real.cuPointerGetAttributes(1, &attribute, &value, address) == CUDA_SUCCESS &&
+           type == CU_MEMORYTYPE_DEVICE;
+}
+
+static bool is_on_gpu(CUmemorytype type, CUdeviceptr address) {
+    return type == CU_MEMORYTYPE_UNIFIED ? is_gpu_address(address) : type != CU_MEMORYTYPE_HOST;
+}
+
+static uint64_t copied(CUmemorytype from, CUdeviceptr source, CUmemorytype to, CUdeviceptr destination,
+                       uint64_t bytes) {
+    bool unified = from == CU_MEMORYTYPE_UNIFIED || to == CU_MEMORYTYPE_UNIFIED;
+    bool counts = (!unified || bytes >= ASKED_BYTES_MIN) && is_on_gpu(from, source) && is_on_gpu(to, destination);
+    return !counts ? 0 : bytes < BYTES_MAX ? 2 * bytes : BYTES_MAX;
+}
+
+static uint64_t copied_between_addresses(CUdeviceptr source, CUdeviceptr destination, uint64_t bytes) {
+    return copied(CU_MEMORYTYPE_UNIFIED, source, CU_MEMORYTYPE_UNIFIED, destination, bytes);
+}
+
+/* Saturates. */
+static uint64_t product(uint64_t width, uint64_t height, uint64_t depth) {
+    uint64_t area = 0, volume = 0;
+    bool too_large = __builtin_mul_overflow(width, height, &area) || __builtin_mul_overflow(area, depth, &volume);
+    return too_large ? UINT64_MAX : volume;
+}
+
+/* Of any of the structures CUDA_MEMCPY2D and CUDA_MEMCPY3D. The driver refuses NULL. */
+#define COPIED(copy, depth)                                                                                            \
+    ((copy) == NULL ? 0                                                                                                \
+                    : copied((copy)->srcMemoryType, (copy)->srcDevice, (copy)->dstMemoryType, (copy)->dstDevice,       \
+                             product((copy)->WidthInBytes, (copy)->Height, depth)))
+
+/* Copies of one call. The short ones are taken together, and all to lie where the first of them does. */
+struct copies {
+    uint64_t sum, short_bytes;
+    CUmemorytype from, to;
+    CUdeviceptr source, destination;
+};
+
+static uint64_t bounded_sum(uint64_t sum, uint64_t bytes) {
+    return sum + bytes < BYTES_MAX ? sum + bytes : BYTES_MAX;
+}
+
+static void add_copy(struct copies *copies, CUmemorytype from, CUdeviceptr source, CUmemorytype to,
+                     CUdeviceptr destination, uint64_t bytes) {
+    if (bytes >= ASKED_BYTES_MIN) {
+        copies->sum = bounded_sum(copies->sum, copied(from, source, to, destination, bytes));
+        return;
+    }
+    if (copies->short_bytes == 0) {
+        copies->from = from;
+        copies->to = to;
+        copies->source = source;
+        copies->destination = destination;
+    }
+    copies->short_bytes = bounded_sum(copies->short_bytes, bytes);
+}
+
+static uint64_t copied_by_all(const struct copies *copies) {
+    return bounded_sum(copies->sum,
+                       copied(copies->from, copies->source, copies->to, copies->destination, copies->short_bytes));
+}
+
+static uint64_t copied_by_list(const CUdeviceptr *destinations, const CUdeviceptr *sources, const size_t *bytes,
+                               size_t count) {
+    struct copies copies = {0};
+    for (size_t i = 0; destinations != NULL && sources != NULL && bytes != NULL && i < count; i++) {
+        add_copy(&copies, CU_MEMORYTYPE_UNIFIED, sources[i], CU_MEMORYTYPE_UNIFIED, destinations[i], bytes[i]);
+    }
+    return copied_by_all(&copies);
+}
+
+static uint64_t copied_by_operations(const CUDA_MEMCPY3D_BATCH_OP *operations, size_t count) {
+    struct copies copies = {0};
+    for (size_t i = 0; operations != NULL && i < count; i++) {
+        const CUmemcpy3DOperand *from = &operations[i].src, *to = &operations[i].dst;
+        bool from_array = from->type == CU_MEMCPY_OPERAND_TYPE_ARRAY,
+             to_array = to->type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
+        uint64_t elements =
+            product(operations[i].extent.width, operations[i].extent.height, operations[i].extent.depth);
+        add_copy(&copies, from_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED, from_array ? 0 : from->op.ptr.ptr,
+                 to_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED, to_array ? 0 : to->op.ptr.ptr,
+                 product(elements, from_array || to_array ? ARRAY_ELEMENT_BYTES : 1, 1));
+    }
+    return copied_by_all(&copies);
+}
+
+/* ---- hooks ---- */
+
+#define TRANSFER(symbol, parameters, arguments, stream, bytes)                                                         \
+    CUresult symbol parameters {                                                                                       \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
+        struct transfer transfer = begin_transfer(stream) ? charge_transfer(bytes) : NO_TRANSFER;                      \
+        return end_transfer(transfer, aliquot_real.symbol arguments);                                                  \
+    }
+
+/* A synchronous function, and its variant for per-thread default streams. */
+#define TRANSFERS(symbol, parameters, arguments, bytes)                                                                \
+    TRANSFER(symbol, parameters, arguments, NULL, bytes)                                                               \
+    TRANSFER(symbol##_ptds, parameters, arguments, CU_STREAM_PER_THREAD, bytes)
+
+/* The same for a function with a parameter `stream`. */
+#define STREAM_TRANSFERS(symbol, parameters, arguments, bytes)                                                         \
+    TRANSFER(symbol, parameters, arguments, stream, bytes)                                                             \
+    TRANSFER(symbol##_ptsz, parameters, arguments, aliquot_per_thread(stream), bytes)
+
+/* Copies. */
+TRANSFERS(cuMemcpy, (CUdeviceptr destination, CUdeviceptr source, size_t bytes), (destination, source, bytes),
+          copied_between_addresses(source, destination, bytes))
+STREAM_TRANSFERS(cuMemcpyAsync, (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream),
+                 (destination, source, bytes, stream), copied_between_addresses(source, destination, bytes))
+TRANSFERS(cuMemcpyPeer, (CUdeviceptr destination, CUcontext there, CUdeviceptr source, CUcontext here, size_t bytes),
+          (destination, there, source, here, bytes), product(2, bytes, 1))
+STREAM_TRANSFERS(cuMemcpyPeerAsync,
+                 (CUdeviceptr destination, CUcontext there, CUdeviceptr source, CUcontext here, size_t bytes,
+                  CUstream stream),
+                 (destination, there, source, here, bytes, stream), product(2, bytes, 1))
+TRANSFER(cuMemcpyHtoD, (CUdeviceptr_v1 destination, const void *source, unsigned int bytes),
+         (destination, source, bytes), NULL, 0)
+TRANSFERS(cuMemcpyHtoD_v2, (CUdeviceptr destination, const void *source, size_t bytes), (destination, source, bytes), 0)
+TRANSFER(cuMemcpyDtoH, (void *destination, CUdeviceptr_v1 source, unsigned int bytes), (destination, source, bytes),
+         NULL, 0)
+TRANSFERS(cuMemcpyDtoH_v2, (void *destination, CUdeviceptr source, size_t bytes), (destination, source, bytes), 0)
+TRANSFER(cuMemcpyDtoD, (CUdeviceptr_v1 destination, CUdeviceptr_v1 source, unsigned int bytes),
+         (destination, source, bytes), NULL, product(2, bytes, 1))
+TRANSFERS(cuMemcpyDtoD_v2, (CUdeviceptr destination, CUdeviceptr source, size_t bytes), (destination, source, bytes),
+          product(2, bytes, 1))
+TRANSFER(cuMemcpyHtoDAsync, (CUdeviceptr_v1 destination, const void *source, unsigned int bytes, CUstream stream),
+         (destination, source, bytes, stream), stream, 0)
+STREAM_TRANSFERS(cuMemcpyHtoDAsync_v2, (CUdeviceptr destination, const void *source, size_t bytes, CUstream stream),
+                 (destination, source, bytes, stream), 0)
+TRANSFER(cuMemcpyDtoHAsync, (void *destination, CUdeviceptr_v1 source, unsigned int bytes, CUstream stream),
+         (destination, source, bytes, stream), stream, 0)
+STREAM_TRANSFERS(cuMemcpyDtoHAsync_v2, (void *destination, CUdeviceptr source, size_t bytes, CUstream stream),
+                 (destination, source, bytes, stream), 0)
+TRANSFER(cuMemcpyDtoDAsync, (CUdeviceptr_v1 destination, CUdeviceptr_v1 source, unsigned int bytes, CUstream stream),
+         (destination, source, bytes, stream), stream, product(2, bytes, 1))
+STREAM_TRANSFERS(cuMemcpyDtoDAsync_v2, (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream),
+                 (destination, source, bytes, stream), product(2, bytes, 1))
+TRANSFER(cuMemcpyDtoA, (CUarray destination, unsigned int offset, CUdeviceptr_v1 source, unsigned int bytes),
+         (destination, offset, source, bytes), NULL, product(2, bytes, 1))
+TRANSFERS(cuMemcpyDtoA_v2, (CUarray destination, size_t offset, CUdeviceptr source, size_t bytes),
+          (destination, offset, source, bytes), product(2, bytes, 1))
+TRANSFER(cuMemcpyAtoD, (CUdeviceptr_v1 destination, CUarray source, unsigned int offset, unsigned int bytes),
+         (destination, source, offset, bytes), NULL, product(2, bytes, 1))
+TRANSFERS(cuMemcpyAtoD_v2, (CUdeviceptr destination, CUarray source, size_t offset, size_t bytes),
+          (destination, source, offset, bytes), product(2, bytes, 1))
+TRANSFER(cuMemcpyAtoA, (CUarray destination, unsigned int there, CUarray source, unsigned int here, unsigned int bytes),
+         (destination, there, source, here, bytes), NULL, product(2, bytes, 1))
+TRANSFERS(cuMemcpyAtoA_v2, (CUarray destination, size_t there, CUarray source, size_t here, size_t bytes),
+          (destination, there, source, here, bytes), product(2, bytes, 1))
+TRANSFER(cuMemcpyHtoA, (CUarray destination, unsigned int offset, const void *source, unsigned int bytes),
+         (destination, offset, source, bytes), NULL, 0)
+TRANSFERS(cuMemcpyHtoA_v2, (CUarray destination, size_t offset, const void *source, size_t bytes),
+          (destination, offset, source, bytes), 0)
+TRANSFER(cuMemcpyAtoH, (void *destination, CUarray source, unsigned int offset, unsigned int bytes),
+         (destination, source, offset, bytes), NULL, 0)
+TRANSFERS(cuMemcpyAtoH_v2, (void *destination, CUarray source, size_t offset, size_t bytes),
+          (destination, source, offset, bytes), 0)
+TRANSFER(cuMemcpyHtoAAsync,
+         (CUarray destination, unsigned int offset, const void *source, unsigned int bytes, CUstream stream),
+         (destination, offset, source, bytes, stream), stream, 0)
+STREAM_TRANSFERS(cuMemcpyHtoAAsync_v2,
+                 (CUarray destination, size_t offset, const void *source, size_t bytes, CUstream stream),
+                 (destination, offset, source, bytes, stream), 0)
+TRANSFER(cuMemcpyAtoHAsync,
+         (void *destination, CUarray source, unsigned int offset, unsigned int bytes, CUstream stream),
+         (destination, source, offset, bytes, stream), stream, 0)
+STREAM_TRANSFERS(cuMemcpyAtoHAsync_v2,
+                 (void *destination, CUarray source, size_t offset, size_t bytes, CUstream stream),
+                 (destination, source, offset, bytes, stream), 0)
+TRANSFER(cuMemcpy2D, (const CUDA_MEMCPY2D_v1 *copy), (copy), NULL, COPIED(copy, 1))
+TRANSFERS(cuMemcpy2D_v2, (const CUDA_MEMCPY2D_v2 *copy), (copy), COPIED(copy, 1))
+TRANSFER(cuMemcpy2DUnaligned, (const CUDA_MEMCPY2D_v1 *copy), (copy), NULL, COPIED(copy, 1))
+TRANSFERS(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D_v2 *copy), (copy), COPIED(copy, 1))
+TRANSFER(cuMemcpy3D, (const CUDA_MEMCPY3D_v1 *copy), (copy), NULL, COPIED(copy, copy->Depth))
+TRANSFERS(cuMemcpy3D_v2, (const CUDA_MEMCPY3D_v2 *copy), (copy), COPIED(copy, copy->Depth))
+TRANSFER(cuMemcpy2DAsync, (const CUDA_MEMCPY2D_v1 *copy, CUstream stream), (copy, stream), stream, COPIED(copy, 1))
+STREAM_TRANSFERS(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D_v2 *copy, CUstream stream), (copy, stream), COPIED(copy, 1))
+TRANSFER(cuMemcpy3DAsync, (const CUDA_MEMCPY3D_v1 *copy, CUstream stream), (copy, stream), stream,
+         COPIED(copy, copy->Depth))
+STREAM_TRANSFERS(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D_v2 *copy, CUstream stream), (copy, stream),
+                 COPIED(copy, copy->Depth))
+TRANSFERS(cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER *copy), (copy), COPIED(copy, copy->Depth))
+STREAM_TRANSFERS(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), (copy, stream),
+                 COPIED(copy, copy->Depth))
+STREAM_TRANSFERS(cuMemcpyBatchAsync,
+                 (CUdeviceptr * destinations, CUdeviceptr *sources, size_t *bytes, size_t count,
+                  CUmemcpyAttributes *attributes, size_t *first, size_t kinds, size_t *failed, CUstream stream),
+                 (destinations, sources, bytes, count, attributes, first, kinds, failed, stream),
+                 copied_by_list(destinations, sources, bytes, count))
+STREAM_TRANSFERS(cuMemcpyBatchAsync_v2,
+                 (CUdeviceptr * destinations, CUdeviceptr *sources, size_t *bytes, size_t count,
+                  CUmemcpyAttributes *attributes, size_t *first, size_t kinds, CUstream stream),
+                 (destinations, sources, bytes, count, attributes, first, kinds, stream),
+                 copied_by_list(destinations, sources, bytes, count))
+STREAM_TRANSFERS(cuMemcpy3DBatchAsync,
+                 (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed, unsigned long long flags,
+                  CUstream stream),
+                 (count, copies, failed, flags, stream), copied_by_operations(copies, count))
+STREAM_TRANSFERS(cuMemcpy3DBatchAsync_v2,
+                 (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream stream),
+                 (count, copies, flags, stream), copied_by_operations(copies, count))
+STREAM_TRANSFERS(cuMemcpyWithAttributesAsync,
+                 (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUmemcpyAttributes *attributes,
+                  CUstream stream),
+                 (destination, source, bytes, attributes, stream), copied_between_addresses(source, destination, bytes))
+STREAM_TRANSFERS(cuMemcpy3DWithAttributesAsync,
+                 (CUDA_MEMCPY3D_BATCH_OP * copy, unsigned long long flags, CUstream stream), (copy, flags, stream),
+                 copied_by_operations(copy, 1))
+
+/* Fills. */
+TRANSFER(cuMemsetD8, (CUdeviceptr_v1 destination, unsigned char value, unsigned int count), (destination, value, count),
+         NULL, count)
+TRANSFERS(cuMemsetD8_v2, (CUdeviceptr destination, unsigned char value, size_t count), (destination, value, count),
+          count)
+TRANSFER(cuMemsetD16, (CUdeviceptr_v1 destination, unsigned short value, unsigned int count),
+         (destination, value, count), NULL, product(count, 2, 1))
+TRANSFERS(cuMemsetD16_v2, (CUdeviceptr destination, unsigned short value, size_t count), (destination, value, count),
+          product(count, 2, 1))
+TRANSFER(cuMemsetD32, (CUdeviceptr_v1 destination, unsigned int value, unsigned int count), (destination, value, count),
+         NULL, product(count, 4, 1))
+TRANSFERS(cuMemsetD32_v2, (CUdeviceptr destination, unsigned int value, size_t count), (destination, value, count),
+          product(count, 4, 1))
+STREAM_TRANSFERS(cuMemsetD8Async, (CUdeviceptr destination, unsigned char value, size_t count, CUstream stream),
+                 (destination, value, count, stream), count)
+STREAM_TRANSFERS(cuMemsetD16Async, (CUdeviceptr destination, unsigned short value, size_t count, CUstream stream),
+                 (destination, value, count, stream), product(count, 2, 1))
+STREAM_TRANSFERS(cuMemsetD32Async, (CUdeviceptr destination, unsigned int value, size_t count, CUstream stream),
+                 (destination, value, count, stream), product(count, 4, 1))
+TRANSFER(cuMemsetD2D8,
+         (CUdeviceptr_v1 destination, unsigned int pitch, unsigned char value, unsigned int width, unsigned int height),
+         (destination, pitch, value, width, height), NULL, product(width, height, 1))
+TRANSFERS(cuMemsetD2D8_v2, (CUdeviceptr destination, size_t pitch, unsigned char value, size_t width, size_t height),
+          (destination, pitch, value, width, height), product(width, height, 1))
+TRANSFER(cuMemsetD2D16,
+         (CUdeviceptr_v1 destination, unsigned int pitch, unsigned short value, unsigned int width,
+          unsigned int height),
+         (destination, pitch, value, width, height), NULL, product(width, height, 2))
+TRANSFERS(cuMemsetD2D16_v2, (CUdeviceptr destination, size_t pitch, unsigned short value, size_t width, size_t height),
+          (destination, pitch, value, width, height), product(width, height, 2))
+TRANSFER(cuMemsetD2D32,
+         (CUdeviceptr_v1 destination, unsigned int pitch, unsigned int value, unsigned int width, unsigned int height),
+         (destination, pitch, value, width, height), NULL, product(width, height, 4))
+TRANSFERS(cuMemsetD2D32_v2, (CUdeviceptr destination, size_t pitch, unsigned int value, size_t width, size_t height),
+          (destination, pitch, value, width, height), product(width, height, 4))
+STREAM_TRANSFERS(cuMemsetD2D8Async,
+                 (CUdeviceptr destination, size_t pitch, unsigned char value, size_t width, size_t height,
+                  CUstream stream),
+                 (destination, pitch, value, width, height, stream), product(width, height, 1))
+STREAM_TRANSFERS(cuMemsetD2D16Async,
+                 (CUdeviceptr destination, size_t pitch, unsigned short value, size_t width, size_t height,
+                  CUstream stream),
+                 (destination, pitch, value, width, height, stream), product(width, height, 2))
+STREAM_TRANSFERS(cuMemsetD2D32Async,
+                 (CUdeviceptr destination, size_t pitch, unsigned int value, size_t width, size_t height,
+                  CUstream stream),
+                 (destination, pitch, value, width, height, stream), product(width, height, 4))
+
+/* Waits and host functions. */
+STREAM_TRANSFERS(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags), 0)
+STREAM_TRANSFERS(cuStreamWaitValue32, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags),
+                 (stream, address, value, flags), 0)
+STREAM_TRANSFERS(cuStreamWaitValue32_v2, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags),
+                 (stream, address, value, flags), 0)
+STREAM_TRANSFERS(cuStreamWaitValue64, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags),
+                 (stream, address, value, flags), 0)
+STREAM_TRANSFERS(cuStreamWaitValue64_v2, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags),
+                 (stream, address, value, flags), 0)
+STREAM_TRANSFERS(cuStreamBatchMemOp,
+                 (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags),
+                 (stream, count, operations, flags), 0)
+STREAM_TRANSFERS(cuStreamBatchMemOp_v2,
+                 (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags),
+                 (stream, count, operations, flags), 0)
+STREAM_TRANSFERS(cuWaitExternalSemaphoresAsync,
+                 (const CUexternalSemaphore *semaphores, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *parameters,
+                  unsigned int count, CUstream stream),
+                 (semaphores, parameters, count, stream), 0)
+STREAM_TRANSFERS(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data), (stream, function, data), 0)
+STREAM_TRANSFERS(cuStreamAddCallback, (CUstream stream, CUstreamCallback function, void *data, unsigned int flags),
+                 (stream, function, data, flags), 0)

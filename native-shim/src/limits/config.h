@@ -1,0 +1,31 @@
+/* Decides whether this process is limited, and by which limit file. Nothing happens before the first call. */
+#ifndef ALIQUOT_CONFIG_H
+#define ALIQUOT_CONFIG_H
+
+#include <stdbool.h>
+
+enum aliquot_mode {
+    ALIQUOT_MODE_UNDECIDED,
+    ALIQUOT_MODE_PASS,    /* not an Aliquot container: all calls are forwarded unchanged */
+    ALIQUOT_MODE_BYPASS,  /* the container has whole cards only: programs call the driver directly */
+    ALIQUOT_MODE_ENFORCE, /* the limits have been applied (account.h) */
+    ALIQUOT_MODE_REFUSE,  /* limits are required but missing or invalid: cuInit fails; one line on stderr gives the
+                             reason */
+};
+
+/* Returns the mode, which is decided at the first call and never changes; a forked child decides again. At most 10
+   times a second it also rereads a changed limit file, looks for what the node agent says, and releases the charges of
+   dead processes, so call it only where the driver is called anyway. A changed file that cannot be read or parsed has
+   no effect. */
+enum aliquot_mode aliquot_config_mode(void);
+
+/* Whether the mode is ALIQUOT_MODE_BYPASS. Decided before the first address of a driver function is given out, and kept
+   by forked children, because the addresses given out stay: a limit file that changes later has no effect on it. Reads
+   the limit file and nothing else, and prints nothing. */
+bool aliquot_config_is_bypassed(void);
+
+/* The file of ALIQUOT_REPORT (report.h); empty: none, as always in a container. Call it in mode ALIQUOT_MODE_ENFORCE.
+ */
+const char *aliquot_config_report_path(void);
+
+#endif
