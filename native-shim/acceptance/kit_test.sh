@@ -71,12 +71,13 @@ passes_on_the_fake_driver)
 fails_without_limits)
     kit addresses memory context nvidia-smi --shim "$build/test/libprobe.so"
     [ $? = 1 ] || fail "expected exit status 1 after a failed check"
-    duty --shim "$build/test/libprobe.so"
     expect 1 FAIL "dlsym and cuGetProcAddress return the shim's hooks"
     expect 1 FAIL "plain memory is limited"
     expect 1 FAIL "context included, stays within the limit"
     expect 1 FAIL "nvidia-smi -q differs only"
     expect 0 PASS "memory is limited"
+    [ -n "${ALIQUOT_LONG-}" ] || exit 0
+    duty --shim "$build/test/libprobe.so"
     expect 2 FAIL " with kernels of "
     grep -q 'Nothing was charged' "$results" || fail "no diagnosis"
     ;;

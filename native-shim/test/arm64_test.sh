@@ -15,13 +15,13 @@ case $case in
 it_is_built)
     cmake -S "$source" -B "$build" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
         -DCMAKE_C_COMPILER=${prefix}gcc &&
-        cmake --build "$build" --target aliquot abi_test memory_test stub-cuda impostor plugin
+        cmake --build "$build" --parallel 2 --target aliquot abi_test memory_test stub-cuda impostor plugin
     ;;
 it_limits_memory_in_an_emulator)
     need qemu-aarch64-static qemu-user-static
     tests=$build/test
     emulate() {
-        timeout 60 qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$build/libaliquot.so" \
+        timeout 200 qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$build/libaliquot.so" \
             -E LD_LIBRARY_PATH="$tests/stub:$tests" -E STUB_PATH="$tests/stub/libcuda.so.1" \
             -E IMPOSTOR_PATH="$tests/libimpostor.so" -E PLUGIN_PATH="$tests/libplugin.so" "$@" 2>&1
     }

@@ -663,7 +663,7 @@ static void allocate_until_killed(int started) {
 
 TEST(processes_killed_while_they_allocate_leave_no_charge_and_block_no_process) {
     const char *value = getenv("ALIQUOT_KILL_ROUNDS");
-    int rounds = value == NULL ? 1000 : atoi(value);
+    int rounds = value == NULL ? 300 : atoi(value);
     sandbox(100 * MIB, 0);
     unsigned seed = (unsigned)getpid();
     printf("seed %u\n", seed);

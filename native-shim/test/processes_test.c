@@ -148,7 +148,7 @@ static void check_that_no_charge_is_left(void) {
 
 static int kill_rounds(void) {
     const char *value = getenv("ALIQUOT_KILL_ROUNDS");
-    return value == NULL ? 1000 : atoi(value);
+    return value == NULL ? 300 : atoi(value);
 }
 
 /* Kills one of four processes at a random time, replaces it by a new one, and repeats. */
