@@ -71,7 +71,8 @@ static struct check_case *check_cases;
 static int check_copy(const char *from, const char *to) {
     struct stat state;
     int source = open(from, O_RDONLY | O_CLOEXEC), copy = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    int failed = source < 0 || copy < 0 || fstat(source, &state) != 0 || ftruncate(copy, state.st_size) != 0;
+    int failed = source < 0 || copy < 0 || fstat(source, &state) != 0 || fchmod(copy, state.st_mode) != 0 ||
+                 ftruncate(copy, state.st_size) != 0;
     for (off_t data = 0; !failed && (data = lseek(source, data, SEEK_DATA)) >= 0;) {
         off_t hole = lseek(source, data, SEEK_HOLE);
         failed = lseek(copy, data, SEEK_SET) != data;
@@ -110,7 +111,7 @@ static int check_gpus(const char *from, const char *to, int copies) {
 static int check_run(const struct check_case *test) {
     const char *gpus = getenv("ALIQUOT_TEST_GPUS");
     char copies[] = "/tmp/aliquot-test-gpus-XXXXXX";
-    if (gpus != NULL && (mkdtemp(copies) == NULL || check_gpus(gpus, copies, 1) != 0)) {
+    if (gpus != NULL && (mkdtemp(copies) == NULL || chmod(copies, 0755) != 0 || check_gpus(gpus, copies, 1) != 0)) {
         perror("cannot copy the simulated GPUs");
         return EXIT_FAILURE;
     }

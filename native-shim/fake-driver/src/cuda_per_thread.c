@@ -85,8 +85,7 @@ PTSZ(cuMemFreeAsync, (CUdeviceptr pointer, CUstream stream), (pointer, OR_PER_TH
 
 PTSZ(cuMemPrefetchAsync, (CUdeviceptr pointer, size_t bytes, CUdevice to, CUstream stream),
      (pointer, bytes, to, OR_PER_THREAD(stream)))
-PTSZ(cuMemPrefetchAsync_v2,
-     (CUdeviceptr pointer, size_t bytes, CUmemLocation to, unsigned int flags, CUstream stream),
+PTSZ(cuMemPrefetchAsync_v2, (CUdeviceptr pointer, size_t bytes, CUmemLocation to, unsigned int flags, CUstream stream),
      (pointer, bytes, to, flags, OR_PER_THREAD(stream)))
 
 #define COPY(symbol, asynchronous, to_type, from_type)                                                                 \
