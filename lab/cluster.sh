@@ -227,8 +227,8 @@ make_cluster() {
 remove_cluster() {
     end_namespaces
     remove_cgroups
-    # all but the logs
-    find "$lab" -mindepth 1 -maxdepth 1 ! -name log -exec rm -rf {} + 2> /dev/null || true
+    # all but the logs and the test reports
+    find "$lab" -mindepth 1 -maxdepth 1 ! -name log ! -name reports -exec rm -rf {} + 2> /dev/null || true
 }
 
 # Starts the cluster without Aliquot, from any state that an earlier command left.

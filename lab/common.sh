@@ -62,7 +62,8 @@ uncontained() { # FUNCTION [ARGUMENT...]
     exec setpriv --pdeathsig KILL bash "$root/lab/step.sh" "$@" 8<&- 9<&-
 }
 
-# Runs a function with its output in a log, and reports the time that it has taken so far.
+# Runs a function with its output in a log, and reports the time that it has taken so far. Where ALIQUOT_STEPS names a
+# file, the step and its seconds become a line of it.
 step() { # NAME DESCRIPTION contained|uncontained FUNCTION [ARGUMENT...]
     local name=$1 what=$2 log=$lab/log/$1.log start=$SECONDS reported=0 pid status=0 tick=0
     shift 2
@@ -81,6 +82,7 @@ step() { # NAME DESCRIPTION contained|uncontained FUNCTION [ARGUMENT...]
         if [ $((tick += 1)) -lt 20 ]; then sleep 0.05; else sleep 0.5; fi
     done
     wait "$pid" || status=$?
+    [ -z "${ALIQUOT_STEPS:-}" ] || printf '%d\t%s\n' $((SECONDS - start)) "$what" >> "$ALIQUOT_STEPS"
     if [ -t 1 ]; then printf '\r\033[K%s: ' "$what"; else printf '  '; fi
     if [ "$status" -eq 0 ]; then
         say "done in $(duration $((SECONDS - start)))"

@@ -1,28 +1,99 @@
-"""count-tests.py FOLDER: counts the tests in JUnit XML; prints the failed ones, then "N passed, M failed, K skipped".
+"""count-tests.py FOLDER [SKIPPED]: counts the tests in JUnit XML, and says where the time went.
 
-Fails if a test failed or none ran. It counts <testcase> elements, since Surefire, Failsafe and CTest define the sums
-in <testsuite> differently.
+Prints the slowest suites and steps, the failed tests, and at last "N passed, M failed, K skipped". FOLDER has the
+reports, Maven's log with milliseconds before each line (maven.log), and the times of the lab's steps ("steps": lines of
+"SECONDS<tab>DESCRIPTION").
+
+Fails if a test failed, if none ran, or if not exactly SKIPPED tests (0 by default) were skipped for another reason than
+that they run in the long tier only. It counts <testcase> elements, since Surefire, Failsafe and CTest define the sums in
+<testsuite> differently.
 """
+import collections
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
+# A test that runs in the long tier only names this variable when it is skipped.
+LONG_TIER = "ALIQUOT_LONG"
+POM = "{http://maven.apache.org/POM/4.0.0}"
+
+
+def seconds(element):
+    return float(element.get("time", "0").replace(",", ""))
+
+
+def is_of_the_long_tier(test):
+    return any(LONG_TIER in ElementTree.tostring(reason, "unicode") for reason in test.iter())
+
+
+def maven_steps(log):
+    """The seconds of each goal: until the module's next one begins, or the module ends."""
+    goals = collections.defaultdict(list)
+    sums = {}
+    for line in log.read_text(errors="replace").splitlines():
+        if match := re.match(r"(\d+) \[INFO\] --- ([\w-]+):\S+:(\S+) \((.*)\) @ (\S+) ---", line):
+            begin, plugin, goal, execution, module = match.groups()
+            goals[module].append((int(begin) / 1000, f"{plugin}:{goal} ({execution})"))
+        elif match := re.match(r"\d+ \[INFO\] (.*?) \.+ (?:SUCCESS|FAILURE) \[ *(?:(\d+):)?([\d.]+) (?:s|min)\]", line):
+            sums[match[1]] = int(match[2] or 0) * 60 + float(match[3])
+    for pom in pathlib.Path(__file__).resolve().parent.parent.glob("*/pom.xml"):
+        project = ElementTree.parse(pom).getroot()
+        module = project.findtext(POM + "artifactId")
+        begins = [begin for begin, _ in goals[module]]
+        ends = begins[1:] + [begin + sums.get(project.findtext(POM + "name"), 0) for begin in begins[:1]]
+        yield from ((end - begin, f"{module} {goal}") for (begin, goal), end in zip(goals[module], ends))
+
+
+def print_slowest(what, times):
+    print(f"The slowest {what}:")
+    for time, name in sorted(times, reverse=True)[:10]:
+        print(f"{time:8.0f} s  {name}")
+    print()
+
+
+folder = pathlib.Path(sys.argv[1])
+expected = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 passed = skipped = 0
 failed = []
-for file in sorted(pathlib.Path(sys.argv[1]).rglob("*.xml")):
+unexpected = []
+suites = collections.Counter()
+for file in sorted(folder.rglob("*.xml")):
     try:
         root = ElementTree.parse(file).getroot()
     except ElementTree.ParseError as error:
         failed.append(f"{file.name}: cannot parse the report ({error}); its run was probably killed")
         continue
-    for test in root.iter("testcase"):
+    tests = list(root.iter("testcase"))
+    if file.name.startswith("native-shim"):
+        for test in tests:
+            suites["native-shim " + test.get("name").partition(".")[0]] += seconds(test)
+    else:
+        suites[root.get("name")] += max(seconds(root), sum(map(seconds, tests)))
+    if not tests:  # Surefire reports so a class whose @BeforeAll was skipped, as without a browser
+        tests = [ElementTree.fromstring(f"<testcase classname='{root.get('name')}' name='all'><skipped/></testcase>")]
+    for test in tests:
+        name = f"{file.parent.name}: {test.get('classname')}: {test.get('name')}"
         if test.find("failure") is not None or test.find("error") is not None or test.get("status") == "fail":
-            failed.append(f"{file.parent.name}: {test.get('classname')}: {test.get('name')}")
+            failed.append(name)
         elif test.find("skipped") is not None or test.get("status") in ("disabled", "notrun"):
             skipped += 1
+            if not is_of_the_long_tier(test):
+                unexpected.append(name)
         else:
             passed += 1
+steps = list(maven_steps(folder / "maven.log")) if (folder / "maven.log").exists() else []
+if (folder / "steps").exists():
+    for line in (folder / "steps").read_text().splitlines():
+        time, _, what = line.partition("\t")
+        steps.append((float(time), what))
+print_slowest("suites", ((time, name) for name, time in suites.items()))
+print_slowest("steps", steps)
 for name in failed:
     print("failed:", name)
+if len(unexpected) != expected:
+    print(f"expected {expected} skipped tests beside those of the long tier, found {len(unexpected)}")
+    for name in unexpected:
+        print("skipped:", name)
 print(f"{passed} passed, {len(failed)} failed, {skipped} skipped")
-sys.exit(1 if failed or passed == 0 else 0)
+sys.exit(1 if failed or passed == 0 or len(unexpected) != expected else 0)

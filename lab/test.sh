@@ -1,5 +1,17 @@
 # shellcheck shell=bash
-# The gate: runs all tests; the last line of its output counts them.
+# Runs the tests: the gate, or a part of the long tier. The last line of the output counts them.
+
+# The parts of the long tier: lines of NAME and what it runs, for the help. Each takes at most 45 minutes on 2 cores.
+long_parts() {
+    cat <<-'END'
+		java       ten million steps against the ledger, the web page with 5,000 GPUs, more generated requests
+		placement  fragmentation against FGD on each workload of openb
+		native     5,000 kills of allocating programs, programs from PyPI, all GPU profiles, the whole acceptance kit
+		lab        the tests on the cluster that take minutes, without those of 'faults'
+		faults     every fault of the scheduler's replicas, of its API, of nodes and of the control plane
+		jdk21      the unit and component tests on JDK 21
+	END
+}
 
 # --- JDK 21, the oldest that Aliquot runs on ------------------------------------------------------------------------
 
@@ -67,55 +79,69 @@ test_packages() {
         echo 'libclang-rt-dev /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a'
 }
 
-prepare_tests() { # long?
+prepare_tests() { # [PART]
     install_missing_packages "the tests" < <(test_packages)
+    rm -rf "$lab/reports"
+    mkdir -p "$lab/reports"
+    export ALIQUOT_STEPS=$lab/reports/steps
     lock_cache
     [ -f "$(test_python)/complete" ] || step python "Installing Python packages for the tests, once" contained make_test_python
-    [ -z "$1" ] || [ -f "$(jdk21_root)/complete" ] ||
+    [ "${1:-}" != jdk21 ] || [ -f "$(jdk21_root)/complete" ] ||
         step jdk21 "Making a Debian trixie root with JDK 21, once; about 2 minutes" contained make_jdk21_root
     unlock_cache
     PATH=$(test_python)/bin:$PATH
 }
 
-# Prints the JUnit XML reports of Surefire, Failsafe and CTest that are newer than a file.
-reports() { # FILE
+# Copies the JUnit XML reports of Surefire, Failsafe and CTest that are newer than a file.
+keep_reports() { # FILE
     find "$root" \( -name .git -o -name .lab \) -prune -o -type f -name '*.xml' \
-        \( -path "*/surefire-reports/TEST-*" -o -path "*/failsafe-reports/TEST-*" -o -path "*/native-shim/target/ctest.xml" \) -newer "$1" -print
-}
-
-# Copies a run's reports, since the next run overwrites them.
-keep_reports() { # NAME FILE: older than the reports
-    local file
-    mkdir -p "$lab/reports/$1"
-    reports "$2" | while read -r file; do
-        cp "$file" "$lab/reports/$1/$(printf %s "${file#"$root"/}" | tr / _)"
+        \( -path "*/surefire-reports/TEST-*" -o -path "*/failsafe-reports/TEST-*" -o -path "*/native-shim/target/ctest.xml" \) \
+        -newer "$1" -print | while read -r file; do
+        cp "$file" "$lab/reports/$(printf %s "${file#"$root"/}" | tr / _)"
     done
 }
 
-count_reports() { python3 "$root/lab/count-tests.py" "$lab/reports"; }
+maven() { setpriv --pdeathsig KILL ./mvnw -B -ntp --fail-at-end -Dorg.slf4j.simpleLogger.showDateTime=true verify "$@" < /dev/null; }
 
-run_tests() { # long?
-    local mark=$lab/reports/mark status=0
-    local -a more=()
-    if [ -n "$1" ]; then
-        more=(-Daliquot.histories=10000) # of 1,000 steps each against the ledger
-        export ALIQUOT_KILL_ROUNDS=5000  # of processes that allocate
-        export ALIQUOT_LONG=1            # every fault of two schedulers at once
-    fi
-    rm -rf "$lab/reports"
-    mkdir -p "$lab/reports"
+# Runs the tests of the cluster with these arguments; no unit tests. The lab's 'up' builds what they need.
+maven_lab() {
+    maven -pl api,testing,lab -Dtest=None -Dsurefire.failIfNoSpecifiedTests=false "$@"
+}
+
+# The tests whose faults hit the whole cluster
+fault_tests=AdmissionFaultsIT,GpuApiFaultsIT,LeaderFailoverIT,ProcessKillIT
+
+run_gate() {
+    export ALIQUOT_BUILT=1 # the lab's tests start the lab with the output of this build
+    maven
+}
+
+run_part() { # PART
+    export ALIQUOT_LONG=1
+    case $1 in
+        java) maven -pl api,testing,scheduler -Daliquot.histories=10000 -Dschemathesis.examples=20 ;;
+        placement) maven -pl api,testing,scheduler,simulator -DskipITs -Dtest=RequiredModelsTest -Dsurefire.failIfNoSpecifiedTests=false ;;
+        native) ALIQUOT_KILL_ROUNDS=5000 maven -pl native-shim ;;
+        lab) maven_lab -Dgroups=long "-Dit.test=!${fault_tests//,/,!}" ;;
+        faults) maven_lab "-Dit.test=$fault_tests" ;;
+        jdk21)
+            unset ALIQUOT_LONG
+            cmake -S native-shim -B native-shim/build &&
+                cmake --build native-shim/build --parallel 2 && # in the root there is no compiler
+                (contained in_jdk21_root ./mvnw -B -ntp --fail-at-end -pl '!lab,!native-shim' -DskipITs verify < /dev/null)
+            ;;
+    esac
+}
+
+run_tests() { # [PART]
+    local mark=$lab/reports/mark status=0 skipped=0
     cd "$root"
     touch "$mark"
-    export ALIQUOT_BUILT=1 # the lab's tests start the lab with the output of this build
-    setpriv --pdeathsig KILL ./mvnw -B -ntp --fail-at-end verify "${more[@]}" < /dev/null || status=$?
-    keep_reports newest "$mark"
-    if [ -n "$1" ]; then
-        say "" "Unit and component tests once more, on JDK 21 in a Debian trixie root"
-        touch "$mark"
-        (contained in_jdk21_root ./mvnw -B -ntp --fail-at-end -pl '!lab,!native-shim' -DskipITs verify < /dev/null) || status=$?
-        keep_reports jdk21 "$mark"
-    fi
+    if [ $# -eq 0 ]; then run_gate; else run_part "$1"; fi | tee "$lab/reports/maven.log" || status=$?
+    keep_reports "$mark"
+    # In the root of JDK 21 there is neither a browser nor schemathesis.
+    [ "${1:-}" != jdk21 ] || skipped=2
     say ""
-    count_reports || status=1
+    python3 "$root/lab/count-tests.py" "$lab/reports" "$skipped" || status=1
     return "$status"
 }

@@ -11,7 +11,7 @@ fail() {
 }
 need_long_tier() {
     [ -n "${ALIQUOT_LONG-}" ] && return
-    echo "skipped: this test takes minutes; set ALIQUOT_LONG, as ./aliquot test --long does"
+    echo "skipped: this test takes minutes; set ALIQUOT_LONG, as ./aliquot test --long native does"
     exit 77
 }
 printf '%s\n' 'NVIDIA A100-SXM4-80GB;81920;108;256' 'NVIDIA A100-SXM4-80GB;81920;108;256' >"$folder/gpus.txt"

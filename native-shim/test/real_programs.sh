@@ -2,7 +2,7 @@
 # Real GPU programs under the shim, on the simulated GPU:
 #   real_programs.sh install FOLDER                  installs them from PyPI into the build cache; FOLDER links there
 #   real_programs.sh CASE FOLDER SHIM FAKE SAMPLE    runs a case of real_programs.py
-# They take 7 GB of disk, so they run only where ALIQUOT_LONG is set, as `./aliquot test --long` does; else 77 is returned.
+# They take 7 GB of disk, so they run only where ALIQUOT_LONG is set, as `./aliquot test --long native` does; else 77 is returned.
 set -u
 case=$1 programs=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -10,7 +10,7 @@ skip() {
     echo "skipped: $*"
     exit 77
 }
-[ -n "${ALIQUOT_LONG:-}" ] || skip "ALIQUOT_LONG is not set (./aliquot test --long)"
+[ -n "${ALIQUOT_LONG:-}" ] || skip "ALIQUOT_LONG is not set (./aliquot test --long native)"
 
 if [ "$case" = install ]; then
     list=$here/real_programs.txt

@@ -7,9 +7,10 @@ import static java.lang.annotation.RetentionPolicy.RUNTIME;
 import java.lang.annotation.Retention;
 import java.lang.annotation.Target;
 import java.util.List;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
-/** What runs in {@code ./aliquot test --long} only. */
+/** What runs in the long tier only: {@code ./aliquot test --long lab} and {@code --long faults}. */
 final class LongTier {
     private static final String VARIABLE = "ALIQUOT_LONG";
     private static final String ON = "1";
@@ -20,6 +21,7 @@ final class LongTier {
     @Target({TYPE, METHOD})
     @Retention(RUNTIME)
     @EnabledIfEnvironmentVariable(named = VARIABLE, matches = ON)
+    @Tag("long")
     @interface Only {}
 
     /** All cases in the long tier, else some. */
