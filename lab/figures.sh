@@ -18,7 +18,7 @@ mkdir -p "$root/.lab/log"
 rm -f lab/target/figures.txt scheduler/target/figures.txt
 echo "Measuring on the cluster and in a browser, for some minutes ..." >&2
 in_cluster='./aliquot figures'
-if ! ./mvnw -q -B -ntp verify -pl lab -am -Dlab.asItIs=true -Dtest=WebPageScaleTest -Dsurefire.failIfNoSpecifiedTests=false \
+if ! ALIQUOT_LONG=1 ./mvnw -q -B -ntp verify -pl lab -am -Dlab.asItIs=true -Dtest=WebPageScaleTest -Dsurefire.failIfNoSpecifiedTests=false \
     -Dit.test=Figures -Dfailsafe.failIfNoSpecifiedTests=false > "$root/.lab/log/figures.log" 2>&1; then
     tail -n 30 "$root/.lab/log/figures.log" >&2
     echo "aliquot: the measurements on the cluster or in the browser failed; see $root/.lab/log/figures.log" >&2

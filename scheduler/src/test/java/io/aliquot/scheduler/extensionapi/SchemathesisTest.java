@@ -28,7 +28,8 @@ import org.springframework.context.annotation.Import;
 /**
  * Schemathesis generates requests from the description of the group and checks the responses against it, with the front
  * proxy's certificate over TLS. The test is skipped if the program is not on the PATH. {@code ./aliquot test} installs
- * it; by hand: {@code pip install -r lab/schemathesis.txt}.
+ * it; by hand: {@code pip install -r lab/schemathesis.txt}. {@code -Dschemathesis.examples} sets the number of requests
+ * for each operation and check.
  */
 class SchemathesisTest {
     private static final String PROGRAM = "schemathesis";
@@ -89,7 +90,7 @@ class SchemathesisTest {
                             "--request-cert-key=" + Authority.write(folder, "client.key", frontProxy.key()),
                             "--header=X-Remote-User: admin",
                             "--exclude-checks=negative_data_rejection,positive_data_acceptance",
-                            "--max-examples=" + Integer.getInteger("schemathesis.examples", 20))
+                            "--max-examples=" + Integer.getInteger("schemathesis.examples", 5))
                     .directory(folder.toFile())
                     .redirectErrorStream(true)
                     .redirectOutput(log.toFile())

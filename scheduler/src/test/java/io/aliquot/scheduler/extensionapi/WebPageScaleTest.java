@@ -19,13 +19,16 @@ import java.util.stream.Collectors;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
 
 /**
  * The web page in a browser, with 5,000 GPUs on 625 nodes and 20,000 shares. Times depend on the machine: the test
- * appends them to {@code target/figures.txt} as lines of {@code name|number}, and checks what does not depend on it.
+ * appends them to {@code target/figures.txt} as lines of {@code name|number}, and checks what does not depend on it. In
+ * the long tier, {@code ALIQUOT_LONG=1}.
  */
+@EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
 @SuppressWarnings("NullAway.Init") // JUnit calls start()
 class WebPageScaleTest {
     private static final int NODES = 625;
