@@ -146,8 +146,7 @@ class ChartTest {
 
     @Test
     void aliquotsImagesHaveTheProjectsVersionUnlessTheValuesNameOthers() throws IOException {
-        Matcher version = Pattern.compile(
-                        "<artifactId>aliquot</artifactId>\\s*<version>([^<]+)</version>")
+        Matcher version = Pattern.compile("<artifactId>aliquot</artifactId>\\s*<version>([^<]+)</version>")
                 .matcher(Files.readString(Chart.root().resolve("pom.xml")));
         assertThat(version.find()).isTrue();
 

@@ -23,8 +23,8 @@ import org.slf4j.LoggerFactory;
 import org.springframework.stereotype.Component;
 
 /**
- * Changes the GPU allocation of a running pod. Only the leader may, since another replica could allocate the same
- * capacity. The limit file in the container follows within seconds. Thread-safe.
+ * Resizes a running pod: changes what its containers hold of their GPUs. Only the leader may, since another replica could
+ * allocate the same capacity. The limit file in the container follows within seconds. Thread-safe.
  */
 @Component
 public final class Resizer {
