@@ -59,26 +59,31 @@ static _Thread_local CUstreamCaptureMode thread_capture_mode = CU_STREAM_CAPTURE
 static unsigned long long thread_number(void) {
     static unsigned long long last_thread;
     static _Thread_local unsigned long long own;
-    if (own == 0)
+    if (own == 0) {
         own = ++last_thread;
+    }
     return own;
 }
 
 /* ---- captures and their streams ---- */
 
 static struct capture_member *find_member(struct CUctx_st *context, CUstream stream) {
-    for (struct capture *capture = captures; capture != NULL; capture = capture->next)
-        for (struct capture_member *member = capture->members; member != NULL; member = member->next)
+    for (struct capture *capture = captures; capture != NULL; capture = capture->next) {
+        for (struct capture_member *member = capture->members; member != NULL; member = member->next) {
             if (member->stream == stream &&
-                (stream != PER_THREAD_STREAM || (member->context == context && member->thread == thread_number())))
+                (stream != PER_THREAD_STREAM || (member->context == context && member->thread == thread_number()))) {
                 return member;
+            }
+        }
+    }
     return NULL;
 }
 
 static struct capture_member *join_capture(struct capture *capture, struct CUctx_st *context, CUstream stream) {
     struct capture_member *member = calloc(1, sizeof *member);
-    if (member == NULL)
+    if (member == NULL) {
         return NULL;
+    }
     *member = (struct capture_member){.capture = capture,
                                       .context = context,
                                       .stream = stream,
@@ -95,8 +100,9 @@ static CUresult invalidate(struct capture *capture, CUresult result) {
     capture->invalid = true;
     capture->graph->capturing = false;
     if (capture->own_graph) {
-        for (struct capture_member *member = capture->members; member != NULL; member = member->next)
+        for (struct capture_member *member = capture->members; member != NULL; member = member->next) {
             edges_free(&member->dependencies);
+        }
         graph_delete(capture->graph);
     }
     return result;
@@ -108,8 +114,9 @@ static CUresult invalidate_once(struct capture *capture, CUresult result) {
 
 static void end_capture(struct capture *capture) {
     struct capture **link = &captures;
-    while (*link != capture)
+    while (*link != capture) {
         link = &(*link)->next;
+    }
     *link = capture->next;
     while (capture->members != NULL) {
         struct capture_member *member = capture->members;
@@ -125,24 +132,29 @@ static void end_capture(struct capture *capture) {
  * ends, because it would wait for that stream.
  */
 static struct capture *blocking_capture(struct CUctx_st *context) {
-    for (struct capture *capture = captures; capture != NULL; capture = capture->next)
-        for (struct capture_member *member = capture->members; member != NULL; member = member->next)
-            if (member->blocking && member->context == context)
+    for (struct capture *capture = captures; capture != NULL; capture = capture->next) {
+        for (struct capture_member *member = capture->members; member != NULL; member = member->next) {
+            if (member->blocking && member->context == context) {
                 return capture;
+            }
+        }
+    }
     return NULL;
 }
 
 CUresult capture_find(struct CUctx_st *context, CUstream stream, struct capture_member **capturing) {
     *capturing = NULL;
-    if (captures == NULL)
+    if (captures == NULL) {
         return CUDA_SUCCESS;
+    }
     if (is_legacy_stream(stream)) {
         struct capture *capture = blocking_capture(context);
         return capture != NULL ? invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) : CUDA_SUCCESS;
     }
     struct capture_member *member = find_member(context, stream);
-    if (member != NULL && member->capture->invalid)
+    if (member != NULL && member->capture->invalid) {
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    }
     *capturing = member;
     return CUDA_SUCCESS;
 }
@@ -150,8 +162,9 @@ CUresult capture_find(struct CUctx_st *context, CUstream stream, struct capture_
 CUresult capture_add_node(struct capture_member *member, const CUgraphNodeParams *params) {
     CUgraphNode node;
     CUresult result = graph_node_add(member->capture->graph, &member->dependencies, params, &node);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return invalidate(member->capture, result);
+    }
     member->dependencies.count = 0;
     return edges_add(&member->dependencies, node) ? CUDA_SUCCESS
                                                   : invalidate(member->capture, CUDA_ERROR_OUT_OF_MEMORY);
@@ -164,8 +177,9 @@ CUresult capture_add_allocation(struct capture_member *member, CUdevice device, 
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
                   .bytesize = bytes}};
     CUresult result = capture_add_node(member, &params);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *address = member->dependencies.nodes[0]->params.alloc.dptr;
+    }
     return result;
 }
 
@@ -177,14 +191,16 @@ CUresult capture_reject(struct capture_member *member) {
 
 CUresult capture_check_unsafe_call(void) {
     CUresult result = CUDA_SUCCESS;
-    if (captures == NULL || thread_capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (captures == NULL || thread_capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
         return CUDA_SUCCESS;
+    }
     for (struct capture *capture = captures; capture != NULL; capture = capture->next) {
         bool forbids = capture->thread == thread_number() ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
                                                           : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
                                                                 thread_capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-        if (forbids)
+        if (forbids) {
             result = invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        }
     }
     return result;
 }
@@ -192,17 +208,21 @@ CUresult capture_check_unsafe_call(void) {
 CUresult capture_check_stream_wait(struct CUctx_st *context, CUstream stream) {
     struct capture_member *member;
     CUresult result = capture_find(context, stream, &member);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     return member != NULL ? capture_reject(member) : capture_check_unsafe_call();
 }
 
 CUresult capture_check_context_wait(struct CUctx_st *context) {
     CUresult result = CUDA_SUCCESS;
-    for (struct capture *capture = captures; capture != NULL; capture = capture->next)
-        for (struct capture_member *member = capture->members; member != NULL; member = member->next)
-            if (member->context == context)
+    for (struct capture *capture = captures; capture != NULL; capture = capture->next) {
+        for (struct capture_member *member = capture->members; member != NULL; member = member->next) {
+            if (member->context == context) {
                 result = invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+            }
+        }
+    }
     return result == CUDA_SUCCESS ? capture_check_unsafe_call() : result;
 }
 
@@ -226,8 +246,9 @@ bool capture_has_event(CUevent event) {
 
 void capture_forget_event(CUevent event) {
     struct captured_event *captured = find_captured_event(event);
-    if (captured == NULL)
+    if (captured == NULL) {
         return;
+    }
     tdelete(captured, &captured_events, compare_captured_events);
     edges_free(&captured->dependencies);
     free(captured);
@@ -235,15 +256,17 @@ void capture_forget_event(CUevent event) {
 
 static struct capture *find_capture(unsigned long long id) {
     struct capture *capture = captures;
-    while (capture != NULL && capture->id != id)
+    while (capture != NULL && capture->id != id) {
         capture = capture->next;
+    }
     return capture;
 }
 
 CUresult capture_check_event_wait(CUevent event) {
     const struct captured_event *captured = find_captured_event(event);
-    if (captured == NULL)
+    if (captured == NULL) {
         return capture_check_unsafe_call();
+    }
     struct capture *capture = find_capture(captured->capture);
     return capture != NULL ? invalidate_once(capture, CUDA_ERROR_CAPTURED_EVENT) : CUDA_ERROR_CAPTURED_EVENT;
 }
@@ -256,8 +279,9 @@ CUresult capture_event_record(struct capture_member *member, CUevent event, unsi
     struct captured_event *captured = find_captured_event(event);
     if (captured == NULL) {
         captured = calloc(1, sizeof *captured);
-        if (captured == NULL)
+        if (captured == NULL) {
             return invalidate(member->capture, CUDA_ERROR_OUT_OF_MEMORY);
+        }
         captured->event = event;
         if (tsearch(captured, &captured_events, compare_captured_events) == NULL) {
             free(captured);
@@ -278,31 +302,38 @@ CUresult capture_event_wait(struct CUctx_st *context, CUstream stream, struct ca
         CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .eventWait = {event}};
         return member != NULL ? capture_add_node(member, &params) : CUDA_ERROR_INVALID_VALUE;
     }
-    if (captured == NULL)
+    if (captured == NULL) {
         return invalidate(member->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    }
     struct capture *capture = find_capture(captured->capture);
-    if (capture == NULL)
+    if (capture == NULL) {
         return member != NULL ? invalidate(member->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
                               : CUDA_ERROR_CAPTURED_EVENT;
-    if (capture->invalid)
+    }
+    if (capture->invalid) {
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    }
     if (member != NULL && member->capture != capture) {
         invalidate(member->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
         return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
     }
-    if (member == NULL && is_legacy_stream(stream)) /* the legacy stream cannot take part in a capture */
+    if (member == NULL && is_legacy_stream(stream)) { /* the legacy stream cannot take part in a capture */
         return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-    if (member == NULL)
+    }
+    if (member == NULL) {
         member = join_capture(capture, context, stream);
-    if (member == NULL || !edges_add_all(&member->dependencies, &captured->dependencies))
+    }
+    if (member == NULL || !edges_add_all(&member->dependencies, &captured->dependencies)) {
         return invalidate(capture, CUDA_ERROR_OUT_OF_MEMORY);
+    }
     return CUDA_SUCCESS;
 }
 
 void capture_forget_stream(CUstream stream) {
     struct capture_member *member = find_member(NULL, stream);
-    if (member == NULL)
+    if (member == NULL) {
         return;
+    }
     struct capture *capture = member->capture;
     invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     if (member->origin) { /* the capture cannot be ended without its first stream */
@@ -310,8 +341,9 @@ void capture_forget_stream(CUstream stream) {
         return;
     }
     struct capture_member **link = &capture->members;
-    while (*link != member)
+    while (*link != member) {
         link = &(*link)->next;
+    }
     *link = member->next;
     edges_free(&member->dependencies);
     free(member);
@@ -321,10 +353,12 @@ void capture_forget_context(const struct CUctx_st *context) {
     for (struct capture *capture = captures, *next; capture != NULL; capture = next) {
         bool has_member = false;
         next = capture->next;
-        for (const struct capture_member *member = capture->members; member != NULL; member = member->next)
+        for (const struct capture_member *member = capture->members; member != NULL; member = member->next) {
             has_member |= member->context == context;
-        if (!has_member)
+        }
+        if (!has_member) {
             continue;
+        }
         invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         end_capture(capture);
     }
@@ -335,15 +369,19 @@ void capture_forget_context(const struct CUctx_st *context) {
 static CUresult resolve_dependencies(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
                                      struct edges *edges) {
     static const CUgraphEdgeData default_edge;
-    if (count != 0 && nodes == NULL)
+    if (count != 0 && nodes == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     for (size_t i = 0; i < count; i++) {
-        if (object_find(KIND_GRAPH_NODE, nodes[i]) == NULL || nodes[i]->graph != graph)
+        if (object_find(KIND_GRAPH_NODE, nodes[i]) == NULL || nodes[i]->graph != graph) {
             return CUDA_ERROR_INVALID_VALUE;
-        if (data != NULL && memcmp(&data[i], &default_edge, sizeof default_edge) != 0)
+        }
+        if (data != NULL && memcmp(&data[i], &default_edge, sizeof default_edge) != 0) {
             return CUDA_ERROR_NOT_SUPPORTED;
-        if (!edges_add(edges, nodes[i]))
+        }
+        if (!edges_add(edges, nodes[i])) {
             return CUDA_ERROR_OUT_OF_MEMORY;
+        }
     }
     return CUDA_SUCCESS;
 }
@@ -352,27 +390,33 @@ static CUresult resolve_dependencies(CUgraph graph, const CUgraphNode *nodes, co
 static CUresult begin_capture(CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data,
                               size_t count, CUstreamCaptureMode mode) {
     struct CUctx_st *context;
-    if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_stream_context(stream, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (is_legacy_stream(stream))
+    }
+    if (is_legacy_stream(stream)) {
         return leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    if (find_member(context, stream) != NULL || (graph != NULL && graph->capturing))
+    }
+    if (find_member(context, stream) != NULL || (graph != NULL && graph->capturing)) {
         return leave(CUDA_ERROR_ILLEGAL_STATE);
+    }
     struct edges edges = {0};
     struct capture *capture = calloc(1, sizeof *capture);
     struct capture_member *member = capture != NULL ? join_capture(capture, context, stream) : NULL;
     bool own_graph = graph == NULL;
-    if (own_graph && member != NULL)
+    if (own_graph && member != NULL) {
         graph = graph_new();
+    }
     result = member == NULL || graph == NULL ? CUDA_ERROR_OUT_OF_MEMORY
                                              : resolve_dependencies(graph, nodes, data, count, &edges);
     if (result != CUDA_SUCCESS) {
         edges_free(&edges);
-        if (own_graph && graph != NULL)
+        if (own_graph && graph != NULL) {
             graph_delete(graph);
+        }
         free(member);
         free(capture);
         return leave(result);
@@ -401,58 +445,73 @@ API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const
                                          const CUgraphEdgeData *dependencyData, size_t numDependencies,
                                          CUstreamCaptureMode mode) {
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (leave(object_find(KIND_GRAPH, hGraph) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE) != CUDA_SUCCESS)
+    }
+    if (leave(object_find(KIND_GRAPH, hGraph) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE) != CUDA_SUCCESS) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return begin_capture(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
 }
 
 /* Whether the next node of the origin stream would depend on everything that the other streams have captured. */
 static bool all_members_joined(const struct capture *capture, const struct capture_member *origin) {
-    for (CUgraphNode node = capture->graph->first; node != NULL; node = node->next)
+    for (CUgraphNode node = capture->graph->first; node != NULL; node = node->next) {
         node->scratch = 0;
+    }
     CUgraphNode *reached = malloc((capture->graph->node_count + 1) * sizeof *reached);
     size_t count = 0;
-    if (reached == NULL)
+    if (reached == NULL) {
         return false;
+    }
     const struct edges *edges = &origin->dependencies;
     for (size_t next = 0;; edges = &reached[next++]->dependencies) {
-        for (size_t i = 0; i < edges->count; i++)
-            if (edges->nodes[i]->scratch++ == 0)
+        for (size_t i = 0; i < edges->count; i++) {
+            if (edges->nodes[i]->scratch++ == 0) {
                 reached[count++] = edges->nodes[i];
-        if (next == count)
+            }
+        }
+        if (next == count) {
             break;
+        }
     }
     free(reached);
-    for (const struct capture_member *member = capture->members; member != NULL; member = member->next)
-        for (size_t i = 0; i < member->dependencies.count; i++)
-            if (member->dependencies.nodes[i]->scratch == 0)
+    for (const struct capture_member *member = capture->members; member != NULL; member = member->next) {
+        for (size_t i = 0; i < member->dependencies.count; i++) {
+            if (member->dependencies.nodes[i]->scratch == 0) {
                 return false;
+            }
+        }
+    }
     return true;
 }
 
 API CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph) {
     struct CUctx_st *context;
-    if (phGraph == NULL)
+    if (phGraph == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *phGraph = NULL;
     CUresult result = enter_stream_context(hStream, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct capture_member *member = is_legacy_stream(hStream) ? NULL : find_member(context, hStream);
-    if (member == NULL)
+    if (member == NULL) {
         return leave(CUDA_ERROR_ILLEGAL_STATE);
+    }
     struct capture *capture = member->capture;
-    if (!member->origin)
+    if (!member->origin) {
         return leave(invalidate_once(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_number())
+    }
+    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_number()) {
         return leave(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    if (capture->invalid)
+    }
+    if (capture->invalid) {
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    else if (!all_members_joined(capture, member))
+    } else if (!all_members_joined(capture, member)) {
         result = invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-    else {
+    } else {
         capture->graph->capturing = false;
         *phGraph = capture->graph;
     }
@@ -464,22 +523,26 @@ API CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph) {
 static CUresult enter_capture_status(CUstream stream, CUstreamCaptureStatus *status, struct capture_member **member) {
     struct CUctx_st *context;
     CUresult result = enter_stream_context(stream, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *member = NULL;
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (is_legacy_stream(stream))
+    if (is_legacy_stream(stream)) {
         return blocking_capture(context) == NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    }
     *member = find_member(context, stream);
-    if (*member != NULL)
+    if (*member != NULL) {
         *status = (*member)->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    }
     return CUDA_SUCCESS;
 }
 
 API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
     struct capture_member *member;
-    if (captureStatus == NULL)
+    if (captureStatus == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_capture_status(hStream, captureStatus, &member);
     return result == CUDA_SUCCESS ? leave(result) : result;
 }
@@ -487,24 +550,32 @@ API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captur
 static CUresult get_capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
                                  const CUgraphNode **dependencies, const CUgraphEdgeData **data, size_t *count) {
     struct capture_member *member;
-    if (status == NULL || (data != NULL && dependencies == NULL))
+    if (status == NULL || (data != NULL && dependencies == NULL)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_capture_status(stream, status, &member);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (member == NULL || member->capture->invalid)
+    }
+    if (member == NULL || member->capture->invalid) {
         return leave(CUDA_SUCCESS);
+    }
     const struct edges *edges = &member->dependencies;
-    if (id != NULL)
+    if (id != NULL) {
         *id = member->capture->id;
-    if (graph != NULL)
+    }
+    if (graph != NULL) {
         *graph = member->capture->graph;
-    if (dependencies != NULL)
+    }
+    if (dependencies != NULL) {
         *dependencies = edges->nodes;
-    if (data != NULL)
+    }
+    if (data != NULL) {
         *data = edges->data;
-    if (count != NULL)
+    }
+    if (count != NULL) {
         *count = edges->count;
+    }
     return leave(CUDA_SUCCESS);
 }
 
@@ -530,20 +601,26 @@ API CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode 
                                                   unsigned int flags) {
     CUstreamCaptureStatus status;
     struct capture_member *member;
-    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_capture_status(hStream, &status, &member);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (member == NULL)
+    }
+    if (member == NULL) {
         return leave(CUDA_ERROR_ILLEGAL_STATE);
-    if (member->capture->invalid)
+    }
+    if (member->capture->invalid) {
         return leave(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
     struct edges edges = {0};
-    if (flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES && !edges_add_all(&edges, &member->dependencies))
+    if (flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES && !edges_add_all(&edges, &member->dependencies)) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = resolve_dependencies(member->capture->graph, dependencies, dependencyData, numDependencies, &edges);
+    }
     if (result == CUDA_SUCCESS) {
         struct edges before = member->dependencies;
         member->dependencies = edges;
@@ -559,8 +636,9 @@ API CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *de
 }
 
 API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
-    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUstreamCaptureMode before = thread_capture_mode;
     thread_capture_mode = *mode;
     *mode = before;

@@ -40,19 +40,22 @@ static _Thread_local unsigned context_stack_depth;
 
 void log_line(const char *format, ...) {
     const char *target = getenv("ALIQUOT_FAKE_LOG");
-    if (target == NULL || target[0] == '\0')
+    if (target == NULL || target[0] == '\0') {
         return;
+    }
     FILE *out = strcmp(target, "stderr") == 0 ? stderr : fopen(target, "ae");
-    if (out == NULL)
+    if (out == NULL) {
         return;
+    }
     va_list arguments;
     va_start(arguments, format);
     fputs("aliquot-fake-driver: ", out);
     vfprintf(out, format, arguments);
     fputc('\n', out);
     va_end(arguments);
-    if (out != stderr)
+    if (out != stderr) {
         fclose(out);
+    }
 }
 
 static void log_invalid_gpu_file(const char *sentence) {
@@ -64,16 +67,18 @@ static bool is_device_lost(const struct device *device) {
 }
 
 CUresult enter_driver(void) {
-    if (!atomic_load_explicit(&initialized, memory_order_acquire) || atomic_load(&forked_child))
+    if (!atomic_load_explicit(&initialized, memory_order_acquire) || atomic_load(&forked_child)) {
         return CUDA_ERROR_NOT_INITIALIZED;
+    }
     pthread_mutex_lock(&driver_lock);
     return CUDA_SUCCESS;
 }
 
 CUresult enter_with_handle(enum object_kind kind, const void *handle, CUresult wrong) {
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     return object_find(kind, handle) != NULL ? CUDA_SUCCESS : leave(wrong);
 }
 
@@ -84,16 +89,20 @@ CUresult leave(CUresult result) {
 
 CUresult enter_context(struct CUctx_st **context) {
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct CUctx_st *current = context_stack_depth > 0 ? context_stack[context_stack_depth - 1] : NULL;
-    if (current == NULL)
+    if (current == NULL) {
         return leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (!current->alive)
+    }
+    if (!current->alive) {
         return leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    }
     current = current->primary != NULL ? current->primary : current;
-    if (is_device_lost(current->device))
+    if (is_device_lost(current->device)) {
         return leave(CUDA_ERROR_UNKNOWN);
+    }
     *context = current;
     return CUDA_SUCCESS;
 }
@@ -105,17 +114,21 @@ CUresult enter_context(struct CUctx_st **context) {
  * slots locked as long as the child lives, even after the parent's death.
  */
 static void after_fork(void) {
-    if (!atomic_load(&initialized))
+    if (!atomic_load(&initialized)) {
         return;
+    }
     atomic_store(&forked_child, true);
-    for (size_t i = 0; i < all_gpu_count; i++)
+    for (size_t i = 0; i < all_gpu_count; i++) {
         gpu_close_in_child(all_gpus[i]);
+    }
 }
 
 static bool add_visible_device(gpu_file *gpu) {
-    for (size_t i = 0; i < visible_count; i++)
-        if (visible_devices[i].gpu == gpu)
+    for (size_t i = 0; i < visible_count; i++) {
+        if (visible_devices[i].gpu == gpu) {
             return false;
+        }
+    }
     visible_devices[visible_count].gpu = gpu;
     visible_devices[visible_count].identity = gpu_identity(gpu);
     visible_count++;
@@ -125,17 +138,20 @@ static bool add_visible_device(gpu_file *gpu) {
 /* Finds the GPU that one field of CUDA_VISIBLE_DEVICES names: an index, a UUID or an unambiguous prefix of one. */
 static gpu_file *find_gpu_by_field(const char *field, size_t length) {
     char text[64];
-    if (length == 0 || length >= sizeof text)
+    if (length == 0 || length >= sizeof text) {
         return NULL;
+    }
     memcpy(text, field, length);
     text[length] = '\0';
     if (strncasecmp(text, "GPU-", 4) == 0) {
         gpu_file *found = NULL;
         for (size_t i = 0; i < all_gpu_count; i++) {
-            if (strncasecmp(gpu_identity(all_gpus[i])->uuid, text, length) != 0)
+            if (strncasecmp(gpu_identity(all_gpus[i])->uuid, text, length) != 0) {
                 continue;
-            if (found != NULL)
+            }
+            if (found != NULL) {
                 return NULL;
+            }
             found = all_gpus[i];
         }
         return found;
@@ -143,8 +159,9 @@ static gpu_file *find_gpu_by_field(const char *field, size_t length) {
     char *end;
     errno = 0;
     long index = strtol(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || index < 0 || (size_t)index >= all_gpu_count)
+    if (errno != 0 || end == text || *end != '\0' || index < 0 || (size_t)index >= all_gpu_count) {
         return NULL;
+    }
     return all_gpus[index];
 }
 
@@ -155,25 +172,29 @@ static gpu_file *find_gpu_by_field(const char *field, size_t length) {
 static void read_visible_devices(void) {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
     if (list == NULL) {
-        for (size_t i = 0; i < all_gpu_count; i++)
+        for (size_t i = 0; i < all_gpu_count; i++) {
             add_visible_device(all_gpus[i]);
+        }
         return;
     }
     for (;;) {
         list += strspn(list, " \t");
         size_t field = strcspn(list, ",");
         size_t length = field;
-        while (length > 0 && (list[length - 1] == ' ' || list[length - 1] == '\t'))
+        while (length > 0 && (list[length - 1] == ' ' || list[length - 1] == '\t')) {
             length--;
+        }
         gpu_file *gpu = find_gpu_by_field(list, length);
-        if (gpu == NULL)
+        if (gpu == NULL) {
             return;
+        }
         if (!add_visible_device(gpu)) {
             visible_count = 0;
             return;
         }
-        if (list[field] == '\0')
+        if (list[field] == '\0') {
             return;
+        }
         list += field + 1;
     }
 }
@@ -181,48 +202,55 @@ static void read_visible_devices(void) {
 /* A driver that cannot be used keeps programs from starting; it does not disturb those that run. */
 static CUresult check_driver(void) {
     uint32_t states = driver_state(driver_map(gpu_directory())).states;
-    if ((states & DRIVER_UNLOADED) != 0)
+    if ((states & DRIVER_UNLOADED) != 0) {
         return CUDA_ERROR_NO_DEVICE;
+    }
     return (states & DRIVER_MISMATCH) != 0 ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : CUDA_SUCCESS;
 }
 
 static void open_gpus(void) {
     size_t found = gpu_open_all(gpu_directory(), all_gpus, GPU_MAX_PER_NODE, log_invalid_gpu_file);
     for (size_t i = 0; i < found; i++) {
-        if ((gpu_health(all_gpus[i]).states & GPU_REMOVED) != 0)
+        if ((gpu_health(all_gpus[i]).states & GPU_REMOVED) != 0) {
             gpu_close(all_gpus[i]);
-        else
+        } else {
             all_gpus[all_gpu_count++] = all_gpus[i];
+        }
     }
 }
 
 API CUresult cuInit(unsigned int Flags) {
-    if (Flags != 0)
+    if (Flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (atomic_load(&forked_child))
+    }
+    if (atomic_load(&forked_child)) {
         return CUDA_ERROR_NOT_INITIALIZED;
+    }
     pthread_mutex_lock(&driver_lock);
     if (!atomic_load(&initialized)) {
         static bool prepared;
         CUresult result = check_driver();
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             return leave(result);
+        }
         if (!prepared) {
             open_gpus();
             read_visible_devices();
             pthread_atfork(NULL, NULL, after_fork);
             prepared = true;
         }
-        if (visible_count == 0)
+        if (visible_count == 0) {
             return leave(CUDA_ERROR_NO_DEVICE);
+        }
         atomic_store_explicit(&initialized, true, memory_order_release);
     }
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuDriverGetVersion(int *driverVersion) {
-    if (driverVersion == NULL)
+    if (driverVersion == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *driverVersion = FAKE_CUDA_VERSION;
     return CUDA_SUCCESS;
 }
@@ -243,51 +271,60 @@ CUdevice device_ordinal(const struct device *device) {
 
 static CUresult enter_device(CUdevice ordinal, struct device **device) {
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *device = device_from_ordinal(ordinal);
     return *device != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_DEVICE);
 }
 
 API CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     struct device *found;
-    if (device == NULL)
+    if (device == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_device(ordinal, &found);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *device = ordinal;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuDeviceGetCount(int *count) {
-    if (count == NULL)
+    if (count == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *count = (int)visible_count;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuDeviceGetName(char *name, int len, CUdevice dev) {
     struct device *device;
-    if (name == NULL || len <= 0)
+    if (name == NULL || len <= 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     snprintf(name, (size_t)len, "%s", device->identity->name);
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev) {
     struct device *device;
-    if (uuid == NULL)
+    if (uuid == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     gpu_uuid_bytes(device->identity->uuid, (unsigned char *)uuid->bytes);
     return leave(CUDA_SUCCESS);
 }
@@ -299,32 +336,38 @@ API CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev) {
 
 API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
     struct device *device;
-    if (bytes == NULL)
+    if (bytes == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *bytes = device->identity->memory_bytes;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev) {
     size_t all;
-    if (bytes == NULL)
+    if (bytes == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = cuDeviceTotalMem_v2(&all, dev);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *bytes = all < UINT32_MAX ? (unsigned)all : UINT32_MAX;
+    }
     return result;
 }
 
 API CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev) {
     struct device *device;
-    if (major == NULL || minor == NULL)
+    if (major == NULL || minor == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *major = (int)device->identity->compute_major;
     *minor = (int)device->identity->compute_minor;
     return leave(CUDA_SUCCESS);
@@ -336,11 +379,13 @@ static int pci_bus(const struct gpu_identity *gpu) {
 
 API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev) {
     struct device *device;
-    if (pi == NULL)
+    if (pi == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const struct gpu_identity *gpu = device->identity;
     switch ((int)attrib) {
 #define ATTRIBUTE(name, number, value)                                                                                 \
@@ -356,24 +401,29 @@ API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice d
 
 API CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev) {
     struct device *device;
-    if (pciBusId == NULL || len <= 0)
+    if (pciBusId == NULL || len <= 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", (unsigned)pci_bus(device->identity));
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev) {
     struct device *device;
-    if (canAccessPeer == NULL)
+    if (canAccessPeer == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (device_from_ordinal(peerDev) == NULL)
+    }
+    if (device_from_ordinal(peerDev) == NULL) {
         return leave(CUDA_ERROR_INVALID_DEVICE);
+    }
     *canAccessPeer = dev != peerDev;
     return leave(CUDA_SUCCESS);
 }
@@ -381,15 +431,18 @@ API CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice pe
 /* ---- contexts ---- */
 
 CUresult check_context(const struct CUctx_st *context) {
-    for (const struct CUctx_st *known = contexts; known != NULL; known = known->next)
-        if (known == context)
+    for (const struct CUctx_st *known = contexts; known != NULL; known = known->next) {
+        if (known == context) {
             return known->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        }
+    }
     return CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult device_acquire(struct device *device) {
-    if (is_device_lost(device))
+    if (is_device_lost(device)) {
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    }
     if (device->use_count == 0 && !gpu_attach(device->gpu)) {
         log_line("%s: the GPU has no free process slot, or its file has changed since cuInit", device->identity->uuid);
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
@@ -399,8 +452,9 @@ CUresult device_acquire(struct device *device) {
 }
 
 void device_release(struct device *device) {
-    if (--device->use_count == 0)
+    if (--device->use_count == 0) {
         gpu_detach(device->gpu);
+    }
 }
 
 /* Sizes with which a context begins; they are part of its memory. */
@@ -433,8 +487,9 @@ static uint64_t context_bytes(const struct device *device) {
 
 static CUresult acquire_device_for_context(struct device *device) {
     CUresult result = device_acquire(device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     if (device->live_contexts == 0 && !memory_reserve(device, context_bytes(device))) {
         device_release(device);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -463,8 +518,9 @@ static void context_destroy(struct CUctx_st *context) {
 
 static struct CUctx_st *context_new(struct device *device, unsigned flags, unsigned api_version) {
     struct CUctx_st *context = calloc(1, sizeof *context);
-    if (context == NULL)
+    if (context == NULL) {
         return NULL;
+    }
     context->device = device;
     context->id = ++last_context_id;
     context->api_version = api_version;
@@ -497,26 +553,31 @@ static CUresult check_can_be_current(const struct CUctx_st *context) {
 }
 
 static CUresult push_context(struct CUctx_st *context) {
-    if (context_stack_depth == STACK_DEPTH)
+    if (context_stack_depth == STACK_DEPTH) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     context_stack[context_stack_depth++] = context;
     return CUDA_SUCCESS;
 }
 
 static CUresult create_context(CUcontext *pctx, unsigned flags, CUdevice dev, unsigned api_version) {
     struct device *device;
-    if (pctx == NULL || (flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0 || (flags & CU_CTX_SCHED_MASK) > 4)
+    if (pctx == NULL || (flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0 || (flags & CU_CTX_SCHED_MASK) > 4) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = acquire_device_for_context(device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return leave(result);
+    }
     struct CUctx_st *context = context_new(device, flags, api_version);
     if (context == NULL || push_context(context) != CUDA_SUCCESS) {
-        if (context != NULL)
+        if (context != NULL) {
             context->alive = false;
+        }
         release_device_of_context(device);
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -535,16 +596,19 @@ API CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev) {
 
 API CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
                             CUdevice dev) {
-    if (paramsArray != NULL || numParams != 0)
+    if (paramsArray != NULL || numParams != 0) {
         return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    }
     return create_context(pctx, flags, dev, 3021);
 }
 
 API CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev) {
-    if (ctxCreateParams != NULL && ctxCreateParams->numExecAffinityParams != 0)
+    if (ctxCreateParams != NULL && ctxCreateParams->numExecAffinityParams != 0) {
         return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-    if (ctxCreateParams != NULL && ctxCreateParams->cigParams != NULL)
+    }
+    if (ctxCreateParams != NULL && ctxCreateParams->cigParams != NULL) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     return create_context(pctx, flags, dev, 3021);
 }
 
@@ -553,19 +617,23 @@ API CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
  * remains, and using it there is an error.
  */
 static void pop_if_current(const struct CUctx_st *context) {
-    if (context_stack_depth > 0 && context_stack[context_stack_depth - 1] == context)
+    if (context_stack_depth > 0 && context_stack[context_stack_depth - 1] == context) {
         context_stack_depth--;
+    }
 }
 
 API CUresult cuCtxDestroy_v2(CUcontext ctx) {
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = check_context(ctx);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return leave(result);
-    if (ctx == ctx->device->primary || ctx->primary != NULL)
+    }
+    if (ctx == ctx->device->primary || ctx->primary != NULL) {
         return leave(CUDA_ERROR_INVALID_CONTEXT); /* a primary or green context ends otherwise */
+    }
     context_destroy(ctx);
     pop_if_current(ctx);
     return context_storage_run_destructors(leave(CUDA_SUCCESS));
@@ -577,11 +645,13 @@ API CUresult cuCtxDestroy(CUcontext ctx) {
 
 API CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags) {
     struct CUctx_st *context;
-    if (pctx == NULL || flags != 0)
+    if (pctx == NULL || flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     context->attach_count++;
     *pctx = context;
     return leave(CUDA_SUCCESS);
@@ -590,10 +660,12 @@ API CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags) {
 API CUresult cuCtxDetach(CUcontext ctx) {
     struct CUctx_st *context;
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (ctx != context || ctx == ctx->device->primary)
+    }
+    if (ctx != context || ctx == ctx->device->primary) {
         return leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
     if (--ctx->attach_count == 0) {
         context_destroy(ctx);
         pop_if_current(ctx);
@@ -603,73 +675,88 @@ API CUresult cuCtxDetach(CUcontext ctx) {
 
 API CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = check_can_be_current(ctx);
     return leave(result == CUDA_SUCCESS ? push_context(ctx) : result);
 }
 
 API CUresult cuCtxPopCurrent_v2(CUcontext *pctx) {
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (context_stack_depth == 0)
+    }
+    if (context_stack_depth == 0) {
         return leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
     context_stack_depth--;
-    if (pctx != NULL)
+    if (pctx != NULL) {
         *pctx = context_stack[context_stack_depth];
+    }
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuCtxSetCurrent(CUcontext ctx) {
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     if (ctx == NULL) {
-        if (context_stack_depth > 0)
+        if (context_stack_depth > 0) {
             context_stack_depth--;
+        }
         return leave(CUDA_SUCCESS);
     }
     result = check_can_be_current(ctx);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return leave(result);
-    if (context_stack_depth == 0)
+    }
+    if (context_stack_depth == 0) {
         return leave(push_context(ctx));
+    }
     context_stack[context_stack_depth - 1] = ctx;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuCtxGetCurrent(CUcontext *pctx) {
-    if (pctx == NULL)
+    if (pctx == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *pctx = context_stack_depth > 0 ? context_stack[context_stack_depth - 1] : NULL;
     return leave(CUDA_SUCCESS);
 }
 
 /* Enters the given context, or the current one if it is NULL. */
 static CUresult enter_given_context(CUcontext given, struct CUctx_st **context) {
-    if (given == NULL)
+    if (given == NULL) {
         return enter_context(context);
+    }
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = check_context(given);
-    if (result == CUDA_SUCCESS && is_device_lost(given->device))
+    if (result == CUDA_SUCCESS && is_device_lost(given->device)) {
         result = CUDA_ERROR_UNKNOWN;
+    }
     *context = given;
     return result == CUDA_SUCCESS ? result : leave(result);
 }
 
 API CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx) {
     struct CUctx_st *context;
-    if (device == NULL)
+    if (device == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_given_context(ctx, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *device = device_ordinal(context->device);
     return leave(CUDA_SUCCESS);
 }
@@ -681,17 +768,20 @@ API CUresult cuCtxGetDevice(CUdevice *device) {
 API CUresult cuCtxSynchronize_v2(CUcontext ctx) {
     struct CUctx_st *context;
     CUresult result = enter_given_context(ctx, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = capture_check_context_wait(context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return leave(result);
+    }
     const struct awaited_work work = work_pending_in_context(context);
     leave(CUDA_SUCCESS);
     work_wait(&work);
     result = enter_given_context(ctx, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     pools_trim_after_sync();
     return leave(CUDA_SUCCESS);
 }
@@ -702,39 +792,46 @@ API CUresult cuCtxSynchronize(void) {
 
 API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId) {
     struct CUctx_st *context;
-    if (ctxId == NULL)
+    if (ctxId == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_given_context(ctx, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *ctxId = context->id;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version) {
     struct CUctx_st *context;
-    if (version == NULL)
+    if (version == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_given_context(ctx, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *version = context->api_version;
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
     struct CUctx_st *context;
-    if (pvalue == NULL)
+    if (pvalue == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     if (limit == CU_LIMIT_CIG_ENABLED) { /* cuBLAS asks, and is left half initialized by an error */
         *pvalue = 0;
         return leave(CUDA_SUCCESS);
     }
-    if ((int)limit < 0 || (int)limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
+    if ((int)limit < 0 || (int)limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) {
         return leave(CUDA_ERROR_UNSUPPORTED_LIMIT);
+    }
     *pvalue = context->limits[limit];
     return leave(CUDA_SUCCESS);
 }
@@ -742,16 +839,19 @@ API CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
 API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     struct CUctx_st *context;
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if ((int)limit < 0 || (int)limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
+    }
+    if ((int)limit < 0 || (int)limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) {
         return leave(CUDA_ERROR_UNSUPPORTED_LIMIT);
+    }
     size_t old_value = context->limits[limit];
     uint64_t old_bytes = added_heap_bytes(context);
     context->limits[limit] = value;
     memory_release(context->device, old_bytes);
-    if (value <= GPU_MAX_MEMORY_BYTES && memory_reserve(context->device, added_heap_bytes(context)))
+    if (value <= GPU_MAX_MEMORY_BYTES && memory_reserve(context->device, added_heap_bytes(context))) {
         return leave(CUDA_SUCCESS);
+    }
     context->limits[limit] = old_value;
     (void)memory_reserve(context->device, old_bytes);
     return leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -760,26 +860,32 @@ API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 API CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority) {
     struct CUctx_st *context;
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (leastPriority != NULL)
+    }
+    if (leastPriority != NULL) {
         *leastPriority = 0;
-    if (greatestPriority != NULL)
+    }
+    if (greatestPriority != NULL) {
         *greatestPriority = -5;
+    }
     return leave(CUDA_SUCCESS);
 }
 
 /* The memory of every device is always mapped for every context. */
 API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
     struct CUctx_st *context;
-    if (Flags != 0)
+    if (Flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = check_context(peerContext);
-    if (result == CUDA_SUCCESS && peerContext->device == context->device)
+    if (result == CUDA_SUCCESS && peerContext->device == context->device) {
         result = CUDA_ERROR_INVALID_DEVICE;
+    }
     return leave(result);
 }
 
@@ -797,19 +903,22 @@ API CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
  */
 static CUresult enter_primary(CUdevice ordinal, struct device **device) {
     CUresult result = enter_device(ordinal, device);
-    if (result != CUDA_SUCCESS || (*device)->primary != NULL)
+    if (result != CUDA_SUCCESS || (*device)->primary != NULL) {
         return result;
+    }
     (*device)->primary = context_new(*device, (*device)->primary_flags, 3020);
     return (*device)->primary != NULL ? result : leave(CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 CUresult primary_context_handle(CUcontext *context, CUdevice ordinal) {
     struct device *device;
-    if (context == NULL)
+    if (context == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_primary(ordinal, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     device->primary_handle_given_out = true;
     *context = device->primary;
     return leave(CUDA_SUCCESS);
@@ -817,15 +926,18 @@ CUresult primary_context_handle(CUcontext *context, CUdevice ordinal) {
 
 API CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
     struct device *device;
-    if (pctx == NULL)
+    if (pctx == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_primary(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     if (!device->primary->alive) {
         result = acquire_device_for_context(device);
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             return leave(result);
+        }
         device->primary->alive = true;
         device->primary->flags = device->primary_flags;
     }
@@ -837,12 +949,15 @@ API CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
 API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
     struct device *device;
     CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (device->primary_retain_count == 0)
+    }
+    if (device->primary_retain_count == 0) {
         return leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (--device->primary_retain_count == 0 && device->primary->alive)
+    }
+    if (--device->primary_retain_count == 0 && device->primary->alive) {
         context_destroy(device->primary);
+    }
     return context_storage_run_destructors(leave(CUDA_SUCCESS));
 }
 
@@ -853,8 +968,9 @@ API CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
 API CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
     struct device *device;
     CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     if (device->primary != NULL && device->primary->alive) {
         context_destroy(device->primary);
         device->primary_retain_count = 0;
@@ -868,25 +984,31 @@ API CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
 
 API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
     struct device *device;
-    if ((flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0 || (flags & CU_CTX_SCHED_MASK) > 4)
+    if ((flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0 || (flags & CU_CTX_SCHED_MASK) > 4) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     device->primary_flags = flags;
-    if (device->primary != NULL)
+    if (device->primary != NULL) {
         device->primary->flags = flags;
+    }
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active) {
     struct device *device;
     CUresult result = enter_device(dev, &device);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (flags != NULL)
+    }
+    if (flags != NULL) {
         *flags = device->primary_flags;
-    if (active != NULL)
+    }
+    if (active != NULL) {
         *active = device->primary != NULL && device->primary->alive;
+    }
     return leave(CUDA_SUCCESS);
 }

@@ -126,8 +126,9 @@ static union table_slot tool_threads[4] = {SIZE_OF(tool_threads), [2] = FUNCTION
 /* Reports whether a tool or a debugger blocks the context. */
 static CUresult context_forbidden(CUcontext context, uint32_t *forbidden, const void **reserved) {
     (void)context, (void)reserved;
-    if (forbidden == NULL)
+    if (forbidden == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *forbidden = 0;
     return CUDA_SUCCESS;
 }
@@ -152,33 +153,39 @@ static struct storage_entry {
 
 /* NULL stands for the current context. */
 static CUresult enter_storage_context(CUcontext *context) {
-    if (*context == NULL)
+    if (*context == NULL) {
         return enter_context(context);
+    }
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = check_context(*context);
     return result == CUDA_SUCCESS ? result : leave(result);
 }
 
 static struct storage_entry **find_storage_entry(const struct CUctx_st *context, const void *key) {
     struct storage_entry **link = &stored_entries;
-    while (*link != NULL && ((*link)->context != context || (key != NULL && (*link)->key != key)))
+    while (*link != NULL && ((*link)->context != context || (key != NULL && (*link)->key != key))) {
         link = &(*link)->next;
+    }
     return link;
 }
 
 static CUresult storage_put(CUcontext context, void *key, void *value, storage_destructor destructor) {
-    if (key == NULL)
+    if (key == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_storage_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct storage_entry **link = find_storage_entry(context, key), *entry = *link;
     if (entry == NULL) {
         entry = calloc(1, sizeof *entry);
-        if (entry == NULL)
+        if (entry == NULL) {
             return leave(CUDA_ERROR_OUT_OF_MEMORY);
+        }
         *link = entry;
     }
     entry->context = context;
@@ -190,11 +197,13 @@ static CUresult storage_put(CUcontext context, void *key, void *value, storage_d
 
 static CUresult storage_delete(CUcontext context, void *key) {
     CUresult result = key != NULL ? enter_storage_context(&context) : CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct storage_entry **link = find_storage_entry(context, key), *entry = *link;
-    if (entry == NULL)
+    if (entry == NULL) {
         return leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     *link = entry->next;
     free(entry);
     return leave(CUDA_SUCCESS);
@@ -202,11 +211,13 @@ static CUresult storage_delete(CUcontext context, void *key) {
 
 static CUresult storage_get(void **value, CUcontext context, void *key) {
     CUresult result = value != NULL && key != NULL ? enter_storage_context(&context) : CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const struct storage_entry *entry = *find_storage_entry(context, key);
-    if (entry == NULL)
+    if (entry == NULL) {
         return leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     *value = entry->value;
     return leave(CUDA_SUCCESS);
 }
@@ -222,15 +233,17 @@ void context_storage_detach(const struct CUctx_st *context) {
 }
 
 CUresult context_storage_run_destructors(CUresult result) {
-    if (enter_driver() != CUDA_SUCCESS)
+    if (enter_driver() != CUDA_SUCCESS) {
         return result;
+    }
     struct storage_entry *next, *entry = detached_entries;
     detached_entries = NULL;
     leave(CUDA_SUCCESS);
     for (; entry != NULL; entry = next) {
         next = entry->next;
-        if (entry->destructor != NULL)
+        if (entry->destructor != NULL) {
             entry->destructor(entry->context, entry->key, entry->value);
+        }
         free(entry);
     }
     return result;
@@ -284,8 +297,9 @@ static void fill_unknown_slots(void) {
     static unsigned n;
     for (size_t i = 0; i < EXPORT_TABLES; i++) {
         for (size_t slot = 0; slot < export_tables[i].count; slot++) {
-            if (export_tables[i].slots[slot].bytes != 0 || n == UNKNOWN_SLOTS)
+            if (export_tables[i].slots[slot].bytes != 0 || n == UNKNOWN_SLOTS) {
                 continue;
+            }
             unknown_slots[n].table = export_tables[i].name;
             unknown_slots[n].slot = slot;
             export_tables[i].slots[slot] = unknown_functions[n++];
@@ -295,8 +309,9 @@ static void fill_unknown_slots(void) {
 
 API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId) {
     static pthread_mutex_t filling = PTHREAD_MUTEX_INITIALIZER;
-    if (ppExportTable == NULL || pExportTableId == NULL)
+    if (ppExportTable == NULL || pExportTableId == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     pthread_mutex_lock(&filling);
     fill_unknown_slots();
     pthread_mutex_unlock(&filling);
@@ -307,8 +322,9 @@ API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportT
         }
     }
     char id[33];
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 16; i++) {
         snprintf(id + 2 * i, 3, "%02x", (unsigned char)pExportTableId->bytes[i]);
+    }
     log_line("cuGetExportTable: no table %s", id);
     *ppExportTable = NULL;
     return CUDA_ERROR_NOT_FOUND;

@@ -47,8 +47,9 @@ static void md2_mix(struct md2 *md2, const unsigned char block[BLOCK_BYTES]) {
     }
     unsigned char t = 0;
     for (unsigned round = 0; round < ROUNDS; round++) {
-        for (unsigned i = 0; i < sizeof md2->state; i++)
+        for (unsigned i = 0; i < sizeof md2->state; i++) {
             t = md2->state[i] ^= permutation[t];
+        }
         t = (unsigned char)(t + round);
     }
 }
@@ -57,11 +58,13 @@ static void md2_update(struct md2 *md2, const void *data, size_t size) {
     const unsigned char *bytes = data;
     for (size_t i = 0; i < size; i++) {
         md2->block[md2->filled++] = bytes[i];
-        if (md2->filled < BLOCK_BYTES)
+        if (md2->filled < BLOCK_BYTES) {
             continue;
+        }
         unsigned char last = md2->checksum[BLOCK_BYTES - 1];
-        for (unsigned j = 0; j < BLOCK_BYTES; j++)
+        for (unsigned j = 0; j < BLOCK_BYTES; j++) {
             last = md2->checksum[j] ^= permutation[md2->block[j] ^ last];
+        }
         md2_mix(md2, md2->block);
         md2->filled = 0;
     }
@@ -80,8 +83,9 @@ static void hmac_begin(struct md2 *md2, unsigned char pad) {
     static const unsigned char key[BLOCK_BYTES] = {0x14, 0x6a, 0xdd, 0xae, 0x53, 0xa9, 0xa7, 0x52,
                                                    0xaa, 0x08, 0x41, 0x36, 0x0b, 0xf5, 0x5a, 0x9f};
     unsigned char padded[BLOCK_BYTES];
-    for (unsigned i = 0; i < BLOCK_BYTES; i++)
+    for (unsigned i = 0; i < BLOCK_BYTES; i++) {
         padded[i] = key[i] ^ pad;
+    }
     memset(md2, 0, sizeof *md2);
     md2_update(md2, padded, BLOCK_BYTES);
 }
@@ -115,8 +119,10 @@ CUresult handshake_answer(uint32_t version, uint64_t seconds, const struct hands
             (result = cuDeviceGetAttribute(&device.domain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, ordinal)) !=
                 CUDA_SUCCESS ||
             (result = cuDeviceGetAttribute(&device.bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, ordinal)) != CUDA_SUCCESS ||
-            (result = cuDeviceGetAttribute(&device.device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, ordinal)) != CUDA_SUCCESS)
+            (result = cuDeviceGetAttribute(&device.device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, ordinal)) !=
+                CUDA_SUCCESS) {
             break;
+        }
         md2_update(&md2, &device, sizeof device);
     }
     unsigned char inner[BLOCK_BYTES];

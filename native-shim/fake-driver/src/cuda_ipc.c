@@ -43,8 +43,9 @@ struct ipc_state {
 
 void ipc_release(struct allocation *allocation) {
     struct ipc_state *state = allocation->owner;
-    if (state != NULL && state->fd >= 0)
+    if (state != NULL && state->fd >= 0) {
         close(state->fd);
+    }
     free(state);
     allocation->owner = NULL;
 }
@@ -56,17 +57,20 @@ void ipc_release(struct allocation *allocation) {
 static bool copy_written_pages(char *to, const char *from, size_t bytes) {
     uint64_t entries[PAGES_AT_ONCE];
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    if (pagemap < 0)
+    if (pagemap < 0) {
         return false;
+    }
     bool complete = true;
     size_t pages = bytes / PAGE_BYTES;
     for (size_t page = 0; page < pages && complete; page += PAGES_AT_ONCE) {
         size_t count = pages - page < PAGES_AT_ONCE ? pages - page : PAGES_AT_ONCE;
         off_t position = (off_t)(((uintptr_t)from / PAGE_BYTES + page) * sizeof entries[0]);
         complete = pread(pagemap, entries, count * sizeof entries[0], position) == (ssize_t)(count * sizeof entries[0]);
-        for (size_t i = 0; i < count && complete; i++)
-            if (entries[i] >> 62 != 0)
+        for (size_t i = 0; i < count && complete; i++) {
+            if (entries[i] >> 62 != 0) {
                 memcpy(to + (page + i) * PAGE_BYTES, from + (page + i) * PAGE_BYTES, PAGE_BYTES);
+            }
+        }
     }
     close(pagemap);
     return complete;
@@ -82,10 +86,12 @@ static bool move_to_file(struct allocation *allocation) {
                  mremap(copy, allocation->mapped_bytes, allocation->mapped_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                         (void *)allocation->base) == (void *)allocation->base;
     if (!moved) {
-        if (copy != NULL)
+        if (copy != NULL) {
             memory_unmap(copy, allocation->mapped_bytes);
-        if (fd >= 0)
+        }
+        if (fd >= 0) {
             close(fd);
+        }
         free(state);
         return false;
     }
@@ -97,16 +103,20 @@ static bool move_to_file(struct allocation *allocation) {
 
 API CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
     struct CUctx_st *context;
-    if (pHandle == NULL)
+    if (pHandle == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct allocation *allocation = memory_find((uintptr_t)dptr);
-    if (allocation == NULL || allocation->kind != DEVICE_MEMORY)
+    if (allocation == NULL || allocation->kind != DEVICE_MEMORY) {
         return leave(CUDA_ERROR_INVALID_VALUE);
-    if (allocation->owner == NULL && !move_to_file(allocation))
+    }
+    if (allocation->owner == NULL && !move_to_file(allocation)) {
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     const struct ipc_state *state = allocation->owner;
     const struct ipc_handle handle = {.magic = IPC_HANDLE_MAGIC,
                                       .id = state->id,
@@ -124,11 +134,13 @@ static int open_exported(const struct ipc_handle *handle, struct device **device
     uint64_t id;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", handle->process, handle->descriptor);
     ssize_t length = readlink(path, target, sizeof target - 1);
-    if (length != (ssize_t)sizeof target - 1 || memcmp(target, name, sizeof target - 1) != 0)
+    if (length != (ssize_t)sizeof target - 1 || memcmp(target, name, sizeof target - 1) != 0) {
         return -1;
+    }
     int exporter_fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (exporter_fd < 0)
+    if (exporter_fd < 0) {
         return -1;
+    }
     int fd = shareable_open(exporter_fd, SHAREABLE_IPC, device, bytes, &id);
     close(exporter_fd);
     if (fd >= 0 && (id != handle->id || handle->bytes > *bytes || *bytes - handle->bytes >= PAGE_BYTES)) {
@@ -154,8 +166,9 @@ static CUresult import_allocation(const struct ipc_handle *handle, struct CUctx_
     struct device *device;
     size_t bytes;
     int fd = open_exported(handle, &device, &bytes);
-    if (fd < 0)
+    if (fd < 0) {
         return CUDA_ERROR_MAP_FAILED;
+    }
     struct ipc_state *state = calloc(1, sizeof *state);
     void *start = state != NULL ? shareable_map(fd, SHAREABLE_DATA_OFFSET, bytes) : NULL;
     close(fd);
@@ -171,8 +184,9 @@ static CUresult import_allocation(const struct ipc_handle *handle, struct CUctx_
                                           .owner = state,
                                           .file_backed = true};
         made = memory_add(&values);
-        if (made == NULL)
+        if (made == NULL) {
             memory_unmap(start, bytes);
+        }
     }
     if (made == NULL) {
         free(state);
@@ -187,17 +201,21 @@ API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, un
     struct ipc_handle decoded;
     memcpy(&decoded, &handle, sizeof decoded);
     if (pdptr == NULL || (Flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0 ||
-        decoded.magic != IPC_HANDLE_MAGIC || decoded.process <= 0 || decoded.descriptor < 0 || decoded.bytes == 0)
+        decoded.magic != IPC_HANDLE_MAGIC || decoded.process <= 0 || decoded.descriptor < 0 || decoded.bytes == 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (decoded.process == getpid())
+    }
+    if (decoded.process == getpid()) {
         return leave(CUDA_ERROR_INVALID_CONTEXT); /* an IPC handle cannot be opened in the process that exported it */
+    }
     const struct import_search search = {&decoded, context};
     struct allocation *opened = memory_search(is_import, &search);
-    if (opened == NULL)
+    if (opened == NULL) {
         return leave(import_allocation(&decoded, context, pdptr));
+    }
     ((struct ipc_state *)opened->owner)->open_count++;
     *pdptr = opened->base;
     return leave(CUDA_SUCCESS);
@@ -206,13 +224,16 @@ API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, un
 API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
     struct CUctx_st *context;
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct allocation *allocation = memory_find((uintptr_t)dptr);
-    if (allocation == NULL || allocation->kind != IPC_MEMORY || allocation->base != dptr)
+    if (allocation == NULL || allocation->kind != IPC_MEMORY || allocation->base != dptr) {
         return leave(CUDA_ERROR_INVALID_VALUE);
-    if (--((struct ipc_state *)allocation->owner)->open_count == 0)
+    }
+    if (--((struct ipc_state *)allocation->owner)->open_count == 0) {
         memory_destroy(allocation);
+    }
     return leave(CUDA_SUCCESS);
 }
 
@@ -231,13 +252,16 @@ _Static_assert(sizeof(struct ipc_event_handle) == sizeof(CUipcEventHandle), "a h
 
 API CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event) {
     static const unsigned needed = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
-    if (pHandle == NULL)
+    if (pHandle == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_with_handle(KIND_EVENT, event, CUDA_ERROR_INVALID_HANDLE);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if ((event->flags & needed) != needed)
+    }
+    if ((event->flags & needed) != needed) {
         return leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     event->is_shared = true;
     leave(CUDA_SUCCESS);
     const struct ipc_event_handle handle = {.magic = IPC_HANDLE_MAGIC, .process = getpid()};
@@ -248,12 +272,15 @@ API CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event) {
 API CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle) {
     struct ipc_event_handle decoded;
     memcpy(&decoded, &handle, sizeof decoded);
-    if (phEvent == NULL || decoded.magic != IPC_HANDLE_MAGIC)
+    if (phEvent == NULL || decoded.magic != IPC_HANDLE_MAGIC) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (decoded.process == getpid())
+    }
+    if (decoded.process == getpid()) {
         return CUDA_ERROR_INVALID_CONTEXT;
+    }
     CUresult result = cuEventCreate(phEvent, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         (*phEvent)->is_shared = true; /* no other thread knows the event yet */
+    }
     return result;
 }

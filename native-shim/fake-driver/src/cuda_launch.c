@@ -11,8 +11,9 @@ static CUresult check_launch(unsigned gridDimX, unsigned gridDimY, unsigned grid
                              unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes) {
     if (gridDimX == 0 || gridDimY == 0 || gridDimZ == 0 || blockDimX == 0 || blockDimY == 0 || blockDimZ == 0 ||
         gridDimX > 2147483647u || gridDimY > 65535 || gridDimZ > 65535 || blockDimX > 1024 || blockDimY > 1024 ||
-        blockDimZ > 64 || blockDimX * blockDimY * blockDimZ > 1024 || sharedMemBytes > 166912)
+        blockDimZ > 64 || blockDimX * blockDimY * blockDimZ > 1024 || sharedMemBytes > 166912) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -24,35 +25,44 @@ static void load_on_first_launch(CUfunction function) {
     static CUfunction loaded[LOADED_MAX];
     static unsigned count;
     const struct gpu_profile *profile = gpu_profile();
-    if (profile->lazy_max_ns == 0)
+    if (profile->lazy_max_ns == 0) {
         return;
+    }
     pthread_mutex_lock(&mutex);
     unsigned i = 0;
-    while (i < count && loaded[i] != function)
+    while (i < count && loaded[i] != function) {
         i++;
+    }
     uint64_t ns = i == count ? gpu_profile_between(profile->lazy_min_ns, profile->lazy_max_ns) : 0;
-    if (i == count && count < LOADED_MAX)
+    if (i == count && count < LOADED_MAX) {
         loaded[count++] = function;
+    }
     pthread_mutex_unlock(&mutex);
-    if (ns != 0)
+    if (ns != 0) {
         gpu_sleep_until(gpu_now() + ns);
+    }
 }
 
 static CUresult launch_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel, CUstream stream) {
     struct CUctx_st *context;
     struct capture_member *capturing;
-    if (kernel->kernelParams != NULL && kernel->extra != NULL)
+    if (kernel->kernelParams != NULL && kernel->extra != NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = check_launch(kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ, kernel->blockDimX,
                                    kernel->blockDimY, kernel->blockDimZ, kernel->sharedMemBytes);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         load_on_first_launch(kernel->func);
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = enter_with_queue_space(&context, stream, 1, &capturing);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (!is_function(kernel->func))
+    }
+    if (!is_function(kernel->func)) {
         return leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     if (capturing != NULL) {
         const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = *kernel};
         return leave(capture_add_node(capturing, &params));
@@ -83,8 +93,9 @@ API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gr
 }
 
 API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
-    if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL))
+    if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const CUDA_KERNEL_NODE_PARAMS_v3 kernel = {.func = f,
                                                .gridDimX = config->gridDimX,
                                                .gridDimY = config->gridDimY,

@@ -66,18 +66,22 @@ static CUdriverProcAddressQueryResult find_entry_point(const char *name, int ver
                                                        void **function) {
     const struct entry_point *best = NULL;
     bool known = false, has_variants = false;
-    for (size_t i = 0; i < sizeof entry_points / sizeof entry_points[0]; i++)
+    for (size_t i = 0; i < sizeof entry_points / sizeof entry_points[0]; i++) {
         has_variants |= entry_points[i].per_thread_stream && strcmp(entry_points[i].name, name) == 0;
+    }
     for (size_t i = 0; i < sizeof entry_points / sizeof entry_points[0]; i++) {
         const struct entry_point *entry = &entry_points[i];
-        if (strcmp(entry->name, name) != 0 || entry->per_thread_stream != (per_thread_stream && has_variants))
+        if (strcmp(entry->name, name) != 0 || entry->per_thread_stream != (per_thread_stream && has_variants)) {
             continue;
+        }
         known = true;
-        if (entry->version <= version && (best == NULL || entry->version > best->version))
+        if (entry->version <= version && (best == NULL || entry->version > best->version)) {
             best = entry;
+        }
     }
-    if (best == NULL)
+    if (best == NULL) {
         return known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    }
     memcpy(function, &best->function, sizeof *function);
     return CU_GET_PROC_ADDRESS_SUCCESS;
 }
@@ -86,15 +90,18 @@ static CUdriverProcAddressQueryResult find_entry_point(const char *name, int ver
    that the driver does not have. */
 API CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                                  CUdriverProcAddressQueryResult *symbolStatus) {
-    if (symbol == NULL || pfn == NULL || flags > 3)
+    if (symbol == NULL || pfn == NULL || flags > 3) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *pfn = NULL;
     CUdriverProcAddressQueryResult found =
         find_entry_point(symbol, cudaVersion, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, pfn);
-    if (symbolStatus != NULL)
+    if (symbolStatus != NULL) {
         *symbolStatus = found;
-    if (found != CU_GET_PROC_ADDRESS_SUCCESS)
+    }
+    if (found != CU_GET_PROC_ADDRESS_SUCCESS) {
         log_line("cuGetProcAddress: no %s of version %d", symbol, cudaVersion);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -102,10 +109,12 @@ API CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
 API CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags) {
     void *found;
     CUresult result = cuGetProcAddress_v2(symbol, pfn != NULL ? &found : NULL, cudaVersion, flags, NULL);
-    if (result == CUDA_SUCCESS && found == NULL)
+    if (result == CUDA_SUCCESS && found == NULL) {
         return CUDA_ERROR_NOT_FOUND;
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         *pfn = found;
+    }
     return result;
 }
 
@@ -119,8 +128,9 @@ static const struct {
 };
 
 static CUresult find_error(CUresult error, const char **answer, bool name) {
-    if (answer == NULL)
+    if (answer == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         if (errors[i].value == error) {
             *answer = name ? errors[i].name : errors[i].text;

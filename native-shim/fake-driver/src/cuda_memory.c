@@ -30,15 +30,17 @@ static unsigned long long last_allocation_id;
 /* Overlapping ranges compare as equal, so that a search for one byte finds the allocation that contains it. */
 static int compare_allocation_ranges(const void *a, const void *b) {
     const struct allocation *left = a, *valid = b;
-    if (left->base + left->bytes <= valid->base)
+    if (left->base + left->bytes <= valid->base) {
         return -1;
+    }
     return valid->base + valid->bytes <= left->base;
 }
 
 struct allocation *memory_find(uintptr_t address) {
     struct allocation byte = {.base = address, .bytes = 1};
-    if (address == UINTPTR_MAX)
+    if (address == UINTPTR_MAX) {
         return NULL;
+    }
     struct allocation *const *node = tfind(&byte, &allocation_tree, compare_allocation_ranges);
     return node != NULL && !(*node)->free_pending ? *node : NULL;
 }
@@ -46,15 +48,17 @@ struct allocation *memory_find(uintptr_t address) {
 struct allocation *memory_search(bool (*wanted)(const struct allocation *allocation, const void *data),
                                  const void *data) {
     struct allocation *allocation = LIST_FIRST(&allocations);
-    while (allocation != NULL && !wanted(allocation, data))
+    while (allocation != NULL && !wanted(allocation, data)) {
         allocation = LIST_NEXT(allocation, list);
+    }
     return allocation;
 }
 
 struct allocation *memory_add(const struct allocation *values) {
     struct allocation *allocation = malloc(sizeof *allocation);
-    if (allocation == NULL)
+    if (allocation == NULL) {
         return NULL;
+    }
     *allocation = *values;
     struct allocation *const *node = tsearch(allocation, &allocation_tree, compare_allocation_ranges);
     if (node == NULL || *node != allocation) {
@@ -75,8 +79,9 @@ void memory_remove(struct allocation *allocation) {
 /* flags: additional flags for mmap(). */
 static void *map_pages(size_t bytes, int flags) {
     void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
-    if (start != MAP_FAILED)
+    if (start != MAP_FAILED) {
         return start;
+    }
     log_line("the host has no address space for another %zu bytes", bytes);
     return NULL;
 }
@@ -88,24 +93,28 @@ static void exclude_from_fork(void *start, size_t bytes) {
 
 void *memory_map(size_t bytes) {
     void *start = map_pages(bytes, 0);
-    if (start != NULL)
+    if (start != NULL) {
         exclude_from_fork(start, bytes);
+    }
     return start;
 }
 
 void memory_unmap(void *start, size_t bytes) {
     /* munmap() fails if splitting a mapping would exceed the number of mappings; return at least the pages. */
-    if (munmap(start, bytes) != 0)
+    if (munmap(start, bytes) != 0) {
         (void)madvise(start, bytes, MADV_DONTNEED);
+    }
 }
 
 /* What an allocation takes beside small ones of small_bytes together: pages, if the profile says so. */
 static uint64_t bytes_in_pages(uint64_t bytes, uint64_t small_bytes) {
     uint64_t page = gpu_profile()->page_bytes;
-    if (page == 0)
+    if (page == 0) {
         return bytes;
-    if (bytes >= page)
+    }
+    if (bytes >= page) {
         return round_up(bytes, page);
+    }
     return round_up(small_bytes + bytes, page) - round_up(small_bytes, page);
 }
 
@@ -115,8 +124,9 @@ static bool is_small(uint64_t bytes) {
 
 bool memory_reserve(struct device *device, uint64_t bytes) {
     uint64_t taken = bytes_in_pages(bytes, device->small_bytes);
-    if (!gpu_reserve(device->gpu, taken) && !(pools_release_unused(device) && gpu_reserve(device->gpu, taken)))
+    if (!gpu_reserve(device->gpu, taken) && !(pools_release_unused(device) && gpu_reserve(device->gpu, taken))) {
         return false;
+    }
     device->small_bytes += is_small(bytes) ? bytes : 0;
     return true;
 }
@@ -135,12 +145,15 @@ static bool is_charged(enum memory_kind kind) {
 }
 
 void memory_destroy(struct allocation *allocation) {
-    if (allocation->kind == DEVICE_MEMORY || allocation->kind == IPC_MEMORY)
+    if (allocation->kind == DEVICE_MEMORY || allocation->kind == IPC_MEMORY) {
         ipc_release(allocation);
-    if (allocation->mapped_bytes != 0) /* an imported allocation may start within a page */
+    }
+    if (allocation->mapped_bytes != 0) { /* an imported allocation may start within a page */
         memory_unmap((void *)(allocation->base & ~(uintptr_t)4095), allocation->mapped_bytes);
-    if (is_charged(allocation->kind))
+    }
+    if (is_charged(allocation->kind)) {
         memory_release(allocation->device, allocation->bytes);
+    }
     memory_remove(allocation);
 }
 
@@ -167,8 +180,9 @@ void memory_free_of_context(const struct CUctx_st *context) {
     pending_frees_complete_all(context->device);
     for (struct allocation *allocation = LIST_FIRST(&allocations); allocation != NULL; allocation = next) {
         next = LIST_NEXT(allocation, list);
-        if (allocation->context == context)
+        if (allocation->context == context) {
             memory_destroy(allocation);
+        }
     }
 }
 
@@ -184,8 +198,9 @@ static void *map_memory_of_kind(enum memory_kind kind, size_t bytes, bool below_
         memory_unmap(start, bytes);
         start = NULL;
     }
-    if (start != NULL && is_charged(kind))
+    if (start != NULL && is_charged(kind)) {
         exclude_from_fork(start, bytes);
+    }
     return start;
 }
 
@@ -193,37 +208,44 @@ static CUresult create_allocation(struct CUctx_st *context, enum memory_kind kin
                                   bool below_4g, struct allocation **made) {
     struct allocation values = {
         .bytes = bytes, .kind = kind, .flags = flags, .context = context, .device = context->device};
-    if (bytes > SIZE_MAX - 4096 || (is_charged(kind) && !memory_reserve(context->device, bytes)))
+    if (bytes > SIZE_MAX - 4096 || (is_charged(kind) && !memory_reserve(context->device, bytes))) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     values.mapped_bytes = (bytes + 4095) & ~(size_t)4095;
     void *base = map_memory_of_kind(kind, values.mapped_bytes, below_4g);
     values.base = (uintptr_t)base;
     *made = base != NULL ? memory_add(&values) : NULL;
-    if (*made != NULL)
+    if (*made != NULL) {
         return CUDA_SUCCESS;
-    if (base != NULL)
+    }
+    if (base != NULL) {
         memory_unmap(base, values.mapped_bytes);
-    if (is_charged(kind))
+    }
+    if (is_charged(kind)) {
         memory_release(context->device, bytes);
+    }
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 struct allocation *memory_allocate_globals(struct CUctx_st *context, size_t bytes) {
     struct allocation *made = NULL;
-    if (context != NULL)
+    if (context != NULL) {
         return create_allocation(context, GLOBAL_MEMORY, bytes, 0, false, &made) == CUDA_SUCCESS ? made : NULL;
+    }
     struct allocation values = {.bytes = bytes, .kind = PINNED_MEMORY, .device = device_from_ordinal(0)};
     values.mapped_bytes = (bytes + 4095) & ~(size_t)4095;
     void *base = map_memory_of_kind(PINNED_MEMORY, values.mapped_bytes, false);
     values.base = (uintptr_t)base;
-    if (base != NULL && (made = memory_add(&values)) == NULL)
+    if (base != NULL && (made = memory_add(&values)) == NULL) {
         memory_unmap(base, values.mapped_bytes);
+    }
     return made;
 }
 
 void memory_free_globals(struct allocation *allocation) {
-    if (allocation != NULL)
+    if (allocation != NULL) {
         memory_destroy(allocation);
+    }
 }
 
 /* ---- allocation ---- */
@@ -231,8 +253,9 @@ void memory_free_globals(struct allocation *allocation) {
 /* Enters the current context for a call that is unsafe during a stream capture. */
 static CUresult enter_unsafe_in_capture(struct CUctx_st **context) {
     CUresult result = enter_context(context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = capture_check_unsafe_call();
     return result == CUDA_SUCCESS ? result : leave(result);
 }
@@ -240,14 +263,17 @@ static CUresult enter_unsafe_in_capture(struct CUctx_st **context) {
 static CUresult allocate(CUdeviceptr *dptr, size_t bytes, enum memory_kind kind, unsigned flags, bool below_4g) {
     struct CUctx_st *context;
     struct allocation *made;
-    if (dptr == NULL || bytes == 0)
+    if (dptr == NULL || bytes == 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_unsafe_in_capture(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = create_allocation(context, kind, bytes, flags, below_4g, &made);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *dptr = made->base;
+    }
     return leave(result);
 }
 
@@ -257,27 +283,33 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
 
 API CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize) {
     CUdeviceptr wide = 0;
-    if (dptr == NULL)
+    if (dptr == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = allocate(&wide, bytesize, DEVICE_MEMORY, 0, true);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *dptr = (CUdeviceptr_v1)wide;
+    }
     return result;
 }
 
 static CUresult allocate_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element,
                                bool below_4g) {
-    if (dptr == NULL || pitch == NULL || width == 0 || height == 0 || (element != 4 && element != 8 && element != 16))
+    if (dptr == NULL || pitch == NULL || width == 0 || height == 0 || (element != 4 && element != 8 && element != 16)) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (width > SIZE_MAX - PITCH_ALIGNMENT)
+    }
+    if (width > SIZE_MAX - PITCH_ALIGNMENT) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     size_t row = (width + PITCH_ALIGNMENT - 1) / PITCH_ALIGNMENT * PITCH_ALIGNMENT;
     size_t bytes;
-    if (__builtin_mul_overflow(row, height, &bytes))
+    if (__builtin_mul_overflow(row, height, &bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = allocate(dptr, bytes, DEVICE_MEMORY, 0, below_4g);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *pitch = row;
+    }
     return result;
 }
 
@@ -290,8 +322,9 @@ API CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigne
                              unsigned int ElementSizeBytes) {
     CUdeviceptr wide = 0;
     size_t pitch = 0;
-    if (dptr == NULL || pPitch == NULL)
+    if (dptr == NULL || pPitch == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = allocate_pitch(&wide, &pitch, WidthInBytes, Height, ElementSizeBytes, true);
     if (result == CUDA_SUCCESS) {
         *dptr = (CUdeviceptr_v1)wide;
@@ -301,8 +334,9 @@ API CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigne
 }
 
 API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
-    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return allocate(dptr, bytesize, MANAGED_MEMORY, flags, false);
 }
 
@@ -310,13 +344,16 @@ API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
 API CUresult cuMemFree_v2(CUdeviceptr dptr) {
     struct CUctx_st *context;
     CUresult result = enter_unsafe_in_capture(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (dptr == 0)
+    }
+    if (dptr == 0) {
         return leave(CUDA_SUCCESS);
+    }
     struct allocation *allocation = memory_find((uintptr_t)dptr);
-    if (allocation == NULL || allocation->base != dptr)
+    if (allocation == NULL || allocation->base != dptr) {
         return leave(CUDA_ERROR_INVALID_VALUE);
+    }
     return leave(memory_free(allocation));
 }
 
@@ -327,40 +364,50 @@ API CUresult cuMemFree(CUdeviceptr_v1 dptr) {
 API CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     struct CUctx_st *context;
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     uint64_t all = context->device->identity->memory_bytes;
-    if (free_bytes != NULL)
+    if (free_bytes != NULL) {
         *free_bytes = all - gpu_used(context->device->gpu);
-    if (total != NULL)
+    }
+    if (total != NULL) {
         *total = all;
+    }
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total) {
     size_t wide_free, wide_total;
     CUresult result = cuMemGetInfo_v2(&wide_free, &wide_total);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (free_bytes != NULL)
+    }
+    if (free_bytes != NULL) {
         *free_bytes = wide_free < UINT32_MAX ? (unsigned)wide_free : UINT32_MAX;
-    if (total != NULL)
+    }
+    if (total != NULL) {
         *total = wide_total < UINT32_MAX ? (unsigned)wide_total : UINT32_MAX;
+    }
     return CUDA_SUCCESS;
 }
 
 API CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr) {
     struct CUctx_st *context;
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const struct allocation *allocation = memory_find((uintptr_t)dptr);
-    if (allocation == NULL)
+    if (allocation == NULL) {
         return leave(CUDA_ERROR_NOT_FOUND);
-    if (pbase != NULL)
+    }
+    if (pbase != NULL) {
         *pbase = allocation->base;
-    if (psize != NULL)
+    }
+    if (psize != NULL) {
         *psize = allocation->bytes;
+    }
     return leave(CUDA_SUCCESS);
 }
 
@@ -370,11 +417,13 @@ API CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevice
 static CUresult free_host_memory(void *address, enum memory_kind kind, CUresult unknown) {
     struct CUctx_st *context;
     CUresult result = enter_unsafe_in_capture(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct allocation *allocation = memory_find((uintptr_t)address);
-    if (allocation == NULL || allocation->base != (uintptr_t)address || allocation->kind != kind)
+    if (allocation == NULL || allocation->base != (uintptr_t)address || allocation->kind != kind) {
         return leave(unknown);
+    }
     memory_destroy(allocation);
     return leave(CUDA_SUCCESS);
 }
@@ -382,14 +431,17 @@ static CUresult free_host_memory(void *address, enum memory_kind kind, CUresult 
 API CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
     struct CUctx_st *context;
     struct allocation *made;
-    if (pp == NULL || bytesize == 0 || Flags > 7)
+    if (pp == NULL || bytesize == 0 || Flags > 7) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_unsafe_in_capture(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = create_allocation(context, PINNED_MEMORY, bytesize, Flags, false, &made);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *pp = (void *)made->base;
+    }
     return leave(result);
 }
 
@@ -403,11 +455,13 @@ API CUresult cuMemFreeHost(void *p) {
 
 API CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags) {
     struct CUctx_st *context;
-    if (p == NULL || bytesize == 0 || bytesize > UINTPTR_MAX - (uintptr_t)p || Flags > 15)
+    if (p == NULL || bytesize == 0 || bytesize > UINTPTR_MAX - (uintptr_t)p || Flags > 15) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_unsafe_in_capture(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const struct allocation values = {.base = (uintptr_t)p,
                                       .bytes = bytesize,
                                       .kind = REGISTERED_MEMORY,
@@ -427,13 +481,16 @@ static bool is_pinned(const struct allocation *allocation) {
 
 API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags) {
     struct CUctx_st *context;
-    if (pdptr == NULL || p == NULL || Flags != 0)
+    if (pdptr == NULL || p == NULL || Flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (!is_pinned(memory_find((uintptr_t)p)))
+    }
+    if (!is_pinned(memory_find((uintptr_t)p))) {
         return leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pdptr = (uintptr_t)p;
     return leave(CUDA_SUCCESS);
 }
@@ -445,8 +502,9 @@ static CUresult check_managed_range(CUdeviceptr address, size_t bytes, const CUm
     const struct allocation *allocation = memory_find((uintptr_t)address);
     bool managed = allocation != NULL && (allocation->kind == MANAGED_MEMORY ||
                                           (allocation->kind == GLOBAL_MEMORY && allocation->device == NULL));
-    if (!managed || bytes == 0 || bytes > allocation->base + allocation->bytes - (uintptr_t)address)
+    if (!managed || bytes == 0 || bytes > allocation->base + allocation->bytes - (uintptr_t)address) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     switch ((int)location->type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
         return device_from_ordinal(location->id) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
@@ -466,10 +524,12 @@ static CUmemLocation location_of(CUdevice device) {
 }
 
 API CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location) {
-    if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
+    if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (advice <= CU_MEM_ADVISE_UNSET_READ_MOSTLY || advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
+    }
+    if (advice <= CU_MEM_ADVISE_UNSET_READ_MOSTLY || advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION) {
         location.type = CU_MEM_LOCATION_TYPE_HOST; /* the caller's is ignored */
+    }
     CUresult result = enter_driver();
     return result != CUDA_SUCCESS ? result : leave(check_managed_range(devPtr, count, &location));
 }
@@ -482,14 +542,17 @@ API CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocati
                                    CUstream hStream) {
     struct CUctx_st *context;
     struct capture_member *capturing = NULL;
-    if (flags != 0)
+    if (flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_stream_context(hStream, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = check_managed_range(devPtr, count, &location);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = capture_find(context, hStream, &capturing);
+    }
     return leave(capturing != NULL ? capture_reject(capturing) : result); /* it is no node of a graph */
 }
 
@@ -518,8 +581,9 @@ static CUresult get_pointer_attribute(void *data, CUpointer_attribute which, uin
         *(CUdeviceptr *)data = pointer;
         break;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (device && allocation->kind != MANAGED_MEMORY)
+        if (device && allocation->kind != MANAGED_MEMORY) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
         *(void **)data = (void *)pointer;
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -566,13 +630,16 @@ static CUresult get_pointer_attribute(void *data, CUpointer_attribute which, uin
 
 API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUdeviceptr ptr) {
     struct CUctx_st *context;
-    if (data == NULL)
+    if (data == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (memory_find((uintptr_t)ptr) == NULL)
+    }
+    if (memory_find((uintptr_t)ptr) == NULL) {
         return leave(CUDA_ERROR_INVALID_VALUE);
+    }
     return leave(get_pointer_attribute(data, attr, (uintptr_t)ptr));
 }
 
@@ -580,15 +647,18 @@ API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUdevic
 API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
                                     CUdeviceptr ptr) {
     struct CUctx_st *context;
-    if (numAttributes == 0 || attributes == NULL || data == NULL)
+    if (numAttributes == 0 || attributes == NULL || data == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_context(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     bool known = memory_find((uintptr_t)ptr) != NULL;
     for (unsigned i = 0; i < numAttributes && result == CUDA_SUCCESS; i++) {
-        if (data[i] == NULL)
+        if (data[i] == NULL) {
             continue;
+        }
         if (!known && attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
             *(unsigned *)data[i] = 0;
             continue;
@@ -620,15 +690,19 @@ enum { USE_WRITE = 1, USE_IN_GRAPH = 2 };
 static bool is_range_valid(uintptr_t address, size_t bytes, enum copy_space space, unsigned use) {
     while (bytes != 0) {
         const struct allocation *allocation = memory_find(address);
-        if (allocation == NULL)
+        if (allocation == NULL) {
             return space != DEVICE || ((use & USE_IN_GRAPH) != 0 && graph_memory_covers(address, bytes));
-        if (!allows_access(allocation, (use & USE_WRITE) != 0))
+        }
+        if (!allows_access(allocation, (use & USE_WRITE) != 0)) {
             return false;
+        }
         size_t here = allocation->bytes - (address - allocation->base);
-        if (bytes <= here)
+        if (bytes <= here) {
             return true;
-        if (allocation->kind != MAPPED_MEMORY)
+        }
+        if (allocation->kind != MAPPED_MEMORY) {
             return false;
+        }
         address += here; /* adjacent mappings form one range */
         bytes -= here;
         space = DEVICE;
@@ -641,11 +715,13 @@ static bool is_range_valid(uintptr_t address, size_t bytes, enum copy_space spac
 
 /* enter_with_queue_space() for a copy or a fill. */
 static CUresult enter_copy(struct CUctx_st **context, CUstream stream, struct capture_member **capturing) {
-    if (stream != SYNCHRONOUS)
+    if (stream != SYNCHRONOUS) {
         return enter_with_queue_space(context, stream, 1, capturing);
+    }
     CUresult result = enter_context(context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = capture_check_stream_wait(*context, LEGACY_STREAM);
     leave(result);
     return result == CUDA_SUCCESS ? enter_with_queue_space(context, LEGACY_STREAM, 1, capturing) : result;
@@ -689,12 +765,15 @@ static CUresult describe_side(CUmemorytype type, const void *host, CUdeviceptr d
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (pitch == 0)
+    if (pitch == 0) {
         pitch = offset[0] + extent[0];
-    if (rows == 0)
+    }
+    if (rows == 0) {
         rows = offset[1] + extent[1];
-    if (pitch < extent[0] || rows < extent[1] || __builtin_mul_overflow(pitch, rows, &side->layer))
+    }
+    if (pitch < extent[0] || rows < extent[1] || __builtin_mul_overflow(pitch, rows, &side->layer)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     side->pitch = pitch;
     side->start = base + offset[2] * side->layer + offset[1] * pitch + offset[0];
     return CUDA_SUCCESS;
@@ -703,8 +782,9 @@ static CUresult describe_side(CUmemorytype type, const void *host, CUdeviceptr d
 static bool is_side_valid(const struct copy_side *side, const size_t extent[3], unsigned use) {
     size_t last;
     if (__builtin_mul_overflow(side->layer, extent[2] - 1, &last) ||
-        __builtin_add_overflow(last, side->pitch * (extent[1] - 1) + extent[0], &last))
+        __builtin_add_overflow(last, side->pitch * (extent[1] - 1) + extent[0], &last)) {
         return false;
+    }
     return is_range_valid(side->start, last, side->space, use);
 }
 
@@ -721,11 +801,13 @@ static CUresult plan_copy(const CUDA_MEMCPY3D *copy, unsigned use, struct copy_p
     const size_t target[3] = {copy->dstXInBytes, copy->dstY, copy->dstZ};
     CUresult result = describe_side(copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray, source,
                                     copy->srcPitch, copy->srcHeight, extent, &plan->from);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = describe_side(copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray, target,
                                copy->dstPitch, copy->dstHeight, extent, &plan->to);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     memcpy(plan->extent, extent, sizeof extent);
     plan->empty = extent[0] == 0 || extent[1] == 0 || extent[2] == 0;
     return plan->empty || (is_side_valid(&plan->from, extent, use) && is_side_valid(&plan->to, extent, use | USE_WRITE))
@@ -735,10 +817,12 @@ static CUresult plan_copy(const CUDA_MEMCPY3D *copy, unsigned use, struct copy_p
 
 static void execute_copy(const struct copy_plan *plan) {
     const struct copy_side *from = &plan->from, *to = &plan->to;
-    for (size_t z = 0; !plan->empty && z < plan->extent[2]; z++)
-        for (size_t y = 0; y < plan->extent[1]; y++)
+    for (size_t z = 0; !plan->empty && z < plan->extent[2]; z++) {
+        for (size_t y = 0; y < plan->extent[1]; y++) {
             memmove((void *)(to->start + z * to->layer + y * to->pitch),
                     (const void *)(from->start + z * from->layer + y * from->pitch), plan->extent[0]);
+        }
+    }
 }
 
 CUresult check_memcpy(const CUDA_MEMCPY3D *copy) {
@@ -748,8 +832,9 @@ CUresult check_memcpy(const CUDA_MEMCPY3D *copy) {
 
 void run_memcpy(const CUDA_MEMCPY3D *copy) {
     struct copy_plan plan;
-    if (enter_driver() == CUDA_SUCCESS && leave(plan_copy(copy, USE_IN_GRAPH, &plan)) == CUDA_SUCCESS)
+    if (enter_driver() == CUDA_SUCCESS && leave(plan_copy(copy, USE_IN_GRAPH, &plan)) == CUDA_SUCCESS) {
         execute_copy(&plan);
+    }
 }
 
 static bool is_on_host(CUmemorytype type, CUdeviceptr address) {
@@ -781,25 +866,29 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream) {
     struct CUctx_st *context;
     struct capture_member *capturing = NULL;
     struct copy_plan plan;
-    if (copy == NULL)
+    if (copy == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_copy(&context, stream, &capturing);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     if (capturing != NULL) {
         const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
                                           .memcpy = {.copyCtx = context, .copyParams = *copy}};
         return leave(capture_add_node(capturing, &params));
     }
     result = plan_copy(copy, 0, &plan);
-    if (result != CUDA_SUCCESS || plan.empty)
+    if (result != CUDA_SUCCESS || plan.empty) {
         return leave(result);
+    }
     uint64_t number = work_submit(context, stream_or_legacy(stream), copy_plan_work(copy, &plan), NULL);
     struct awaited_work awaited = {.gpu = stream_context(context, stream_or_legacy(stream))->device->gpu};
     /* The host does not wait for device-to-device copies. */
     bool device_to_device = !memcpy_writes_host(copy) && !memcpy_reads_host(copy);
-    if (work_has_host_functions() || (stream == SYNCHRONOUS && !device_to_device))
+    if (work_has_host_functions() || (stream == SYNCHRONOUS && !device_to_device)) {
         awaited.numbers[0] = number;
+    }
     leave(result);
     work_wait(&awaited);
     execute_copy(&plan);
@@ -881,11 +970,13 @@ API CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevic
 static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
                           CUstream stream) {
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = check_context(to_context);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = check_context(from_context);
+    }
     leave(result);
     return result == CUDA_SUCCESS ? copy_linear((uintptr_t)to, DEVICE, (uintptr_t)from, DEVICE, bytes, stream) : result;
 }
@@ -901,8 +992,9 @@ API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUde
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream) {
-    if (copy == NULL)
+    if (copy == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const CUDA_MEMCPY3D side = {.srcXInBytes = copy->srcXInBytes,
                                 .srcY = copy->srcY,
                                 .srcMemoryType = copy->srcMemoryType,
@@ -980,15 +1072,18 @@ static size_t memset_row_bytes(const CUDA_MEMSET_NODE_PARAMS_v2 *params) {
 
 static CUresult check_memset_params(const CUDA_MEMSET_NODE_PARAMS_v2 *params, unsigned use) {
     size_t row, all, size = params->elementSize;
-    if (size != 1 && size != 2 && size != 4)
+    if (size != 1 && size != 2 && size != 4) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (params->width == 0 || params->height == 0)
+    }
+    if (params->width == 0 || params->height == 0) {
         return CUDA_SUCCESS;
+    }
     if (params->dst % size != 0 || __builtin_mul_overflow(params->width, size, &row) ||
         (params->height > 1 && params->pitch < row) ||
         __builtin_mul_overflow(params->pitch, params->height - 1, &all) || __builtin_add_overflow(all, row, &all) ||
-        !is_range_valid((uintptr_t)params->dst, all, DEVICE, use | USE_WRITE))
+        !is_range_valid((uintptr_t)params->dst, all, DEVICE, use | USE_WRITE)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -1018,24 +1113,28 @@ static void write_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params, int advice) {
             memset(start, element[0], row);
             continue;
         }
-        for (size_t x = 0; x < params->width; x++)
+        for (size_t x = 0; x < params->width; x++) {
             memcpy(start + x * size, element, size);
+        }
     }
 }
 
 static int memset_drop_advice(const CUDA_MEMSET_NODE_PARAMS_v2 *params) {
     const struct allocation *allocation = memory_find((uintptr_t)params->dst);
-    if (allocation == NULL || allocation->kind == REGISTERED_MEMORY)
+    if (allocation == NULL || allocation->kind == REGISTERED_MEMORY) {
         return 0;
+    }
     return allocation->file_backed ? MADV_REMOVE : MADV_DONTNEED;
 }
 
 void run_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params) {
-    if (enter_driver() != CUDA_SUCCESS)
+    if (enter_driver() != CUDA_SUCCESS) {
         return;
+    }
     int advice = memset_drop_advice(params);
-    if (leave(check_memset_params(params, USE_IN_GRAPH)) == CUDA_SUCCESS)
+    if (leave(check_memset_params(params, USE_IN_GRAPH)) == CUDA_SUCCESS) {
         write_memset(params, advice);
+    }
 }
 
 /* Fills `height` rows of `width` elements of `size` bytes. */
@@ -1044,8 +1143,9 @@ static CUresult memset_rows(uintptr_t to, size_t pitch, unsigned value, size_t s
     struct CUctx_st *context;
     struct capture_member *capturing = NULL;
     CUresult result = enter_copy(&context, stream, &capturing);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
                                       .memset = {.dst = to,
                                                  .pitch = pitch,
@@ -1054,18 +1154,21 @@ static CUresult memset_rows(uintptr_t to, size_t pitch, unsigned value, size_t s
                                                  .width = width,
                                                  .height = height,
                                                  .ctx = context}};
-    if (capturing != NULL)
+    if (capturing != NULL) {
         return leave(capture_add_node(capturing, &params));
+    }
     result = check_memset_params(&params.memset, 0);
     int advice = memset_drop_advice(&params.memset);
-    if (result == CUDA_SUCCESS && width != 0 && height != 0)
+    if (result == CUDA_SUCCESS && width != 0 && height != 0) {
         (void)work_submit(context, stream_or_legacy(stream),
                           memset_work(stream_context(context, stream_or_legacy(stream))->device,
                                       memset_row_bytes(&params.memset) * height),
                           NULL);
+    }
     leave(result);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         write_memset(&params.memset, advice);
+    }
     return result;
 }
 

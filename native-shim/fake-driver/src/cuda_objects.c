@@ -17,8 +17,9 @@ static int compare_addresses(const void *a, const void *b) {
 
 void *object_new(enum object_kind kind, size_t bytes, struct CUctx_st *context) {
     struct object *object = calloc(1, bytes);
-    if (object == NULL)
+    if (object == NULL) {
         return NULL;
+    }
     if (tsearch(object, &object_tree, compare_addresses) == NULL) {
         free(object);
         return NULL;
@@ -38,14 +39,15 @@ void object_delete(void *handle) {
     struct object *object = handle;
     tdelete(object, &object_tree, compare_addresses);
     LIST_REMOVE(object, list);
-    if (object->kind == KIND_MODULE || object->kind == KIND_LIBRARY)
+    if (object->kind == KIND_MODULE || object->kind == KIND_LIBRARY) {
         module_free(object);
-    else if (object->kind == KIND_STREAM)
+    } else if (object->kind == KIND_STREAM) {
         stream_free(object);
-    else if (object->kind == KIND_EVENT)
+    } else if (object->kind == KIND_EVENT) {
         event_free(object);
-    else if (object->kind == KIND_ARRAY || object->kind == KIND_MIPMAPPED_ARRAY)
+    } else if (object->kind == KIND_ARRAY || object->kind == KIND_MIPMAPPED_ARRAY) {
         array_free(object);
+    }
     free(object);
 }
 
@@ -54,8 +56,9 @@ void objects_delete_of_context(const struct CUctx_st *context) {
     capture_forget_context(context); /* before the loop, because it deletes graphs */
     for (struct object *object = LIST_FIRST(&objects); object != NULL; object = next) {
         next = LIST_NEXT(object, list);
-        if (object->context == context)
+        if (object->context == context) {
             object_delete(object);
+        }
     }
 }
 
@@ -63,7 +66,8 @@ void objects_for_each(enum object_kind kind, void (*visit)(void *object, void *d
     struct object *next;
     for (struct object *object = LIST_FIRST(&objects); object != NULL; object = next) {
         next = LIST_NEXT(object, list);
-        if (object->kind == kind)
+        if (object->kind == kind) {
             visit(object, data);
+        }
     }
 }

@@ -37,8 +37,9 @@ PTSZ(cuLaunchCooperativeKernel,
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra);
 API CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra) {
-    if (config == NULL)
+    if (config == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUlaunchConfig exec_config = *config;
     exec_config.hStream = OR_PER_THREAD(config->hStream);
     return cuLaunchKernelEx(&exec_config, function, parameters, extra);
@@ -72,8 +73,9 @@ PTSZ(cuGraphUpload, (CUgraphExec exec, CUstream stream), (exec, OR_PER_THREAD(st
 CUresult cuGraphInstantiateWithParams(CUgraphExec *made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params);
 API CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *made, CUgraph graph,
                                                CUDA_GRAPH_INSTANTIATE_PARAMS *params) {
-    if (params == NULL)
+    if (params == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     params->hUploadStream = OR_PER_THREAD(params->hUploadStream);
     return cuGraphInstantiateWithParams(made, graph, params);
 }

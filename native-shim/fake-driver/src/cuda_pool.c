@@ -80,14 +80,16 @@ static struct CUmemPoolHandle_st *default_pools[GPU_MAX_PER_NODE], *current_pool
 
 static void usage_add_used(struct memory_usage *usage, size_t bytes) {
     usage->used += bytes;
-    if (usage->used > usage->used_high)
+    if (usage->used > usage->used_high) {
         usage->used_high = usage->used;
+    }
 }
 
 static void usage_add_reserved(struct memory_usage *usage, size_t bytes) {
     usage->reserved += bytes;
-    if (usage->reserved > usage->reserved_high)
+    if (usage->reserved > usage->reserved_high) {
         usage->reserved_high = usage->reserved;
+    }
 }
 
 /* ---- blocks ---- */
@@ -103,16 +105,19 @@ static void free_list_add(struct pool_block *block) {
 /* Returns the smallest free block of at least that many bytes among the first entries of a list. */
 static struct pool_block *best_fit(const struct free_list *list, size_t bytes) {
     struct pool_block *best = NULL, *block = LIST_FIRST(list);
-    for (int i = 0; block != NULL && (i < FREE_LIST_SCAN_LIMIT || best == NULL); i++, block = LIST_NEXT(block, list))
-        if (block->bytes >= bytes && (best == NULL || block->bytes < best->bytes))
+    for (int i = 0; block != NULL && (i < FREE_LIST_SCAN_LIMIT || best == NULL); i++, block = LIST_NEXT(block, list)) {
+        if (block->bytes >= bytes && (best == NULL || block->bytes < best->bytes)) {
             best = block;
+        }
+    }
     return best;
 }
 
 static struct pool_block *find_free_block(const struct CUmemPoolHandle_st *pool, size_t bytes) {
     struct pool_block *found = NULL;
-    for (unsigned list = free_list_index(bytes); list < FREE_LISTS && found == NULL; list++)
+    for (unsigned list = free_list_index(bytes); list < FREE_LISTS && found == NULL; list++) {
         found = best_fit(&pool->free_lists[list], bytes);
+    }
     return found;
 }
 
@@ -121,8 +126,9 @@ static void merge_with_next(struct pool_block *block) {
     struct pool_block *next_in_chunk = block->next_in_chunk;
     block->bytes += next_in_chunk->bytes;
     block->next_in_chunk = next_in_chunk->next_in_chunk;
-    if (block->next_in_chunk != NULL)
+    if (block->next_in_chunk != NULL) {
         block->next_in_chunk->previous_in_chunk = block;
+    }
     free(next_in_chunk);
 }
 
@@ -143,8 +149,9 @@ static void release_block(struct pool_block *block) {
 /* Allocates bytes from the start of a free block; the rest stays free. */
 static bool allocate_block(struct pool_block *block, size_t bytes) {
     struct pool_block *rest = block->bytes > bytes ? calloc(1, sizeof *rest) : NULL;
-    if (block->bytes > bytes && rest == NULL)
+    if (block->bytes > bytes && rest == NULL) {
         return false;
+    }
     LIST_REMOVE(block, list);
     if (rest != NULL) {
         *rest = (struct pool_block){.chunk = block->chunk,
@@ -152,8 +159,9 @@ static bool allocate_block(struct pool_block *block, size_t bytes) {
                                     .bytes = block->bytes - bytes,
                                     .previous_in_chunk = block,
                                     .next_in_chunk = block->next_in_chunk};
-        if (rest->next_in_chunk != NULL)
+        if (rest->next_in_chunk != NULL) {
             rest->next_in_chunk->previous_in_chunk = rest;
+        }
         block->next_in_chunk = rest;
         block->bytes = bytes;
         free_list_add(rest);
@@ -165,8 +173,9 @@ static bool allocate_block(struct pool_block *block, size_t bytes) {
 /* ---- chunks ---- */
 
 static void *chunk_map(struct CUmemPoolHandle_st *pool, size_t bytes) {
-    if (pool->fd < 0)
+    if (pool->fd < 0) {
         return memory_map(bytes);
+    }
     return shareable_grow(pool->fd, pool->file_bytes + bytes)
                ? shareable_map(pool->fd, SHAREABLE_DATA_OFFSET + (off_t)pool->file_bytes, bytes)
                : NULL;
@@ -174,8 +183,9 @@ static void *chunk_map(struct CUmemPoolHandle_st *pool, size_t bytes) {
 
 static struct chunk *chunk_new(struct CUmemPoolHandle_st *pool, size_t bytes) {
     if ((pool->max_bytes != 0 && (bytes > pool->max_bytes || pool->usage.reserved > pool->max_bytes - bytes)) ||
-        !memory_reserve(pool->device, bytes))
+        !memory_reserve(pool->device, bytes)) {
         return NULL;
+    }
     struct chunk *chunk = calloc(1, sizeof *chunk);
     struct pool_block *block = calloc(1, sizeof *block);
     void *start = chunk != NULL && block != NULL ? chunk_map(pool, bytes) : NULL;
@@ -188,8 +198,9 @@ static struct chunk *chunk_new(struct CUmemPoolHandle_st *pool, size_t bytes) {
     *chunk = (struct chunk){.pool = pool, .base = (uintptr_t)start, .bytes = bytes, .first = block};
     *block = (struct pool_block){.chunk = chunk, .base = chunk->base, .bytes = bytes};
     chunk->offset = (off_t)pool->file_bytes;
-    if (pool->fd >= 0)
+    if (pool->fd >= 0) {
         pool->file_bytes += bytes;
+    }
     LIST_INSERT_HEAD(&pool->chunks, chunk, list);
     free_list_add(block);
     usage_add_reserved(&pool->usage, bytes);
@@ -207,8 +218,9 @@ static void chunk_delete(struct chunk *chunk) {
     free(chunk->first);
     LIST_REMOVE(chunk, list);
     memory_unmap((void *)chunk->base, chunk->bytes);
-    if (pool->fd >= 0)
+    if (pool->fd >= 0) {
         shareable_punch_hole(pool->fd, SHAREABLE_DATA_OFFSET + chunk->offset, chunk->bytes);
+    }
     memory_release(pool->device, chunk->bytes);
     pool->usage.reserved -= chunk->bytes;
     free(chunk);
@@ -220,8 +232,9 @@ static bool pool_trim(struct CUmemPoolHandle_st *pool, cuuint64_t keep) {
     struct chunk *next;
     for (struct chunk *chunk = LIST_FIRST(&pool->chunks); chunk != NULL; chunk = next) {
         next = LIST_NEXT(chunk, list);
-        if (!chunk_is_free(chunk) || pool->usage.reserved - chunk->bytes < keep)
+        if (!chunk_is_free(chunk) || pool->usage.reserved - chunk->bytes < keep) {
             continue;
+        }
         chunk_delete(chunk);
         any = true;
     }
@@ -232,13 +245,15 @@ static bool pool_trim(struct CUmemPoolHandle_st *pool, cuuint64_t keep) {
 
 static struct CUmemPoolHandle_st *pool_new(struct device *device) {
     struct CUmemPoolHandle_st *pool = calloc(1, sizeof *pool);
-    if (pool == NULL)
+    if (pool == NULL) {
         return NULL;
+    }
     pool->device = device;
     pool->fd = -1;
     pool->access[device_ordinal(device)] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    for (size_t i = 0; i < sizeof pool->reuse / sizeof pool->reuse[0]; i++)
+    for (size_t i = 0; i < sizeof pool->reuse / sizeof pool->reuse[0]; i++) {
         pool->reuse[i] = 1;
+    }
     LIST_INSERT_HEAD(&pools, pool, list);
     return pool;
 }
@@ -246,25 +261,30 @@ static struct CUmemPoolHandle_st *pool_new(struct device *device) {
 static void pool_delete(struct CUmemPoolHandle_st *pool) {
     pool_trim(pool, 0);
     LIST_REMOVE(pool, list);
-    if (pool->fd >= 0)
+    if (pool->fd >= 0) {
         close(pool->fd);
+    }
     free(pool);
 }
 
 static struct CUmemPoolHandle_st *pool_find(const struct CUmemPoolHandle_st *handle) {
-    for (struct CUmemPoolHandle_st *pool = LIST_FIRST(&pools); pool != NULL; pool = LIST_NEXT(pool, list))
-        if (pool == handle)
+    for (struct CUmemPoolHandle_st *pool = LIST_FIRST(&pools); pool != NULL; pool = LIST_NEXT(pool, list)) {
+        if (pool == handle) {
             return pool->destroyed ? NULL : pool;
+        }
+    }
     return NULL;
 }
 
 /* Returns NULL without host memory. */
 static struct CUmemPoolHandle_st *default_pool(struct device *device) {
     struct CUmemPoolHandle_st **pool = &default_pools[device_ordinal(device)];
-    if (*pool == NULL)
+    if (*pool == NULL) {
         *pool = pool_new(device);
-    if (*pool != NULL)
+    }
+    if (*pool != NULL) {
         (*pool)->is_default = true;
+    }
     return *pool;
 }
 
@@ -327,10 +347,12 @@ struct block_request {
 
 static bool can_reuse_in_stream(const struct pending_free *pending, const void *data) {
     const struct block_request *request = data;
-    if (allocation_pool(pending->allocation) != request->pool || pending->context != request->context)
+    if (allocation_pool(pending->allocation) != request->pool || pending->context != request->context) {
         return false;
-    if (pending->stream == PER_THREAD_STREAM)
+    }
+    if (pending->stream == PER_THREAD_STREAM) {
         return request->stream == PER_THREAD_STREAM && pthread_equal(pending->thread, pthread_self());
+    }
     return pending->stream == request->stream ||
            (is_default_stream(pending->stream) && is_legacy_stream(request->stream));
 }
@@ -341,13 +363,16 @@ static bool can_reuse_in_stream(const struct pending_free *pending, const void *
  */
 static bool can_reuse_after_wait(const struct pending_free *pending, const void *data) {
     const struct block_request *request = data;
-    if (allocation_pool(pending->allocation) != request->pool)
+    if (allocation_pool(pending->allocation) != request->pool) {
         return false;
+    }
     gpu_file *gpu = stream_context(request->context, request->stream)->device->gpu;
-    for (int i = 0; i < GPU_QUEUES && gpu == pending->work.gpu; i++)
-        if (pending->work.numbers[i] != 0 && gpu_has_queue_space(gpu, 1))
+    for (int i = 0; i < GPU_QUEUES && gpu == pending->work.gpu; i++) {
+        if (pending->work.numbers[i] != 0 && gpu_has_queue_space(gpu, 1)) {
             (void)work_submit(request->context, request->stream, (struct gpu_work){.after = {pending->work.numbers[i]}},
                               NULL);
+        }
+    }
     return true;
 }
 
@@ -356,8 +381,9 @@ static CUresult free_async(struct allocation *allocation, struct CUctx_st *conte
                  allocation->kind == POOL_MEMORY || allocation->kind == IMPORTED_MEMORY;
     const struct awaited_work work = work_pending_in_stream(context, stream);
     struct pending_free *pending = waits && !work_is_done(&work) ? malloc(sizeof *pending) : NULL;
-    if (pending == NULL)
+    if (pending == NULL) {
         return memory_free(allocation);
+    }
     *pending = (struct pending_free){allocation, stream, context, pthread_self(), work, pending_frees};
     pending_frees = pending;
     allocation->free_pending = true;
@@ -370,15 +396,17 @@ static struct pool_block *find_block_or_grow(struct CUmemPoolHandle_st *pool, si
     const size_t whole = round_up(bytes, CHUNK_ALIGNMENT);
     struct pool_block *block = find_free_block(pool, bytes);
     if (block == NULL &&
-        ((whole < MIN_CHUNK_BYTES && chunk_new(pool, MIN_CHUNK_BYTES) != NULL) || chunk_new(pool, whole) != NULL))
+        ((whole < MIN_CHUNK_BYTES && chunk_new(pool, MIN_CHUNK_BYTES) != NULL) || chunk_new(pool, whole) != NULL)) {
         block = find_free_block(pool, bytes);
+    }
     return block;
 }
 
 static struct pool_block *take_block(struct CUmemPoolHandle_st *pool, size_t bytes,
                                      const struct block_request *request) {
-    if (pool->reuse[REUSE_OPPORTUNISTIC])
+    if (pool->reuse[REUSE_OPPORTUNISTIC]) {
         complete_done_frees();
+    }
     struct pool_block *block = find_free_block(pool, bytes);
     if (block == NULL) {
         complete_pending_frees(can_reuse_in_stream, request);
@@ -394,11 +422,13 @@ static struct pool_block *take_block(struct CUmemPoolHandle_st *pool, size_t byt
 static CUresult pool_allocate(struct CUmemPoolHandle_st *pool, size_t bytes, struct CUctx_st *context, CUstream stream,
                               CUdeviceptr *address) {
     const struct block_request request = {pool, context, stream};
-    if (bytes > GPU_MAX_MEMORY_BYTES)
+    if (bytes > GPU_MAX_MEMORY_BYTES) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     struct pool_block *block = take_block(pool, round_up(bytes, BLOCK_ALIGNMENT), &request);
-    if (block == NULL)
+    if (block == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     const struct allocation values = {.base = block->base,
                                       .bytes = bytes,
                                       .kind = POOL_MEMORY,
@@ -428,14 +458,16 @@ void pool_free(struct allocation *allocation) {
     pool->usage.used -= block->bytes;
     release_block(block);
     memory_remove(allocation);
-    if (pool->destroyed && pool->usage.used == 0)
+    if (pool->destroyed && pool->usage.used == 0) {
         pool_delete(pool);
+    }
 }
 
 void pools_trim_after_sync(void) {
     complete_done_frees();
-    for (struct CUmemPoolHandle_st *pool = LIST_FIRST(&pools); pool != NULL; pool = LIST_NEXT(pool, list))
+    for (struct CUmemPoolHandle_st *pool = LIST_FIRST(&pools); pool != NULL; pool = LIST_NEXT(pool, list)) {
         pool_trim(pool, pool->release_threshold);
+    }
 }
 
 /* ---- graph memory ---- */
@@ -457,8 +489,9 @@ static struct memory_usage *graph_usage_of(const struct device *device) {
 }
 
 CUresult graph_memory_new(struct device *device, size_t bytes, struct graph_memory **made) {
-    if (bytes == 0 || bytes > GPU_MAX_MEMORY_BYTES)
+    if (bytes == 0 || bytes > GPU_MAX_MEMORY_BYTES) {
         return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    }
     struct graph_memory *memory = calloc(1, sizeof *memory);
     void *start = memory != NULL ? memory_map(round_up(bytes, CHUNK_ALIGNMENT)) : NULL;
     if (start == NULL) {
@@ -477,31 +510,37 @@ CUdeviceptr graph_memory_address(const struct graph_memory *memory) {
 
 struct graph_memory *graph_memory_find(CUdeviceptr address) {
     struct graph_memory *memory = LIST_FIRST(&graph_memories);
-    while (memory != NULL && memory->base != address)
+    while (memory != NULL && memory->base != address) {
         memory = LIST_NEXT(memory, list);
+    }
     return memory;
 }
 
 bool graph_memory_covers(uintptr_t address, size_t bytes) {
     for (const struct graph_memory *memory = LIST_FIRST(&graph_memories); memory != NULL;
-         memory = LIST_NEXT(memory, list))
-        if (address >= memory->base && address - memory->base < memory->bytes)
+         memory = LIST_NEXT(memory, list)) {
+        if (address >= memory->base && address - memory->base < memory->bytes) {
             return bytes <= memory->bytes - (address - memory->base);
+        }
+    }
     return false;
 }
 
 CUresult graph_memory_allocate(struct graph_memory *memory) {
     struct memory_usage *usage = graph_usage_of(memory->device);
-    if (memory->allocation != NULL)
+    if (memory->allocation != NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     size_t whole = round_up(memory->bytes, CHUNK_ALIGNMENT), more;
     for (;;) {
         size_t cached = usage->reserved - usage->used;
         more = whole > cached ? whole - cached : 0;
-        if (more == 0 || gpu_reserve(memory->device->gpu, more))
+        if (more == 0 || gpu_reserve(memory->device->gpu, more)) {
             break;
-        if (!pools_release_unused(memory->device)) /* this may also release the cached graph memory */
+        }
+        if (!pools_release_unused(memory->device)) { /* this may also release the cached graph memory */
             return CUDA_ERROR_OUT_OF_MEMORY;
+        }
     }
     const struct allocation values = {
         .base = memory->base, .bytes = memory->bytes, .kind = GRAPH_MEMORY, .device = memory->device, .owner = memory};
@@ -520,19 +559,22 @@ bool graph_memory_is_allocated(const struct graph_memory *memory) {
 }
 
 void graph_memory_free(struct graph_memory *memory) {
-    if (memory->allocation == NULL)
+    if (memory->allocation == NULL) {
         return;
+    }
     graph_usage_of(memory->device)->used -= round_up(memory->bytes, CHUNK_ALIGNMENT);
     memory_remove(memory->allocation);
     memory->allocation = NULL;
-    if (memory->graph_deleted)
+    if (memory->graph_deleted) {
         graph_memory_delete(memory);
+    }
 }
 
 void graph_memory_delete(struct graph_memory *memory) {
     memory->graph_deleted = true;
-    if (memory->allocation != NULL)
+    if (memory->allocation != NULL) {
         return;
+    }
     LIST_REMOVE(memory, list);
     memory_unmap((void *)memory->base, round_up(memory->bytes, CHUNK_ALIGNMENT));
     free(memory);
@@ -540,22 +582,27 @@ void graph_memory_delete(struct graph_memory *memory) {
 
 static bool graph_memory_trim(const struct device *device) {
     struct memory_usage *usage = graph_usage_of(device);
-    if (usage->reserved == usage->used)
+    if (usage->reserved == usage->used) {
         return false;
-    for (struct graph_memory *memory = LIST_FIRST(&graph_memories); memory != NULL; memory = LIST_NEXT(memory, list))
-        if (memory->device == device && memory->allocation == NULL)
+    }
+    for (struct graph_memory *memory = LIST_FIRST(&graph_memories); memory != NULL; memory = LIST_NEXT(memory, list)) {
+        if (memory->device == device && memory->allocation == NULL) {
             (void)madvise((void *)memory->base, round_up(memory->bytes, CHUNK_ALIGNMENT), MADV_DONTNEED);
+        }
+    }
     gpu_release(device->gpu, usage->reserved - usage->used);
     usage->reserved = usage->used;
     return true;
 }
 
 static CUresult enter_graph_memory(CUdevice ordinal, const void *value, struct device **device) {
-    if (value == NULL)
+    if (value == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *device = device_from_ordinal(ordinal);
     return *device != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_DEVICE);
 }
@@ -563,8 +610,9 @@ static CUresult enter_graph_memory(CUdevice ordinal, const void *value, struct d
 API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value) {
     struct device *found;
     CUresult result = enter_graph_memory(device, value, &found);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const struct memory_usage *usage = graph_usage_of(found);
     switch ((int)attr) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
@@ -588,8 +636,9 @@ API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute 
 API CUresult cuDeviceGraphMemTrim(CUdevice device) {
     struct device *found;
     CUresult result = enter_graph_memory(device, &device, &found);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     (void)graph_memory_trim(found);
     return leave(CUDA_SUCCESS);
 }
@@ -599,19 +648,23 @@ API CUresult cuDeviceGraphMemTrim(CUdevice device) {
 bool pools_release_unused(const struct device *device) {
     complete_done_frees();
     bool any = graph_memory_trim(device);
-    for (struct CUmemPoolHandle_st *pool = LIST_FIRST(&pools); pool != NULL; pool = LIST_NEXT(pool, list))
-        if (pool->device == device)
+    for (struct CUmemPoolHandle_st *pool = LIST_FIRST(&pools); pool != NULL; pool = LIST_NEXT(pool, list)) {
+        if (pool->device == device) {
             any |= pool_trim(pool, 0);
+        }
+    }
     return any;
 }
 
 static void free_chunk_allocations(struct chunk *chunk) {
     for (;;) {
         struct pool_block *block = chunk->first; /* blocks before the first used block are one free block */
-        if (!block->used)
+        if (!block->used) {
             block = block->next_in_chunk;
-        if (block == NULL)
+        }
+        if (block == NULL) {
             return;
+        }
         memory_remove(memory_find(block->base));
         chunk->pool->usage.used -= block->bytes;
         release_block(block);
@@ -623,20 +676,24 @@ void pools_free_device_memory(const struct device *device) {
     pending_frees_complete_all(device);
     for (struct CUmemPoolHandle_st *pool = LIST_FIRST(&pools); pool != NULL; pool = next_pool) {
         next_pool = LIST_NEXT(pool, list);
-        if (pool->device != device)
+        if (pool->device != device) {
             continue;
-        for (struct chunk *chunk = LIST_FIRST(&pool->chunks); chunk != NULL; chunk = LIST_NEXT(chunk, list))
+        }
+        for (struct chunk *chunk = LIST_FIRST(&pool->chunks); chunk != NULL; chunk = LIST_NEXT(chunk, list)) {
             free_chunk_allocations(chunk);
-        if (pool->destroyed)
+        }
+        if (pool->destroyed) {
             pool_delete(pool);
-        else
+        } else {
             pool_trim(pool, 0);
+        }
     }
     struct graph_memory *next;
     for (struct graph_memory *memory = LIST_FIRST(&graph_memories); memory != NULL; memory = next) {
         next = LIST_NEXT(memory, list);
-        if (memory->device == device)
+        if (memory->device == device) {
             graph_memory_free(memory);
+        }
     }
     (void)graph_memory_trim(device);
 }
@@ -649,23 +706,29 @@ static struct device *location_device(const CUmemLocation *location) {
 }
 
 API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps) {
-    if (pool == NULL || poolProps == NULL || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    if (pool == NULL || poolProps == NULL || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     if (poolProps->location.type == CU_MEM_LOCATION_TYPE_HOST ||
-        poolProps->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+        poolProps->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) {
         return leave(CUDA_ERROR_NOT_SUPPORTED);
+    }
     struct device *device = location_device(&poolProps->location);
-    if (device == NULL)
+    if (device == NULL) {
         return leave(CUDA_ERROR_INVALID_VALUE);
+    }
     bool exportable = poolProps->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    if (!exportable && poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+    if (!exportable && poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
         return leave(CUDA_ERROR_NOT_SUPPORTED);
+    }
     struct CUmemPoolHandle_st *made = pool_new(device);
-    if (made == NULL)
+    if (made == NULL) {
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     if (exportable && (made->fd = shareable_create(SHAREABLE_POOL, device, 0)) < 0) {
         pool_delete(made);
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -677,52 +740,62 @@ API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps
 
 static CUresult enter_pool(CUmemoryPool pool) {
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     return pool_find(pool) != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_VALUE);
 }
 
 /* Like enter_pool(), for calls that are unsafe during a capture. NVIDIA/cccl#11360 found that pool attributes are. */
 static CUresult enter_pool_unsafe(CUmemoryPool pool) {
     CUresult result = enter_pool(pool);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = capture_check_unsafe_call();
     return result == CUDA_SUCCESS ? result : leave(result);
 }
 
 API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     CUresult result = enter_pool(pool);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (pool->is_default)
+    }
+    if (pool->is_default) {
         return leave(CUDA_ERROR_INVALID_VALUE);
-    for (size_t i = 0; i < device_count(); i++)
-        if (current_pools[i] == pool)
+    }
+    for (size_t i = 0; i < device_count(); i++) {
+        if (current_pools[i] == pool) {
             current_pools[i] = NULL;
+        }
+    }
     pool->destroyed = true;
-    if (pool->usage.used == 0)
+    if (pool->usage.used == 0) {
         pool_delete(pool);
-    else
+    } else {
         pool_trim(pool, 0);
+    }
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
     CUresult result = enter_pool_unsafe(pool);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     complete_done_frees();
     pool_trim(pool, minBytesToKeep);
     return leave(CUDA_SUCCESS);
 }
 
 API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value) {
-    if (value == NULL)
+    if (value == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_pool_unsafe(pool);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     switch ((int)attr) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
@@ -751,11 +824,13 @@ API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, 
 }
 
 API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value) {
-    if (value == NULL)
+    if (value == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_pool_unsafe(pool);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     switch ((int)attr) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
@@ -767,12 +842,14 @@ API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, 
         return leave(CUDA_SUCCESS);
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        if (*(const cuuint64_t *)value != 0)
+        if (*(const cuuint64_t *)value != 0) {
             return leave(CUDA_ERROR_INVALID_VALUE);
-        if (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        }
+        if (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
             pool->usage.used_high = pool->usage.used;
-        else
+        } else {
             pool->usage.reserved_high = pool->usage.reserved;
+        }
         return leave(CUDA_SUCCESS);
     default:
         return leave(CUDA_ERROR_INVALID_VALUE);
@@ -780,34 +857,43 @@ API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, 
 }
 
 API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count) {
-    if (map == NULL || count == 0)
+    if (map == NULL || count == 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_pool(pool);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    for (size_t i = 0; i < count; i++)
+    }
+    for (size_t i = 0; i < count; i++) {
         if (location_device(&map[i].location) == NULL ||
             (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
-             (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE || location_device(&map[i].location) == pool->device)))
+             (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE || location_device(&map[i].location) == pool->device))) {
             return leave(CUDA_ERROR_INVALID_VALUE);
-    for (size_t i = 0; i < count; i++)
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
         pool->access[map[i].location.id] = map[i].flags;
+    }
     return leave(CUDA_SUCCESS);
 }
 
 static CUresult get_device_pool(CUmemoryPool *pool, CUdevice ordinal,
                                 struct CUmemPoolHandle_st *(*which)(struct device *)) {
-    if (pool == NULL)
+    if (pool == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct device *device = device_from_ordinal(ordinal);
-    if (device == NULL)
+    if (device == NULL) {
         return leave(CUDA_ERROR_INVALID_DEVICE);
+    }
     struct CUmemPoolHandle_st *found = which(device);
-    if (found == NULL)
+    if (found == NULL) {
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     *pool = found;
     return leave(CUDA_SUCCESS);
 }
@@ -822,21 +908,25 @@ API CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev) {
 
 API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
     CUresult result = enter_pool(pool);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct device *device = device_from_ordinal(dev);
-    if (device == NULL)
+    if (device == NULL) {
         return leave(CUDA_ERROR_INVALID_DEVICE);
-    if (pool->device != device || pool->imported)
+    }
+    if (pool->device != device || pool->imported) {
         return leave(CUDA_ERROR_INVALID_VALUE);
+    }
     current_pools[dev] = pool;
     return leave(CUDA_SUCCESS);
 }
 
 /* Only device memory has pools, one default pool and one current pool for each device. */
 static CUresult check_pool_location(const CUmemLocation *location, CUmemAllocationType type) {
-    if (location == NULL || (type != CU_MEM_ALLOCATION_TYPE_PINNED && type != CU_MEM_ALLOCATION_TYPE_MANAGED))
+    if (location == NULL || (type != CU_MEM_ALLOCATION_TYPE_PINNED && type != CU_MEM_ALLOCATION_TYPE_MANAGED)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return type == CU_MEM_ALLOCATION_TYPE_PINNED && location->type == CU_MEM_LOCATION_TYPE_DEVICE
                ? CUDA_SUCCESS
                : CUDA_ERROR_NOT_SUPPORTED;
@@ -872,16 +962,20 @@ _Static_assert(sizeof(struct exported_pointer) == sizeof(CUmemPoolPtrExportData)
 
 API CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
                                               unsigned long long flags) {
-    if (handle_out == NULL || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0)
+    if (handle_out == NULL || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_pool(pool);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (pool->fd < 0 || pool->imported)
+    }
+    if (pool->fd < 0 || pool->imported) {
         return leave(CUDA_ERROR_INVALID_VALUE);
+    }
     int fd = fcntl(pool->fd, F_DUPFD_CLOEXEC, 0);
-    if (fd < 0)
+    if (fd < 0) {
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     *(int *)handle_out = fd;
     return leave(CUDA_SUCCESS);
 }
@@ -891,14 +985,17 @@ API CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *ha
     struct device *device;
     size_t bytes;
     uint64_t id;
-    if (pool_out == NULL || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0)
+    if (pool_out == NULL || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     int fd = shareable_open((int)(intptr_t)handle, SHAREABLE_POOL, &device, &bytes, &id);
-    if (fd < 0)
+    if (fd < 0) {
         return leave(CUDA_ERROR_INVALID_VALUE);
+    }
     struct CUmemPoolHandle_st *made = pool_new(device);
     if (made == NULL) {
         close(fd);
@@ -911,15 +1008,18 @@ API CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *ha
 }
 
 API CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr) {
-    if (shareData_out == NULL)
+    if (shareData_out == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const struct allocation *allocation = memory_find((uintptr_t)ptr);
     const struct CUmemPoolHandle_st *pool = allocation != NULL ? allocation_pool(allocation) : NULL;
-    if (pool == NULL || pool->fd < 0 || allocation->base != ptr)
+    if (pool == NULL || pool->fd < 0 || allocation->base != ptr) {
         return leave(CUDA_ERROR_INVALID_VALUE);
+    }
     const struct pool_block *block = allocation->owner;
     const struct exported_pointer exported = {.magic = POINTER_EXPORT_MAGIC,
                                               .pool = shareable_id(pool->fd),
@@ -935,18 +1035,22 @@ API CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUm
     struct device *device;
     size_t file_bytes;
     uint64_t id, end;
-    if (ptr_out == NULL || shareData == NULL)
+    if (ptr_out == NULL || shareData == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     memcpy(&exported, shareData, sizeof exported);
     CUresult result = enter_pool(pool);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     int fd = pool->imported ? shareable_open(pool->fd, SHAREABLE_POOL, &device, &file_bytes, &id) : -1;
-    if (fd >= 0)
+    if (fd >= 0) {
         close(fd);
+    }
     if (fd < 0 || exported.magic != POINTER_EXPORT_MAGIC || exported.pool != id || exported.bytes == 0 ||
-        __builtin_add_overflow(exported.offset, exported.bytes, &end) || end > file_bytes)
+        __builtin_add_overflow(exported.offset, exported.bytes, &end) || end > file_bytes) {
         return leave(CUDA_ERROR_INVALID_VALUE);
+    }
     size_t within = exported.offset % 4096, mapped = round_up(within + exported.bytes, 4096);
     char *start = shareable_map(pool->fd, SHAREABLE_DATA_OFFSET + (off_t)(exported.offset - within), mapped);
     const struct allocation values = {.base = (uintptr_t)start + within,
@@ -956,8 +1060,9 @@ API CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUm
                                       .device = pool->device,
                                       .file_backed = true};
     if (start == NULL || memory_add(&values) == NULL) {
-        if (start != NULL)
+        if (start != NULL) {
             memory_unmap(start, mapped);
+        }
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     *ptr_out = values.base;
@@ -970,21 +1075,26 @@ API CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUm
 static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, struct CUmemPoolHandle_st *pool, CUstream stream,
                                bool from_pool) {
     struct CUctx_st *context;
-    if (dptr == NULL || bytes == 0)
+    if (dptr == NULL || bytes == 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = enter_stream_context(stream, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     pool = from_pool ? pool_find(pool) : current_pool(context->device);
-    if (pool != NULL && pool->imported)
+    if (pool != NULL && pool->imported) {
         return leave(CUDA_ERROR_INVALID_VALUE);
-    if (pool == NULL)
+    }
+    if (pool == NULL) {
         return leave(from_pool ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY);
+    }
     struct capture_member *capturing;
     result = capture_find(context, stream, &capturing);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = capturing != NULL ? capture_add_allocation(capturing, device_ordinal(pool->device), bytes, dptr)
                                    : pool_allocate(pool, bytes, context, stream, dptr);
+    }
     return leave(result);
 }
 
@@ -999,18 +1109,21 @@ API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
 API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     struct CUctx_st *context;
     CUresult result = enter_stream_context(hStream, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct capture_member *capturing;
     result = capture_find(context, hStream, &capturing);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return leave(result);
+    }
     if (capturing != NULL) {
         const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {dptr}};
         return leave(capture_add_node(capturing, &params));
     }
     struct allocation *allocation = memory_find((uintptr_t)dptr);
-    if (allocation == NULL || allocation->base != dptr)
+    if (allocation == NULL || allocation->base != dptr) {
         return leave(CUDA_ERROR_INVALID_VALUE);
+    }
     return leave(free_async(allocation, context, hStream));
 }

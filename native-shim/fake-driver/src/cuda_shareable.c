@@ -34,17 +34,20 @@ int shareable_create(enum shareable_kind kind, const struct device *device, size
     struct timespec now;
     /* memfd_create() needs glibc 2.27. */
     int fd = (int)syscall(SYS_memfd_create, SHAREABLE_FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
+    if (fd < 0) {
         return -1;
+    }
     clock_gettime(CLOCK_MONOTONIC, &now);
     struct shareable_header header = {.magic = SHAREABLE_MAGIC, .kind = kind};
     header.id =
         ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) ^ (uint64_t)getpid() << 40 ^ ++last_id << 32;
-    if (device != NULL)
+    if (device != NULL) {
         memcpy(header.uuid, device->identity->uuid, sizeof header.uuid);
+    }
     if (pwrite(fd, &header, sizeof header, 0) == (ssize_t)sizeof header && shareable_grow(fd, bytes) &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) == 0)
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) == 0) {
         return fd;
+    }
     close(fd);
     return -1;
 }
@@ -68,11 +71,14 @@ int shareable_open(int fd, enum shareable_kind kind, struct device **device, siz
     struct shareable_header header;
     *device = NULL;
     off_t end = read_header(fd, &header) ? lseek(fd, 0, SEEK_END) : -1;
-    if (end < SHAREABLE_DATA_OFFSET || header.kind != (uint64_t)kind)
+    if (end < SHAREABLE_DATA_OFFSET || header.kind != (uint64_t)kind) {
         return -1;
-    for (size_t i = 0; i < device_count() && *device == NULL; i++)
-        if (strcmp(device_from_ordinal((CUdevice)i)->identity->uuid, header.uuid) == 0)
+    }
+    for (size_t i = 0; i < device_count() && *device == NULL; i++) {
+        if (strcmp(device_from_ordinal((CUdevice)i)->identity->uuid, header.uuid) == 0) {
             *device = device_from_ordinal((CUdevice)i);
+        }
+    }
     *bytes = (size_t)(end - SHAREABLE_DATA_OFFSET);
     *id = header.id;
     return *device != NULL ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
@@ -80,8 +86,9 @@ int shareable_open(int fd, enum shareable_kind kind, struct device **device, siz
 
 void *shareable_map(int fd, off_t offset, size_t bytes) {
     void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, offset);
-    if (start == MAP_FAILED)
+    if (start == MAP_FAILED) {
         return NULL;
+    }
     (void)madvise(start, bytes, MADV_DONTFORK);
     return start;
 }

@@ -27,9 +27,11 @@ static _Thread_local struct {
 
 static unsigned emptiest_queue(unsigned first, unsigned end) {
     unsigned best = first;
-    for (unsigned i = first; i < end; i++)
-        if (streams_in_queue[i] < streams_in_queue[best])
+    for (unsigned i = first; i < end; i++) {
+        if (streams_in_queue[i] < streams_in_queue[best]) {
             best = i;
+        }
+    }
     return best;
 }
 
@@ -59,18 +61,23 @@ CUresult enter_with_queue_space(struct CUctx_st **context, CUstream stream, unsi
                                 struct capture_member **capturing) {
     for (;;) {
         CUresult result = enter_context(context);
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             return result;
+        }
         result = check_stream(stream);
-        if (result == CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS) {
             result = capture_find(stream_context(*context, stream), stream, capturing);
-        if (result != CUDA_SUCCESS)
+        }
+        if (result != CUDA_SUCCESS) {
             return leave(result);
-        if (*capturing != NULL)
+        }
+        if (*capturing != NULL) {
             return CUDA_SUCCESS;
+        }
         gpu_file *gpu = stream_context(*context, stream)->device->gpu;
-        if (gpu_has_queue_space(gpu, pieces))
+        if (gpu_has_queue_space(gpu, pieces)) {
             return CUDA_SUCCESS;
+        }
         leave(CUDA_SUCCESS);
         gpu_wait_for_queue_space(gpu, pieces);
     }
@@ -99,8 +106,9 @@ uint64_t work_submit(struct CUctx_st *current, CUstream stream, struct gpu_work 
                      struct gpu_completion *completion) {
     struct CUctx_st *context = stream_context(current, stream);
     uint64_t *last = last_work_of_stream(context, stream, &work.queue);
-    if (work.queue == LEGACY_QUEUE)
+    if (work.queue == LEGACY_QUEUE) {
         work.flags |= GPU_WORK_BARRIER;
+    }
     work.after[1] = work.queue < GPU_BARRIER_QUEUES ? context->last_work[LEGACY_QUEUE] : 0;
     work.priority = is_default_stream(stream) ? 0 : stream->priority;
     uint64_t number = gpu_submit(context->device->gpu, &work, completion);
@@ -115,10 +123,11 @@ struct awaited_work work_pending_in_stream(struct CUctx_st *current, CUstream st
     struct awaited_work awaited = {.gpu = context->device->gpu};
     unsigned queue;
     uint64_t *last = last_work_of_stream(context, stream, &queue);
-    if (queue == LEGACY_QUEUE)
+    if (queue == LEGACY_QUEUE) {
         memcpy(awaited.numbers, context->last_work, GPU_BARRIER_QUEUES * sizeof context->last_work[0]);
-    else
+    } else {
         awaited.numbers[0] = *last;
+    }
     return awaited;
 }
 
@@ -129,23 +138,28 @@ struct awaited_work work_pending_in_context(struct CUctx_st *context) {
 }
 
 bool work_is_done(const struct awaited_work *awaited) {
-    for (int i = 0; i < GPU_QUEUES; i++)
-        if (awaited->numbers[i] != 0 && !gpu_is_done(awaited->gpu, awaited->numbers[i]))
+    for (int i = 0; i < GPU_QUEUES; i++) {
+        if (awaited->numbers[i] != 0 && !gpu_is_done(awaited->gpu, awaited->numbers[i])) {
             return false;
+        }
+    }
     return true;
 }
 
 void work_wait(const struct awaited_work *awaited) {
-    for (int i = 0; i < GPU_QUEUES; i++)
-        if (awaited->numbers[i] != 0)
+    for (int i = 0; i < GPU_QUEUES; i++) {
+        if (awaited->numbers[i] != 0) {
             gpu_wait(awaited->gpu, awaited->numbers[i]);
+        }
+    }
 }
 
 /* ---- events ---- */
 
 void work_record_event(struct CUctx_st *current, CUstream stream, CUevent event) {
-    if (event->gpu != NULL)
+    if (event->gpu != NULL) {
         gpu_drop_completion(event->gpu, &event->completion);
+    }
     const struct gpu_profile *profile = gpu_profile();
     event->gpu = stream_context(current, stream)->device->gpu;
     event->late_ns = gpu_profile_between(profile->late_min_ns, profile->late_max_ns);
@@ -183,8 +197,9 @@ static struct pending_call *take_ready_call(uint64_t *wake_time) {
             *link = call->next;
             return call;
         }
-        if (earliest < *wake_time)
+        if (earliest < *wake_time) {
             *wake_time = earliest;
+        }
     }
     return NULL;
 }
@@ -198,14 +213,16 @@ static void *run_call_thread(void *unused) {
         call_thread_running = pending_calls != NULL || call != NULL;
         bool more = call_thread_running;
         pthread_mutex_unlock(&call_mutex);
-        if (!more)
+        if (!more) {
             return NULL;
+        }
         if (call == NULL) {
             gpu_sleep_until(wake_time);
             continue;
         }
-        if (call->function != NULL)
+        if (call->function != NULL) {
             call->function(call->data);
+        }
         gpu_open_gate(call->gpu, call->gate);
         free(call);
     }
@@ -225,8 +242,9 @@ bool work_has_host_functions(void) {
 static CUresult submit_gate_after(struct CUctx_st *current, CUstream stream, gpu_file *awaited_gpu,
                                   uint64_t awaited_number, void (*function)(void *), void *data) {
     struct pending_call *call = malloc(sizeof *call);
-    if (call == NULL)
+    if (call == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *call = (struct pending_call){
         .awaited_gpu = awaited_gpu, .awaited_number = awaited_number, .function = function, .data = data};
     call->gpu = stream_context(current, stream)->device->gpu;
@@ -243,14 +261,16 @@ static CUresult submit_gate_after(struct CUctx_st *current, CUstream stream, gpu
     }
     if (ready) {
         struct pending_call **end = &pending_calls;
-        while (*end != NULL)
+        while (*end != NULL) {
             end = &(*end)->next;
+        }
         call->gate = work_submit(current, stream, (struct gpu_work){.flags = GPU_WORK_GATE}, NULL);
         *end = call;
     }
     pthread_mutex_unlock(&call_mutex);
-    if (!ready)
+    if (!ready) {
         free(call);
+    }
     return ready ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -260,10 +280,12 @@ CUresult work_call_host_function(struct CUctx_st *current, CUstream stream, void
 }
 
 CUresult work_wait_event(struct CUctx_st *current, CUstream stream, CUevent event) {
-    if (event->gpu == NULL || gpu_poll_completion(event->gpu, &event->completion))
+    if (event->gpu == NULL || gpu_poll_completion(event->gpu, &event->completion)) {
         return CUDA_SUCCESS;
-    if (event->gpu != stream_context(current, stream)->device->gpu)
+    }
+    if (event->gpu != stream_context(current, stream)->device->gpu) {
         return submit_gate_after(current, stream, event->gpu, event->completion.number, NULL, NULL);
+    }
     (void)work_submit(current, stream, (struct gpu_work){.after = {event->completion.number}}, NULL);
     return CUDA_SUCCESS;
 }
@@ -283,11 +305,14 @@ enum {
 /* Reads the parameter of that number of a kernel that has only parameters of type uint64_t. */
 static bool read_parameter(void *const *parameters, void *const *extra, int number, uint64_t *value) {
     const void *from = parameters != NULL ? parameters[number] : NULL;
-    for (; extra != NULL && *extra != NULL; extra += 2) /* CU_LAUNCH_PARAM_END */
-        if (*extra == (void *)1)                        /* CU_LAUNCH_PARAM_BUFFER_POINTER */
+    for (; extra != NULL && *extra != NULL; extra += 2) { /* CU_LAUNCH_PARAM_END */
+        if (*extra == (void *)1) {                        /* CU_LAUNCH_PARAM_BUFFER_POINTER */
             from = (const uint64_t *)extra[1] + number;
-    if (from == NULL)
+        }
+    }
+    if (from == NULL) {
         return false;
+    }
     memcpy(value, from, sizeof *value);
     return true;
 }
@@ -297,8 +322,9 @@ struct gpu_work kernel_work(const struct device *device, const char *name, uint6
     uint32_t sms = device->identity->multiprocessors;
     struct gpu_work work = {.sms = blocks < sms ? (uint32_t)blocks : sms};
     uint64_t number, ranks;
-    if (strstr(name, "aliquot_busy") != NULL && read_parameter(parameters, extra, 0, &work.ns))
+    if (strstr(name, "aliquot_busy") != NULL && read_parameter(parameters, extra, 0, &work.ns)) {
         return work;
+    }
     if (strstr(name, "aliquot_collective") != NULL && read_parameter(parameters, extra, 0, &work.ns) &&
         read_parameter(parameters, extra, 1, &number) && read_parameter(parameters, extra, 2, &ranks)) {
         work.ns = work.ns == 0 ? 1 : work.ns;

@@ -30,8 +30,9 @@ _Static_assert(sizeof(struct driver_file) == 32 + 2 * DRIVER_VERSION_LENGTH, "th
 static bool is_valid(int fd, uint64_t *created) {
     uint64_t header[2];
     if (lseek(fd, 0, SEEK_END) != (off_t)sizeof(struct driver_file) ||
-        pread(fd, header, sizeof header, 0) != (ssize_t)sizeof header || header[0] != MAGIC)
+        pread(fd, header, sizeof header, 0) != (ssize_t)sizeof header || header[0] != MAGIC) {
         return false;
+    }
     *created = header[1];
     return true;
 }
@@ -49,8 +50,9 @@ static bool write_new(int fd) {
 static int open_file(const char *directory, int flags) {
     char path[4096];
     int length = snprintf(path, sizeof path, "%s/" GPU_DRIVER_FILE, directory);
-    if (length > 0 && (size_t)length < sizeof path)
+    if (length > 0 && (size_t)length < sizeof path) {
         return open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+    }
     errno = ENAMETOOLONG;
     return -1;
 }
@@ -60,13 +62,16 @@ struct driver_file *driver_open(const char *directory, char error[DRIVER_ERROR_L
     struct driver_file *file = MAP_FAILED;
     /* The file is repaired in place and never replaced, because other processes have it mapped. */
     uint64_t created;
-    if (fd >= 0 && (is_valid(fd, &created) || write_new(fd)))
+    if (fd >= 0 && (is_valid(fd, &created) || write_new(fd))) {
         file = mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (file == MAP_FAILED)
+    }
+    if (file == MAP_FAILED) {
         snprintf(error, DRIVER_ERROR_LENGTH, "cannot open the driver's state in %.300s: %s", directory,
                  strerror(errno));
-    if (fd >= 0)
+    }
+    if (fd >= 0) {
         close(fd);
+    }
     return file != MAP_FAILED ? file : NULL;
 }
 
@@ -78,8 +83,9 @@ const struct driver_file *driver_map(const char *directory) {
     static const struct driver_file *mapped;
     uint64_t created;
     int fd = open_file(directory, O_RDONLY);
-    if (fd < 0)
+    if (fd < 0) {
         return NULL;
+    }
     bool valid = is_valid(fd, &created);
     if (valid && (mapped == NULL || mapped->created != created)) {
         const struct driver_file *file = mmap(NULL, sizeof *file, PROT_READ, MAP_SHARED, fd, 0);
@@ -91,20 +97,23 @@ const struct driver_file *driver_map(const char *directory) {
 
 struct driver_state driver_state(const struct driver_file *file) {
     struct driver_state state = {.version = FAKE_DRIVER_VERSION};
-    if (file == NULL)
+    if (file == NULL) {
         return state;
+    }
     state.states = atomic_load(&file->states);
     state.loads = atomic_load(&file->loads);
     const char *version = file->versions[atomic_load(&file->current) % 2];
-    if (version[0] != '\0')
+    if (version[0] != '\0') {
         snprintf(state.version, sizeof state.version, "%.*s", DRIVER_VERSION_LENGTH - 1, version);
+    }
     return state;
 }
 
 void driver_set(struct driver_file *file, uint32_t state, bool on) {
     uint32_t before = on ? atomic_fetch_or(&file->states, state) : atomic_fetch_and(&file->states, ~state);
-    if (state == DRIVER_UNLOADED && !on && (before & DRIVER_UNLOADED) != 0)
+    if (state == DRIVER_UNLOADED && !on && (before & DRIVER_UNLOADED) != 0) {
         atomic_fetch_add(&file->loads, 1);
+    }
 }
 
 void driver_set_version(struct driver_file *file, const char *version) {

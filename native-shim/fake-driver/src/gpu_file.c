@@ -62,8 +62,9 @@ bool gpu_is_uuid(const char *text) {
     for (size_t i = 0; i < sizeof form; i++) {
         char c = text[i];
         bool right = form[i] == 'x' ? (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') : c == form[i];
-        if (!right)
+        if (!right) {
             return false;
+        }
     }
     return true;
 }
@@ -75,8 +76,9 @@ static unsigned hex_digit(char c) {
 void gpu_uuid_bytes(const char *uuid, unsigned char bytes[16]) {
     const char *from = uuid + 4;
     for (int i = 0; i < 16; i++) {
-        if (*from == '-')
+        if (*from == '-') {
             from++;
+        }
         bytes[i] = (unsigned char)(hex_digit(from[0]) << 4 | hex_digit(from[1]));
         from += 2;
     }
@@ -86,39 +88,51 @@ void gpu_uuid_bytes(const char *uuid, unsigned char bytes[16]) {
 static uint64_t checksum(const struct file_header *header) {
     const unsigned char *bytes = (const unsigned char *)header;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < offsetof(struct file_header, checksum); i++)
+    for (size_t i = 0; i < offsetof(struct file_header, checksum); i++) {
         hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    }
     return hash;
 }
 
 static bool is_printable_text(const char *text, size_t size) {
     size_t length = strnlen(text, size);
-    if (length == 0 || length == size)
+    if (length == 0 || length == size) {
         return false;
-    for (size_t i = 0; i < length; i++)
-        if (text[i] < ' ' || text[i] > '~')
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < ' ' || text[i] > '~') {
             return false;
+        }
+    }
     return true;
 }
 
 static const char *header_fault(const struct file_header *header) {
     const struct gpu_identity *id = &header->identity;
-    if (header->magic != MAGIC || header->file_bytes != sizeof(struct gpu_layout))
+    if (header->magic != MAGIC || header->file_bytes != sizeof(struct gpu_layout)) {
         return "it does not start with the header of this version's GPU files";
-    if (header->checksum != checksum(header))
+    }
+    if (header->checksum != checksum(header)) {
         return "its header does not match its checksum";
-    if (!is_printable_text(id->uuid, sizeof id->uuid) || !gpu_is_uuid(id->uuid))
+    }
+    if (!is_printable_text(id->uuid, sizeof id->uuid) || !gpu_is_uuid(id->uuid)) {
         return "its UUID is malformed";
-    if (!is_printable_text(id->name, sizeof id->name) || !is_printable_text(id->serial, sizeof id->serial))
+    }
+    if (!is_printable_text(id->name, sizeof id->name) || !is_printable_text(id->serial, sizeof id->serial)) {
         return "its name or serial number is not printable text";
-    if (id->memory_bytes == 0 || id->memory_bytes > GPU_MAX_MEMORY_BYTES || id->memory_bytes % (1u << 20) != 0)
+    }
+    if (id->memory_bytes == 0 || id->memory_bytes > GPU_MAX_MEMORY_BYTES || id->memory_bytes % (1u << 20) != 0) {
         return "its memory is not a whole number of MiB from 1 MiB to 16 TiB";
-    if (id->context_bytes > id->memory_bytes || id->context_bytes % (1u << 20) != 0)
+    }
+    if (id->context_bytes > id->memory_bytes || id->context_bytes % (1u << 20) != 0) {
         return "the memory of its CUDA contexts is not a whole number of MiB within its memory";
-    if (id->index > GPU_MAX_INDEX || id->multiprocessors == 0 || id->multiprocessors > GPU_MAX_MULTIPROCESSORS)
+    }
+    if (id->index > GPU_MAX_INDEX || id->multiprocessors == 0 || id->multiprocessors > GPU_MAX_MULTIPROCESSORS) {
         return "its index or its number of multiprocessors is out of range";
-    if (id->numa > GPU_MAX_INDEX)
+    }
+    if (id->numa > GPU_MAX_INDEX) {
         return "its NUMA node is out of range";
+    }
     return NULL;
 }
 
@@ -126,10 +140,12 @@ static int lock_byte(int fd, int command, short type, size_t offset) {
     for (;;) {
         struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = 1};
         int answer = fcntl(fd, command, &range);
-        if (answer == 0)
+        if (answer == 0) {
             return command == F_OFD_GETLK ? range.l_type != F_UNLCK : 0;
-        if (errno != EINTR || command != F_OFD_SETLKW)
+        }
+        if (errno != EINTR || command != F_OFD_SETLKW) {
             return -1;
+        }
     }
 }
 
@@ -164,31 +180,38 @@ void gpu_reservation_unlock(const gpu_file *gpu) {
 
 static gpu_file *fail_open(int fd, gpu_file *gpu, char error[GPU_ERROR_LENGTH], const char *path, const char *why) {
     snprintf(error, GPU_ERROR_LENGTH, "%s is not a GPU of Aliquot's simulated driver: %s", path, why);
-    if (fd >= 0)
+    if (fd >= 0) {
         close(fd);
+    }
     free(gpu);
     return NULL;
 }
 
 gpu_file *gpu_open(const char *path, char error[GPU_ERROR_LENGTH]) {
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) {
         return fail_open(fd, NULL, error, path, strerror(errno));
+    }
     /* Access to a mapping beyond the end of the file raises SIGBUS. lseek also fails on files that are not regular. */
-    if (lseek(fd, 0, SEEK_END) != (off_t)sizeof(struct gpu_layout))
+    if (lseek(fd, 0, SEEK_END) != (off_t)sizeof(struct gpu_layout)) {
         return fail_open(fd, NULL, error, path, "its size is not that of this version's GPU files");
+    }
     struct file_header header;
-    if (pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header)
+    if (pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header) {
         return fail_open(fd, NULL, error, path, "its header cannot be read");
+    }
     const char *fault = header_fault(&header);
-    if (fault != NULL)
+    if (fault != NULL) {
         return fail_open(fd, NULL, error, path, fault);
+    }
     gpu_file *gpu = calloc(1, sizeof *gpu);
-    if (gpu == NULL)
+    if (gpu == NULL) {
         return fail_open(fd, NULL, error, path, "out of memory");
+    }
     gpu->map = mmap(NULL, sizeof(struct gpu_layout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (gpu->map == MAP_FAILED)
+    if (gpu->map == MAP_FAILED) {
         return fail_open(fd, gpu, error, path, "it cannot be mapped");
+    }
     gpu->fd = fd;
     gpu->slot = -1;
     gpu->identity = header.identity;
@@ -203,35 +226,40 @@ gpu_file *gpu_open(const char *path, char error[GPU_ERROR_LENGTH]) {
 static int compare_index(const void *a, const void *b) {
     const struct gpu_identity *left = &(*(gpu_file *const *)a)->identity;
     const struct gpu_identity *right = &(*(gpu_file *const *)b)->identity;
-    if (left->index != right->index)
+    if (left->index != right->index) {
         return left->index < right->index ? -1 : 1;
+    }
     return strcmp(left->uuid, right->uuid);
 }
 
 size_t gpu_open_all(const char *directory, gpu_file **gpus, size_t max, void (*warn)(const char *sentence)) {
     DIR *listing = opendir(directory);
-    if (listing == NULL)
+    if (listing == NULL) {
         return 0;
+    }
     size_t count = 0;
     const struct dirent *entry;
     while (count < max && (entry = readdir(listing)) != NULL) {
-        if (!gpu_is_uuid(entry->d_name))
+        if (!gpu_is_uuid(entry->d_name)) {
             continue;
+        }
         char path[4096];
         char error[GPU_ERROR_LENGTH];
         int length = snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-        if (length < 0 || (size_t)length >= sizeof path)
+        if (length < 0 || (size_t)length >= sizeof path) {
             continue;
+        }
         gpu_file *gpu = gpu_open(path, error);
         if (gpu != NULL && strcmp(gpu->identity.uuid, entry->d_name) != 0) {
             snprintf(error, sizeof error, "%.200s holds the GPU %s, so it is ignored", path, gpu->identity.uuid);
             gpu_close(gpu);
             gpu = NULL;
         }
-        if (gpu != NULL)
+        if (gpu != NULL) {
             gpus[count++] = gpu;
-        else if (warn != NULL)
+        } else if (warn != NULL) {
             warn(error);
+        }
     }
     closedir(listing);
     qsort(gpus, count, sizeof gpus[0], compare_index);
@@ -239,8 +267,9 @@ size_t gpu_open_all(const char *directory, gpu_file **gpus, size_t max, void (*w
 }
 
 void gpu_close(gpu_file *gpu) {
-    if (gpu == NULL)
+    if (gpu == NULL) {
         return;
+    }
     gpu_time_close(gpu);
     munmap(gpu->map, sizeof(struct gpu_layout));
     close(gpu->fd); /* also releases all locks */
@@ -261,8 +290,9 @@ const struct gpu_identity *gpu_identity(const gpu_file *gpu) {
 uint64_t gpu_pid_namespace(const char *path) {
     char link[64];
     ssize_t length = readlink(path, link, sizeof link - 1); /* pid:[4026531836] */
-    if (length <= 5)
+    if (length <= 5) {
         return 0;
+    }
     link[length] = '\0';
     return strtoull(link + 5, NULL, 10);
 }
@@ -274,8 +304,9 @@ static void read_proc_file(const char *proc_id, const char *name, char *text, si
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t length = fd >= 0 ? read(fd, text, size - 1) : 0;
     text[length > 0 ? length : 0] = '\0';
-    if (fd >= 0)
+    if (fd >= 0) {
         close(fd);
+    }
 }
 
 struct gpu_process_origin gpu_process_origin(const char *proc_id) {
@@ -284,10 +315,12 @@ struct gpu_process_origin gpu_process_origin(const char *proc_id) {
     struct gpu_process_origin origin = {0, 0};
     read_proc_file(proc_id, "stat", text, sizeof text);
     const char *field = strrchr(text, ')'); /* ends the command's name, which may contain anything */
-    for (int i = STATE_FIELD; field != NULL && i <= START_TIME_FIELD; i++)
+    for (int i = STATE_FIELD; field != NULL && i <= START_TIME_FIELD; i++) {
         field = strchr(field + 1, ' ');
-    if (field != NULL)
+    }
+    if (field != NULL) {
         origin.start_time = strtoull(field, NULL, 10);
+    }
     read_proc_file(proc_id, "mountinfo", text, sizeof text);
     origin.mount_id = strtoull(text, NULL, 10);
     return origin;
@@ -299,8 +332,9 @@ bool gpu_attach(gpu_file *gpu) {
     gpu_reservation_lock(gpu); /* keeps an installer from changing the identity between this check and the lock */
     bool unchanged = memcmp(&gpu->map->header.identity, &gpu->identity, sizeof gpu->identity) == 0;
     for (int i = 0; i < GPU_SLOTS && gpu->slot < 0 && unchanged; i++) {
-        if (lock_byte(gpu->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i)) != 0)
+        if (lock_byte(gpu->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i)) != 0) {
             continue;
+        }
         struct slot *slot = &gpu->map->slots[i];
         atomic_store(&slot->used, 0);
         atomic_store(&slot->pid, (uint64_t)getpid());
@@ -335,16 +369,19 @@ static uint64_t sum_used(gpu_file *gpu, bool clear_dead) {
     for (int i = 0; i < GPU_SLOTS; i++) {
         struct slot *slot = &gpu->map->slots[i];
         uint64_t used = atomic_load(&slot->used);
-        if (used == 0)
-            continue;
-        if (!is_slot_alive(gpu, i)) {
-            /* A process that takes the slot now holds nothing yet, because a reservation needs the lock held here. */
-            if (clear_dead)
-                atomic_store(&slot->used, 0);
+        if (used == 0) {
             continue;
         }
-        if (__builtin_add_overflow(total, used, &total))
+        if (!is_slot_alive(gpu, i)) {
+            /* A process that takes the slot now holds nothing yet, because a reservation needs the lock held here. */
+            if (clear_dead) {
+                atomic_store(&slot->used, 0);
+            }
+            continue;
+        }
+        if (__builtin_add_overflow(total, used, &total)) {
             return UINT64_MAX;
+        }
     }
     return total;
 }
@@ -358,15 +395,18 @@ bool gpu_reserve(gpu_file *gpu, uint64_t bytes) {
         uint64_t used = 0;
         for (int i = 0; i < GPU_SLOTS; i++) {
             uint64_t more = atomic_load_explicit(&gpu->map->slots[i].used, memory_order_relaxed);
-            if (__builtin_add_overflow(used, more, &used))
+            if (__builtin_add_overflow(used, more, &used)) {
                 used = UINT64_MAX - GPU_MAX_MEMORY_BYTES;
+            }
         }
         /* The sum above includes dead processes. The exact one costs a system call per slot. */
-        if (used > memory - bytes)
+        if (used > memory - bytes) {
             used = sum_used(gpu, true);
+        }
         fits = used <= memory - bytes;
-        if (fits)
+        if (fits) {
             atomic_fetch_add(&gpu->map->slots[gpu->slot].used, bytes);
+        }
         gpu_reservation_unlock(gpu);
     }
     pthread_mutex_unlock(&gpu->mutex);
@@ -396,15 +436,17 @@ size_t gpu_processes(gpu_file *gpu, struct gpu_process *processes, size_t max) {
     for (int i = 0; i < GPU_SLOTS; i++) {
         struct slot *slot = &gpu->map->slots[i];
         uint64_t pid = atomic_load(&slot->pid);
-        if (pid == 0 || pid > INT32_MAX || !is_slot_alive(gpu, i))
+        if (pid == 0 || pid > INT32_MAX || !is_slot_alive(gpu, i)) {
             continue;
-        if (count < max)
+        }
+        if (count < max) {
             processes[count] = (struct gpu_process){
                 .slot = i,
                 .used_bytes = atomic_load(&slot->used),
                 .pid = (uint32_t)pid,
                 .pid_namespace = atomic_load(&slot->pid_namespace),
                 .origin = {.start_time = atomic_load(&slot->start_time), .mount_id = atomic_load(&slot->mount_id)}};
+        }
         count++;
     }
     pthread_mutex_unlock(&gpu->mutex);
@@ -426,10 +468,12 @@ static enum gpu_create create_new(const char *directory, const char *path, const
     bool written = fd >= 0 && fchmod(fd, 0666) == 0 && ftruncate(fd, (off_t)sizeof(struct gpu_layout)) == 0 &&
                    pwrite(fd, header, sizeof *header, 0) == (ssize_t)sizeof *header && fsync(fd) == 0 &&
                    rename(temporary, path) == 0;
-    if (!written)
+    if (!written) {
         snprintf(error, GPU_ERROR_LENGTH, "cannot write %.300s: %s", path, strerror(errno));
-    if (fd >= 0)
+    }
+    if (fd >= 0) {
         close(fd);
+    }
     return written ? GPU_CREATED : GPU_CREATE_FAILED;
 }
 
@@ -476,8 +520,9 @@ enum gpu_create gpu_create(const char *directory, const struct gpu_identity *ide
         return GPU_CREATE_FAILED;
     }
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT)
+    if (fd < 0 && errno == ENOENT) {
         return create_new(directory, path, &header, error);
+    }
     if (fd < 0) {
         snprintf(error, GPU_ERROR_LENGTH, "cannot open %.300s: %s", path, strerror(errno));
         return GPU_CREATE_FAILED;

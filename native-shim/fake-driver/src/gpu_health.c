@@ -67,14 +67,16 @@ void gpu_raise_xid(gpu_file *gpu, uint32_t xid) {
     struct gpu_health_record *record = gpu->health;
     begin_change(gpu);
     for (size_t i = 0; i < sizeof effects / sizeof effects[0]; i++) {
-        if (effects[i].xid != xid)
+        if (effects[i].xid != xid) {
             continue;
+        }
         atomic_fetch_or(&record->states, effects[i].states);
         atomic_fetch_add(&record->remapped_rows, effects[i].remapped_rows);
         atomic_fetch_add(&record->volatile_errors, effects[i].uncorrectable_errors);
         atomic_fetch_add(&record->aggregate_errors, effects[i].uncorrectable_errors);
-        if (effects[i].recovery != GPU_RECOVERY_NONE)
+        if (effects[i].recovery != GPU_RECOVERY_NONE) {
             atomic_store(&record->recovery, (uint32_t)effects[i].recovery);
+        }
     }
     atomic_store(&record->xid, xid);
     uint64_t number = atomic_load(&record->events) + 1;
@@ -91,10 +93,11 @@ void gpu_set_recovery(gpu_file *gpu, enum gpu_recovery action) {
 
 void gpu_set_state(gpu_file *gpu, uint32_t state, bool on) {
     begin_change(gpu);
-    if (on)
+    if (on) {
         atomic_fetch_or(&gpu->health->states, state);
-    else
+    } else {
         atomic_fetch_and(&gpu->health->states, ~state);
+    }
     end_change(gpu);
 }
 
@@ -102,8 +105,9 @@ bool gpu_reset(gpu_file *gpu, char error[GPU_ERROR_LENGTH]) {
     struct gpu_health_record *record = gpu->health;
     unsigned users = 0;
     begin_change(gpu);
-    for (int i = 0; i < GPU_SLOTS; i++)
+    for (int i = 0; i < GPU_SLOTS; i++) {
         users += i == gpu->slot || gpu_slot_alive(gpu, i);
+    }
     bool removed = (atomic_load(&record->states) & GPU_REMOVED) != 0;
     if (removed) {
         snprintf(error, GPU_ERROR_LENGTH, "%s is removed; insert it before a reset", gpu->identity.uuid);

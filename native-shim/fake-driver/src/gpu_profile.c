@@ -25,35 +25,37 @@ static void apply_items(const char *items);
 
 static bool apply_item(const char *item) {
     double a = 0, b = 0;
-    for (size_t i = 0; i < sizeof named_profiles / sizeof named_profiles[0]; i++)
+    for (size_t i = 0; i < sizeof named_profiles / sizeof named_profiles[0]; i++) {
         if (strcmp(item, named_profiles[i].name) == 0) {
             apply_items(named_profiles[i].items);
             return true;
         }
-    if (sscanf(item, "connections=%lf", &a) == 1 && a >= 1 && a <= MAX_CONNECTIONS)
+    }
+    if (sscanf(item, "connections=%lf", &a) == 1 && a >= 1 && a <= MAX_CONNECTIONS) {
         profile.connections = (unsigned)a;
-    else if (strcmp(item, "events=own") == 0)
+    } else if (strcmp(item, "events=own") == 0) {
         profile.events_after_own = true;
-    else if (sscanf(item, "switch=%lf", &a) == 1 && a >= 0 && a <= 1000)
+    } else if (sscanf(item, "switch=%lf", &a) == 1 && a >= 0 && a <= 1000) {
         profile.switch_ns = (uint64_t)(a * 1e3);
-    else if (sscanf(item, "drift=%lf", &a) == 1 && a >= -10000 && a <= 10000)
+    } else if (sscanf(item, "drift=%lf", &a) == 1 && a >= -10000 && a <= 10000) {
         profile.clock_rate = 1 + a / 1e6;
-    else if (sscanf(item, "late=%lf-%lf", &a, &b) == 2 && a >= 0 && a <= b && b <= 1000) {
+    } else if (sscanf(item, "late=%lf-%lf", &a, &b) == 2 && a >= 0 && a <= b && b <= 1000) {
         profile.late_min_ns = (uint64_t)(a * 1e3);
         profile.late_max_ns = (uint64_t)(b * 1e3);
-    } else if (sscanf(item, "pages=%lf", &a) == 1 && a >= 0 && a <= 1024)
+    } else if (sscanf(item, "pages=%lf", &a) == 1 && a >= 0 && a <= 1024) {
         profile.page_bytes = (uint64_t)a << 20;
-    else if (sscanf(item, "code=%lf", &a) == 1 && a >= 0 && a <= 1e6)
+    } else if (sscanf(item, "code=%lf", &a) == 1 && a >= 0 && a <= 1e6) {
         profile.code_bytes = (uint64_t)a << 10;
-    else if (sscanf(item, "context=%lf", &a) == 1 && a >= 0 && a <= 1e6)
+    } else if (sscanf(item, "context=%lf", &a) == 1 && a >= 0 && a <= 1e6) {
         profile.context_bytes = (uint64_t)a << 20;
-    else if (strcmp(item, "import=same") == 0)
+    } else if (strcmp(item, "import=same") == 0) {
         profile.own_import_is_same = true;
-    else if (sscanf(item, "lazy=%lf-%lf", &a, &b) == 2 && a >= 0 && a <= b && b <= 1000) {
+    } else if (sscanf(item, "lazy=%lf-%lf", &a, &b) == 2 && a >= 0 && a <= b && b <= 1000) {
         profile.lazy_min_ns = (uint64_t)(a * 1e6);
         profile.lazy_max_ns = (uint64_t)(b * 1e6);
-    } else
+    } else {
         return false;
+    }
     return true;
 }
 
@@ -62,11 +64,12 @@ static void apply_items(const char *items) {
     while (*items != '\0') {
         size_t length = strcspn(items, ",");
         snprintf(item, sizeof item, "%.*s", (int)length, items);
-        if (*item != '\0' && !apply_item(item))
+        if (*item != '\0' && !apply_item(item)) {
             fprintf(stderr,
                     "fake driver: ignored in ALIQUOT_FAKE_PROFILE, since it names no fact or its value is out of "
                     "range: %s\n",
                     item);
+        }
         items += length + (items[length] == ',');
     }
 }
@@ -74,11 +77,13 @@ static void apply_items(const char *items) {
 static void read_environment(void) {
     const char *items = getenv("ALIQUOT_FAKE_PROFILE"), *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     profile = (struct gpu_profile){.switch_ns = SWITCH_US * 1000, .clock_rate = 1};
-    if (items != NULL)
+    if (items != NULL) {
         apply_items(items);
+    }
     unsigned long number = connections != NULL ? strtoul(connections, NULL, 10) : 0;
-    if (number > 0)
+    if (number > 0) {
         profile.connections = number < MAX_CONNECTIONS ? (unsigned)number : MAX_CONNECTIONS;
+    }
 }
 
 const struct gpu_profile *gpu_profile(void) {

@@ -79,8 +79,9 @@ static void discard_work(struct gpu_schedule *schedule, int slot) {
     struct gpu_process_schedule *process = &schedule->processes[slot];
     uint64_t tail = atomic_load(&process->tail);
     process->busy = 0;
-    for (int i = 0; i < GPU_QUEUES; i++)
+    for (int i = 0; i < GPU_QUEUES; i++) {
         process->queues[i] = (struct gpu_queue){0};
+    }
     process->seen = tail;
     atomic_store(&process->frontier, tail + 1);
     atomic_fetch_and(&schedule->active[slot / 64], ~(UINT64_C(1) << slot % 64));
@@ -107,21 +108,25 @@ static void enqueue_submitted(struct gpu_schedule *schedule, int slot) {
         uint64_t number = process->seen + 1;
         unsigned index = entry_of(schedule, slot, number)->queue % GPU_QUEUES;
         struct gpu_queue *queue = &process->queues[index];
-        if (queue->head != 0 && queue->last < number)
+        if (queue->head != 0 && queue->last < number) {
             entry_of(schedule, slot, queue->last)->next = number;
+        }
         order_stores();
         queue->last = number;
         order_stores();
-        if (queue->head == 0)
+        if (queue->head == 0) {
             queue->head = number;
+        }
         process->busy |= UINT64_C(1) << index;
         order_stores();
         process->seen = number;
     }
     /* Clears bits of empty queues that a process killed in complete_head has left set. */
-    for (uint64_t remaining = process->busy; remaining != 0; remaining &= remaining - 1)
-        if (process->queues[__builtin_ctzll(remaining)].head == 0)
+    for (uint64_t remaining = process->busy; remaining != 0; remaining &= remaining - 1) {
+        if (process->queues[__builtin_ctzll(remaining)].head == 0) {
             process->busy &= ~(remaining & -remaining);
+        }
+    }
 }
 
 static void complete_head(struct gpu_schedule *schedule, int slot, unsigned index, uint64_t when) {
@@ -134,8 +139,9 @@ static void complete_head(struct gpu_schedule *schedule, int slot, unsigned inde
         queue->head = 0;
         order_stores();
         process->busy &= ~(UINT64_C(1) << index);
-    } else
+    } else {
         queue->head = next;
+    }
     update_frontier(process);
 }
 
@@ -154,17 +160,20 @@ static bool is_same_gpu(const gpu_file *a, const gpu_file *b) {
 static uint64_t collective_start(const gpu_file *gpu, uint64_t name) {
     struct gpu_collective_starts *collectives = gpu->collectives;
     uint64_t count = atomic_load(&collectives->count);
-    for (uint64_t i = 1; i <= GPU_KEPT_STARTS && i <= count; i++)
-        if (atomic_load(&collectives->starts[(count - i) % GPU_KEPT_STARTS].name) == name)
+    for (uint64_t i = 1; i <= GPU_KEPT_STARTS && i <= count; i++) {
+        if (atomic_load(&collectives->starts[(count - i) % GPU_KEPT_STARTS].name) == name) {
             return atomic_load(&collectives->starts[(count - i) % GPU_KEPT_STARTS].at);
+        }
+    }
     return NEVER;
 }
 
 static void add_collective_start(const gpu_file *gpu, uint64_t name, uint64_t at) {
     struct gpu_collective_starts *collectives = gpu->collectives;
     uint64_t count = atomic_load(&collectives->count);
-    if (collective_start(gpu, name) != NEVER)
+    if (collective_start(gpu, name) != NEVER) {
         return;
+    }
     atomic_store(&collectives->starts[count % GPU_KEPT_STARTS].name, 0);
     atomic_store(&collectives->starts[count % GPU_KEPT_STARTS].at, at);
     atomic_store(&collectives->starts[count % GPU_KEPT_STARTS].name, name);
@@ -178,8 +187,9 @@ static uint64_t all_started(const gpu_file *gpu, uint64_t name, uint64_t *limit)
     unsigned missing = (unsigned)(name & 255) - 1;
     for (int i = 0; i < open_gpu_count && missing > 0; i++) {
         uint64_t start = NEVER;
-        if (!is_same_gpu(open_gpus[i], gpu))
+        if (!is_same_gpu(open_gpus[i], gpu)) {
             start = collective_start(open_gpus[i], name);
+        }
         if (start != NEVER) {
             last = max_u64(last, start);
             missing--;
@@ -210,14 +220,16 @@ static void end_waits(struct simulation *sim, int slot) {
     sim->limit = NEVER;
     for (uint64_t remaining = process->busy; remaining != 0; remaining &= remaining - 1) {
         struct gpu_queue *queue = &process->queues[__builtin_ctzll(remaining)];
-        if (!waits_for_peers(queue))
+        if (!waits_for_peers(queue)) {
             continue;
+        }
         const struct gpu_entry *entry = entry_of(sim->schedule, slot, queue->head);
         uint64_t limit = NEVER, met = all_started(sim->gpu, entry->after[0], &limit);
-        if (met <= sim->turn.clock)
+        if (met <= sim->turn.clock) {
             queue->finish = sim->turn.service + atomic_load(&entry->ns);
-        else
+        } else {
             sim->limit = min_u64(sim->limit, min_u64(met, limit));
+        }
     }
 }
 
@@ -229,30 +241,36 @@ static uint64_t ready_time(struct gpu_schedule *schedule, int slot, unsigned ind
     uint64_t head = process->queues[index].head;
     struct gpu_entry *entry = entry_of(schedule, slot, head);
     uint64_t time = entry->arrival;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         if (((entry->flags & GPU_WORK_COLLECTIVE) == 0 || i > 0) && entry->after[i] < head &&
-            !is_complete(schedule, slot, entry->after[i]))
+            !is_complete(schedule, slot, entry->after[i])) {
             return NEVER;
+        }
+    }
     if ((entry->flags & GPU_WORK_BARRIER) != 0) {
         uint64_t others = process->busy & ((UINT64_C(1) << GPU_BARRIER_QUEUES) - 1);
-        for (; others != 0; others &= others - 1)
-            if (process->queues[__builtin_ctzll(others)].head < head)
+        for (; others != 0; others &= others - 1) {
+            if (process->queues[__builtin_ctzll(others)].head < head) {
                 return NEVER;
+            }
+        }
     }
     for (uint64_t others = (entry->flags & GPU_WORK_AFTER_KERNELS) != 0 ? process->busy : 0; others != 0;
          others &= others - 1) {
         uint64_t number = process->queues[__builtin_ctzll(others)].head;
         while (number != 0 && number < head) {
             const struct gpu_entry *other = entry_of(schedule, slot, number);
-            if (other->sms != 0)
+            if (other->sms != 0) {
                 return NEVER;
+            }
             number = number != process->queues[__builtin_ctzll(others)].last ? other->next : 0;
         }
     }
     if ((entry->flags & GPU_WORK_GATE) != 0) {
         uint64_t opened = atomic_load(&entry->ns);
-        if (opened == 0)
+        if (opened == 0) {
             return NEVER;
+        }
         time = max_u64(time, opened);
     }
     return time;
@@ -264,8 +282,9 @@ static uint64_t earliest_use(struct gpu_schedule *schedule, int slot) {
     uint64_t earliest = NEVER;
     for (uint64_t remaining = process->busy; remaining != 0; remaining &= remaining - 1) {
         unsigned index = (unsigned)__builtin_ctzll(remaining);
-        if (is_running(&process->queues[index]))
+        if (is_running(&process->queues[index])) {
             return 0;
+        }
         earliest = min_u64(earliest, ready_time(schedule, slot, index));
     }
     return earliest;
@@ -276,12 +295,15 @@ static int next_process(struct simulation *sim, int after) {
     int first = -1;
     for (int i = 0; i < sim->count; i++) {
         int slot = sim->active_slots[i];
-        if (slot == after || (first >= 0 && slot < after))
+        if (slot == after || (first >= 0 && slot < after)) {
             continue;
-        if (earliest_use(sim->schedule, slot) > sim->turn.clock)
+        }
+        if (earliest_use(sim->schedule, slot) > sim->turn.clock) {
             continue;
-        if (slot > after)
+        }
+        if (slot > after) {
             return slot;
+        }
         first = slot;
     }
     return first;
@@ -295,8 +317,9 @@ static void start_ready_work(struct simulation *sim, int slot) {
     bool waiting_for_sms = false; /* a kernel waits for multiprocessors: no other kernel may overtake it */
     for (uint64_t remaining = process->busy; remaining != 0; remaining &= remaining - 1) {
         const struct gpu_queue *queue = &process->queues[__builtin_ctzll(remaining)];
-        if (!is_running(queue))
+        if (!is_running(queue)) {
             continue;
+        }
         const struct gpu_entry *entry = entry_of(sim->schedule, slot, queue->head);
         used += entry->sms;
         engines |= entry->flags;
@@ -309,8 +332,9 @@ static void start_ready_work(struct simulation *sim, int slot) {
             int index = __builtin_ctzll(remaining);
             const struct gpu_queue *queue = &process->queues[index];
             const struct gpu_entry *entry = entry_of(sim->schedule, slot, queue->head);
-            if (is_running(queue) || (waiting_for_sms && entry->sms != 0) || (engines & entry->flags) != 0)
+            if (is_running(queue) || (waiting_for_sms && entry->sms != 0) || (engines & entry->flags) != 0) {
                 continue;
+            }
             bool better = chosen == NULL || entry->priority < chosen->priority ||
                           (entry->priority == chosen->priority && queue->head < process->queues[chosen_index].head);
             if (better && ready_time(sim->schedule, slot, (unsigned)index) <= sim->turn.clock) {
@@ -318,8 +342,9 @@ static void start_ready_work(struct simulation *sim, int slot) {
                 chosen = entry;
             }
         }
-        if (chosen_index < 0)
+        if (chosen_index < 0) {
             return;
+        }
         uint32_t sms = chosen->sms < all ? chosen->sms : all;
         uint64_t ns = (chosen->flags & GPU_WORK_GATE) != 0 ? 0 : atomic_load(&chosen->ns);
         if (ns == 0) {
@@ -333,8 +358,9 @@ static void start_ready_work(struct simulation *sim, int slot) {
         used += sms;
         engines |= chosen->flags & (GPU_WORK_COPIES_IN | GPU_WORK_COPIES_OUT);
         bool collective = (chosen->flags & GPU_WORK_COLLECTIVE) != 0;
-        if (collective)
+        if (collective) {
             add_collective_start(sim->gpu, chosen->after[0], sim->turn.clock);
+        }
         process->queues[chosen_index].finish = collective ? NEVER : sim->turn.service + min_u64(ns, GPU_MAX_WORK_NS);
         order_stores();
         process->queues[chosen_index].started = process->queues[chosen_index].head;
@@ -343,8 +369,9 @@ static void start_ready_work(struct simulation *sim, int slot) {
 
 static void add_usage(struct gpu_usage usage[GPU_USAGE_PERIODS], uint64_t period, uint32_t busy, uint32_t copying) {
     struct gpu_usage *entry = &usage[period % GPU_USAGE_PERIODS];
-    if (entry->period != period)
+    if (entry->period != period) {
         *entry = (struct gpu_usage){.period = period};
+    }
     entry->busy_ns += busy;
     entry->copying_ns += copying;
 }
@@ -356,8 +383,10 @@ static void record_usage(struct simulation *sim, int slot, uint64_t until, bool 
         sim->schedule->busy_ns += until - from;
         sim->schedule->processes[slot].busy_ns += until - from;
     }
-    if (until - from > GPU_USAGE_PERIODS * (uint64_t)GPU_USAGE_PERIOD_NS) /* the history does not reach further back */
+    if (until - from >
+        GPU_USAGE_PERIODS * (uint64_t)GPU_USAGE_PERIOD_NS) { /* the history does not reach further back */
         from = until - GPU_USAGE_PERIODS * (uint64_t)GPU_USAGE_PERIOD_NS;
+    }
     while (from < until) {
         uint64_t period = from / GPU_USAGE_PERIOD_NS;
         uint64_t end = min_u64(until, (period + 1) * GPU_USAGE_PERIOD_NS);
@@ -378,16 +407,18 @@ static uint64_t next_event_time(struct simulation *sim, int slot, bool *busy, bo
         const struct gpu_queue *queue = &process->queues[index];
         if (!is_running(queue)) {
             uint64_t ready = ready_time(sim->schedule, slot, index);
-            if (ready > sim->turn.clock)
+            if (ready > sim->turn.clock) {
                 arrival = min_u64(arrival, ready);
+            }
             continue;
         }
         uint64_t remaining_ns = queue->finish > sim->turn.service ? queue->finish - sim->turn.service : 0;
         next = min_u64(next, waits_for_peers(queue) ? min_u64(sim->limit, sim->now) : sim->turn.clock + remaining_ns);
-        if (entry_of(sim->schedule, slot, queue->head)->sms != 0)
+        if (entry_of(sim->schedule, slot, queue->head)->sms != 0) {
             *busy = true;
-        else
+        } else {
             *copying = true;
+        }
     }
     return next != NEVER ? min_u64(next, arrival) : NEVER;
 }
@@ -396,14 +427,16 @@ static void complete_finished_work(struct simulation *sim, int slot) {
     struct gpu_process_schedule *process = &sim->schedule->processes[slot];
     for (uint64_t remaining = process->busy; remaining != 0; remaining &= remaining - 1) {
         unsigned index = (unsigned)__builtin_ctzll(remaining);
-        if (is_running(&process->queues[index]) && process->queues[index].finish <= sim->turn.service)
+        if (is_running(&process->queues[index]) && process->queues[index].finish <= sim->turn.service) {
             complete_head(sim->schedule, slot, index, sim->turn.clock);
+        }
     }
 }
 
 static void end_turn(struct simulation *sim) {
-    if (sim->turn.process != 0)
+    if (sim->turn.process != 0) {
         sim->schedule->processes[sim->turn.process - 1].service = sim->turn.service;
+    }
     sim->turn.process = 0;
     commit(sim);
 }
@@ -412,8 +445,9 @@ static void begin_turn(struct simulation *sim, int slot) {
     end_turn(sim);
     uint32_t process = (uint32_t)slot + 1;
     sim->turn.ready = sim->turn.clock;
-    if (sim->turn.latest != process && sim->turn.latest != 0)
+    if (sim->turn.latest != process && sim->turn.latest != 0) {
         sim->turn.ready += gpu_profile()->switch_ns;
+    }
     sim->turn.slice_end = sim->turn.ready + GPU_SLICE_NS;
     sim->turn.service = sim->schedule->processes[slot].service;
     sim->turn.process = process;
@@ -436,8 +470,9 @@ static bool simulate_next_event(struct simulation *sim, int slot) {
             return true;
         }
     }
-    if (sim->turn.clock >= sim->turn.slice_end)
+    if (sim->turn.clock >= sim->turn.slice_end) {
         sim->turn.slice_end += ((sim->turn.clock - sim->turn.slice_end) / GPU_SLICE_NS + 1) * (uint64_t)GPU_SLICE_NS;
+    }
     complete_finished_work(sim, slot); /* repeats what a process that died in the simulation left undone */
     start_ready_work(sim, slot);
     end_waits(sim, slot);
@@ -446,8 +481,9 @@ static bool simulate_next_event(struct simulation *sim, int slot) {
         end_turn(sim);
         return true;
     }
-    if (sim->count > 1)
+    if (sim->count > 1) {
         next = min_u64(next, sim->turn.slice_end);
+    }
     next = min_u64(next, sim->now);
     if (next <= sim->turn.clock) {
         sim->held_back = sim->turn.clock < sim->now;
@@ -493,38 +529,44 @@ static void simulate_to_now(struct simulation *sim, gpu_file *gpu) {
             continue;
         }
         if (slot >= 0) {
-            if (simulate_next_event(sim, slot))
+            if (simulate_next_event(sim, slot)) {
                 continue;
+            }
             break;
         }
         int other = next_process(sim, (int)sim->turn.latest - 1);
         if (other < 0 && sim->turn.latest != 0) { /* only the process that had the last turn may have work */
             int latest = (int)sim->turn.latest - 1;
-            if (earliest_use(schedule, latest) <= sim->turn.clock)
+            if (earliest_use(schedule, latest) <= sim->turn.clock) {
                 other = latest;
+            }
         }
         if (other >= 0) {
             begin_turn(sim, other);
             continue;
         }
         uint64_t next = NEVER;
-        for (int i = 0; i < sim->count; i++)
+        for (int i = 0; i < sim->count; i++) {
             next = min_u64(next, earliest_use(schedule, sim->active_slots[i]));
+        }
         sim->turn.clock = max_u64(sim->turn.clock, min_u64(next, sim->now));
         commit(sim);
-        if (next > sim->now)
+        if (next > sim->now) {
             break;
+        }
     }
     for (int i = 0; i < sim->count; i++) {
         int slot = sim->active_slots[i];
         struct gpu_process_schedule *process = &schedule->processes[slot];
         uint64_t bit = UINT64_C(1) << slot % 64;
-        if (process->busy != 0)
+        if (process->busy != 0) {
             continue;
+        }
         atomic_fetch_and(&schedule->active[slot / 64], ~bit);
         /* If the process submitted work meanwhile, it saw the bit still set. */
-        if (atomic_load(&process->tail) != process->seen)
+        if (atomic_load(&process->tail) != process->seen) {
             atomic_fetch_or(&schedule->active[slot / 64], bit);
+        }
     }
 }
 
@@ -547,8 +589,9 @@ static void begin_simulation(gpu_file *gpu, struct simulation *sim) {
     for (lock_and_simulate(gpu, sim); sim->held_back; lock_and_simulate(gpu, sim)) {
         unlock_simulation(gpu);
         for (int i = 0; i < open_gpu_count; i++) {
-            if (is_same_gpu(open_gpus[i], gpu))
+            if (is_same_gpu(open_gpus[i], gpu)) {
                 continue;
+            }
             lock_and_simulate(open_gpus[i], &other);
             unlock_simulation(open_gpus[i]);
         }
@@ -569,10 +612,11 @@ static uint64_t remaining_queue_ns(struct simulation *sim, int slot, unsigned in
     uint64_t service = sim->turn.process == (uint32_t)slot + 1 ? sim->turn.service : process->service;
     const struct gpu_entry *head = entry_of(sim->schedule, slot, queue->head);
     uint64_t remaining_ns = entry_of(sim->schedule, slot, number)->total - head->total;
-    if (is_running(queue) && !waits_for_peers(queue))
+    if (is_running(queue) && !waits_for_peers(queue)) {
         remaining_ns += queue->finish > service ? queue->finish - service : 0;
-    else if ((head->flags & GPU_WORK_GATE) == 0)
+    } else if ((head->flags & GPU_WORK_GATE) == 0) {
         remaining_ns += atomic_load(&head->ns);
+    }
     return min_u64(remaining_ns, GPU_MAX_WORK_NS);
 }
 
@@ -586,8 +630,9 @@ static uint64_t earliest_completion(struct simulation *sim, int slot, uint64_t n
     if (other == slot) {
         begin = max_u64(begin, sim->turn.ready);
         next = begin > sim->now ? begin : next_event_time(sim, slot, &busy, &copying);
-        if (sim->count > 1)
+        if (sim->count > 1) {
             next = min_u64(next, sim->turn.slice_end);
+        }
     } else if (other >= 0) { /* its turn ends with its time slice or with its work */
         uint64_t remaining_ns = 0;
         for (uint64_t remaining = schedule->processes[other].busy; remaining != 0; remaining &= remaining - 1) {
@@ -596,15 +641,18 @@ static uint64_t earliest_completion(struct simulation *sim, int slot, uint64_t n
                 remaining_ns, remaining_queue_ns(sim, other, index, schedule->processes[other].queues[index].last));
         }
         begin = next = max_u64(min_u64(sim->turn.slice_end, begin + remaining_ns), sim->now);
-    } else
+    } else {
         begin = next = max_u64(earliest_use(schedule, slot), sim->now);
+    }
     unsigned index = entry_of(schedule, slot, number)->queue % GPU_QUEUES;
-    if (process->queues[index].head != 0 && process->queues[index].head <= number && begin != NEVER)
+    if (process->queues[index].head != 0 && process->queues[index].head <= number && begin != NEVER) {
         begin += remaining_queue_ns(sim, slot, index, number);
+    }
     for (uint64_t remaining = process->busy; remaining != 0; remaining &= remaining - 1) {
         const struct gpu_entry *head = entry_of(schedule, slot, process->queues[__builtin_ctzll(remaining)].head);
-        if ((head->flags & GPU_WORK_GATE) != 0 && atomic_load(&head->ns) == 0)
+        if ((head->flags & GPU_WORK_GATE) != 0 && atomic_load(&head->ns) == 0) {
             next = min_u64(next, sim->now + POLL_NS); /* it may open at any time */
+        }
     }
     uint64_t time = next == NEVER ? begin : max_u64(next, begin);
     return time > sim->now && time != NEVER ? time : sim->now + POLL_NS;
@@ -621,8 +669,9 @@ static bool is_known_done(gpu_file *gpu, uint64_t number) {
 
 bool gpu_is_done(gpu_file *gpu, uint64_t number) {
     struct simulation sim;
-    if (is_known_done(gpu, number))
+    if (is_known_done(gpu, number)) {
         return true;
+    }
     begin_simulation(gpu, &sim);
     int slot = gpu->submitter.slot;
     bool done = slot < 0 || is_complete(gpu->schedule, slot, number);
@@ -633,19 +682,22 @@ bool gpu_is_done(gpu_file *gpu, uint64_t number) {
 uint64_t gpu_earliest_completion(gpu_file *gpu, uint64_t number) {
     struct simulation sim;
     uint64_t earliest = 0;
-    if (is_known_done(gpu, number))
+    if (is_known_done(gpu, number)) {
         return 0;
+    }
     begin_simulation(gpu, &sim);
     int slot = gpu->submitter.slot;
-    if (slot >= 0 && !is_complete(gpu->schedule, slot, number))
+    if (slot >= 0 && !is_complete(gpu->schedule, slot, number)) {
         earliest = earliest_completion(&sim, slot, number);
+    }
     end_simulation(gpu);
     return earliest;
 }
 
 void gpu_wait(gpu_file *gpu, uint64_t number) {
-    for (uint64_t earliest; (earliest = gpu_earliest_completion(gpu, number)) != 0;)
+    for (uint64_t earliest; (earliest = gpu_earliest_completion(gpu, number)) != 0;) {
         gpu_sleep_until(earliest);
+    }
 }
 
 /* ---- submission ---- */
@@ -659,8 +711,9 @@ static uint64_t next_random(struct gpu_submitter *submitter) {
 }
 
 static uint64_t with_jitter(struct gpu_submitter *submitter, uint64_t ns) {
-    if (submitter->random == 0)
+    if (submitter->random == 0) {
         return ns;
+    }
     int64_t most = (int64_t)ns * JITTER_PERCENT / 100;
     int64_t part = (int64_t)(next_random(submitter) >> 48) - 32768; /* -32768 .. 32767 */
     return ns + (uint64_t)(most * part / 32768);
@@ -668,8 +721,9 @@ static uint64_t with_jitter(struct gpu_submitter *submitter, uint64_t ns) {
 
 /* The time that submitted work takes to reach the GPU: exponential, piecewise linear between powers of two. */
 static uint64_t sample_latency(struct gpu_submitter *submitter) {
-    if (submitter->latency == 0 || submitter->random == 0)
+    if (submitter->latency == 0 || submitter->random == 0) {
         return submitter->latency;
+    }
     uint64_t random = next_random(submitter);
     double octaves = __builtin_clzll(random | 1) + (double)(random & 0xffff) / 65536;
     return (uint64_t)((double)submitter->latency * 0.6931 * octaves);
@@ -696,40 +750,46 @@ bool gpu_has_queue_space(gpu_file *gpu, unsigned items) {
 
 void gpu_wait_for_queue_space(gpu_file *gpu, unsigned items) {
     struct simulation sim;
-    if (gpu_has_queue_space(gpu, items))
+    if (gpu_has_queue_space(gpu, items)) {
         return;
+    }
     uint64_t wake = 0;
     begin_simulation(gpu, &sim);
     int slot = gpu->submitter.slot;
     if (slot >= 0) {
         uint64_t oldest = atomic_load(&gpu->schedule->processes[slot].frontier);
-        if (oldest <= atomic_load(&gpu->schedule->processes[slot].tail))
+        if (oldest <= atomic_load(&gpu->schedule->processes[slot].tail)) {
             wake = max_u64(earliest_completion(&sim, slot, oldest), sim.now + POLL_NS);
+        }
     }
     end_simulation(gpu);
-    if (wake != 0)
+    if (wake != 0) {
         gpu_sleep_until(wake);
+    }
 }
 
 uint64_t gpu_submit(gpu_file *gpu, const struct gpu_work *work, struct gpu_completion *completion) {
     struct gpu_submitter *submitter = &gpu->submitter;
     uint64_t number = 0;
-    if (completion != NULL)
+    if (completion != NULL) {
         *completion = (struct gpu_completion){0};
+    }
     pthread_mutex_lock(&submitter->submit_mutex);
     if (submitter->slot >= 0 && has_space(gpu, 1)) {
         struct gpu_process_schedule *process = &gpu->schedule->processes[submitter->slot];
         number = submitter->tail + 1;
         struct gpu_entry *entry = entry_of(gpu->schedule, submitter->slot, number);
         struct gpu_completion **registered = &submitter->completions[number % GPU_QUEUE_LENGTH];
-        if (*registered != NULL) /* of the work that this entry held before */
+        if (*registered != NULL) { /* of the work that this entry held before */
             (*registered)->at = atomic_load(&entry->done);
+        }
         *registered = completion;
         unsigned queue = work->queue % GPU_QUEUES;
         bool gate = (work->flags & GPU_WORK_GATE) != 0;
         uint64_t ns = gate ? 0 : min_u64(work->ns, GPU_MAX_WORK_NS);
-        if (work->sms != 0)
+        if (work->sms != 0) {
             ns = with_jitter(submitter, ns);
+        }
         submitter->totals[queue] += ns;
         entry->arrival = gpu_now() + sample_latency(submitter);
         atomic_store_explicit(&entry->ns, ns, memory_order_relaxed);
@@ -744,12 +804,14 @@ uint64_t gpu_submit(gpu_file *gpu, const struct gpu_work *work, struct gpu_compl
         entry->flags = (uint8_t)work->flags;
         entry->priority = work->priority;
         submitter->tail = number;
-        if (completion != NULL)
+        if (completion != NULL) {
             completion->number = number;
+        }
         atomic_store(&process->tail, number);
         uint64_t bit = UINT64_C(1) << submitter->slot % 64;
-        if ((atomic_load(&gpu->schedule->active[submitter->slot / 64]) & bit) == 0)
+        if ((atomic_load(&gpu->schedule->active[submitter->slot / 64]) & bit) == 0) {
             atomic_fetch_or(&gpu->schedule->active[submitter->slot / 64], bit);
+        }
     }
     pthread_mutex_unlock(&submitter->submit_mutex);
     return number;
@@ -757,8 +819,9 @@ uint64_t gpu_submit(gpu_file *gpu, const struct gpu_work *work, struct gpu_compl
 
 void gpu_open_gate(gpu_file *gpu, uint64_t number) {
     pthread_mutex_lock(&gpu->submitter.submit_mutex);
-    if (gpu->submitter.slot >= 0 && !is_complete(gpu->schedule, gpu->submitter.slot, number))
+    if (gpu->submitter.slot >= 0 && !is_complete(gpu->schedule, gpu->submitter.slot, number)) {
         atomic_store(&entry_of(gpu->schedule, gpu->submitter.slot, number)->ns, gpu_now());
+    }
     pthread_mutex_unlock(&gpu->submitter.submit_mutex);
 }
 
@@ -767,10 +830,12 @@ bool gpu_poll_completion(gpu_file *gpu, struct gpu_completion *completion) {
     pthread_mutex_lock(&gpu->submitter.submit_mutex);
     if (over && completion->number != 0 && completion->at == 0) {
         struct gpu_completion **registered = &gpu->submitter.completions[completion->number % GPU_QUEUE_LENGTH];
-        if (*registered == completion && gpu->submitter.slot >= 0)
+        if (*registered == completion && gpu->submitter.slot >= 0) {
             completion->at = atomic_load(&entry_of(gpu->schedule, gpu->submitter.slot, completion->number)->done);
-        if (*registered == completion)
+        }
+        if (*registered == completion) {
             *registered = NULL;
+        }
     }
     pthread_mutex_unlock(&gpu->submitter.submit_mutex);
     return over;
@@ -779,8 +844,9 @@ bool gpu_poll_completion(gpu_file *gpu, struct gpu_completion *completion) {
 void gpu_drop_completion(gpu_file *gpu, struct gpu_completion *completion) {
     pthread_mutex_lock(&gpu->submitter.submit_mutex);
     struct gpu_completion **registered = &gpu->submitter.completions[completion->number % GPU_QUEUE_LENGTH];
-    if (completion->number != 0 && *registered == completion)
+    if (completion->number != 0 && *registered == completion) {
         *registered = NULL;
+    }
     pthread_mutex_unlock(&gpu->submitter.submit_mutex);
 }
 
@@ -804,8 +870,9 @@ void gpu_time_open(gpu_file *gpu) {
     pthread_mutex_init(&gpu->submitter.submit_mutex, NULL);
     pthread_mutex_init(&gpu->submitter.simulation_mutex, NULL);
     pthread_mutex_lock(&open_gpus_mutex);
-    if (open_gpu_count < (int)(sizeof open_gpus / sizeof open_gpus[0]))
+    if (open_gpu_count < (int)(sizeof open_gpus / sizeof open_gpus[0])) {
         open_gpus[open_gpu_count++] = gpu;
+    }
     pthread_mutex_unlock(&open_gpus_mutex);
 }
 
@@ -816,9 +883,11 @@ void gpu_time_forget_in_child(void) {
 
 void gpu_time_close(gpu_file *gpu) {
     pthread_mutex_lock(&open_gpus_mutex);
-    for (int i = 0; i < open_gpu_count; i++)
-        if (open_gpus[i] == gpu)
+    for (int i = 0; i < open_gpu_count; i++) {
+        if (open_gpus[i] == gpu) {
             open_gpus[i--] = open_gpus[--open_gpu_count];
+        }
+    }
     pthread_mutex_unlock(&open_gpus_mutex);
     pthread_mutex_destroy(&gpu->submitter.submit_mutex);
     pthread_mutex_destroy(&gpu->submitter.simulation_mutex);
@@ -851,8 +920,9 @@ void gpu_time_detach(gpu_file *gpu) {
     gpu_schedule_lock(gpu);
     uint64_t now = gpu_now();
     for (int i = 0; i < GPU_QUEUE_LENGTH; i++) {
-        if (submitter->completions[i] == NULL)
+        if (submitter->completions[i] == NULL) {
             continue;
+        }
         uint64_t done = atomic_load(&entry_of(gpu->schedule, submitter->slot, submitter->completions[i]->number)->done);
         submitter->completions[i]->at = done != 0 ? done : now;
         submitter->completions[i] = NULL;
@@ -874,8 +944,9 @@ size_t gpu_usage_history(gpu_file *gpu, int slot, struct gpu_usage *history, siz
     uint64_t present = sim.now / GPU_USAGE_PERIOD_NS;
     for (uint64_t back = 1; back < GPU_USAGE_PERIODS && back <= present && count < max; back++) {
         const struct gpu_usage *entry = &usage[(present - back) % GPU_USAGE_PERIODS];
-        if (entry->period == present - back)
+        if (entry->period == present - back) {
             history[count++] = *entry;
+        }
     }
     end_simulation(gpu);
     return count;

@@ -82,44 +82,53 @@ static void die(const char *format, ...) {
 
 static void join_path(char path[PATH_LENGTH], const char *directory, const char *name) {
     int length = snprintf(path, PATH_LENGTH, "%s/%s", directory, name);
-    if (length < 0 || length >= PATH_LENGTH)
+    if (length < 0 || length >= PATH_LENGTH) {
         die("the path %.100s... is too long", directory);
+    }
 }
 
 static void make_directories(const char *path) {
     char part[PATH_LENGTH];
     size_t length = strlen(path);
-    if (length == 0 || length >= sizeof part)
+    if (length == 0 || length >= sizeof part) {
         die("\"%.100s\" is not a valid directory path", path);
+    }
     for (size_t i = 1; i <= length; i++) {
-        if (path[i] != '/' && path[i] != '\0')
+        if (path[i] != '/' && path[i] != '\0') {
             continue;
+        }
         memcpy(part, path, i);
         part[i] = '\0';
-        if (mkdir(part, 0755) != 0 && errno != EEXIST)
+        if (mkdir(part, 0755) != 0 && errno != EEXIST) {
             die("cannot create the directory %s: %s", part, strerror(errno));
+        }
     }
 }
 
 /* The content of a file, NUL-terminated; NULL and errno if the file cannot be opened. */
 static char *read_whole_file(const char *path, size_t *size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    if (fd < 0) {
         return NULL;
+    }
     char *text = NULL;
     *size = 0;
     for (;;) {
         char *larger = realloc(text, *size + (1 << 16) + 1);
-        if (larger == NULL)
+        if (larger == NULL) {
             die("out of memory while reading %s", path);
+        }
         text = larger;
         ssize_t got = read(fd, text + *size, 1 << 16);
-        if (got < 0 && errno == EINTR)
+        if (got < 0 && errno == EINTR) {
             continue;
-        if (got < 0)
+        }
+        if (got < 0) {
             die("cannot read %s: %s", path, strerror(errno));
-        if (got == 0)
+        }
+        if (got == 0) {
             break;
+        }
         *size += (size_t)got;
     }
     close(fd);
@@ -133,25 +142,31 @@ static bool update_file(const char *path, const char *content, size_t size, mode
     char *present = read_whole_file(path, &present_size);
     bool same = present != NULL && present_size == size && memcmp(present, content, size) == 0;
     free(present);
-    if (same)
+    if (same) {
         return false;
+    }
     char temporary[PATH_LENGTH];
     int length = snprintf(temporary, sizeof temporary, "%s.new", path);
-    if (length < 0 || length >= PATH_LENGTH)
+    if (length < 0 || length >= PATH_LENGTH) {
         die("the path %.100s... is too long", path);
+    }
     (void)unlink(temporary); /* left by a run that was killed */
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-    if (fd < 0)
+    if (fd < 0) {
         die("cannot write %s: %s", temporary, strerror(errno));
+    }
     for (size_t written = 0; written < size;) {
         ssize_t some = write(fd, content + written, size - written);
-        if (some < 0 && errno != EINTR)
+        if (some < 0 && errno != EINTR) {
             die("cannot write %s: %s", temporary, strerror(errno));
-        if (some > 0)
+        }
+        if (some > 0) {
             written += (size_t)some;
+        }
     }
-    if (fchmod(fd, mode) != 0 || fsync(fd) != 0 || close(fd) != 0 || rename(temporary, path) != 0)
+    if (fchmod(fd, mode) != 0 || fsync(fd) != 0 || close(fd) != 0 || rename(temporary, path) != 0) {
         die("cannot write %s: %s", path, strerror(errno));
+    }
     return true;
 }
 
@@ -161,11 +176,13 @@ static void copy_file(const char *from_directory, const char *to_directory, cons
     join_path(from, from_directory, name);
     join_path(to, to_directory, name);
     char *content = read_whole_file(from, &size);
-    if (content == NULL)
+    if (content == NULL) {
         die("cannot read %s: %s; --source must hold libcuda.so.1, libnvidia-ml.so.1 and nvidia-smi", from,
             strerror(errno));
-    if (update_file(to, content, size, 0755))
+    }
+    if (update_file(to, content, size, 0755)) {
         printf("installed %s\n", to);
+    }
     free(content);
 }
 
@@ -174,11 +191,13 @@ static void link_library(const char *directory, const char *library, const char 
     char path[PATH_LENGTH], target[PATH_LENGTH];
     join_path(path, directory, name);
     ssize_t length = readlink(path, target, sizeof target);
-    if (length == (ssize_t)strlen(library) && memcmp(target, library, strlen(library)) == 0)
+    if (length == (ssize_t)strlen(library) && memcmp(target, library, strlen(library)) == 0) {
         return;
+    }
     (void)unlink(path);
-    if (symlink(library, path) != 0)
+    if (symlink(library, path) != 0) {
         die("cannot link %s: %s", path, strerror(errno));
+    }
     printf("installed %s\n", path);
 }
 
@@ -186,8 +205,9 @@ static void link_library(const char *directory, const char *library, const char 
 
 static uint64_t hash(const char *text, uint64_t seed) {
     uint64_t h = seed;
-    for (; *text != '\0'; text++)
+    for (; *text != '\0'; text++) {
         h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    }
     h = (h ^ h >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     h = (h ^ h >> 27) * UINT64_C(0x94d049bb133111eb);
     return h ^ h >> 31;
@@ -232,8 +252,9 @@ static void derive_capability(struct gpu_identity *gpu) {
 static bool parse_number(const char *text, uint64_t max, uint64_t *value) {
     char *end;
     errno = 0;
-    if (text[0] < '0' || text[0] > '9')
+    if (text[0] < '0' || text[0] > '9') {
         return false;
+    }
     *value = strtoull(text, &end, 10);
     return errno == 0 && *end == '\0' && *value <= max;
 }
@@ -247,9 +268,11 @@ static uint64_t positive_number(const char *text, uint64_t max) {
 /* The value of a link's name in gpu_identity.links; 0 for an unknown name. */
 static uint8_t parse_link_name(const char *name) {
     static const char *const pcie[] = {"pix", "pxb", "phb", "node", "sys"};
-    for (size_t i = 0; i < sizeof pcie / sizeof pcie[0]; i++)
-        if (strcmp(name, pcie[i]) == 0)
+    for (size_t i = 0; i < sizeof pcie / sizeof pcie[0]; i++) {
+        if (strcmp(name, pcie[i]) == 0) {
             return (uint8_t)(GPU_LINK_PCIE | (i + 1));
+        }
+    }
     return strncmp(name, "nvlink", 6) == 0 ? (uint8_t)positive_number(name + 6, GPU_NVLINKS) : 0;
 }
 
@@ -261,10 +284,11 @@ static void parse_links(char *links, const char *file, size_t line_number, struc
         const char *index = strsep(&name, "=");
         uint64_t other;
         uint8_t value = name != NULL ? parse_link_name(name) : 0;
-        if (value == 0 || !parse_number(index, GPU_MAX_INDEX, &other) || other == gpu->index)
+        if (value == 0 || !parse_number(index, GPU_MAX_INDEX, &other) || other == gpu->index) {
             die("%s, line %zu: a link is another GPU's index and nvlink1 to nvlink%d, pix, pxb, phb, node or sys, like "
                 "1=nvlink4, not \"%s\"",
                 file, line_number, GPU_NVLINKS, shown);
+        }
         gpu->links[other] = value;
     }
 }
@@ -274,12 +298,15 @@ static void mirror_links(struct gpu_identity *gpus, size_t count, const char *fi
     for (size_t i = 0; i < count; i++) {
         for (size_t j = 0; j < GPU_MAX_PER_NODE; j++) {
             uint8_t link = gpus[i].links[j];
-            if (link == 0)
+            if (link == 0) {
                 continue;
-            if (j >= count)
+            }
+            if (j >= count) {
                 die("%s: GPU %zu is linked to GPU %zu, which does not exist", file, i, j);
-            if (gpus[j].links[i] != 0 && gpus[j].links[i] != link)
+            }
+            if (gpus[j].links[i] != 0 && gpus[j].links[i] != link) {
                 die("%s: GPUs %zu and %zu name different links to each other", file, i, j);
+            }
             gpus[j].links[i] = link;
         }
     }
@@ -291,36 +318,45 @@ static void parse_gpu(char *line, const char *file, size_t line_number, const ch
                *context = strsep(&rest, ";"), *numa = strsep(&rest, ";");
     char *links = strsep(&rest, ";");
     const char *reserved = strsep(&rest, ";");
-    if (multiprocessors == NULL || rest != NULL || model[0] == '\0' || strlen(model) >= sizeof gpu->name)
+    if (multiprocessors == NULL || rest != NULL || model[0] == '\0' || strlen(model) >= sizeof gpu->name) {
         die("%s, line %zu: expected model;memory in MiB;multiprocessors, like NVIDIA A100-SXM4-80GB;81920;108, and "
             "optionally ;MiB that a process's CUDA contexts take;NUMA node;links;reserved MiB",
             file, line_number);
-    for (const char *c = model; *c != '\0'; c++)
-        if (*c < ' ' || *c > '~')
+    }
+    for (const char *c = model; *c != '\0'; c++) {
+        if (*c < ' ' || *c > '~') {
             die("%s, line %zu: a model's name must be printable ASCII", file, line_number);
+        }
+    }
     uint64_t mib = positive_number(memory, GPU_MAX_MEMORY_BYTES >> 20);
-    if (mib == 0)
+    if (mib == 0) {
         die("%s, line %zu: memory must be a whole number of MiB from 1 to %llu, not \"%s\"", file, line_number,
             (unsigned long long)(GPU_MAX_MEMORY_BYTES >> 20), memory);
+    }
     uint64_t processors = positive_number(multiprocessors, GPU_MAX_MULTIPROCESSORS);
-    if (processors == 0)
+    if (processors == 0) {
         die("%s, line %zu: multiprocessors must be a whole number from 1 to %u, not \"%s\"", file, line_number,
             GPU_MAX_MULTIPROCESSORS, multiprocessors);
+    }
     uint64_t context_mib = 0;
-    if (context != NULL && (context[0] != '\0' || numa == NULL) && !parse_number(context, mib, &context_mib))
+    if (context != NULL && (context[0] != '\0' || numa == NULL) && !parse_number(context, mib, &context_mib)) {
         die("%s, line %zu: the memory of a process's CUDA contexts must be a whole number of MiB from 0 to %llu, not "
             "\"%s\"",
             file, line_number, (unsigned long long)mib, context);
+    }
     uint64_t numa_node = gpu->index / NUMA_NODE_GPUS;
-    if (numa != NULL && numa[0] != '\0' && !parse_number(numa, GPU_MAX_INDEX, &numa_node))
+    if (numa != NULL && numa[0] != '\0' && !parse_number(numa, GPU_MAX_INDEX, &numa_node)) {
         die("%s, line %zu: a NUMA node must be a whole number from 0 to %d, not \"%s\"", file, line_number,
             GPU_MAX_INDEX, numa);
-    if (links != NULL && links[0] != '\0')
+    }
+    if (links != NULL && links[0] != '\0') {
         parse_links(links, file, line_number, gpu);
+    }
     uint64_t reserved_mib = 0;
-    if (reserved != NULL && reserved[0] != '\0' && !parse_number(reserved, mib, &reserved_mib))
+    if (reserved != NULL && reserved[0] != '\0' && !parse_number(reserved, mib, &reserved_mib)) {
         die("%s, line %zu: the reserved memory must be a whole number of MiB from 0 to %llu, not \"%s\"", file,
             line_number, (unsigned long long)mib, reserved);
+    }
     gpu->reserved_mib = (uint32_t)reserved_mib;
     gpu->numa = (uint32_t)numa_node;
     snprintf(gpu->name, sizeof gpu->name, "%s", model);
@@ -334,20 +370,25 @@ static void parse_gpu(char *line, const char *file, size_t line_number, const ch
 static size_t parse_gpus(const char *file, const char *node, struct gpu_identity *gpus) {
     size_t size, count = 0, line_number = 0;
     char *text = read_whole_file(file, &size);
-    if (text == NULL)
+    if (text == NULL) {
         die("cannot read the list of GPUs %s: %s", file, strerror(errno));
-    if (strlen(text) != size)
+    }
+    if (strlen(text) != size) {
         die("%s is not text", file);
+    }
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         line_number++;
         size_t length = strlen(line);
-        if (length > 0 && line[length - 1] == '\r')
+        if (length > 0 && line[length - 1] == '\r') {
             line[length - 1] = '\0';
-        if (line[0] == '\0')
+        }
+        if (line[0] == '\0') {
             continue;
-        if (count == GPU_MAX_PER_NODE)
+        }
+        if (count == GPU_MAX_PER_NODE) {
             die("%s, line %zu: a node has at most %d GPUs", file, line_number, GPU_MAX_PER_NODE);
+        }
         memset(&gpus[count], 0, sizeof gpus[count]);
         gpus[count].index = (uint32_t)count;
         parse_gpu(line, file, line_number, node, &gpus[count]);
@@ -371,8 +412,9 @@ static void write_mount(FILE *out, const char *before, const char *host_director
 static void write_device(FILE *out, const char *before, const char *name, const char *gpus_directory,
                          const struct gpu_identity *gpus, size_t count) {
     fprintf(out, "%s\n    {\"name\": \"%s\", \"containerEdits\": {\"mounts\": [", before, name);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         write_mount(out, i == 0 ? "\n      " : ",\n      ", gpus_directory, gpus[i].uuid, GPU_DEFAULT_DIRECTORY, "rw");
+    }
     fputs("]}}", out);
 }
 
@@ -383,8 +425,9 @@ static char *cdi_specification(const char *root, const struct gpu_identity *gpus
     join_path(bin, root, "bin");
     join_path(gpu, root, "gpus");
     FILE *out = open_memstream(&text, size);
-    if (out == NULL)
+    if (out == NULL) {
         die("out of memory");
+    }
     fputs("{\n  \"cdiVersion\": \"0.6.0\",\n  \"kind\": \"nvidia.com/gpu\",\n  \"devices\": [", out);
     for (size_t i = 0; i < count; i++) {
         char index[16];
@@ -405,8 +448,9 @@ static char *cdi_specification(const char *root, const struct gpu_identity *gpus
     write_mount(out, ",\n    ", bin, "nvidia-smi", "/usr/bin", "ro");
     write_mount(out, ",\n    ", gpu, GPU_DRIVER_FILE, GPU_DEFAULT_DIRECTORY, "ro");
     fputs("]}\n}\n", out);
-    if (fclose(out) != 0)
+    if (fclose(out) != 0) {
         die("out of memory");
+    }
     return text;
 }
 
@@ -419,11 +463,14 @@ struct options {
 };
 
 static void check_path(const char *option, const char *path) {
-    if (path[0] != '/')
+    if (path[0] != '/') {
         die("%s must be an absolute path, not \"%s\"", option, path);
-    for (const char *c = path; *c != '\0'; c++)
-        if (*c <= ' ' || *c > '~' || *c == '"' || *c == '\\')
+    }
+    for (const char *c = path; *c != '\0'; c++) {
+        if (*c <= ' ' || *c > '~' || *c == '"' || *c == '\\') {
             die("%s must be a path without blanks, quotes, and backslashes", option);
+        }
+    }
 }
 
 static int install_command(const struct options *options) {
@@ -434,12 +481,15 @@ static int install_command(const struct options *options) {
                   {"--cdi", options->cdi},
                   {"--gpus", options->gpus},
                   {"--node", options->node}};
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
-        if (needed[i].value == NULL || needed[i].value[0] == '\0')
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        if (needed[i].value == NULL || needed[i].value[0] == '\0') {
             die("install needs %s; see --help", needed[i].name);
+        }
+    }
     check_path("--root", options->root);
-    if (strlen(options->node) > 253)
+    if (strlen(options->node) > 253) {
         die("--node must be a node's name, of at most 253 characters");
+    }
 
     struct gpu_identity gpus[GPU_MAX_PER_NODE];
     size_t count = parse_gpus(options->gpus, options->node, gpus);
@@ -459,8 +509,9 @@ static int install_command(const struct options *options) {
     copy_file(options->source, bin, "aliquot-fake-driver");
     char driver_error[DRIVER_ERROR_LENGTH];
     struct driver_file *driver = driver_open(directory, driver_error);
-    if (driver == NULL)
+    if (driver == NULL) {
         die("%s", driver_error);
+    }
     driver_close(driver);
     for (size_t i = 0; i < count; i++) {
         char error[GPU_ERROR_LENGTH];
@@ -483,43 +534,49 @@ static int install_command(const struct options *options) {
         }
     }
     if (count == 0) { /* a CDI specification without devices is invalid */
-        if (unlink(spec) != 0 && errno != ENOENT)
+        if (unlink(spec) != 0 && errno != ENOENT) {
             die("cannot remove %s: %s", spec, strerror(errno));
+        }
         printf("%s lists no GPU, so %s has no GPU\n", options->gpus, options->node);
         return 0;
     }
     size_t size;
     char *text = cdi_specification(options->root, gpus, count, &size);
-    if (update_file(spec, text, size, 0644))
+    if (update_file(spec, text, size, 0644)) {
         printf("wrote %s\n", spec);
+    }
     free(text);
     printf("%s has %zu simulated GPU%s\n", options->node, count, count == 1 ? "" : "s");
     return 0;
 }
 
 static void gpu_directory_of(const struct options *options, char directory[PATH_LENGTH]) {
-    if (options->root != NULL)
+    if (options->root != NULL) {
         join_path(directory, options->root, "gpus");
-    else
+    } else {
         snprintf(directory, PATH_LENGTH, "%s", gpu_directory());
+    }
 }
 
 static gpu_file *open_gpu(const struct options *options) {
     char directory[PATH_LENGTH], path[PATH_LENGTH], error[GPU_ERROR_LENGTH];
-    if (options->uuid == NULL || !gpu_is_uuid(options->uuid))
+    if (options->uuid == NULL || !gpu_is_uuid(options->uuid)) {
         die("expected a GPU's UUID, like GPU-8f6e8f0c-0123-8456-89ab-0123456789ab; list shows them");
+    }
     gpu_directory_of(options, directory);
     join_path(path, directory, options->uuid);
     gpu_file *gpu = gpu_open(path, error);
-    if (gpu == NULL)
+    if (gpu == NULL) {
         die("%s", error);
+    }
     return gpu;
 }
 
 static int fail_command(const struct options *options) {
     uint64_t xid = options->xid != NULL ? positive_number(options->xid, GPU_MAX_XID) : GPU_XID_FELL_OFF_BUS;
-    if (xid == 0)
+    if (xid == 0) {
         die("--xid must be a whole number from 1 to %d, not \"%s\"", GPU_MAX_XID, options->xid);
+    }
     gpu_file *gpu = open_gpu(options);
     gpu_raise_xid(gpu, (uint32_t)xid);
     gpu_close(gpu);
@@ -536,8 +593,9 @@ static int heal_command(const struct options *options) {
 static int reset_command(const struct options *options) {
     char error[GPU_ERROR_LENGTH];
     gpu_file *gpu = open_gpu(options);
-    if (!gpu_reset(gpu, error))
+    if (!gpu_reset(gpu, error)) {
         die("%s", error);
+    }
     gpu_close(gpu);
     return 0;
 }
@@ -551,10 +609,12 @@ static const char *const recovery_names[] = {[GPU_RECOVERY_NONE] = "none",
 static int recover_command(const struct options *options) {
     const char *word = options->word != NULL ? options->word : "";
     size_t action = 0, actions = sizeof recovery_names / sizeof recovery_names[0];
-    while (action < actions && strcmp(word, recovery_names[action]) != 0)
+    while (action < actions && strcmp(word, recovery_names[action]) != 0) {
         action++;
-    if (action == actions)
+    }
+    if (action == actions) {
         die("the recovery action is none, reset, reboot, drain-p2p or drain-reset, not \"%s\"", word);
+    }
     gpu_file *gpu = open_gpu(options);
     gpu_set_recovery(gpu, (enum gpu_recovery)action);
     gpu_close(gpu);
@@ -591,8 +651,9 @@ static int hide_uuid_command(const struct options *options) {
 }
 
 static bool parse_switch(const char *name, const char *value) {
-    if (value == NULL || (strcmp(value, "on") != 0 && strcmp(value, "off") != 0))
+    if (value == NULL || (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)) {
         die("%s is on or off, not \"%s\"", name, value != NULL ? value : "");
+    }
     return strcmp(value, "on") == 0;
 }
 
@@ -601,53 +662,67 @@ static int power_brake_command(const struct options *options) {
 }
 
 static void check_capability(const char *name, const char *value) {
-    if (value != NULL && strcmp(value, "recovery-actions") != 0)
+    if (value != NULL && strcmp(value, "recovery-actions") != 0) {
         die("%s takes recovery-actions, not \"%s\"", name, value);
+    }
 }
 
 static void check_version(const char *version) {
     static const char suffix[] = "-fake";
     size_t length = strlen(version);
     if (length >= DRIVER_VERSION_LENGTH || length <= strlen(suffix) ||
-        strcmp(version + length - strlen(suffix), suffix) != 0 || version[0] < '0' || version[0] > '9')
+        strcmp(version + length - strlen(suffix), suffix) != 0 || version[0] < '0' || version[0] > '9') {
         die("--version must begin with a digit, end in %s and have at most %d characters, like 580.0.1-fake, not "
             "\"%.100s\"",
             suffix, DRIVER_VERSION_LENGTH - 1, version);
-    for (const char *c = version; *c != '\0'; c++)
-        if (*c <= ' ' || *c > '~')
+    }
+    for (const char *c = version; *c != '\0'; c++) {
+        if (*c <= ' ' || *c > '~') {
             die("--version must be printable ASCII without blanks");
+        }
+    }
 }
 
 static int driver_command(const struct options *options) {
     char directory[PATH_LENGTH], error[DRIVER_ERROR_LENGTH];
     if (options->version == NULL && options->mismatch == NULL && options->hang == NULL && options->with == NULL &&
-        options->without == NULL && !options->load && !options->unload)
+        options->without == NULL && !options->load && !options->unload) {
         die("driver needs --version, --load, --unload, --mismatch, --hang, --with or --without; see --help");
-    if (options->load && options->unload)
+    }
+    if (options->load && options->unload) {
         die("the driver cannot be loaded and unloaded at once");
-    if (options->with != NULL && options->without != NULL)
+    }
+    if (options->with != NULL && options->without != NULL) {
         die("the driver cannot be with and without recovery-actions at once");
+    }
     /* Everything is checked before anything changes. */
     bool mismatch = options->mismatch != NULL && parse_switch("--mismatch", options->mismatch);
     bool hang = options->hang != NULL && parse_switch("--hang", options->hang);
     check_capability("--with", options->with);
     check_capability("--without", options->without);
-    if (options->version != NULL)
+    if (options->version != NULL) {
         check_version(options->version);
+    }
     gpu_directory_of(options, directory);
     struct driver_file *driver = driver_open(directory, error);
-    if (driver == NULL)
+    if (driver == NULL) {
         die("%s", error);
-    if (options->version != NULL)
+    }
+    if (options->version != NULL) {
         driver_set_version(driver, options->version);
-    if (options->mismatch != NULL)
+    }
+    if (options->mismatch != NULL) {
         driver_set(driver, DRIVER_MISMATCH, mismatch);
-    if (options->hang != NULL)
+    }
+    if (options->hang != NULL) {
         driver_set(driver, DRIVER_HANGS, hang);
-    if (options->with != NULL || options->without != NULL)
+    }
+    if (options->with != NULL || options->without != NULL) {
         driver_set(driver, DRIVER_WITHOUT_RECOVERY_ACTIONS, options->without != NULL);
-    if (options->load || options->unload)
+    }
+    if (options->load || options->unload) {
         driver_set(driver, DRIVER_UNLOADED, options->unload);
+    }
     driver_close(driver);
     return 0;
 }
@@ -662,9 +737,11 @@ struct state_name {
 };
 
 static void print_states(uint32_t states, const struct state_name *names, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if ((states & names[i].state) != 0)
+    for (size_t i = 0; i < count; i++) {
+        if ((states & names[i].state) != 0) {
             printf(" %s", names[i].name);
+        }
+    }
 }
 
 static void print_driver(const char *directory) {
@@ -691,12 +768,15 @@ static void print_gpu(gpu_file *file) {
     printf("%u %s %s %llu/%llu MiB context %llu MiB xid %u", gpu->index, gpu->uuid, gpu->name,
            (unsigned long long)(gpu_used(file) >> 20), (unsigned long long)(gpu->memory_bytes >> 20),
            (unsigned long long)(gpu->context_bytes >> 20), health.xid);
-    if (health.recovery != GPU_RECOVERY_NONE)
+    if (health.recovery != GPU_RECOVERY_NONE) {
         printf(" recovery %s", recovery_names[health.recovery]);
-    if (health.aggregate_errors != 0)
+    }
+    if (health.aggregate_errors != 0) {
         printf(" ecc %u/%u", health.volatile_errors, health.aggregate_errors);
-    if (health.remapped_rows != 0)
+    }
+    if (health.remapped_rows != 0) {
         printf(" remapped %u", health.remapped_rows);
+    }
     print_states(health.states, names, sizeof names / sizeof names[0]);
     putchar('\n');
 }
@@ -724,10 +804,11 @@ static int usage_command(const struct options *options) {
         const struct gpu_identity *gpu = gpu_identity(gpus[i]);
         printf("%u %s busy %.3f s\n", gpu->index, gpu->uuid, (double)gpu_busy_ns(gpus[i], -1) / 1e9);
         size_t found = gpu_processes(gpus[i], processes, GPU_SLOTS);
-        for (size_t p = 0; p < found; p++)
+        for (size_t p = 0; p < found; p++) {
             printf("%u %s process %u %llu MiB busy %.3f s\n", gpu->index, gpu->uuid, processes[p].pid,
                    (unsigned long long)(processes[p].used_bytes >> 20),
                    (double)gpu_busy_ns(gpus[i], processes[p].slot) / 1e9);
+        }
         gpu_close(gpus[i]);
     }
     return 0;
@@ -757,9 +838,11 @@ static const struct command {
 };
 
 static const struct command *find_command(const char *name) {
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(name, commands[i].name) == 0)
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
             return &commands[i];
+        }
+    }
     die("unknown command \"%s\"; --help lists them", name);
 }
 
@@ -780,11 +863,13 @@ int main(int count, char **arguments) {
     int words = 0;
     for (int i = 2; i < count; i++) {
         size_t option = 0;
-        while (option < sizeof known / sizeof known[0] && strcmp(arguments[i], known[option].name) != 0)
+        while (option < sizeof known / sizeof known[0] && strcmp(arguments[i], known[option].name) != 0) {
             option++;
+        }
         if (option < sizeof known / sizeof known[0]) {
-            if (i + 1 == count)
+            if (i + 1 == count) {
                 die("%s needs a value; see --help", arguments[i]);
+            }
             *known[option].value = arguments[++i];
         } else if (strcmp(arguments[i], "--load") == 0) {
             options.load = true;

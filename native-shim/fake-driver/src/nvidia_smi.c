@@ -100,9 +100,11 @@ static void select_gpus(const char *id) {
     unsigned count = 0;
     if (id == NULL) {
         (void)nvmlDeviceGetCount_v2(&count);
-        for (unsigned i = 0; i < count && i < MAX_GPUS; i++)
-            if (nvmlDeviceGetHandleByIndex_v2(i, &device) == NVML_SUCCESS)
+        for (unsigned i = 0; i < count && i < MAX_GPUS; i++) {
+            if (nvmlDeviceGetHandleByIndex_v2(i, &device) == NVML_SUCCESS) {
                 selected_gpus[selected_count++] = device;
+            }
+        }
         return;
     }
     char *end;
@@ -130,8 +132,9 @@ struct field {
 };
 
 static nvmlReturn_t format_unsigned(nvmlReturn_t result, unsigned value, char *to, unsigned size) {
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         snprintf(to, size, "%u", value);
+    }
     return result;
 }
 
@@ -154,8 +157,9 @@ static nvmlReturn_t serial_value(nvmlDevice_t gpu, char *to, unsigned size) {
 static nvmlReturn_t bus_value(nvmlDevice_t gpu, char *to, unsigned size) {
     nvmlPciInfo_t pci;
     nvmlReturn_t result = nvmlDeviceGetPciInfo_v3(gpu, &pci);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         snprintf(to, size, "%s", pci.busId);
+    }
     return result;
 }
 
@@ -163,8 +167,9 @@ static nvmlReturn_t memory_value(nvmlDevice_t gpu, char *to, unsigned size, unsi
     nvmlMemory_t memory = {0, 0, 0};
     nvmlReturn_t result = nvmlDeviceGetMemoryInfo(gpu, &memory);
     unsigned long long bytes[] = {memory.total, memory.used, memory.free};
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         snprintf(to, size, "%llu", bytes[which] >> 20);
+    }
     return result;
 }
 
@@ -199,32 +204,36 @@ static nvmlReturn_t temperature_value(nvmlDevice_t gpu, char *to, unsigned size)
 static nvmlReturn_t power_value(nvmlDevice_t gpu, char *to, unsigned size) {
     unsigned value = 0;
     nvmlReturn_t result = nvmlDeviceGetPowerUsage(gpu, &value);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         snprintf(to, size, "%u.%02u", value / 1000, value % 1000 / 10);
+    }
     return result;
 }
 
 static nvmlReturn_t power_limit_value(nvmlDevice_t gpu, char *to, unsigned size) {
     unsigned value = 0;
     nvmlReturn_t result = nvmlDeviceGetEnforcedPowerLimit(gpu, &value);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         snprintf(to, size, "%u.%02u", value / 1000, value % 1000 / 10);
+    }
     return result;
 }
 
 static nvmlReturn_t pstate_value(nvmlDevice_t gpu, char *to, unsigned size) {
     unsigned value = 0;
     nvmlReturn_t result = nvmlDeviceGetPerformanceState(gpu, &value);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         snprintf(to, size, "P%u", value);
+    }
     return result;
 }
 
 static nvmlReturn_t capability_value(nvmlDevice_t gpu, char *to, unsigned size) {
     int major = 0, minor = 0;
     nvmlReturn_t result = nvmlDeviceGetCudaComputeCapability(gpu, &major, &minor);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         snprintf(to, size, "%d.%d", major, minor);
+    }
     return result;
 }
 
@@ -232,8 +241,9 @@ static nvmlReturn_t ecc_value(nvmlDevice_t gpu, char *to, unsigned size) {
     unsigned long long errors = 0;
     nvmlReturn_t result =
         nvmlDeviceGetTotalEccErrors(gpu, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, &errors);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         snprintf(to, size, "%llu", errors);
+    }
     return result;
 }
 
@@ -286,10 +296,11 @@ static const char *unit_suffix(enum unit unit) {
 
 static void read_value(const struct field *field, nvmlDevice_t gpu, char *to, unsigned size) {
     nvmlReturn_t result = field->value(gpu, to, size);
-    if (result == NVML_ERROR_NOT_SUPPORTED)
+    if (result == NVML_ERROR_NOT_SUPPORTED) {
         snprintf(to, size, "[N/A]");
-    else if (result != NVML_SUCCESS)
+    } else if (result != NVML_SUCCESS) {
         snprintf(to, size, "[%s]", nvmlErrorString(result));
+    }
 }
 
 /* ---- --query-gpu and --query-compute-apps ---- */
@@ -306,13 +317,13 @@ static struct format parse_format(const char *text) {
     char *rest = copy;
     for (char *word; (word = strsep(&rest, ",")) != NULL;) {
         word += strspn(word, " ");
-        if (strcmp(word, "csv") == 0)
+        if (strcmp(word, "csv") == 0) {
             csv = true;
-        else if (strcmp(word, "noheader") == 0)
+        } else if (strcmp(word, "noheader") == 0) {
             format.header = false;
-        else if (strcmp(word, "nounits") == 0)
+        } else if (strcmp(word, "nounits") == 0) {
             format.units = false;
-        else if (text != NULL) {
+        } else if (text != NULL) {
             fprintf(stderr, "nvidia-smi: unknown format \"%s\"; valid are csv, noheader and nounits\n", word);
             exit(2);
         }
@@ -325,12 +336,15 @@ static struct format parse_format(const char *text) {
 }
 
 static const struct field *find_field(const char *name) {
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        if (strcmp(fields[i].name, name) == 0)
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (strcmp(fields[i].name, name) == 0) {
             return &fields[i];
+        }
+    }
     fprintf(stderr, "nvidia-smi: field \"%s\" is not a valid field to query; valid are", name);
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         fprintf(stderr, "%s %s", i == 0 ? "" : ",", fields[i].name);
+    }
     fputc('\n', stderr);
     exit(2);
 }
@@ -352,15 +366,19 @@ static void query_gpus(const char *text, struct format format) {
     const char *names[MAX_FIELDS];
     const struct field *chosen[MAX_FIELDS];
     char *copy = strdup(text);
-    if (copy == NULL)
+    if (copy == NULL) {
         exit(1);
+    }
     size_t count = split_fields(copy, names);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         chosen[i] = find_field(names[i]);
-    for (size_t i = 0; i < count && format.header; i++)
+    }
+    for (size_t i = 0; i < count && format.header; i++) {
         printf("%s%s%s", i == 0 ? "" : ", ", names[i], unit_heading(chosen[i]->unit));
-    if (format.header)
+    }
+    if (format.header) {
         putchar('\n');
+    }
     for (unsigned gpu = 0; gpu < selected_count; gpu++) {
         for (size_t i = 0; i < count; i++) {
             char value[256];
@@ -382,37 +400,42 @@ static void query_compute_apps(const char *text, struct format format) {
     static nvmlProcessInfo_v2_t infos[MAX_PROCESSES];
     const char *names[MAX_FIELDS];
     char *copy = strdup(text);
-    if (copy == NULL)
+    if (copy == NULL) {
         exit(1);
+    }
     size_t count = split_fields(copy, names);
     for (size_t i = 0; i < count; i++) {
         size_t known = 0;
         while (known < sizeof compute_app_fields / sizeof compute_app_fields[0] &&
-               strcmp(names[i], compute_app_fields[known]) != 0)
+               strcmp(names[i], compute_app_fields[known]) != 0) {
             known++;
+        }
         if (known == sizeof compute_app_fields / sizeof compute_app_fields[0]) {
             fprintf(stderr, "nvidia-smi: unknown field \"%s\"; valid are pid, process_name, used_memory, gpu_uuid\n",
                     names[i]);
             exit(2);
         }
-        if (format.header)
+        if (format.header) {
             printf("%s%s%s", i == 0 ? "" : ", ", names[i], strncmp(names[i], "used", 4) == 0 ? " [MiB]" : "");
+        }
     }
-    if (format.header)
+    if (format.header) {
         putchar('\n');
+    }
     for (unsigned gpu = 0; gpu < selected_count; gpu++) {
         unsigned running = running_processes_of(selected_gpus[gpu], infos);
         for (unsigned p = 0; p < running; p++) {
             for (size_t i = 0; i < count; i++) {
                 char value[256] = "[N/A]";
-                if (strcmp(names[i], "pid") == 0)
+                if (strcmp(names[i], "pid") == 0) {
                     snprintf(value, sizeof value, "%u", infos[p].pid);
-                else if (strcmp(names[i], "process_name") == 0)
+                } else if (strcmp(names[i], "process_name") == 0) {
                     (void)nvmlSystemGetProcessName(infos[p].pid, value, sizeof value);
-                else if (strcmp(names[i], "gpu_uuid") == 0)
+                } else if (strcmp(names[i], "gpu_uuid") == 0) {
                     (void)nvmlDeviceGetUUID(selected_gpus[gpu], value, sizeof value);
-                else
+                } else {
                     snprintf(value, sizeof value, "%llu%s", infos[p].usedGpuMemory >> 20, format.units ? " MiB" : "");
+                }
                 printf("%s%s", i == 0 ? "" : ", ", value);
             }
             putchar('\n');
@@ -443,8 +466,9 @@ static void print_timestamp(void) {
 
 static void read_versions(char driver[80], char cuda[16]) {
     int version = 0;
-    if (nvmlSystemGetDriverVersion(driver, 80) != NVML_SUCCESS)
+    if (nvmlSystemGetDriverVersion(driver, 80) != NVML_SUCCESS) {
         snprintf(driver, 80, "N/A");
+    }
     (void)nvmlSystemGetCudaDriverVersion_v2(&version);
     snprintf(cuda, 16, "%d.%d", version / 1000 % 1000, version % 1000 / 10);
 }
@@ -510,8 +534,9 @@ static void print_table(void) {
                                             "utilization.gpu",
                                             "ecc.errors.uncorrected.volatile.total"};
         char v[11][256], power[96], memory[600], temperature[300];
-        for (size_t i = 0; i < 11; i++)
+        for (size_t i = 0; i < 11; i++) {
             read_value(find_field(names[i]), selected_gpus[gpu], v[i], sizeof v[i]);
+        }
         printf("| %3.3s  %-24.24s        On | %-16.16s   Off | %20.20s |\n", v[0], v[1], v[2],
                v[10][0] != '[' ? v[10] : "ERR!");
         if (v[7][0] == '[') { /* NVML returned an error, usually NVML_ERROR_GPU_IS_LOST */
@@ -547,8 +572,9 @@ static void print_table(void) {
                    length > 50 ? name + length - 47 : name + (length > 3 ? 3 : length), memory);
         }
     }
-    if (!any)
+    if (!any) {
         printf("| %-87s |\n", "  No running processes found");
+    }
     puts(full_width_rule);
 }
 
@@ -559,8 +585,9 @@ static void run_pmon(unsigned long count, unsigned long seconds) {
     unsigned long long since[MAX_GPUS];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    for (unsigned gpu = 0; gpu < selected_count; gpu++)
+    for (unsigned gpu = 0; gpu < selected_count; gpu++) {
         since[gpu] = (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+    }
     puts("# gpu         pid   type     sm    mem    enc    dec    command");
     puts("# Idx           #    C/G      %      %      %      %    name");
     for (unsigned long sample = 0; count == 0 || sample < count; sample++) {
@@ -569,26 +596,31 @@ static void run_pmon(unsigned long count, unsigned long seconds) {
             unsigned found = MAX_SAMPLES, index = gpu, running = running_processes_of(selected_gpus[gpu], infos);
             unsigned long long newest = since[gpu];
             (void)nvmlDeviceGetIndex(selected_gpus[gpu], &index);
-            if (nvmlDeviceGetProcessUtilization(selected_gpus[gpu], samples, &found, since[gpu]) != NVML_SUCCESS)
+            if (nvmlDeviceGetProcessUtilization(selected_gpus[gpu], samples, &found, since[gpu]) != NVML_SUCCESS) {
                 found = 0; /* NVML also returns an error when no work ran */
+            }
             for (unsigned p = 0; p < running; p++) {
                 unsigned long sum = 0, of = 0;
                 char name[256] = "", used[32] = "-";
                 for (unsigned i = 0; i < found; i++) {
-                    if (samples[i].pid == infos[p].pid)
+                    if (samples[i].pid == infos[p].pid) {
                         sum += samples[i].smUtil, of++;
-                    if (samples[i].timeStamp > newest)
+                    }
+                    if (samples[i].timeStamp > newest) {
                         newest = samples[i].timeStamp;
+                    }
                 }
-                if (of > 0)
+                if (of > 0) {
                     snprintf(used, sizeof used, "%lu", (sum + of / 2) / of);
+                }
                 (void)nvmlSystemGetProcessName(infos[p].pid, name, sizeof name);
                 const char *slash = strrchr(name, '/');
                 printf("%5u %11u %6s %6s %6s %6s %6s    %s\n", index, infos[p].pid, "C", used, "-", "-", "-",
                        slash != NULL ? slash + 1 : name);
             }
-            if (running == 0)
+            if (running == 0) {
                 printf("%5u %11s %6s %6s %6s %6s %6s    %s\n", index, "-", "-", "-", "-", "-", "-", "-");
+            }
             since[gpu] = newest;
         }
         fflush(stdout);
@@ -598,12 +630,15 @@ static void run_pmon(unsigned long count, unsigned long seconds) {
 /* The value of --name=value, or of --name value; NULL if arguments[*i] is another option. */
 static const char *option_value(char **arguments, int *i, const char *name) {
     size_t length = strlen(name);
-    if (strncmp(arguments[*i], name, length) != 0)
+    if (strncmp(arguments[*i], name, length) != 0) {
         return NULL;
-    if (arguments[*i][length] == '=')
+    }
+    if (arguments[*i][length] == '=') {
         return arguments[*i] + length + 1;
-    if (arguments[*i][length] != '\0' || arguments[*i + 1] == NULL)
+    }
+    if (arguments[*i][length] != '\0' || arguments[*i + 1] == NULL) {
         return NULL;
+    }
     return arguments[++*i];
 }
 
@@ -617,24 +652,25 @@ int main(int count, char **arguments) {
             fputs(usage, stdout);
             return 0;
         }
-        if (strcmp(word, "-L") == 0 || strcmp(word, "--list-gpus") == 0)
+        if (strcmp(word, "-L") == 0 || strcmp(word, "--list-gpus") == 0) {
             as_list = true;
-        else if (strcmp(word, "-q") == 0 || strcmp(word, "--query") == 0)
+        } else if (strcmp(word, "-q") == 0 || strcmp(word, "--query") == 0) {
             all = true;
-        else if ((value = option_value(arguments, &i, "--query-gpu")) != NULL)
+        } else if ((value = option_value(arguments, &i, "--query-gpu")) != NULL) {
             gpu_query = value;
-        else if ((value = option_value(arguments, &i, "--query-compute-apps")) != NULL)
+        } else if ((value = option_value(arguments, &i, "--query-compute-apps")) != NULL) {
             app_query = value;
-        else if ((value = option_value(arguments, &i, "--format")) != NULL)
+        } else if ((value = option_value(arguments, &i, "--format")) != NULL) {
             format = value;
-        else if ((value = option_value(arguments, &i, "--id")) != NULL ||
-                 (value = option_value(arguments, &i, "-i")) != NULL)
+        } else if ((value = option_value(arguments, &i, "--id")) != NULL ||
+                   (value = option_value(arguments, &i, "-i")) != NULL) {
             id = value;
-        else if (monitor && (value = option_value(arguments, &i, "-c")) != NULL && atoi(value) > 0)
+        } else if (monitor && (value = option_value(arguments, &i, "-c")) != NULL && atoi(value) > 0) {
             samples_wanted = strtoul(value, NULL, 10);
-        else if (monitor && (value = option_value(arguments, &i, "-d")) != NULL && atoi(value) > 0 && atoi(value) <= 10)
+        } else if (monitor && (value = option_value(arguments, &i, "-d")) != NULL && atoi(value) > 0 &&
+                   atoi(value) <= 10) {
             seconds = strtoul(value, NULL, 10);
-        else {
+        } else {
             fprintf(stderr, "nvidia-smi: unknown or incomplete option \"%s\"\n\n%s", word, usage);
             return 2;
         }
@@ -644,22 +680,24 @@ int main(int count, char **arguments) {
         return 2;
     }
     struct format parsed = {true, true};
-    if (gpu_query != NULL || app_query != NULL)
+    if (gpu_query != NULL || app_query != NULL) {
         parsed = parse_format(format);
+    }
     open_nvml();
     select_gpus(id);
-    if (monitor)
+    if (monitor) {
         run_pmon(samples_wanted, seconds);
-    else if (gpu_query != NULL)
+    } else if (gpu_query != NULL) {
         query_gpus(gpu_query, parsed);
-    else if (app_query != NULL)
+    } else if (app_query != NULL) {
         query_compute_apps(app_query, parsed);
-    else if (as_list)
+    } else if (as_list) {
         list_gpus();
-    else if (all)
+    } else if (all) {
         print_log();
-    else
+    } else {
         print_table();
+    }
     nvmlShutdown();
     return fflush(stdout) == 0 ? 0 : 1;
 }

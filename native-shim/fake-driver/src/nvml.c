@@ -66,23 +66,28 @@ static void sleep_ms(unsigned ms) {
 
 /* Every call that needs the driver starts with this check. */
 static nvmlReturn_t check_session(void) {
-    if (atomic_load(&init_count) == 0)
+    if (atomic_load(&init_count) == 0) {
         return NVML_ERROR_UNINITIALIZED;
+    }
     struct driver_state state = driver_state(atomic_load(&driver_file));
-    if ((state.states & DRIVER_UNLOADED) != 0)
+    if ((state.states & DRIVER_UNLOADED) != 0) {
         return NVML_ERROR_DRIVER_NOT_LOADED;
+    }
     return state.loads == atomic_load(&session_loads) ? NVML_SUCCESS : NVML_ERROR_GPU_IS_LOST;
 }
 
 static void wait_while_driver_hangs(const struct driver_file *file) {
-    while ((driver_state(file).states & DRIVER_HANGS) != 0)
+    while ((driver_state(file).states & DRIVER_HANGS) != 0) {
         sleep_ms(HANG_POLL_MS);
+    }
 }
 
 static bool is_device(nvmlDevice_t device) {
-    for (unsigned i = 0; i < atomic_load(&device_count); i++)
-        if (device == &nvml_devices[i])
+    for (unsigned i = 0; i < atomic_load(&device_count); i++) {
+        if (device == &nvml_devices[i]) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -93,24 +98,28 @@ static bool is_device_lost(nvmlDevice_t device) {
 /* Every query of a device's identity starts with this check. */
 static nvmlReturn_t check_device(nvmlDevice_t device, const void *answer) {
     nvmlReturn_t result = check_session();
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
+    }
     return is_device(device) && answer != NULL ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 /* Every query of a device's state starts with this check. */
 static nvmlReturn_t check_reachable(nvmlDevice_t device, const void *answer) {
-    if (atomic_load(&init_count) != 0)
+    if (atomic_load(&init_count) != 0) {
         wait_while_driver_hangs(atomic_load(&driver_file));
+    }
     nvmlReturn_t result = check_device(device, answer);
     return result == NVML_SUCCESS && is_device_lost(device) ? NVML_ERROR_GPU_IS_LOST : result;
 }
 
 static nvmlReturn_t copy_text(char *to, unsigned int length, const char *text) {
-    if (to == NULL)
+    if (to == NULL) {
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (strlen(text) >= length)
+    }
+    if (strlen(text) >= length) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
+    }
     strcpy(to, text);
     return NVML_SUCCESS;
 }
@@ -118,8 +127,9 @@ static nvmlReturn_t copy_text(char *to, unsigned int length, const char *text) {
 /* Answers a value that is the same for every GPU. */
 static nvmlReturn_t answer_constant(nvmlDevice_t device, unsigned int *to, unsigned int value) {
     nvmlReturn_t result = check_reachable(device, to);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         *to = value;
+    }
     return result;
 }
 
@@ -147,17 +157,20 @@ static void open_gpus(void) {
 }
 
 API nvmlReturn_t nvmlInitWithFlags(unsigned int flags) {
-    if (flags > 3)
+    if (flags > 3) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     pthread_mutex_lock(&nvml_mutex);
     const struct driver_file *file = driver_map(gpu_directory());
     pthread_mutex_unlock(&nvml_mutex);
     wait_while_driver_hangs(file);
     struct driver_state state = driver_state(file);
-    if ((state.states & DRIVER_UNLOADED) != 0)
+    if ((state.states & DRIVER_UNLOADED) != 0) {
         return NVML_ERROR_DRIVER_NOT_LOADED;
-    if ((state.states & DRIVER_MISMATCH) != 0)
+    }
+    if ((state.states & DRIVER_MISMATCH) != 0) {
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    }
     pthread_mutex_lock(&nvml_mutex);
     if (init_count == 0) {
         atomic_store(&driver_file, file);
@@ -182,8 +195,9 @@ API nvmlReturn_t nvmlShutdown(void) {
     nvmlReturn_t result = init_count != 0 ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
     if (init_count != 0 && --init_count == 0) {
         unsigned open = atomic_exchange(&device_count, 0);
-        for (unsigned i = 0; i < open; i++)
+        for (unsigned i = 0; i < open; i++) {
             gpu_close(nvml_devices[i].gpu);
+        }
     }
     pthread_mutex_unlock(&nvml_mutex);
     return result;
@@ -210,9 +224,11 @@ API const char *nvmlErrorString(nvmlReturn_t result) {
         {NVML_ERROR_MEMORY, "Insufficient Memory"},
         {NVML_ERROR_ARGUMENT_VERSION_MISMATCH, "Argument version mismatch"},
     };
-    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
-        if (errors[i].result == result)
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        if (errors[i].result == result) {
             return errors[i].text;
+        }
+    }
     return "Unknown Error";
 }
 
@@ -228,8 +244,9 @@ API nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length) {
 }
 
 API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
-    if (version == NULL)
+    if (version == NULL) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     *version = FAKE_CUDA_VERSION;
     return NVML_SUCCESS;
 }
@@ -237,16 +254,19 @@ OTHER_NAME(nvmlSystemGetCudaDriverVersion_v2, (int *version), nvmlSystemGetCudaD
 
 API nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length) {
     nvmlReturn_t result = check_session();
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (name == NULL || length == 0)
+    }
+    if (name == NULL || length == 0) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     char path[64];
     char command[4096];
     snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
     FILE *file = fopen(path, "re");
-    if (file == NULL)
+    if (file == NULL) {
         return NVML_ERROR_NOT_FOUND;
+    }
     size_t got = fread(command, 1, sizeof command - 1, file);
     fclose(file);
     command[got] = '\0'; /* its first argument ends with a NUL */
@@ -258,10 +278,12 @@ API nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned
 
 API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount) {
     nvmlReturn_t result = check_session();
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (deviceCount == NULL)
+    }
+    if (deviceCount == NULL) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     *deviceCount = atomic_load(&device_count);
     return NVML_SUCCESS;
 }
@@ -269,10 +291,12 @@ OTHER_NAME(nvmlDeviceGetCount, (unsigned int *deviceCount), nvmlDeviceGetCount_v
 
 API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device) {
     nvmlReturn_t result = check_session();
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (device == NULL || index >= atomic_load(&device_count))
+    }
+    if (device == NULL || index >= atomic_load(&device_count)) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     *device = &nvml_devices[index];
     return NVML_SUCCESS;
 }
@@ -282,10 +306,12 @@ OTHER_NAME(nvmlDeviceGetHandleByIndex, (unsigned int index, nvmlDevice_t *device
 static nvmlReturn_t find_device(const char *value, nvmlDevice_t *device,
                                 bool (*matches)(const struct gpu_identity *, const char *)) {
     nvmlReturn_t result = check_session();
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (value == NULL || device == NULL)
+    }
+    if (value == NULL || device == NULL) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     for (unsigned i = 0; i < atomic_load(&device_count); i++) {
         if (matches(nvml_devices[i].identity, value)) {
             *device = &nvml_devices[i];
@@ -306,8 +332,9 @@ static bool has_pci_bus_id(const struct gpu_identity *gpu, const char *id) {
     unsigned domain, bus, slot, function = 0;
     if (sscanf(id, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) {
         domain = 0;
-        if (sscanf(id, "%x:%x.%x", &bus, &slot, &function) < 2)
+        if (sscanf(id, "%x:%x.%x", &bus, &slot, &function) < 2) {
             return false;
+        }
     }
     return domain == 0 && bus == gpu->index + 1 && slot == 0 && function == 0;
 }
@@ -336,8 +363,9 @@ API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int
 
 API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length) {
     nvmlReturn_t result = check_device(device, uuid);
-    if (result == NVML_SUCCESS && (gpu_health(device->gpu).states & GPU_UUID_HIDDEN) != 0)
+    if (result == NVML_SUCCESS && (gpu_health(device->gpu).states & GPU_UUID_HIDDEN) != 0) {
         return NVML_ERROR_GPU_IS_LOST;
+    }
     return result == NVML_SUCCESS ? copy_text(uuid, length, device->identity->uuid) : result;
 }
 
@@ -348,15 +376,17 @@ API nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned
 
 API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index) {
     nvmlReturn_t result = check_device(device, index);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         *index = device->index;
+    }
     return result;
 }
 
 API nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor) {
     nvmlReturn_t result = check_device(device, minor);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         *minor = device->identity->index;
+    }
     return result;
 }
 
@@ -372,17 +402,19 @@ API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *ma
 /* nvmlDeviceArchitecture_t: 4 Pascal, 5 Volta, 6 Turing, 7 Ampere, 8 Ada, 9 Hopper, 10 Blackwell. */
 API nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *architecture) {
     nvmlReturn_t result = check_device(device, architecture);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
+    }
     unsigned major = device->identity->compute_major, minor = device->identity->compute_minor;
-    if (major >= 9)
+    if (major >= 9) {
         *architecture = major == 9 ? 9 : 10;
-    else if (major == 8)
+    } else if (major == 8) {
         *architecture = minor == 9 ? 8 : 7;
-    else if (major == 7)
+    } else if (major == 7) {
         *architecture = minor == 5 ? 6 : 5;
-    else
+    } else {
         *architecture = 4;
+    }
     return NVML_SUCCESS;
 }
 
@@ -406,8 +438,9 @@ static void fill_pci_info(nvmlPciInfo_t *pci, unsigned bus) {
 
 API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
     nvmlReturn_t result = check_device(device, pci);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         fill_pci_info(pci, device->identity->index + 1);
+    }
     return result;
 }
 OTHER_NAME(nvmlDeviceGetPciInfo_v2, (nvmlDevice_t device, nvmlPciInfo_t *pci), nvmlDeviceGetPciInfo_v3, (device, pci))
@@ -417,8 +450,9 @@ OTHER_NAME(nvmlDeviceGetPciInfo, (nvmlDevice_t device, nvmlPciInfo_t *pci), nvml
 
 API nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node) {
     nvmlReturn_t result = check_device(device, node);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         *node = device->identity->numa;
+    }
     return result;
 }
 
@@ -426,10 +460,12 @@ API nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int s
                                              unsigned int scope) {
     (void)scope;
     nvmlReturn_t result = check_device(device, nodes);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (size == 0)
+    }
+    if (size == 0) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
+    }
     memset(nodes, 0, size * sizeof nodes[0]);
     nodes[0] = 1ul << device->identity->numa;
     return NVML_SUCCESS;
@@ -437,17 +473,20 @@ API nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int s
 
 API nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t first, nvmlDevice_t other, unsigned int *level) {
     nvmlReturn_t result = check_device(first, level);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         result = check_device(other, level);
-    if (result != NVML_SUCCESS)
+    }
+    if (result != NVML_SUCCESS) {
         return result;
+    }
     uint8_t link = first->identity->links[other->identity->index];
-    if (first == other)
+    if (first == other) {
         *level = NVML_TOPOLOGY_INTERNAL;
-    else if ((link & GPU_LINK_PCIE) != 0)
+    } else if ((link & GPU_LINK_PCIE) != 0) {
         *level = (link & ~(unsigned)GPU_LINK_PCIE) * 10;
-    else
+    } else {
         *level = first->identity->numa == other->identity->numa ? NVML_TOPOLOGY_NODE : NVML_TOPOLOGY_SYSTEM;
+    }
     return NVML_SUCCESS;
 }
 
@@ -455,10 +494,12 @@ API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t first, nvmlDevice_t other, 
                                         unsigned int *status) {
     (void)capability;
     nvmlReturn_t result = check_device(first, status);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         result = check_device(other, status);
-    if (result == NVML_SUCCESS)
+    }
+    if (result == NVML_SUCCESS) {
         *status = 0; /* NVML_P2P_STATUS_OK */
+    }
     return result;
 }
 
@@ -477,12 +518,15 @@ static struct nvlinks nvlinks_of(nvmlDevice_t device) {
     unsigned total = 0, largest = 0;
     for (unsigned other = 0; other < GPU_MAX_PER_NODE; other++) {
         unsigned link_count = device->identity->links[other];
-        if ((link_count & GPU_LINK_PCIE) != 0)
+        if ((link_count & GPU_LINK_PCIE) != 0) {
             continue;
+        }
         largest = link_count > largest ? link_count : largest;
-        for (unsigned link = 0; link < link_count; link++, total++)
-            if (total < GPU_NVLINKS)
+        for (unsigned link = 0; link < link_count; link++, total++) {
+            if (total < GPU_NVLINKS) {
                 links.to[total] = (uint8_t)other;
+            }
+        }
     }
     links.switched = total > GPU_NVLINKS;
     links.count = links.switched ? largest : total;
@@ -492,10 +536,12 @@ static struct nvlinks nvlinks_of(nvmlDevice_t device) {
 /* Every query of an NVLink starts with this check. */
 static nvmlReturn_t check_nvlink(nvmlDevice_t device, unsigned int link, const void *answer, struct nvlinks *links) {
     nvmlReturn_t result = check_reachable(device, answer);
-    if (result == NVML_SUCCESS && link >= GPU_NVLINKS)
+    if (result == NVML_SUCCESS && link >= GPU_NVLINKS) {
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (result != NVML_SUCCESS)
+    }
+    if (result != NVML_SUCCESS) {
         return result;
+    }
     *links = nvlinks_of(device);
     return links->count != 0 ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
@@ -503,28 +549,33 @@ static nvmlReturn_t check_nvlink(nvmlDevice_t device, unsigned int link, const v
 API nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, unsigned int *active) {
     struct nvlinks links;
     nvmlReturn_t result = check_nvlink(device, link, active, &links);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         *active = link < links.count ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
+    }
     return result;
 }
 
 API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci) {
     struct nvlinks links;
     nvmlReturn_t result = check_nvlink(device, link, pci, &links);
-    if (result == NVML_SUCCESS && link >= links.count)
+    if (result == NVML_SUCCESS && link >= links.count) {
         result = NVML_ERROR_NOT_SUPPORTED;
-    if (result == NVML_SUCCESS)
+    }
+    if (result == NVML_SUCCESS) {
         fill_pci_info(pci, links.switched ? SWITCH_BUS : links.to[link] + 1u);
+    }
     return result;
 }
 
 API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link, unsigned int *type) {
     struct nvlinks links;
     nvmlReturn_t result = check_nvlink(device, link, type, &links);
-    if (result == NVML_SUCCESS && link >= links.count)
+    if (result == NVML_SUCCESS && link >= links.count) {
         result = NVML_ERROR_NOT_SUPPORTED;
-    if (result == NVML_SUCCESS)
+    }
+    if (result == NVML_SUCCESS) {
         *type = links.switched ? NVML_NVLINK_DEVICE_TYPE_SWITCH : NVML_NVLINK_DEVICE_TYPE_GPU;
+    }
     return result;
 }
 
@@ -536,8 +587,9 @@ static unsigned long long reserved_bytes(nvmlDevice_t device) {
 
 API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
     nvmlReturn_t result = check_reachable(device, memory);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
+    }
     memory->total = device->identity->memory_bytes + reserved_bytes(device);
     memory->used = gpu_used(device->gpu) + reserved_bytes(device); /* nvml.h: reserved and allocated */
     memory->free = memory->total - memory->used;
@@ -546,10 +598,12 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memo
 
 API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
     nvmlReturn_t result = check_reachable(device, memory);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (memory->version != NVML_MEMORY_V2)
+    }
+    if (memory->version != NVML_MEMORY_V2) {
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    }
     memory->total = device->identity->memory_bytes + reserved_bytes(device);
     memory->reserved = reserved_bytes(device);
     memory->used = gpu_used(device->gpu);
@@ -569,8 +623,9 @@ static unsigned long long realtime_us(void) {
 static unsigned long long period_end_us(uint64_t period) {
     static _Atomic unsigned long long clock_offset; /* wall clock minus monotonic clock */
     unsigned long long known = atomic_load(&clock_offset), fresh = realtime_us() - gpu_now() / 1000;
-    if (known == 0 && atomic_compare_exchange_strong(&clock_offset, &known, fresh))
+    if (known == 0 && atomic_compare_exchange_strong(&clock_offset, &known, fresh)) {
         known = fresh;
+    }
     return known + (period + 1) * GPU_USAGE_PERIOD_NS / 1000;
 }
 
@@ -583,23 +638,26 @@ static unsigned percent_of(uint64_t ns, uint64_t periods) {
 static size_t usage_since(nvmlDevice_t device, int slot, unsigned long long since,
                           struct gpu_usage history[GPU_USAGE_PERIODS]) {
     size_t found = gpu_usage_history(device->gpu, slot, history, GPU_USAGE_PERIODS);
-    while (found > 0 && period_end_us(history[found - 1].period) <= since)
+    while (found > 0 && period_end_us(history[found - 1].period) <= since) {
         found--;
+    }
     return found;
 }
 
 static nvmlUtilization_t latest_utilization(nvmlDevice_t device) {
     struct gpu_usage latest;
     uint64_t current = gpu_now() / GPU_USAGE_PERIOD_NS;
-    if (gpu_usage_history(device->gpu, -1, &latest, 1) == 0 || latest.period + 1 < current)
+    if (gpu_usage_history(device->gpu, -1, &latest, 1) == 0 || latest.period + 1 < current) {
         return (nvmlUtilization_t){0, 0};
+    }
     return (nvmlUtilization_t){percent_of(latest.busy_ns, 1), percent_of(latest.copying_ns, 1)};
 }
 
 API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization) {
     nvmlReturn_t result = check_reachable(device, utilization);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         *utilization = latest_utilization(device);
+    }
     return result;
 }
 
@@ -608,15 +666,19 @@ API nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, unsigned int type, un
                                       unsigned int *value_type, unsigned int *count, nvmlSample_t *samples) {
     struct gpu_usage history[GPU_USAGE_PERIODS];
     nvmlReturn_t result = check_reachable(device, count);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (value_type == NULL || (samples == NULL && *count != 0))
+    }
+    if (value_type == NULL || (samples == NULL && *count != 0)) {
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (type != NVML_GPU_UTILIZATION_SAMPLES && type != NVML_MEMORY_UTILIZATION_SAMPLES)
+    }
+    if (type != NVML_GPU_UTILIZATION_SAMPLES && type != NVML_MEMORY_UTILIZATION_SAMPLES) {
         return NVML_ERROR_NOT_SUPPORTED;
+    }
     size_t found = usage_since(device, -1, since, history), given = found < *count ? found : *count;
-    if (found == 0)
+    if (found == 0) {
         return NVML_ERROR_NOT_FOUND;
+    }
     for (size_t i = 0; samples != NULL && i < given; i++) {
         const struct gpu_usage *usage = &history[given - 1 - i];
         samples[i] = (nvmlSample_t){.timeStamp = period_end_us(usage->period)};
@@ -636,8 +698,9 @@ typedef struct nvmlGpmSample_st *nvmlGpmSample_t;
 
 API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *support) {
     nvmlReturn_t result = check_reachable(device, support);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         support->isSupportedDevice = 1;
+    }
     return result;
 }
 
@@ -674,10 +737,12 @@ API nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, void *limits)
 
 API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor, unsigned int *celsius) {
     nvmlReturn_t result = check_reachable(device, celsius);
-    if (result == NVML_SUCCESS && sensor != 0)
+    if (result == NVML_SUCCESS && sensor != 0) {
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS)
+    }
+    if (result == NVML_SUCCESS) {
         *celsius = (gpu_health(device->gpu).states & GPU_HOT) != 0 ? CELSIUS_HOT : CELSIUS;
+    }
     return result;
 }
 
@@ -754,11 +819,13 @@ API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current
 API nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigned int type, unsigned int counter,
                                                  unsigned int location, unsigned long long *count) {
     nvmlReturn_t result = check_reachable(device, count);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
+    }
     if (type > NVML_MEMORY_ERROR_TYPE_UNCORRECTED || counter > NVML_AGGREGATE_ECC ||
-        location >= NVML_MEMORY_LOCATION_COUNT)
+        location >= NVML_MEMORY_LOCATION_COUNT) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     struct gpu_health health = gpu_health(device->gpu);
     uint32_t errors = counter == NVML_VOLATILE_ECC ? health.volatile_errors : health.aggregate_errors;
     *count = type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED && location == NVML_MEMORY_LOCATION_DRAM ? errors : 0;
@@ -773,10 +840,12 @@ API nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned int t
 API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correctable, unsigned int *uncorrectable,
                                            unsigned int *pending, unsigned int *failed) {
     nvmlReturn_t result = check_reachable(device, correctable);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (uncorrectable == NULL || pending == NULL || failed == NULL)
+    }
+    if (uncorrectable == NULL || pending == NULL || failed == NULL) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     struct gpu_health health = gpu_health(device->gpu);
     *correctable = 0;
     *uncorrectable = health.remapped_rows;
@@ -788,8 +857,9 @@ API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *co
 /* The recovery action is the only field that the simulation has. */
 static nvmlReturn_t read_field(nvmlDevice_t device, nvmlFieldValue_t *field) {
     if (field->fieldId != NVML_FI_DEV_GET_GPU_RECOVERY_ACTION ||
-        (driver_state(atomic_load(&driver_file)).states & DRIVER_WITHOUT_RECOVERY_ACTIONS) != 0)
+        (driver_state(atomic_load(&driver_file)).states & DRIVER_WITHOUT_RECOVERY_ACTIONS) != 0) {
         return NVML_ERROR_NOT_SUPPORTED;
+    }
     field->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
     field->value.ui = (unsigned)gpu_health(device->gpu).recovery;
     return NVML_SUCCESS;
@@ -798,10 +868,12 @@ static nvmlReturn_t read_field(nvmlDevice_t device, nvmlFieldValue_t *field) {
 /* Like NVIDIA's, it succeeds if it has answered all fields, each with a result of its own. */
 API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values) {
     nvmlReturn_t result = check_reachable(device, values);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (count <= 0)
+    }
+    if (count <= 0) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     for (int i = 0; i < count; i++) {
         values[i].timestamp = (long long)realtime_us();
         values[i].latencyUsec = 0;
@@ -814,14 +886,17 @@ API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFi
 /* nvmlClocksThrottleReasonHwSlowdown accompanies each of its causes. */
 API nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons) {
     nvmlReturn_t result = check_reachable(device, reasons);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
+    }
     uint32_t states = gpu_health(device->gpu).states;
     *reasons = 0;
-    if ((states & GPU_HOT) != 0)
+    if ((states & GPU_HOT) != 0) {
         *reasons |= nvmlClocksThrottleReasonHwSlowdown | nvmlClocksThrottleReasonHwThermalSlowdown;
-    if ((states & GPU_POWER_BRAKE) != 0)
+    }
+    if ((states & GPU_POWER_BRAKE) != 0) {
         *reasons |= nvmlClocksThrottleReasonHwSlowdown | nvmlClocksThrottleReasonHwPowerBrakeSlowdown;
+    }
     return NVML_SUCCESS;
 }
 OTHER_NAME(nvmlDeviceGetCurrentClocksEventReasons, (nvmlDevice_t device, unsigned long long *reasons),
@@ -829,9 +904,10 @@ OTHER_NAME(nvmlDeviceGetCurrentClocksEventReasons, (nvmlDevice_t device, unsigne
 
 API nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons) {
     nvmlReturn_t result = check_reachable(device, reasons);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         *reasons = nvmlClocksThrottleReasonHwSlowdown | nvmlClocksThrottleReasonHwThermalSlowdown |
                    nvmlClocksThrottleReasonHwPowerBrakeSlowdown;
+    }
     return result;
 }
 OTHER_NAME(nvmlDeviceGetSupportedClocksEventReasons, (nvmlDevice_t device, unsigned long long *reasons),
@@ -869,12 +945,14 @@ static uint32_t innermost_pid(const char *proc_id) {
     uint32_t pid = 0;
     snprintf(path, sizeof path, "/proc/%.20s/status", proc_id);
     FILE *status = fopen(path, "re");
-    if (status == NULL)
+    if (status == NULL) {
         return 0;
+    }
     while (pid == 0 && fgets(line, sizeof line, status) != NULL) {
         const char *last = strncmp(line, "NSpid:", 6) == 0 ? strrchr(line, '\t') : NULL;
-        if (last != NULL && last != strchr(line, '\t'))
+        if (last != NULL && last != strchr(line, '\t')) {
             pid = (uint32_t)strtoul(last + 1, NULL, 10);
+        }
     }
     fclose(status);
     return pid;
@@ -903,15 +981,18 @@ static size_t search_pids(unsigned gpu, struct gpu_process *all, size_t first, s
     while (proc != NULL && visible < count && (entry = readdir(proc)) != NULL) {
         uint32_t pid = entry->d_name[0] >= '1' && entry->d_name[0] <= '9' ? innermost_pid(entry->d_name) : 0;
         size_t i = visible;
-        while (pid != 0 && i < count && all[i].pid != pid)
+        while (pid != 0 && i < count && all[i].pid != pid) {
             i++;
-        if (pid == 0 || i == count)
+        }
+        if (pid == 0 || i == count) {
             continue;
+        }
         struct gpu_process_origin origin = gpu_process_origin(entry->d_name);
         for (; i < count; i++) {
             if (all[i].pid != pid || all[i].origin.start_time != origin.start_time ||
-                all[i].origin.mount_id != origin.mount_id || origin.start_time == 0)
+                all[i].origin.mount_id != origin.mount_id || origin.start_time == 0) {
                 continue;
+            }
             struct gpu_process process = all[i];
             all[i] = all[visible];
             found_pids[gpu][process.slot].process = process;
@@ -921,8 +1002,9 @@ static size_t search_pids(unsigned gpu, struct gpu_process *all, size_t first, s
             break;
         }
     }
-    if (proc != NULL)
+    if (proc != NULL) {
         closedir(proc);
+    }
     return visible - first;
 }
 
@@ -939,28 +1021,33 @@ static size_t resolve_pids(unsigned gpu, struct gpu_process *all, size_t found) 
         struct gpu_process process = all[i];
         if (process.pid_namespace != own) {
             if (found_pids[gpu][process.slot].pid == 0 ||
-                !is_same_process(&found_pids[gpu][process.slot].process, &process))
+                !is_same_process(&found_pids[gpu][process.slot].process, &process)) {
                 continue;
+            }
             process.pid = found_pids[gpu][process.slot].pid;
         }
         all[i] = all[visible];
         all[visible++] = process;
     }
-    if (visible < found)
+    if (visible < found) {
         visible += search_pids(gpu, all, visible, found);
+    }
     pthread_mutex_unlock(&found_pids_mutex);
     return visible;
 }
 
 static nvmlReturn_t running_processes(nvmlDevice_t device, unsigned int *count, void *infos, size_t info_bytes) {
     nvmlReturn_t result = check_reachable(device, count);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (infos == NULL && *count != 0)
+    }
+    if (infos == NULL && *count != 0) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     struct gpu_process *all = calloc(GPU_SLOTS, sizeof *all);
-    if (all == NULL)
+    if (all == NULL) {
         return NVML_ERROR_MEMORY;
+    }
     size_t found = resolve_pids(device->index, all, gpu_processes(device->gpu, all, GPU_SLOTS));
     for (size_t i = 0; i < found && i < *count; i++) {
         nvmlProcessDetail_v1_t info = {all[i].pid, all[i].used_bytes, UINT32_MAX, UINT32_MAX, 0};
@@ -994,8 +1081,9 @@ API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, un
 /* The simulation has no graphics processes and no MPS server. */
 static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *count) {
     nvmlReturn_t result = check_reachable(device, count);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         *count = 0;
+    }
     return result;
 }
 
@@ -1013,10 +1101,12 @@ NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
 API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *list) {
     nvmlReturn_t result = check_reachable(device, list);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (list->version != NVML_PROCESS_DETAIL_LIST_V1 || list->mode > 3)
+    }
+    if (list->version != NVML_PROCESS_DETAIL_LIST_V1 || list->mode > 3) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     return list->mode == 0 || list->mode == 3
                ? running_processes(device, &list->numProcArrayEntries, list->procArray, sizeof *list->procArray)
                : no_processes(device, &list->numProcArrayEntries);
@@ -1038,20 +1128,24 @@ static size_t process_usage(nvmlDevice_t device, unsigned long long since, bool 
         size_t periods = usage_since(device, all[i].slot, since, history);
         uint64_t busy = 0, copying = 0, whole = 0;
         for (size_t n = 0; n < periods; n++) {
-            if (history[n].period > newest) /* ended after the snapshot: the next query would count it again */
+            if (history[n].period > newest) { /* ended after the snapshot: the next query would count it again */
                 continue;
+            }
             busy += history[n].busy_ns;
             copying += history[n].copying_ns;
         }
-        if (periods != 0) /* includes the periods after `since` in which the process was idle */
+        if (periods != 0) { /* includes the periods after `since` in which the process was idle */
             for (whole = newest - history[periods - 1].period + 1;
-                 since != 0 && whole < GPU_USAGE_PERIODS && period_end_us(newest - whole) > since;)
+                 since != 0 && whole < GPU_USAGE_PERIODS && period_end_us(newest - whole) > since;) {
                 whole++;
-        if (busy + copying != 0 || include_idle)
+            }
+        }
+        if (busy + copying != 0 || include_idle) {
             infos[visible++] = (nvmlProcessUtilizationInfo_v1_t){.timeStamp = period_end_us(newest),
                                                                  .pid = all[i].pid,
                                                                  .smUtil = percent_of(busy, whole),
                                                                  .memUtil = percent_of(copying, whole)};
+        }
     }
     pthread_mutex_unlock(&nvml_mutex);
     return visible;
@@ -1061,8 +1155,9 @@ static size_t process_usage(nvmlDevice_t device, unsigned long long since, bool 
 static nvmlReturn_t query_process_usage(nvmlDevice_t device, unsigned long long since, bool include_idle,
                                         nvmlProcessUtilizationInfo_v1_t **infos, size_t *found) {
     *infos = calloc(GPU_SLOTS, sizeof **infos);
-    if (*infos == NULL)
+    if (*infos == NULL) {
         return NVML_ERROR_MEMORY;
+    }
     *found = process_usage(device, since, include_idle, *infos);
     return *found != 0 ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
@@ -1072,17 +1167,21 @@ API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProces
     nvmlProcessUtilizationInfo_v1_t *infos = NULL;
     size_t found = 0;
     nvmlReturn_t result = check_reachable(device, count);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         result = query_process_usage(device, since, false, &infos, &found);
-    if (result == NVML_SUCCESS && (samples == NULL || *count < found))
+    }
+    if (result == NVML_SUCCESS && (samples == NULL || *count < found)) {
         result = NVML_ERROR_INSUFFICIENT_SIZE;
-    for (size_t i = 0; i < found && result == NVML_SUCCESS; i++)
+    }
+    for (size_t i = 0; i < found && result == NVML_SUCCESS; i++) {
         samples[i] = (nvmlProcessUtilizationSample_t){.pid = infos[i].pid,
                                                       .timeStamp = infos[i].timeStamp,
                                                       .smUtil = infos[i].smUtil,
                                                       .memUtil = infos[i].memUtil};
-    if (result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE)
+    }
+    if (result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE) {
         *count = (unsigned)found;
+    }
     free(infos);
     return result;
 }
@@ -1091,17 +1190,22 @@ API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvml
     nvmlProcessUtilizationInfo_v1_t *infos = NULL;
     size_t found = 0;
     nvmlReturn_t result = check_reachable(device, info);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (info->version != NVML_PROCESSES_UTILIZATION_INFO_V1)
+    }
+    if (info->version != NVML_PROCESSES_UTILIZATION_INFO_V1) {
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    }
     result = query_process_usage(device, info->lastSeenTimeStamp, true, &infos, &found);
-    if (result == NVML_SUCCESS && (info->procUtilArray == NULL || info->processSamplesCount < found))
+    if (result == NVML_SUCCESS && (info->procUtilArray == NULL || info->processSamplesCount < found)) {
         result = NVML_ERROR_INSUFFICIENT_SIZE;
-    if (result == NVML_SUCCESS)
+    }
+    if (result == NVML_SUCCESS) {
         memcpy(info->procUtilArray, infos, found * sizeof *infos);
-    if (result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE)
+    }
+    if (result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE) {
         info->processSamplesCount = (unsigned)found;
+    }
     free(infos);
     return result;
 }
@@ -1135,35 +1239,41 @@ API nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device, void *stat
 
 API nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types) {
     nvmlReturn_t result = check_device(device, types);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         *types = NVML_EVENT_XID;
+    }
     return result;
 }
 
 API nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
     nvmlReturn_t result = check_session();
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (set == NULL)
+    }
+    if (set == NULL) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     *set = calloc(1, sizeof **set);
     return *set != NULL ? NVML_SUCCESS : NVML_ERROR_MEMORY;
 }
 
 /* Needs no driver, so that a client can clean up after the driver was unloaded. */
 API nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
-    if (atomic_load(&init_count) == 0)
+    if (atomic_load(&init_count) == 0) {
         return NVML_ERROR_UNINITIALIZED;
+    }
     free(set);
     return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set) {
     nvmlReturn_t result = check_reachable(device, set);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if ((types & ~NVML_EVENT_XID) != 0)
+    }
+    if ((types & ~NVML_EVENT_XID) != 0) {
         return NVML_ERROR_NOT_SUPPORTED;
+    }
     set->types[device->index] |= types;
     set->seen[device->index] = gpu_xid_events(device->gpu);
     return NVML_SUCCESS;
@@ -1173,10 +1283,12 @@ API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long lon
 static bool next_xid_event(nvmlEventSet_t set, nvmlEventData_t *data) {
     for (unsigned i = 0; i < atomic_load(&device_count); i++) {
         uint64_t raised = gpu_xid_events(nvml_devices[i].gpu);
-        if ((set->types[i] & NVML_EVENT_XID) == 0 || raised <= set->seen[i])
+        if ((set->types[i] & NVML_EVENT_XID) == 0 || raised <= set->seen[i]) {
             continue;
-        if (raised - set->seen[i] > GPU_KEPT_EVENTS)
+        }
+        if (raised - set->seen[i] > GPU_KEPT_EVENTS) {
             set->seen[i] = raised - GPU_KEPT_EVENTS;
+        }
         set->seen[i]++;
         *data = (nvmlEventData_t){.device = &nvml_devices[i],
                                   .eventType = NVML_EVENT_XID,
@@ -1190,21 +1302,26 @@ static bool next_xid_event(nvmlEventSet_t set, nvmlEventData_t *data) {
 
 API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms) {
     nvmlReturn_t result = check_session();
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
-    if (set == NULL || data == NULL)
+    }
+    if (set == NULL || data == NULL) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     for (;;) {
-        if (next_xid_event(set, data))
+        if (next_xid_event(set, data)) {
             return NVML_SUCCESS;
-        if (timeout_ms == 0)
+        }
+        if (timeout_ms == 0) {
             return NVML_ERROR_TIMEOUT;
+        }
         unsigned wait = timeout_ms < EVENT_POLL_MS ? timeout_ms : EVENT_POLL_MS;
         sleep_ms(wait);
         timeout_ms -= wait;
         result = check_session();
-        if (result != NVML_SUCCESS)
+        if (result != NVML_SUCCESS) {
             return result;
+        }
     }
 }
 OTHER_NAME(nvmlEventSetWait, (nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms), nvmlEventSetWait_v2,

@@ -48,8 +48,9 @@ static const char *error_name(CUresult result) {
 }
 
 static void exit_on_error(CUresult result, const char *call) {
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         return;
+    }
     fprintf(stderr, "vgpu-sample: %s: %s\n", call, error_name(result));
     exit(1);
 }
@@ -58,8 +59,9 @@ static void exit_on_error(CUresult result, const char *call) {
 static unsigned long positive_number(const char *text, unsigned long max) {
     char *end;
     errno = 0;
-    if (text == NULL || text[0] < '0' || text[0] > '9')
+    if (text == NULL || text[0] < '0' || text[0] > '9') {
         return 0;
+    }
     unsigned long value = strtoul(text, &end, 10);
     return errno == 0 && *end == '\0' && value <= max ? value : 0;
 }
@@ -68,24 +70,27 @@ static void alloc_step(unsigned long mib) {
     CUdeviceptr pointer;
     CUresult result = cuMemAlloc_v2(&pointer, (size_t)mib << 20);
     printf("alloc %lu MiB: %s\n", mib, error_name(result));
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         live_allocations[allocation_count++] = pointer;
+    }
 }
 
 static void free_step(void) {
-    if (allocation_count == 0)
+    if (allocation_count == 0) {
         printf("free: nothing is allocated\n");
-    else
+    } else {
         printf("free: %s\n", error_name(cuMemFree_v2(live_allocations[--allocation_count])));
+    }
 }
 
 static void info_step(void) {
     size_t free_bytes = 0, total = 0;
     CUresult result = cuMemGetInfo_v2(&free_bytes, &total);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         printf("info: %zu MiB free of %zu MiB\n", free_bytes >> 20, total >> 20);
-    else
+    } else {
         printf("info: %s\n", error_name(result));
+    }
 }
 
 static CUresult find_function(CUfunction *function, const char *name) {
@@ -97,10 +102,12 @@ static CUresult find_function(CUfunction *function, const char *name) {
 static void launch_step(unsigned long times) {
     CUfunction function;
     CUresult result = find_function(&function, "nothing");
-    for (unsigned long i = 0; i < times && result == CUDA_SUCCESS; i++)
+    for (unsigned long i = 0; i < times && result == CUDA_SUCCESS; i++) {
         result = cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = cuCtxSynchronize();
+    }
     printf("launch %lu: %s\n", times, error_name(result));
 }
 
@@ -120,8 +127,9 @@ static void busy_step(unsigned long seconds) {
     int processors = 1;
     CUresult result = find_function(&function, "aliquot_busy");
     (void)cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
-    for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++)
+    for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++) {
         result = cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING);
+    }
     double start = now(), last_report = start;
     unsigned long kernels = 0;
     for (unsigned long batch = 0; result == CUDA_SUCCESS && last_report < start + (double)seconds; batch++) {
@@ -136,13 +144,16 @@ static void busy_step(unsigned long seconds) {
             last_report = now();
             kernels = 0;
         }
-        for (int i = 0; i < BATCH && result == CUDA_SUCCESS; i++)
+        for (int i = 0; i < BATCH && result == CUDA_SUCCESS; i++) {
             result = cuLaunchKernel(function, (unsigned)processors, 1, 1, 128, 1, 1, 0, NULL, parameters, NULL);
-        if (result == CUDA_SUCCESS)
+        }
+        if (result == CUDA_SUCCESS) {
             result = cuEventRecord(event, NULL);
+        }
     }
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = cuCtxSynchronize();
+    }
     printf("busy %lu: %s\n", seconds, error_name(result));
 }
 
@@ -178,10 +189,12 @@ static const struct {
 static enum step parse_step(char **arguments, int *i, unsigned long *value) {
     const char *word = arguments[(*i)++];
     for (int step = 0; step < STEPS; step++) {
-        if (strcmp(word, steps[step].name) != 0)
+        if (strcmp(word, steps[step].name) != 0) {
             continue;
-        if (steps[step].max == 0)
+        }
+        if (steps[step].max == 0) {
             return (enum step)step;
+        }
         *value = positive_number(arguments[*i], steps[step].max);
         if (*value != 0) {
             (*i)++;
@@ -205,8 +218,9 @@ int main(int count, char **arguments) {
         return count < 2 ? 2 : 0;
     }
     size_t allocs = 0;
-    for (int i = 1; i < count;) /* checks all steps before the first one is executed */
+    for (int i = 1; i < count;) { /* checks all steps before the first one is executed */
         allocs += parse_step(arguments, &i, &value) == ALLOC;
+    }
     if (allocs > MAX_ALLOCATIONS) {
         fprintf(stderr, "vgpu-sample: at most %d alloc steps\n", MAX_ALLOCATIONS);
         return 2;
@@ -238,8 +252,8 @@ int main(int count, char **arguments) {
             struct timespec left = {.tv_sec = (time_t)value};
             printf("sleep %lu\n", value);
             fflush(stdout);
-            while (nanosleep(&left, &left) != 0 && errno == EINTR)
-                ;
+            while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+            }
             break;
         }
         case HOLD:

@@ -71,8 +71,9 @@ static void invalid_array_shapes_are_refused(void) {
     CUarray array;
     gpu_file *gpu = open_gpu(0);
     start_context(0);
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         EQUAL(wrong[i].result, cuArray3DCreate_v2(&array, &wrong[i].shape));
+    }
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuArray3DCreate_v2(&array, NULL));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuArrayCreate_v2(NULL, &(CUDA_ARRAY_DESCRIPTOR){8, 8, CU_AD_FORMAT_FLOAT, 1}));
     EQUAL(0, gpu_used(gpu));
@@ -83,8 +84,9 @@ static void boxes_are_copied_to_arrays_and_back(void) {
     static float in[Z][Y][X], out[Z][Y][X], part[2][3][5];
     start_context(0);
     CUarray array = new_array(X, Y, Z, 0), other = new_array(X, Y, Z, 0);
-    for (int i = 0; i < X * Y * Z; i++)
+    for (int i = 0; i < X * Y * Z; i++) {
         (&in[0][0][0])[i] = (float)i;
+    }
     CUDA_MEMCPY3D to = {.srcMemoryType = CU_MEMORYTYPE_HOST,
                         .srcHost = in,
                         .srcPitch = sizeof in[0][0],
@@ -119,10 +121,13 @@ static void boxes_are_copied_to_arrays_and_back(void) {
     from.Height = 3;
     from.Depth = 2;
     EQUAL(CUDA_SUCCESS, cuMemcpy3D_v2(&from));
-    for (int z = 0; z < 2; z++)
-        for (int y = 0; y < 3; y++)
-            for (int x = 0; x < 5; x++)
+    for (int z = 0; z < 2; z++) {
+        for (int y = 0; y < 3; y++) {
+            for (int x = 0; x < 5; x++) {
                 CHECK(part[z][y][x] == in[z + 1][y + 2][x + 4]);
+            }
+        }
+    }
     from.srcZ = 3;
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpy3D_v2(&from));
     from.srcZ = 0;
@@ -139,8 +144,9 @@ static void rows_and_rectangles_are_copied_to_arrays_and_back(void) {
     CUarray row, second, plane;
     const CUDA_ARRAY_DESCRIPTOR line = {300, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1}, field = {16, 4, CU_AD_FORMAT_HALF, 1};
     start_context(0);
-    for (int i = 0; i < 300; i++)
+    for (int i = 0; i < 300; i++) {
         in[i] = (char)(i * 3);
+    }
     EQUAL(CUDA_SUCCESS, cuArrayCreate_v2(&row, &line));
     EQUAL(CUDA_SUCCESS, cuArrayCreate_v2(&second, &line));
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointer, 300));
@@ -171,8 +177,9 @@ static void rows_and_rectangles_are_copied_to_arrays_and_back(void) {
                           .WidthInBytes = 16,
                           .Height = 4};
     EQUAL(CUDA_SUCCESS, cuMemcpy2D_v2(&from));
-    for (int y = 0; y < 4; y++)
+    for (int y = 0; y < 4; y++) {
         EQUAL(0, memcmp(in + 32 * y + 16, square[y], 16));
+    }
     from.srcY = 1;
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&from));
 }

@@ -23,8 +23,9 @@ static inline void cubin_section(struct cubin_maker *cubin, unsigned index, cons
                                  uint32_t type, const void *data, size_t size) {
     Elf64_Shdr *section = &cubin->sections[index];
     const char *at = names + 1;
-    while (strcmp(at, name) != 0)
+    while (strcmp(at, name) != 0) {
         at += strlen(at) + 1;
+    }
     section->sh_name = (Elf64_Word)(at - names);
     section->sh_type = type;
     section->sh_offset = cubin->size;
@@ -45,8 +46,9 @@ static inline size_t make_cubin(unsigned char *bytes, unsigned architecture) {
     memset(symbols, 0, sizeof symbols);
     const char *at = names + 1;
     for (const char *symbol[] = {"kernel", "counter", "zeros"}, **one = symbol; one < symbol + 3; one++) {
-        for (at = names + 1; strcmp(at, *one) != 0;)
+        for (at = names + 1; strcmp(at, *one) != 0;) {
             at += strlen(at) + 1;
+        }
         symbols[1 + (one - symbol)].st_name = (Elf64_Word)(at - names);
     }
     symbols[1].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);

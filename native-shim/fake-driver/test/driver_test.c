@@ -12,8 +12,9 @@ static void copied_data_is_read_back_unchanged(void) {
     CUdeviceptr one, other;
     unsigned char *in = malloc(SIZE), *out = malloc(SIZE);
     CHECK(in != NULL && out != NULL);
-    for (int i = 0; i < SIZE; i++)
+    for (int i = 0; i < SIZE; i++) {
         in[i] = (unsigned char)(i * 7 + i / 251);
+    }
     start_context(0);
     EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&one, SIZE));
     EQUAL(CUDA_SUCCESS, cuMemAllocManaged(&other, SIZE, CU_MEM_ATTACH_GLOBAL));
@@ -31,8 +32,9 @@ static void copied_data_is_read_back_unchanged(void) {
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, one, SIZE));
     EQUAL(in[0], out[0]);
     EQUAL(in[SIZE - 5], out[SIZE - 5]);
-    for (int i = 5; i < SIZE - 5; i++)
+    for (int i = 5; i < SIZE - 5; i++) {
         CHECK(out[i] == 0);
+    }
 }
 
 static void copies_out_of_bounds_are_refused_and_copy_nothing(void) {
@@ -54,9 +56,11 @@ static void rectangles_are_copied_with_their_pitch(void) {
     CUdeviceptr pointer;
     size_t pitch;
     int in[5][7], out[5][3];
-    for (int y = 0; y < 5; y++)
-        for (int x = 0; x < 7; x++)
+    for (int y = 0; y < 5; y++) {
+        for (int x = 0; x < 7; x++) {
             in[y][x] = 100 * y + x;
+        }
+    }
     start_context(0);
     EQUAL(CUDA_SUCCESS, cuMemAllocPitch_v2(&pointer, &pitch, sizeof in[0], 5, 4));
     EQUAL(512, pitch);
@@ -80,9 +84,11 @@ static void rectangles_are_copied_with_their_pitch(void) {
                           .Height = 4};
     EQUAL(CUDA_SUCCESS, cuMemcpy2D_v2(&to));
     EQUAL(CUDA_SUCCESS, cuMemcpy2D_v2(&from));
-    for (int y = 0; y < 4; y++)
-        for (int x = 0; x < 3; x++)
+    for (int y = 0; y < 4; y++) {
+        for (int x = 0; x < 3; x++) {
             EQUAL(100 * (y + 1) + x + 2, out[y][x]);
+        }
+    }
     from.Height = 5; /* one row beyond the allocation */
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&from));
 }
@@ -165,8 +171,9 @@ static void a_process_is_charged_for_contexts_once_per_gpu(void) {
     EQUAL(GPU_CHANGED, gpu_create(test_folder, &costly, error));
     identify(&full, 1, GPU_MIB, GPU_MIB);
     EQUAL(GPU_CHANGED, gpu_create(test_folder, &full, error));
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned i = 0; i < 2; i++) {
         gpus[i] = open_gpu(i);
+    }
     first = start_context(0);
     EQUAL(256 * MIB, gpu_used(gpus[0]));
     EQUAL(CUDA_SUCCESS, cuCtxCreate_v2(&second, 0, 0));
@@ -436,13 +443,15 @@ static void expect_visible_devices(const char *list, const char *expected) {
     if (fork() == 0) {
         char text[64] = "";
         int count = 0;
-        if (list != NULL)
+        if (list != NULL) {
             setenv("CUDA_VISIBLE_DEVICES", list, 1);
+        }
         CUresult result = cuInit(0);
-        if (result == CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS) {
             EQUAL(CUDA_SUCCESS, cuDeviceGetCount(&count));
-        else
+        } else {
             EQUAL(CUDA_ERROR_NO_DEVICE, result);
+        }
         for (int i = 0; i < count; i++) {
             char name[64];
             EQUAL(CUDA_SUCCESS, cuDeviceGetName(name, sizeof name, i));
@@ -522,13 +531,16 @@ static void a_process_can_hold_100000_allocations(void) {
     enum { COUNT = 100000 };
     static CUdeviceptr pointers[COUNT];
     start_context(0);
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < COUNT; i++) {
         EQUAL(CUDA_SUCCESS, cuMemAlloc_v2(&pointers[i], 512));
+    }
     EQUAL(GPU_MIB * MIB - COUNT * 512, free_bytes());
-    for (int i = 0; i < COUNT; i += 2)
+    for (int i = 0; i < COUNT; i += 2) {
         EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointers[i]));
-    for (int i = 1; i < COUNT; i += 2)
+    }
+    for (int i = 1; i < COUNT; i += 2) {
         EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointers[i]));
+    }
     EQUAL(GPU_MIB * MIB, free_bytes());
 }
 
@@ -557,19 +569,23 @@ static void *use_memory_and_streams(void *argument) {
             EQUAL(CUDA_SUCCESS, cuStreamDestroy_v2(stream));
         }
     }
-    for (int i = 0; i < POINTERS; i++)
-        if (pointers[i] != 0)
+    for (int i = 0; i < POINTERS; i++) {
+        if (pointers[i] != 0) {
             EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointers[i]));
+        }
+    }
     return NULL;
 }
 
 static void threads_share_a_context(void) {
     pthread_t threads[8];
     shared_context = start_context(0);
-    for (uintptr_t i = 0; i < 8; i++)
+    for (uintptr_t i = 0; i < 8; i++) {
         EQUAL(0, pthread_create(&threads[i], NULL, use_memory_and_streams, (void *)(i + 1)));
-    for (int i = 0; i < 8; i++)
+    }
+    for (int i = 0; i < 8; i++) {
         EQUAL(0, pthread_join(threads[i], NULL));
+    }
     EQUAL(GPU_MIB * MIB, free_bytes());
 }
 

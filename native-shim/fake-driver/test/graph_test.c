@@ -12,8 +12,9 @@ static const char test_ptx[] =
 static CUfunction kernel(const char *name) {
     static CUmodule module;
     CUfunction function;
-    if (module == NULL)
+    if (module == NULL) {
         EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, test_ptx));
+    }
     EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&function, module, name));
     return function;
 }
@@ -63,8 +64,9 @@ static CUstreamCaptureStatus status(CUstream stream) {
 /* The capture is invalidated: ending it fails, returns no graph, and makes the stream usable again. */
 static void expect_invalidated(CUstream stream, CUresult how) {
     CUgraph graph = (CUgraph)&graph;
-    if (how == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+    if (how == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) {
         EQUAL(CU_STREAM_CAPTURE_STATUS_INVALIDATED, status(stream));
+    }
     EQUAL(how, cuStreamEndCapture(stream, &graph));
     CHECK(graph == NULL);
     EQUAL(CU_STREAM_CAPTURE_STATUS_NONE, status(stream));
@@ -417,10 +419,11 @@ static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
 static bool unsafe_calls_allowed(void) {
     CUdeviceptr pointer = 0;
     CUresult result = cuMemAlloc_v2(&pointer, 64);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointer));
-    else
+    } else {
         EQUAL(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, result);
+    }
     return result == CUDA_SUCCESS;
 }
 
@@ -473,17 +476,19 @@ static void unsafe_calls_depend_on_the_modes_of_capture_and_thread(void) {
         bool own = unsafe_calls_allowed();
         exchange_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
         EQUAL(cases[i].own, own);
-        if (own)
+        if (own) {
             end_capture(stream);
-        else
+        } else {
             expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        }
         stream = begin_capture(cases[i].capture);
         bool other = unsafe_calls_allowed_in_thread(context, cases[i].thread);
         EQUAL(cases[i].other, other);
-        if (other)
+        if (other) {
             end_capture(stream);
-        else
+        } else {
             expect_invalidated(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        }
     }
 }
 
@@ -599,8 +604,9 @@ static void captured_allocations_exist_while_their_graph_runs(void) {
 /* A graph that only allocates. */
 static CUgraph allocating_graph(const size_t *bytes, CUdeviceptr *pointers, int count) {
     CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointers[i], bytes[i], stream));
+    }
     return end_capture(stream);
 }
 
@@ -707,8 +713,9 @@ static long time_launches(CUgraphExec exec, int launches) {
     CUstream stream = new_stream(0);
     close_gate(stream);
     EQUAL(CUDA_SUCCESS, cuEventRecord(from, stream));
-    for (int i = 0; i < launches; i++)
+    for (int i = 0; i < launches; i++) {
         EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, stream));
+    }
     EQUAL(CUDA_SUCCESS, cuEventRecord(to, stream));
     EQUAL(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
     pthread_mutex_unlock(&gate);
@@ -811,8 +818,9 @@ static void a_launch_after_host_functions_sees_their_results(void) {
     EQUAL(CUDA_SUCCESS, cuMemcpyHtoDAsync_v2(pointer, &exchange.sent, 1, stream));
     CUgraphExec exec = instantiate_graph(end_capture(stream));
     close_gate(stream);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++) {
         EQUAL(CUDA_SUCCESS, cuGraphLaunch(exec, stream));
+    }
     EQUAL(0, exchange.calls);
     pthread_mutex_unlock(&gate);
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));

@@ -148,9 +148,10 @@ static void read_corrupted(const unsigned char *valid, size_t size, unsigned rou
         unsigned char *bytes = malloc(length + 1); /* exact size, so that a sanitizer detects accesses beyond it */
         CHECK(bytes != NULL);
         memcpy(bytes, valid, length);
-        for (unsigned changes = (unsigned)(next_random() % 8); changes > 0 && length > 0; changes--)
+        for (unsigned changes = (unsigned)(next_random() % 8); changes > 0 && length > 0; changes--) {
             bytes[next_random() % length] =
                 next_random() % 2 == 0 ? likely[next_random() % sizeof likely] : (unsigned char)next_random();
+        }
         enum image_result result = image_read(&image, bytes, length, 80);
         CHECK(result == IMAGE_READ || result == IMAGE_MALFORMED || result == IMAGE_OF_OTHER_DEVICES);
         image_clear(&image);
@@ -168,8 +169,9 @@ static void corrupt_images_are_errors(void) {
 
 static void read_corrupted_file(const char *path) {
     FILE *file = fopen(path, "re");
-    if (file == NULL)
+    if (file == NULL) {
         return; /* nvcc is not available */
+    }
     CHECK(fseek(file, 0, SEEK_END) == 0);
     long size = ftell(file);
     CHECK(size > 0 && fseek(file, 0, SEEK_SET) == 0);
@@ -194,7 +196,8 @@ int main(int count, char **arguments) {
     the_best_image_of_a_fat_binary_is_selected();
     a_truncated_image_at_the_end_of_mapped_memory_is_an_error();
     corrupt_images_are_errors();
-    for (int i = 1; i < count; i++)
+    for (int i = 1; i < count; i++) {
         read_corrupted_file(arguments[i]);
+    }
     return 0;
 }

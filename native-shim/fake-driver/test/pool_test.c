@@ -62,10 +62,12 @@ static void a_pool_shrinks_to_its_threshold_when_the_host_synchronizes(void) {
     EQUAL(CUDA_SUCCESS, cuStreamCreate(&stream, 0));
     EQUAL(CUDA_SUCCESS, cuEventCreate(&event, 0));
     EQUAL(0, pool_attribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD));
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointers[i], 32 * MIB, stream));
-    for (int i = 0; i < 3; i++)
+    }
+    for (int i = 0; i < 3; i++) {
         EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointers[i], stream));
+    }
     expect_pool(pool, 32 * MIB, 128 * MIB);
     EQUAL(CUDA_SUCCESS, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
     EQUAL(CUDA_SUCCESS, cuStreamSynchronize(stream));
@@ -93,11 +95,13 @@ static void trimming_keeps_used_memory_and_the_requested_minimum(void) {
     CUdeviceptr pointers[4];
     start_context(0);
     CUmemoryPool pool = get_default_pool();
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointers[i], 20 * MIB, NULL));
+    }
     expect_pool(pool, 80 * MIB, 128 * MIB);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointers[i], NULL));
+    }
     EQUAL(CUDA_SUCCESS, cuMemPoolTrimTo(pool, 500 * MIB));
     expect_pool(pool, 20 * MIB, 128 * MIB);
     EQUAL(CUDA_SUCCESS, cuMemPoolTrimTo(pool, 40 * MIB));
@@ -231,8 +235,9 @@ static void pools_are_destroyed_with_the_last_context_of_their_device(void) {
     CUmemoryPool pool = new_pool(0, 0), destroyed = new_pool(0, 0);
     EQUAL(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&pointer, MIB, destroyed, NULL));
     EQUAL(CUDA_SUCCESS, cuMemPoolDestroy(destroyed));
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++) {
         EQUAL(CUDA_SUCCESS, cuMemAllocFromPoolAsync(&pointer, 10 * MIB, pool, NULL));
+    }
     EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(second));
     EQUAL(CUDA_SUCCESS, cuMemsetD8_v2(pointer, 7, MIB));
     EQUAL(160 * MIB, gpu_used(gpu));
@@ -278,13 +283,16 @@ static void random_allocations_keep_their_data_and_leak_nothing(void) {
             used += (4 * (uint64_t)live[i].words + 511) / 512 * 512;
         }
         EQUAL(used, pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
-        if (step % 1000 == 0)
+        if (step % 1000 == 0) {
             EQUAL(CUDA_SUCCESS, cuCtxSynchronize());
+        }
         EQUAL(gpu_used(gpu), pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
     }
-    for (int i = 0; i < POINTERS; i++)
-        if (live[i].address != 0)
+    for (int i = 0; i < POINTERS; i++) {
+        if (live[i].address != 0) {
             EQUAL(CUDA_SUCCESS, cuMemFreeAsync(live[i].address, NULL));
+        }
+    }
     EQUAL(CUDA_SUCCESS, cuCtxSynchronize());
     expect_pool(pool, 0, 0);
     EQUAL(0, gpu_used(gpu));
@@ -294,13 +302,16 @@ static void one_pool_serves_100000_allocations(void) {
     enum { COUNT = 100000 };
     static CUdeviceptr pointers[COUNT];
     start_context(0);
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < COUNT; i++) {
         EQUAL(CUDA_SUCCESS, cuMemAllocAsync(&pointers[i], 300, NULL));
+    }
     expect_pool(get_default_pool(), COUNT * 512, 64 * MIB);
-    for (int i = 0; i < COUNT; i += 2)
+    for (int i = 0; i < COUNT; i += 2) {
         EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointers[i], NULL));
-    for (int i = 1; i < COUNT; i += 2)
+    }
+    for (int i = 1; i < COUNT; i += 2) {
         EQUAL(CUDA_SUCCESS, cuMemFreeAsync(pointers[i], NULL));
+    }
     EQUAL(CUDA_SUCCESS, cuCtxSynchronize());
     expect_pool(get_default_pool(), 0, 0);
 }
@@ -314,8 +325,9 @@ static void keep_busy(CUstream stream, uint64_t ms) {
     CUfunction busy;
     uint64_t ns = ms * 1000000;
     void *parameters[] = {&ns};
-    if (module == NULL)
+    if (module == NULL) {
         EQUAL(CUDA_SUCCESS, cuModuleLoadData(&module, busy_kernel_ptx));
+    }
     EQUAL(CUDA_SUCCESS, cuModuleGetFunction(&busy, module, "aliquot_busy"));
     EQUAL(CUDA_SUCCESS, cuLaunchKernel(busy, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
 }

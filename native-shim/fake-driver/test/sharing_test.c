@@ -13,8 +13,9 @@ static uint64_t sum_used_bytes(gpu_file *gpu) {
     static struct gpu_process processes[GPU_SLOTS];
     uint64_t sum = 0;
     size_t count = gpu_processes(gpu, processes, GPU_SLOTS);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         sum += processes[i].used_bytes;
+    }
     return sum;
 }
 
@@ -41,8 +42,9 @@ static void sleep_ms(long ms) {
 /* Waits for a kill, at most a minute, so that a failed test leaves no process behind. */
 static void wait_until_killed(void) {
     alarm(60);
-    for (;;)
+    for (;;) {
         pause();
+    }
 }
 
 static void the_whole_memory_can_be_allocated(void) {
@@ -78,10 +80,12 @@ static void two_hundred_killed_processes_leak_nothing(void) {
         CHECK(read(ready[0], &byte, 1) == 1);
     }
     EQUAL(PROCESSES * EACH_MIB * MIB, gpu_used(gpu));
-    for (int i = 0; i < PROCESSES; i++)
+    for (int i = 0; i < PROCESSES; i++) {
         kill(children[i], SIGKILL);
-    for (int i = 0; i < PROCESSES; i++)
+    }
+    for (int i = 0; i < PROCESSES; i++) {
         waitpid(children[i], NULL, 0);
+    }
     EQUAL(0, gpu_used(gpu));
     gpu_close(gpu);
     the_whole_memory_can_be_allocated();
@@ -105,18 +109,21 @@ static void processes_killed_at_any_instruction_leak_nothing(void) {
                     CUcontext context;
                     CUdeviceptr pointers[4];
                     EQUAL(CUDA_SUCCESS, cuCtxCreate_v2(&context, 0, 0));
-                    for (int n = 0; n < 4; n++)
+                    for (int n = 0; n < 4; n++) {
                         (void)cuMemAlloc_v2(&pointers[n], (size_t)(1 + rand() % 8000) * MIB);
+                    }
                     EQUAL(CUDA_SUCCESS, cuCtxDestroy_v2(context));
                 }
             }
         }
         sleep_ms(5 + rand() % 30);
         CHECK(sum_used_bytes_locked(gpu) <= GPU_MIB * MIB);
-        for (int i = 0; i < PROCESSES; i++)
+        for (int i = 0; i < PROCESSES; i++) {
             kill(children[i], SIGKILL);
-        for (int i = 0; i < PROCESSES; i++)
+        }
+        for (int i = 0; i < PROCESSES; i++) {
             waitpid(children[i], NULL, 0);
+        }
         EQUAL(0, gpu_used(gpu));
     }
     gpu_close(gpu);
@@ -138,14 +145,16 @@ static void eight_racing_processes_get_all_the_memory_and_no_more(void) {
             srand((unsigned)i);
             start_context(0);
             for (int step = 0; step < 3000; step++) {
-                if (count < MOST && rand() % 5 < 3)
+                if (count < MOST && rand() % 5 < 3) {
                     count += cuMemAlloc_v2(&pointers[count], CHUNK_MIB * MIB) == CUDA_SUCCESS;
-                else if (count > 0)
+                } else if (count > 0) {
                     EQUAL(CUDA_SUCCESS, cuMemFree_v2(pointers[--count]));
+                }
             }
             CUresult result;
-            while ((result = cuMemAlloc_v2(&pointers[count], CHUNK_MIB * MIB)) == CUDA_SUCCESS)
+            while ((result = cuMemAlloc_v2(&pointers[count], CHUNK_MIB * MIB)) == CUDA_SUCCESS) {
                 count++;
+            }
             EQUAL(CUDA_ERROR_OUT_OF_MEMORY, result);
             CHECK(write(results[1], &count, sizeof count) == (ssize_t)sizeof count);
             char byte;
@@ -217,8 +226,9 @@ static void a_gpu_has_1024_slots_and_refuses_further_processes(void) {
     gpu_close(users[GPU_SLOTS / 2]);
     CHECK(gpu_attach(gpu));
     users[GPU_SLOTS / 2] = gpu;
-    for (int i = 0; i < GPU_SLOTS; i++)
+    for (int i = 0; i < GPU_SLOTS; i++) {
         gpu_close(users[i]);
+    }
 }
 
 static void overwrite_byte(long offset, unsigned char value) {

@@ -84,8 +84,9 @@ static void events_measure_the_duration_of_kernels(void) {
     start_driver();
     CUstream stream = new_stream(0);
     CUevent begin = record(stream);
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 20; i++) {
         launch_busy(stream, 2 * MS, SMS);
+    }
     BETWEEN(40000, 60000, us_between(begin, record(stream)));
     begin = record(stream);
     EQUAL(CUDA_SUCCESS, cuLaunchKernel(other, 2 * SMS * 16, 1, 1, 128, 1, 1, 0, stream, NULL, NULL));
@@ -249,8 +250,9 @@ static void launches_into_a_full_queue_wait_for_space(void) {
     start_driver();
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUevent begin = record(stream);
-    for (int i = 0; i < 1200; i++)
+    for (int i = 0; i < 1200; i++) {
         launch_busy(stream, 200 * US, SMS);
+    }
     BETWEEN(240000, 400000, us_between(begin, record(stream)));
 }
 
@@ -283,8 +285,9 @@ static void with_eight_connections_the_ninth_stream_shares_a_queue(void) {
     CUstream streams[9];
     setenv("ALIQUOT_FAKE_PROFILE", "connections=8", 1);
     start_driver();
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 9; i++) {
         streams[i] = new_stream(CU_STREAM_NON_BLOCKING);
+    }
     launch_busy(streams[0], 30 * MS, 1);
     CUevent second = record(streams[1]), ninth = record(streams[8]);
     gpu_sleep_until(gpu_now() + 5 * MS);

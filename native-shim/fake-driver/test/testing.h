@@ -69,8 +69,9 @@ static inline gpu_file *open_gpu(unsigned index) {
     char path[256], error[GPU_ERROR_LENGTH];
     test_path(path, index);
     gpu_file *gpu = gpu_open(path, error);
-    if (gpu == NULL)
+    if (gpu == NULL) {
         fprintf(stderr, "%s\n", error);
+    }
     CHECK(gpu != NULL);
     return gpu;
 }
@@ -103,10 +104,12 @@ static inline int run_tests(const struct test *tests, size_t test_count, int cou
     int failures = 0, ran = 0;
     for (size_t i = 0; i < test_count; i++) {
         bool wanted = count < 2;
-        for (int n = 1; n < count; n++)
+        for (int n = 1; n < count; n++) {
             wanted |= strcmp(arguments[n], tests[i].name) == 0;
-        if (!wanted)
+        }
+        if (!wanted) {
             continue;
+        }
         ran++;
         snprintf(test_folder, sizeof test_folder, "/tmp/aliquot-fake-driver-test-XXXXXX");
         make_gpus(gpus, mib);

@@ -52,8 +52,9 @@ static void work_takes_its_duration(void) {
     struct gpu_completion first, last;
     uint64_t before = gpu_now();
     submit(gpu, 3, 0, 0, &first);
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++) {
         submit(gpu, 3, 500 * US, SMS, &last);
+    }
     CHECK(!gpu_is_done(gpu, last.number));
     uint64_t end = completion_time(gpu, &last);
     CHECK(gpu_now() >= end);
@@ -65,12 +66,14 @@ static void queues_overlap_while_multiprocessors_are_free(void) {
     gpu_file *gpu = attach_to_gpu();
     struct gpu_completion begin, narrow[3], wide;
     submit(gpu, 1, 0, 0, &begin);
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < 3; i++) {
         submit(gpu, 1 + i, 2 * MS, SMS / 3, &narrow[i]);
+    }
     submit(gpu, 4, 1 * MS, SMS, &wide);
     uint64_t start = completion_time(gpu, &begin);
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < 3; i++) {
         NEAR(2 * MS, completion_time(gpu, &narrow[i]) - start, 3);
+    }
     NEAR(3 * MS, completion_time(gpu, &wide) - start, 3);
 }
 
@@ -104,12 +107,14 @@ static void a_gate_blocks_its_queue_until_it_is_opened(void) {
 /* Keeps the GPU busy with work of ns each until it is killed, and adds up the completed time in a shared word. */
 static pid_t spawn_tenant(uint64_t ns, uint64_t *got) {
     pid_t pid = fork();
-    if (pid != 0)
+    if (pid != 0) {
         return pid;
+    }
     gpu_file *gpu = attach_to_gpu();
     for (;;) {
-        while (!gpu_has_queue_space(gpu, GPU_QUEUE_LENGTH - 100))
+        while (!gpu_has_queue_space(gpu, GPU_QUEUE_LENGTH - 100)) {
             gpu_wait_for_queue_space(gpu, GPU_QUEUE_LENGTH - 100);
+        }
         gpu_wait(gpu, submit(gpu, 1, ns, SMS, NULL));
         __atomic_fetch_add(got, ns, __ATOMIC_RELAXED);
     }
@@ -133,8 +138,9 @@ static void two_processes_take_turns_and_measure_each_others_turns(void) {
     uint64_t *got = shared_words();
     pid_t other = spawn_tenant(100 * MS, &got[0]);
     gpu_file *gpu = attach_to_gpu();
-    while (gpu_usage_history(gpu, -1, &(struct gpu_usage){0}, 1) == 0) /* until the tenant runs */
+    while (gpu_usage_history(gpu, -1, &(struct gpu_usage){0}, 1) == 0) { /* until the tenant runs */
         usleep(10000);
+    }
     struct gpu_completion begin, last;
     submit(gpu, 1, 0, 0, &begin);
     submit(gpu, 1, 40 * MS, SMS, &last);
@@ -147,8 +153,9 @@ static void the_work_of_a_killed_process_is_discarded(void) {
     uint64_t *got = shared_words();
     pid_t other = spawn_tenant(10000 * MS, &got[0]);
     gpu_file *gpu = attach_to_gpu();
-    while (gpu_usage_history(gpu, -1, &(struct gpu_usage){0}, 1) == 0)
+    while (gpu_usage_history(gpu, -1, &(struct gpu_usage){0}, 1) == 0) {
         usleep(10000);
+    }
     kill_process(other);
     struct gpu_completion begin, last;
     submit(gpu, 1, 0, 0, &begin);
@@ -175,12 +182,14 @@ static void completions_keep_their_time_after_their_entry_is_reused(void) {
     struct gpu_completion early, late;
     submit(gpu, 1, 0, 0, &early);
     for (int i = 0; i < 5 * GPU_QUEUE_LENGTH; i++) {
-        while (!gpu_has_queue_space(gpu, 1))
+        while (!gpu_has_queue_space(gpu, 1)) {
             gpu_wait_for_queue_space(gpu, 1);
+        }
         submit(gpu, 1, 1 * US, 1, NULL);
     }
-    while (!gpu_has_queue_space(gpu, 1))
+    while (!gpu_has_queue_space(gpu, 1)) {
         gpu_wait_for_queue_space(gpu, 1);
+    }
     submit(gpu, 1, 0, 0, &late);
     CHECK(completion_time(gpu, &late) - completion_time(gpu, &early) >= 5 * GPU_QUEUE_LENGTH * US);
 }
@@ -189,8 +198,9 @@ static void completions_keep_their_time_after_their_entry_is_reused(void) {
 static void the_simulation_survives_kills_at_any_instruction(void) {
     uint64_t *got = shared_words();
     pid_t tenants[3];
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         tenants[i] = spawn_tenant(20 * US * (unsigned)(1 + i), &got[i]);
+    }
     gpu_file *gpu = attach_to_gpu();
     unsigned seed = 7;
     for (int i = 0; i < 150; i++) {
@@ -256,9 +266,11 @@ static void kernels_of_different_collectives_wait_forever(void) {
 static int slot_of_this_process(gpu_file *gpu) {
     struct gpu_process processes[4];
     size_t count = gpu_processes(gpu, processes, 4);
-    for (size_t i = 0; i < count; i++)
-        if ((pid_t)processes[i].pid == getpid())
+    for (size_t i = 0; i < count; i++) {
+        if ((pid_t)processes[i].pid == getpid()) {
             return processes[i].slot;
+        }
+    }
     return -2;
 }
 
@@ -278,13 +290,15 @@ static void collectives_of_two_processes_take_turns_with_a_third(void) {
     pid_t other = spawn_tenant(20 * MS, &got[0]);
     gpu_file *a = attach_to_gpu_number(0);
     open_gpu(1);
-    while (gpu_usage_history(a, -1, &(struct gpu_usage){0}, 1) == 0) /* until the third process runs */
+    while (gpu_usage_history(a, -1, &(struct gpu_usage){0}, 1) == 0) { /* until the third process runs */
         usleep(10000);
+    }
     gpu_wait(a, submit_collective(a, 1, 1 * MS, NULL)); /* until both have started */
     int slot = slot_of_this_process(a);
     uint64_t start = gpu_now(), busy = gpu_busy_ns(a, slot);
-    for (uint64_t number = 2; number <= 21; number++)
+    for (uint64_t number = 2; number <= 21; number++) {
         gpu_wait(a, submit_collective(a, number, 1 * MS, NULL));
+    }
     uint64_t took = gpu_now() - start;
     /* Each takes 11 ms, and up to a time slice of the third process more; waiting uses half of the GPU. */
     CHECK(took >= 208 * MS && took <= 280 * MS);

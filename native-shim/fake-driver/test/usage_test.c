@@ -15,16 +15,19 @@ enum { GPU_MIB = 100, SMS = 108, TENANTS = 2, QUERIES = 40 };
 
 static pid_t spawn_busy_tenant(void) {
     pid_t pid = fork();
-    if (pid != 0)
+    if (pid != 0) {
         return pid;
+    }
     setenv("ALIQUOT_FAKE_SEED", "0", 1);
     gpu_file *gpu = open_gpu(0);
     CHECK(gpu_attach(gpu));
     const struct gpu_work work = {.ns = 1000 * MS, .sms = SMS};
-    for (int i = 0; i < 600; i++)
+    for (int i = 0; i < 600; i++) {
         CHECK(gpu_submit(gpu, &work, NULL) != 0);
-    for (;;)
+    }
+    for (;;) {
         sleep(1000);
+    }
 }
 
 static void *nvml_function(const char *name) {
@@ -40,8 +43,9 @@ static unsigned long long query_usage(nvmlDevice_t device, unsigned long long *s
     nvmlProcessUtilizationSample_t samples[TENANTS];
     unsigned count = TENANTS;
     nvmlReturn_t result = processes(device, samples, &count, *since);
-    if (result == NVML_ERROR_NOT_FOUND)
+    if (result == NVML_ERROR_NOT_FOUND) {
         return 0;
+    }
     EQUAL(NVML_SUCCESS, result);
     unsigned long long used = 0, until = samples[0].timeStamp;
     for (unsigned i = 0; i < count; i++) {
@@ -59,12 +63,14 @@ static void a_period_that_ends_during_a_query_is_counted_once(void) {
     EQUAL(NVML_SUCCESS, init());
     EQUAL(NVML_SUCCESS, by_index(0, &device));
     pid_t tenants[TENANTS];
-    for (int i = 0; i < TENANTS; i++)
+    for (int i = 0; i < TENANTS; i++) {
         tenants[i] = spawn_busy_tenant();
+    }
     usleep(2000000);
     unsigned long long since = 1, used = 0, measured = 0;
-    while (query_usage(device, &since) == 0) /* until the tenants run */
+    while (query_usage(device, &since) == 0) { /* until the tenants run */
         usleep(100000);
+    }
     usleep(1000000);
     query_usage(device, &since); /* both tenants have turns from here on */
     unsigned long long begin = since, reading = 0;
@@ -88,8 +94,9 @@ static void a_period_that_ends_during_a_query_is_counted_once(void) {
 /* Kernels of 30 ms with pauses of other lengths, so that each query covers busy and idle periods. */
 static pid_t spawn_varying_tenant(unsigned pause_ms) {
     pid_t pid = fork();
-    if (pid != 0)
+    if (pid != 0) {
         return pid;
+    }
     setenv("ALIQUOT_FAKE_SEED", "0", 1);
     gpu_file *gpu = open_gpu(0);
     CHECK(gpu_attach(gpu));
@@ -109,11 +116,13 @@ static void process_utilization_adds_up_to_the_time_that_the_gpu_was_busy(void) 
     gpu_file *gpu = open_gpu(0);
     const pid_t tenants[TENANTS] = {spawn_varying_tenant(50), spawn_varying_tenant(410)};
     struct gpu_process running[TENANTS];
-    while (gpu_processes(gpu, running, TENANTS) < TENANTS)
+    while (gpu_processes(gpu, running, TENANTS) < TENANTS) {
         usleep(100000);
+    }
     unsigned long long since = 1, used = 0;
-    while (query_usage(device, &since) == 0)
+    while (query_usage(device, &since) == 0) {
         usleep(100000);
+    }
     unsigned long long begin = since;
     uint64_t before = gpu_busy_ns(gpu, -1), by_process = 0;
     for (int i = 0; i < QUERIES; i++) {

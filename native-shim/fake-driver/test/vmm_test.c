@@ -32,10 +32,12 @@ static void mapped_memory_keeps_its_data_across_mappings(void) {
     CUdeviceptr at = reserve_address(16);
     unsigned *in = malloc(8 * MIB), *out = malloc(8 * MIB);
     CHECK(in != NULL && out != NULL);
-    for (unsigned i = 0; i < 2 * MIB; i++)
+    for (unsigned i = 0; i < 2 * MIB; i++) {
         in[i] = i * 2654435761u;
-    for (unsigned i = 0; i < 4; i++) /* like an allocator with growing segments */
+    }
+    for (unsigned i = 0; i < 4; i++) { /* like an allocator with growing segments */
         EQUAL(CUDA_SUCCESS, cuMemMap(at + i * 2 * MIB, 2 * MIB, 0, create_allocation(2), 0));
+    }
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(at, in, 8)); /* no access yet */
     EQUAL(CUDA_SUCCESS, cuMemSetAccess(at, 8 * MIB, &read_write_access, 1));
     EQUAL(CUDA_SUCCESS, cuMemcpyHtoD_v2(at, in, 8 * MIB));
@@ -46,8 +48,9 @@ static void mapped_memory_keeps_its_data_across_mappings(void) {
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, at, 8 * MIB));
     EQUAL(0, memcmp(in, out, MIB));
     EQUAL(0, memcmp(in + 7 * MIB / 4, out + 7 * MIB / 4, MIB));
-    for (size_t i = MIB / 4; i < 7 * MIB / 4; i++)
+    for (size_t i = MIB / 4; i < 7 * MIB / 4; i++) {
         CHECK(out[i] == 0);
+    }
     EQUAL(CUDA_SUCCESS, cuMemSetAccess(at, 2 * MIB, &read_only_access, 1));
     EQUAL(CUDA_SUCCESS, cuMemcpyDtoH_v2(out, at, 8 * MIB));
     EQUAL(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(at + MIB, in, 2 * MIB));
