@@ -2,18 +2,19 @@ package io.aliquot.lab;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.List;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
 
 /** The API server's audit log of write requests, from a given moment on. */
 final class AuditLog {
     private static final String ALIQUOT_ACCOUNTS = "system:serviceaccount:" + Lab.NAMESPACE + ":";
-    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final JsonMapper JSON = new JsonMapper();
 
     private final String file;
     private final long offset;
@@ -46,23 +47,23 @@ final class AuditLog {
                 continue;
             }
             JsonNode entry = parse(line);
-            String user = entry.path("user").path("username").asText();
+            String user = entry.path("user").path("username").asString("");
             JsonNode object = entry.path("objectRef");
-            String resource = object.path("resource").asText();
+            String resource = object.path("resource").asString("");
             if (!user.startsWith(ALIQUOT_ACCOUNTS)
                     || List.of("events", "leases").contains(resource)) {
                 continue;
             }
             writes.add(new Write(
                     user.substring(ALIQUOT_ACCOUNTS.length()),
-                    entry.path("verb").asText(),
+                    entry.path("verb").asString(""),
                     resource
                             + (object.has("subresource")
-                                    ? "/" + object.get("subresource").asText()
+                                    ? "/" + object.get("subresource").asString("")
                                     : "")
                             + " "
-                            + object.path("name").asText(),
-                    entry.path("responseStatus").path("code").asInt()));
+                            + object.path("name").asString(""),
+                    entry.path("responseStatus").path("code").asInt(0)));
         }
         return writes;
     }
@@ -70,8 +71,8 @@ final class AuditLog {
     private static JsonNode parse(String line) {
         try {
             return JSON.readTree(line);
-        } catch (IOException e) {
-            throw new UncheckedIOException("a line of the audit log is not JSON: " + line, e);
+        } catch (JacksonException e) {
+            throw new IllegalStateException("a line of the audit log is not JSON: " + line, e);
         }
     }
 

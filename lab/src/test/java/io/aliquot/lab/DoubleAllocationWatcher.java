@@ -1,7 +1,5 @@
 package io.aliquot.lab;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.fabric8.kubernetes.api.model.ListOptionsBuilder;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.Pod;
@@ -10,8 +8,6 @@ import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.Watch;
 import io.fabric8.kubernetes.client.Watcher;
 import io.fabric8.kubernetes.client.WatcherException;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -21,6 +17,8 @@ import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
 
 /**
  * Detects double allocation from outside Aliquot: watches every version of every pod in etcd's order and, after each,
@@ -30,7 +28,7 @@ final class DoubleAllocationWatcher implements Watcher<Pod>, AutoCloseable {
     private static final String ALLOCATION_PREFIX = "aliquot.io/vgpu.";
     private static final Pattern LINE =
             Pattern.compile("(GPU-[0-9a-f-]{36}) (?:.* )?memory=([0-9]+)Mi (?:.* )?cores=([0-9]+)( .*)?");
-    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final JsonMapper JSON = new JsonMapper();
 
     private record GpuCapacity(long memory, long slots) {}
 
@@ -85,17 +83,13 @@ final class DoubleAllocationWatcher implements Watcher<Pod>, AutoCloseable {
     }
 
     private void addGpus(String text) {
-        try {
-            JsonNode inventory = JSON.readTree(text);
-            for (JsonNode gpu : inventory.get("gpus")) {
-                gpus.put(
-                        gpu.get("uuid").asText(),
-                        new GpuCapacity(
-                                gpu.get("memoryMiB").asLong(),
-                                inventory.get("slots").asLong()));
-            }
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
+        JsonNode inventory = JSON.readTree(text);
+        for (JsonNode gpu : inventory.get("gpus")) {
+            gpus.put(
+                    gpu.get("uuid").asString(""),
+                    new GpuCapacity(
+                            gpu.get("memoryMiB").asLong(0),
+                            inventory.get("slots").asLong(0)));
         }
     }
 

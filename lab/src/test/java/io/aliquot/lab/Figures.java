@@ -2,7 +2,6 @@ package io.aliquot.lab;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Labels;
 import io.aliquot.api.Resources;
@@ -27,6 +26,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import tools.jackson.databind.json.JsonMapper;
 
 /**
  * Measures what {@code ./aliquot figures} publishes; not part of {@code verify}. Appends lines of {@code name|number}
@@ -125,7 +125,7 @@ class Figures {
                             .patch(
                                     PatchContext.of(PatchType.JSON_MERGE),
                                     "{\"metadata\":{\"annotations\":{\"" + Annotations.GPUS + "\":"
-                                            + new ObjectMapper().writeValueAsString(inventory(lab)) + "}}}");
+                                            + new JsonMapper().writeValueAsString(inventory(lab)) + "}}}");
                 }
             }
             Thread.sleep(20_000); // the extender's caches fill

@@ -1,8 +1,5 @@
 package io.aliquot.lab;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
@@ -14,6 +11,9 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.stream.Stream;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
 
 /** A program with client-go's informers on resources of gpu.aliquot.io, {@code lab/informer}, and what it has printed. */
 final class InformerProcess implements AutoCloseable {
@@ -39,18 +39,18 @@ final class InformerProcess implements AutoCloseable {
             String url) {
         private static Entry parse(String text) {
             try {
-                JsonNode json = new ObjectMapper().readTree(text);
+                JsonNode json = new JsonMapper().readTree(text);
                 return new Entry(
-                        json.path("at").asLong(),
-                        json.path("event").asText(),
-                        json.path("resource").asText(),
-                        json.path("name").asText(),
-                        json.path("version").asText(),
-                        json.path("phase").asText(),
-                        json.path("objects").asInt(),
-                        json.path("url").asText());
-            } catch (JsonProcessingException e) {
-                throw new UncheckedIOException(text, e);
+                        json.path("at").asLong(0),
+                        json.path("event").asString(""),
+                        json.path("resource").asString(""),
+                        json.path("name").asString(""),
+                        json.path("version").asString(""),
+                        json.path("phase").asString(""),
+                        json.path("objects").asInt(0),
+                        json.path("url").asString(""));
+            } catch (JacksonException e) {
+                throw new IllegalStateException(text, e);
             }
         }
     }

@@ -4,9 +4,6 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.aliquot.lab.InformerProcess.Entry;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.KubernetesClientException;
@@ -24,6 +21,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
 
 /** Controllers' informers, of client-go, on the resources of gpu.aliquot.io. */
 @ExtendWith(LabExtension.class)
@@ -211,13 +211,13 @@ class InformersIT {
         String text = lab.kubectl("get", resource, scope, "--output", "json").expectSuccess();
         try {
             var versions = new TreeMap<String, String>();
-            for (JsonNode item : new ObjectMapper().readTree(text).get("items")) {
+            for (JsonNode item : new JsonMapper().readTree(text).get("items")) {
                 versions.put(
-                        item.at("/metadata/name").asText(),
-                        item.at("/metadata/resourceVersion").asText());
+                        item.at("/metadata/name").asString(""),
+                        item.at("/metadata/resourceVersion").asString(""));
             }
             return versions;
-        } catch (JsonProcessingException e) {
+        } catch (JacksonException e) {
             throw new AssertionError(text, e);
         }
     }

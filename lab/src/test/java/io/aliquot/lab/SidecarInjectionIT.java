@@ -3,9 +3,6 @@ package io.aliquot.lab;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpsConfigurator;
 import com.sun.net.httpserver.HttpsServer;
@@ -29,11 +26,14 @@ import javax.net.ssl.SSLContext;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+import tools.jackson.databind.node.ObjectNode;
 
 /** Another webhook, called after Aliquot's, adds a sidecar before the container that requests a GPU. */
 @ExtendWith(LabExtension.class)
 class SidecarInjectionIT {
-    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final JsonMapper JSON = new JsonMapper();
     private static final String PASSWORD = "not-secret";
 
     @Test
@@ -132,7 +132,7 @@ class SidecarInjectionIT {
                     .put("apiVersion", "admission.k8s.io/v1")
                     .put("kind", "AdmissionReview");
             answer.putObject("response")
-                    .put("uid", review.path("request").path("uid").asText())
+                    .put("uid", review.path("request").path("uid").asString(""))
                     .put("allowed", true)
                     .put("patchType", "JSONPatch")
                     .put("patch", Base64.getEncoder().encodeToString(patch.getBytes(UTF_8)));

@@ -3,9 +3,6 @@ package io.aliquot.lab;
 import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.aliquot.api.Annotations;
 import io.aliquot.api.Placement;
 import io.aliquot.api.Resources;
@@ -26,6 +23,9 @@ import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+import tools.jackson.databind.node.ObjectNode;
 
 /**
  * Compares {@code simulate} with the scheduler. The scheduler places pods in sequence, then {@code simulate} places
@@ -41,7 +41,7 @@ class SimulatedPlacementIT {
     /** Twice as many as fit, so that the last ones fit on few nodes only. */
     private static final int PODS = 56;
 
-    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final JsonMapper JSON = new JsonMapper();
 
     /** CPU request in millicores, which not all nodes have free, and limits on GPU resources. */
     private record Shape(int cpuMillis, Map<String, String> limits) {}
@@ -191,12 +191,12 @@ class SimulatedPlacementIT {
         var simulated = new HashMap<String, Simulated>();
         for (JsonNode result : report.get("results")) {
             JsonNode figures = result.at("/replays/0");
-            assertThat(figures.get("pods").asInt()).isEqualTo(PODS);
+            assertThat(figures.get("pods").asInt(0)).isEqualTo(PODS);
             long placed = PODS;
             for (JsonNode failed : figures.get("failed")) {
-                placed -= failed.asLong();
+                placed -= failed.asLong(0);
             }
-            simulated.put(result.get("policy").asText(), new Simulated(placed, gpus(report.get("nodes"), result)));
+            simulated.put(result.get("policy").asString(""), new Simulated(placed, gpus(report.get("nodes"), result)));
         }
         return simulated;
     }
@@ -208,13 +208,13 @@ class SimulatedPlacementIT {
             for (int gpu = 0; gpu < uuids.size(); gpu++) {
                 String at = "/" + node + "/" + gpu;
                 JsonNode allocations = result.get("held");
-                long vgpus = allocations.get("vgpus").at(at).asLong();
+                long vgpus = allocations.get("vgpus").at(at).asLong(0);
                 if (vgpus > 0) {
                     gpus.put(
-                            uuids.get(gpu).asText(),
+                            uuids.get(gpu).asString(""),
                             List.of(
-                                    allocations.get("memoryMiB").at(at).asLong(),
-                                    allocations.get("cores").at(at).asLong(),
+                                    allocations.get("memoryMiB").at(at).asLong(0),
+                                    allocations.get("cores").at(at).asLong(0),
                                     vgpus));
                 }
             }
@@ -231,8 +231,8 @@ class SimulatedPlacementIT {
                 lab.kubectl("get", "nodes,pods", "-A", "-o", "json").expectSuccess());
         for (JsonNode item : dump.get("items")) {
             var metadata = (ObjectNode) item.get("metadata");
-            if (item.get("kind").asText().equals("Pod")) {
-                if (metadata.get("namespace").asText().equals(namespace.name())) {
+            if (item.get("kind").asString("").equals("Pod")) {
+                if (metadata.get("namespace").asString("").equals(namespace.name())) {
                     ((ObjectNode) metadata.get("annotations"))
                             .remove(List.of(Annotations.NODE_PLACEMENT, Annotations.GPU_PLACEMENT));
                 } else {

@@ -1,17 +1,17 @@
 package io.aliquot.lab.chart;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Stream;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
 
 /** The chart's Grafana dashboards. */
 public final class Dashboards {
-    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final JsonMapper JSON = new JsonMapper();
 
     private Dashboards() {}
 
@@ -33,7 +33,7 @@ public final class Dashboards {
 
     /** The panels' queries as they are written. */
     static List<String> expressions(JsonNode dashboard) {
-        return dashboard.findValuesAsText("expr");
+        return dashboard.findValuesAsString("expr");
     }
 
     /** All queries as Grafana sends them for all values of the variables, with this range for rates and for totals. */

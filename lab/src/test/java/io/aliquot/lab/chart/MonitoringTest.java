@@ -3,8 +3,6 @@ package io.aliquot.lab.chart;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.fabric8.kubernetes.api.model.GenericKubernetesResource;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -24,6 +22,8 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
 
 /** The chart's alerts, recording rules and dashboards. PrometheusIT runs their queries. */
 class MonitoringTest {
@@ -44,9 +44,11 @@ class MonitoringTest {
     void dashboardsHaveDifferentUidsAndTitles() {
         List<JsonNode> all = dashboards().stream().map(Dashboards::read).toList();
 
-        assertThat(all).extracting(dashboard -> dashboard.path("uid").asText()).doesNotHaveDuplicates();
         assertThat(all)
-                .extracting(dashboard -> dashboard.path("title").asText())
+                .extracting(dashboard -> dashboard.path("uid").asString(""))
+                .doesNotHaveDuplicates();
+        assertThat(all)
+                .extracting(dashboard -> dashboard.path("title").asString(""))
                 .doesNotHaveDuplicates()
                 .allMatch(title -> title.startsWith("Aliquot / "));
     }
@@ -57,7 +59,7 @@ class MonitoringTest {
         JsonNode dashboard = Dashboards.read(file);
         var users = new ArrayList<JsonNode>();
         for (JsonNode variable : dashboard.path("templating").path("list")) {
-            if (variable.path("type").asText().equals("query")) {
+            if (variable.path("type").asString("").equals("query")) {
                 users.add(variable);
             }
         }
@@ -66,12 +68,12 @@ class MonitoringTest {
             panel.path("targets").forEach(users::add);
         }
 
-        assertThat(dashboard.at("/templating/list/0/name").asText()).isEqualTo("datasource");
-        assertThat(dashboard.at("/templating/list/0/type").asText()).isEqualTo("datasource");
+        assertThat(dashboard.at("/templating/list/0/name").asString("")).isEqualTo("datasource");
+        assertThat(dashboard.at("/templating/list/0/type").asString("")).isEqualTo("datasource");
         assertThat(users).hasSizeGreaterThan(1);
         assertThat(users)
-                .allSatisfy(
-                        user -> assertThat(user.at("/datasource/uid").asText()).isEqualTo(VARIABLE));
+                .allSatisfy(user ->
+                        assertThat(user.at("/datasource/uid").asString("")).isEqualTo(VARIABLE));
     }
 
     @ParameterizedTest
@@ -79,13 +81,15 @@ class MonitoringTest {
     void everyPanelHasATitleAUnitAndQueries(Path file) {
         var ids = new HashSet<Integer>();
         for (JsonNode panel : Dashboards.read(file).path("panels")) {
-            String title = panel.path("title").asText();
+            String title = panel.path("title").asString("");
             assertThat(title).isNotBlank();
-            assertThat(ids.add(panel.path("id").asInt())).as(title).isTrue();
-            assertThat(panel.at("/fieldConfig/defaults/unit").asText())
+            assertThat(ids.add(panel.path("id").asInt(0))).as(title).isTrue();
+            assertThat(panel.at("/fieldConfig/defaults/unit").asString(""))
                     .as(title)
                     .isNotBlank();
-            assertThat(panel.path("targets").findValuesAsText("expr")).as(title).isNotEmpty();
+            assertThat(panel.path("targets").findValuesAsString("expr"))
+                    .as(title)
+                    .isNotEmpty();
         }
     }
 
@@ -95,15 +99,15 @@ class MonitoringTest {
         JsonNode dashboard = Dashboards.read(file);
         List<String> queries = new ArrayList<>(Dashboards.expressions(dashboard));
         for (JsonNode variable : dashboard.path("templating").path("list")) {
-            if (!variable.path("type").asText().equals("datasource")) {
-                String query = variable.at("/query/query").asText();
+            if (!variable.path("type").asString("").equals("datasource")) {
+                String query = variable.at("/query/query").asString("");
                 assertThat(query).matches(LABEL_VALUES);
-                assertThat(variable.path("definition").asText()).isEqualTo(query);
+                assertThat(variable.path("definition").asString("")).isEqualTo(query);
                 queries.add(query);
             }
         }
 
-        var variables = dashboard.path("templating").path("list").findValuesAsText("name");
+        var variables = dashboard.path("templating").path("list").findValuesAsString("name");
         assertThat(queries)
                 .allSatisfy(query -> assertThat(MATCHER.matcher(query).results())
                         .allMatch(match -> match.group(1).startsWith("$")
@@ -118,18 +122,18 @@ class MonitoringTest {
             JsonNode dashboard = Dashboards.read(file);
             queries.addAll(Dashboards.expressions(dashboard));
             for (JsonNode variable : dashboard.path("templating").path("list")) {
-                var values = LABEL_VALUES.matcher(variable.at("/query/query").asText());
+                var values = LABEL_VALUES.matcher(variable.at("/query/query").asString(""));
                 if (values.matches()) {
                     queries.add(values.group(1));
                 }
             }
         }
         for (JsonNode rule : rules("usage")) {
-            known.add(rule.path("record").asText());
-            queries.add(rule.path("expr").asText());
+            known.add(rule.path("record").asString(""));
+            queries.add(rule.path("expr").asString(""));
         }
         for (JsonNode rule : rules("alerts")) {
-            queries.add(rule.path("expr").asText());
+            queries.add(rule.path("expr").asString(""));
         }
         queries.removeIf(query -> query.contains("DCGM_")); // of NVIDIA's exporter
 
@@ -173,15 +177,15 @@ class MonitoringTest {
                 .toList();
         var alerts = new ArrayList<String>();
         for (JsonNode rule : rules("alerts")) {
-            String alert = rule.path("alert").asText();
+            String alert = rule.path("alert").asString("");
             alerts.add(alert);
             JsonNode annotations = rule.path("annotations");
 
-            assertThat(rule.at("/labels/severity").asText()).as(alert).isIn("critical", "warning", "info");
-            assertThat(annotations.path("summary").asText()).as(alert).endsWith(".");
-            assertThat(annotations.path("description").asText()).as(alert).endsWith(".");
+            assertThat(rule.at("/labels/severity").asString("")).as(alert).isIn("critical", "warning", "info");
+            assertThat(annotations.path("summary").asString("")).as(alert).endsWith(".");
+            assertThat(annotations.path("description").asString("")).as(alert).endsWith(".");
             // GitHub's anchor of a heading of one word.
-            assertThat(annotations.path("runbook_url").asText())
+            assertThat(annotations.path("runbook_url").asString(""))
                     .as(alert)
                     .isEqualTo(RUNBOOK + alert.toLowerCase(Locale.ROOT));
         }
@@ -212,7 +216,7 @@ class MonitoringTest {
             assertThat(rules("alerts"))
                     .allSatisfy(rule -> assertThat(test)
                             .containsPattern("- alertname: "
-                                    + rule.path("alert").asText() + "\n +eval_time: .*\n +exp_alerts:"));
+                                    + rule.path("alert").asString("") + "\n +eval_time: .*\n +exp_alerts:"));
         }
     }
 
@@ -251,7 +255,7 @@ class MonitoringTest {
                 Chart.render(Chart.FOLDER.resolve("ci/everything-values.yaml")),
                 GenericKubernetesResource.class,
                 "aliquot-" + name);
-        JsonNode groups = new ObjectMapper().valueToTree(object.get("spec", "groups"));
+        JsonNode groups = new JsonMapper().valueToTree(object.get("spec", "groups"));
         List<JsonNode> rules = new ArrayList<>();
         groups.forEach(group -> group.path("rules").forEach(rules::add));
         return rules;
