@@ -175,8 +175,8 @@ func (c *cluster) measureStart() {
 			p.stop(syscall.SIGKILL)
 		}
 	}
-	time.Sleep(2 * time.Second)
-	fmt.Printf("resident 2 s later: %d MiB, with a heap of at most %d MiB\n", p.resident(), c.options.heapMiB)
+	time.Sleep(30 * time.Second)
+	fmt.Printf("resident 30 s later: %d MiB, with a heap of at most %d MiB; %.1f s of CPU\n", p.resident(), c.options.heapMiB, p.cpu().Seconds())
 	sort.Float64s(ready)
 	fmt.Printf("time until ready with %d nodes and %d pods: %.1f s (median of %d starts; %.1f to %.1f)\n", c.options.nodes, c.options.running,
 		middle(ready), len(ready), ready[0], ready[len(ready)-1])

@@ -35,6 +35,9 @@ import org.slf4j.LoggerFactory;
  *
  * <p>If an object is deleted and created again under its name while no watch is open, the listeners see a deletion,
  * then a new object. Thread-safe; listeners are called one at a time.
+ *
+ * <p>Hand-written, because fabric8's informers read JSON only, keep a copy of each object and cannot be told to list again
+ * over a new connection.
  */
 public final class Informer<T extends HasMetadata> implements Readiness, Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Informer.class);
