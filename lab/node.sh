@@ -70,6 +70,7 @@ make_node() { # NODE
 	END
 
     # clusterDNS: the lab has no name service, but a kubelet without this address logs a warning for every pod.
+    # crashLoopBackOff (KEP-5593): the tests kill containers, and a backoff of up to five minutes would be theirs to wait.
     cat > "$folder/kubelet.yaml" <<-END
 		apiVersion: kubelet.config.k8s.io/v1beta1
 		kind: KubeletConfiguration
@@ -77,6 +78,7 @@ make_node() { # NODE
 		authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: /run/node/ca.crt}}
 		authorization: {mode: Webhook}
 		containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+		crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 		cgroupDriver: cgroupfs
 		cgroupRoot: /$marker/$node
 		enforceNodeAllocatable: []

@@ -18,9 +18,11 @@ import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
 
 /** Admission while one or both replicas of the scheduler cannot serve it. */
 @ExtendWith(LabExtension.class)
+@Isolated
 class AdmissionFaultsIT {
     private static final Duration RESTART_TIMEOUT = Duration.ofMinutes(4);
     /** The time in which the kubelet notices that a container ended and kube-proxy stops sending requests to it. */

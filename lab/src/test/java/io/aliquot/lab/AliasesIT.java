@@ -15,7 +15,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
 class AliasesIT {
     @Test
     void aPodWithHamiNamesGetsTheGpuThatItSelects(Lab lab, TestNamespace namespace) {
-        List<Gpu> gpus = Allocations.inventory(lab, lab.nodes().get(1)).gpus();
+        List<Gpu> gpus = Allocations.inventory(lab, namespace.node()).gpus();
         String wanted = gpus.get(1).uuid();
         Pod pod = Pods.withAnnotations(
                 Pods.withLimits(lab, "hami", Map.of("nvidia.com/gpu", "1", "nvidia.com/gpumem-percentage", "50")),

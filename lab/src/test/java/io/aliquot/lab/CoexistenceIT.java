@@ -19,9 +19,11 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
 
 /** NVIDIA's own device plugin, with time-slicing, on another node of the cluster and in an ordinary namespace. */
 @ExtendWith(LabExtension.class)
+@Isolated
 class CoexistenceIT {
     private static final Map<String, String> ONE_GPU = Map.of(ForeignResources.NVIDIA_GPU, "1");
     private static final String PLUGIN = "nvidia-device-plugin";

@@ -9,9 +9,11 @@ import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
 
 /** How the time of a GPU is divided between pods. */
 @ExtendWith(LabExtension.class)
+@Isolated
 class ComputeIT {
     /** In percentage points. The limits are enforced more exactly; the two busy cores that run the lab add noise. */
     private static final double TOLERANCE = 5;

@@ -26,6 +26,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
 import tools.jackson.databind.json.JsonMapper;
 
 /**
@@ -33,6 +34,7 @@ import tools.jackson.databind.json.JsonMapper;
  * to {@code target/figures.txt}.
  */
 @ExtendWith(LabExtension.class)
+@Isolated
 class Figures {
     private static final int PODS = 50;
     private static final int RESIZES = 20;

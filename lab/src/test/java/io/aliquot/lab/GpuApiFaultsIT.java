@@ -26,11 +26,13 @@ import java.util.function.BooleanSupplier;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /** The API group gpu.aliquot.io while replicas are replaced or killed. In the long tier, {@code ALIQUOT_LONG=1}. */
 @ExtendWith(LabExtension.class)
+@Isolated
 @LongTier.Only
 class GpuApiFaultsIT {
     /** While no replica answers, the namespace controller cannot know what it has to delete. */
@@ -72,7 +74,7 @@ class GpuApiFaultsIT {
     @EnumSource
     void aDeletedNamespaceIsGoneWithAtMost15SecondsDelay(Fault fault, Lab lab) throws InterruptedException {
         var replicas = new SchedulerReplicas(lab);
-        replicas.restart(RESTART_TIMEOUT);
+        replicas.awaitReady(RESTART_TIMEOUT);
         List<Long> before = deletions(lab, fault + "-before", count(5));
         Thread injection = inject(fault, lab, replicas);
 
@@ -147,7 +149,7 @@ class GpuApiFaultsIT {
     @EnumSource
     void eachPatchHasAnOutcomeThatIsTrue(Fault fault, Lab lab, TestNamespace namespace) throws InterruptedException {
         var replicas = new SchedulerReplicas(lab);
-        replicas.restart(RESTART_TIMEOUT);
+        replicas.awaitReady(RESTART_TIMEOUT);
         namespace.run(Pods.withGpuMemory(lab, "resized", MEMORY));
         var answers = new ArrayList<Answer>();
         Set<Integer> seen;
@@ -245,7 +247,7 @@ class GpuApiFaultsIT {
     @Test
     void listsGoOnDuringARollingUpdate(Lab lab, TestNamespace namespace) throws InterruptedException {
         var replicas = new SchedulerReplicas(lab);
-        replicas.restart(RESTART_TIMEOUT);
+        replicas.awaitReady(RESTART_TIMEOUT);
         namespace.run(Pods.withGpuMemory(lab, "stays", MEMORY));
         Thread injection = inject(Fault.ROLLING_UPDATE, lab, replicas);
         int lists = 0;

@@ -23,7 +23,7 @@ class GpuHealthIT {
 
     @Test
     void aGpuWithAnXidErrorIsLeftOutUntilItWasReset(Lab lab, TestNamespace namespace) {
-        String node = lab.nodes().getFirst();
+        String node = namespace.node();
         Pod pod = namespace.run(Pods.onNode(Pods.withGpuMemory(lab, "holder", 1000), node));
         String gpu = Allocations.gpuOf(pod);
         try {
@@ -56,7 +56,7 @@ class GpuHealthIT {
 
     @Test
     void anErrorOfAnApplicationIsAnEventOnItsPodAndLeavesTheGpuHealthy(Lab lab, TestNamespace namespace) {
-        String node = lab.nodes().getFirst();
+        String node = namespace.node();
         Pod faulty = Pods.onNode(Pods.withGpuMemory(lab, "faulty", 1000), node);
         faulty.getSpec().getContainers().getFirst().setCommand(List.of("vgpu-sample", "alloc", "100", "hold"));
         Pod pod = namespace.run(faulty);
@@ -84,7 +84,7 @@ class GpuHealthIT {
 
     @Test
     void aNodeWhoseDriverIsUpgradedTakesNoPodsAndItsAgentLetsTheDriverGo(Lab lab, TestNamespace namespace) {
-        String node = lab.nodes().getFirst();
+        String node = namespace.node();
         assertThat(processesWithNvml(lab, node)).isNotEmpty();
         try {
             lab.kubectl("annotate", "node", node, Annotations.RELEASE_DRIVER + "=true")

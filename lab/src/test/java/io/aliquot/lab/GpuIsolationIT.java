@@ -1,10 +1,8 @@
 package io.aliquot.lab;
 
 import static io.aliquot.lab.TestNamespace.EVENTUALLY;
-import static io.aliquot.lab.TestNamespace.PROMPTLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Annotations;
 import io.aliquot.api.Resources;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.ContainerBuilder;
@@ -24,22 +22,6 @@ import org.junit.jupiter.params.provider.ValueSource;
 class GpuIsolationIT {
     private static final Map<String, String> LIMITS =
             Map.of(Resources.VGPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30");
-
-    @Test
-    void aPodThatRequests3000MebibytesAnd30PercentRunsWithin5Seconds(Lab lab, TestNamespace namespace) {
-        namespace.create(Pods.withLimits(lab, "first", LIMITS));
-
-        Pod pod = namespace.awaitRunning("first", PROMPTLY);
-
-        assertThat(Allocations.of(pod, Pods.MAIN)).singleElement().satisfies(vgpu -> {
-            assertThat(vgpu.memoryMiB()).isEqualTo(3000);
-            assertThat(vgpu.cores()).isEqualTo(30);
-            assertThat(vgpu.exclusive()).isFalse();
-        });
-        assertThat(namespace.exec("first", "cat", "/etc/aliquot/vgpu").expectSuccess())
-                .as("the limit file")
-                .isEqualTo(namespace.annotation("first", Annotations.vgpu(Pods.MAIN)));
-    }
 
     @Test
     void nvidiaSmiShowsOneGpuOf3000Mebibytes(Lab lab, TestNamespace namespace) {
@@ -220,7 +202,8 @@ class GpuIsolationIT {
             if (gpu) {
                 command.add("--env=NVIDIA_VISIBLE_DEVICES=all"); // without effect in a GPU pod
             }
-            command.addAll(List.of("--", "sleep", "infinity"));
+            command.add("--");
+            command.addAll(Pods.SLEEP);
             lab.kubectl(command.toArray(String[]::new)).expectSuccess();
         }
         TestNamespace.awaitTrue(

@@ -19,6 +19,7 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import tools.jackson.core.JacksonException;
@@ -27,6 +28,7 @@ import tools.jackson.databind.json.JsonMapper;
 
 /** Controllers' informers, of client-go, on the resources of gpu.aliquot.io. */
 @ExtendWith(LabExtension.class)
+@Isolated
 class InformersIT {
     private static final List<String> RESOURCES = List.of("gpushares", "gpunodes", "gpus");
     private static final int PODS = 3;
@@ -88,7 +90,7 @@ class InformersIT {
     @Test
     void informersMissNothingWhileEachReplicaIsKilled(Lab lab, TestNamespace namespace) {
         var replicas = new SchedulerReplicas(lab);
-        replicas.restart(RESTART_TIMEOUT);
+        replicas.awaitReady(RESTART_TIMEOUT);
         try (var older = new InformerProcess(lab, "1.31", RESOURCES.toArray(String[]::new));
                 var newer = new InformerProcess(lab, "1.35", RESOURCES.toArray(String[]::new))) {
             List<InformerProcess> informers = List.of(older, newer);

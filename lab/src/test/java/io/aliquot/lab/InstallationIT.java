@@ -16,9 +16,11 @@ import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.api.parallel.Isolated;
 
 /** The release: what the chart installs, and what the programs maintain at run time. */
 @ExtendWith(LabExtension.class)
+@Isolated
 class InstallationIT {
     private static final String RELEASE = "aliquot";
     private static final String SECRET = "aliquot-webhook-tls";

@@ -18,9 +18,11 @@ import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
 
 /** The inventories of GPUs that agents write to their nodes. */
 @ExtendWith(LabExtension.class)
+@Isolated
 class InventoryIT {
     private static final String MALFORMED = "malformed-inventory";
     private static final PatchContext MERGE = PatchContext.of(PatchType.JSON_MERGE);

@@ -2,18 +2,65 @@ package io.aliquot.lab;
 
 import java.util.Locale;
 import java.util.Optional;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadLocalRandom;
+import org.junit.jupiter.api.extension.AfterAllCallback;
+import org.junit.jupiter.api.extension.BeforeAllCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.ExtensionContext.Namespace;
 import org.junit.jupiter.api.extension.ParameterContext;
 import org.junit.jupiter.api.extension.ParameterResolver;
 import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
+import org.junit.jupiter.api.parallel.Isolated;
 
 /**
  * Injects the {@link Lab} and a new {@link TestNamespace} into a test, and adds their state to a failure of the test.
+ *
+ * <p>Test classes run two at a time. Each gets a node, on which all its pods run, and which no other class uses
+ * meanwhile. A class that does more to the cluster than to create pods is {@link Isolated}: it runs alone and has all
+ * nodes.
  */
-final class LabExtension implements ParameterResolver, TestExecutionExceptionHandler {
+final class LabExtension
+        implements BeforeAllCallback, AfterAllCallback, ParameterResolver, TestExecutionExceptionHandler {
     private static final Namespace STORE = Namespace.create(LabExtension.class);
+    private static final String NODE = "node";
+
+    /** The nodes that no class has. */
+    private static final class FreeNodes {
+        private final BlockingQueue<String> nodes;
+
+        FreeNodes(Lab lab) {
+            nodes = new LinkedBlockingQueue<>(lab.nodes());
+        }
+    }
+
+    @Override
+    public void beforeAll(ExtensionContext context) throws InterruptedException {
+        if (!context.getRequiredTestClass().isAnnotationPresent(Isolated.class)) {
+            context.getStore(STORE).put(NODE, freeNodes(context).take());
+        }
+    }
+
+    @Override
+    public void afterAll(ExtensionContext context) {
+        node(context).ifPresent(freeNodes(context)::add);
+    }
+
+    private static BlockingQueue<String> freeNodes(ExtensionContext context) {
+        return context.getRoot()
+                .getStore(STORE)
+                .computeIfAbsent(FreeNodes.class, key -> new FreeNodes(lab(context)), FreeNodes.class)
+                .nodes;
+    }
+
+    private static Optional<String> node(ExtensionContext context) {
+        return Optional.ofNullable(context.getStore(STORE).get(NODE, String.class));
+    }
+
+    private static Lab lab(ExtensionContext context) {
+        return context.getRoot().getStore(STORE).computeIfAbsent(Lab.class, key -> Lab.find(), Lab.class);
+    }
 
     @Override
     public boolean supportsParameter(ParameterContext parameter, ExtensionContext context) {
@@ -23,14 +70,16 @@ final class LabExtension implements ParameterResolver, TestExecutionExceptionHan
 
     @Override
     public Object resolveParameter(ParameterContext parameter, ExtensionContext context) {
-        Lab lab = context.getRoot().getStore(STORE).computeIfAbsent(Lab.class, key -> Lab.find(), Lab.class);
+        Lab lab = lab(context);
         if (parameter.getParameter().getType() == Lab.class) {
             return lab;
         }
         // JUnit closes the values of a store when the store's test ends.
         return context.getStore(STORE)
                 .computeIfAbsent(
-                        TestNamespace.class, key -> new TestNamespace(lab, name(context)), TestNamespace.class);
+                        TestNamespace.class,
+                        key -> new TestNamespace(lab, name(context), node(context)),
+                        TestNamespace.class);
     }
 
     private static String name(ExtensionContext context) {

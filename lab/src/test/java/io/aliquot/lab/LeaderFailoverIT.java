@@ -12,6 +12,7 @@ import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
@@ -21,6 +22,7 @@ import org.junit.jupiter.params.provider.MethodSource;
  * {@code ALIQUOT_LONG=1} in the environment every fault is tested, else the hardest one.
  */
 @ExtendWith(LabExtension.class)
+@Isolated
 class LeaderFailoverIT {
     /**
      * The Lease expires after 15 s, and the other replica retries at most 4.4 s later. The rest is for a second of
@@ -32,7 +34,7 @@ class LeaderFailoverIT {
      * status says that.
      */
     private static final Duration LEADERSHIP_LOST = Duration.ofSeconds(14);
-    /** The kubelet's backoff grows with each restart of a container. */
+
     private static final Duration RESTART_TIMEOUT = Duration.ofMinutes(4);
 
     /** The time after a fault in which Bindings that were in flight may still succeed. */
@@ -173,8 +175,7 @@ class LeaderFailoverIT {
     @MethodSource("faults")
     void noGpuIsAllocatedTwiceAndSchedulingContinues(Fault fault, Lab lab, TestNamespace namespace) throws Exception {
         var replicas = new SchedulerReplicas(lab);
-        // The kubelet delays the restarts of a container that earlier tests have killed, by up to minutes.
-        replicas.restart(RESTART_TIMEOUT);
+        replicas.awaitReady(RESTART_TIMEOUT);
         assertThat(replicas.all())
                 .extracting(pod -> pod.getSpec().getNodeName())
                 .as("nodes of the replicas")

@@ -12,12 +12,14 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.api.parallel.Isolated;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
 import tools.jackson.databind.node.ObjectNode;
 
 /** {@code simulate --live}, run with an account that may list nodes and pods and nothing else. */
 @ExtendWith(LabExtension.class)
+@Isolated
 class LiveSimulationIT {
     private static final int PODS = 5;
 

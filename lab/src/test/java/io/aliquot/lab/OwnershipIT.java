@@ -2,7 +2,6 @@ package io.aliquot.lab;
 
 import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
-import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
@@ -15,8 +14,6 @@ import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.api.model.ResourceQuotaBuilder;
 import io.fabric8.kubernetes.api.model.Toleration;
 import io.fabric8.kubernetes.client.KubernetesClientException;
-import java.io.ByteArrayInputStream;
-import java.io.InputStream;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -27,28 +24,6 @@ import org.junit.jupiter.params.provider.ValueSource;
 @ExtendWith(LabExtension.class)
 class OwnershipIT {
     private static final Map<String, String> ONE_GPU = Map.of(ForeignResources.NVIDIA_GPU, "1");
-
-    /** As HAMi's chart renders it (charts/hami/templates/scheduler/webhook.yaml); HAMi itself does not run. */
-    private static final String HAMI_WEBHOOK = """
-            apiVersion: admissionregistration.k8s.io/v1
-            kind: MutatingWebhookConfiguration
-            metadata: {name: hami-webhook}
-            webhooks:
-            - name: vgpu.hami.io
-              admissionReviewVersions: [v1beta1]
-              clientConfig: {service: {name: hami-scheduler, namespace: hami, path: /webhook/mutating, port: 443}}
-              failurePolicy: Ignore
-              matchPolicy: Equivalent
-              namespaceSelector:
-                matchExpressions:
-                - {key: hami.io/webhook, operator: NotIn, values: [ignore]}
-                - {key: kubernetes.io/metadata.name, operator: In, values: [%s]}
-              objectSelector: {matchExpressions: [{key: hami.io/webhook, operator: NotIn, values: [ignore]}]}
-              reinvocationPolicy: Never
-              rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods], scope: "*"}]
-              sideEffects: None
-              timeoutSeconds: 10
-            """;
 
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
@@ -84,7 +59,7 @@ class OwnershipIT {
         assertTranslated(namespace.run(pod));
     }
 
-    private static void assertTranslated(Pod pod) {
+    static void assertTranslated(Pod pod) {
         assertThat(pod.getSpec().getContainers().get(0).getResources().getLimits())
                 .containsEntry(Resources.VGPU, new Quantity("1"))
                 .containsEntry(ForeignResources.NVIDIA_GPU, new Quantity("0"));
@@ -149,73 +124,5 @@ class OwnershipIT {
         assertThatThrownBy(() -> namespace.create(other)).hasMessageContaining("remove spec.schedulerName volcano");
         assertThatThrownBy(() -> namespace.create(both))
                 .hasMessageContaining("write either nvidia.com/gpu or aliquot.io/vgpu");
-    }
-
-    @Test
-    void whereNamesAreSharedHamisPodsAreLeftAloneAndAliquotsAreLabeled(Lab lab, TestNamespace namespace) {
-        Map<String, String> limits = Map.of(ForeignResources.NVIDIA_GPU, "1", Resources.MEMORY, "3000");
-        lab.client().load(stream(HAMI_WEBHOOK.formatted(namespace.name()))).create();
-        upgrade(lab, "sharedNames=true");
-        try {
-            awaitTrue(
-                    "HAMi's pod is left alone",
-                    EVENTUALLY,
-                    () -> getsScheduler(namespace, limits, "default-scheduler"));
-            Pod hami = Pods.withLimits(lab, "hami", limits);
-            hami.getSpec().setSchedulerName("hami-scheduler");
-            hami.getSpec().setNodeName("elsewhere");
-
-            PodSpec stored = namespace.create(hami).getSpec();
-
-            assertThat(stored.getSchedulerName()).isEqualTo("hami-scheduler");
-            assertThat(stored.getContainers().get(0).getEnv()).isEmpty();
-            assertThat(stored.getContainers().get(0).getResources().getLimits())
-                    .isEqualTo(
-                            hami.getSpec().getContainers().get(0).getResources().getLimits());
-            assertTranslated(namespace.run(Pods.labeled(Pods.withLimits(lab, "labeled", limits))));
-            namespace.run(Pods.withLimits(lab, "vgpu", Map.of(Resources.VGPU, "1", Resources.MEMORY, "3000")));
-        } finally {
-            upgrade(lab, "sharedNames=false");
-            lab.client().load(stream(HAMI_WEBHOOK.formatted(namespace.name()))).delete();
-            awaitTrue(
-                    "memory makes a pod Aliquot's again",
-                    EVENTUALLY,
-                    () -> getsScheduler(namespace, limits, "aliquot-scheduler"));
-        }
-    }
-
-    /** Whether a pod gets this scheduler. After an upgrade, webhooks and policies change at different moments. */
-    private static boolean getsScheduler(TestNamespace namespace, Map<String, String> limits, String expected) {
-        try {
-            return namespace
-                    .client()
-                    .resource(Pods.withLimits(namespace.lab(), "probe", limits))
-                    .inNamespace(namespace.name())
-                    .dryRun()
-                    .create()
-                    .getSpec()
-                    .getSchedulerName()
-                    .equals(expected);
-        } catch (KubernetesClientException e) {
-            return false;
-        }
-    }
-
-    private static void upgrade(Lab lab, String value) {
-        lab.aliquot(
-                        "helm",
-                        "upgrade",
-                        "aliquot",
-                        lab.root().resolve("charts/aliquot").toString(),
-                        "--namespace",
-                        Lab.NAMESPACE,
-                        "--reuse-values",
-                        "--set",
-                        value)
-                .expectSuccess();
-    }
-
-    private static InputStream stream(String text) {
-        return new ByteArrayInputStream(text.getBytes(UTF_8));
     }
 }

@@ -8,14 +8,18 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.Gpu;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
+import tools.jackson.databind.JsonNode;
 
-/** When Pending pods are scheduled, on a node with two GPUs of 81920 MiB. */
+/** When Pending pods are scheduled, and what explains why they are not, on nodes with two GPUs of 81920 MiB. */
 @ExtendWith(LabExtension.class)
+@Isolated
 class PendingPodsIT {
     @Test
     void deletingAPodUnblocksAPendingPodThatFitsTheNodesTotalButNoSingleGpu(Lab lab, TestNamespace namespace) {
@@ -57,8 +61,9 @@ class PendingPodsIT {
             throws InterruptedException {
         String node = lab.nodes().get(0);
         namespace.run(podOn(lab, "one", 50000, node));
-        // SIGTERM does not end a container's first process if that has no handler for it
-        Pod other = namespace.run(withGrace(podOn(lab, "other", 60000, node), 10));
+        Pod ignoresSigterm = withGrace(podOn(lab, "other", 60000, node), 10);
+        ignoresSigterm.getSpec().getContainers().getFirst().setCommand(List.of("sleep", "infinity"));
+        Pod other = namespace.run(ignoresSigterm);
         namespace.create(podOn(lab, "pending", 40000, node));
         namespace.awaitUnschedulable("pending");
 
@@ -106,6 +111,39 @@ class PendingPodsIT {
         // kube-scheduler retried the Pending pod at each of these creations and deletions, up to a backoff of a minute.
         namespace.delete("other");
         namespace.awaitRunning("pending", PROMPTLY);
+    }
+
+    @Test
+    void explanationsAndFieldsAreAtTheirPaths(Lab lab, TestNamespace namespace) {
+        for (int i = 0; i < 4; i++) {
+            namespace.run(Pods.withGpuMemory(lab, "holds-" + i, 60_000));
+        }
+        namespace.create(Pods.withGpuMemory(lab, "pending", 40_000));
+        namespace.awaitUnschedulable("pending");
+
+        JsonNode explanation = GpuApiIT.json(GpuApiIT.kubectl(
+                lab,
+                namespace,
+                "get",
+                "--raw",
+                GpuApiIT.GROUP + "/namespaces/" + namespace.name() + "/gpushares/pending/explain?node="
+                        + lab.nodes().getFirst()));
+
+        assertThat(explanation.toString()).contains("lacks 18080 MiB", "nvidia.com/gpumem: 21920 instead of 40000");
+        assertThat(explanation.path("gpus"))
+                .hasSize(2)
+                .allSatisfy(gpu -> assertThat(gpu.path("memoryMiB").asInt()).isEqualTo(18_080));
+        TestNamespace.awaitTrue(
+                "an event that explains why the pod is Pending",
+                EVENTUALLY,
+                () -> namespace.events("pending").stream()
+                        .anyMatch(
+                                event -> event.getReason().equals("WaitingForGPU")
+                                        && event.getMessage()
+                                                .contains(
+                                                        "lacks 18080 MiB; would fit: nvidia.com/gpumem: 21920 instead of 40000")));
+        assertThat(GpuApiIT.kubectl(lab, namespace, "explain", "gpushares.spec.containers"))
+                .contains("memoryMiB", "cores", "policy");
     }
 
     private static Map<String, String> wakeAnnotations(Lab lab) {

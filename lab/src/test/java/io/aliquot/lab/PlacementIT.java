@@ -19,12 +19,31 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
 
 /** Which GPU a pod gets, and what happens to pods that fit nowhere. */
 @ExtendWith(LabExtension.class)
+@Isolated
 class PlacementIT {
     /** The longest backoff of kube-scheduler after a pod's first attempts. */
     private static final Duration BACKOFF = Duration.ofSeconds(3);
+
+    @Test
+    void aPodThatRequests3000MebibytesAnd30PercentRunsWithin5Seconds(Lab lab, TestNamespace namespace) {
+        namespace.create(Pods.withLimits(
+                lab, "first", Map.of(Resources.VGPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30")));
+
+        Pod pod = namespace.awaitRunning("first", PROMPTLY);
+
+        assertThat(Allocations.of(pod, Pods.MAIN)).singleElement().satisfies(vgpu -> {
+            assertThat(vgpu.memoryMiB()).isEqualTo(3000);
+            assertThat(vgpu.cores()).isEqualTo(30);
+            assertThat(vgpu.exclusive()).isFalse();
+        });
+        assertThat(namespace.exec("first", "cat", "/etc/aliquot/vgpu").expectSuccess())
+                .as("the limit file")
+                .isEqualTo(namespace.annotation("first", Annotations.vgpu(Pods.MAIN)));
+    }
 
     @Test
     void binpackPutsTenPodsOnAGpuAndTheEleventhOnAnother(Lab lab, TestNamespace namespace) {

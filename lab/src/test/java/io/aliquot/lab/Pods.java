@@ -6,12 +6,16 @@ import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 
 /** Builds pods as users write them. */
 final class Pods {
     /** The name of a pod's only container. */
     static final String MAIN = "main";
+
+    /** Sleeps until SIGTERM. A container's first process ignores that signal if it has no handler, as sleep has none. */
+    static final List<String> SLEEP = List.of("bash", "-c", "trap exit TERM; sleep infinity & wait");
 
     private Pods() {}
 
@@ -30,7 +34,7 @@ final class Pods {
                 .withName(MAIN)
                 .withImage(lab.sampleImage())
                 .withImagePullPolicy("Never")
-                .withCommand("sleep", "infinity")
+                .withCommand(SLEEP)
                 .withNewResources()
                 .withLimits(quantities)
                 .endResources()

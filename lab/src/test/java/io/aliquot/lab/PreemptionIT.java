@@ -27,7 +27,7 @@ class PreemptionIT {
 
     @Test
     void onePodIsPreemptedWhereTheNodesTotalIsShort(Lab lab, TestNamespace namespace) throws InterruptedException {
-        String node = lab.nodes().get(0);
+        String node = namespace.node();
         runOneAfterAnother(namespace, low(lab, "old", 81920, node), low(lab, "young", 81920, node));
 
         Pod high = preemptor(lab, namespace, "high", 40000, node);
@@ -40,7 +40,7 @@ class PreemptionIT {
     @Test
     void onePodIsEvictedWithAReasonWhereOnlySingleGpusAreShort(Lab lab, TestNamespace namespace)
             throws InterruptedException {
-        String node = lab.nodes().get(0);
+        String node = namespace.node();
         runOneAfterAnother(namespace, low(lab, "old", 50000, node), low(lab, "young", 60000, node));
 
         Pod high = preemptor(lab, namespace, "high", 40000, node);
@@ -60,7 +60,7 @@ class PreemptionIT {
     @LongTier.Only
     void aPodUnderADisruptionBudgetIsEvictedOnlyOnceTheBudgetAllowsIt(Lab lab, TestNamespace namespace)
             throws InterruptedException {
-        String node = lab.nodes().get(0);
+        String node = namespace.node();
         runOneAfterAnother(
                 namespace,
                 protectedByBudget(low(lab, "old", 50000, node)),
@@ -98,7 +98,7 @@ class PreemptionIT {
     @Test
     @LongTier.Only
     void aPodWithPreemptionPolicyNeverStaysPending(Lab lab, TestNamespace namespace) throws InterruptedException {
-        String node = lab.nodes().get(0);
+        String node = namespace.node();
         runOneAfterAnother(namespace, low(lab, "old", 50000, node), low(lab, "young", 60000, node));
         try (TestPriorityClass never = new TestPriorityClass(lab, namespace, "Never")) {
             namespace.create(never.of(Pods.onNode(Pods.withGpuMemory(lab, "never", 40000), node)));

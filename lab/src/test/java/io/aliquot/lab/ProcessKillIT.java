@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
@@ -21,8 +22,8 @@ import org.junit.jupiter.params.provider.MethodSource;
  * is lost, and scheduling continues.
  */
 @ExtendWith(LabExtension.class)
+@Isolated
 class ProcessKillIT {
-    /** The kubelet's restart backoff grows: after four restarts within ten minutes it exceeds a minute. */
     private static final Duration RESTART_TIMEOUT = Duration.ofMinutes(4);
 
     static List<String> schedulerContainers() {

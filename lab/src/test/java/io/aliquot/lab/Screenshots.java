@@ -21,10 +21,12 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
 
 /**
  * Writes the pictures of the web page in {@code docs/images}; not part of {@code verify}: {@code ./mvnw -q verify -pl lab
@@ -33,6 +35,7 @@ import org.junit.jupiter.api.extension.ExtendWith;
  * GPUs and never start.
  */
 @ExtendWith(LabExtension.class)
+@Isolated
 class Screenshots {
     private static final int WIDTH = 1440;
     private static final int LARGEST_BYTES = 200_000;
@@ -44,8 +47,8 @@ class Screenshots {
     void ofTheWebPage(Lab lab) throws Exception {
         PlaywrightAssertions.setDefaultAssertionTimeout((double) TestNamespace.EVENTUALLY.toMillis());
         try (var nodes = new HollowNodes(lab, hardware());
-                var inference = new TestNamespace(lab, "inference");
-                var research = new TestNamespace(lab, "research");
+                var inference = new TestNamespace(lab, "inference", Optional.empty());
+                var research = new TestNamespace(lab, "research", Optional.empty());
                 var proxy = KubectlProxy.ofLab(lab);
                 var chromium = new Chromium()) {
             fill(lab, nodes, inference, research);

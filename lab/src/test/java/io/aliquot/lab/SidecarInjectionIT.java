@@ -125,9 +125,9 @@ class SidecarInjectionIT {
             JsonNode review = JSON.readTree(exchange.getRequestBody());
             String patch = """
                     [{"op": "add", "path": "/spec/containers/0", "value": {"name": "sidecar", "image": "%s",
-                      "imagePullPolicy": "Never", "command": ["sleep", "infinity"],
+                      "imagePullPolicy": "Never", "command": ["bash", "-c", "%s"],
                       "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}}]
-                    """.formatted(image);
+                    """.formatted(image, Pods.SLEEP.getLast());
             ObjectNode answer = JSON.createObjectNode()
                     .put("apiVersion", "admission.k8s.io/v1")
                     .put("kind", "AdmissionReview");

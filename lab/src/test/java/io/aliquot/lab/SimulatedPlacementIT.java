@@ -21,6 +21,7 @@ import java.util.TreeMap;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.api.parallel.Isolated;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import tools.jackson.databind.JsonNode;
@@ -37,6 +38,7 @@ import tools.jackson.databind.node.ObjectNode;
  */
 @LongTier.Only
 @ExtendWith(LabExtension.class)
+@Isolated
 class SimulatedPlacementIT {
     /** Twice as many as fit, so that the last ones fit on few nodes only. */
     private static final int PODS = 56;

@@ -35,11 +35,18 @@ final class TestNamespace implements AutoCloseable {
     private final Lab lab;
     private final KubernetesClient client;
     private final String name;
+    private final Optional<String> node;
 
-    TestNamespace(Lab lab, String name) {
+    /**
+     * Creates the namespace.
+     *
+     * @param node where its pods run; empty if they may run on all nodes
+     */
+    TestNamespace(Lab lab, String name, Optional<String> node) {
         this.lab = lab;
         this.client = lab.client();
         this.name = name;
+        this.node = node;
         client.resource(new NamespaceBuilder()
                         .withNewMetadata()
                         .withName(name)
@@ -65,12 +72,18 @@ final class TestNamespace implements AutoCloseable {
         return lab;
     }
 
+    /** The node that the test has to itself, where its pods run; the first one, if it has all nodes. */
+    String node() {
+        return node.orElseGet(() -> lab.nodes().getFirst());
+    }
+
     KubernetesClient client() {
         return client;
     }
 
     Pod create(Pod pod) {
-        return client.resource(pod).inNamespace(name).create();
+        Pod placed = node.isEmpty() || isBound(pod) ? pod : Pods.onNode(pod, node());
+        return client.resource(placed).inNamespace(name).create();
     }
 
     /** A token of a service account of the namespace, issued by the API server. */

@@ -37,9 +37,11 @@ import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.api.parallel.Isolated;
 
 /** The web page in a browser, through kubectl proxy, with real pods on simulated GPUs. */
 @ExtendWith(LabExtension.class)
+@Isolated
 @SuppressWarnings("NullAway.Init") // JUnit sets the fields
 class WebPageIT {
     private static final Map<String, String> LIMITS =
@@ -259,8 +261,7 @@ class WebPageIT {
     @LongTier.Only
     void thePageOutlivesTheScheduler(Lab lab, TestNamespace namespace) throws IOException {
         var replicas = new SchedulerReplicas(lab);
-        // The kubelet delays the restarts of a container that earlier tests have killed, by up to minutes.
-        replicas.restart(RESTART_TIMEOUT);
+        replicas.awaitReady(RESTART_TIMEOUT);
         try (var proxy = KubectlProxy.ofLab(lab)) {
             Page page = open(proxy, "?view=pods&namespace=" + namespace.name());
             assertThat(main(page)).containsText("0 pods");
