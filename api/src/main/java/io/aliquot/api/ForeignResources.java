@@ -108,9 +108,18 @@ public final class ForeignResources {
         return OptionalInt.of(whole(PRIORITY, text, Priority.LOWEST, Priority.HIGHEST, "higher first"));
     }
 
-    /** Whether a container still requests a resource that admission translates. */
-    static boolean untranslated(String name, String amount) {
-        return NAMES.contains(name) && !(name.equals(NVIDIA_GPU) && isZero(amount));
+    /**
+     * Checks that a container of an admitted pod requests no resource that admission translates.
+     *
+     * @throws FormatException if it does: the webhook was not called for the pod
+     */
+    public static void requireTranslated(Map<String, String> limits) {
+        limits.forEach((name, amount) -> {
+            if (NAMES.contains(name) && !(name.equals(NVIDIA_GPU) && isZero(amount))) {
+                throw new FormatException(name + " is translated only when a pod is created, and only if Aliquot's"
+                        + " webhook is called; write " + String.join(", ", Resources.SUPPORTED));
+            }
+        });
     }
 
     private static void translateNvidia(Map<String, String> translated) {

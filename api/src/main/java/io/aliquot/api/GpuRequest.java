@@ -37,12 +37,6 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
      * @throws FormatException if an amount is invalid, with what to write instead
      */
     public static Optional<GpuRequest> parse(Map<String, String> limits) {
-        limits.forEach((name, amount) -> {
-            if (ForeignResources.untranslated(name, amount)) {
-                throw new FormatException(name + " is translated only when a pod is created, and only if Aliquot's"
-                        + " webhook is called; write " + String.join(", ", Resources.SUPPORTED));
-            }
-        });
         String memory = limits.get(Resources.MEMORY);
         String percentage = limits.get(Resources.MEMORY_PERCENTAGE);
         int cores = limits.containsKey(Resources.CORES)

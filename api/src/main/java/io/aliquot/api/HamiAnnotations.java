@@ -16,7 +16,7 @@ import java.util.stream.Collectors;
  * pkg/device/nvidia/device.go (names, checkGPUtype, assertNuma) and pkg/util/util.go (scheduler policies); its folder
  * examples/nvidia shows their use.
  */
-final class HamiAnnotations {
+public final class HamiAnnotations {
     private static final String USE_TYPE = "nvidia.com/use-gputype";
     private static final String NO_TYPE = "nvidia.com/nouse-gputype";
     private static final String USE_UUID = "nvidia.com/use-gpuuuid";
@@ -54,12 +54,21 @@ final class HamiAnnotations {
     private HamiAnnotations() {}
 
     /**
+     * Reads a pod's annotations, Aliquot's and HAMi's. If a pod has one of each with the same meaning, Aliquot's counts.
+     *
+     * @throws FormatException if a value is unknown or not supported, with the allowed ones
+     */
+    public static PlacementPreferences preferences(Map<String, String> annotations) {
+        return PlacementPreferences.parse(toAliquot(annotations));
+    }
+
+    /**
      * The pod's annotations and, for each of HAMi's, Aliquot's with the same meaning. A pod's own annotation of Aliquot
      * stays as it is.
      *
      * @throws FormatException if a value is unknown or not supported
      */
-    static Map<String, String> toAliquot(Map<String, String> annotations) {
+    private static Map<String, String> toAliquot(Map<String, String> annotations) {
         for (String name : UNSUPPORTED) {
             if (annotations.containsKey(name)) {
                 throw new FormatException("annotation " + name + " is not supported yet; remove it");

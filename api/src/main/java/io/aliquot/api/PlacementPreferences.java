@@ -69,14 +69,12 @@ public final class PlacementPreferences {
     }
 
     /**
-     * Reads a pod's annotations and ignores unknown names. If a pod has an annotation of Aliquot and HAMi's with the
-     * same meaning, Aliquot's counts.
+     * Reads Aliquot's annotations of a pod and ignores all others, HAMi's included.
      *
      * @throws FormatException if a value is unknown, with the allowed ones
      */
     public static PlacementPreferences parse(Map<String, String> annotations) {
-        Map<String, String> translated = HamiAnnotations.toAliquot(annotations);
-        return Collections.disjoint(translated.keySet(), NAMES) ? NONE : new PlacementPreferences(translated);
+        return Collections.disjoint(annotations.keySet(), NAMES) ? NONE : new PlacementPreferences(annotations);
     }
 
     private static <T> @Nullable T read(

@@ -143,6 +143,16 @@ class ForeignResourcesTest {
                 .hasMessageContaining("from 0 to 1 (0 for high, 1 for low)");
     }
 
+    @ParameterizedTest
+    @CsvSource({"nvidia.com/gpu, 1", "nvidia.com/priority, 1", "aliyun.com/gpu-mem, 3"})
+    void anAdmittedPodRequestsNothingThatIsTranslated(String resource, String amount) {
+        assertThatThrownBy(() -> ForeignResources.requireTranslated(Map.of(resource, amount)))
+                .isInstanceOf(FormatException.class)
+                .hasMessageContaining(resource)
+                .hasMessageContaining("translated only when a pod is created");
+        ForeignResources.requireTranslated(Map.of("nvidia.com/gpu", "0", "aliquot.io/vgpu", "1"));
+    }
+
     @Test
     void forHamiReducesCoresTo100AndPrefersMebibytes() {
         assertThat(translatedForHami(Map.of("nvidia.com/gpucores", "150"))).containsEntry("nvidia.com/gpucores", "100");

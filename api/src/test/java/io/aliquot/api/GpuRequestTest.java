@@ -69,9 +69,6 @@ class GpuRequestTest {
         "nvidia.com/gpucores, -5, from 0 to 100",
         "aliquot.io/vgpu, -1, from 0 to 1024",
         "aliquot.io/vgpu, 500m, from 0 to 1024",
-        "nvidia.com/gpu, 1, translated only when a pod is created",
-        "nvidia.com/priority, 1, translated only when a pod is created",
-        "aliyun.com/gpu-mem, 3, translated only when a pod is created",
     })
     void rejectsInvalidAmountsAndSaysWhatToWrite(String resource, String amount, String message) {
         assertThatThrownBy(() -> GpuRequest.parse(Map.of(resource, amount)))

@@ -14,7 +14,7 @@ class HamiAnnotationsTest {
     private static final String TWO = "GPU-8f6e8f0c-0002-4a5b-9c3d-000000000002";
 
     private static PlacementPreferences preferences(String name, String value) {
-        return PlacementPreferences.parse(Map.of(name, value));
+        return HamiAnnotations.preferences(Map.of(name, value));
     }
 
     private static Gpu gpu(int index) {
@@ -64,7 +64,7 @@ class HamiAnnotationsTest {
     void numaBindRequiresOneNumaDomain() {
         assertThat(preferences("nvidia.com/numa-bind", "true").numa()).contains(Numa.REQUIRED);
         assertThat(preferences("nvidia.com/numa-bind", "0").numa()).isEmpty();
-        assertThat(PlacementPreferences.parse(
+        assertThat(HamiAnnotations.preferences(
                                 Map.of("nvidia.com/numa-bind", "T", "hami.io/gpu-scheduler-policy", "numa"))
                         .numa())
                 .contains(Numa.REQUIRED);
@@ -72,7 +72,7 @@ class HamiAnnotationsTest {
 
     @Test
     void aliquotsAnnotationTakesPrecedence() {
-        PlacementPreferences preferences = PlacementPreferences.parse(
+        PlacementPreferences preferences = HamiAnnotations.preferences(
                 Map.of("nvidia.com/use-gputype", "V100", "aliquot.io/use-gpu-model", "A10", "other", "x"));
 
         assertThat(preferences.takesModel("NVIDIA A10")).isTrue();

@@ -4,6 +4,7 @@ import io.aliquot.api.Annotations;
 import io.aliquot.api.Compatibility;
 import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
+import io.aliquot.api.HamiAnnotations;
 import io.aliquot.api.PlacementPreferences;
 import java.util.Map;
 import java.util.TreeMap;
@@ -66,7 +67,7 @@ final class DerivedAnnotations {
     Map<String, String> toAdd() {
         PlacementPreferences preferences;
         try {
-            preferences = PlacementPreferences.parse(podAnnotations);
+            preferences = HamiAnnotations.preferences(podAnnotations);
         } catch (FormatException e) {
             throw new DeniedException(String.valueOf(e.getMessage()), e);
         }

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.annotation.JsonSetter;
 import com.fasterxml.jackson.annotation.Nulls;
 import io.aliquot.api.FormatException;
+import io.aliquot.api.HamiAnnotations;
 import io.aliquot.api.PlacementPreferences;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PreemptionRank;
@@ -145,7 +146,7 @@ final class Wire {
                     spec.containers,
                     spec.resources.requests,
                     spec.overhead,
-                    PlacementPreferences.parse(metadata.annotations),
+                    HamiAnnotations.preferences(metadata.annotations),
                     spec.preferences());
         }
 

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.Compatibility;
+import io.aliquot.api.ForeignResources;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.GpuRequest;
 import java.util.Map;
@@ -17,6 +18,7 @@ public record ContainerGpuRequest(String name, ContainerKind kind, GpuRequest re
      */
     public static Optional<ContainerGpuRequest> parse(String name, ContainerKind kind, Map<String, String> limits) {
         try {
+            ForeignResources.requireTranslated(limits);
             return GpuRequest.parse(limits).map(request -> new ContainerGpuRequest(name, kind, request));
         } catch (FormatException e) {
             throw new FormatException("container " + name + ": " + e.getMessage(), e);

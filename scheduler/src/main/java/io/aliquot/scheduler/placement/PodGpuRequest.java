@@ -4,6 +4,7 @@ import io.aliquot.api.Compatibility;
 import io.aliquot.api.CorePolicy;
 import io.aliquot.api.FormatException;
 import io.aliquot.api.Gpu;
+import io.aliquot.api.HamiAnnotations;
 import io.aliquot.api.Numa;
 import io.aliquot.api.Placement;
 import io.aliquot.api.PlacementPreferences;
@@ -77,7 +78,7 @@ public final class PodGpuRequest {
      */
     public static PodGpuRequest of(
             List<ContainerGpuRequest> containers, Map<String, String> annotations, boolean preferences) {
-        return of(containers, PlacementPreferences.parse(annotations), preferences);
+        return of(containers, HamiAnnotations.preferences(annotations), preferences);
     }
 
     /** As {@link #of(List, Map, boolean)}, with the pod's annotations already parsed. */
