@@ -27,6 +27,7 @@ import java.util.Optional;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 
 /**
@@ -72,6 +73,7 @@ final class NodeAgent implements AutoCloseable {
     private final Duration interval;
     private final Semaphore wakeUps = new Semaphore(0);
     private final CountDownLatch ended = new CountDownLatch(1);
+    private final AtomicLong passes = new AtomicLong();
     private volatile boolean started;
     private volatile boolean closed;
 
@@ -143,6 +145,11 @@ final class NodeAgent implements AutoCloseable {
         wakeUps.release();
     }
 
+    /** How many passes have ended. Thread-safe. */
+    long passes() {
+        return passes.get();
+    }
+
     /** How the node's GPUs are used now. Thread-safe. */
     NodeUsage usage() {
         return recent.latest();
@@ -181,6 +188,7 @@ final class NodeAgent implements AutoCloseable {
                 List<String> unmet = reconciler.reconcile(node);
                 unhookedFunctions.run();
                 health.passEnded(unmet);
+                passes.incrementAndGet();
                 Optional<String> restart = nvml.restartReason();
                 if (restart.isPresent()) {
                     LOG.log(

@@ -43,8 +43,6 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(60)
 final class NodeAgentTest {
     private static final String A100 = "NVIDIA A100-SXM4-80GB;81920;108";
-    /** Until the agent listens for XID errors. */
-    private static final Duration LISTENING = Duration.ofMillis(300);
 
     private static final String BOOT_ID = "dc93c6bb-6b52-4d2a-9d0e-0b0c4c1b2a3d";
     private static final Duration INTERVAL = Duration.ofMillis(50);
@@ -99,7 +97,7 @@ final class NodeAgentTest {
         await(() -> node.writes() == 2);
         await(() -> !node.condition().isEmpty());
 
-        Thread.sleep(INTERVAL.multipliedBy(6).toMillis());
+        awaitPasses(6);
 
         assertThat(node.writes()).isEqualTo(2);
         assertThat(node.conditionWrites()).isEqualTo(1);
@@ -213,7 +211,7 @@ final class NodeAgentTest {
         agent.wake();
 
         await(() -> metrics.print().contains("aliquot_agent_node_settings_invalid 1.0"));
-        Thread.sleep(INTERVAL.multipliedBy(3).toMillis());
+        awaitPasses(3);
         assertThat(node.inventory().print()).isEqualTo(before);
         assertThat(node.writes()).isEqualTo(2);
     }
@@ -265,13 +263,12 @@ final class NodeAgentTest {
         driver.install(A100);
         start();
         await(() -> agent.readinessProblems().isEmpty());
-        Thread.sleep(LISTENING.toMillis());
         int writes = node.writes();
 
         driver.fail(node.inventory().gpus().getFirst().uuid(), xid);
 
         await(() -> metrics.print().contains("xid=\"" + xid + "\"} 1.0"));
-        Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+        awaitPasses(4);
         assertThat(node.writes()).isEqualTo(writes);
     }
 
@@ -307,7 +304,7 @@ final class NodeAgentTest {
         agent = newAgent(driver::open);
         start();
         await(() -> agent.readinessProblems().isEmpty());
-        Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+        awaitPasses(4);
         assertThat(node.gpu(uuid).health().unhealthy().orElseThrow().since()).isEqualTo(unhealthy.since());
 
         driver.run("reset", uuid);
@@ -327,7 +324,7 @@ final class NodeAgentTest {
                 .equals("false GPUUnhealthy 0 of 1 GPUs are healthy; " + uuid
                         + " (NVIDIA A100-SXM4-80GB): XID 64 (GPU memory remapping failure)"));
         driver.run("reset", uuid);
-        Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+        awaitPasses(4);
 
         assertThat(node.gpu(uuid).healthy()).isFalse();
         driver.heal(uuid);
@@ -343,7 +340,7 @@ final class NodeAgentTest {
         driver.fail(uuid, 119);
         await(() -> reason(uuid).startsWith("XID 119"));
         driver.run("reset", uuid);
-        Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+        awaitPasses(4);
         assertThat(node.gpu(uuid).healthy()).isFalse();
 
         node.annotateAsAdmin("aliquot.io/clear-gpu-errors", uuid);
@@ -351,7 +348,7 @@ final class NodeAgentTest {
 
         driver.fail(uuid, 119);
         await(() -> reason(uuid).startsWith("XID 119"));
-        Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+        awaitPasses(4);
         assertThat(node.gpu(uuid).healthy()).isFalse();
         node.annotateAsAdmin("aliquot.io/clear-gpu-errors", "all");
         await(() -> node.gpu(uuid).healthy());
@@ -384,7 +381,7 @@ final class NodeAgentTest {
 
         await(() -> metrics.print().contains("gpu=\"\",xid=\"48\"} 1.0"));
         await(() -> !node.gpu(uuid).healthy());
-        Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+        awaitPasses(4);
         assertThat(node.inventory().gpus().get(1).healthy()).isTrue();
         driver.heal(uuid);
         await(() -> node.gpu(uuid).healthy());
@@ -400,7 +397,7 @@ final class NodeAgentTest {
 
         driver.run("remove", uuid);
         await(() -> reason(uuid).equals("NVML does not list it any more"));
-        Thread.sleep(INTERVAL.multipliedBy(12).toMillis());
+        awaitPasses(12);
         assertThat(node.inventory().gpus()).hasSize(2);
         assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
 
@@ -427,7 +424,7 @@ final class NodeAgentTest {
         await(() -> node.inventory().conflict().startsWith("the driver is being upgraded: "));
         await(() -> unready("the driver is being upgraded"));
         driver.run("driver", "--unload");
-        Thread.sleep(INTERVAL.multipliedBy(6).toMillis());
+        awaitPasses(6);
         assertThat(node.inventory().gpus()).allMatch(Gpu::healthy);
         assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(81_920);
 
@@ -467,7 +464,7 @@ final class NodeAgentTest {
 
         driver.run("driver", "--hang", "on");
         try {
-            Thread.sleep(INTERVAL.multipliedBy(4).toMillis());
+            awaitPasses(4);
             node.annotateAsAdmin("aliquot.io/slots", "25");
             agent.wake();
 
@@ -546,7 +543,7 @@ final class NodeAgentTest {
 
         node.removeLabelAsAdmin("gpu");
         await(() -> unready("the node has no label gpu=on"));
-        Thread.sleep(INTERVAL.multipliedBy(12).toMillis());
+        awaitPasses(12);
         assertThat(node.inventory().gpus()).hasSize(1);
         assertThat(sockets.toFile().list()).hasSize(2);
 
@@ -627,7 +624,7 @@ final class NodeAgentTest {
         start();
 
         await(() -> unready("publishes no inventory yet"));
-        Thread.sleep(INTERVAL.multipliedBy(3).toMillis());
+        awaitPasses(3);
         assertThat(node.hasInventory()).isFalse();
 
         podResources.restart();
@@ -684,17 +681,22 @@ final class NodeAgentTest {
                 System::nanoTime);
     }
 
-    /** Starts the agent and waits until it listens for XID errors; returns the UUID of the first GPU. */
+    /** Starts the agent and waits until it has read the GPUs, since when it listens for XID errors; returns the UUID of the first GPU. */
     private String startListening() throws Exception {
         start();
         await(() -> agent.readinessProblems().isEmpty());
-        Thread.sleep(LISTENING.toMillis());
         return node.inventory().gpus().getFirst().uuid();
     }
 
     private void start() {
         NodeAgent started = agent;
         new Thread(() -> started.run(node), "agent").start();
+    }
+
+    /** Waits until so many passes of the agent have begun and ended. */
+    private void awaitPasses(int count) throws Exception {
+        long last = agent.passes() + 1 + count; // a pass may be under way
+        await(() -> agent.passes() >= last);
     }
 
     private static void await(Callable<Boolean> condition) throws Exception {

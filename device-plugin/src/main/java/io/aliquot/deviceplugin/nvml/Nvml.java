@@ -186,6 +186,11 @@ public final class Nvml implements AutoCloseable {
         return devices;
     }
 
+    /** Registers for critical XID errors: {@link #nextXid} returns those from now on. */
+    void listenForXids() throws NvmlException {
+        eventSet();
+    }
+
     /**
      * Waits for the next critical XID error of any GPU.
      *

@@ -14,6 +14,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -73,6 +74,7 @@ public final class NvmlSession implements AutoCloseable {
     private final Runnable onChange;
     private final LongSupplier nanoTime;
     private final Semaphore wakeUps = new Semaphore(0);
+    private final AtomicLong readings = new AtomicLong();
     private final Thread thread;
 
     // Used by the thread alone.
@@ -141,6 +143,11 @@ public final class NvmlSession implements AutoCloseable {
         }
         metrics.nvml(latest instanceof NvmlReading.Gpus, hanging);
         return latest;
+    }
+
+    /** How many readings have ended, whatever their result. */
+    long readings() {
+        return readings.get();
     }
 
     /** When the {@link #latest} reading began, by {@code nanoTime}. */
@@ -237,6 +244,7 @@ public final class NvmlSession implements AutoCloseable {
         reading = next;
         readAt = callStartedAt.orElseGet(nanoTime);
         callStartedAt = OptionalLong.empty();
+        readings.incrementAndGet();
         return differs;
     }
 

@@ -22,13 +22,18 @@ final class XidWatcher implements AutoCloseable {
     private final Thread thread;
 
     /**
-     * Starts to listen.
+     * Starts to listen; sees the errors from now on, unless the driver refuses and the thread has to try again.
      *
      * @param onXid called from another thread for each XID error
      */
     XidWatcher(Nvml nvml, Consumer<Nvml.Xid> onXid) {
         this.nvml = nvml;
         this.onXid = onXid;
+        try {
+            nvml.listenForXids();
+        } catch (NvmlException e) {
+            listening.report("Cannot listen for XID errors, retrying: " + e.getMessage());
+        }
         thread = new Thread(this::run, "xid");
         thread.setDaemon(true);
         thread.start();

@@ -69,7 +69,7 @@ final class NvmlSessionTest {
         now.addAndGet(Duration.ofSeconds(1).toNanos());
         awaitReason("no driver, attempt 2");
         now.addAndGet(Duration.ofSeconds(1).toNanos());
-        Thread.sleep(INTERVAL.multipliedBy(5).toMillis());
+        awaitReadings(2);
         awaitReason("no driver, attempt 2");
         now.addAndGet(Duration.ofSeconds(1).toNanos());
         awaitReason("no driver, attempt 3");
@@ -194,11 +194,11 @@ final class NvmlSessionTest {
         session.start();
         await(() -> session.latest() instanceof NvmlReading.Unavailable);
         now.addAndGet(Duration.ofMinutes(9).toNanos());
-        Thread.sleep(INTERVAL.multipliedBy(5).toMillis());
+        awaitReadings(2);
         assertThat(session.restartReason()).isEmpty();
 
         loadedDriver = Optional.of("550.54.15");
-        Thread.sleep(INTERVAL.multipliedBy(5).toMillis());
+        awaitReadings(2);
         assertThat(session.restartReason()).isEmpty();
         now.addAndGet(Duration.ofSeconds(61).toNanos());
 
@@ -214,11 +214,12 @@ final class NvmlSessionTest {
         await(() -> session.latest() instanceof NvmlReading.Gpus);
 
         driver.run("driver", "--hang", "on");
-        Thread.sleep(INTERVAL.multipliedBy(5).toMillis());
         assertThat(session.latest()).isInstanceOf(NvmlReading.Gpus.class);
-        now.addAndGet(Duration.ofSeconds(31).toNanos());
-        await(() -> session.latest() instanceof NvmlReading.Unavailable(String reason)
-                && reason.contains("NVIDIA's driver hangs"));
+        await(() -> {
+            now.addAndGet(Duration.ofSeconds(31).toNanos());
+            return session.latest() instanceof NvmlReading.Unavailable(String reason)
+                    && reason.contains("NVIDIA's driver hangs");
+        });
         assertThat(metrics.print()).contains("aliquot_agent_nvml_hanging 1.0");
 
         driver.run("driver", "--hang", "off");
@@ -265,6 +266,12 @@ final class NvmlSessionTest {
 
     private void awaitReason(String reason) throws Exception {
         await(() -> session.latest().equals(new NvmlReading.Unavailable(reason)));
+    }
+
+    /** Waits until so many readings have begun and ended. */
+    private void awaitReadings(int count) throws Exception {
+        long last = session.readings() + 1 + count; // a reading may be under way
+        await(() -> session.readings() >= last);
     }
 
     private static void await(Callable<Boolean> condition) throws Exception {

@@ -8,7 +8,6 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -294,7 +293,6 @@ final class NvmlTest {
                 var watcher = new XidWatcher(nvml, xids::add)) {
             String second = nvml.gpus().gpus().get(1).uuid();
             assertThat(watcher).isNotNull();
-            Thread.sleep(Duration.ofMillis(300).toMillis()); // until the watcher listens
 
             driver.fail(second, 48);
             assertThat(xids.poll(20, TimeUnit.SECONDS)).isEqualTo(new Nvml.Xid(48, second));

@@ -56,7 +56,7 @@ class LeadershipTest {
     @Test
     void aNewLeaderPlacesPodsOnlyAfterItHasListedThem() throws Exception {
         leadership.onLease(lease("pod-a_1", 4));
-        Thread.sleep(60);
+        assertThat(waitUntilListing()).isTrue();
         assertThat(leadership.status())
                 .isEqualTo(new Cluster.LeaderStatus.NotLeading(
                         "taking over: reading which pods the previous leader has bound"));
