@@ -68,10 +68,14 @@ static uint32_t fixed_share(const struct aliquot_share *share) {
     return share->cores * (ALIQUOT_GCRA_WHOLE_GPU / 100);
 }
 
+static uint32_t share_now(const struct gpu_limit *limit, const struct aliquot_share *share, int64_t now) {
+    return aliquot_gcra_share(fixed_share(share), share->policy,
+                              __atomic_load_n(&agent_of(limit)->grant, __ATOMIC_RELAXED), now);
+}
+
 static uint32_t effective_share(const struct gpu_limit *limit, int64_t now) {
     const struct aliquot_share share = share_of(limit);
-    return aliquot_gcra_share(fixed_share(&share), share.policy,
-                              __atomic_load_n(&agent_of(limit)->grant, __ATOMIC_RELAXED), now);
+    return share_now(limit, &share, now);
 }
 
 static void record_wanted(struct aliquot_device *device, int64_t now) {
@@ -82,15 +86,15 @@ static void record_wanted(struct aliquot_device *device, int64_t now) {
 }
 
 static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t debt, int64_t now, int64_t *until) {
-    uint32_t share = effective_share(limit, now);
+    const struct aliquot_share limited = share_of(limit);
+    uint32_t share = share_now(limit, &limited, now);
     if (cost > 0) {
-        record_wanted(shared(limit), now);
+        record_wanted(limited.region, now);
     }
     /* A process with a temporary grant of the whole GPU is also bounded in unfinished work. Otherwise it would keep
        the GPU busy for seconds after other containers come, and would seem not to want it while the driver blocks
        it. */
     bool whole = share >= ALIQUOT_GCRA_WHOLE_GPU;
-    const struct aliquot_share limited = share_of(limit);
     bool fixed = fixed_share(&limited) >= ALIQUOT_GCRA_WHOLE_GPU;
     if (share == 0 || (whole && fixed)) {
         return true;
@@ -106,7 +110,7 @@ static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t debt, 
     if (!aliquot_gcra_try_charge(&limit->own_tat, share, cost, debt, now, until)) {
         return false;
     }
-    if (!aliquot_gcra_try_charge(&shared(limit)->tat, share, cost, debt, now, until)) {
+    if (!aliquot_gcra_try_charge(&limited.region->tat, share, cost, debt, now, until)) {
         aliquot_gcra_adjust(&limit->own_tat, share, -(int64_t)cost, now);
         return false;
     }
