@@ -50,7 +50,7 @@ class WatchConfiguration {
 
     @Bean
     ApiServerClient apiServerClient(KubernetesClient kubernetes) {
-        return new ApiServerClient(kubernetes);
+        return new ApiServerClient(kubernetes.getConfiguration());
     }
 
     @Bean

@@ -85,7 +85,7 @@ class KubernetesClusterIT {
         var leadership = new Leadership("pod-a", Duration.ofSeconds(1), lease -> {}, () -> true);
         cluster = new KubernetesCluster(
                 client,
-                new ApiServerClient(client),
+                new ApiServerClient(client.getConfiguration()),
                 leadership,
                 new UnboundPodVersions(),
                 new WatchLatency(metrics, System::nanoTime),
@@ -190,14 +190,14 @@ class KubernetesClusterIT {
         assertBound(pod, "node1");
     }
 
-    /** The JDK's client does not tell whether it had sent anything when the time was up. */
+    /** Nor was anything sent where the other side does not even encrypt. */
     @Test
-    void aBindingWhoseConnectionIsNeverEncryptedHasNoEffect() {
+    void aBindingWithoutAConnectionHasNoEffect() {
         Pod pod = create("");
         proxy.dropResponses();
 
         assertThat(cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION))
-                .isInstanceOf(WriteOutcome.Unknown.class);
+                .isInstanceOf(WriteOutcome.Unheard.class);
         assertThat(admin.resource(pod).get().getSpec().getNodeName()).isNull();
     }
 
@@ -219,7 +219,9 @@ class KubernetesClusterIT {
         });
 
         KubernetesCluster.listBoundPods(
-                new ListWatchClient(new ApiServerClient(client), client.getKubernetesSerialization()), ledger);
+                new ListWatchClient(
+                        new ApiServerClient(client.getConfiguration()), client.getKubernetesSerialization()),
+                ledger);
 
         assertThat(bound)
                 .allMatch(pod -> ledger.nodeOf(pod.getMetadata().getUid()).equals(Optional.of("node1")));

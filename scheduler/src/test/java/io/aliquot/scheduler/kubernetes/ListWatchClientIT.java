@@ -52,7 +52,7 @@ class ListWatchClientIT {
         whole = new KubernetesClientBuilder()
                 .withConfig(server.client().build())
                 .build();
-        lists = new ListWatchClient(new ApiServerClient(whole), whole.getKubernetesSerialization());
+        lists = new ListWatchClient(new ApiServerClient(whole.getConfiguration()), whole.getKubernetesSerialization());
         await(
                 "the namespace default",
                 () -> whole.namespaces().withName("default").get() != null);
@@ -207,8 +207,8 @@ class ListWatchClientIT {
     void aRefusalHasTheServersMessage() {
         var config = server.client().withImpersonateUsername("nobody").build();
         try (var unauthorized = new KubernetesClientBuilder().withConfig(config).build()) {
-            var client =
-                    new ListWatchClient(new ApiServerClient(unauthorized), unauthorized.getKubernetesSerialization());
+            var client = new ListWatchClient(
+                    new ApiServerClient(unauthorized.getConfiguration()), unauthorized.getKubernetesSerialization());
             for (ThrowingCallable call : List.<ThrowingCallable>of(
                     () -> client.list(ResourceType.PODS, pod -> {}), () -> client.watch(ResourceType.PODS, "1"))) {
                 assertThatThrownBy(call)

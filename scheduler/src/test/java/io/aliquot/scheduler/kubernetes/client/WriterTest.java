@@ -6,7 +6,6 @@ import com.sun.net.httpserver.HttpServer;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.ConfigBuilder;
-import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -70,12 +69,11 @@ class WriterTest {
         Config config = new ConfigBuilder(Config.empty())
                 .withMasterUrl("http://127.0.0.1:" + server.getAddress().getPort())
                 .build();
-        var client = new KubernetesClientBuilder().withConfig(config).build();
         var timeout = Duration.ofSeconds(5);
         var calls = new AtomicInteger();
         // The clock stands still until the answer has come, and jumps in the wait after it.
         var writer = new Writer(
-                new ApiServerClient(client),
+                new ApiServerClient(config),
                 new KubernetesSerialization(),
                 timeout,
                 () -> queries.isEmpty() || calls.getAndIncrement() == 0 ? 0 : timeout.toNanos() - leftNanos);

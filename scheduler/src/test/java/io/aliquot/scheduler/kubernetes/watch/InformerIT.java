@@ -95,7 +95,8 @@ class InformerIT {
 
     private void startWatching() {
         watched = Informer.start(
-                new ListWatchClient(new ApiServerClient(client), client.getKubernetesSerialization()),
+                new ListWatchClient(
+                        new ApiServerClient(client.getConfiguration()), client.getKubernetesSerialization()),
                 CONFIG_MAPS,
                 map -> {
                     objects.put(map.getMetadata().getUid(), map.getMetadata().getName());
