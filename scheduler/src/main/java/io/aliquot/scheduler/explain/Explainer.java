@@ -23,7 +23,6 @@ import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Collectors;
-import java.util.stream.Stream;
 import org.springframework.stereotype.Component;
 
 /*
@@ -103,9 +102,8 @@ public final class Explainer {
     public List<ScoredNode> bestNodes(PodId pod, PodGpuRequest request, Placement policy, Collection<String> nodes) {
         NodeRanking ranking = scoring.forPod(pod.uid(), request, policy);
         return nodes.stream()
-                .flatMap(node -> ranking.feasibility(node) instanceof Feasibility.Fits fits
-                        ? Stream.of(new ScoredNode(node, ranking.score(node), ranking.terms(fits)))
-                        : Stream.empty())
+                .filter(node -> ranking.feasibility(node) instanceof Feasibility.Fits)
+                .map(node -> new ScoredNode(node, ranking.score(node), ranking.terms(node)))
                 .sorted(Comparator.comparingDouble(ScoredNode::score).reversed().thenComparing(ScoredNode::node))
                 .limit(MAX_BEST_NODES)
                 .toList();

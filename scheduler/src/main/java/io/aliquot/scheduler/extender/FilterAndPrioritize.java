@@ -98,8 +98,7 @@ final class FilterAndPrioritize {
         NodeRanking ranking =
                 scoring.forPod(pod.uid(), request, request.nodePlacement().orElse(nodePlacement));
         var failed = new HashMap<String, String>(1);
-        // Sized for all refusals, since a map that grows produces garbage.
-        var unresolvable = new HashMap<String, String>(1 + ranking.expectedRefusals() * 4 / 3);
+        var unresolvable = new HashMap<String, String>();
         // A pod with preferences of its own may score highest a node that the policy here scores lowest.
         boolean all = nodesPerFilter == 0 || request.preferences();
         List<String> best = ranking.best(

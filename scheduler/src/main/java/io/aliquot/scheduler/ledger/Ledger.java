@@ -9,6 +9,7 @@ import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.placement.CandidateChooser;
 import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.Feasibility.Refused;
+import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.GpuSelection.Selected;
@@ -91,11 +92,11 @@ public final class Ledger {
     }
 
     /**
-     * Connects the scoring of nodes and GPUs for the placement policy {@code fragmentation}, before the first pod is
-     * placed. Without it a pod with that policy gets the first candidate.
+     * Connects the scoring of GPUs for the placement policy {@code fragmentation}, before the first pod is placed. Without
+     * it a pod with that policy gets the first candidate.
      */
-    public void connect(NodeObserver observer, CandidateChooser chooser) {
-        accounts.connect(observer, chooser);
+    public void connect(CandidateChooser chooser) {
+        accounts.connect(chooser);
     }
 
     // Reports of the watches.
@@ -308,7 +309,6 @@ public final class Ledger {
     /** If the pod does not fit, its reservation ends; one for a preemptor stays, because the victims may still be running. */
     private boolean reserve(
             PodId pod, String node, PodGpuRequest request, Set<String> victims, Reservation reservation) {
-        refreshChooser(node, request);
         var reserved = new boolean[1];
         claims.compute(pod.uid(), (before, freed) -> {
             Optional<Claim> known = claims.at(before, pod.uid());
@@ -340,7 +340,6 @@ public final class Ledger {
      * the outcome of a Binding for the same version is unknown, no other is granted.
      */
     public Commitment commit(PodId pod, String node, PodGpuRequest request, long version) {
-        refreshChooser(node, request);
         var result = new Commitment[1];
         claims.compute(pod.uid(), (before, freed) -> {
             Optional<Claim> known = claims.at(before, pod.uid()).filter(Claim::mayBeBound);
@@ -393,14 +392,6 @@ public final class Ledger {
                         container.kind(),
                         Objects.requireNonNull(granted.containers().get(container.name()))))
                 .toList();
-    }
-
-    /** Called before the node is locked, if the chooser selects this pod's GPU. */
-    private void refreshChooser(String node, PodGpuRequest request) {
-        NodeAccount account = accounts.find(node);
-        if (account != null && account.usesChooser(request)) {
-            accounts.refreshChooser();
-        }
     }
 
     /** The Binding for this version of the pod was definitely refused, or another one took effect elsewhere. */
@@ -553,6 +544,15 @@ public final class Ledger {
 
     public int nodeCount() {
         return accounts.all().size();
+    }
+
+    /** Free capacities of all nodes that take pods, in no order. */
+    public List<FreeCapacity> freeCapacities() {
+        var all = new ArrayList<FreeCapacity>();
+        for (NodeAccount account : accounts.all()) {
+            account.freeCapacity().ifPresent(all::add);
+        }
+        return all;
     }
 
     /** Whether the GPUs of this node are Aliquot's to share; true for a node that the ledger does not know. */

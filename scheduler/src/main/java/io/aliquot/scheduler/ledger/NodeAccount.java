@@ -49,7 +49,6 @@ final class NodeAccount implements NodeAccountView {
     static final Unavailable UNKNOWN = new Unavailable("the Aliquot scheduler does not know the node yet");
     static final Unavailable AGENT_NOT_READY = new Unavailable("the node's device plugin is not ready");
 
-    private final int number;
     private final NodeAccounts accounts;
     private final Map<String, Claim> claims = new HashMap<>();
     private final Map<String, Tally> tallies = new HashMap<>();
@@ -77,13 +76,8 @@ final class NodeAccount implements NodeAccountView {
     /** As {@link #changes}, but a claim that only changes its state counts too. */
     private volatile long revision;
 
-    /**
-     * The account of a node whose facts are not known yet.
-     *
-     * @param number that no other account has while this one is open
-     */
-    NodeAccount(int number, NodeAccounts accounts, boolean agentReady) {
-        this.number = number;
+    /** The account of a node whose facts are not known yet. */
+    NodeAccount(NodeAccounts accounts, boolean agentReady) {
         this.accounts = accounts;
         this.agentReady = agentReady;
         this.shape = shape();
@@ -122,11 +116,6 @@ final class NodeAccount implements NodeAccountView {
     }
 
     @Override
-    public int number() {
-        return number;
-    }
-
-    @Override
     public long changes() {
         return changes;
     }
@@ -136,7 +125,6 @@ final class NodeAccount implements NodeAccountView {
         long before = changes; // only the holder of the lock writes it
         changes = before + 1;
         bumpRevision();
-        accounts.notifyChanged(this);
     }
 
     long revision() {
@@ -375,11 +363,6 @@ final class NodeAccount implements NodeAccountView {
         var candidates = new CandidatePlacements(request, accounts.models);
         find(candidates, uid, sharing, without, free, policy);
         return GpuSelector.selectGpu(accounts.choose(candidates), request, free);
-    }
-
-    /** Whether the chooser selects this pod's GPU. */
-    boolean usesChooser(PodGpuRequest request) {
-        return facts instanceof Sharing sharing && gpuPolicy(request, sharing).scoresCandidates();
     }
 
     private HostResources hostRequests(String uid) {

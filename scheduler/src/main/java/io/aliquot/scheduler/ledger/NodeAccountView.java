@@ -12,9 +12,6 @@ public interface NodeAccountView {
     /** What {@link #changes} returns of a closed account; another one may be opened for the node. */
     long CLOSED = -1;
 
-    /** No two open accounts have the same number; numbers of closed ones are given again. */
-    int number();
-
     /** How often anything that the answer to a pod depends on has changed; {@link #CLOSED} once the account is closed. */
     long changes();
 

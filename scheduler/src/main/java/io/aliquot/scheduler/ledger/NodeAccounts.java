@@ -7,10 +7,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Queue;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ConcurrentLinkedQueue;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
@@ -27,21 +24,10 @@ final class NodeAccounts {
     /** Nodes whose agent is not ready, whether or not the node is known; true if the node has an agent. */
     private final Map<String, Boolean> notReady = new ConcurrentHashMap<>();
 
-    private final AtomicInteger nextNumber = new AtomicInteger();
-    /** Numbers of closed accounts, given again so that an observer needs no more memory than there are open ones. */
-    private final Queue<Integer> freeNumbers = new ConcurrentLinkedQueue<>();
-
-    private volatile NodeObserver observer = account -> {};
     private volatile CandidateChooser chooser = candidates -> candidates.gpu(0);
 
-    void connect(NodeObserver observer, CandidateChooser chooser) {
-        this.observer = observer;
+    void connect(CandidateChooser chooser) {
         this.chooser = chooser;
-        for (NodeAccount account : byName.values()) {
-            synchronized (account) {
-                observer.nodeChanged(account);
-            }
-        }
     }
 
     @Nullable
@@ -86,9 +72,7 @@ final class NodeAccounts {
     }
 
     private NodeAccount open(String node) {
-        Integer free = freeNumbers.poll();
-        int number = free == null ? nextNumber.getAndIncrement() : free;
-        return new NodeAccount(number, this, !notReady.containsKey(node));
+        return new NodeAccount(this, !notReady.containsKey(node));
     }
 
     /** Removes the account from the map before its lock is released, so that a waiting thread finds another one. */
@@ -96,19 +80,10 @@ final class NodeAccounts {
         account.close();
         byName.remove(node);
         notReady.remove(node, false);
-        freeNumbers.add(account.number());
     }
 
     Optional<Claim> claim(String node, String uid) {
         return withAccount(node, account -> account.claim(uid));
-    }
-
-    void notifyChanged(NodeAccount account) {
-        observer.nodeChanged(account);
-    }
-
-    void refreshChooser() {
-        chooser.refresh();
     }
 
     int choose(CandidatePlacements candidates) {

@@ -9,7 +9,4 @@ public interface CandidateChooser {
      * @return the GPU of the chosen candidate, by its index among the node's GPUs
      */
     int choose(CandidatePlacements candidates);
-
-    /** Called before a node is locked for {@link #choose}, so that the chooser knows the latest changes. */
-    default void refresh() {}
 }

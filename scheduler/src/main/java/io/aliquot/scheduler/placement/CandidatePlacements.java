@@ -34,9 +34,6 @@ public final class CandidatePlacements {
     /** Free capacity with the pod if there is a single candidate, on any number of GPUs. */
     private Optional<FreeCapacity> only = Optional.empty();
 
-    /** Buffer of {@link #after}. */
-    private FreeCapacity scratch = NOWHERE;
-
     /** The candidates of one pod; none until {@link #find}. */
     public CandidatePlacements(PodGpuRequest request, GpuModels models) {
         this.request = request;
@@ -63,18 +60,8 @@ public final class CandidatePlacements {
         return gpus[candidate];
     }
 
-    /** The node's free capacity with a candidate; the object is valid until the next call. */
+    /** The node's free capacity with a candidate. */
     public FreeCapacity after(int candidate) {
-        if (only.isPresent()) {
-            return only.get();
-        }
-        scratch = scratch.isShapedLike(before) ? scratch : before.scratch();
-        before.with(gpuBefore[candidate], gpuAfter[candidate], hostAfter, scratch);
-        return scratch;
-    }
-
-    /** The same free capacity in a new object, which stays valid. */
-    public FreeCapacity copyOfAfter(int candidate) {
         return only.isPresent() ? only.get() : before.with(gpuBefore[candidate], gpuAfter[candidate], hostAfter);
     }
 

@@ -5,8 +5,8 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Free capacity of a node. Immutable, except for scratch objects. Two are equal if no pod can distinguish the nodes; the
- * order of the GPUs does not matter.
+ * Free capacity of a node. Immutable. Two are equal if no pod can distinguish the nodes; the order of the GPUs does not
+ * matter.
  */
 public final class FreeCapacity {
     /** A whole GPU, in thousandths. */
@@ -35,33 +35,28 @@ public final class FreeCapacity {
             int memory = (int) ((long) ofMiB * WHOLE / gpuMiB);
             return gpuCores == 0 ? memory : Math.max(memory, ofCores * WHOLE / gpuCores);
         }
+
+        /** GPU that a demand takes on such a node, in thousandths. */
+        public int takenBy(DemandVector demand) {
+            return demand.gpus() * (demand.whole() ? WHOLE : part(demand.gpuMiB(), demand.gpuCores()));
+        }
     }
 
     private final Shape shape;
-    private int cpuMillis;
-    private int memoryMiB;
+    private final int cpuMillis;
+    private final int memoryMiB;
 
     /** Free memory and, in the lower half, free cores of each GPU, ascending. */
     private final long[] left;
 
-    private int free;
-    private int hash;
+    private final int free;
+    private final int hash;
 
     private FreeCapacity(Shape shape, int cpuMillis, int memoryMiB, long[] left) {
-        this(shape, left);
-        reset(cpuMillis, memoryMiB);
-    }
-
-    /** A scratch object. */
-    private FreeCapacity(Shape shape, long[] left) {
         this.shape = shape;
-        this.left = left;
-    }
-
-    /** Sets the host's part; the GPUs are set already. */
-    private void reset(int cpuMillis, int memoryMiB) {
         this.cpuMillis = cpuMillis;
         this.memoryMiB = memoryMiB;
+        this.left = left;
         int sum = 0;
         for (int gpu = 0; gpu < left.length; gpu++) {
             sum += part(gpu);
@@ -205,11 +200,6 @@ public final class FreeCapacity {
         return demand.gpuCores() > 0 ? Math.min(parts, gpuCores(gpu) / demand.gpuCores()) : parts;
     }
 
-    /** GPU that a demand takes on this node, in thousandths. */
-    public int takenBy(DemandVector demand) {
-        return demand.gpus() * (demand.whole() ? WHOLE : shape.part(demand.gpuMiB(), demand.gpuCores()));
-    }
-
     /**
      * This capacity with one GPU and the host changed.
      *
@@ -217,27 +207,9 @@ public final class FreeCapacity {
      * @param after of the GPU, likewise
      */
     FreeCapacity with(long before, long after, HostResources host) {
-        FreeCapacity changed = scratch();
-        with(before, after, host, changed);
-        return changed;
-    }
-
-    /** A reusable object of the same shape, for lookups. */
-    FreeCapacity scratch() {
-        return new FreeCapacity(shape, new long[left.length]);
-    }
-
-    /** The same, written into a scratch object of this shape. */
-    void with(long before, long after, HostResources host, FreeCapacity scratch) {
-        System.arraycopy(left, 0, scratch.left, 0, left.length);
-        scratch.left[Arrays.binarySearch(left, before)] = after;
-        Arrays.sort(scratch.left);
-        scratch.reset(counted(host.cpuMillis()), mebibytes(host.memoryBytes()));
-    }
-
-    /** Whether it has as many GPUs of the same size as another. */
-    boolean isShapedLike(FreeCapacity other) {
-        return left.length == other.left.length && shape.equals(other.shape);
+        long[] changed = left.clone();
+        changed[Arrays.binarySearch(left, before)] = after;
+        return of(shape, host, changed);
     }
 
     /**

@@ -5,53 +5,36 @@ import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.scheduler.ledger.NodeAccountView;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /*
  * Pods of one template are of one kind: a node answers all of them alike until something changes there. Between one pod
  * and the next few nodes change, however many nodes and running pods there are. Therefore each account counts its changes,
  * and the cache keeps the node's last answer to each kind together with that count. A node that has not changed costs a
- * comparison; a node that has changed costs its lock and one run of the GPU selector. With the policy binpack a pod costs
- * Filter and Prioritize 31 microseconds on 1,000 nodes (JMH, FilterAndPrioritizeBenchmark.placed); arrays indexed by
- * account in place of objects would save 9 of them, 2 % of a pod's CPU in the extender.
+ * look-up; a node that has changed costs its lock and one run of the GPU selector.
  *
  * A cached answer is valid at the instant at which the count is read: a node counts a change before it releases its lock,
  * and an answer and its count are read under that lock. An answer of a closed account is never valid again, even if it was
- * read after the account was closed: another account may be opened for the node.
+ * read after the account was closed: another account may be opened for the node. A score is valid as long as its answer
+ * and the model that computed it.
  */
-/** What the nodes answered to each kind of pod. Thread-safe. */
+/** What the nodes answered to each kind of pod, and their scores. Thread-safe. */
 final class FeasibilityCache {
-    /** The most cached answers, with scores about 390 bytes each: with more nodes, fewer kinds are cached. */
-    private static final int ANSWERS = CacheSizes.limit(1 << 19, 390);
+    /** The most cached answers, about 150 bytes each: with more nodes, fewer kinds are cached. */
+    private static final int ANSWERS = CacheSizes.limit(1 << 19, 150);
 
     private record Key(PodGpuRequest request, boolean scored) {}
 
     /** The answers to one kind of pod. Callers synchronize on it. */
     static final class Kind {
-        /** How many nodes refused the last pod of this kind. */
-        int refusals;
-
         private final Map<String, NodeAnswer> answers = new HashMap<>();
-        /** The last list of names and their answers: most requests repeat it, and save the look-ups. */
-        private List<String> lastNames = List.of();
 
-        private NodeAnswer[] lastAnswers = {};
-
-        /** The nodes' last answers, current or not, in an array that the caller updates. */
-        @SuppressWarnings("ReferenceEquality") // another list object is looked up
-        NodeAnswer[] find(List<String> nodes) {
-            if (nodes != lastNames) {
-                lastNames = List.copyOf(nodes); // an immutable list is its own copy
-                lastAnswers = nodes.stream().map(this::find).toArray(NodeAnswer[]::new);
-            }
-            return lastAnswers;
-        }
-
-        /** The node's last answer, current or not. */
-        NodeAnswer find(String node) {
+        /** The node's answer if the node has not changed since. */
+        @Nullable
+        NodeAnswer findCurrent(String node) {
             NodeAnswer known = answers.get(node);
-            return known == null ? new NodeAnswer(node) : known;
+            return known != null && known.isCurrent() ? known : null;
         }
 
         /**
@@ -72,8 +55,6 @@ final class FeasibilityCache {
         }
     }
 
-    /** The model version of the evaluations among the answers. */
-    private volatile int modelVersion;
     /** The number of nodes that the size of the cache is computed for. */
     private volatile int sizedFor = -1;
 
@@ -84,19 +65,9 @@ final class FeasibilityCache {
      * The answers to a kind of pod.
      *
      * @param scored whether a scoring policy scores the nodes; only then CPU and memory make a difference
-     * @param modelVersion of the scoring policy
      * @param nodes how many nodes the ledger knows
      */
-    Kind kind(PodGpuRequest request, boolean scored, int modelVersion, int nodes) {
-        if (this.modelVersion != modelVersion) {
-            this.modelVersion = modelVersion;
-            // Kinds without new pods would keep evaluations of the former model.
-            for (Kind kind : kinds.asMap().values()) {
-                synchronized (kind) {
-                    kind.answers.values().forEach(NodeAnswer::forgetEvaluation);
-                }
-            }
-        }
+    Kind kind(PodGpuRequest request, boolean scored, int nodes) {
         if (sizedFor != nodes) {
             sizedFor = nodes;
             kinds.policy().eviction().orElseThrow().setMaximum(1 + ANSWERS / Math.max(1, nodes));

@@ -3,70 +3,34 @@ package io.aliquot.scheduler.scoring;
 import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import java.util.List;
+import java.util.function.Supplier;
 
-/**
- * Scores the candidate placements of pods. Used by one thread at a time; equal calls give equal results.
- *
- * @param <P> the evaluation of a candidate
- */
-public interface ScoringPolicy<P> {
-    /** Reports a node that is new, or its new free capacity after {@link #nodeRemoved} with the former one. */
-    default void nodeAdded(FreeCapacity node) {}
+/** Learns which pods are requested, and scores candidate placements by it. Used by one thread at a time. */
+public interface ScoringPolicy {
+    /**
+     * What a policy knows at one time. Thread-safe; equal calls give equal results.
+     */
+    interface Model {
+        /**
+         * The score of a candidate placement; the highest wins.
+         *
+         * @param before the node's free capacity
+         * @param after its free capacity with the pod
+         */
+        double score(DemandVector demand, FreeCapacity before, FreeCapacity after);
 
-    /** Reports that a node is gone or has no longer this free capacity. */
-    default void nodeRemoved(FreeCapacity node) {}
-
-    /** Reports the demand of a pod that is to be placed; once per pod, whether or not it fits. */
-    default void observe(DemandVector demand) {}
-
-    /** Differs whenever evaluations become invalid. Called before candidates are evaluated or scored. */
-    default int modelVersion() {
-        return 0;
-    }
-
-    /** Another object whenever scores become invalid. Called after each report. */
-    default PriceSnapshot prices() {
-        return PriceSnapshot.CONSTANT;
+        /** The terms of a score; may be empty. */
+        default List<ScoreTerm> terms(DemandVector demand, FreeCapacity before, FreeCapacity after) {
+            return List.of();
+        }
     }
 
     /**
-     * Evaluates a candidate, independently of prices.
+     * Reports pods that are to be placed, each of them once, whether or not it fits.
      *
-     * @param before the node's free capacity
-     * @param after its free capacity with the pod
+     * @param pods their demands, oldest first
+     * @param nodes free capacities of all nodes that take pods
+     * @return the model from now on; another object if scores have changed
      */
-    P evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after);
-
-    /** The score of a candidate now; the highest wins. */
-    double score(P candidate);
-
-    /** Whether a candidate's score is at least another's at all prices. */
-    default boolean dominates(P candidate, P other) {
-        return candidate.equals(other);
-    }
-
-    /** Added to the score of the node; decides between nodes whose candidates have equal scores. */
-    default double tieBreak(FreeCapacity before) {
-        return 0;
-    }
-
-    /** An upper bound of {@link #score}, cheaper to compute. */
-    default double upperBound(P candidate) {
-        return score(candidate);
-    }
-
-    /** The part of the cost that depends on prices, at the last scoring; for {@link PriceSnapshot#upperBound}. */
-    default double priceCost(P candidate) {
-        return 0;
-    }
-
-    /** The change of the cost per unit of {@link PriceSnapshot#weight}. */
-    default double idleCost(P candidate) {
-        return 0;
-    }
-
-    /** The terms of the score; may be empty. */
-    default List<ScoreTerm> terms(P candidate) {
-        return List.of();
-    }
+    Model learn(List<DemandVector> pods, Supplier<List<FreeCapacity>> nodes);
 }

@@ -61,7 +61,7 @@ public final class NodeCapacity {
 
     /** GPU capacity that a demand takes on this node, in thousandths. */
     public int takenBy(PodDemand demand) {
-        return free.takenBy(demand.vector);
+        return free.shape().takenBy(demand.vector);
     }
 
     @Override

@@ -77,7 +77,7 @@ public final class PlacementEngine {
             List<SimulatedNode> nodes,
             Map<String, FreeCapacity.Shape> shapes,
             Placement policy,
-            ScoringPolicy<?> scoringPolicy) {
+            ScoringPolicy scoringPolicy) {
         this.ledger = new Ledger(System::nanoTime, NO_LISTENER);
         this.scoring = new NodeScoring(ledger, scoringPolicy);
         this.policy = policy;

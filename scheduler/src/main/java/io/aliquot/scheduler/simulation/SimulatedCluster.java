@@ -1,7 +1,6 @@
 package io.aliquot.scheduler.simulation;
 
 import io.aliquot.api.Placement;
-import io.aliquot.scheduler.placement.DemandVector;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.scoring.ScoringPolicy;
@@ -38,18 +37,13 @@ public final class SimulatedCluster {
 
     /** An engine with empty nodes that places pods by a scorer. */
     public PlacementEngine engine(Scorer scorer) {
-        return new PlacementEngine(nodes, shapes, Placement.FRAGMENTATION, new ScorerPolicy(scorer));
+        return new PlacementEngine(nodes, shapes, Placement.FRAGMENTATION, policy(scorer));
     }
 
-    private record ScorerPolicy(Scorer scorer) implements ScoringPolicy<Double> {
-        @Override
-        public Double evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after) {
-            return scorer.score(new PodDemand(demand), new NodeCapacity(before), new NodeCapacity(after));
-        }
-
-        @Override
-        public double score(Double place) {
-            return place;
-        }
+    /** Learns nothing. */
+    private static ScoringPolicy policy(Scorer scorer) {
+        ScoringPolicy.Model model = (demand, before, after) ->
+                scorer.score(new PodDemand(demand), new NodeCapacity(before), new NodeCapacity(after));
+        return (pods, nodes) -> model;
     }
 }

@@ -91,7 +91,7 @@ class ExplainerTest {
         List<ScoredNode> fragmentation = bestNodes(request, Placement.FRAGMENTATION);
         assertThat(fragmentation).extracting(ScoredNode::node).containsExactly("n2", "n1");
         for (ScoredNode scored : fragmentation) {
-            assertThat(scored.terms()).extracting(ScoreTerm::name).containsExactly("waste", "scarcity", "idleness");
+            assertThat(scored.terms()).extracting(ScoreTerm::name).containsExactly("waste", "scarcity");
             double cost =
                     scored.terms().stream().mapToDouble(ScoreTerm::thousandths).sum();
             assertThat(scored.score()).isCloseTo(-cost, within(0.001));

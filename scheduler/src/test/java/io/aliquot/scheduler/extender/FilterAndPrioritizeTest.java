@@ -10,8 +10,6 @@ import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.ledger.NodeFacts;
-import io.aliquot.scheduler.placement.DemandVector;
-import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.ScoringPolicy;
@@ -20,6 +18,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 
@@ -98,29 +97,10 @@ class FilterAndPrioritizeTest {
     /** After filter reserves capacity, this scoring policy prefers the other node. */
     @Test
     void theNodeReservedByFilterGetsTheHighestScoreEvenIfScoresChange() {
-        var fickle = new ScoringPolicy<FreeCapacity>() {
-            private int left;
-
-            @Override
-            public void nodeRemoved(FreeCapacity room) {
-                left++;
-            }
-
-            @Override
-            public int modelVersion() {
-                return left;
-            }
-
-            @Override
-            public FreeCapacity evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after) {
-                return after;
-            }
-
-            @Override
-            public double score(FreeCapacity after) {
-                return left == 0 ? after.free() : -after.free();
-            }
-        };
+        ScoringPolicy.Model emptiest = (demand, before, after) -> after.free();
+        ScoringPolicy.Model fullest = (demand, before, after) -> -after.free();
+        var pods = new AtomicInteger();
+        ScoringPolicy fickle = (demands, nodes) -> pods.addAndGet(demands.size()) < 2 ? emptiest : fullest;
         var ledger = new Ledger(fixture.now::get, fixture.events);
         var scoring = new NodeScoring(ledger, fickle);
         ExtenderFixture.node(ledger, 1, Gpus.gpu(1, 0, ExtenderFixture.MEMORY));
@@ -131,6 +111,7 @@ class FilterAndPrioritizeTest {
 
         assertThat(filterAndPrioritize.filter(pod, NODES).nodeNames()).containsExactly("n2", "n1");
 
+        scoring.observe("b", pod.template().request());
         assertThat(scores(filterAndPrioritize, pod, NODES)).containsOnly(Map.entry("n1", 9), Map.entry("n2", 10));
     }
 

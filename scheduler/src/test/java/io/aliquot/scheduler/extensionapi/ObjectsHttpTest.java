@@ -524,8 +524,7 @@ class ObjectsHttpTest {
                         + " replica does not know which of them kube-scheduler excludes");
         assertThat(explanation.get("placement").asString()).isEqualTo("fragmentation");
         assertThat(explanation.get("scores").findValuesAsString("node")).containsExactlyInAnyOrder("n1", "n2", "n3");
-        assertThat(explanation.at("/scores/0/terms").findValuesAsString("name"))
-                .containsExactly("waste", "scarcity", "idleness");
+        assertThat(explanation.at("/scores/0/terms").findValuesAsString("name")).containsExactly("waste", "scarcity");
         assertThat(explanation.at("/scores/0/terms/0/thousandths").asInt()).isBetween(-1000, 1000);
         String message = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.";
         changes.pending("small", Gpus.request("APP:main: gpumem=100"), message);

@@ -77,7 +77,7 @@ public record GpuShareExplanation(
 
     @JsonClassDescription("A part of a node's score.")
     public record Term(
-            @JsonPropertyDescription("fullness; or waste, scarcity or idleness of the policy fragmentation.")
+            @JsonPropertyDescription("fullness; or waste or scarcity of the policy fragmentation.")
             String name,
 
             @JsonPropertyDescription("Its value in thousandths; with fragmentation, of a GPU.")

@@ -29,19 +29,16 @@ final class WorkloadSampler {
 
     /** A prediction of the pods to come. */
     static final class Sample {
-        /** Differs from all earlier samples'. */
-        final int number;
         /** Without duplicates. */
         final DemandVector[] demands;
         /** The part of the pods with each demand; the sum is 1. */
-        final double[] shares;
+        final double[] frequencies;
         /** Sequences of indexes of demands; all sequences are equally likely. */
         final int[][] futures;
 
-        private Sample(int number, DemandVector[] demands, double[] shares, int[][] futures) {
-            this.number = number;
+        private Sample(DemandVector[] demands, double[] frequencies, int[][] futures) {
             this.demands = demands;
-            this.shares = shares;
+            this.frequencies = frequencies;
             this.futures = futures;
         }
     }
@@ -52,7 +49,7 @@ final class WorkloadSampler {
     private double next = 1;
     private long seen;
     private long due = 1;
-    private Sample sample = new Sample(0, new DemandVector[0], new double[0], new int[0][]);
+    private Sample sample = new Sample(new DemandVector[0], new double[0], new int[0][]);
 
     /**
      * A sampler without pods.
@@ -79,9 +76,14 @@ final class WorkloadSampler {
         seen++;
     }
 
+    /** Whether so many pods have come since the last {@link #sample} that the demands may have drifted. */
+    boolean isDue() {
+        return seen >= due;
+    }
+
     /** The current sample; a new one if the demands have drifted. */
     Sample sample() {
-        if (seen >= due) {
+        if (isDue()) {
             due = seen + Math.max(1, Math.min(MOST_PODS_BETWEEN, seen / 4));
             if (drift() > MOST_DRIFT) {
                 sample = resample();
@@ -95,7 +97,7 @@ final class WorkloadSampler {
         double total = totalWeight();
         double common = 0;
         for (int i = 0; i < sample.demands.length; i++) {
-            common += Math.min(sample.shares[i], weights.getOrDefault(sample.demands[i], 0.0) / total);
+            common += Math.min(sample.frequencies[i], weights.getOrDefault(sample.demands[i], 0.0) / total);
         }
         return 1 - common;
     }
@@ -111,13 +113,13 @@ final class WorkloadSampler {
     private Sample resample() {
         DemandVector[] demands = weights.keySet().toArray(new DemandVector[0]);
         double total = totalWeight();
-        double[] shares =
+        double[] frequencies =
                 weights.values().stream().mapToDouble(weight -> weight / total).toArray();
         int cards = count * length;
         List<Integer> deck = new ArrayList<>(cards);
         double upTo = 0;
         for (int demand = 0; demand < demands.length; demand++) {
-            upTo += shares[demand];
+            upTo += frequencies[demand];
             while (deck.size() < cards && (deck.size() + 0.5 < upTo * cards || demand == demands.length - 1)) {
                 deck.add(demand);
             }
@@ -127,6 +129,6 @@ final class WorkloadSampler {
         for (int card = 0; card < cards; card++) {
             futures[card / length][card % length] = deck.get(card);
         }
-        return new Sample(sample.number + 1, demands, shares, futures);
+        return new Sample(demands, frequencies, futures);
     }
 }

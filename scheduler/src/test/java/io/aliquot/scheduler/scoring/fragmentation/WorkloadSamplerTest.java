@@ -45,7 +45,7 @@ class WorkloadSamplerTest {
         Sample sample = mix.sample();
         double past = 0;
         for (int i = 0; i < sample.demands.length; i++) {
-            past += sample.demands[i].equals(SMALL) ? sample.shares[i] : 0;
+            past += sample.demands[i].equals(SMALL) ? sample.frequencies[i] : 0;
         }
         assertThat(past).isLessThan(0.1);
     }

@@ -33,20 +33,23 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.Callable;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.ToDoubleBiFunction;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Supplier;
+import java.util.function.ToDoubleFunction;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 
-/** The policy is informed of all nodes and pods, and its scores decide. */
-class ScoringCacheTest {
+/** The policy learns all nodes and pods, and its scores decide. */
+class NodeScoringTest {
     private static final int NODES = 4;
     private static final int PODS = 12;
     private static final Map<String, String> FRAGMENTATION =
@@ -57,56 +60,43 @@ class ScoringCacheTest {
     private final AtomicLong now = new AtomicLong();
     private final long seed = Long.getLong("aliquot.seed", System.nanoTime());
 
-    /** Records reports, and scores as the test says. */
-    private static final class RecordingPolicy implements ScoringPolicy<FreeCapacity> {
-        final Map<FreeCapacity, Integer> freeCapacities = new HashMap<>();
+    /** Records what it learns, and scores as the test says. */
+    private static final class RecordingPolicy implements ScoringPolicy {
         final List<DemandVector> demands = new ArrayList<>();
         final AtomicInteger inside = new AtomicInteger();
-        int evaluated;
-        int version;
-        ToDoubleBiFunction<FreeCapacity, Integer> scorer = (after, free) -> 0;
+        final AtomicInteger scored = new AtomicInteger();
+        Map<FreeCapacity, Integer> freeCapacities = Map.of();
+        Model model = model(after -> 0);
 
         @Override
-        public void nodeAdded(FreeCapacity free) {
-            alone(() -> freeCapacities.merge(free, 1, Integer::sum));
-        }
-
-        @Override
-        public void nodeRemoved(FreeCapacity free) {
-            alone(() -> freeCapacities.compute(free, (any, count) -> count == null || count == 1 ? null : count - 1));
-        }
-
-        @Override
-        public void observe(DemandVector demand) {
-            alone(() -> demands.add(demand));
-        }
-
-        @Override
-        public int modelVersion() {
-            return version;
-        }
-
-        @Override
-        public FreeCapacity evaluate(DemandVector demand, FreeCapacity before, FreeCapacity after) {
-            alone(() -> evaluated++);
-            return after;
-        }
-
-        @Override
-        public double score(FreeCapacity after) {
-            return scorer.applyAsDouble(after, after.free());
-        }
-
-        private void alone(Runnable work) {
+        public Model learn(List<DemandVector> pods, Supplier<List<FreeCapacity>> nodes) {
             assertThat(inside.incrementAndGet()).isEqualTo(1);
-            work.run();
+            demands.addAll(pods);
+            freeCapacities =
+                    nodes.get().stream().collect(Collectors.toMap(free -> free, free -> 1, Integer::sum, HashMap::new));
             inside.decrementAndGet();
+            return model;
+        }
+
+        private Model model(ToDoubleFunction<FreeCapacity> scorer) {
+            return (demand, before, after) -> {
+                scored.incrementAndGet();
+                return scorer.applyAsDouble(after);
+            };
         }
     }
 
     private final RecordingPolicy policy = new RecordingPolicy();
     private final Ledger ledger = ledger();
     private final NodeScoring scoring = new NodeScoring(ledger, policy);
+
+    private int pods;
+
+    /** From now on candidates are scored so. */
+    private void score(ToDoubleFunction<FreeCapacity> scorer) {
+        policy.model = policy.model(scorer);
+        scoring.observe("learnt-" + pods++, QUARTER);
+    }
 
     private Ledger ledger() {
         return new Ledger(now::get, new LedgerListener() {
@@ -146,7 +136,7 @@ class ScoringCacheTest {
         for (int step = 0; step < 5_000; step++) {
             changeAnything(random);
             if (random.nextInt(4) == 0) {
-                scoring.forPod("anybody", kind(1), Placement.FRAGMENTATION);
+                scoring.observe("pod-" + step, QUARTER);
                 assertThat(policy.freeCapacities)
                         .as("-Daliquot.seed=%d, step %d", seed, step)
                         .isEqualTo(freeCapacities());
@@ -209,8 +199,7 @@ class ScoringCacheTest {
         ledger.observeBound(LedgerTest.bound("half", "n1", uuid(1, 1), new GpuAmount(500, 0, 1, false)));
 
         assertThat(taken("a")).isEqualTo(uuid(1, 1));
-        policy.scorer = (after, free) -> after.gpuMiB(1) < 1000 ? 1 : 0; // two GPUs begun
-        policy.version++;
+        score(after -> after.gpuMiB(1) < 1000 ? 1 : 0); // two GPUs begun
         assertThat(taken("b")).isEqualTo(uuid(1, 0));
     }
 
@@ -218,7 +207,7 @@ class ScoringCacheTest {
     void aGpuThatDoesNotFitIsNotTakenWhateverItsScore() {
         ledger.putNode("n1", node(1, 1000, 1000));
         ledger.observeBound(LedgerTest.bound("large", "n1", uuid(1, 0), new GpuAmount(900, 0, 1, false)));
-        policy.scorer = (after, free) -> -after.gpuMiB(0);
+        score(after -> -after.gpuMiB(0));
 
         assertThat(taken("a")).isEqualTo(uuid(1, 1));
     }
@@ -234,7 +223,7 @@ class ScoringCacheTest {
                         HOST));
 
         assertThat(taken("a")).isEqualTo(uuid(1, 1));
-        scoring.forPod("b", QUARTER, Placement.FRAGMENTATION);
+        score(after -> 0);
         assertThat(policy.freeCapacities.keySet())
                 .singleElement()
                 .satisfies(free -> assertThat(free.free()).isEqualTo(750));
@@ -245,7 +234,7 @@ class ScoringCacheTest {
         ledger.putNode(
                 "n1", new Sharing(Gpus.inventory(4, gpu(1, 0, 1000), gpu(1, 1, 1000)), Placement.FRAGMENTATION, HOST));
         ledger.observeBound(LedgerTest.bound("half", "n1", uuid(1, 1), new GpuAmount(500, 0, 1, false)));
-        policy.scorer = (after, free) -> -after.gpuMiB(1);
+        score(after -> -after.gpuMiB(1));
 
         assertThat(granted("a", request("APP:main: gpumem=250"))).isEqualTo(uuid(1, 0));
     }
@@ -255,7 +244,7 @@ class ScoringCacheTest {
         ledger.putNode("n1", node(1, 1000, 1000));
         ledger.putNode("n2", node(2, 1000, 1000));
         ledger.observeBound(LedgerTest.bound("half", "n2", uuid(2, 1), new GpuAmount(500, 0, 1, false)));
-        policy.scorer = (after, free) -> after.gpuMiB(0);
+        score(after -> after.gpuMiB(0));
 
         assertThat(score("n1", "a")).isEqualTo(750);
         assertThat(score("n2", "a")).isEqualTo(500); // on the empty one
@@ -265,7 +254,7 @@ class ScoringCacheTest {
     void theGpuThatAnotherPolicySelectsIsTheOneScored() {
         ledger.putNode("n2", node(2, 1000, 1000));
         ledger.observeBound(LedgerTest.bound("half", "n2", uuid(2, 1), new GpuAmount(500, 0, 1, false)));
-        policy.scorer = (after, free) -> after.gpuMiB(0);
+        score(after -> after.gpuMiB(0));
         var binpack = request(
                 Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "binpack"),
                 "APP:main: gpumem=250");
@@ -279,7 +268,7 @@ class ScoringCacheTest {
     void aPodsOwnReservationIsDisregarded() {
         ledger.putNode("n1", node(1, 1000));
         PodGpuRequest request = QUARTER.withHostRequests(new HostResources(1_000, 1 << 30));
-        policy.scorer = (after, free) -> after.cpuMillis();
+        score(after -> after.cpuMillis());
 
         assertThat(score("n1", "a", request)).isEqualTo(7_000);
         ledger.reserve(LedgerTest.pod("a"), "n1", request);
@@ -288,55 +277,64 @@ class ScoringCacheTest {
     }
 
     @Test
-    void nodesThatAreAlikeAreEvaluatedOnce() {
-        for (int number = 0; number < 10; number++) {
-            ledger.putNode("n" + number, node(number, 1000, 1000));
-        }
-        for (int number = 0; number < 10; number++) {
-            score("n" + number, "a");
-        }
-        assertThat(policy.evaluated).isEqualTo(1);
-        policy.version++;
-        score("n0", "a");
-        assertThat(policy.evaluated).isEqualTo(2);
+    void aNodeIsScoredAgainOnlyIfItOrTheModelHasChanged() {
+        ledger.putNode("n1", node(1, 1000, 1000));
+        score("n1", "a");
+        score("n1", "b");
+        assertThat(policy.scored).hasValue(1);
+
+        ledger.observeBound(LedgerTest.bound("half", "n1", uuid(1, 1), new GpuAmount(500, 0, 1, false)));
+        score("n1", "a");
+        assertThat(policy.scored).hasValue(3); // its GPUs differ now
+
+        scoring.observe("c", QUARTER);
+        score("n1", "a");
+        assertThat(policy.scored).hasValue(3);
+        score(after -> 1);
+        score("n1", "a");
+        assertThat(policy.scored).hasValue(5);
     }
 
-    /** Formerly the first request evaluated all nodes: 0.75 s with 5,000 nodes. */
+    /** Once the first request after it scored all nodes: 0.75 s with 5,000 nodes. */
     @Test
-    void afterAChangeOfTheWorkloadEachRequestEvaluatesSomeNodesTheBestFormerScoresFirst() {
-        List<String> names = unlikeNodes(1_000);
-        policy.scorer = (after, free) -> -Math.abs(after.gpuMiB(3) - 2_300);
-        evaluateAll(names);
-        List<String> before = best(names);
-
-        policy.version++;
-        policy.scorer = (after, free) -> -Math.abs(after.gpuMiB(3) - 2_301);
-        int evaluated = policy.evaluated;
-        List<String> first = best(names);
-
-        assertThat(policy.evaluated - evaluated).isBetween(1, NodeRanking.EVALUATIONS + 4);
-        assertThat(first).containsExactlyInAnyOrderElementsOf(before);
-        int requests = evaluateAll(names);
-        assertThat(requests).isBetween(2, 10);
-        assertThat(policy.evaluated - evaluated).isEqualTo(4 * names.size());
-        assertThat(first).isEqualTo(best(names));
-    }
-
-    @Test
-    void ofANewKindEachRequestEvaluatesSomeNodesTheFullestFirst() {
+    void afterAChangeOfTheModelEachRequestScoresTheFullestNodesAndASampleOfTheOthers() {
         List<String> names = unlikeNodes(1_000);
         ledger.observeBound(LedgerTest.bound("large", "n777", uuid(777, 3), new GpuAmount(900, 0, 1, false)));
-        policy.scorer = (after, free) -> -after.free();
 
-        assertThat(best(names).get(0)).isEqualTo("n777");
-        assertThat(policy.evaluated).isBetween(1, NodeRanking.EVALUATIONS + 4);
+        score(after -> -after.free());
+        assertThat(bestOfSome(names)).isEqualTo("n777");
+        assertThat(bestOfAll(names)).isEqualTo("n777");
+
+        score(after -> after.shape().gpuMiB());
+        // The fullest 32 nodes are also the smallest.
+        assertThat(Integer.parseInt(bestOfSome(names).substring(1))).isGreaterThan(500);
+        assertThat(bestOfAll(names)).isEqualTo("n999");
     }
 
-    /** Also nodes that are not evaluated yet, since a pod may have node preferences of its own. */
+    private String bestOfSome(List<String> names) {
+        policy.scored.set(0);
+        String best = best(names).get(0);
+        assertThat(policy.scored.get()).isBetween(1, NodeRanking.CANDIDATES + 4);
+        return best;
+    }
+
+    /** Repeats the request until all nodes have scores. */
+    private String bestOfAll(List<String> names) {
+        int requests = 1;
+        for (int before = 0; policy.scored.get() > before; requests++) {
+            before = policy.scored.get();
+            best(names);
+        }
+        assertThat(requests).isBetween(10, 20);
+        assertThat(policy.scored.get()).isEqualTo(4 * names.size());
+        return best(names).get(0);
+    }
+
+    /** Also nodes without a score, since a pod may have node preferences of its own. */
     @Test
     void allNodesThatFitAreListedAndScored() {
         List<String> names = unlikeNodes(1_000);
-        policy.scorer = (after, free) -> -after.free();
+        score(after -> -after.free());
         NodeRanking ranking = scoring.forPod("a", QUARTER, Placement.FRAGMENTATION);
 
         List<String> listed = ranking.best(names, names.size(), (node, refuses) -> {});
@@ -346,7 +344,7 @@ class ScoringCacheTest {
 
         assertThat(scores).hasSize(names.size());
         assertThat(scores.values()).contains(10, 0);
-        assertThat(policy.evaluated).isBetween(1, 2 * (NodeRanking.EVALUATIONS + 4));
+        assertThat(policy.scored.get()).isBetween(1, 2 * (NodeRanking.CANDIDATES + 4));
     }
 
     private List<String> unlikeNodes(int count) {
@@ -363,22 +361,10 @@ class ScoringCacheTest {
         return scoring.forPod("a", QUARTER, Placement.FRAGMENTATION).best(names, 5, (node, refuses) -> {});
     }
 
-    /** Repeats the request until all nodes are evaluated; returns the number of requests. */
-    private int evaluateAll(List<String> names) {
-        int requests = 0;
-        int evaluated;
-        do {
-            evaluated = policy.evaluated;
-            best(names);
-            requests++;
-        } while (policy.evaluated > evaluated);
-        return requests;
-    }
-
     @Test
-    void kindsThatDifferInCpuAreEvaluatedSeparately() {
+    void kindsThatDifferInCpuAreScoredSeparately() {
         ledger.putNode("n1", node(1, 1000));
-        policy.scorer = (after, free) -> after.cpuMillis();
+        score(after -> after.cpuMillis());
 
         assertThat(score("n1", "a", QUARTER.withHostRequests(new HostResources(1_000, 0))))
                 .isEqualTo(7_000);
@@ -407,7 +393,6 @@ class ScoringCacheTest {
         assertThat(policy.demands).extracting(DemandVector::gpuMiB).containsExactly(10, 20, 250, 250);
     }
 
-    /** Also before the first refresh. */
     @Test
     void aRequestInPercentCountsAsAPartOfTheLargestGpu() {
         ledger.putNode("n1", node(1, 1000, 2000));
@@ -452,7 +437,7 @@ class ScoringCacheTest {
     }
 
     @Test
-    void concurrentRequestsCallThePolicyOneAtATimeAndInformItOfAllNodes() throws Exception {
+    void concurrentRequestsTeachThePolicyOneAtATime() throws Exception {
         var pool = Executors.newFixedThreadPool(4);
         try {
             List<Callable<Void>> work = new ArrayList<>();
@@ -463,7 +448,7 @@ class ScoringCacheTest {
                         changeAnything(random);
                         PodGpuRequest request = kind(1 + random.nextInt(3));
                         String uid = pod(random.nextInt(PODS)).uid();
-                        scoring.observe(uid, request);
+                        scoring.observe("of " + Thread.currentThread() + step, request);
                         NodeRanking ranking = scoring.forPod(uid, request, Placement.FRAGMENTATION);
                         for (int number = 0; number < NODES; number++) {
                             ranking.score("n" + number);
@@ -478,35 +463,18 @@ class ScoringCacheTest {
         } finally {
             pool.shutdownNow();
         }
-        scoring.forPod("anybody", kind(1), Placement.FRAGMENTATION);
+        scoring.observe("last", QUARTER);
         assertThat(policy.freeCapacities).as("-Daliquot.seed=%d", seed).isEqualTo(freeCapacities());
-    }
-
-    /** Selecting a GPU takes the policy's lock under a node's lock; listing the bound pods takes the nodes' locks. */
-    @Test
-    void boundPodsAreReadWithoutTheCachesLock() {
-        var scores = new ScoringCache<>(new Fragmentation(), new GpuModels());
-        var free = new AtomicBoolean();
-        scores.observe("first", QUARTER, () -> {
-            var other = new Thread(scores::refresh);
-            other.start();
-            try {
-                other.join(10_000);
-                free.set(!other.isAlive());
-            } catch (InterruptedException e) {
-                throw new AssertionError(e);
-            }
-            return List.of();
-        });
-        assertThat(free).isTrue();
     }
 
     /** Pods and nodes come and go, prices move, and the workload is sampled again: no score is older than that. */
     @Test
-    void aCachedScoreEqualsANewEvaluationAfterAnyHistory() {
+    void aCachedScoreEqualsANewOneAfterAnyHistory() {
         var fragmentation = new Fragmentation();
+        var model = new AtomicReference<ScoringPolicy.Model>();
         Ledger fresh = ledger();
-        var freshScoring = new NodeScoring(fresh, fragmentation);
+        var freshScoring =
+                new NodeScoring(fresh, (pods, nodes) -> model.updateAndGet(before -> fragmentation.learn(pods, nodes)));
         var random = new Random(seed);
         var names = new String[40];
         for (int number = 0; number < names.length; number++) {
@@ -539,8 +507,7 @@ class ScoringCacheTest {
                     assertThat(ranking.score(name))
                             .as("-Daliquot.seed=%d, step %d, %s", seed, step, name)
                             .isEqualTo(
-                                    fragmentation.score(fragmentation.evaluate(demand, before, before.with(demand, 0)))
-                                            + fragmentation.tieBreak(before));
+                                    Objects.requireNonNull(model.get()).score(demand, before, before.with(demand, 0)));
                 }
             }
             if (step % 2 == 1) {
