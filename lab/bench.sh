@@ -72,11 +72,9 @@ rm -rf "${folder:?}"/*
 program=$folder/scheduler
 java -Djarmode=tools -jar "$root/$jar" extract --destination "$program"
 cp "$root/scheduler/java.options" "$program"
-# the program's name selects the component; under the name kube the first argument does
-ln -f "$(kube_program)" "$folder/kube" 2> /dev/null || cp "$(kube_program)" "$folder/kube"
 (cd "$root/lab/bench" && CGO_ENABLED=0 GOFLAGS=-mod=mod go build -trimpath -buildvcs=false -o "$folder/bench" .)
 # kube-scheduler's settings in the chart
-of_chart() { "$(helm_program)" template aliquot "$root/charts/aliquot" --namespace aliquot "${values[@]}" --show-only "templates/scheduler/$1"; }
+of_chart() { "$(cluster_programs)/helm" template aliquot "$root/charts/aliquot" --namespace aliquot "${values[@]}" --show-only "templates/scheduler/$1"; }
 of_chart configmap.yaml | sed -n '/^  config.yaml: |$/,$p' | sed '1d; s/^    //' > "$folder/kube-scheduler.yaml"
 grep -q urlPrefix "$folder/kube-scheduler.yaml" || die "the chart's kube-scheduler configuration was not found in what Helm made."
 gogc=$(of_chart deployment.yaml | sed -n 's/.*{name: GOGC, value: "\([0-9]*\)"}.*/\1/p')
@@ -84,5 +82,5 @@ gogc=$(of_chart deployment.yaml | sed -n 's/.*{name: GOGC, value: "\([0-9]*\)"}.
 
 # New network and PID namespaces: all ports are free, and the kernel kills all programs when this one ends.
 exec unshare --net --mount --pid --fork --kill-child=KILL --mount-proc bash -c 'ip link set lo up && exec "$@"' - \
-    "$folder/bench" -folder "$folder" -kube "$folder/kube" -program "$program" \
+    "$folder/bench" -folder "$folder" -kube "$(cluster_programs)" -program "$program" \
     -audit-policy "$root/lab/audit-policy.yaml" -config "$folder/kube-scheduler.yaml" -gogc "$gogc" "${arguments[@]/#--/-}"

@@ -1,110 +1,166 @@
 # shellcheck shell=bash
-# Builds the lab's programs: Kubernetes, Helm, NVIDIA's container runtime and device plugin, cached under the version or
-# hash of their sources; and Aliquot, in the checkout.
+# Builds the lab's programs: Kubernetes, etcd, Helm, NVIDIA's container runtime and device plugin, cached under the version
+# or hash of their sources; and Aliquot, in the checkout.
 
 # Go's caches: GOCACHE and GOMODCACHE where they are set; else folders in the lab's cache, several gigabytes that
 # build_programs removes when the programs are built, and `down --purge` otherwise.
+# A compiler runs for a second and needs at most 750 MB without collecting its garbage, which takes 14 % of its time.
 go_environment() {
-    export GOFLAGS="${GOFLAGS:-} -modcacherw"
+    export GOFLAGS="${GOFLAGS:-} -modcacherw" CGO_CFLAGS=-w GOGC=off GOMEMLIMIT=1GiB
     [ -n "${GOCACHE:-}" ] || export GOCACHE=$cache/go/build
     [ -n "${GOMODCACHE:-}" ] || export GOMODCACHE=$cache/go/mod
 }
 
-kube_program() { printf '%s/programs/kube-%s' "$cache" "$(cd "$root" && hash_of lab/kube)"; }
-helm_program() { printf '%s/programs/helm-%s-%s' "$cache" "$helm_version" "$kubernetes_version"; }
-# A folder: the device plugin and GPU feature discovery are one module.
-nvidia_plugin_programs() { printf '%s/programs/nvidia-plugin-%s' "$cache" "$nvidia_plugin_version"; }
-nvidia_runtime_program() { printf '%s/programs/nvidia-container-runtime-%s' "$cache" "$nvidia_toolkit_version"; }
+# Debugging information takes 12 % of the compiler's time, inlining 25 %. What the API server and kube-scheduler spend their
+# time in is inlined. With these tags a program with cgo shares the compiled packages of those without.
+go_flags=(
+    -trimpath -tags=netgo,osusergo
+    -gcflags=all=-dwarf=false '-gcflags=k8s.io/...=-l -dwarf=false'
+    -gcflags=k8s.io/{apimachinery,apiserver,kubernetes/pkg/scheduler}/...=-dwarf=false
+)
 
-build_kube() {
+# A folder with etcd, Kubernetes' programs and Helm under their names
+cluster_programs() { printf '%s/programs/cluster-%s' "$cache" "$(lab_modules)"; }
+nvidia_runtime_program() { printf '%s/programs/nvidia-container-runtime-%s' "$cache" "$nvidia_toolkit_version"; }
+# A folder: the device plugin and GPU feature discovery are one module.
+nvidia_plugin_programs() { printf '%s/programs/nvidia-plugin-%s' "$cache" "$(lab_modules)"; }
+lab_modules() { (cd "$root" && hash_of lab/kube/{go.mod,go.sum,main.go}); }
+
+kubernetes_programs=(kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl)
+
+# Builds programs of the module lab/kube, or of modules that it names, into the folder OUT.tmp.
+build_in_module() { # OUT ARGUMENT OF go build...
     go_environment
-    local out version=k8s.io/component-base/version minor=${kubernetes_version#1.}
-    out=$(kube_program)
     cd "$root/lab/kube"
-    # Without cgo the program is static: the same file runs on this machine and in an image.
-    CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=false -o "$out.tmp" -ldflags "-s -w \
-        -X $version.gitVersion=v$kubernetes_version -X $version.gitMajor=1 -X $version.gitMinor=${minor%%.*}" .
+    rm -rf "$1.tmp"
+    mkdir "$1.tmp"
+    go build -mod=readonly -buildvcs=false "${go_flags[@]}" -o "$1.tmp/" "${@:2}"
+}
+
+# Without cgo the programs are static: the same file runs on this machine and in an image.
+build_cluster_programs() {
+    local out name minor=${kubernetes_version#1.} version=k8s.io/component-base/version helm=helm.sh/helm/v3/pkg/chartutil
+    out=$(cluster_programs)
+    # chartutil: the cluster version that `helm template` assumes, as in Helm's Makefile; the default is 1.20
+    CGO_ENABLED=0 build_in_module "$out" -ldflags "-s -w \
+        -X $version.gitVersion=v$kubernetes_version -X $version.gitMajor=1 -X $version.gitMinor=${minor%%.*} \
+        -X $helm.k8sVersionMajor=1 -X $helm.k8sVersionMinor=${minor%%.*}" . helm.sh/helm/v3/cmd/helm
+    for name in etcd "${kubernetes_programs[@]}"; do ln "$out.tmp/kube" "$out.tmp/$name"; done
+    rm "$out.tmp/kube"
     publish "$out.tmp" "$out"
 }
 
-go_install() { # PACKAGE@VERSION OUT LDFLAGS
-    go_environment
+# --- official binaries ----------------------------------------------------------------------------------------------
+
+# The file of one of the projects' release hosts, from ALIQUOT_BINARIES: a folder or a URL that holds what the hosts hold,
+# below the hosts' names. https:// is the hosts themselves.
+download() { # HOST/PATH FILE
+    local source=$ALIQUOT_BINARIES
+    case $source in *://*) ;; *) source=file://$(realpath "$source") ;; esac
+    echo "${source%/}/$1"
+    curl --fail --silent --show-error --location --connect-timeout 30 --speed-time 60 --speed-limit 1000 --output "$2" "${source%/}/$1" ||
+        die "${source%/}/$1 cannot be downloaded." "It is the official binary of a program of the lab. Without ALIQUOT_BINARIES the lab compiles these programs."
+}
+
+# The checksum file holds a hash, or lines of a hash and a file's name.
+download_checked() { # HOST/PATH HOST/PATH OF THE CHECKSUM FILE FILE
+    local found expected
+    download "$1" "$3"
+    download "$2" "$3.checksum"
+    expected=$(awk -v "name=$(basename "$1")" 'NF == 1 || $2 == name || $2 == "*" name { print $1; exit }' "$3.checksum")
+    found=$(sha256sum "$3" | cut -d ' ' -f 1)
+    [ "$found" = "$expected" ] || die "$1 has the SHA-256 $found, but $(basename "$2") says ${expected:-nothing about it}." "Remove the file where it is wrong and try again."
+    rm "$3.checksum"
+}
+
+download_cluster_programs() {
+    local out folder name path archive
+    out=$(cluster_programs)
+    folder=$(mktemp -d "$cache/programs/install.XXXXXX")
+    for name in "${kubernetes_programs[@]}"; do
+        path=dl.k8s.io/release/v$kubernetes_version/bin/linux/amd64/$name
+        download_checked "$path" "$path.sha256" "$folder/$name"
+    done
+    archive=etcd-v$etcd_version-linux-amd64.tar.gz path=github.com/etcd-io/etcd/releases/download/v$etcd_version
+    download_checked "$path/$archive" "$path/SHA256SUMS" "$folder/$archive"
+    tar -xzf "$folder/$archive" -C "$folder" --no-same-owner --strip-components 1 "${archive%.tar.gz}/etcd"
+    archive=helm-v$helm_version-linux-amd64.tar.gz
+    download_checked "get.helm.sh/$archive" "get.helm.sh/$archive.sha256sum" "$folder/$archive"
+    tar -xzf "$folder/$archive" -C "$folder" --no-same-owner --strip-components 1 linux-amd64/helm
+    rm "$folder"/*.tar.gz
+    chmod 755 "$folder" "$folder"/*
+    publish "$folder" "$out"
+}
+
+# --- NVIDIA's programs ----------------------------------------------------------------------------------------------
+
+build_nvidia_runtime() {
     local bin
+    go_environment
     bin=$(mktemp -d "$cache/programs/install.XXXXXX")
-    (cd / && GOBIN=$bin go install -trimpath -ldflags "$3" "$1")
-    publish "$bin"/* "$2"
+    # The linker flags of its Makefile: the program loads libnvidia-ml.so.1 at run time, and never in CDI mode.
+    (cd / && CGO_ENABLED=1 GOBIN=$bin go install "${go_flags[@]}" \
+        -ldflags "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy'" \
+        "github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-container-runtime@v$nvidia_toolkit_version")
+    publish "$bin"/* "$(nvidia_runtime_program)"
     rm -rf "$bin"
 }
 
-build_helm() {
-    local util=helm.sh/helm/v3/pkg/chartutil minor=${kubernetes_version#1.}
-    # The cluster version that `helm template` assumes. Helm's Makefile sets it too; the default is 1.20.
-    CGO_ENABLED=0 go_install "helm.sh/helm/v3/cmd/helm@v$helm_version" "$(helm_program)" \
-        "-s -w -X $util.k8sVersionMajor=1 -X $util.k8sVersionMinor=${minor%%.*}"
-}
-
-build_nvidia_runtime() {
-    # The linker flags of its Makefile: the program loads libnvidia-ml.so.1 at run time, and never in CDI mode.
-    CGO_ENABLED=1 go_install \
-        "github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-container-runtime@v$nvidia_toolkit_version" \
-        "$(nvidia_runtime_program)" \
-        "-s -w '-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy'"
-}
-
-# `go install` would ask for the list of the module's versions, which not every proxy has.
 build_nvidia_plugin() {
-    go_environment
-    local out source module
+    local out module=github.com/NVIDIA/k8s-device-plugin/cmd
     out=$(nvidia_plugin_programs)
-    module=$(go mod download -json "github.com/NVIDIA/k8s-device-plugin@v$nvidia_plugin_version" |
-        sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
-    [ -f "$module/go.mod" ] || die "the module of NVIDIA's device plugin cannot be downloaded."
-    source=$(mktemp -d "$cache/programs/install.XXXXXX")
-    cp -r "$module/." "$source"
-    cd "$source"
-    rm -rf "$out.tmp"
-    CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags "-s -w '-extldflags=-Wl,-z,lazy'" -o "$out.tmp/" \
-        ./cmd/nvidia-device-plugin ./cmd/gpu-feature-discovery
+    CGO_ENABLED=1 build_in_module "$out" -ldflags "-s -w '-extldflags=-Wl,-z,lazy'" \
+        "$module/nvidia-device-plugin" "$module/gpu-feature-discovery"
     publish "$out.tmp" "$out"
-    rm -rf "$source"
 }
 
-# The clients of the tests: client-go's informers, of the oldest and the newest version that is tested.
+# --- the tests' programs --------------------------------------------------------------------------------------------
+
+# Clients with client-go's informers, of the oldest and the newest version that is tested; the newest is that of lab/kube.
 informer_versions=(1.31 1.35)
-informer_program() { printf '%s/programs/informer-%s-%s' "$cache" "$1" "$(cd "$root" && hash_of lab/informer)"; } # VERSION
+informer_program() { printf '%s/programs/informer-%s-%s' "$cache" "$1" "$(cd "$root" && hash_of lab/kube)"; } # VERSION
 
 build_informer() { # VERSION
-    go_environment
-    local out
+    local out modfile=informer/client-go-$1.mod
     out=$(informer_program "$1")
-    cd "$root/lab/informer"
-    CGO_ENABLED=0 go build -mod=readonly -modfile="client-go-$1.mod" -trimpath -buildvcs=false -o "$out.tmp" -ldflags "-s -w" .
-    publish "$out.tmp" "$out"
+    if [ -f "$root/lab/kube/$modfile" ]; then set -- "-modfile=$modfile"; else set --; fi
+    CGO_ENABLED=0 build_in_module "$out" "$@" -ldflags "-s -w" ./informer
+    publish "$out.tmp/informer" "$out"
+    rm -rf "$out.tmp"
 }
 
-# Builds those of the tests' programs that the cache lacks.
+# Builds those of the tests' programs that the cache lacks. Before build_programs, which removes the compiled packages.
 build_test_programs() {
     local version
     lock_cache
+    mkdir -p "$cache/programs"
     for version in "${informer_versions[@]}"; do
         [ -x "$(informer_program "$version")" ] ||
             step "informer-$version" "Building a client with client-go $version, once; about 1 minute" contained build_informer "$version"
     done
-    rm -rf "$cache/go"
     unlock_cache
 }
 
-# Builds those of the programs that the cache lacks.
-build_programs() {
+# --- all of them ----------------------------------------------------------------------------------------------------
+
+programs_missing() { [ ! -d "$(cluster_programs)" ] || [ ! -d "$(nvidia_plugin_programs)" ] || [ ! -x "$(nvidia_runtime_program)" ]; }
+
+# One after the other: they share compiled packages, and the Go compiler keeps all processors busy.
+build_missing_programs() {
+    if [ ! -d "$(cluster_programs)" ]; then
+        if [ -n "${ALIQUOT_BINARIES:-}" ]; then download_cluster_programs; else build_cluster_programs; fi
+    fi
+    [ -d "$(nvidia_plugin_programs)" ] || build_nvidia_plugin
+    [ -x "$(nvidia_runtime_program)" ] || build_nvidia_runtime
+}
+
+# Builds those of the programs that the cache lacks, and at the same time runs other functions, which wait for the network.
+build_programs() { # [FUNCTION...]
     lock_cache
     mkdir -p "$cache/programs"
-    rm -rf "$cache"/programs/install.*
-    [ -x "$(kube_program)" ] || step kubernetes "Building Kubernetes $kubernetes_version, once; about 10 minutes on 2 cores" contained build_kube
-    [ -x "$(helm_program)" ] || step helm "Building Helm $helm_version, once; about 2 minutes" contained build_helm
-    [ -x "$(nvidia_runtime_program)" ] ||
-        step nvidia-runtime "Building NVIDIA's container runtime $nvidia_toolkit_version, once; about 1 minute" contained build_nvidia_runtime
-    [ -d "$(nvidia_plugin_programs)" ] ||
-        step nvidia-plugin "Building NVIDIA's device plugin $nvidia_plugin_version, once; about 1 minute" contained build_nvidia_plugin
+    rm -rf "$cache"/programs/{install.*,*.tmp}
+    ! programs_missing || step programs "Building the lab's programs, Kubernetes $kubernetes_version and others, once; about 6 minutes on 2 cores" \
+        contained together build_missing_programs "$@"
     rm -rf "$cache/go"
     unlock_cache
 }

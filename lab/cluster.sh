@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # The cluster: its network, certificates and control plane; starting and stopping it.
 
-kube=$lab/bin/kube
+# Kubernetes' programs, etcd and Helm, a copy: the cache can lose them while the cluster runs.
+bin=$lab/bin
 
 control_plane=(etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy)
 
@@ -13,7 +14,7 @@ all_programs() {
 
 # --kubeconfig, since the variable KUBECONFIG is a list and splits a path at its colons.
 kubectl() {
-    KUBECACHEDIR=$lab/kubectl-cache KUBERC=off "${in_network[@]}" "$kube" kubectl --kubeconfig "$KUBECONFIG" "$@"
+    KUBECACHEDIR=$lab/kubectl-cache KUBERC=off "${in_network[@]}" "$bin/kubectl" --kubeconfig "$KUBECONFIG" "$@"
 }
 
 # Gives this end of a veth pair all nodes' addresses. The default route ends in the pair: no packet leaves the network.
@@ -99,12 +100,12 @@ start_program() { # NAME: one of all_programs
     case $1 in
         etcd)
             # No fsync: the data survives SIGKILL, which the lab's tests send, but no power failure.
-            launch etcd "$kube" etcd --data-dir "$lab/etcd" --unsafe-no-fsync --log-level error \
+            launch etcd "$bin/etcd" --data-dir "$lab/etcd" --unsafe-no-fsync --log-level error \
                 --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
                 --listen-peer-urls http://127.0.0.1:0
             ;;
         kube-apiserver)
-            launch kube-apiserver "$kube" kube-apiserver --etcd-servers=http://127.0.0.1:2379 \
+            launch kube-apiserver "$bin/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 \
                 --secure-port=6443 --advertise-address="$api_address" --service-cluster-ip-range="$service_cidr" \
                 --tls-cert-file="$pki/kube-apiserver.crt" --tls-private-key-file="$pki/kube-apiserver.key" \
                 --requestheader-client-ca-file="$pki/front-proxy-ca.crt" --requestheader-allowed-names=front-proxy-client \
@@ -120,12 +121,12 @@ start_program() { # NAME: one of all_programs
                 --audit-policy-file="$root/lab/audit-policy.yaml" --audit-log-path="$lab/log/audit.log"
             ;;
         kube-controller-manager)
-            launch kube-controller-manager "$kube" kube-controller-manager --kubeconfig "$lab/run/kube-controller-manager.kubeconfig" \
+            launch kube-controller-manager "$bin/kube-controller-manager" --kubeconfig "$lab/run/kube-controller-manager.kubeconfig" \
                 --service-account-private-key-file="$pki/service-accounts.key" --root-ca-file="$pki/ca.crt" \
                 --use-service-account-credentials --leader-elect=false
             ;;
         kube-scheduler) # the cluster's default scheduler
-            launch kube-scheduler "$kube" kube-scheduler --kubeconfig "$lab/run/kube-scheduler.kubeconfig" --leader-elect=false
+            launch kube-scheduler "$bin/kube-scheduler" --kubeconfig "$lab/run/kube-scheduler.kubeconfig" --leader-elect=false
             ;;
         kube-proxy)
             cat > "$lab/run/kube-proxy.yaml" <<-END
@@ -138,7 +139,7 @@ start_program() { # NAME: one of all_programs
 				# zero leaves the machine's conntrack settings as they are
 				conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 			END
-            launch kube-proxy "$kube" kube-proxy --config "$lab/run/kube-proxy.yaml"
+            launch kube-proxy "$bin/kube-proxy" --config "$lab/run/kube-proxy.yaml"
             ;;
         node*/containerd) start_containerd "${1%/*}" ;;
         node*/kubelet) start_kubelet "${1%/*}" ;;
@@ -187,7 +188,7 @@ await_or_die() { # SECONDS WHAT LOG COMMAND...
 
 # A fingerprint of what a cluster is made from; the lab makes a new cluster when it changes.
 cluster_sources() {
-    (cd "$root" && printf '%s %s %s\n' "$(kube_program)" "$(nvidia_runtime_program)" \
+    (cd "$root" && printf '%s %s %s\n' "$(cluster_programs)" "$(nvidia_runtime_program)" \
         "$(cat lab/common.sh lab/namespaces.sh lab/init.sh lab/cluster.sh lab/node.sh lab/node-mounts.sh lab/audit-policy.yaml | sha256sum)")
 }
 
@@ -206,7 +207,7 @@ repair_cluster() {
 make_cluster() {
     local node
     say "Network and certificates ($(date +%T))"
-    ln -f "$(kube_program)" "$kube" 2> /dev/null || cp "$(kube_program)" "$kube"
+    cp -al "$(cluster_programs)/." "$bin" 2> /dev/null || cp -a "$(cluster_programs)/." "$bin"
     make_network
     make_certificates
     start_program etcd

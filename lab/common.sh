@@ -23,10 +23,11 @@ nodes=(node1 node2 node3)
 shared_nodes=(node1 node2)
 other_node=node3
 
-kubernetes_version=1.35.4
-helm_version=3.17.3
+version_of() { sed -n "s#^\t$1 v\([^ ]*\).*#\1#p" "$root/lab/kube/go.mod"; } # MODULE
+kubernetes_version=$(version_of k8s.io/kubernetes)
+etcd_version=$(version_of go.etcd.io/etcd/server/v3)
+helm_version=$(version_of helm.sh/helm/v3)
 nvidia_toolkit_version=1.20.1
-nvidia_plugin_version=0.19.0
 
 export KUBECONFIG=$lab/admin.kubeconfig
 
@@ -60,6 +61,13 @@ contained() { # FUNCTION [ARGUMENT...]
 # The same in the machine's namespaces, for functions that must see the lab's processes. They start no long command.
 uncontained() { # FUNCTION [ARGUMENT...]
     exec setpriv --pdeathsig KILL bash "$root/lab/step.sh" "$@" 8<&- 9<&-
+}
+
+# Runs functions at the same time; fails when one fails.
+together() { # FUNCTION...
+    local function
+    for function; do "$function" & done
+    for function; do wait -n; done
 }
 
 # Runs a function with its output in a log, and reports the time that it has taken so far. Where ALIQUOT_STEPS names a

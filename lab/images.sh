@@ -32,7 +32,7 @@ image_hash() { # NAME
     {
         find "${inputs[@]}" -type f -printf '%p\0' | LC_ALL=C sort -z | xargs -0r sha256sum
         case $1 in
-            kube-scheduler) kube_program ;;
+            kube-scheduler) cluster_programs ;;
             nvidia-device-plugin) nvidia_plugin_programs; base_file ;;
             *) base_file ;;
         esac
@@ -76,6 +76,8 @@ with_storage() {
 build_base() {
     local file
     file=$(base_file)
+    [ ! -f "$file" ] || return 0
+    mkdir -p "$cache/images"
     rm -f "$cache/images/new-base.tar"
     mmdebstrap --variant=minbase \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
@@ -109,7 +111,7 @@ build_image() { # NAME FILE
     for input in "${inputs[@]}"; do cp -a --parents "$input" "$context"; done
     case $name in
         pause) gcc -Wall -Wextra -Werror -Os -s -static -o "$context/pause" lab/images/pause/pause.c ;;
-        kube-scheduler) cp "$(kube_program)" "$context/kube" ;;
+        kube-scheduler) cp "$(cluster_programs)/kube-scheduler" "$context" ;;
         nvidia-device-plugin) cp "$(nvidia_plugin_programs)"/* "$context" ;;
     esac
     grep -q "^FROM $base_image" "$dockerfile" && import_base

@@ -7,7 +7,7 @@ aliquot_images=(kube-scheduler aliquot-scheduler aliquot-device-plugin nvidia-de
 # Helm keeps its files in the lab's folder, and is killed when its caller ends.
 helm() {
     HELM_CACHE_HOME=$lab/helm/cache HELM_CONFIG_HOME=$lab/helm/config HELM_DATA_HOME=$lab/helm/data \
-        setpriv --pdeathsig KILL "${in_network[@]}" "$(helm_program)" --kubeconfig "$KUBECONFIG" "$@"
+        setpriv --pdeathsig KILL "${in_network[@]}" "$bin/helm" --kubeconfig "$KUBECONFIG" "$@"
 }
 
 # A pod annotation with the hash of the images' contents. The images' names never change; the hash restarts the pods.

@@ -20,7 +20,7 @@ make_node() { # NODE
     local node=$1 folder=$lab/$1 number
     number=$(node_number "$node")
     mkdir -p "$folder"/{programs,cni-config,nvidia-container-runtime}
-    ln -f "$kube" "$folder/programs/kube"
+    ln -f "$bin/kubelet" "$folder/programs/kubelet"
     cp "$(nvidia_runtime_program)" "$folder/programs/nvidia-container-runtime"
     make_node_cgroups "$node"
     launch "$node/mounts" unshare --mount --propagation private bash "$root/lab/node-mounts.sh" "$folder"
@@ -120,7 +120,7 @@ start_containerd() { # NODE
 start_kubelet() { # NODE
     await_or_die 60 "containerd on $1 did not answer" "$1/containerd.log" containerd_answers "$1"
     import_image "$1" "$(image_file pause)"
-    launch "$1/kubelet" nsenter "--mount=$(node_mounts "$1")" -- /run/node/programs/kube kubelet \
+    launch "$1/kubelet" nsenter "--mount=$(node_mounts "$1")" -- /run/node/programs/kubelet \
         --config /run/node/kubelet.yaml --kubeconfig /run/node/kubeconfig --hostname-override "$1" \
         --node-ip "$(node_address "$1")" --node-labels "$(node_label "$1")"
 }

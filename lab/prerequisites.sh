@@ -134,7 +134,7 @@ check_go() {
 # Building Kubernetes takes about 4 GB temporarily; images take 3 GB in the cache and in the nodes.
 check_disk() {
     local folder free needed=3
-    [ -x "$(kube_program)" ] || needed=7
+    [ -d "$(cluster_programs)" ] || needed=7
     mkdir -p "$cache" "$lab"
     for folder in "$cache" "$lab"; do
         free=$(($(df --output=avail --block-size=1M "$folder" | tail -n 1) / 1000))
@@ -165,5 +165,9 @@ check_prerequisites() {
 		cmake cmake
 		libzstd-dev /usr/include/zstd.h
 		liblz4-dev /usr/include/lz4.h
+	END
+    [ -z "${ALIQUOT_BINARIES:-}" ] || install_missing_packages "the official binaries" <<-'END'
+		curl curl
+		ca-certificates /etc/ssl/certs/ca-certificates.crt
 	END
 }

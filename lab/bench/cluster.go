@@ -176,10 +176,10 @@ current-context: bench
 	tokensFile := c.write("tokens", tokens.String())
 	key := filepath.Join(folder, "service-accounts.key")
 	check(exec.Command("openssl", "genrsa", "-out", key, "2048").Run())
-	c.start("etcd", nil, o.kube, "etcd", "--data-dir="+filepath.Join(folder, "etcd"), "--unsafe-no-fsync", "--log-level=error",
+	c.start("etcd", nil, filepath.Join(o.kube, "etcd"), "--data-dir="+filepath.Join(folder, "etcd"), "--unsafe-no-fsync", "--log-level=error",
 		"--quota-backend-bytes=4294967296", "--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379",
 		"--listen-peer-urls=http://127.0.0.1:0")
-	c.start("kube-apiserver", nil, o.kube, "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address=127.0.0.1",
+	c.start("kube-apiserver", nil, filepath.Join(o.kube, "kube-apiserver"), "--etcd-servers=http://127.0.0.1:2379", "--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1", "--secure-port=6443", "--cert-dir="+folder, "--token-auth-file="+tokensFile,
 		"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-signing-key-file="+key, "--service-account-key-file="+key, "--service-cluster-ip-range=10.96.0.0/16",

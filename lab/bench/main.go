@@ -52,7 +52,7 @@ func main() {
 	}
 	var o options
 	var folder string
-	flag.StringVar(&o.kube, "kube", "", "the lab's Kubernetes program")
+	flag.StringVar(&o.kube, "kube", "", "the folder with etcd and Kubernetes' programs")
 	flag.StringVar(&o.program, "program", "", "the folder of the unpacked scheduler program")
 	flag.StringVar(&o.auditPolicy, "audit-policy", "", "the API server's audit policy")
 	flag.StringVar(&o.config, "config", "", "kube-scheduler's configuration from the chart")
@@ -314,7 +314,7 @@ func (c *cluster) kubeScheduler(name, scheduler string, port int, extender strin
 	}
 	name = "kube-scheduler-" + name
 	environment := []string{"GOGC=" + c.options.gogc}
-	return c.start(name, environment, c.options.kube, "kube-scheduler", "--config="+c.write(name+".yaml", strings.Join(out, "\n")),
+	return c.start(name, environment, filepath.Join(c.options.kube, "kube-scheduler"), "--config="+c.write(name+".yaml", strings.Join(out, "\n")),
 		"--secure-port="+strconv.Itoa(port), "--authentication-skip-lookup=true", "--authorization-always-allow-paths=/metrics")
 }
 

@@ -79,7 +79,7 @@ public final class ApiServer implements AutoCloseable {
     /** Starts etcd and the API server, the latter with more flags if given, with their files in {@code folder}. */
     public ApiServer(Path folder, String... flags) throws IOException, GeneralSecurityException, InterruptedException {
         this.folder = folder;
-        String kube = program().toString();
+        Path programs = programs();
         int etcd = freePort();
         this.port = freePort();
         Path key = Files.writeString(folder.resolve("service-accounts.key"), privateKey());
@@ -87,8 +87,7 @@ public final class ApiServer implements AutoCloseable {
         commands.put(
                 ETCD,
                 List.of(
-                        kube,
-                        "etcd",
+                        programs.resolve(ETCD).toString(),
                         "--data-dir=" + folder.resolve("etcd"),
                         "--listen-client-urls=http://127.0.0.1:" + etcd,
                         "--advertise-client-urls=http://127.0.0.1:" + etcd,
@@ -96,8 +95,7 @@ public final class ApiServer implements AutoCloseable {
                         "--unsafe-no-fsync",
                         "--log-level=error"));
         var apiServer = new ArrayList<>(List.of(
-                kube,
-                "kube-apiserver",
+                programs.resolve(API_SERVER).toString(),
                 "--etcd-servers=http://127.0.0.1:" + etcd,
                 "--bind-address=127.0.0.1",
                 "--advertise-address=127.0.0.1",
@@ -125,21 +123,8 @@ public final class ApiServer implements AutoCloseable {
         }
     }
 
-    /**
-     * The program {@code kube}: all of Kubernetes in one executable, which runs the component that its first argument
-     * names. {@code ./aliquot} builds it into the user's cache; {@code ALIQUOT_KUBE} names another one.
-     */
-    private static Path program() throws IOException, InterruptedException {
-        String given = System.getenv("ALIQUOT_KUBE");
-        Path program = given == null ? built() : Path.of(given);
-        if (!Files.isExecutable(program)) {
-            throw new IllegalStateException("there is no program " + program
-                    + ": run ./aliquot build, or set ALIQUOT_KUBE to the path of a program `kube`");
-        }
-        return program.toAbsolutePath();
-    }
-
-    private static Path built() throws IOException, InterruptedException {
+    /** The folder with etcd and Kubernetes' programs, which {@code ./aliquot} makes in the user's cache. */
+    private static Path programs() throws IOException, InterruptedException {
         Path root = Path.of("").toAbsolutePath();
         while (!Files.isRegularFile(root.resolve("lab/all.sh"))) {
             root = root.getParent();
@@ -147,32 +132,29 @@ public final class ApiServer implements AutoCloseable {
                 throw new IllegalStateException("no lab/all.sh in the working directory or above it");
             }
         }
-        Process process = new ProcessBuilder("bash", "-c", ". lab/all.sh; kube_program")
+        Process process = new ProcessBuilder("bash", "-c", ". lab/all.sh; cluster_programs")
                 .directory(root.toFile())
                 .redirectError(ProcessBuilder.Redirect.INHERIT)
                 .start();
         String path = new String(process.getInputStream().readAllBytes(), UTF_8);
         if (process.waitFor() != 0 || path.isBlank()) {
-            throw new IllegalStateException("expected the path of the program `kube` from lab/all.sh, found none");
+            throw new IllegalStateException("expected the folder of the cluster's programs from lab/all.sh, found none");
         }
-        return Path.of(path.strip());
+        Path programs = Path.of(path.strip());
+        if (!Files.isExecutable(programs.resolve(API_SERVER))) {
+            throw new IllegalStateException("there is no " + API_SERVER + " in " + programs + ": run ./aliquot build");
+        }
+        return programs;
     }
 
     private void start(String name) throws IOException {
         processes.put(
                 name,
-                new ProcessBuilder(command(commands.get(name)))
+                new ProcessBuilder(commands.get(name))
                         .redirectErrorStream(true)
                         .redirectOutput(ProcessBuilder.Redirect.appendTo(
                                 folder.resolve(name + ".log").toFile()))
                         .start());
-    }
-
-    /** The program takes its first argument as the component to run only if its own name is {@code kube}. */
-    private static List<String> command(List<String> arguments) {
-        var command = new ArrayList<>(List.of("bash", "-c", "exec -a kube \"$0\" \"$@\""));
-        command.addAll(arguments);
-        return command;
     }
 
     /** Sends SIGKILL to the API server, which closes its connections. Writes that it has answered are in etcd. */

@@ -1,4 +1,4 @@
-module aliquot.io/lab/informer
+module aliquot.io/lab/kube
 
 go 1.22.0
 

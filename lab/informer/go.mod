@@ -1,3 +1,0 @@
-module aliquot.io/lab/informer
-
-go 1.22.0
