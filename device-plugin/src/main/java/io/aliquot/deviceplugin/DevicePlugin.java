@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin;
 
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.FormatException;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.metrics.MonitoringServer;

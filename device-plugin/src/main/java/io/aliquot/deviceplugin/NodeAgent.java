@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin;
 
-import io.aliquot.api.UsageHistory;
-import io.aliquot.api.UsageReport;
+import io.aliquot.api.usage.UsageHistory;
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.deviceplugin.health.HealthHistory;
 import io.aliquot.deviceplugin.health.HealthTracker;
 import io.aliquot.deviceplugin.health.XidTable;

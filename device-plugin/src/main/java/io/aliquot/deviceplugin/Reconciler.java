@@ -1,12 +1,12 @@
 package io.aliquot.deviceplugin;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuHealth;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Labels;
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Labels;
+import io.aliquot.api.names.Resources;
 import io.aliquot.deviceplugin.health.HealthTracker;
 import io.aliquot.deviceplugin.inventory.GpuHealthReporter;
 import io.aliquot.deviceplugin.inventory.InventoryBuilder;

@@ -1,8 +1,8 @@
 package io.aliquot.deviceplugin;
 
-import io.aliquot.api.FormatException;
-import io.aliquot.api.SlotCount;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.SlotCount;
+import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.deviceplugin.health.XidTable;
 import java.nio.file.Path;
 import java.util.ArrayList;

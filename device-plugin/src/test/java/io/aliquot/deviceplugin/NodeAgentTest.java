@@ -2,11 +2,11 @@ package io.aliquot.deviceplugin;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.ForeignHolder;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuHealth;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Scaling;
+import io.aliquot.api.names.ForeignHolder;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Scaling;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.kubelet.TestKubelet;
 import io.aliquot.deviceplugin.kubelet.TestPodResources;

@@ -3,7 +3,7 @@ package io.aliquot.lab;
 import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.ForeignResources;
+import io.aliquot.api.foreign.ForeignResources;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.ConfigBuilder;

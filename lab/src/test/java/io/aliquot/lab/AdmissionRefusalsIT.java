@@ -2,8 +2,8 @@ package io.aliquot.lab;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Labels;
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Labels;
+import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.util.Map;

@@ -2,12 +2,12 @@ package io.aliquot.lab;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Resources;
-import io.aliquot.api.Vgpu;
-import io.aliquot.api.Vgpus;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Resources;
+import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.names.Vgpus;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.Pod;

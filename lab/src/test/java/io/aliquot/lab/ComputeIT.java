@@ -3,7 +3,7 @@ package io.aliquot.lab;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.util.List;
 import java.util.Map;

@@ -4,7 +4,7 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Annotations;
+import io.aliquot.api.names.Annotations;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import java.util.Map;
 import org.junit.jupiter.api.Test;

@@ -2,9 +2,9 @@ package io.aliquot.lab;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Labels;
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Labels;
+import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.KubernetesClient;

@@ -4,9 +4,9 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuHealth;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuHealth;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.time.Duration;
 import java.util.ArrayList;

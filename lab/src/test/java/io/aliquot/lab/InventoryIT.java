@@ -4,10 +4,10 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Labels;
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Labels;
+import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;

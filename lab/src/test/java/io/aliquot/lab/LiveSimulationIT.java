@@ -3,7 +3,7 @@ package io.aliquot.lab;
 import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Resources;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

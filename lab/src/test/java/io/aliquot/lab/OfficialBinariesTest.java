@@ -96,7 +96,8 @@ class OfficialBinariesTest {
     @Test
     void programsOfAFolderAreTaken() throws Exception {
         Files.createDirectories(folder.resolve("programs"));
-        bash("cd '" + folder + "'; for name in etcd helm \"${kubernetes_programs[@]}\"; do echo \"$name\" > programs/$name; done; "
+        bash("cd '" + folder
+                + "'; for name in etcd helm \"${kubernetes_programs[@]}\"; do echo \"$name\" > programs/$name; done; "
                 + "programs=programs; " + PUBLISH);
 
         Result result = download(folder.resolve("hosts").toString());
@@ -115,7 +116,8 @@ class OfficialBinariesTest {
 
         Result result = download(url());
 
-        assertThat(result.output()).contains("kube-apiserver has the SHA-256", "kube-apiserver.sha256 says 0123456789abcdef");
+        assertThat(result.output())
+                .contains("kube-apiserver has the SHA-256", "kube-apiserver.sha256 says 0123456789abcdef");
         assertNothingIsTaken(result);
     }
 
@@ -176,7 +178,8 @@ class OfficialBinariesTest {
     }
 
     private Result download(String binaries) throws Exception {
-        return bash(caching("mkdir -p \"$cache/programs\"; ALIQUOT_BINARIES='" + binaries + "' download_cluster_programs 2>&1"));
+        return bash(caching(
+                "mkdir -p \"$cache/programs\"; ALIQUOT_BINARIES='" + binaries + "' download_cluster_programs 2>&1"));
     }
 
     /** A command with a build cache of its own. */

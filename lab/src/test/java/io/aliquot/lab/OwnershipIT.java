@@ -5,8 +5,8 @@ import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.ForeignResources;
-import io.aliquot.api.Resources;
+import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.LimitRangeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodSpec;

@@ -4,8 +4,8 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.PROMPTLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Gpu;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Gpu;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.util.HashMap;
 import java.util.List;

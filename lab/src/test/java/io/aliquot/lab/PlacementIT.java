@@ -4,11 +4,11 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.PROMPTLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Labels;
-import io.aliquot.api.Resources;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.Vgpu;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Labels;
+import io.aliquot.api.names.Resources;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.Vgpu;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.batch.v1.JobBuilder;
 import java.time.Duration;

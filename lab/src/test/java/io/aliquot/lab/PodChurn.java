@@ -1,6 +1,6 @@
 package io.aliquot.lab;
 
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.util.ArrayList;

@@ -1,7 +1,7 @@
 package io.aliquot.lab;
 
-import io.aliquot.api.Labels;
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Labels;
+import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;

@@ -4,7 +4,7 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.PROMPTLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Duration;

@@ -4,7 +4,7 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Resources;
 import io.aliquot.lab.chart.Dashboards;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.io.IOException;

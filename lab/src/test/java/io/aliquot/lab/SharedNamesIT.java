@@ -5,8 +5,8 @@ import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.ForeignResources;
-import io.aliquot.api.Resources;
+import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.client.KubernetesClientException;

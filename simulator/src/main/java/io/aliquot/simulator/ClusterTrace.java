@@ -1,11 +1,11 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Compatibility;
-import io.aliquot.api.ForeignResources;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.PlacementPreferences;
-import io.aliquot.api.Resources;
+import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.PlacementPreferences;
+import io.aliquot.api.names.Resources;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import io.aliquot.scheduler.simulation.SimulatedNode.OfferedGpu;

@@ -1,16 +1,16 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.ForeignResources;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuHealth;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Labels;
-import io.aliquot.api.Quantity;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.SlotCount;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Labels;
+import io.aliquot.api.names.Quantity;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.SlotCount;
+import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;

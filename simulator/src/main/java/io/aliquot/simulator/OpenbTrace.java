@@ -1,12 +1,12 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.GpuRequest;
-import io.aliquot.api.MemoryRequest;
-import io.aliquot.api.Resources;
-import io.aliquot.api.SlotCount;
-import io.aliquot.api.Vgpu;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.names.Resources;
+import io.aliquot.api.names.SlotCount;
+import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import java.io.IOException;

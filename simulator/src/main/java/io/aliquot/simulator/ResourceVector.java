@@ -1,11 +1,11 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuRequest;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.MemoryRequest.Mebibytes;
-import io.aliquot.api.MemoryRequest.Percentage;
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.MemoryRequest.Mebibytes;
+import io.aliquot.api.names.MemoryRequest.Percentage;
+import io.aliquot.api.names.Resources;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import java.util.Map;

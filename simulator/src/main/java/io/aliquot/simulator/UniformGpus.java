@@ -1,9 +1,9 @@
 package io.aliquot.simulator;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.VisibleDevices;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.UUID;

@@ -2,11 +2,11 @@ package io.aliquot.simulator;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.GpuRequest;
-import io.aliquot.api.MemoryRequest;
-import io.aliquot.api.MemoryRequest.Mebibytes;
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.names.MemoryRequest.Mebibytes;
+import io.aliquot.api.names.Resources;
 import io.aliquot.scheduler.simulation.NodeCapacity;
 import io.aliquot.scheduler.simulation.PlacementEngine.PlacedPod;
 import io.aliquot.scheduler.simulation.PodRequest;

@@ -5,10 +5,10 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.tuple;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuRequest;
-import io.aliquot.api.MemoryRequest;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.MemoryRequest;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import java.nio.file.Files;

@@ -2,7 +2,7 @@ package io.aliquot.simulator;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Container;
 import java.util.List;
 import java.util.TreeMap;

@@ -138,7 +138,8 @@ public final class ApiServer implements AutoCloseable {
                 .start();
         String path = new String(process.getInputStream().readAllBytes(), UTF_8);
         if (process.waitFor() != 0 || path.isBlank()) {
-            throw new IllegalStateException("expected the folder of the cluster's programs from lab/all.sh, found none");
+            throw new IllegalStateException(
+                    "expected the folder of the cluster's programs from lab/all.sh, found none");
         }
         Path programs = Path.of(path.strip());
         if (!Files.isExecutable(programs.resolve(API_SERVER))) {

@@ -1,8 +1,8 @@
 package io.aliquot.deviceplugin.health;
 
-import io.aliquot.api.GpuHealth;
-import io.aliquot.api.UsageHistory;
-import io.aliquot.api.UsageHistory.HealthChange;
+import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.usage.UsageHistory;
+import io.aliquot.api.usage.UsageHistory.HealthChange;
 import java.time.Instant;
 import java.util.ArrayDeque;
 import java.util.Deque;

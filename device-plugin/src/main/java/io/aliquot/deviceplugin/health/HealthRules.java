@@ -1,9 +1,9 @@
 package io.aliquot.deviceplugin.health;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuHealth;
-import io.aliquot.api.GpuHealth.Recovery;
-import io.aliquot.api.GpuHealth.Unhealthy;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.names.GpuHealth.Recovery;
+import io.aliquot.api.names.GpuHealth.Unhealthy;
 import io.aliquot.deviceplugin.nvml.GpuCondition;
 import io.aliquot.deviceplugin.nvml.GpuCondition.Fault;
 import java.time.Instant;

@@ -1,11 +1,11 @@
 package io.aliquot.deviceplugin.health;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuHealth;
-import io.aliquot.api.GpuUuids;
-import io.aliquot.api.Inventory;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.names.Inventory;
 import io.aliquot.deviceplugin.health.HealthRules.Observation;
 import io.aliquot.deviceplugin.health.HealthRules.Probe;
 import io.aliquot.deviceplugin.health.HealthRules.Since;

@@ -1,8 +1,8 @@
 package io.aliquot.deviceplugin.inventory;
 
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.SharingMode;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.SharingMode;
 import io.aliquot.deviceplugin.node.NodeView;
 import java.util.HashMap;
 import java.util.Map;

@@ -1,11 +1,11 @@
 package io.aliquot.deviceplugin.inventory;
 
-import io.aliquot.api.ForeignHolder;
-import io.aliquot.api.ForeignResources;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Labels;
+import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.names.ForeignHolder;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Labels;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.node.NodeView;
 import java.util.ArrayList;

@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.kubelet;
 
-import io.aliquot.api.ContainerPaths;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.shim.ContainerPaths;
 import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.v1beta1.ContainerAllocateResponse;
 import io.aliquot.deviceplugin.v1beta1.Mount;

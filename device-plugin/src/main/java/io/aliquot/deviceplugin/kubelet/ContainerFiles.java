@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.kubelet;
 
-import io.aliquot.api.AgentFile;
-import io.aliquot.api.Region;
+import io.aliquot.api.shim.AgentFile;
+import io.aliquot.api.shim.Region;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;

@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.kubelet;
 
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Resources;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.problem.Backoff;
 import io.aliquot.deviceplugin.problem.Problem;

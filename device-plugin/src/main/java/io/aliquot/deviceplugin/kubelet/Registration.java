@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.kubelet;
 
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Resources;
 import io.aliquot.deviceplugin.v1beta1.RegisterRequest;
 import io.aliquot.deviceplugin.v1beta1.RegistrationGrpc;
 import io.grpc.ManagedChannel;

@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.node;
 
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.FormatException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.URI;

@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.node;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Inventory;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Inventory;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;

@@ -1,11 +1,11 @@
 package io.aliquot.deviceplugin.node;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.SharingMode;
-import io.aliquot.api.SlotCount;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.names.SlotCount;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;

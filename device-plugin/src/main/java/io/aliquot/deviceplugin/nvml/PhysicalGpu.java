@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.nvml;
 
-import io.aliquot.api.Link;
+import io.aliquot.api.names.Link;
 import java.util.Map;
 
 /**

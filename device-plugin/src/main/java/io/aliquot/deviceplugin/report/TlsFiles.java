@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.report;
 
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.FormatException;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.net.Socket;

@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.shim;
 
-import io.aliquot.api.ContainerPaths;
+import io.aliquot.api.shim.ContainerPaths;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;

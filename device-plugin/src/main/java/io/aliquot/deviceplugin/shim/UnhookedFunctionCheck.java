@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.shim;
 
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Region;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.shim.Region;
 import io.aliquot.deviceplugin.kubelet.ContainerFiles;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;

@@ -1,8 +1,8 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.AgentFile;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Region;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.shim.AgentFile;
+import io.aliquot.api.shim.Region;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;

@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.PodContainer;
-import io.aliquot.api.UsageReport;
+import io.aliquot.api.usage.PodContainer;
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.deviceplugin.health.XidTable;
 import java.time.Duration;
 import java.util.ArrayDeque;

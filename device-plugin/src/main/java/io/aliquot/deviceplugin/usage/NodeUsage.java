@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.PodContainer;
+import io.aliquot.api.usage.PodContainer;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.util.List;
 import java.util.OptionalLong;

@@ -1,8 +1,8 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.PodContainer;
-import io.aliquot.api.UsageHistory;
-import io.aliquot.api.UsageReport;
+import io.aliquot.api.usage.PodContainer;
+import io.aliquot.api.usage.UsageHistory;
+import io.aliquot.api.usage.UsageReport;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.InstantSource;

@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Region;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.shim.Region;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;

@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Resources;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import java.time.Duration;
 import java.util.HashMap;

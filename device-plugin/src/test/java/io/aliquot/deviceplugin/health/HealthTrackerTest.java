@@ -2,14 +2,14 @@ package io.aliquot.deviceplugin.health;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuHealth;
-import io.aliquot.api.GpuHealth.Recovery;
-import io.aliquot.api.GpuHealth.Unhealthy;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.UsageHistory.HealthChange;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.names.GpuHealth.Recovery;
+import io.aliquot.api.names.GpuHealth.Unhealthy;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.usage.UsageHistory.HealthChange;
 import io.aliquot.deviceplugin.nvml.GpuCondition;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.nvml.NvmlReading;

@@ -2,12 +2,12 @@ package io.aliquot.deviceplugin.inventory;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuHealth;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.SharingMode;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.AdvertisedSlots;
 import io.aliquot.deviceplugin.node.NodeSettings;
 import io.aliquot.deviceplugin.nvml.GpuCondition;

@@ -3,7 +3,7 @@ package io.aliquot.deviceplugin.kubelet;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.Region;
+import io.aliquot.api.shim.Region;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.v1beta1.ContainerAllocateResponse;

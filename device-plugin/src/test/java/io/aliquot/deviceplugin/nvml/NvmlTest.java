@@ -3,7 +3,7 @@ package io.aliquot.deviceplugin.nvml;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.Link;
+import io.aliquot.api.names.Link;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Files;

@@ -3,8 +3,8 @@ package io.aliquot.deviceplugin.report;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.UsageHistory;
-import io.aliquot.api.UsageReport;
+import io.aliquot.api.usage.UsageHistory;
+import io.aliquot.api.usage.UsageReport;
 import java.io.IOException;
 import java.math.BigInteger;
 import java.net.InetAddress;

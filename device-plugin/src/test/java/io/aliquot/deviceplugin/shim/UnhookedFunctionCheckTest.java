@@ -2,7 +2,7 @@ package io.aliquot.deviceplugin.shim;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Region;
+import io.aliquot.api.shim.Region;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.nio.file.Files;

@@ -2,8 +2,8 @@ package io.aliquot.deviceplugin.usage;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.PodContainer;
-import io.aliquot.api.UsageReport.ApplicationXid;
+import io.aliquot.api.usage.PodContainer;
+import io.aliquot.api.usage.UsageReport.ApplicationXid;
 import io.aliquot.deviceplugin.health.XidTable;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.time.Duration;

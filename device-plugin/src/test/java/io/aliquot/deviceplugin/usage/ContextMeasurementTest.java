@@ -2,10 +2,10 @@ package io.aliquot.deviceplugin.usage;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.deviceplugin.nvml.GpuCondition;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;

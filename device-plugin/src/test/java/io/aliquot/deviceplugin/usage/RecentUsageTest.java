@@ -2,8 +2,8 @@ package io.aliquot.deviceplugin.usage;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.UsageHistory;
-import io.aliquot.api.UsageReport;
+import io.aliquot.api.usage.UsageHistory;
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.time.Duration;
 import java.time.Instant;

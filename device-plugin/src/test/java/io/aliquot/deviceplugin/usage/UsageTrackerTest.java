@@ -3,8 +3,8 @@ package io.aliquot.deviceplugin.usage;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.tuple;
 
-import io.aliquot.api.AgentFile;
-import io.aliquot.api.Region;
+import io.aliquot.api.shim.AgentFile;
+import io.aliquot.api.shim.Region;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.io.IOException;

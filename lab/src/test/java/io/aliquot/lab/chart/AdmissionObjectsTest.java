@@ -2,9 +2,9 @@ package io.aliquot.lab.chart;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.ContainerPaths;
-import io.aliquot.api.ForeignResources;
-import io.aliquot.api.Resources;
+import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.names.Resources;
+import io.aliquot.api.shim.ContainerPaths;
 import io.aliquot.lab.chart.Chart.Rendered;
 import io.fabric8.kubernetes.api.model.LabelSelectorRequirement;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;

@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.marcnuri.helm.Helm;
-import io.aliquot.api.Annotations;
+import io.aliquot.api.names.Annotations;
 import io.aliquot.testing.ApiServer;
 import io.aliquot.testing.ApiServer.Caller;
 import io.aliquot.testing.ApiServer.Response;

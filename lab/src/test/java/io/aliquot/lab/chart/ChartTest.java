@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.tuple;
 
 import com.marcnuri.helm.Helm;
 import com.marcnuri.helm.LintResult;
-import io.aliquot.api.Labels;
+import io.aliquot.api.names.Labels;
 import io.aliquot.lab.chart.Chart.Rendered;
 import io.fabric8.kubernetes.api.model.ConfigMap;
 import io.fabric8.kubernetes.api.model.Container;
@@ -315,7 +315,7 @@ class ChartTest {
                         .matcher(extenders)
                         .results()
                         .map(result -> result.group(1)))
-                .containsExactlyInAnyOrderElementsOf(io.aliquot.api.Resources.SUPPORTED);
+                .containsExactlyInAnyOrderElementsOf(io.aliquot.api.names.Resources.SUPPORTED);
     }
 
     @Test

@@ -1,9 +1,7 @@
 package io.aliquot.scheduler.extender;
 
-import io.aliquot.scheduler.scoring.NodeScoring;
-import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Placement;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Placement;
 import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
@@ -14,6 +12,8 @@ import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.scoring.NodeScoring;
+import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;

@@ -1,11 +1,11 @@
 package io.aliquot.scheduler.admission;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Compatibility;
-import io.aliquot.api.ForeignResources;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.HamiAnnotations;
-import io.aliquot.api.PlacementPreferences;
+import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.foreign.HamiAnnotations;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.PlacementPreferences;
 import java.util.Map;
 import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;

@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.admission;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Compatibility;
-import io.aliquot.api.ForeignResources;
+import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Compatibility;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;

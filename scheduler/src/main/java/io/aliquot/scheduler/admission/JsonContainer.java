@@ -1,13 +1,13 @@
 package io.aliquot.scheduler.admission;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Compatibility;
-import io.aliquot.api.ContainerPaths;
-import io.aliquot.api.ForeignResources;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.GpuRequest;
-import io.aliquot.api.Resources;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.Resources;
+import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.shim.ContainerPaths;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -65,7 +65,7 @@ final class JsonContainer {
     /**
      * What a container states by its resources in addition to amounts.
      *
-     * @param priority of the pod, as {@link io.aliquot.api.Priority}; null if it states none
+     * @param priority of the pod, as {@link io.aliquot.api.names.Priority}; null if it states none
      * @param bestLinked whether the container requests GPUs with the best links
      */
     record Translation(@Nullable Integer priority, boolean bestLinked) {}

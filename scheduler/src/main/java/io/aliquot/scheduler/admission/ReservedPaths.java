@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.admission;
 
-import io.aliquot.api.ContainerPaths;
+import io.aliquot.api.shim.ContainerPaths;
 import java.util.List;
 import java.util.Optional;
 import java.util.regex.Pattern;

@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.apiserver;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Fence;
-import io.aliquot.api.Vgpus;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Fence;
+import io.aliquot.api.names.Vgpus;
 import java.util.Map;
 import java.util.TreeMap;
 

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.apiserver;
 
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.FormatException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;

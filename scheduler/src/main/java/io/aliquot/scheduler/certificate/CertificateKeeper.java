@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.certificate;
 
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.Readiness;
 import io.aliquot.scheduler.server.TlsCertificate;

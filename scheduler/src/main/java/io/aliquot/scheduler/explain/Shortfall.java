@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.explain;
 
-import io.aliquot.api.GpuHealth.Unhealthy;
-import io.aliquot.api.GpuRequest;
-import io.aliquot.api.SharingMode;
+import io.aliquot.api.names.GpuHealth.Unhealthy;
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.SharingMode;
 import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.NodeShortfall;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;

@@ -1,13 +1,13 @@
 package io.aliquot.scheduler.explain;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.GpuRequest;
-import io.aliquot.api.MemoryRequest;
-import io.aliquot.api.MemoryRequest.Mebibytes;
-import io.aliquot.api.MemoryRequest.Percentage;
-import io.aliquot.api.MemoryRequest.WholeCard;
-import io.aliquot.api.Numa;
-import io.aliquot.api.Resources;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.names.MemoryRequest.Mebibytes;
+import io.aliquot.api.names.MemoryRequest.Percentage;
+import io.aliquot.api.names.MemoryRequest.WholeCard;
+import io.aliquot.api.names.Numa;
+import io.aliquot.api.names.Resources;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;

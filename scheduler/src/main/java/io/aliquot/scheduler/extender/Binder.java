@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.extender;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Fence;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Fence;
 import io.aliquot.scheduler.apiserver.AllocationAnnotations;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.extender;
 
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Placement;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Placement;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.NotLeading;
 import io.aliquot.scheduler.extender.Wire.FilterResult;

@@ -22,7 +22,7 @@ final class GpuRequestCache {
     /**
      * Parses the request of a pod.
      *
-     * @throws io.aliquot.api.FormatException if it is malformed
+     * @throws io.aliquot.api.names.FormatException if it is malformed
      */
     PodGpuRequest of(Wire.Pod pod) {
         Template template = pod.template();

@@ -4,9 +4,9 @@ import com.fasterxml.jackson.annotation.JsonIgnoreProperties;
 import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.annotation.JsonSetter;
 import com.fasterxml.jackson.annotation.Nulls;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.HamiAnnotations;
-import io.aliquot.api.PlacementPreferences;
+import io.aliquot.api.foreign.HamiAnnotations;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.PlacementPreferences;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.pending.UnboundPod;
@@ -138,7 +138,7 @@ final class Wire {
         /**
          * What the pod has in common with other pods of its template.
          *
-         * @throws io.aliquot.api.FormatException if the value of an annotation is unknown
+         * @throws io.aliquot.api.names.FormatException if the value of an annotation is unknown
          */
         Template template() {
             return new Template(
@@ -233,7 +233,7 @@ final class Wire {
         /**
          * Parses the request.
          *
-         * @throws io.aliquot.api.FormatException if it is malformed
+         * @throws io.aliquot.api.names.FormatException if it is malformed
          */
         PodGpuRequest request() {
             var requests = new ArrayList<ContainerGpuRequest>();

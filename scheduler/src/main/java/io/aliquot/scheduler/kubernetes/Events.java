@@ -2,7 +2,7 @@ package io.aliquot.scheduler.kubernetes;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.api.Sha256;
+import io.aliquot.api.names.Sha256;
 import io.aliquot.scheduler.kubernetes.client.LogReference;
 import io.fabric8.kubernetes.api.model.Event;
 import io.fabric8.kubernetes.api.model.EventBuilder;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.kubernetes;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;

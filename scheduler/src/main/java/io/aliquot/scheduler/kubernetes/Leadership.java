@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.kubernetes;
 
-import io.aliquot.api.Fence;
+import io.aliquot.api.names.Fence;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.NotLeading;

@@ -1,16 +1,16 @@
 package io.aliquot.scheduler.kubernetes;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.ForeignResources;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.GpuUuids;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Labels;
-import io.aliquot.api.Placement;
-import io.aliquot.api.Quantity;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.SharingMode;
-import io.aliquot.api.SlotCount;
+import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Labels;
+import io.aliquot.api.names.Placement;
+import io.aliquot.api.names.Quantity;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.names.SlotCount;
 import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes.NodeMetadata;
 import io.aliquot.scheduler.ledger.NodeFacts;

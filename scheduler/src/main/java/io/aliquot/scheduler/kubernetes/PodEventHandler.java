@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.kubernetes;
 
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.ContainerAllocation;

@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.kubernetes;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.HamiAllocation;
-import io.aliquot.api.Vgpu;
-import io.aliquot.api.Vgpus;
+import io.aliquot.api.foreign.HamiAllocation;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.names.Vgpus;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.ledger.BoundPod;

@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.CorePolicy;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Vgpu;
-import io.aliquot.api.Vgpus;
+import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.names.Vgpus;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;

@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.GpuRequest;
-import io.aliquot.api.MemoryRequest;
-import io.aliquot.api.Vgpu;
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
@@ -23,7 +23,7 @@ import java.util.Map;
  * @param bound time of binding
  * @param grace the longest grace period that was reported
  * @param leavesBy deadline by which its node ends it; {@link Instant#MAX} unless it is being deleted
- * @param fence {@link io.aliquot.api.Fence} of its Binding, as text; empty without GPUs
+ * @param fence {@link io.aliquot.api.names.Fence} of its Binding, as text; empty without GPUs
  */
 public record BoundPod(
         PodId id,

@@ -15,7 +15,7 @@ public record ForeignPod(PodId id, String node, Map<String, GpuAmount> perGpu) {
         perGpu = Map.copyOf(perGpu);
     }
 
-    /** Namespace and name, as {@link io.aliquot.api.ForeignHolder#pod} has them. */
+    /** Namespace and name, as {@link io.aliquot.api.names.ForeignHolder#pod} has them. */
     String name() {
         return id.namespace() + "/" + id.name();
     }

@@ -408,7 +408,7 @@ public final class Ledger {
      * Prepares a change of what a pod holds. A pod can always shrink; to grow, free capacity is needed as for a new pod.
      * On a GPU that is shared by memory only, cores can only be set to 0.
      *
-     * @throws io.aliquot.api.FormatException if the changes are not possible for this pod
+     * @throws io.aliquot.api.names.FormatException if the changes are not possible for this pod
      */
     public Resizing resize(String uid, List<AllocationChange> changes) {
         return resizes.prepare(uid, changes);
@@ -584,7 +584,7 @@ public final class Ledger {
     /**
      * Whether a change of what a pod holds would be granted now; changes nothing.
      *
-     * @throws io.aliquot.api.FormatException if the changes are not possible for this pod
+     * @throws io.aliquot.api.names.FormatException if the changes are not possible for this pod
      */
     public Resizing checkResize(String uid, List<AllocationChange> changes) {
         return resizes.check(uid, changes);

@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.ledger;
 
-import static io.aliquot.api.SharingMode.MEMORY;
+import static io.aliquot.api.names.SharingMode.MEMORY;
 
-import io.aliquot.api.ForeignHolder;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Vgpu;
+import io.aliquot.api.names.ForeignHolder;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
 import io.aliquot.scheduler.placement.CandidatePlacements;

@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Placement;
-import io.aliquot.api.SharingMode;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Placement;
+import io.aliquot.api.names.SharingMode;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import java.util.Set;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.metrics;
 
-import io.aliquot.api.Vgpu;
+import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;

@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.metrics;
 
-import io.aliquot.api.MemoryRequest;
-import io.aliquot.api.MemoryRequest.Mebibytes;
-import io.aliquot.api.MemoryRequest.Percentage;
-import io.aliquot.api.MemoryRequest.WholeCard;
-import io.aliquot.api.Vgpu;
+import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.names.MemoryRequest.Mebibytes;
+import io.aliquot.api.names.MemoryRequest.Percentage;
+import io.aliquot.api.names.MemoryRequest.WholeCard;
+import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.pending.PendingPods;

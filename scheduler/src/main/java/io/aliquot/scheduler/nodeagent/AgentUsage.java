@@ -2,10 +2,10 @@ package io.aliquot.scheduler.nodeagent;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.GpuUuids;
-import io.aliquot.api.UsageHistory;
-import io.aliquot.api.UsageReport;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.usage.UsageHistory;
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;

@@ -2,8 +2,8 @@ package io.aliquot.scheduler.nodeagent;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.api.UsageReport;
-import io.aliquot.api.UsageReport.ApplicationXid;
+import io.aliquot.api.usage.UsageReport;
+import io.aliquot.api.usage.UsageReport.ApplicationXid;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.Holding;

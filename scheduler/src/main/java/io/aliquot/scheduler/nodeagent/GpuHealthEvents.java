@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.nodeagent;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuHealth;
-import io.aliquot.api.GpuHealth.Unhealthy;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.names.GpuHealth.Unhealthy;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.apiserver.NodeId;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.nodeagent;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Inventory;
 import io.aliquot.scheduler.apiserver.NodeId;
 import java.util.List;
 

@@ -2,9 +2,9 @@ package io.aliquot.scheduler.nodeagent;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
-import io.aliquot.api.UsageReport;
-import io.aliquot.api.UsageReport.OfContainer;
-import io.aliquot.api.Vgpu;
+import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.usage.UsageReport;
+import io.aliquot.api.usage.UsageReport.OfContainer;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;

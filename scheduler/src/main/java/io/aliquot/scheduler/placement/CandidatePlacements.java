@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.GpuRequest;
+import io.aliquot.api.names.GpuRequest;
 import java.util.List;
 import java.util.Optional;
 

@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.Compatibility;
-import io.aliquot.api.ForeignResources;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.GpuRequest;
+import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.GpuRequest;
 import java.util.Map;
 import java.util.Optional;
 

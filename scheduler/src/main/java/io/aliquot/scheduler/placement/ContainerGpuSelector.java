@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.Numa;
-import io.aliquot.api.SharingMode;
+import io.aliquot.api.names.Numa;
+import io.aliquot.api.names.SharingMode;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;

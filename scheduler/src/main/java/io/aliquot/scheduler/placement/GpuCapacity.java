@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.SharingMode;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.SharingMode;
 import java.util.List;
 
 /**

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.SharingMode;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.SharingMode;
 
 /**
  * A GPU, what is allocatable and what is allocated of it, and the difference. Immutable. Its values are computed once for each change of the

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Link;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Link;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;

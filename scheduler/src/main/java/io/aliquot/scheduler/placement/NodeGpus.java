@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.ForeignHolder;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.SharingMode;
+import io.aliquot.api.names.ForeignHolder;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.SharingMode;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Objects;

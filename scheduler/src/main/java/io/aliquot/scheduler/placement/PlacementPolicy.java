@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.Placement;
+import io.aliquot.api.names.Placement;
 
 /*
  * How to add a policy:

@@ -1,13 +1,13 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.Compatibility;
-import io.aliquot.api.CorePolicy;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.HamiAnnotations;
-import io.aliquot.api.Numa;
-import io.aliquot.api.Placement;
-import io.aliquot.api.PlacementPreferences;
+import io.aliquot.api.foreign.HamiAnnotations;
+import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Numa;
+import io.aliquot.api.names.Placement;
+import io.aliquot.api.names.PlacementPreferences;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -153,7 +153,7 @@ public final class PodGpuRequest {
         return placement.corePolicy();
     }
 
-    /** Priority of the pod's kernels on a GPU that it shares, see {@link io.aliquot.api.Priority}. */
+    /** Priority of the pod's kernels on a GPU that it shares, see {@link io.aliquot.api.names.Priority}. */
     public int priority() {
         return placement.priority();
     }

@@ -1,10 +1,10 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.GpuRequest;
-import io.aliquot.api.MemoryRequest;
-import io.aliquot.api.SharingMode;
-import io.aliquot.api.Vgpu;
-import io.aliquot.api.Vgpus;
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.names.Vgpus;
 import io.aliquot.scheduler.placement.Feasibility.Fits;
 import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.RefusalReasons.Reason;

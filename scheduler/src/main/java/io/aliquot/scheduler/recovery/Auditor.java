@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.recovery;
 
-import io.aliquot.api.Fence;
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.Fence;
+import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;

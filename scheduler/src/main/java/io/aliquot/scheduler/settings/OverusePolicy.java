@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.settings;
 
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.FormatException;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.stream.Collectors;

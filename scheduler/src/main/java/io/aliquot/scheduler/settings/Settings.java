@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.settings;
 
-import io.aliquot.api.Compatibility;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Placement;
+import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Placement;
 import java.util.List;
 import java.util.function.BiFunction;
 import java.util.function.Function;

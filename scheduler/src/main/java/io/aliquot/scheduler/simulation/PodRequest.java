@@ -1,9 +1,9 @@
 package io.aliquot.scheduler.simulation;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuRequest;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuRequest;
 import io.aliquot.scheduler.kubernetes.PodReader;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;

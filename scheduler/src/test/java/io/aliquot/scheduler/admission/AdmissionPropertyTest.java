@@ -4,7 +4,7 @@ import static io.aliquot.scheduler.admission.Pods.JSON;
 import static io.aliquot.scheduler.admission.Pods.mutated;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Compatibility;
+import io.aliquot.api.names.Compatibility;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;

@@ -5,7 +5,7 @@ import static io.aliquot.scheduler.admission.Pods.parse;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.Compatibility;
+import io.aliquot.api.names.Compatibility;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import org.junit.jupiter.api.Test;

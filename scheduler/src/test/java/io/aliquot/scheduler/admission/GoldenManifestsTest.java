@@ -2,9 +2,9 @@ package io.aliquot.scheduler.admission;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Compatibility;
-import io.aliquot.api.ForeignResources;
-import io.aliquot.api.Resources;
+import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.IOException;
 import java.io.UncheckedIOException;

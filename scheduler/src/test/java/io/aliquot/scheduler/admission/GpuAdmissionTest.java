@@ -10,7 +10,7 @@ import static io.aliquot.scheduler.admission.Pods.spec;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.Compatibility;
+import io.aliquot.api.names.Compatibility;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;

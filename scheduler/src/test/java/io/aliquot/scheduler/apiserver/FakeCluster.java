@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.apiserver;
 
-import io.aliquot.api.Fence;
+import io.aliquot.api.names.Fence;
 import io.aliquot.scheduler.ledger.PodId;
 import java.util.ArrayDeque;
 import java.util.ArrayList;

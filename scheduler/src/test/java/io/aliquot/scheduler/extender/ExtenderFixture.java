@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.extender;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Placement;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Placement;
 import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.apiserver.LabelSelector;
 import io.aliquot.scheduler.ledger.BoundPod;

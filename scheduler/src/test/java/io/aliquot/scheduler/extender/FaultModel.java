@@ -1,21 +1,21 @@
 package io.aliquot.scheduler.extender;
 
-import static io.aliquot.api.SharingMode.CORE_MEMORY;
-import static io.aliquot.api.SharingMode.EXCLUSIVE;
+import static io.aliquot.api.names.SharingMode.CORE_MEMORY;
+import static io.aliquot.api.names.SharingMode.EXCLUSIVE;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Fence;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Placement;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.SharingMode;
-import io.aliquot.api.Vgpu;
-import io.aliquot.api.Vgpus;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Fence;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Placement;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;

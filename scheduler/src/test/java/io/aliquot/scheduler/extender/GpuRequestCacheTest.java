@@ -3,7 +3,7 @@ package io.aliquot.scheduler.extender;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.List;

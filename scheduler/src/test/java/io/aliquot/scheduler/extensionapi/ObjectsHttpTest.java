@@ -2,8 +2,8 @@ package io.aliquot.scheduler.extensionapi;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuHealth.Unhealthy;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuHealth.Unhealthy;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.FakeCluster;

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.extensionapi;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Placement;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Placement;
 import io.aliquot.scheduler.LedgerConfiguration;
 import io.aliquot.scheduler.SystemClocks;
 import io.aliquot.scheduler.apiserver.FakeCluster;

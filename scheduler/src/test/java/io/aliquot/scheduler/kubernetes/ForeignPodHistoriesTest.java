@@ -2,12 +2,12 @@ package io.aliquot.scheduler.kubernetes;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.ForeignHolder;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Placement;
-import io.aliquot.api.Vgpu;
+import io.aliquot.api.names.ForeignHolder;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Placement;
+import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Ledger;

@@ -2,7 +2,7 @@ package io.aliquot.scheduler.kubernetes;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Fence;
+import io.aliquot.api.names.Fence;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;

@@ -4,7 +4,7 @@ import static io.aliquot.scheduler.kubernetes.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.Placement;
+import io.aliquot.api.names.Placement;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;

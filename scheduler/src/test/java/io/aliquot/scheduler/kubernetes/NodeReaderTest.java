@@ -2,10 +2,10 @@ package io.aliquot.scheduler.kubernetes;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Placement;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.SharingMode;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Placement;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.SharingMode;
 import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.nodeagent.NodeReport;

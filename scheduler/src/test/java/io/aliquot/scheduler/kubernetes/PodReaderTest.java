@@ -4,7 +4,7 @@ import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;

@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.ledger;
 
-import io.aliquot.api.CorePolicy;
-import io.aliquot.api.Vgpu;
-import io.aliquot.api.Vgpus;
+import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.names.Vgpus;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;

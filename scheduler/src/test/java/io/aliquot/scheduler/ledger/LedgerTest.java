@@ -1,22 +1,22 @@
 package io.aliquot.scheduler.ledger;
 
-import static io.aliquot.api.SharingMode.CORE_MEMORY;
-import static io.aliquot.api.SharingMode.MEMORY;
+import static io.aliquot.api.names.SharingMode.CORE_MEMORY;
+import static io.aliquot.api.names.SharingMode.MEMORY;
 import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static io.aliquot.scheduler.placement.Gpus.request;
 import static io.aliquot.scheduler.placement.Gpus.uuid;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.CorePolicy;
-import io.aliquot.api.ForeignHolder;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Placement;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.SharingMode;
-import io.aliquot.api.Vgpus;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.ForeignHolder;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Placement;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;

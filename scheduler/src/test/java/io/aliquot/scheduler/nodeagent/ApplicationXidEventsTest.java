@@ -2,9 +2,9 @@ package io.aliquot.scheduler.nodeagent;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.PodContainer;
-import io.aliquot.api.UsageReport;
-import io.aliquot.api.UsageReport.ApplicationXid;
+import io.aliquot.api.usage.PodContainer;
+import io.aliquot.api.usage.UsageReport;
+import io.aliquot.api.usage.UsageReport.ApplicationXid;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.placement.Gpus;
 import java.time.Instant;

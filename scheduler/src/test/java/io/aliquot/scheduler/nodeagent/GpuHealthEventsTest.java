@@ -2,9 +2,9 @@ package io.aliquot.scheduler.nodeagent;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuHealth.Recovery;
-import io.aliquot.api.GpuHealth.Unhealthy;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuHealth.Recovery;
+import io.aliquot.api.names.GpuHealth.Unhealthy;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.extender.ExtenderFixture;

@@ -2,8 +2,8 @@ package io.aliquot.scheduler.nodeagent;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.PodContainer;
-import io.aliquot.api.UsageReport;
+import io.aliquot.api.usage.PodContainer;
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.extender.ExtenderFixture;

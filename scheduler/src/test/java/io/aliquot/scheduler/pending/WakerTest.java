@@ -4,9 +4,9 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.id;
 import static io.aliquot.scheduler.extender.ExtenderFixture.mebibytes;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Placement;
-import io.aliquot.api.SharingMode;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Placement;
+import io.aliquot.api.names.SharingMode;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.Ledger;

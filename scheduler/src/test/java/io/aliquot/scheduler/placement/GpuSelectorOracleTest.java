@@ -2,14 +2,14 @@ package io.aliquot.scheduler.placement;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Link;
-import io.aliquot.api.Numa;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.SharingMode;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Link;
+import io.aliquot.api.names.Numa;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.scheduler.placement.Feasibility.Fits;
 import io.aliquot.scheduler.placement.Feasibility.Refused;
 import java.util.ArrayList;

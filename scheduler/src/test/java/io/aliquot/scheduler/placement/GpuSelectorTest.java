@@ -8,12 +8,12 @@ import static io.aliquot.scheduler.placement.PlacementPolicy.BINPACK;
 import static io.aliquot.scheduler.placement.PlacementPolicy.SPREAD;
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.api.ForeignHolder;
-import io.aliquot.api.Gpu;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.SharingMode;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.names.ForeignHolder;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.scheduler.placement.Feasibility.Refused;
 import java.util.List;
 import java.util.Map;

@@ -1,14 +1,14 @@
 package io.aliquot.scheduler.placement;
 
-import io.aliquot.api.Gpu;
-import io.aliquot.api.GpuHealth;
-import io.aliquot.api.GpuRequest;
-import io.aliquot.api.Inventory;
-import io.aliquot.api.Resources;
-import io.aliquot.api.Scaling;
-import io.aliquot.api.SharingMode;
-import io.aliquot.api.Vgpus;
-import io.aliquot.api.VisibleDevices;
+import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Resources;
+import io.aliquot.api.names.Scaling;
+import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.names.VisibleDevices;
 import java.time.Instant;
 import java.util.Arrays;
 import java.util.HashMap;

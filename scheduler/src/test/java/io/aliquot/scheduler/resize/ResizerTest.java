@@ -4,9 +4,9 @@ import static io.aliquot.scheduler.extender.ExtenderFixture.id;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.Annotations;
-import io.aliquot.api.CorePolicy;
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;

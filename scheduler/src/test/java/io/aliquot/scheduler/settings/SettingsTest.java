@@ -3,8 +3,8 @@ package io.aliquot.scheduler.settings;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.aliquot.api.Compatibility;
-import io.aliquot.api.Placement;
+import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.Placement;
 import java.util.HashMap;
 import java.util.Map;
 import org.junit.jupiter.api.Test;

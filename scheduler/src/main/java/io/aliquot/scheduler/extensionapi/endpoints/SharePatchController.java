@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.endpoints;
 
-import io.aliquot.api.FormatException;
+import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
 import io.aliquot.scheduler.extensionapi.machinery.Patch;
 import io.aliquot.scheduler.extensionapi.machinery.Printer;

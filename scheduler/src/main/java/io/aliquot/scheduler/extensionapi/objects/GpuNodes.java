@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
-import io.aliquot.api.GpuHealth.Unhealthy;
+import io.aliquot.api.names.GpuHealth.Unhealthy;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.Metadata;
 import io.aliquot.scheduler.extensionapi.machinery.WatchCache;

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
-import io.aliquot.api.UsageReport;
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuUsage;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.ShareUsage;

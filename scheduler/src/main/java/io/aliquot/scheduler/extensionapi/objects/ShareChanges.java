@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
-import io.aliquot.api.CorePolicy;
-import io.aliquot.api.FormatException;
-import io.aliquot.api.Vgpu;
+import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.ledger.AllocationChange;
 import java.util.ArrayList;

@@ -1,0 +1,28 @@
+package io.aliquot.api.names;
+
+import java.util.List;
+import java.util.Locale;
+
+/** The product whose meaning a resource has that other products use too. */
+public enum Compatibility {
+    /** Aliquot's. */
+    NONE,
+    /**
+     * HAMi's: all cores of a GPU are the whole card, more than 100 cores count as 100, and {@code nvidia.com/priority}
+     * is 0 for high and 1 for low.
+     */
+    HAMI;
+
+    /**
+     * Reads {@code none} or {@code hami}.
+     *
+     * @param where the annotation or setting that the value comes from, for the message
+     */
+    public static Compatibility parse(String where, String text) {
+        return Keywords.parse(where, text, List.of(values()), Compatibility::print);
+    }
+
+    public String print() {
+        return name().toLowerCase(Locale.ROOT);
+    }
+}

@@ -1,0 +1,36 @@
+package io.aliquot.api.names;
+
+import java.util.List;
+import java.util.Locale;
+
+/** Whether a container may use more compute than its cores. */
+public enum CorePolicy {
+    /** Never more than its cores. */
+    FIXED,
+    /** Its cores and a proportional part of the compute that other containers leave idle. */
+    ELASTIC,
+    /** Its cores are reserved, but its use is not limited. */
+    NONE;
+
+    /**
+     * Reads {@code fixed}, {@code elastic} or {@code none}.
+     *
+     * @param where the annotation that the value comes from, for the message
+     */
+    public static CorePolicy parse(String where, String text) {
+        return Keywords.parse(where, text, List.of(values()), CorePolicy::print);
+    }
+
+    static CorePolicy parse(String text) {
+        for (CorePolicy policy : values()) {
+            if (policy.print().equals(text)) {
+                return policy;
+            }
+        }
+        throw FormatException.expected("policy fixed, elastic or none", text);
+    }
+
+    public String print() {
+        return name().toLowerCase(Locale.ROOT);
+    }
+}

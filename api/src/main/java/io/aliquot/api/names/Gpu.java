@@ -1,0 +1,88 @@
+package io.aliquot.api.names;
+
+import java.util.List;
+import java.util.Map;
+
+/**
+ * One physical GPU of a node's {@link Inventory}.
+ *
+ * @param uuid as NVML prints it
+ * @param index NVML's index on the node, 0 to 1023
+ * @param model NVML's product name, at most 200 characters
+ * @param memoryMiB its physical device memory, 1 to {@value Vgpu#LARGEST_MIB}
+ * @param contextMiB device memory of one CUDA context on this model, in MiB; 0: not measured
+ * @param numa its NUMA domain, 0 to 1023; -1: unknown
+ * @param health whether it may get new vGPUs
+ * @param mode what enforces the limits: always {@code shim}
+ * @param links the other GPU's UUID to the link to it; a missing one is unknown
+ * @param heldBy pods that got it from another device plugin, at most {@value #MOST_HOLDERS}; as long as there is one, the
+ *     GPU gets no vGPUs
+ */
+public record Gpu(
+        String uuid,
+        int index,
+        String model,
+        int memoryMiB,
+        int contextMiB,
+        int numa,
+        GpuHealth health,
+        String mode,
+        Map<String, Link> links,
+        List<ForeignHolder> heldBy) {
+    public static final String SHIM = "shim";
+    public static final GpuHealth HEALTHY = new GpuHealth.Healthy();
+
+    /** Time-slicing may give a GPU to hundreds of pods; these are enough to say why it is not shared. */
+    public static final int MOST_HOLDERS = 16;
+
+    /** A GPU that no pod holds through another device plugin. */
+    public Gpu(
+            String uuid,
+            int index,
+            String model,
+            int memoryMiB,
+            int contextMiB,
+            int numa,
+            GpuHealth health,
+            String mode,
+            Map<String, Link> links) {
+        this(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, List.of());
+    }
+
+    public Gpu {
+        GpuUuids.check(uuid);
+        check(index >= 0 && index < 1024, "an index from 0 to 1023", index);
+        check(!model.isBlank() && model.length() <= 200, "a model's name", model);
+        check(memoryMiB >= 1 && memoryMiB <= Vgpu.LARGEST_MIB, "memoryMiB from 1 to " + Vgpu.LARGEST_MIB, memoryMiB);
+        check(contextMiB >= 0 && contextMiB <= memoryMiB, "contextMiB from 0 to memoryMiB", contextMiB);
+        check(numa >= -1 && numa < 1024, "a NUMA domain from -1 (unknown) to 1023", numa);
+        check(mode.equals(SHIM), "mode shim", mode);
+        links = Map.copyOf(links);
+        links.keySet().forEach(GpuUuids::check);
+        check(heldBy.size() <= MOST_HOLDERS, "at most " + MOST_HOLDERS + " holders", heldBy.size());
+        heldBy = List.copyOf(heldBy);
+    }
+
+    /** Whether it may get new vGPUs. */
+    public boolean healthy() {
+        return health.healthy();
+    }
+
+    /** The same GPU with another health. */
+    public Gpu withHealth(GpuHealth health) {
+        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, heldBy);
+    }
+
+    /** The same GPU with other holders; of more than {@value #MOST_HOLDERS} only the first. */
+    public Gpu withHolders(List<ForeignHolder> holders) {
+        List<ForeignHolder> kept =
+                holders.stream().sorted().distinct().limit(MOST_HOLDERS).toList();
+        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, kept);
+    }
+
+    private static void check(boolean holds, String expected, Object found) {
+        if (!holds) {
+            throw FormatException.expected(expected, String.valueOf(found));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+package io.aliquot.api.names;
+
+import java.math.BigDecimal;
+import java.util.Map;
+import java.util.Optional;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The vGPUs that one container requests: all of the same size, each on another physical GPU of one node.
+ *
+ * @param vgpus 1 to {@value #MOST_VGPUS}
+ * @param memory of each vGPU
+ * @param cores of each vGPU, in percent of one GPU, 0 to 100; 0: neither limited nor reserved
+ * @param exclusive whether it requests whole cards; by Aliquot's names, if it requests neither memory nor cores
+ */
+public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exclusive) {
+    /** More than a node has GPUs; keeps sums far from overflow. */
+    public static final int MOST_VGPUS = 1024;
+
+    private static final int ALL_CORES = 100;
+
+    public GpuRequest {
+        if (vgpus < 1 || vgpus > MOST_VGPUS) {
+            throw FormatException.expected("vGPUs from 1 to " + MOST_VGPUS, Integer.toString(vgpus));
+        }
+        if (cores < 0 || cores > ALL_CORES) {
+            throw FormatException.expected("cores from 0 to " + ALL_CORES, Integer.toString(cores));
+        }
+    }
+
+    /**
+     * Reads a container's limits. Requests need not be read: for extended resources they equal the limits.
+     *
+     * @param limits resource name to quantity, as written or in the API server's canonical form; other resources are
+     *     ignored
+     * @return empty if the container requests no GPU
+     * @throws FormatException if an amount is invalid, with what to write instead
+     */
+    public static Optional<GpuRequest> parse(Map<String, String> limits) {
+        String memory = limits.get(Resources.MEMORY);
+        String percentage = limits.get(Resources.MEMORY_PERCENTAGE);
+        int cores = limits.containsKey(Resources.CORES)
+                ? amount(Resources.CORES, limits.get(Resources.CORES), 0, ALL_CORES, "percent of one GPU")
+                : 0;
+        int vgpus = limits.containsKey(Resources.VGPU)
+                ? amount(Resources.VGPU, limits.get(Resources.VGPU), 0, MOST_VGPUS, "vGPUs")
+                : -1;
+        boolean hasSize = memory != null || percentage != null || cores > 0;
+        if (vgpus <= 0 && !hasSize) {
+            return Optional.empty();
+        }
+        if (vgpus == 0) {
+            throw new FormatException(Resources.VGPU + ": 0 vGPUs cannot have memory or cores; write " + Resources.VGPU
+                    + ": 1, or remove the other amounts");
+        }
+        if (memory != null && percentage != null) {
+            throw new FormatException("write either " + Resources.MEMORY + " or " + Resources.MEMORY_PERCENTAGE
+                    + ", not both: each says how much memory a vGPU gets");
+        }
+        return Optional.of(new GpuRequest(Math.max(vgpus, 1), memory(memory, percentage), cores, !hasSize));
+    }
+
+    /**
+     * The same request with the meaning of the given product. In HAMi all cores are the whole card
+     * (github.com/Project-HAMi/HAMi, pkg/device/nvidia/fit_checks.go, checkCardExclusive), and so is all memory without
+     * an amount of cores (device.go, defaultExclusiveCoreIfNeeded).
+     */
+    public GpuRequest as(Compatibility compatibility) {
+        boolean allMemory = memory instanceof MemoryRequest.Percentage percentage && percentage.percent() == 100;
+        boolean whole = cores == ALL_CORES || (cores == 0 && allMemory);
+        return compatibility == Compatibility.HAMI && whole && !exclusive
+                ? new GpuRequest(vgpus, memory, ALL_CORES, true)
+                : this;
+    }
+
+    private static MemoryRequest memory(@Nullable String memory, @Nullable String percentage) {
+        if (memory != null) {
+            return new MemoryRequest.Mebibytes(amount(Resources.MEMORY, memory, 1, Vgpu.LARGEST_MIB, "MiB"));
+        }
+        if (percentage != null) {
+            return new MemoryRequest.Percentage(
+                    amount(Resources.MEMORY_PERCENTAGE, percentage, 1, 100, "percent of a card's memory"));
+        }
+        return new MemoryRequest.WholeCard();
+    }
+
+    private static int amount(String name, String text, int least, int most, String unit) {
+        Quantity quantity;
+        try {
+            quantity = Quantity.parse(text);
+        } catch (FormatException e) {
+            throw new FormatException(name + ": " + e.getMessage(), e);
+        }
+        BigDecimal value = quantity.value();
+        if (name.equals(Resources.MEMORY) && quantity.binary()) {
+            BigDecimal mebibytes = value.divide(BigDecimal.valueOf(1 << 20));
+            boolean whole = new Quantity(mebibytes, false).whole() && mebibytes.signum() > 0;
+            throw new FormatException(name + " counts MiB: write "
+                    + (whole ? mebibytes.toBigInteger() : "a whole number") + " instead of " + text);
+        }
+        if (!quantity.whole()
+                || value.compareTo(BigDecimal.valueOf(least)) < 0
+                || value.compareTo(BigDecimal.valueOf(most)) > 0) {
+            throw new FormatException(name + ": write a whole number from " + least + " to " + most + " (" + unit
+                    + ") instead of " + text);
+        }
+        return value.intValueExact();
+    }
+}

@@ -1,0 +1,127 @@
+package io.aliquot.api.names;
+
+import java.time.Instant;
+import java.time.format.DateTimeParseException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalDouble;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import java.util.function.Function;
+import tools.jackson.core.JacksonException;
+import tools.jackson.core.StreamReadFeature;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+
+/** Reads fields of JSON objects; a {@link FormatException} names the field that is missing or of another type. */
+public final class JsonFields {
+    public static final JsonMapper JSON = JsonMapper.builder()
+            .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
+            .build();
+
+    private JsonFields() {}
+
+    /**
+     * Parses a JSON object with the field {@code version}.
+     *
+     * @param what the text is, for the error
+     */
+    public static JsonNode versioned(String what, String text, int version) {
+        JsonNode root;
+        try {
+            root = JSON.readTree(text);
+        } catch (JacksonException e) {
+            throw new FormatException("expected " + what + " in JSON: " + e.getOriginalMessage(), e);
+        }
+        expect(root.isObject(), "a JSON object", root.getNodeType());
+        int found = integer(root, "version");
+        expect(found == version, "version " + version, found);
+        return root;
+    }
+
+    public static <T> List<T> list(JsonNode object, String name, int most, Function<JsonNode, T> parse) {
+        JsonNode array = field(object, name);
+        expect(array.isArray(), "an array " + name, array.getNodeType());
+        expect(array.size() <= most, "at most " + most + " entries of " + name, array.size());
+        var list = new ArrayList<T>(array.size());
+        for (JsonNode entry : array) {
+            expect(entry.isObject(), "an object for each entry of " + name, entry);
+            list.add(parse.apply(entry));
+        }
+        return list;
+    }
+
+    public static JsonNode field(JsonNode object, String name) {
+        JsonNode value = object.get(name);
+        if (value == null) {
+            throw new FormatException("expected the field " + name + ", found none");
+        }
+        return value;
+    }
+
+    public static int integer(JsonNode object, String name) {
+        JsonNode value = field(object, name);
+        expect(value.isIntegralNumber() && value.canConvertToInt(), "a whole number " + name, value);
+        return value.intValue();
+    }
+
+    public static OptionalInt optionalInteger(JsonNode object, String name) {
+        return object.has(name) ? OptionalInt.of(integer(object, name)) : OptionalInt.empty();
+    }
+
+    public static long whole(JsonNode object, String name) {
+        JsonNode value = field(object, name);
+        expect(value.isIntegralNumber() && value.canConvertToLong(), "a whole number " + name, value);
+        return value.longValue();
+    }
+
+    public static OptionalLong optionalWhole(JsonNode object, String name) {
+        return object.has(name) ? OptionalLong.of(whole(object, name)) : OptionalLong.empty();
+    }
+
+    public static double number(JsonNode object, String name) {
+        JsonNode value = field(object, name);
+        expect(value.isNumber(), "a number " + name, value);
+        return value.doubleValue();
+    }
+
+    public static OptionalDouble optionalNumber(JsonNode object, String name) {
+        return object.has(name) ? OptionalDouble.of(number(object, name)) : OptionalDouble.empty();
+    }
+
+    public static boolean truth(JsonNode object, String name) {
+        JsonNode value = field(object, name);
+        expect(value.isBoolean(), name + " true or false", value);
+        return value.booleanValue();
+    }
+
+    public static Instant instant(JsonNode object, String name) {
+        String text = text(object, name);
+        try {
+            return Instant.parse(text);
+        } catch (DateTimeParseException e) {
+            throw FormatException.expected("a time " + name + " such as 2026-11-26T16:00:00Z", text);
+        }
+    }
+
+    public static Optional<Instant> optionalInstant(JsonNode object, String name) {
+        return object.has(name) ? Optional.of(instant(object, name)) : Optional.empty();
+    }
+
+    public static String text(JsonNode object, String name) {
+        JsonNode value = field(object, name);
+        expect(value.isString(), "a text " + name, value);
+        return value.stringValue();
+    }
+
+    public static String optionalText(JsonNode object, String name) {
+        return object.has(name) ? text(object, name) : "";
+    }
+
+    public static void expect(boolean holds, String expected, Object found) {
+        if (!holds) {
+            throw FormatException.expected(expected, String.valueOf(found));
+        }
+    }
+}

@@ -1,0 +1,29 @@
+package io.aliquot.api.names;
+
+import java.util.List;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+
+/** Parser of values that are one of a few words. */
+public final class Keywords {
+    private Keywords() {}
+
+    /**
+     * The choice that prints as {@code text}.
+     *
+     * @param where the annotation, label or setting that the text comes from, for the message
+     * @param othersAllowed further texts for the message, which the caller reads itself
+     * @throws FormatException if there is none, with the allowed texts
+     */
+    public static <T> T parse(
+            String where, String text, List<T> choices, Function<T, String> print, String... othersAllowed) {
+        return choices.stream()
+                .filter(choice -> print.apply(choice).equals(text))
+                .findFirst()
+                .orElseThrow(() -> new FormatException(where + ": " + FormatException.quote(text)
+                        + " is unknown; allowed: "
+                        + Stream.concat(choices.stream().map(print), Stream.of(othersAllowed))
+                                .collect(Collectors.joining(", "))));
+    }
+}

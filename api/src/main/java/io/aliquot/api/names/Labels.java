@@ -1,0 +1,52 @@
+package io.aliquot.api.names;
+
+/** Labels on nodes and namespaces, and the values they may have. */
+public final class Labels {
+    /** On a node: with {@value #GPU_ON} its GPUs are shared; without it, running pods stay and no new one comes. */
+    public static final String GPU = "gpu";
+
+    public static final String GPU_ON = "on";
+
+    /**
+     * On a node, only by its agent: with {@value #NODE_AGENT_ON} the agent stays when {@link #GPU} is removed, until no pod
+     * holds a slot of the node any more.
+     */
+    public static final String NODE_AGENT = "aliquot.io/node-agent";
+
+    public static final String NODE_AGENT_ON = "on";
+
+    /**
+     * On a node: the GPU Operator runs no device plugin there if the value is {@value #OPERATOR_PLUGIN_OFF}
+     * (github.com/NVIDIA/gpu-operator, controllers/state_manager.go).
+     */
+    public static final String OPERATOR_PLUGIN = "nvidia.com/gpu.deploy.device-plugin";
+
+    public static final String OPERATOR_PLUGIN_OFF = "false";
+
+    /** On a node: the policy that selects GPUs within the node, a {@link Placement}. */
+    public static final String PLACEMENT = "aliquot.io/placement";
+
+    /** On a node: how its GPUs are shared, a {@link SharingMode}. */
+    public static final String SHARE = "aliquot.io/share";
+
+    /**
+     * On a namespace or a pod: with {@value #OURS_ON} a pod that requests {@code nvidia.com/gpu} is
+     * Aliquot's.
+     */
+    public static final String OURS = "aliquot.io/gpu";
+
+    public static final String OURS_ON = "on";
+
+    /** On a namespace: with {@value #WEBHOOK_IGNORE} no webhook is called for its pods. */
+    public static final String WEBHOOK = "aliquot.io/webhook";
+
+    public static final String WEBHOOK_IGNORE = "ignore";
+
+    /** On a node: ACK's name for {@link #SHARE}, with other values. */
+    public static final String ACK_SHARE = "ack.node.gpu.schedule";
+
+    /** On a node: ACK's name for {@link #PLACEMENT}, with the same values. */
+    public static final String ACK_PLACEMENT = "ack.node.gpu.placement";
+
+    private Labels() {}
+}

@@ -1,0 +1,180 @@
+package io.aliquot.api.shim;
+
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.GpuUuids;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
+import java.util.Collections;
+import java.util.Objects;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import java.util.UUID;
+
+/**
+ * The file in which the node agent tells the processes of a container what they cannot see ({@link
+ * ContainerPaths#AGENT}). {@code native-shim/include/aliquot/agent.h} defines its layout; the tests of both programs
+ * read the example in {@code native-shim/golden}. Programs in the container can read the file and not write it.
+ *
+ * <p>The agent creates a file before the container starts, and then changes it in place, because the container's mount
+ * stays with the inode. Immutable. The values of an entry are not read atomically, so they may belong to different
+ * instants.
+ */
+public final class AgentFile {
+    /** The file's size in bytes. */
+    public static final int SIZE = 4096;
+
+    /** The maximum number of GPUs of a container. */
+    public static final int DEVICES = 16;
+
+    private static final long MAGIC = 0x3154474151494c41L; // "ALIQAGT1", little-endian
+    private static final int VERSION = 1;
+    private static final int HEADER_SIZE = 64;
+    private static final int DEVICE_SIZE = 128;
+
+    // Offsets in the header.
+    private static final int MAGIC_AT = 0;
+    private static final int VERSION_AT = 8;
+    private static final int HEADER_SIZE_AT = 12;
+    private static final int TOTAL_SIZE_AT = 16;
+    private static final int DEVICE_COUNT_AT = 20;
+    private static final int DEVICE_SIZE_AT = 24;
+
+    // Offsets in a device.
+    private static final int UUID_AT = 0;
+    private static final int UUID_SIZE = 16;
+    private static final int GRANT_AT = 16;
+    private static final int UNATTRIBUTED_AT = 24;
+    private static final int UPDATED_AT = 32;
+    private static final int ACTIVE_AT = 40;
+    private static final int VALUES_END = 44;
+
+    private final SortedMap<Integer, Device> devices;
+
+    private AgentFile(SortedMap<Integer, Device> devices) {
+        this.devices = devices;
+    }
+
+    /** The content of a new file: the header's constants, zeros elsewhere. */
+    public static byte[] fresh() {
+        ByteBuffer file = ByteBuffer.allocate(SIZE).order(ByteOrder.LITTLE_ENDIAN);
+        file.putLong(MAGIC_AT, MAGIC);
+        file.putInt(VERSION_AT, VERSION);
+        file.putInt(HEADER_SIZE_AT, HEADER_SIZE);
+        file.putInt(TOTAL_SIZE_AT, SIZE);
+        file.putInt(DEVICE_COUNT_AT, DEVICES);
+        file.putInt(DEVICE_SIZE_AT, DEVICE_SIZE);
+        return file.array();
+    }
+
+    /**
+     * Reads a file's content.
+     *
+     * @throws FormatException if the content is not an agent's file of this version, or a value is out of its range
+     */
+    public static AgentFile parse(byte[] content) {
+        ByteBuffer file = ByteBuffer.wrap(content).order(ByteOrder.LITTLE_ENDIAN);
+        expect("size", SIZE, content.length);
+        expect("magic", MAGIC, file.getLong(MAGIC_AT));
+        expect("version", VERSION, file.getInt(VERSION_AT));
+        expect("header's size", HEADER_SIZE, file.getInt(HEADER_SIZE_AT));
+        expect("total size", SIZE, file.getInt(TOTAL_SIZE_AT));
+        expect("number of devices", DEVICES, file.getInt(DEVICE_COUNT_AT));
+        expect("device's size", DEVICE_SIZE, file.getInt(DEVICE_SIZE_AT));
+        var devices = new TreeMap<Integer, Device>();
+        for (int entry = 0; entry < DEVICES; entry++) {
+            ByteBuffer bytes = file.slice(deviceAt(entry), DEVICE_SIZE);
+            long first = bytes.getLong(UUID_AT); // big-endian: a UUID's bytes are in the order of its text
+            long second = bytes.getLong(UUID_AT + Long.BYTES);
+            if (first != 0 && second != 0) {
+                devices.put(entry, device(new UUID(first, second), bytes.order(ByteOrder.LITTLE_ENDIAN)));
+            }
+        }
+        return new AgentFile(devices);
+    }
+
+    /** The GPUs by the index of their entry, 0 to {@value #DEVICES} - 1. An index without a GPU is free. */
+    public SortedMap<Integer, Device> devices() {
+        return Collections.unmodifiableSortedMap(devices);
+    }
+
+    /**
+     * Writes an entry in place, without reading or mapping the file: the values first, the UUID last, so that a process
+     * never finds a GPU without its values.
+     *
+     * @param file the container's file, open for writing
+     * @param entry the index of an entry that is free or is this GPU's, 0 to {@value #DEVICES} - 1
+     */
+    public static void write(FileChannel file, int entry, Device device) throws IOException {
+        int at = deviceAt(Objects.checkIndex(entry, DEVICES));
+        ByteBuffer bytes = ByteBuffer.allocate(VALUES_END).order(ByteOrder.LITTLE_ENDIAN);
+        UUID uuid = UUID.fromString(device.uuid.substring(Device.UUID_PREFIX.length()));
+        bytes.putLong(UUID_AT, Long.reverseBytes(uuid.getMostSignificantBits()));
+        bytes.putLong(UUID_AT + Long.BYTES, Long.reverseBytes(uuid.getLeastSignificantBits()));
+        bytes.putLong(GRANT_AT, device.grant.word());
+        bytes.putLong(UNATTRIBUTED_AT, device.unattributedBytes);
+        bytes.putLong(UPDATED_AT, device.updatedMillis);
+        bytes.putInt(ACTIVE_AT, (int) device.active);
+        writeFully(file, bytes.slice(UUID_SIZE, VALUES_END - UUID_SIZE), at + UUID_SIZE);
+        writeFully(file, bytes.slice(UUID_AT, UUID_SIZE), at);
+    }
+
+    private static Device device(UUID uuid, ByteBuffer bytes) {
+        return new Device(
+                Device.UUID_PREFIX + uuid,
+                Region.Grant.of(bytes.getLong(GRANT_AT)),
+                bytes.getLong(UNATTRIBUTED_AT),
+                bytes.getLong(UPDATED_AT),
+                Integer.toUnsignedLong(bytes.getInt(ACTIVE_AT)));
+    }
+
+    private static void writeFully(FileChannel file, ByteBuffer bytes, int at) throws IOException {
+        while (bytes.hasRemaining()) {
+            file.write(bytes, (long) at + bytes.position());
+        }
+    }
+
+    private static int deviceAt(int entry) {
+        return HEADER_SIZE + entry * DEVICE_SIZE;
+    }
+
+    private static void expect(String field, long expected, long found) {
+        if (expected != found) {
+            throw FormatException.expected("an agent's file's " + field + " " + expected, Long.toString(found));
+        }
+    }
+
+    /**
+     * What the agent says about one GPU of the container.
+     *
+     * @param uuid as NVML prints it; neither half of it is zero
+     * @param grant the part of the GPU's time; 0 ms and 0 millionths: none
+     * @param unattributedBytes memory that the host sees the container use in addition to its charges, less than 2^52;
+     *     it counts as used for 60 s after {@code updatedMillis}
+     * @param updatedMillis the time at which the agent wrote the entry, in ms of {@code CLOCK_MONOTONIC} ({@link
+     *     System#nanoTime} on Linux)
+     * @param active the number of containers that use the GPU now, including this one, at most 2^32 - 1; 0: unknown
+     */
+    public record Device(String uuid, Region.Grant grant, long unattributedBytes, long updatedMillis, long active) {
+        private static final String UUID_PREFIX = "GPU-";
+        private static final int UNATTRIBUTED_BITS = 52;
+
+        public Device {
+            GpuUuids.check(uuid);
+            UUID value = UUID.fromString(uuid.substring(UUID_PREFIX.length()));
+            if (value.getMostSignificantBits() == 0 || value.getLeastSignificantBits() == 0) {
+                throw FormatException.expected("a GPU's UUID without a half of zeros", uuid);
+            }
+            if (unattributedBytes < 0 || unattributedBytes >>> UNATTRIBUTED_BITS != 0) {
+                throw FormatException.expected("unattributed bytes below 2^52", Long.toString(unattributedBytes));
+            }
+            if (updatedMillis < 0) {
+                throw FormatException.expected("a time of 0 ms or later", Long.toString(updatedMillis));
+            }
+            if (active < 0 || active > 0xffff_ffffL) {
+                throw FormatException.expected("active containers from 0 to 4294967295", Long.toString(active));
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+package io.aliquot.api.shim;
+
+import io.aliquot.api.names.FormatException;
+import java.io.EOFException;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.UUID;
+
+/**
+ * The file in which the processes of a container count their memory and GPU time ({@link ContainerPaths#REGION}).
+ * {@code native-shim/include/aliquot/region.h} defines its layout; the tests of both programs read the example in
+ * {@code native-shim/golden}. Programs in the container can write the file, so its content proves nothing outside that
+ * container. What the node agent tells them is in the {@link AgentFile}.
+ *
+ * <p>Immutable. The words of a region are not read atomically, so they may belong to different instants.
+ */
+public final class Region {
+    /** The file's size in bytes. */
+    public static final int SIZE = 565_248;
+
+    /** The maximum number of GPUs of a container. */
+    public static final int DEVICES = 16;
+
+    /** The maximum number of a container's processes that hold device memory at the same time. */
+    public static final int PROCESSES = 512;
+
+    /** The size in bytes of the header, which {@link #unhookedFunctions(ByteBuffer)} reads. */
+    public static final int HEADER_SIZE = 4096;
+
+    private static final long MAGIC = 0x31544f5551494c41L; // "ALIQUOT1", little-endian
+    private static final int VERSION = 1;
+    private static final int DEVICE_SIZE = 256;
+    private static final int PROCESS_SIZE = 64;
+    private static final int CHARGE_SIZE = 64;
+    private static final int PROCESSES_AT = HEADER_SIZE + DEVICES * DEVICE_SIZE;
+    private static final int CHARGES_AT = PROCESSES_AT + PROCESSES * PROCESS_SIZE;
+
+    // Offsets in the header.
+    private static final int MAGIC_AT = 0;
+    private static final int VERSION_AT = 8;
+    private static final int HEADER_SIZE_AT = 12;
+    private static final int TOTAL_SIZE_AT = 16;
+    private static final int DEVICE_COUNT_AT = 24;
+    private static final int PROCESS_COUNT_AT = 28;
+    private static final int DEVICE_SIZE_AT = 32;
+    private static final int PROCESS_SIZE_AT = 36;
+    private static final int CHARGE_SIZE_AT = 40;
+    private static final int HIGH_WATER_AT = 64;
+    private static final int UNHOOKED_FUNCTIONS_AT = 128; // unhooked_functions
+
+    // Offsets in a device.
+    private static final int TAT_AT = 64;
+    private static final int DEVICE_GPU_TIME_AT = 72;
+    private static final int THROTTLED_AT = 80;
+    private static final int WANTED_AT = 88;
+    private static final int DENIED_AT = 128;
+
+    // Offsets in a process and in a charge.
+    private static final int PID_AT = 0;
+    private static final int STARTED_AT = 8;
+    private static final int CHARGE_GPU_TIME_AT = 8;
+    private static final int PEAK_AT = 16;
+    private static final int CONTEXT_AT = 24;
+
+    private static final int BYTES_BITS = 52;
+    private static final long BYTES_MASK = (1L << BYTES_BITS) - 1;
+
+    private final ByteBuffer file;
+
+    private Region(ByteBuffer file) {
+        this.file = file;
+    }
+
+    /** The content of a new file: the header's constants, zeros elsewhere. */
+    public static byte[] fresh() {
+        ByteBuffer file = ByteBuffer.allocate(SIZE).order(ByteOrder.LITTLE_ENDIAN);
+        file.putLong(MAGIC_AT, MAGIC);
+        file.putInt(VERSION_AT, VERSION);
+        file.putInt(HEADER_SIZE_AT, HEADER_SIZE);
+        file.putLong(TOTAL_SIZE_AT, SIZE);
+        file.putInt(DEVICE_COUNT_AT, DEVICES);
+        file.putInt(PROCESS_COUNT_AT, PROCESSES);
+        file.putInt(DEVICE_SIZE_AT, DEVICE_SIZE);
+        file.putInt(PROCESS_SIZE_AT, PROCESS_SIZE);
+        file.putInt(CHARGE_SIZE_AT, CHARGE_SIZE);
+        return file.array();
+    }
+
+    /**
+     * Reads a file's content. An empty file equals a {@link #fresh} one.
+     *
+     * @throws FormatException if the content is not a region of this version
+     */
+    public static Region parse(byte[] content) {
+        return of(ByteBuffer.wrap(content.length == 0 ? fresh() : content.clone()));
+    }
+
+    /**
+     * Reads what a file says of the GPUs and processes in use, without the rest of its {@value #SIZE} bytes.
+     *
+     * @param file open for reading
+     * @param buffer of {@value #SIZE} bytes; the region is valid until the buffer is used again
+     * @throws FormatException if the content is not a region of this version
+     */
+    public static Region read(FileChannel file, ByteBuffer buffer) throws IOException {
+        if (file.size() != SIZE) {
+            throw FormatException.expected("a region's size " + SIZE, Long.toString(file.size()));
+        }
+        read(file, buffer, 0, PROCESSES_AT);
+        Region region = of(buffer);
+        int processes = region.processHighWater();
+        read(file, buffer, PROCESSES_AT, processes * PROCESS_SIZE);
+        for (Device device : region.devices(false)) {
+            read(file, buffer, CHARGES_AT + device.index() * PROCESSES * CHARGE_SIZE, processes * CHARGE_SIZE);
+        }
+        return region;
+    }
+
+    private static void read(FileChannel file, ByteBuffer buffer, int at, int length) throws IOException {
+        ByteBuffer part = buffer.slice(at, length);
+        while (part.hasRemaining()) {
+            if (file.read(part, (long) at + part.position()) < 0) {
+                throw new EOFException("the region became shorter");
+            }
+        }
+    }
+
+    private static Region of(ByteBuffer content) {
+        ByteBuffer file = content.duplicate().order(ByteOrder.LITTLE_ENDIAN);
+        expect("size", SIZE, file.capacity());
+        expectOurVersion(file);
+        expect("header's size", HEADER_SIZE, file.getInt(HEADER_SIZE_AT));
+        expect("total size", SIZE, file.getLong(TOTAL_SIZE_AT));
+        expect("number of devices", DEVICES, file.getInt(DEVICE_COUNT_AT));
+        expect("number of processes", PROCESSES, file.getInt(PROCESS_COUNT_AT));
+        expect("device's size", DEVICE_SIZE, file.getInt(DEVICE_SIZE_AT));
+        expect("process's size", PROCESS_SIZE, file.getInt(PROCESS_SIZE_AT));
+        expect("charge's size", CHARGE_SIZE, file.getInt(CHARGE_SIZE_AT));
+        expectAtMost("high-water mark", PROCESSES, file.getInt(HIGH_WATER_AT));
+        return new Region(file);
+    }
+
+    /** The GPUs that the container has used, in the order of their first use. */
+    public List<Device> devices() {
+        return devices(true);
+    }
+
+    private List<Device> devices(boolean withCharges) {
+        var devices = new ArrayList<Device>();
+        for (int index = 0; index < DEVICES; index++) {
+            // A UUID's bytes are in the order of its text, so it is big-endian.
+            int at = deviceAt(index);
+            long first = Long.reverseBytes(file.getLong(at));
+            long second = Long.reverseBytes(file.getLong(at + Long.BYTES));
+            if (first != 0 && second != 0) {
+                devices.add(new Device(
+                        index,
+                        "GPU-" + new UUID(first, second),
+                        withCharges ? usedBytes(index) : 0,
+                        new Compute(
+                                file.getLong(at + TAT_AT),
+                                file.getLong(at + DEVICE_GPU_TIME_AT),
+                                file.getLong(at + THROTTLED_AT),
+                                file.getLong(at + WANTED_AT)),
+                        file.getLong(at + DENIED_AT)));
+            }
+        }
+        return devices;
+    }
+
+    /**
+     * The charge of one process on one device.
+     *
+     * @param device 0 to {@value #DEVICES} - 1
+     * @param process a process slot, 0 to {@value #PROCESSES} - 1
+     */
+    public Charge charge(int device, int process) {
+        Objects.checkIndex(device, DEVICES);
+        int at = CHARGES_AT + (device * PROCESSES + Objects.checkIndex(process, PROCESSES)) * CHARGE_SIZE;
+        long word = file.getLong(at);
+        return new Charge(
+                word & BYTES_MASK,
+                (int) (word >>> BYTES_BITS),
+                file.getLong(at + CHARGE_GPU_TIME_AT),
+                file.getLong(at + PEAK_AT),
+                file.getLong(at + CONTEXT_AT));
+    }
+
+    /**
+     * The process that owns a process slot or owned it last. Only the slot's file lock tells whether it is alive.
+     *
+     * @param process a process slot, 0 to {@value #PROCESSES} - 1
+     */
+    public Owner owner(int process) {
+        int at = PROCESSES_AT + Objects.checkIndex(process, PROCESSES) * PROCESS_SIZE;
+        return new Owner(Integer.toUnsignedLong(file.getInt(at + PID_AT)), file.getLong(at + STARTED_AT));
+    }
+
+    /** The number of process slots that were ever owned, 0 to {@link #PROCESSES}; those beyond are unused. */
+    public int processHighWater() {
+        return file.getInt(HIGH_WATER_AT);
+    }
+
+    /**
+     * How often the driver returned a function that the shim must hook but does not know ({@code unhooked_functions} in
+     * region.h). Calls of such a function bypass the limits.
+     */
+    public long unhookedFunctions() {
+        return unhookedFunctions(file);
+    }
+
+    /**
+     * The same, read only from the header.
+     *
+     * @param header the file's first {@link #HEADER_SIZE} bytes or more, from index 0
+     * @throws FormatException if it is not the header of a region of this version
+     */
+    public static long unhookedFunctions(ByteBuffer header) {
+        ByteBuffer file = header.duplicate().order(ByteOrder.LITTLE_ENDIAN);
+        if (file.limit() < HEADER_SIZE) {
+            throw FormatException.expected("a region's header", file.limit() + " bytes");
+        }
+        expectOurVersion(file);
+        return file.getLong(UNHOOKED_FUNCTIONS_AT);
+    }
+
+    private static int deviceAt(int index) {
+        return HEADER_SIZE + index * DEVICE_SIZE;
+    }
+
+    private long usedBytes(int device) {
+        long sum = 0;
+        for (int process = 0; process < processHighWater(); process++) {
+            sum += charge(device, process).bytes(); // no overflow: at most 512 times 2^52
+        }
+        return sum;
+    }
+
+    private static void expectOurVersion(ByteBuffer header) {
+        expect("magic", MAGIC, header.getLong(MAGIC_AT));
+        expect("version", VERSION, header.getInt(VERSION_AT));
+    }
+
+    private static void expect(String field, long expected, long found) {
+        if (expected != found) {
+            throw FormatException.expected("a region's " + field + " " + expected, Long.toString(found));
+        }
+    }
+
+    private static void expectAtMost(String field, int most, int found) {
+        if (found < 0 || found > most) {
+            throw FormatException.expected("a region's " + field + " from 0 to " + most, Integer.toString(found));
+        }
+    }
+
+    /**
+     * A GPU of the container.
+     *
+     * @param index its index in the file, 0 to {@value #DEVICES} - 1
+     * @param uuid as NVML prints it
+     * @param usedBytes the charges of all process slots, including those of dead processes until another process clears
+     *     them
+     * @param compute GPU time, as the container's processes wrote it
+     * @param denied how often the limit refused memory; never decreases
+     */
+    public record Device(int index, String uuid, long usedBytes, Compute compute, long denied) {}
+
+    /**
+     * A container's use of a GPU's time. All values are nanoseconds; points in time are of {@code CLOCK_MONOTONIC}.
+     *
+     * @param tat the time at which the GPU time granted so far is used up (GCRA's theoretical arrival time)
+     * @param gpuTime GPU time charged to all processes, including dead ones; never decreases
+     * @param throttled the time for which launches were delayed, summed over threads; never decreases
+     * @param wanted the time at which a launch was last requested or delayed; 0: never
+     */
+    public record Compute(long tat, long gpuTime, long throttled, long wanted) {}
+
+    /**
+     * A part of a GPU's time, valid for 3 s, which the node agent writes into the {@link AgentFile}. It is one word of
+     * that file, so that a reader gets both fields of the same grant.
+     *
+     * @param millis the time of the grant in ms of {@code CLOCK_MONOTONIC}, 0 to 2^44 - 1; 0 with 0 millionths: there
+     *     was no grant yet
+     * @param millionths the part of the GPU's time, at most 1000000; the word has room for 1048575
+     */
+    public record Grant(long millis, int millionths) {
+        private static final int SHARE_BITS = 20;
+
+        public Grant {
+            if (millis < 0 || millis >>> (Long.SIZE - SHARE_BITS) != 0) {
+                throw FormatException.expected("a grant's time below 2^44 ms", Long.toString(millis));
+            }
+            if (millionths < 0 || millionths >>> SHARE_BITS != 0) {
+                throw FormatException.expected("a grant's share below 2^20", Integer.toString(millionths));
+            }
+        }
+
+        static Grant of(long word) {
+            return new Grant(word >>> SHARE_BITS, (int) (word & ((1 << SHARE_BITS) - 1)));
+        }
+
+        long word() {
+            return millis << SHARE_BITS | millionths;
+        }
+    }
+
+    /**
+     * The owner of a process slot.
+     *
+     * @param pid in the owner's PID namespace; 0: unknown
+     * @param startedMicros the time at which it took the slot, in microseconds since 1970; unsigned
+     */
+    public record Owner(long pid, long startedMicros) {}
+
+    /**
+     * The memory and GPU time charged to one process on one device.
+     *
+     * @param bytes device memory, at most 4 PiB
+     * @param undecided the number of threads that have added their bytes and not yet checked the limit
+     * @param gpuTime GPU time in nanoseconds
+     * @param peakBytes the largest value of {@code bytes} so far
+     * @param contextBytes the part of {@code bytes} that CUDA contexts use
+     */
+    public record Charge(long bytes, int undecided, long gpuTime, long peakBytes, long contextBytes) {}
+}

@@ -1,0 +1,168 @@
+package io.aliquot.api.usage;
+
+import static io.aliquot.api.names.JsonFields.expect;
+import static io.aliquot.api.names.JsonFields.field;
+import static io.aliquot.api.names.JsonFields.instant;
+import static io.aliquot.api.names.JsonFields.integer;
+import static io.aliquot.api.names.JsonFields.list;
+import static io.aliquot.api.names.JsonFields.optionalText;
+import static io.aliquot.api.names.JsonFields.truth;
+import static io.aliquot.api.names.JsonFields.versioned;
+
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.JsonFields;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.OptionalInt;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.ObjectNode;
+
+/**
+ * The use of a GPU in the last minutes and its health, as its node's agent measured it: {@code GET /v1/history?gpu=UUID} of
+ * the agent's port 9092, JSON. All series have the same length and end together. Unknown JSON fields are ignored.
+ *
+ * @param end the time of the last value of each series
+ * @param stepSeconds between two values
+ * @param gpu of all processes
+ * @param containers that used the GPU in this time
+ * @param health the changes of the GPU's health since the agent's start, oldest first
+ */
+public record UsageHistory(
+        Instant end, int stepSeconds, OfGpu gpu, List<OfContainer> containers, List<HealthChange> health) {
+    /** The path of a history; the parameter {@code gpu} is the GPU's UUID. */
+    public static final String PATH = "/v1/history";
+
+    public static final int MOST_VALUES = 900;
+    public static final int MOST_HEALTH_CHANGES = 100;
+
+    private static final int VERSION = 1;
+    private static final int LONGEST_STEP = 3600;
+
+    /** Memory in MiB and utilization in percent, oldest first; empty where there is no figure. */
+    public record OfGpu(List<OptionalInt> usedMiB, List<OptionalInt> utilizationPercent) {
+        public OfGpu {
+            usedMiB = series(usedMiB);
+            utilizationPercent = series(utilizationPercent);
+        }
+    }
+
+    /** The same for a container; its memory is what the shim has charged, and what NVML reports beyond that. */
+    public record OfContainer(
+            PodContainer container,
+            List<OptionalInt> chargedMiB,
+            List<OptionalInt> unattributedMiB,
+            List<OptionalInt> utilizationPercent) {
+        public OfContainer {
+            chargedMiB = series(chargedMiB);
+            unattributedMiB = series(unattributedMiB);
+            utilizationPercent = series(utilizationPercent);
+        }
+    }
+
+    /**
+     * A GPU became healthy or unhealthy.
+     *
+     * @param reason empty for a healthy GPU
+     */
+    public record HealthChange(Instant at, boolean healthy, String reason) {}
+
+    public UsageHistory {
+        expect(stepSeconds >= 1 && stepSeconds <= LONGEST_STEP, "a step of 1 to " + LONGEST_STEP + " s", stepSeconds);
+        containers = List.copyOf(containers);
+        health = List.copyOf(health);
+        expect(
+                containers.size() <= UsageReport.MOST_CONTAINERS,
+                "at most " + UsageReport.MOST_CONTAINERS + " containers",
+                containers.size());
+        expect(
+                health.size() <= MOST_HEALTH_CHANGES,
+                "at most " + MOST_HEALTH_CHANGES + " changes of health",
+                health.size());
+    }
+
+    private static List<OptionalInt> series(List<OptionalInt> values) {
+        expect(values.size() <= MOST_VALUES, "at most " + MOST_VALUES + " values", values.size());
+        return List.copyOf(values);
+    }
+
+    /** Throws a {@link FormatException} that names the field which is wrong. */
+    public static UsageHistory parse(String text) {
+        JsonNode root = versioned("a node agent's history", text, VERSION);
+        JsonNode gpu = field(root, "gpu");
+        expect(gpu.isObject(), "an object gpu", gpu.getNodeType());
+        return new UsageHistory(
+                instant(root, "end"),
+                integer(root, "stepSeconds"),
+                new OfGpu(values(gpu, "usedMiB"), values(gpu, "utilizationPercent")),
+                list(root, "containers", UsageReport.MOST_CONTAINERS, UsageHistory::container),
+                list(
+                        root,
+                        "health",
+                        MOST_HEALTH_CHANGES,
+                        change -> new HealthChange(
+                                instant(change, "at"), truth(change, "healthy"), optionalText(change, "reason"))));
+    }
+
+    private static OfContainer container(JsonNode object) {
+        return new OfContainer(
+                PodContainer.parse(object),
+                values(object, "chargedMiB"),
+                values(object, "unattributedMiB"),
+                values(object, "utilizationPercent"));
+    }
+
+    private static List<OptionalInt> values(JsonNode object, String name) {
+        JsonNode array = field(object, name);
+        expect(array.isArray(), "an array " + name, array.getNodeType());
+        expect(array.size() <= MOST_VALUES, "at most " + MOST_VALUES + " values of " + name, array.size());
+        var values = new ArrayList<OptionalInt>(array.size());
+        for (JsonNode value : array) {
+            expect(
+                    value.isNull() || (value.isIntegralNumber() && value.canConvertToInt()),
+                    "whole numbers or null in " + name,
+                    value);
+            values.add(value.isNull() ? OptionalInt.empty() : OptionalInt.of(value.intValue()));
+        }
+        return values;
+    }
+
+    public String print() {
+        ObjectNode root = JsonFields.JSON
+                .createObjectNode()
+                .put("version", VERSION)
+                .put("end", end.toString())
+                .put("stepSeconds", stepSeconds);
+        ObjectNode ofGpu = root.putObject("gpu");
+        print(gpu.usedMiB, ofGpu.putArray("usedMiB"));
+        print(gpu.utilizationPercent, ofGpu.putArray("utilizationPercent"));
+        ArrayNode ofContainers = root.putArray("containers");
+        for (OfContainer one : containers) {
+            ObjectNode object = ofContainers.addObject();
+            one.container.print(object);
+            print(one.chargedMiB, object.putArray("chargedMiB"));
+            print(one.unattributedMiB, object.putArray("unattributedMiB"));
+            print(one.utilizationPercent, object.putArray("utilizationPercent"));
+        }
+        ArrayNode changes = root.putArray("health");
+        for (HealthChange change : health) {
+            ObjectNode object =
+                    changes.addObject().put("at", change.at.toString()).put("healthy", change.healthy);
+            if (!change.reason.isEmpty()) {
+                object.put("reason", change.reason);
+            }
+        }
+        return root.toString();
+    }
+
+    private static void print(List<OptionalInt> values, ArrayNode array) {
+        for (OptionalInt value : values) {
+            if (value.isPresent()) {
+                array.add(value.getAsInt());
+            } else {
+                array.addNull();
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+package io.aliquot.api.usage;
+
+import static io.aliquot.api.names.JsonFields.expect;
+import static io.aliquot.api.names.JsonFields.instant;
+import static io.aliquot.api.names.JsonFields.integer;
+import static io.aliquot.api.names.JsonFields.list;
+import static io.aliquot.api.names.JsonFields.number;
+import static io.aliquot.api.names.JsonFields.optionalInstant;
+import static io.aliquot.api.names.JsonFields.optionalInteger;
+import static io.aliquot.api.names.JsonFields.optionalNumber;
+import static io.aliquot.api.names.JsonFields.optionalWhole;
+import static io.aliquot.api.names.JsonFields.text;
+import static io.aliquot.api.names.JsonFields.versioned;
+import static io.aliquot.api.names.JsonFields.whole;
+
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.names.JsonFields;
+import java.time.Instant;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalDouble;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.ObjectNode;
+
+/**
+ * What the containers of a node use of its GPUs, as its agent measured it last: {@code GET /v1/usage} of the agent's port
+ * 9092, JSON. A figure that NVML does not have is absent. Unknown JSON fields belong to a newer version and are ignored.
+ *
+ * @param at the time of the sample
+ * @param containers each container and GPU once, at most {@value #MOST_CONTAINERS}
+ * @param gpus each GPU once, at most {@value #MOST_GPUS}
+ * @param xids errors of programs in the last two minutes, oldest first, at most {@value #MOST_XIDS}
+ */
+public record UsageReport(
+        Instant at, String node, List<OfContainer> containers, List<OfGpu> gpus, List<ApplicationXid> xids) {
+    /** The path of a report. */
+    public static final String PATH = "/v1/usage";
+
+    public static final int MOST_CONTAINERS = 4096;
+    public static final int MOST_GPUS = 64;
+    public static final int MOST_XIDS = 100;
+
+    private static final int VERSION = 1;
+
+    /**
+     * A container's use of a GPU.
+     *
+     * @param chargedBytes what the shim has charged; the container can falsify it
+     * @param unattributedBytes what NVML reports beyond that
+     * @param sustainedBytes the smallest figure of NVML for the container's processes in the last 10 s
+     * @param peakBytes the largest sum of charged and unattributed bytes since the container's start
+     * @param gpuSeconds GPU time since the container's start, as NVML reports it
+     * @param utilizationPercent of the GPU, in the latest period, 0 to 100
+     * @param throttledSeconds how long launches were held, by the container's region
+     * @param deniedAllocations how many allocations were refused, by the container's region
+     * @param processes that have a context on the GPU
+     * @param lastActive when the container used the GPU's cores last, or its memory or processes changed
+     */
+    public record OfContainer(
+            PodContainer container,
+            String gpu,
+            OptionalLong chargedBytes,
+            OptionalLong unattributedBytes,
+            OptionalLong sustainedBytes,
+            long peakBytes,
+            double gpuSeconds,
+            OptionalInt utilizationPercent,
+            double throttledSeconds,
+            long deniedAllocations,
+            int processes,
+            Optional<Instant> lastActive) {
+        public OfContainer {
+            GpuUuids.check(gpu);
+        }
+    }
+
+    /**
+     * The use of a GPU.
+     *
+     * @param usedBytes by all processes
+     * @param otherBytes by processes outside of all shares
+     * @param powerWatts now
+     */
+    public record OfGpu(
+            String gpu,
+            OptionalLong usedBytes,
+            OptionalLong otherBytes,
+            OptionalInt utilizationPercent,
+            OptionalInt temperatureCelsius,
+            OptionalDouble powerWatts) {
+        public OfGpu {
+            GpuUuids.check(gpu);
+        }
+    }
+
+    /**
+     * An XID error that a program caused, and the container that it ran in.
+     *
+     * @param number NVIDIA's
+     * @param meaning in a few words
+     */
+    public record ApplicationXid(String gpu, int number, String meaning, PodContainer container) {
+        private static final int LONGEST_MEANING = 200;
+
+        public ApplicationXid {
+            GpuUuids.check(gpu);
+            expect(number > 0, "the number of an XID", number);
+            expect(meaning.length() <= LONGEST_MEANING, "a meaning in a few words", meaning);
+        }
+    }
+
+    public UsageReport {
+        expect(!node.isEmpty(), "a node's name", node);
+        containers = List.copyOf(containers);
+        gpus = List.copyOf(gpus);
+        xids = List.copyOf(xids);
+        expect(containers.size() <= MOST_CONTAINERS, "at most " + MOST_CONTAINERS + " containers", containers.size());
+        expect(gpus.size() <= MOST_GPUS, "at most " + MOST_GPUS + " GPUs", gpus.size());
+        expect(xids.size() <= MOST_XIDS, "at most " + MOST_XIDS + " XID errors", xids.size());
+    }
+
+    /** The container's use of the GPU; empty if there is none. */
+    public Optional<OfContainer> find(String podUid, String container, String gpu) {
+        return containers.stream()
+                .filter(use -> use.container().uid().equals(podUid)
+                        && use.container().container().equals(container)
+                        && use.gpu().equals(gpu))
+                .findFirst();
+    }
+
+    /** Throws a {@link FormatException} that names the field which is wrong. */
+    public static UsageReport parse(String text) {
+        JsonNode root = versioned("a node agent's usage report", text, VERSION);
+        return new UsageReport(
+                instant(root, "at"),
+                text(root, "node"),
+                list(root, "containers", MOST_CONTAINERS, UsageReport::container),
+                list(root, "gpus", MOST_GPUS, UsageReport::gpu),
+                // an earlier agent sends none
+                root.has("xids") ? list(root, "xids", MOST_XIDS, UsageReport::xid) : List.of());
+    }
+
+    private static OfContainer container(JsonNode use) {
+        return new OfContainer(
+                PodContainer.parse(use),
+                text(use, "gpu"),
+                optionalWhole(use, "chargedBytes"),
+                optionalWhole(use, "unattributedBytes"),
+                optionalWhole(use, "sustainedBytes"),
+                whole(use, "peakBytes"),
+                number(use, "gpuSeconds"),
+                optionalInteger(use, "utilizationPercent"),
+                number(use, "throttledSeconds"),
+                whole(use, "deniedAllocations"),
+                integer(use, "processes"),
+                optionalInstant(use, "lastActive"));
+    }
+
+    private static OfGpu gpu(JsonNode use) {
+        return new OfGpu(
+                text(use, "gpu"),
+                optionalWhole(use, "usedBytes"),
+                optionalWhole(use, "otherBytes"),
+                optionalInteger(use, "utilizationPercent"),
+                optionalInteger(use, "temperatureCelsius"),
+                optionalNumber(use, "powerWatts"));
+    }
+
+    private static ApplicationXid xid(JsonNode xid) {
+        return new ApplicationXid(
+                text(xid, "gpu"), integer(xid, "number"), text(xid, "meaning"), PodContainer.parse(xid));
+    }
+
+    public String print() {
+        ObjectNode root = JsonFields.JSON
+                .createObjectNode()
+                .put("version", VERSION)
+                .put("at", at.toString())
+                .put("node", node);
+        ArrayNode ofContainers = root.putArray("containers");
+        containers.forEach(use -> print(use, ofContainers.addObject()));
+        ArrayNode ofGpus = root.putArray("gpus");
+        gpus.forEach(use -> print(use, ofGpus.addObject()));
+        ArrayNode list = root.putArray("xids");
+        xids.forEach(xid -> print(xid, list.addObject()));
+        return root.toString();
+    }
+
+    private static void print(OfContainer use, ObjectNode object) {
+        use.container.print(object);
+        object.put("gpu", use.gpu);
+        use.chargedBytes.ifPresent(bytes -> object.put("chargedBytes", bytes));
+        use.unattributedBytes.ifPresent(bytes -> object.put("unattributedBytes", bytes));
+        use.sustainedBytes.ifPresent(bytes -> object.put("sustainedBytes", bytes));
+        object.put("peakBytes", use.peakBytes).put("gpuSeconds", use.gpuSeconds);
+        use.utilizationPercent.ifPresent(percent -> object.put("utilizationPercent", percent));
+        object.put("throttledSeconds", use.throttledSeconds)
+                .put("deniedAllocations", use.deniedAllocations)
+                .put("processes", use.processes);
+        use.lastActive.ifPresent(at -> object.put("lastActive", at.toString()));
+    }
+
+    private static void print(OfGpu use, ObjectNode object) {
+        object.put("gpu", use.gpu);
+        use.usedBytes.ifPresent(bytes -> object.put("usedBytes", bytes));
+        use.otherBytes.ifPresent(bytes -> object.put("otherBytes", bytes));
+        use.utilizationPercent.ifPresent(percent -> object.put("utilizationPercent", percent));
+        use.temperatureCelsius.ifPresent(celsius -> object.put("temperatureCelsius", celsius));
+        use.powerWatts.ifPresent(watts -> object.put("powerWatts", watts));
+    }
+
+    private static void print(ApplicationXid xid, ObjectNode object) {
+        object.put("gpu", xid.gpu).put("number", xid.number).put("meaning", xid.meaning);
+        xid.container.print(object);
+    }
+}
