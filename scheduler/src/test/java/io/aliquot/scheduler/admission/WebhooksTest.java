@@ -45,7 +45,7 @@ import org.springframework.context.support.GenericApplicationContext;
 import tools.jackson.databind.JsonNode;
 
 /** Calls the webhooks as the API server does: over TLS, with the Service's name, trusting only the caBundle. */
-@EnableKubernetesMockClient(crud = true)
+@EnableKubernetesMockClient(crud = true, https = false)
 class WebhooksTest {
     @SuppressWarnings("NullAway.Init") // set by the extension
     private KubernetesClient kubernetes;

@@ -26,7 +26,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /** What a replica presents to node agents and accepts of them, and what the agents find in their volume. */
-@EnableKubernetesMockClient(crud = true)
+@EnableKubernetesMockClient(crud = true, https = false)
 class AgentSecretTest {
     private static final Duration RENEWAL = Duration.ofDays(61);
     /** Longer than a kubelet takes to update a volume. */
