@@ -39,7 +39,7 @@ import java.util.function.ObjIntConsumer;
  */
 public final class NodeRanking {
     /** The most candidate placements that one request scores, with those of the last node at most 15 more. */
-    static final int CANDIDATES = 256;
+    static final int CANDIDATES = 192;
 
     /** Less than the score of any scored node. */
     private static final double NOT_SCORED = -1e12;
