@@ -58,7 +58,8 @@ class GpuHealthIT {
     void anErrorOfAnApplicationIsAnEventOnItsPodAndLeavesTheGpuHealthy(Lab lab, TestNamespace namespace) {
         String node = namespace.node();
         Pod faulty = Pods.onNode(Pods.withGpuMemory(lab, "faulty", 2000), node);
-        // Too much to be taken for a context: the agent takes the smallest process that it has seen for one, and charges
+        // Too much to be taken for a context: the agent takes the smallest process that it has seen for one, and
+        // charges
         // every later process of the node as much.
         faulty.getSpec().getContainers().getFirst().setCommand(List.of("vgpu-sample", "alloc", "1000", "hold"));
         Pod pod = namespace.run(faulty);
