@@ -1,6 +1,6 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.simulation.NodeCapacity;
+import io.aliquot.scheduler.simulation.FreeResources;
 import io.aliquot.scheduler.simulation.PodDemand;
 import io.aliquot.scheduler.simulation.Scorer;
 
@@ -15,7 +15,7 @@ final class BestFit implements Scorer {
     private static final double MAX_GPU = 8_000;
 
     @Override
-    public double score(PodDemand demand, NodeCapacity before, NodeCapacity after) {
+    public double score(PodDemand demand, FreeResources before, FreeResources after) {
         return -(after.cpuMillis() / MAX_CPU_MILLIS + after.freeGpu() / MAX_GPU) / 2;
     }
 }

@@ -1,6 +1,6 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.simulation.NodeCapacity;
+import io.aliquot.scheduler.simulation.FreeResources;
 import io.aliquot.scheduler.simulation.PodDemand;
 import io.aliquot.scheduler.simulation.Scorer;
 
@@ -21,8 +21,8 @@ final class Fgd implements Scorer {
     }
 
     @Override
-    public double score(PodDemand demand, NodeCapacity before, NodeCapacity after) {
-        double decrease = (typicalPods.fragmentation(before) - typicalPods.fragmentation(after)) / NodeCapacity.WHOLE;
+    public double score(PodDemand demand, FreeResources before, FreeResources after) {
+        double decrease = (typicalPods.fragmentation(before) - typicalPods.fragmentation(after)) / FreeResources.WHOLE;
         return Math.floor(100 / (1 + Math.exp(-decrease))) - TIE_BREAK * before.freeGpu();
     }
 }

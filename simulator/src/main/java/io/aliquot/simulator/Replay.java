@@ -1,7 +1,7 @@
 package io.aliquot.simulator;
 
 import io.aliquot.api.names.Gpu;
-import io.aliquot.scheduler.simulation.NodeCapacity;
+import io.aliquot.scheduler.simulation.FreeResources;
 import io.aliquot.scheduler.simulation.PlacementEngine;
 import io.aliquot.scheduler.simulation.PlacementEngine.GpuUsage;
 import io.aliquot.scheduler.simulation.PlacementEngine.PendingPod;
@@ -32,9 +32,9 @@ final class Replay {
         /** By kube-scheduler's count. */
         ResourceVector free;
 
-        NodeCapacity capacity;
+        FreeResources capacity;
 
-        NodeState(SimulatedNode node, NodeCapacity capacity) {
+        NodeState(SimulatedNode node, FreeResources capacity) {
             this.node = node;
             this.free = ResourceVector.of(node);
             this.capacity = capacity;
@@ -91,7 +91,7 @@ final class Replay {
     }
 
     /** Free capacity of each node, in the order of the trace. */
-    List<NodeCapacity> capacities() {
+    List<FreeResources> capacities() {
         return nodes.values().stream().map(node -> node.capacity).toList();
     }
 
@@ -101,7 +101,7 @@ final class Replay {
     }
 
     /** Nodes with equal free capacity. */
-    record NodeGroup(NodeCapacity capacity, int nodes) {}
+    record NodeGroup(FreeResources capacity, int nodes) {}
 
     /** All nodes, grouped by their free capacity. */
     List<NodeGroup> groups() {

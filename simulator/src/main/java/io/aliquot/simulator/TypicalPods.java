@@ -1,6 +1,6 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.simulation.NodeCapacity;
+import io.aliquot.scheduler.simulation.FreeResources;
 import io.aliquot.scheduler.simulation.PodDemand;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -45,7 +45,7 @@ final class TypicalPods {
     }
 
     /** The expected free GPU capacity of a node that a typical pod cannot use, in thousandths. */
-    double fragmentation(NodeCapacity node) {
+    double fragmentation(FreeResources node) {
         double sum = 0;
         for (Weighted typical : demands) {
             sum += typical.weight() * unusable(typical.demand(), node);
@@ -53,7 +53,7 @@ final class TypicalPods {
         return sum;
     }
 
-    private static int unusable(PodDemand demand, NodeCapacity node) {
+    private static int unusable(PodDemand demand, FreeResources node) {
         if (demand.gpus() == 0 || demand.cpuMillis() > node.cpuMillis() || !node.isOfModelFor(demand)) {
             return node.freeGpu();
         }

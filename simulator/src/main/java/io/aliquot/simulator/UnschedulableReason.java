@@ -1,6 +1,6 @@
 package io.aliquot.simulator;
 
-import io.aliquot.scheduler.simulation.NodeCapacity;
+import io.aliquot.scheduler.simulation.FreeResources;
 import io.aliquot.scheduler.simulation.PodDemand;
 import java.util.EnumMap;
 import java.util.List;
@@ -33,7 +33,7 @@ enum UnschedulableReason {
         long free = 0;
         Map<UnschedulableReason, Long> withheld = new EnumMap<>(UnschedulableReason.class);
         for (Replay.NodeGroup group : nodes) {
-            NodeCapacity node = group.capacity();
+            FreeResources node = group.capacity();
             free += (long) group.nodes() * node.freeGpu();
             // For a pod without GPUs every node has the same weight.
             withheld.merge(
@@ -48,7 +48,7 @@ enum UnschedulableReason {
                 .getKey();
     }
 
-    private static UnschedulableReason of(PodDemand demand, NodeCapacity node) {
+    private static UnschedulableReason of(PodDemand demand, FreeResources node) {
         if (demand.gpus() > 0 && !node.isOfModelFor(demand)) {
             return MODEL;
         }

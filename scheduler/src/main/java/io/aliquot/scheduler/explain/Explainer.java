@@ -139,7 +139,7 @@ public final class Explainer {
         }
         boolean fitsOpenNode = nodes.stream()
                 .flatMap(node -> ledger.view(node).stream())
-                .anyMatch(view -> NodeFreeCapacity.emptyAndOpen(view).fits(request));
+                .anyMatch(view -> HypotheticalNode.emptyAndOpen(view).fits(request));
         return fitsOpenNode ? PendingCause.CLOSED : PendingCause.IMPOSSIBLE;
     }
 
@@ -149,7 +149,7 @@ public final class Explainer {
      */
     public List<GpuShortfall> gpuShortfalls(PodId pod, PodGpuRequest request, String node) {
         return ledger.view(node)
-                .map(view -> Shortfall.ofGpus(request, NodeFreeCapacity.without(view, Set.of(pod.uid()))))
+                .map(view -> Shortfall.ofGpus(request, HypotheticalNode.without(view, Set.of(pod.uid()))))
                 .orElse(List.of());
     }
 
@@ -164,7 +164,7 @@ public final class Explainer {
                 case Feasibility.Refused refusal -> {
                     refusing.computeIfAbsent(refusal, any -> new ArrayList<>()).add(node);
                     ledger.view(node)
-                            .map(view -> NodeFreeCapacity.without(view, Set.of(pod.uid())))
+                            .map(view -> HypotheticalNode.without(view, Set.of(pod.uid())))
                             .ifPresent(free -> {
                                 if (refusal.unresolvable()) {
                                     Shortfall.unhealthyGpus(request, free).forEach(unhealthy::add);
@@ -225,12 +225,12 @@ public final class Explainer {
         return refusals.stream().mapToInt(refusal -> refusal.nodes().count()).sum();
     }
 
-    private List<NodeFreeCapacity> sharingNodes(PodId pod, Collection<String> nodes) {
+    private List<HypotheticalNode> sharingNodes(PodId pod, Collection<String> nodes) {
         return nodes.stream()
                 .sorted()
                 .flatMap(node -> ledger.view(node).stream())
                 .filter(view -> view.agentReady() && view.facts() instanceof Sharing)
-                .map(view -> NodeFreeCapacity.without(view, Set.of(pod.uid())))
+                .map(view -> HypotheticalNode.without(view, Set.of(pod.uid())))
                 .toList();
     }
 

@@ -57,7 +57,7 @@ final class PreemptionOptions {
         Predicate<Set<String>> fitsWithout = uids -> {
             var removed = new HashSet<>(uids);
             removed.add(pod.uid());
-            return NodeFreeCapacity.without(view, removed).fits(request);
+            return HypotheticalNode.without(view, removed).fits(request);
         };
         List<Holding> others = view.holdings().stream()
                 .filter(holding -> !holding.perGpu().isEmpty())

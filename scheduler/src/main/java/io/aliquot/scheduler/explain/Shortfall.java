@@ -8,7 +8,7 @@ import io.aliquot.scheduler.explain.Explanation.NodeShortfall;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
-import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.aliquot.scheduler.placement.GpuInfo;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -34,7 +34,7 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
     private record RankedGpu(GpuShortfall shortfall, double distance) {}
 
     /** Empty if a container finds fewer GPUs than vGPUs that would fit if they were free; then no eviction helps. */
-    static Optional<Shortfall> of(PodGpuRequest request, NodeFreeCapacity free) {
+    static Optional<Shortfall> of(PodGpuRequest request, HypotheticalNode free) {
         var shortfalls = new ArrayList<GpuShortfall>();
         double distance = 0;
         boolean wholeCard = false;
@@ -88,10 +88,10 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
     }
 
     /** What each GPU lacks, for each container. */
-    static List<GpuShortfall> ofGpus(PodGpuRequest pod, NodeFreeCapacity free) {
+    static List<GpuShortfall> ofGpus(PodGpuRequest pod, HypotheticalNode free) {
         var shortfalls = new ArrayList<GpuShortfall>();
         for (ContainerGpuRequest container : pod.containers()) {
-            for (GpuFreeCapacity gpu : free.gpus()) {
+            for (GpuInfo gpu : free.gpus()) {
                 if (fitsIfFree(pod, container.request(), gpu.capacity())) {
                     shortfalls.add(rank(container, gpu).shortfall());
                 } else {
@@ -104,9 +104,9 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
     }
 
     /** What is wrong with each unhealthy GPU that a container would fit on if it were healthy and free. */
-    static Stream<Unhealthy> unhealthyGpus(PodGpuRequest pod, NodeFreeCapacity free) {
+    static Stream<Unhealthy> unhealthyGpus(PodGpuRequest pod, HypotheticalNode free) {
         return free.gpus().stream()
-                .map(GpuFreeCapacity::capacity)
+                .map(GpuInfo::capacity)
                 .filter(card -> !card.gpu().healthy())
                 .filter(card -> pod.containers().stream()
                         .anyMatch(container -> fitsIfFree(pod, container.request(), card.asSchedulable())))
@@ -139,7 +139,7 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         return card.sharingMode() == SharingMode.MEMORY ? 0 : request.cores();
     }
 
-    private static RankedGpu rank(ContainerGpuRequest container, GpuFreeCapacity free) {
+    private static RankedGpu rank(ContainerGpuRequest container, GpuInfo free) {
         GpuRequest request = container.request();
         GpuCapacity card = free.capacity();
         GpuAmount allocated = free.allocated();

@@ -21,10 +21,10 @@ import java.util.function.IntFunction;
  */
 final class Suggestions {
     private final PodGpuRequest pod;
-    private final List<NodeFreeCapacity> nodes;
+    private final List<HypotheticalNode> nodes;
     private final List<String> suggestions = new ArrayList<>();
 
-    Suggestions(PodGpuRequest pod, List<NodeFreeCapacity> nodes) {
+    Suggestions(PodGpuRequest pod, List<HypotheticalNode> nodes) {
         this.pod = pod;
         this.nodes = nodes;
     }

@@ -3,7 +3,7 @@ package io.aliquot.scheduler.kubernetes;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
-import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.AgentUsage;
 import io.aliquot.scheduler.pending.PendingPods;
@@ -69,7 +69,7 @@ final class PodEventHandler {
 
     /** Handles a pod that was added, changed or listed. */
     void onPresent(Pod pod) {
-        List<ContainerAllocation> held = List.of();
+        List<ContainerShare> held = List.of();
         agents.onPresent(pod);
         unbound.onPresent(pod);
         if (PodReader.ended(pod)) {
@@ -102,7 +102,7 @@ final class PodEventHandler {
                 pod.getSpec() == null ? OptionalLong.empty() : OptionalLong.of(PodReader.version(pod)));
     }
 
-    private List<ContainerAllocation> bound(Pod pod) {
+    private List<ContainerShare> bound(Pod pod) {
         latency.boundPodReported(uid(pod));
         PodReader.Reading reading = PodReader.bound(pod);
         pending.forget(uid(pod));

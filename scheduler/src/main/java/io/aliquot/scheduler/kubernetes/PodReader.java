@@ -8,7 +8,7 @@ import io.aliquot.api.names.Vgpus;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.ledger.BoundPod;
-import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.ForeignPod;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
@@ -77,7 +77,7 @@ public final class PodReader {
 
     static Reading bound(Pod pod) {
         var problems = new ArrayList<String>();
-        var shares = new ArrayList<ContainerAllocation>();
+        var shares = new ArrayList<ContainerShare>();
         Map<String, String> annotations = annotations(pod);
         for (Part part : parts(pod.getSpec())) {
             String key = Annotations.vgpu(part.name());
@@ -85,7 +85,7 @@ public final class PodReader {
             if (text != null) {
                 List<Vgpu> vgpus = wellFormed(key, text, problems);
                 if (!vgpus.isEmpty()) {
-                    shares.add(new ContainerAllocation(part.name(), part.kind(), new Vgpus(vgpus)));
+                    shares.add(new ContainerShare(part.name(), part.kind(), new Vgpus(vgpus)));
                 }
             }
         }
@@ -246,7 +246,7 @@ public final class PodReader {
      *
      * @param shares what its containers hold
      */
-    static Optional<GpuPod> gpuPod(Pod pod, String schedulerName, List<ContainerAllocation> shares) {
+    static Optional<GpuPod> gpuPod(Pod pod, String schedulerName, List<ContainerShare> shares) {
         if (ended(pod)) {
             return Optional.empty();
         }

@@ -29,7 +29,7 @@ public record BoundPod(
         PodId id,
         String node,
         long version,
-        List<ContainerAllocation> shares,
+        List<ContainerShare> shares,
         HostResources hostRequests,
         int priority,
         Instant created,
@@ -43,7 +43,7 @@ public record BoundPod(
 
     /** What it holds of each GPU, by UUID. */
     public Map<String, GpuAmount> perGpu() {
-        return ContainerAllocation.perGpu(shares);
+        return ContainerShare.perGpu(shares);
     }
 
     /**

@@ -20,24 +20,24 @@ final class Claim {
     /** When this state began, in nanoseconds of the ledger's clock. */
     final long since;
 
-    private final List<ContainerAllocation> shares;
+    private final List<ContainerShare> shares;
     /** The pod as it was reported or read last; null before. */
     private final @Nullable BoundPod observed;
 
     /** The version of the pod that a sent write, a Binding or a resize, is conditional on. */
     private final long base;
     /** What the pod holds if a resize that was sent takes effect; null without a resize. */
-    private final @Nullable List<ContainerAllocation> resize;
+    private final @Nullable List<ContainerShare> resize;
 
     private Claim(
             PodId pod,
             State state,
-            List<ContainerAllocation> shares,
+            List<ContainerShare> shares,
             Map<String, GpuAmount> perGpu,
             HostResources hostRequests,
             @Nullable BoundPod observed,
             long base,
-            @Nullable List<ContainerAllocation> resize,
+            @Nullable List<ContainerShare> resize,
             long since) {
         this.pod = pod;
         this.state = state;
@@ -61,7 +61,7 @@ final class Claim {
     /** A Binding was sent. */
     static Claim assumed(
             PodId pod,
-            List<ContainerAllocation> shares,
+            List<ContainerShare> shares,
             Map<String, GpuAmount> perGpu,
             HostResources hostRequests,
             long base,
@@ -75,12 +75,12 @@ final class Claim {
     }
 
     /** A resize of this one was sent. */
-    Claim resizing(BoundPod pod, List<ContainerAllocation> wanted, long now) {
+    Claim resizing(BoundPod pod, List<ContainerShare> wanted, long now) {
         return new Claim(
                 pod.id(),
                 state,
                 pod.shares(),
-                ContainerAllocation.larger(pod.perGpu(), ContainerAllocation.perGpu(wanted)),
+                ContainerShare.larger(pod.perGpu(), ContainerShare.perGpu(wanted)),
                 pod.hostRequests(),
                 pod,
                 pod.version(),
@@ -90,8 +90,8 @@ final class Claim {
 
     /** The pod was reported in a version that does not show the outcome of the resize. */
     Claim stillResizing(BoundPod pod) {
-        List<ContainerAllocation> wanted = Objects.requireNonNull(resize);
-        Map<String, GpuAmount> most = ContainerAllocation.larger(pod.perGpu(), ContainerAllocation.perGpu(wanted));
+        List<ContainerShare> wanted = Objects.requireNonNull(resize);
+        Map<String, GpuAmount> most = ContainerShare.larger(pod.perGpu(), ContainerShare.perGpu(wanted));
         return new Claim(pod.id(), State.HELD, pod.shares(), most, pod.hostRequests(), pod, base, wanted, since);
     }
 

@@ -20,7 +20,7 @@ import java.util.Map;
 public record Holding(
         PodId pod,
         State state,
-        List<ContainerAllocation> shares,
+        List<ContainerShare> shares,
         Map<String, GpuAmount> perGpu,
         HostResources hostRequests,
         int priority,

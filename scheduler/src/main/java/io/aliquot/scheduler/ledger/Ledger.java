@@ -375,7 +375,7 @@ public final class Ledger {
                         ((Sharing) account.facts()).inventory().visibleDevices());
                 account.put(Claim.assumed(
                         pod,
-                        allocations(request, granted),
+                        shares(request, granted),
                         selected.perGpu(),
                         request.hostRequests(),
                         version,
@@ -385,9 +385,9 @@ public final class Ledger {
         };
     }
 
-    private static List<ContainerAllocation> allocations(PodGpuRequest request, Granted granted) {
+    private static List<ContainerShare> shares(PodGpuRequest request, Granted granted) {
         return request.containers().stream()
-                .map(container -> new ContainerAllocation(
+                .map(container -> new ContainerShare(
                         container.name(),
                         container.kind(),
                         Objects.requireNonNull(granted.containers().get(container.name()))))
@@ -410,7 +410,7 @@ public final class Ledger {
      *
      * @throws io.aliquot.api.names.FormatException if the changes are not possible for this pod
      */
-    public Resizing resize(String uid, List<AllocationChange> changes) {
+    public Resizing resize(String uid, List<ContainerShareChange> changes) {
         return resizes.prepare(uid, changes);
     }
 
@@ -586,7 +586,7 @@ public final class Ledger {
      *
      * @throws io.aliquot.api.names.FormatException if the changes are not possible for this pod
      */
-    public Resizing checkResize(String uid, List<AllocationChange> changes) {
+    public Resizing checkResize(String uid, List<ContainerShareChange> changes) {
         return resizes.check(uid, changes);
     }
 

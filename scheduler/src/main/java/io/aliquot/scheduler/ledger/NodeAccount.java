@@ -14,7 +14,7 @@ import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
-import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.aliquot.scheduler.placement.GpuInfo;
 import io.aliquot.scheduler.placement.GpuSelection;
 import io.aliquot.scheduler.placement.GpuSelector;
 import io.aliquot.scheduler.placement.HostResources;
@@ -59,7 +59,7 @@ final class NodeAccount implements NodeAccountView {
     /** The GPUs that the node shares now. */
     private List<GpuCapacity> gpuCapacities = List.of();
     /** Free capacity of each GPU that the node shares now; an element is replaced when claims on its GPU change. */
-    private List<GpuFreeCapacity> freeGpus = List.of();
+    private List<GpuInfo> freeGpus = List.of();
 
     /** Capacity of the node without pods. */
     private FreeCapacity.Shape shape;
@@ -232,16 +232,16 @@ final class NodeAccount implements NodeAccountView {
         return gpuCapacities;
     }
 
-    private GpuFreeCapacity freeCapacity(GpuCapacity capacity, @Nullable Tally tally) {
+    private GpuInfo freeCapacity(GpuCapacity capacity, @Nullable Tally tally) {
         Tally foreign = foreignTallies.get(capacity.gpu().uuid());
         if (foreign == null) {
-            return new GpuFreeCapacity(capacity, tally == null ? GpuAmount.NOTHING : tally.sum());
+            return new GpuInfo(capacity, tally == null ? GpuAmount.NOTHING : tally.sum());
         }
         Tally both = foreign.copy();
         if (tally != null) {
             both.add(tally.sum(), 1);
         }
-        return new GpuFreeCapacity(capacity, both.sum());
+        return new GpuInfo(capacity, both.sum());
     }
 
     void setAgentReady(boolean agentReady) {
@@ -295,7 +295,7 @@ final class NodeAccount implements NodeAccountView {
         changed();
     }
 
-    private void replace(List<GpuFreeCapacity> freeGpus, String uuid, Tally tally) {
+    private void replace(List<GpuInfo> freeGpus, String uuid, Tally tally) {
         for (int index = 0; index < freeGpus.size(); index++) {
             GpuCapacity capacity = freeGpus.get(index).capacity();
             if (capacity.gpu().uuid().equals(uuid)) {
@@ -310,7 +310,7 @@ final class NodeAccount implements NodeAccountView {
         if (!(facts instanceof Sharing sharing && agentReady)) {
             return unavailable();
         }
-        List<GpuFreeCapacity> free = freeCapacitiesWithout(uid, without);
+        List<GpuInfo> free = freeCapacitiesWithout(uid, without);
         PlacementPolicy policy = gpuPolicy(request, sharing);
         return switch (GpuSelector.feasible(request, free, policy)) {
             case Refused refused -> refused;
@@ -338,7 +338,7 @@ final class NodeAccount implements NodeAccountView {
             String uid,
             Sharing sharing,
             Set<String> without,
-            List<GpuFreeCapacity> freeGpus,
+            List<GpuInfo> freeGpus,
             PlacementPolicy policy) {
         HostResources free = sharing.allocatable().minus(requested).plus(hostRequests(uid));
         FreeCapacity before = claims.containsKey(uid) || !without.isEmpty()
@@ -352,7 +352,7 @@ final class NodeAccount implements NodeAccountView {
         if (!(facts instanceof Sharing sharing && agentReady)) {
             return unavailable();
         }
-        List<GpuFreeCapacity> free = freeCapacitiesWithout(uid, without);
+        List<GpuInfo> free = freeCapacitiesWithout(uid, without);
         PlacementPolicy policy = gpuPolicy(request, sharing);
         if (!request.requestsOneVgpu() || !policy.scoresCandidates()) {
             return GpuSelector.select(request, free, policy);
@@ -380,12 +380,12 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** Free capacity of every GPU that the node shares; the list changes with the account. */
-    List<GpuFreeCapacity> freeCapacities() {
+    List<GpuInfo> freeCapacities() {
         return freeGpus;
     }
 
     /** The same without the claims of these pods. */
-    private List<GpuFreeCapacity> freeCapacitiesWithout(String uid, Set<String> others) {
+    private List<GpuInfo> freeCapacitiesWithout(String uid, Set<String> others) {
         Claim own = claims.get(uid);
         if (own == null && others.isEmpty()) {
             return freeGpus;
@@ -438,7 +438,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** Why a GPU cannot give a container these amounts even without other pods; empty if it can, or already does. */
-    Optional<String> unsuitable(List<ContainerAllocation> present, List<ContainerAllocation> wanted) {
+    Optional<String> unsuitable(List<ContainerShare> present, List<ContainerShare> wanted) {
         List<Vgpu> before = vgpus(present);
         List<Vgpu> after = vgpus(wanted);
         return IntStream.range(0, after.size())
@@ -447,7 +447,7 @@ final class NodeAccount implements NodeAccountView {
                 .findFirst();
     }
 
-    private static List<Vgpu> vgpus(List<ContainerAllocation> shares) {
+    private static List<Vgpu> vgpus(List<ContainerShare> shares) {
         return shares.stream().flatMap(share -> share.vgpus().list().stream()).toList();
     }
 
@@ -475,7 +475,7 @@ final class NodeAccount implements NodeAccountView {
 
     /** What is missing for a claim to grow to these amounts; empty if they fit or it does not grow. */
     Optional<String> lacking(Claim claim, Map<String, GpuAmount> wanted) {
-        for (GpuFreeCapacity free : freeCapacitiesWithout(claim.pod.uid(), Set.of())) {
+        for (GpuInfo free : freeCapacitiesWithout(claim.pod.uid(), Set.of())) {
             String gpu = free.gpu().uuid();
             GpuAmount amount = wanted.get(gpu);
             if (amount != null && !amount.equals(claim.perGpu.get(gpu)) && !holds(free, amount)) {
@@ -486,11 +486,11 @@ final class NodeAccount implements NodeAccountView {
         return Optional.empty();
     }
 
-    private static boolean holds(GpuFreeCapacity gpu, GpuAmount amount) {
+    private static boolean holds(GpuInfo gpu, GpuAmount amount) {
         return gpu.holds(amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
     }
 
-    private static String available(GpuFreeCapacity free) {
+    private static String available(GpuInfo free) {
         GpuCapacity capacity = free.capacity();
         GpuAmount taken = free.allocated();
         return capacity.cordoned() || !capacity.gpu().healthy()

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.ledger;
 
 import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
-import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.aliquot.scheduler.placement.GpuInfo;
 import java.util.List;
 
 /**
@@ -11,8 +11,7 @@ import java.util.List;
  * @param gpus free capacity of every GPU that it shares; empty for an unavailable node
  * @param holdings in no order
  */
-public record NodeView(
-        String name, NodeFacts facts, boolean agentReady, List<GpuFreeCapacity> gpus, List<Holding> holdings) {
+public record NodeView(String name, NodeFacts facts, boolean agentReady, List<GpuInfo> gpus, List<Holding> holdings) {
     public NodeView {
         gpus = List.copyOf(gpus);
         holdings = List.copyOf(holdings);

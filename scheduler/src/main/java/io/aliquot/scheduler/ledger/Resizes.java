@@ -16,16 +16,16 @@ final class Resizes {
         this.nanoTime = nanoTime;
     }
 
-    Resizing prepare(String uid, List<AllocationChange> changes) {
+    Resizing prepare(String uid, List<ContainerShareChange> changes) {
         return prepare(uid, changes, true);
     }
 
     /** The result that {@link #prepare} would have; changes nothing. */
-    Resizing check(String uid, List<AllocationChange> changes) {
+    Resizing check(String uid, List<ContainerShareChange> changes) {
         return prepare(uid, changes, false);
     }
 
-    private Resizing prepare(String uid, List<AllocationChange> changes, boolean apply) {
+    private Resizing prepare(String uid, List<ContainerShareChange> changes, boolean apply) {
         var result = new Resizing[] {new Resizing.Unknown()};
         claims.computeIfPresent(uid, (node, freed) -> {
             if (node != null) {
@@ -37,7 +37,7 @@ final class Resizes {
     }
 
     private Resizing prepare(
-            NodeAccount account, String uid, String node, List<AllocationChange> changes, boolean apply) {
+            NodeAccount account, String uid, String node, List<ContainerShareChange> changes, boolean apply) {
         Claim claim = account.claim(uid).orElseThrow();
         Optional<BoundPod> observed = claim.observed();
         if (observed.isEmpty() || claim.state == Holding.State.LINGERING) {
@@ -47,7 +47,7 @@ final class Resizes {
             return new Resizing.Unresolved();
         }
         BoundPod pod = observed.get();
-        List<ContainerAllocation> wanted = AllocationChange.apply(changes, pod.shares());
+        List<ContainerShare> wanted = ContainerShareChange.apply(changes, pod.shares());
         if (wanted.equals(pod.shares())) {
             return new Resizing.Unchanged();
         }

@@ -11,7 +11,7 @@ public sealed interface Resizing {
      * @param version of the pod that the write must be conditional on
      * @param shares what the pod's containers are to hold
      */
-    record Prepared(PodId pod, String node, long version, List<ContainerAllocation> shares) implements Resizing {}
+    record Prepared(PodId pod, String node, long version, List<ContainerShare> shares) implements Resizing {}
 
     /** The pod holds these amounts already. */
     record Unchanged() implements Resizing {}

@@ -5,7 +5,7 @@ import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.pending.PendingPods;
-import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.aliquot.scheduler.placement.GpuInfo;
 import io.prometheus.metrics.model.registry.MultiCollector;
 import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
 import io.prometheus.metrics.model.snapshots.GaugeSnapshot.GaugeDataPointSnapshot;
@@ -30,7 +30,7 @@ final class LedgerMetrics implements MultiCollector {
     static final int MAX_GPUS = 2000;
 
     /** What is measured of a GPU, and summed over the GPUs of a node. */
-    private record Measure(String name, String help, ToDoubleBiFunction<GpuFreeCapacity, ShareSizes> value) {}
+    private record Measure(String name, String help, ToDoubleBiFunction<GpuInfo, ShareSizes> value) {}
 
     private static final List<Measure> MEASURES = List.of(
             new Measure(
@@ -107,7 +107,7 @@ final class LedgerMetrics implements MultiCollector {
             }
             ofNodes.add(Labels.of("node", view.name()), view.gpus(), sizes);
             if (gpus <= MAX_GPUS) {
-                for (GpuFreeCapacity gpu : view.gpus()) {
+                for (GpuInfo gpu : view.gpus()) {
                     Labels labels = Labels.of(
                             "node", view.name(),
                             "gpu", gpu.gpu().uuid(),
@@ -222,7 +222,7 @@ final class LedgerMetrics implements MultiCollector {
             }
         }
 
-        void add(Labels labels, List<GpuFreeCapacity> gpus, ShareSizes sizes) {
+        void add(Labels labels, List<GpuInfo> gpus, ShareSizes sizes) {
             gauges.forEach((measure, gauge) -> gauge.dataPoint(point(
                     labels,
                     gpus.stream()

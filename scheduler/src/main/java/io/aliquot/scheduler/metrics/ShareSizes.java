@@ -10,7 +10,7 @@ import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.GpuAmount;
-import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.aliquot.scheduler.placement.GpuInfo;
 import java.util.Arrays;
 import java.util.Collection;
 
@@ -71,7 +71,7 @@ public final class ShareSizes {
     }
 
     /** Free memory in MiB that no shape fits into; all free memory if the GPU takes no vGPU. */
-    public long stranded(GpuFreeCapacity gpu) {
+    public long stranded(GpuInfo gpu) {
         GpuAmount taken = gpu.allocated();
         long free = Math.max(0, gpu.capacity().memoryMiB() - taken.memoryMiB());
         int cores = gpu.capacity().cores() - taken.cores();
@@ -88,7 +88,7 @@ public final class ShareSizes {
     }
 
     /** The least memory of the shapes with at most these cores, whole cards excluded. */
-    private long least(int cores, GpuFreeCapacity gpu) {
+    private long least(int cores, GpuInfo gpu) {
         complete();
         int percent = leastPercent[cores];
         return percent > ALL

@@ -74,7 +74,7 @@ public final class CandidatePlacements {
      * @param policy how its GPUs are selected. If the policy scores candidates and the pod requests one vGPU, every GPU
      *     that holds it is a candidate; otherwise the selection of {@link GpuSelector} is the only candidate
      */
-    public void find(FreeCapacity node, HostResources host, List<GpuFreeCapacity> freeGpus, PlacementPolicy policy) {
+    public void find(FreeCapacity node, HostResources host, List<GpuInfo> freeGpus, PlacementPolicy policy) {
         int largest = largestMiB(freeGpus);
         if (largest != largestMiB) {
             largestMiB = largest;
@@ -97,7 +97,7 @@ public final class CandidatePlacements {
         }
     }
 
-    private void eachGpu(List<GpuFreeCapacity> freeGpus, PlacementPolicy policy) {
+    private void eachGpu(List<GpuInfo> freeGpus, PlacementPolicy policy) {
         int fitting = preferredFirst(freeGpus, policy);
         for (int i = 0; i < fitting; i++) {
             int gpu = gpus[i];
@@ -115,7 +115,7 @@ public final class CandidatePlacements {
         }
     }
 
-    private static int largestMiB(List<GpuFreeCapacity> gpus) {
+    private static int largestMiB(List<GpuInfo> gpus) {
         if (gpus.isEmpty()) {
             return 1;
         }
@@ -126,12 +126,12 @@ public final class CandidatePlacements {
         return largest.vgpuMiB;
     }
 
-    private long before(GpuFreeCapacity gpu) {
+    private long before(GpuInfo gpu) {
         return FreeCapacity.left(before.shape(), gpu, 0, 0, 0, false);
     }
 
     /** Free capacity of a GPU with the one vGPU that the pod requests. */
-    private long after(GpuFreeCapacity gpu) {
+    private long after(GpuInfo gpu) {
         GpuRequest vgpu = request.containers().get(0).request();
         return FreeCapacity.left(
                 before.shape(),
@@ -142,12 +142,12 @@ public final class CandidatePlacements {
                 vgpu.exclusive());
     }
 
-    private void selected(List<GpuFreeCapacity> freeGpus, PlacementPolicy policy) {
+    private void selected(List<GpuInfo> freeGpus, PlacementPolicy policy) {
         FreeCapacity after = FreeCapacity.of(before.shape(), hostAfter, freeGpus);
         int first = -1;
         if (GpuSelector.select(request, freeGpus, policy) instanceof GpuSelection.Selected selection) {
             for (int gpu = freeGpus.size() - 1; gpu >= 0; gpu--) {
-                GpuFreeCapacity gpuFree = freeGpus.get(gpu);
+                GpuInfo gpuFree = freeGpus.get(gpu);
                 GpuAmount amount = selection.perGpu().get(gpuFree.gpu().uuid());
                 if (amount != null) {
                     long left = FreeCapacity.left(
@@ -168,10 +168,10 @@ public final class CandidatePlacements {
     }
 
     /** Writes the GPUs that hold the one requested vGPU to {@code gpus}, highest rating first; returns their number. */
-    private int preferredFirst(List<GpuFreeCapacity> freeGpus, PlacementPolicy policy) {
+    private int preferredFirst(List<GpuInfo> freeGpus, PlacementPolicy policy) {
         int fitting = 0;
         for (int gpu = 0; gpu < freeGpus.size(); gpu++) {
-            GpuFreeCapacity gpuFree = freeGpus.get(gpu);
+            GpuInfo gpuFree = freeGpus.get(gpu);
             if (GpuSelector.holds(request, gpuFree)) {
                 int at = fitting++;
                 for (; at > 0 && rate(gpuFree, policy) > rate(freeGpus.get(gpus[at - 1]), policy); at--) {
@@ -183,7 +183,7 @@ public final class CandidatePlacements {
         return fitting;
     }
 
-    private static long rate(GpuFreeCapacity free, PlacementPolicy policy) {
+    private static long rate(GpuInfo free, PlacementPolicy policy) {
         return policy.rateGpu(free.fullness, free.capacity);
     }
 }

@@ -23,7 +23,7 @@ final class ContainerGpuSelector {
     /** Weight of one unit of link score: more than the sum of the fullness of all GPUs of a set. */
     private static final long LINK_WEIGHT = 1L << 32;
 
-    private final List<GpuFreeCapacity> gpus;
+    private final List<GpuInfo> gpus;
     /** The policy's rating of each GPU. */
     private final long[] ratings;
     /** The policy's rating of each GPU's fullness alone. */
@@ -38,13 +38,13 @@ final class ContainerGpuSelector {
      * Prepares a selection.
      *
      * @param gpus every GPU of the node; at least one
-     * @param fullness of each GPU with the pod's other containers, 0 to {@link GpuFreeCapacity#FULL}
+     * @param fullness of each GPU with the pod's other containers, 0 to {@link GpuInfo#FULL}
      * @param used whether another container of the pod has a vGPU on the GPU
      * @param useLinks whether links between GPUs count
      * @param topology whether the pod requests that links come before the policy
      */
     ContainerGpuSelector(
-            List<GpuFreeCapacity> gpus,
+            List<GpuInfo> gpus,
             int[] fullness,
             boolean[] used,
             PlacementPolicy policy,

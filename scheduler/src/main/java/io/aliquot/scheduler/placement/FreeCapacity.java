@@ -73,7 +73,7 @@ public final class FreeCapacity {
     }
 
     /** A node with these GPUs. */
-    public static FreeCapacity of(Shape shape, HostResources left, List<GpuFreeCapacity> gpus) {
+    public static FreeCapacity of(Shape shape, HostResources left, List<GpuInfo> gpus) {
         long[] each = new long[gpus.size()];
         for (int gpu = 0; gpu < each.length; gpu++) {
             each[gpu] = left(shape, gpus.get(gpu), 0, 0, 0, false);
@@ -87,7 +87,7 @@ public final class FreeCapacity {
     }
 
     /** Free capacity of a GPU for any later pod once these amounts are allocated too; for {@link #with}. */
-    static long left(Shape shape, GpuFreeCapacity gpu, long memoryMiB, int cores, int slots, boolean exclusive) {
+    static long left(Shape shape, GpuInfo gpu, long memoryMiB, int cores, int slots, boolean exclusive) {
         if (!gpu.usableWith(slots, exclusive)) {
             return 0;
         }
@@ -203,7 +203,7 @@ public final class FreeCapacity {
     /**
      * This capacity with one GPU and the host changed.
      *
-     * @param before of the GPU, a result of {@link #left(Shape, GpuFreeCapacity, long, int, int, boolean)}
+     * @param before of the GPU, a result of {@link #left(Shape, GpuInfo, long, int, int, boolean)}
      * @param after of the GPU, likewise
      */
     FreeCapacity with(long before, long after, HostResources host) {

@@ -27,7 +27,7 @@ public final class GpuSelector {
      * @param gpus every GPU of the node, in the order of its inventory
      * @param policy which GPUs to prefer among those that hold a container
      */
-    public static Feasibility feasible(PodGpuRequest pod, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {
+    public static Feasibility feasible(PodGpuRequest pod, List<GpuInfo> gpus, PlacementPolicy policy) {
         if (!pod.requestsOneVgpu()) {
             return new PodGpuSelector(pod, gpus, policy, pod.containers().size() != 1).quickCheck();
         }
@@ -41,7 +41,7 @@ public final class GpuSelector {
      * @param gpus every GPU of the node, in the order of its inventory
      * @param policy which GPUs to prefer among those that hold a container
      */
-    public static GpuSelection select(PodGpuRequest pod, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {
+    public static GpuSelection select(PodGpuRequest pod, List<GpuInfo> gpus, PlacementPolicy policy) {
         if (!pod.requestsOneVgpu()) {
             return new PodGpuSelector(pod, gpus, policy, true).select();
         }
@@ -54,7 +54,7 @@ public final class GpuSelector {
      *
      * @param gpu index in {@code gpus} of a GPU that holds the vGPU
      */
-    public static GpuSelection.Selected selectGpu(int gpu, PodGpuRequest pod, List<GpuFreeCapacity> gpus) {
+    public static GpuSelection.Selected selectGpu(int gpu, PodGpuRequest pod, List<GpuInfo> gpus) {
         ContainerGpuRequest container = pod.containers().get(0);
         Vgpu vgpu = vgpu(pod, container.request(), gpus.get(gpu).capacity);
         return new GpuSelection.Selected(
@@ -64,11 +64,11 @@ public final class GpuSelector {
     }
 
     /** The index of the GPU that the policy rates highest for a pod's only vGPU; -1 if no GPU holds it. */
-    private static int bestGpu(PodGpuRequest pod, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {
+    private static int bestGpu(PodGpuRequest pod, List<GpuInfo> gpus, PlacementPolicy policy) {
         int best = -1;
         long bestRating = Long.MIN_VALUE;
         for (int gpu = 0; gpu < gpus.size(); gpu++) {
-            GpuFreeCapacity free = gpus.get(gpu);
+            GpuInfo free = gpus.get(gpu);
             long rating = policy.rateGpu(free.fullness, free.capacity);
             if (rating > bestRating && holds(pod, free)) {
                 best = gpu;
@@ -79,16 +79,16 @@ public final class GpuSelector {
     }
 
     /** The mean fullness of the node's GPUs, 0 to 1, after a GPU got the pod's only vGPU. */
-    private static double fullness(PodGpuRequest pod, List<GpuFreeCapacity> gpus, int gpu) {
+    private static double fullness(PodGpuRequest pod, List<GpuInfo> gpus, int gpu) {
         long sum = 0;
         for (int i = 0; i < gpus.size(); i++) {
             sum += gpus.get(i).fullness;
         }
-        GpuFreeCapacity free = gpus.get(gpu);
+        GpuInfo free = gpus.get(gpu);
         GpuRequest request = pod.containers().get(0).request();
         sum += free.fullnessWith(memoryMiB(request, free.capacity), cores(request, free.capacity), request.exclusive())
                 - free.fullness;
-        return (double) sum / GpuFreeCapacity.FULL / gpus.size();
+        return (double) sum / GpuInfo.FULL / gpus.size();
     }
 
     /** The vGPU that a container gets on a GPU. */
@@ -123,18 +123,18 @@ public final class GpuSelector {
     }
 
     /** Whether a GPU holds the only vGPU of a pod. */
-    static boolean holds(PodGpuRequest pod, GpuFreeCapacity free) {
+    static boolean holds(PodGpuRequest pod, GpuInfo free) {
         return holds(pod, pod.containers().get(0).request(), free);
     }
 
     /** Whether a GPU holds one vGPU of a container, with no other vGPU of the pod on that GPU. */
-    static boolean holds(PodGpuRequest pod, GpuRequest request, GpuFreeCapacity free) {
+    static boolean holds(PodGpuRequest pod, GpuRequest request, GpuInfo free) {
         return free.holds(memoryMiB(request, free.capacity), cores(request, free.capacity), 1, request.exclusive())
                 && holdsWhenEmpty(pod, request, free.capacity);
     }
 
     /** Refuses a pod that requests one vGPU, with the last in {@link Reason}'s order of the GPUs' obstacles. */
-    private static Refused refuse(PodGpuRequest pod, List<GpuFreeCapacity> gpus) {
+    private static Refused refuse(PodGpuRequest pod, List<GpuInfo> gpus) {
         GpuRequest request = pod.containers().get(0).request();
         Reason last = Reason.TOO_FEW_GPUS;
         for (int i = 0; i < gpus.size(); i++) {

@@ -59,7 +59,7 @@ public enum PlacementPolicy {
      * Rates a GPU that holds a vGPU of the pod; the container gets the GPUs with the highest ratings, unless NUMA domains
      * or links between GPUs come first, see {@link ContainerGpuSelector}.
      *
-     * @param fullness of the GPU, from 0 to {@link GpuFreeCapacity#FULL}
+     * @param fullness of the GPU, from 0 to {@link GpuInfo#FULL}
      */
     long rateGpu(int fullness, GpuCapacity gpu) {
         return switch (this) {

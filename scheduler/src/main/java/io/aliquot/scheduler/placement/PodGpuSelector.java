@@ -34,7 +34,7 @@ final class PodGpuSelector {
     static final int BUDGET = 8192;
 
     private final PodGpuRequest pod;
-    private final List<GpuFreeCapacity> gpus;
+    private final List<GpuInfo> gpus;
     private final PlacementPolicy policy;
     private final boolean useLinks;
     private final List<ContainerGpuRequest> containers;
@@ -49,7 +49,7 @@ final class PodGpuSelector {
      * @param gpus every GPU of the node, in the order of its inventory
      * @param useLinks whether links between GPUs count; they never decide whether a pod with one container fits
      */
-    PodGpuSelector(PodGpuRequest pod, List<GpuFreeCapacity> gpus, PlacementPolicy policy, boolean useLinks) {
+    PodGpuSelector(PodGpuRequest pod, List<GpuInfo> gpus, PlacementPolicy policy, boolean useLinks) {
         this.pod = pod;
         this.gpus = gpus;
         this.policy = policy;
@@ -159,7 +159,7 @@ final class PodGpuSelector {
 
     /** Whether a GPU holds a vGPU of a container beside the vGPUs already assigned. */
     private boolean holds(int container, int gpu) {
-        GpuFreeCapacity free = gpus.get(gpu);
+        GpuInfo free = gpus.get(gpu);
         if (containers.size() == 1) {
             return !assigned[container][gpu] && GpuSelector.holds(pod, request(container), free);
         }
@@ -280,8 +280,8 @@ final class PodGpuSelector {
     }
 
     private boolean areEquivalent(int first, int second) {
-        GpuFreeCapacity one = gpus.get(first);
-        GpuFreeCapacity other = gpus.get(second);
+        GpuInfo one = gpus.get(first);
+        GpuInfo other = gpus.get(second);
         if (one.capacity.gpu.memoryMiB() != other.capacity.gpu.memoryMiB()
                 || one.capacity.schedulable != other.capacity.schedulable
                 || !one.allocated().equals(other.allocated())
@@ -326,12 +326,12 @@ final class PodGpuSelector {
         for (int gpu = 0; gpu < gpus.size(); gpu++) {
             sum += fullness(gpu);
         }
-        return gpus.isEmpty() ? 1 : (double) sum / GpuFreeCapacity.FULL / gpus.size();
+        return gpus.isEmpty() ? 1 : (double) sum / GpuInfo.FULL / gpus.size();
     }
 
-    /** Fullness of a GPU with the assignments so far, 0 to {@link GpuFreeCapacity#FULL}. */
+    /** Fullness of a GPU with the assignments so far, 0 to {@link GpuInfo#FULL}. */
     private int fullness(int gpu) {
-        GpuFreeCapacity free = gpus.get(gpu);
+        GpuInfo free = gpus.get(gpu);
         if (!isUsed(gpu)) {
             return free.fullness;
         }
@@ -398,12 +398,12 @@ final class PodGpuSelector {
     }
 
     /** The first obstacle to a vGPU on a GPU of which the pod would then hold {@code amount}. */
-    private static Reason obstacle(PodGpuRequest pod, GpuRequest request, GpuFreeCapacity free, GpuAmount amount) {
+    private static Reason obstacle(PodGpuRequest pod, GpuRequest request, GpuInfo free, GpuAmount amount) {
         return obstacle(pod, request, free, amount.memoryMiB(), amount.cores(), amount.slots(), amount.exclusive());
     }
 
     /** The first obstacle to a vGPU on a GPU, with no other vGPU of the pod on that GPU. */
-    static Reason obstacle(PodGpuRequest pod, GpuRequest request, GpuFreeCapacity free) {
+    static Reason obstacle(PodGpuRequest pod, GpuRequest request, GpuInfo free) {
         return obstacle(
                 pod,
                 request,
@@ -417,7 +417,7 @@ final class PodGpuSelector {
     private static Reason obstacle(
             PodGpuRequest pod,
             GpuRequest request,
-            GpuFreeCapacity free,
+            GpuInfo free,
             long memoryMiB,
             int cores,
             int slots,

@@ -7,8 +7,8 @@ import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
-import io.aliquot.scheduler.ledger.AllocationChange;
-import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ContainerShare;
+import io.aliquot.scheduler.ledger.ContainerShareChange;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.ledger.Resizing;
@@ -72,7 +72,7 @@ public final class Resizer {
      * @param required the version that the pod must have; empty for any
      * @throws io.aliquot.api.names.FormatException if the changes are invalid for this pod
      */
-    public Result resize(PodId pod, List<AllocationChange> changes, OptionalLong required) {
+    public Result resize(PodId pod, List<ContainerShareChange> changes, OptionalLong required) {
         Attempt attempt = new Attempt(new Result.Unavailable("the pod keeps changing; try again"), true);
         for (int i = 0; i < TRIES && attempt.again(); i++) {
             Fence fence;
@@ -146,10 +146,10 @@ public final class Resizer {
         };
     }
 
-    private static Map<String, String> annotations(List<ContainerAllocation> shares, Fence fence) {
+    private static Map<String, String> annotations(List<ContainerShare> shares, Fence fence) {
         return AllocationAnnotations.annotations(
                 Annotations.RESIZE_FENCE,
                 fence,
-                shares.stream().collect(Collectors.toMap(ContainerAllocation::container, ContainerAllocation::vgpus)));
+                shares.stream().collect(Collectors.toMap(ContainerShare::container, ContainerShare::vgpus)));
     }
 }

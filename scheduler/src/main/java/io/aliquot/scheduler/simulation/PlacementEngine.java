@@ -158,9 +158,9 @@ public final class PlacementEngine {
     }
 
     /** Free capacity of a node. */
-    public NodeCapacity capacity(String node) {
+    public FreeResources capacity(String node) {
         FreeCapacity.Shape shape = Optional.ofNullable(shapes.get(node)).orElseThrow();
-        return new NodeCapacity(FreeCapacity.of(
+        return new FreeResources(FreeCapacity.of(
                 shape, free.getOrDefault(node, HostResources.NONE), view(node).gpus()));
     }
 

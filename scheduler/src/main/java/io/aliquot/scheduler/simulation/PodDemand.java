@@ -3,7 +3,7 @@ package io.aliquot.scheduler.simulation;
 import io.aliquot.scheduler.placement.DemandVector;
 import org.jspecify.annotations.Nullable;
 
-/** What a pod requests, in the units of {@link NodeCapacity}. Immutable; made by {@link SimulatedCluster}. */
+/** What a pod requests, in the units of {@link FreeResources}. Immutable; made by {@link SimulatedCluster}. */
 public final class PodDemand {
     final DemandVector vector;
 

@@ -9,5 +9,5 @@ public interface Scorer {
      * @param before the node's free capacity
      * @param after its free capacity once the pod is placed
      */
-    double score(PodDemand demand, NodeCapacity before, NodeCapacity after);
+    double score(PodDemand demand, FreeResources before, FreeResources after);
 }

@@ -43,7 +43,7 @@ public final class SimulatedCluster {
     /** Learns nothing. */
     private static ScoringPolicy policy(Scorer scorer) {
         ScoringPolicy.Model model = (demand, before, after) ->
-                scorer.score(new PodDemand(demand), new NodeCapacity(before), new NodeCapacity(after));
+                scorer.score(new PodDemand(demand), new FreeResources(before), new FreeResources(after));
         return (pods, nodes) -> model;
     }
 }

@@ -17,7 +17,7 @@ import io.aliquot.scheduler.explain.Explainer.ScoredNode;
 import io.aliquot.scheduler.explain.Explanation.Victim;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
-import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.NodeFacts;
@@ -350,8 +350,8 @@ class ExplainerTest {
                         + (1 + random.nextInt(30_000)) + " gpucores=" + random.nextInt(60));
                 if (fixture.ledger.commit(id, "n" + node, request, 1)
                         instanceof io.aliquot.scheduler.ledger.Commitment.Granted granted) {
-                    List<ContainerAllocation> allocations = granted.containers().entrySet().stream()
-                            .map(entry -> new ContainerAllocation(
+                    List<ContainerShare> allocations = granted.containers().entrySet().stream()
+                            .map(entry -> new ContainerShare(
                                     entry.getKey(), io.aliquot.scheduler.placement.ContainerKind.APP, entry.getValue()))
                             .toList();
                     fixture.ledger.observeBound(new BoundPod(

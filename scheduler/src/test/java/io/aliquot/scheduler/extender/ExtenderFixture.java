@@ -6,7 +6,7 @@ import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.apiserver.LabelSelector;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
-import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.NodeFacts;
@@ -121,13 +121,13 @@ public final class ExtenderFixture {
         return holds(pod, node, priority, HostResources.NONE, share(node, gpu, memoryMiB));
     }
 
-    public BoundPod holds(String pod, int node, int priority, HostResources requests, ContainerAllocation... shares) {
+    public BoundPod holds(String pod, int node, int priority, HostResources requests, ContainerShare... shares) {
         BoundPod bound = BoundPods.of(id(pod), "n" + node, priority, holders++, requests, shares);
         ledger.observeBound(bound);
         return bound;
     }
 
-    public static ContainerAllocation share(int node, int gpu, int memoryMiB) {
+    public static ContainerShare share(int node, int gpu, int memoryMiB) {
         return BoundPods.main(Gpus.uuid(node, gpu), new GpuAmount(memoryMiB, 0, 1, false));
     }
 

@@ -20,10 +20,10 @@ import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.apiserver.NodeId;
-import io.aliquot.scheduler.ledger.AllocationChange;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
-import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ContainerShare;
+import io.aliquot.scheduler.ledger.ContainerShareChange;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
@@ -117,7 +117,7 @@ final class FaultModel {
             PodGpuRequest ask,
             long version,
             String node,
-            List<ContainerAllocation> shares,
+            List<ContainerShare> shares,
             boolean leaves,
             boolean ended,
             long boundAt,
@@ -166,7 +166,7 @@ final class FaultModel {
             long version,
             String node,
             Map<String, String> annotations,
-            List<ContainerAllocation> shares,
+            List<ContainerShare> shares,
             Map<String, Integer> grants) {}
 
     private record Event(Pod pod, boolean deleted) {}
@@ -378,11 +378,11 @@ final class FaultModel {
         if (pod == null || pod.version != version) {
             return new Request(id, version, node, annotations, List.of(), Map.of()); // conflicts when applied
         }
-        var shares = new ArrayList<ContainerAllocation>();
+        var shares = new ArrayList<ContainerShare>();
         pod.ask.containers().forEach(container -> {
             String text = annotations.get(Annotations.vgpu(container.name()));
             if (text != null) {
-                shares.add(new ContainerAllocation(container.name(), container.kind(), Vgpus.parse(text)));
+                shares.add(new ContainerShare(container.name(), container.kind(), Vgpus.parse(text)));
             }
         });
         shares.forEach(share -> checkParts(pod, node.isEmpty() ? pod.node : node, share));
@@ -408,7 +408,7 @@ final class FaultModel {
     }
 
     /** No container gets more memory than its GPU has, nor cores on a GPU that is shared by memory. */
-    private void checkParts(Pod pod, String node, ContainerAllocation share) {
+    private void checkParts(Pod pod, String node, ContainerShare share) {
         for (Vgpu vgpu : share.vgpus().list()) {
             GpuAmount before = pod.shares.stream()
                     .filter(present -> present.container().equals(share.container()))
@@ -753,8 +753,8 @@ final class FaultModel {
         }
 
         void resize(Pod pod) {
-            ContainerAllocation share = pod.shares.get(random.nextInt(pod.shares.size()));
-            var change = new AllocationChange(
+            ContainerShare share = pod.shares.get(random.nextInt(pod.shares.size()));
+            var change = new ContainerShareChange(
                     share.container(),
                     random.nextInt(3) == 0 ? null : Integer.valueOf(1 + random.nextInt(2 * MEMORY)),
                     random.nextInt(3) == 0 ? null : Integer.valueOf(random.nextInt(101)),

@@ -25,7 +25,7 @@ import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.extensionapi.objects.PendingReasons;
 import io.aliquot.scheduler.extensionapi.objects.UsageLookup;
 import io.aliquot.scheduler.ledger.BoundPods;
-import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.PodId;
@@ -202,7 +202,7 @@ class ApiScaleProgram {
         private int pods;
         private volatile int rate;
 
-        private record Churning(PodId id, int node, Map<String, String> labels, ContainerAllocation held) {}
+        private record Churning(PodId id, int node, Map<String, String> labels, ContainerShare held) {}
 
         private Changes(ConfigurableApplicationContext context, int nodeCount) {
             this.ledger = context.getBean(Ledger.class);

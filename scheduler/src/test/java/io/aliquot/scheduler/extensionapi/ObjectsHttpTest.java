@@ -14,7 +14,7 @@ import io.aliquot.scheduler.extensionapi.objects.GpuNodes;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.ledger.BoundPods;
-import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
@@ -615,8 +615,8 @@ class ObjectsHttpTest {
         assertThat(ok(address).get("openapi").asString()).isEqualTo("3.0.0");
     }
 
-    private static ContainerAllocation container(String name, String gpu, int memoryMiB) {
-        return new ContainerAllocation(
+    private static ContainerShare container(String name, String gpu, int memoryMiB) {
+        return new ContainerShare(
                 name,
                 ContainerKind.APP,
                 BoundPods.main(gpu, new GpuAmount(memoryMiB, 0, 1, false)).vgpus());

@@ -26,7 +26,7 @@ import io.aliquot.scheduler.extensionapi.objects.PendingReasons;
 import io.aliquot.scheduler.extensionapi.webpage.WebPageController;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.BoundPods;
-import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.PodId;
@@ -179,8 +179,7 @@ class ObjectsProgram {
             return new PodId(namespace, name, "uid-" + name);
         }
 
-        void bound(
-                String namespace, String name, String node, Map<String, String> labels, ContainerAllocation... held) {
+        void bound(String namespace, String name, String node, Map<String, String> labels, ContainerShare... held) {
             PodId id = id(namespace, name);
             long at = version.incrementAndGet();
             BoundPod like = BoundPods.of(id, node, 1, held);
@@ -224,7 +223,7 @@ class ObjectsProgram {
                 int priority,
                 ParsedRequest request,
                 String message,
-                List<ContainerAllocation> held) {
+                List<ContainerShare> held) {
             shares.put(new GpuPod(
                     id,
                     at,

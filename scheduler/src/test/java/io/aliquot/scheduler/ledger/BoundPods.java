@@ -16,7 +16,7 @@ public final class BoundPods {
 
     private BoundPods() {}
 
-    public static BoundPod of(PodId id, String node, long version, ContainerAllocation... shares) {
+    public static BoundPod of(PodId id, String node, long version, ContainerShare... shares) {
         return new BoundPod(
                 id,
                 node,
@@ -33,12 +33,7 @@ public final class BoundPods {
 
     /** A pod bound this many seconds after 1970. */
     public static BoundPod of(
-            PodId id,
-            String node,
-            int priority,
-            int second,
-            HostResources hostRequests,
-            ContainerAllocation... shares) {
+            PodId id, String node, int priority, int second, HostResources hostRequests, ContainerShare... shares) {
         var since = Instant.ofEpochSecond(second);
         return new BoundPod(
                 id, node, 1 + second, List.of(shares), hostRequests, priority, since, since, GRACE, Instant.MAX, "");
@@ -82,8 +77,8 @@ public final class BoundPods {
     }
 
     /** The allocation of a container {@code main}. */
-    public static ContainerAllocation main(String gpu, GpuAmount amount) {
-        return new ContainerAllocation("main", ContainerKind.APP, new Vgpus(List.of(vgpu(gpu, amount))));
+    public static ContainerShare main(String gpu, GpuAmount amount) {
+        return new ContainerShare("main", ContainerKind.APP, new Vgpus(List.of(vgpu(gpu, amount))));
     }
 
     public static Vgpu vgpu(String gpu, GpuAmount amount) {

@@ -85,12 +85,12 @@ class LedgerConcurrencyTest {
         }
 
         /** A Binding or a resize; takes effect, and returns true, only if the pod still has this version. */
-        synchronized boolean write(int place, Pod before, String node, List<ContainerAllocation> shares) {
+        synchronized boolean write(int place, Pod before, String node, List<ContainerShare> shares) {
             if (pods[place].version() != before.version()) {
                 return false;
             }
             version++;
-            BoundPod bound = BoundPods.of(before.id(), node, version, shares.toArray(new ContainerAllocation[0]));
+            BoundPod bound = BoundPods.of(before.id(), node, version, shares.toArray(new ContainerShare[0]));
             pods[place] = new Pod(before.id(), version, Optional.of(bound));
             reports.add(() -> ledger.observeBound(bound));
             expectNoDoubleAllocation();
@@ -224,8 +224,8 @@ class LedgerConcurrencyTest {
                 || !(ledger.commit(pod.id(), node, REQUEST, pod.version()) instanceof Granted granted)) {
             return false;
         }
-        List<ContainerAllocation> shares = granted.containers().entrySet().stream()
-                .map(container -> new ContainerAllocation(container.getKey(), ContainerKind.APP, container.getValue()))
+        List<ContainerShare> shares = granted.containers().entrySet().stream()
+                .map(container -> new ContainerShare(container.getKey(), ContainerKind.APP, container.getValue()))
                 .toList();
         boolean done = random.nextInt(8) != 0 && server.write(place, pod, node, shares);
         if (!done && random.nextInt(8) != 0) { // else the answer is lost
@@ -238,7 +238,7 @@ class LedgerConcurrencyTest {
         if (pod.bound().isEmpty()) {
             return;
         }
-        var change = new AllocationChange("main", 100 + random.nextInt(5) * 100, null, null);
+        var change = new ContainerShareChange("main", 100 + random.nextInt(5) * 100, null, null);
         // Prepared for the version that the ledger knows, which may be older or newer.
         if (ledger.resize(pod.id().uid(), List.of(change)) instanceof Resizing.Prepared prepared) {
             boolean done = random.nextInt(8) != 0

@@ -24,7 +24,7 @@ import io.aliquot.scheduler.ledger.Commitment.Unresolved;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.GpuAmount;
-import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.aliquot.scheduler.placement.GpuInfo;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
@@ -180,7 +180,7 @@ public class LedgerTest {
     @Test
     void duringAResizeTheLargerOfBeforeAndAfterCounts() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
-        var grow = List.of(new AllocationChange("main", 700, 10, null));
+        var grow = List.of(new ContainerShareChange("main", 700, 10, null));
         assertThat(ledger.resize("a", grow)).isInstanceOf(Resizing.Prepared.class);
         assertThat(taken()).isEqualTo(new GpuAmount(700, 20, 1, false));
         assertThat(ledger.resize("a", grow)).isEqualTo(new Resizing.Unresolved());
@@ -190,7 +190,7 @@ public class LedgerTest {
                 BoundPods.of(pod("a"), "n1", 2, BoundPods.main(uuid(1, 0), new GpuAmount(700, 10, 1, false))));
         assertThat(taken()).isEqualTo(new GpuAmount(700, 10, 1, false));
 
-        var shrink = List.of(new AllocationChange("main", 100, null, CorePolicy.ELASTIC));
+        var shrink = List.of(new ContainerShareChange("main", 100, null, CorePolicy.ELASTIC));
         assertThat(ledger.resize("a", shrink)).isInstanceOf(Resizing.Prepared.class);
         assertThat(taken()).isEqualTo(new GpuAmount(700, 10, 1, false));
         ledger.observeBound(
@@ -224,7 +224,7 @@ public class LedgerTest {
                 BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
         assertThat(ledger.assumedFor(Duration.ZERO)).containsExactly(pod("b"));
         // Its own resize is not undone by a list that is older.
-        ledger.resize("grows", List.of(new AllocationChange("main", 1000, null, null)));
+        ledger.resize("grows", List.of(new ContainerShareChange("main", 1000, null, null)));
         ledger.assume(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
         assertThat(taken()).isEqualTo(new GpuAmount(1000, 0, 1, false));
     }
@@ -232,7 +232,7 @@ public class LedgerTest {
     @Test
     void aRefusedResizeLeavesNoTrace() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
-        ledger.resize("a", List.of(new AllocationChange("main", 900, null, null)));
+        ledger.resize("a", List.of(new ContainerShareChange("main", 900, null, null)));
         ledger.rollbackResize("a", 0);
         assertThat(taken().memoryMiB()).isEqualTo(900);
         ledger.rollbackResize("a", 1);
@@ -244,18 +244,18 @@ public class LedgerTest {
     void aPodGrowsOnlyIntoFreeCapacityAndCanAlwaysShrink() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.observeBound(bound("b", "n1", uuid(1, 0), new GpuAmount(400, 50, 1, false)));
-        assertThat(ledger.resize("a", List.of(new AllocationChange("main", 601, null, null))))
+        assertThat(ledger.resize("a", List.of(new ContainerShareChange("main", 601, null, null))))
                 .isEqualTo(new Resizing.Refused("GPU " + uuid(1, 0)
                         + " has 600 MiB and 50 % of the cores at most for this pod, which is to hold 601 MiB and 20 % of"
                         + " the cores"));
-        assertThat(ledger.resize("a", List.of(new AllocationChange("main", null, 51, null))))
+        assertThat(ledger.resize("a", List.of(new ContainerShareChange("main", null, 51, null))))
                 .isInstanceOf(Resizing.Refused.class);
-        assertThat(ledger.resize("a", List.of(new AllocationChange("main", 500, 20, CorePolicy.FIXED))))
+        assertThat(ledger.resize("a", List.of(new ContainerShareChange("main", 500, 20, CorePolicy.FIXED))))
                 .isEqualTo(new Resizing.Unchanged());
         ledger.putNode("n1", new NodeFacts.Unavailable("for a while"));
-        assertThat(ledger.resize("b", List.of(new AllocationChange("main", 401, null, null))))
+        assertThat(ledger.resize("b", List.of(new ContainerShareChange("main", 401, null, null))))
                 .isEqualTo(new Resizing.Refused("its node no longer shares GPU " + uuid(1, 0)));
-        assertThat(ledger.resize("b", List.of(new AllocationChange("main", 1, 0, null))))
+        assertThat(ledger.resize("b", List.of(new ContainerShareChange("main", 1, 0, null))))
                 .isInstanceOf(Resizing.Prepared.class);
         assertThat(ledger.resize("c", List.of())).isEqualTo(new Resizing.Unknown());
     }
@@ -265,7 +265,7 @@ public class LedgerTest {
         NodeFacts twice = sharing(CORE_MEMORY, new Scaling(200));
         ledger.putNode("n1", twice);
         ledger.observeBound(BoundPods.of(pod("a"), "n1", 1, share("one", 800), share("other", 800)));
-        assertThat(ledger.resize("a", List.of(new AllocationChange("one", 1001, null, null))))
+        assertThat(ledger.resize("a", List.of(new ContainerShareChange("one", 1001, null, null))))
                 .isEqualTo(new Resizing.Refused("GPU " + uuid(1, 0)
                         + " itself has 1000 MiB, whatever its node's scaling, and no container gets more of it; one is to"
                         + " hold 1001 MiB"));
@@ -279,9 +279,10 @@ public class LedgerTest {
         assertThat(ledger.resize("a", exchange(1000))).isInstanceOf(Resizing.Prepared.class);
     }
 
-    private static List<AllocationChange> exchange(int memoryMiB) {
+    private static List<ContainerShareChange> exchange(int memoryMiB) {
         return List.of(
-                new AllocationChange("one", memoryMiB, null, null), new AllocationChange("other", 100, null, null));
+                new ContainerShareChange("one", memoryMiB, null, null),
+                new ContainerShareChange("other", 100, null, null));
     }
 
     @Test
@@ -289,15 +290,15 @@ public class LedgerTest {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.putNode("n1", sharing(MEMORY, Scaling.ONE));
         for (int cores : new int[] {10, 30}) {
-            assertThat(ledger.resize("a", List.of(new AllocationChange("main", 100, cores, null))))
+            assertThat(ledger.resize("a", List.of(new ContainerShareChange("main", 100, cores, null))))
                     .isEqualTo(new Resizing.Refused("GPU " + uuid(1, 0)
                             + " is shared by memory alone, so its cores are neither reserved nor limited; leave cores"
                             + " out, or set them to 0"));
         }
-        assertThat(ledger.resize("a", List.of(new AllocationChange("main", 600, null, null))))
+        assertThat(ledger.resize("a", List.of(new ContainerShareChange("main", 600, null, null))))
                 .isInstanceOf(Resizing.Prepared.class);
         ledger.rollbackResize("a", 1);
-        assertThat(ledger.resize("a", List.of(new AllocationChange("main", null, 0, null))))
+        assertThat(ledger.resize("a", List.of(new ContainerShareChange("main", null, 0, null))))
                 .isInstanceOf(Resizing.Prepared.class);
     }
 
@@ -305,11 +306,11 @@ public class LedgerTest {
     void anImpossibleResizeIsRefusedWithWhatIsPossible() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(500, 20, 1, false)));
         ledger.observeBound(bound("w", "n2", uuid(2, 0), new GpuAmount(1000, 0, 1, true)));
-        assertThatThrownBy(() -> ledger.resize("a", List.of(new AllocationChange("side", 1, null, null))))
+        assertThatThrownBy(() -> ledger.resize("a", List.of(new ContainerShareChange("side", 1, null, null))))
                 .hasMessage("container side holds no GPU; those that do: main");
-        assertThatThrownBy(() -> ledger.resize("a", List.of(new AllocationChange("main", 0, null, null))))
+        assertThatThrownBy(() -> ledger.resize("a", List.of(new ContainerShareChange("main", 0, null, null))))
                 .hasMessageContaining("memory from 1");
-        assertThatThrownBy(() -> ledger.resize("w", List.of(new AllocationChange("main", 1, null, null))))
+        assertThatThrownBy(() -> ledger.resize("w", List.of(new ContainerShareChange("main", 1, null, null))))
                 .hasMessageContaining("a whole card cannot be resized");
         assertThat(LedgerInvariants.unconfirmed(ledger)).isEmpty();
     }
@@ -468,9 +469,7 @@ public class LedgerTest {
         ledger.commit(pod("b"), "n1", HALF, 1);
         ledger.reserve(pod("c"), "n1", request("APP:main: gpumem=100"));
         NodeView view = ledger.view("n1").orElseThrow();
-        assertThat(view.gpus())
-                .extracting(GpuFreeCapacity::allocated)
-                .containsExactly(new GpuAmount(900, 10, 3, false));
+        assertThat(view.gpus()).extracting(GpuInfo::allocated).containsExactly(new GpuAmount(900, 10, 3, false));
         assertThat(view.holdings())
                 .extracting(holding -> holding.pod().name() + " " + holding.state() + " "
                         + holding.shares().size())
@@ -647,10 +646,9 @@ public class LedgerTest {
                 new NodeGpus(inventory, by, Set.of()), Placement.BINPACK, new HostResources(1000, 1000));
     }
 
-    private static ContainerAllocation share(String container, int memoryMiB) {
+    private static ContainerShare share(String container, int memoryMiB) {
         var amount = new GpuAmount(memoryMiB, 0, 1, false);
-        return new ContainerAllocation(
-                container, ContainerKind.APP, new Vgpus(List.of(BoundPods.vgpu(uuid(1, 0), amount))));
+        return new ContainerShare(container, ContainerKind.APP, new Vgpus(List.of(BoundPods.vgpu(uuid(1, 0), amount))));
     }
 
     public static PodId pod(String name) {

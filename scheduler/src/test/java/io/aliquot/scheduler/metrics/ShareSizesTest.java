@@ -15,7 +15,7 @@ import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.GpuAmount;
-import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.aliquot.scheduler.placement.GpuInfo;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import java.util.List;
@@ -94,11 +94,11 @@ class ShareSizesTest {
         assertThat(shapes.stranded(room(half, 0, 0, 0))).isZero();
     }
 
-    private static GpuFreeCapacity room(int slots, int memory, int cores, int holders) {
+    private static GpuInfo room(int slots, int memory, int cores, int holders) {
         return room(Gpus.inventory(slots, Gpus.gpu(1, 0, 40_000)), memory, cores, holders);
     }
 
-    private static GpuFreeCapacity room(Inventory inventory, int memory, int cores, int holders) {
+    private static GpuInfo room(Inventory inventory, int memory, int cores, int holders) {
         var ledger = new Ledger(System::nanoTime, new LedgerEvents());
         ledger.putNode("n1", new NodeFacts.Sharing(inventory, Placement.BINPACK, HostResources.NONE));
         for (int i = 0; i < holders; i++) {

@@ -31,8 +31,8 @@ class CandidatePlacementsTest {
                 continue;
             }
             var models = new GpuModels();
-            FreeCapacity.Shape shape = models.shape(
-                    one.gpus().stream().map(GpuFreeCapacity::capacity).toList(), HOST);
+            FreeCapacity.Shape shape =
+                    models.shape(one.gpus().stream().map(GpuInfo::capacity).toList(), HOST);
             FreeCapacity before = FreeCapacity.of(shape, HOST, one.gpus());
             boolean each = ask.requestsOneVgpu() && policy == PlacementPolicy.FRAGMENTATION;
 
@@ -53,7 +53,7 @@ class CandidatePlacementsTest {
     private static List<Way> eachGpu(PodGpuRequest ask, Case one, FreeCapacity.Shape shape) {
         var ways = new ArrayList<Way>();
         one.gpus().stream()
-                .sorted(Comparator.comparing((GpuFreeCapacity room) -> -room.fullness)
+                .sorted(Comparator.comparing((GpuInfo room) -> -room.fullness)
                         .thenComparing(room -> room.gpu().memoryMiB()))
                 .forEach(room -> {
                     if (GpuSelector.select(ask, List.of(room), PlacementPolicy.BINPACK)
@@ -71,7 +71,7 @@ class CandidatePlacementsTest {
         int first = -1;
         var rooms = new ArrayList<>(one.gpus());
         for (int gpu = rooms.size() - 1; gpu >= 0; gpu--) {
-            GpuFreeCapacity room = rooms.get(gpu);
+            GpuInfo room = rooms.get(gpu);
             GpuAmount more = chosen.perGpu().get(room.gpu().uuid());
             if (more != null) {
                 rooms.set(gpu, with(room, more));
@@ -81,9 +81,9 @@ class CandidatePlacementsTest {
         return new Way(first, FreeCapacity.of(shape, HOST.minus(REQUESTS), rooms));
     }
 
-    private static GpuFreeCapacity with(GpuFreeCapacity room, GpuAmount more) {
+    private static GpuInfo with(GpuInfo room, GpuAmount more) {
         GpuAmount taken = room.allocated();
-        return new GpuFreeCapacity(
+        return new GpuInfo(
                 room.capacity(),
                 new GpuAmount(
                         taken.memoryMiB() + more.memoryMiB(),

@@ -39,7 +39,7 @@ class GpuSelectorOracleTest {
             new Link(Link.Kind.SYS, 0));
 
     /** A node and a pod. */
-    record Case(int seed, PodGpuRequest pod, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {}
+    record Case(int seed, PodGpuRequest pod, List<GpuInfo> gpus, PlacementPolicy policy) {}
 
     @Test
     void aPodFitsIfAndOnlyIfAValidAssignmentExists() {
@@ -73,8 +73,8 @@ class GpuSelectorOracleTest {
             if (GpuSelector.select(one.pod, one.gpus, one.policy) instanceof Refused refused
                     && refused.unresolvable()) {
                 unresolvable++;
-                List<GpuFreeCapacity> empty = one.gpus.stream()
-                        .map(gpu -> new GpuFreeCapacity(gpu.capacity(), GpuAmount.NOTHING))
+                List<GpuInfo> empty = one.gpus.stream()
+                        .map(gpu -> new GpuInfo(gpu.capacity(), GpuAmount.NOTHING))
                         .toList();
                 assertThat(assignments(new Case(seed, one.pod, empty, one.policy)))
                         .as("seed %d: %s", seed, refused.reason())
@@ -123,7 +123,7 @@ class GpuSelectorOracleTest {
     /** The fullness of the fullest GPU, at least 1; above 1 only if pods hold more of a GPU than is allocatable. */
     private static double fullest(Case one) {
         return one.gpus.stream()
-                .mapToDouble(gpu -> (double) gpu.fullness / GpuFreeCapacity.FULL)
+                .mapToDouble(gpu -> (double) gpu.fullness / GpuInfo.FULL)
                 .reduce(1, Math::max);
     }
 
@@ -162,7 +162,7 @@ class GpuSelectorOracleTest {
 
     private static boolean allowed(Case one, Map<ContainerGpuRequest, Set<Integer>> assignment) {
         for (int i = 0; i < one.gpus.size(); i++) {
-            GpuFreeCapacity free = one.gpus.get(i);
+            GpuInfo free = one.gpus.get(i);
             Gpu gpu = free.gpu();
             SharingMode sharingMode = free.capacity().sharingMode();
             List<GpuAmount.Timed> here = new ArrayList<>();
@@ -307,9 +307,9 @@ class GpuSelectorOracleTest {
                 SharingMode.MEMORY,
                 SharingMode.EXCLUSIVE);
         Set<String> cordoned = random.nextInt(6) == 0 ? Set.of(Gpus.uuid(1, random.nextInt(gpus))) : Set.of();
-        List<GpuFreeCapacity> free = new NodeGpus(inventory, sharingMode, cordoned)
+        List<GpuInfo> free = new NodeGpus(inventory, sharingMode, cordoned)
                 .list().stream()
-                        .map(capacity -> new GpuFreeCapacity(capacity, allocated(random)))
+                        .map(capacity -> new GpuInfo(capacity, allocated(random)))
                         .toList();
         return new Case(seed, request(random), free, pick(random, PlacementPolicy.BINPACK, PlacementPolicy.SPREAD));
     }

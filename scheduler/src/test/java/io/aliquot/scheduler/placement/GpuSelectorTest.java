@@ -21,7 +21,7 @@ import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 class GpuSelectorTest {
-    private static final List<GpuFreeCapacity> TWO_PARTLY_ALLOCATED =
+    private static final List<GpuInfo> TWO_PARTLY_ALLOCATED =
             List.of(gpuWith(gpu(1, 0, 80000), 10, 20000, 0, 2), gpuWith(gpu(1, 1, 80000), 10, 30000, 0, 3));
 
     @Test
@@ -55,8 +55,8 @@ class GpuSelectorTest {
     void aWholeCardIsNotSharedWithEarlierOrLaterPods() {
         assertThat(reason("APP:main: gpu=1", List.of(gpuWith(gpu(1, 0, 80000), 10, 1, 0, 1))))
                 .isEqualTo("no GPU wholly free");
-        var exclusivelyHeld = new GpuFreeCapacity(
-                Gpus.nodeGpus(10, gpu(1, 0, 80000)).list().get(0), new GpuAmount(80000, 0, 1, true));
+        var exclusivelyHeld =
+                new GpuInfo(Gpus.nodeGpus(10, gpu(1, 0, 80000)).list().get(0), new GpuAmount(80000, 0, 1, true));
         assertThat(reason("APP:main: gpumem=1", List.of(exclusivelyHeld))).isEqualTo("no GPU with 1 MiB free");
     }
 
@@ -99,11 +99,10 @@ class GpuSelectorTest {
         return Gpus.of(selected.containers(), "main").list().get(0).memoryMiB();
     }
 
-    private static GpuFreeCapacity scaled(int hundredths, SharingMode sharingMode) {
+    private static GpuInfo scaled(int hundredths, SharingMode sharingMode) {
         var inventory = new Inventory(
                 new VisibleDevices("{uuid}"), new Scaling(hundredths), Scaling.ONE, 10, List.of(gpu(1, 0, 80000)));
-        return new GpuFreeCapacity(
-                new NodeGpus(inventory, sharingMode, Set.of()).list().get(0), GpuAmount.NOTHING);
+        return new GpuInfo(new NodeGpus(inventory, sharingMode, Set.of()).list().get(0), GpuAmount.NOTHING);
     }
 
     @Test
@@ -128,7 +127,7 @@ class GpuSelectorTest {
                 .isEqualTo("no GPU that no pod of another device plugin holds");
     }
 
-    private static final List<GpuFreeCapacity> ONE_OF_TWO_HALF_ALLOCATED =
+    private static final List<GpuInfo> ONE_OF_TWO_HALF_ALLOCATED =
             List.of(gpuWith(gpu(1, 0, 80000), 10, 40000, 0, 1), gpuWith(gpu(1, 1, 80000), 10, 0, 0, 0));
 
     @Test
@@ -185,14 +184,14 @@ class GpuSelectorTest {
         return new GpuAmount.Timed(kind, new GpuAmount(memoryMiB, 0, 1, false));
     }
 
-    private static List<String> selectedFor(String container, List<GpuFreeCapacity> gpus, PlacementPolicy policy) {
+    private static List<String> selectedFor(String container, List<GpuInfo> gpus, PlacementPolicy policy) {
         return Gpus.of(
                         ((GpuSelection.Selected) GpuSelector.select(request(container), gpus, policy)).containers(),
                         "main")
                 .uuids();
     }
 
-    private static String reason(String container, List<GpuFreeCapacity> gpus) {
+    private static String reason(String container, List<GpuInfo> gpus) {
         return ((Refused) GpuSelector.select(request(container), gpus, BINPACK)).reason();
     }
 
@@ -236,13 +235,13 @@ class GpuSelectorTest {
         assertThat(selector.attempts()).isPositive();
     }
 
-    private static GpuFreeCapacity emptyGpu(String model, int index) {
+    private static GpuInfo emptyGpu(String model, int index) {
         var template = gpu(1, index, 80000);
         return empty(new Gpu(template.uuid(), index, model, 80000, 0, -1, Gpu.HEALTHY, Gpu.SHIM, Map.of()));
     }
 
     /** The UUID of the GPU that a pod with this annotation gets, or the reason why it gets none. */
-    private static String selectedOrReason(String name, String value, List<GpuFreeCapacity> gpus) {
+    private static String selectedOrReason(String name, String value, List<GpuInfo> gpus) {
         GpuSelection selection =
                 GpuSelector.select(request(Map.of("aliquot.io/" + name, value), "APP:main: gpumem=1"), gpus, BINPACK);
         return selection instanceof GpuSelection.Selected selected

@@ -69,16 +69,16 @@ public final class Gpus {
     }
 
     /** A GPU with {@code slots} slots and this amount allocated. */
-    static GpuFreeCapacity gpuWith(Gpu gpu, int slots, long allocatedMiB, int allocatedCores, int allocatedSlots) {
-        return new GpuFreeCapacity(
+    static GpuInfo gpuWith(Gpu gpu, int slots, long allocatedMiB, int allocatedCores, int allocatedSlots) {
+        return new GpuInfo(
                 nodeGpus(slots, gpu).list().get(0), new GpuAmount(allocatedMiB, allocatedCores, allocatedSlots, false));
     }
 
-    static GpuFreeCapacity empty(Gpu gpu) {
-        return new GpuFreeCapacity(nodeGpus(10, gpu).list().get(0), GpuAmount.NOTHING);
+    static GpuInfo empty(Gpu gpu) {
+        return new GpuInfo(nodeGpus(10, gpu).list().get(0), GpuAmount.NOTHING);
     }
 
-    static List<GpuFreeCapacity> empty(int gpus, int memoryMiB) {
+    static List<GpuInfo> empty(int gpus, int memoryMiB) {
         return IntStream.range(0, gpus)
                 .mapToObj(i -> empty(gpu(1, i, memoryMiB)))
                 .toList();

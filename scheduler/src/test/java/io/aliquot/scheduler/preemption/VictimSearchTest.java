@@ -7,7 +7,7 @@ import io.aliquot.api.names.Placement;
 import io.aliquot.scheduler.apiserver.LabelSelector;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
-import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.NodeFacts;
@@ -201,7 +201,7 @@ class VictimSearchTest {
                 hold(
                         name,
                         random.nextInt(3),
-                        new ContainerAllocation("main", ContainerKind.APP, Gpus.of(granted.containers(), "main")));
+                        new ContainerShare("main", ContainerKind.APP, Gpus.of(granted.containers(), "main")));
                 if (random.nextInt(3) == 0) {
                     budgets.putPod(name, Map.of("app", "app" + random.nextInt(2)));
                 }
@@ -264,7 +264,7 @@ class VictimSearchTest {
 
     private int second;
 
-    private void hold(String name, int priority, ContainerAllocation... shares) {
+    private void hold(String name, int priority, ContainerShare... shares) {
         ledger.observeBound(BoundPods.of(id(name), "n1", priority, second++, HostResources.NONE, shares));
     }
 
@@ -276,7 +276,7 @@ class VictimSearchTest {
                 "default", "guard", LabelSelector.of(Map.of("guarded", "yes"), List.of()), allowed, Set.of()));
     }
 
-    private static ContainerAllocation share(int gpu, int mebibytes) {
+    private static ContainerShare share(int gpu, int mebibytes) {
         return BoundPods.main(Gpus.uuid(1, gpu), new GpuAmount(mebibytes, 0, 1, false));
     }
 

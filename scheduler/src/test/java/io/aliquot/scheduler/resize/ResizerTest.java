@@ -12,7 +12,7 @@ import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.apiserver.FakeCluster;
 import io.aliquot.scheduler.extender.ExtenderFixture;
-import io.aliquot.scheduler.ledger.AllocationChange;
+import io.aliquot.scheduler.ledger.ContainerShareChange;
 import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
@@ -81,7 +81,7 @@ class ResizerTest {
     void anImpossibleOrInvalidResizeIsNotWritten() {
         assertThat(to(ExtenderFixture.MEMORY + 1)).isInstanceOf(Resizer.Result.Refused.class);
         assertThat(resize("nobody")).isEqualTo(new Resizer.Result.NotFound());
-        assertThatThrownBy(() -> resize("a", new AllocationChange("side", 1, null, null)))
+        assertThatThrownBy(() -> resize("a", new ContainerShareChange("side", 1, null, null)))
                 .isInstanceOf(FormatException.class);
         assertThat(fixture.cluster.sent).isEmpty();
         assertThat(taken()).isEqualTo(3000);
@@ -160,10 +160,10 @@ class ResizerTest {
     }
 
     private Resizer.Result to(int memoryMiB) {
-        return resize("a", new AllocationChange("main", memoryMiB, null, CorePolicy.FIXED));
+        return resize("a", new ContainerShareChange("main", memoryMiB, null, CorePolicy.FIXED));
     }
 
-    private Resizer.Result resize(String pod, AllocationChange... changes) {
+    private Resizer.Result resize(String pod, ContainerShareChange... changes) {
         return resizer.resize(ExtenderFixture.id(pod), List.of(changes), OptionalLong.empty());
     }
 

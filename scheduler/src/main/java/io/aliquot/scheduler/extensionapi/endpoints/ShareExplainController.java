@@ -20,7 +20,7 @@ import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.Victim;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.extensionapi.objects.PendingReasons;
 import io.aliquot.scheduler.ledger.Ledger;
-import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.aliquot.scheduler.placement.GpuInfo;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.servlet.http.HttpServletRequest;
@@ -93,7 +93,7 @@ public final class ShareExplainController {
                 .collect(Collectors.toSet());
         return ledger.view(pod.node()).stream()
                 .flatMap(view -> view.gpus().stream())
-                .map(GpuFreeCapacity::gpu)
+                .map(GpuInfo::gpu)
                 .filter(gpu -> held.contains(gpu.uuid()))
                 .flatMap(gpu -> gpu.health().unhealthy().stream()
                         .map(unhealthy -> "; " + gpu.uuid() + " is " + unhealthy.describe()))

@@ -10,7 +10,7 @@ import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuShare;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.extensionapi.objects.ShareChanges;
-import io.aliquot.scheduler.ledger.AllocationChange;
+import io.aliquot.scheduler.ledger.ContainerShareChange;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.Resizing;
 import io.aliquot.scheduler.resize.Resizer;
@@ -62,7 +62,7 @@ public final class SharePatchController {
                 .isPresent()) {
             throw modified(name);
         }
-        List<AllocationChange> changes = ShareChanges.between(name, before, after);
+        List<ContainerShareChange> changes = ShareChanges.between(name, before, after);
         if (!changes.isEmpty() && pod.isPending()) {
             throw StatusException.invalid(
                     name, "spec.containers", "the pod is Pending; only what a pod holds can be resized");
@@ -85,14 +85,14 @@ public final class SharePatchController {
                 .orElse(pod);
     }
 
-    private GpuPod resize(GpuPod pod, List<AllocationChange> changes, boolean dryRun, OptionalLong required) {
+    private GpuPod resize(GpuPod pod, List<ContainerShareChange> changes, boolean dryRun, OptionalLong required) {
         String name = pod.id().name();
         try {
             Resizer.Result result = dryRun ? check(pod, changes) : resizer.resize(pod.id(), changes, required);
             return switch (result) {
                 // With the changes that were written; the watch may not have reported them yet.
                 case Resizer.Result.Done(OptionalLong version) ->
-                    pod.with(AllocationChange.apply(changes, pod.shares()), version.orElse(pod.version()));
+                    pod.with(ContainerShareChange.apply(changes, pod.shares()), version.orElse(pod.version()));
                 case Resizer.Result.Refused(String why) -> throw StatusException.invalid(name, "spec.containers", why);
                 case Resizer.Result.Changed() -> throw modified(name);
                 case Resizer.Result.NotFound() -> throw StatusException.notFound(shares.plural(), name);
@@ -104,7 +104,7 @@ public final class SharePatchController {
         }
     }
 
-    private Resizer.Result check(GpuPod pod, List<AllocationChange> changes) {
+    private Resizer.Result check(GpuPod pod, List<ContainerShareChange> changes) {
         return switch (ledger.checkResize(pod.id().uid(), changes)) {
             case Resizing.Prepared prepared -> new Resizer.Result.Done(OptionalLong.empty());
             case Resizing.Unchanged unchanged -> new Resizer.Result.Done(OptionalLong.empty());

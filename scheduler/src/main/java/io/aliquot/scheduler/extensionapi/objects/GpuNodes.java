@@ -20,7 +20,7 @@ import io.aliquot.scheduler.metrics.ShareSizes;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
-import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.aliquot.scheduler.placement.GpuInfo;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Comparator;
@@ -304,7 +304,7 @@ public final class GpuNodes {
         return uuid.toLowerCase(Locale.ROOT);
     }
 
-    private static Gpu gpu(NodeMetadata node, NodeView view, GpuFreeCapacity free) {
+    private static Gpu gpu(NodeMetadata node, NodeView view, GpuInfo free) {
         GpuCapacity card = free.capacity();
         GpuAmount allocated = free.allocated();
         Optional<Unhealthy> unhealthy = card.gpu().health().unhealthy();

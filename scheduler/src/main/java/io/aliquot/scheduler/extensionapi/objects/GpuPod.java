@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
-import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Instant;
@@ -30,7 +30,7 @@ public record GpuPod(
         boolean mayPreempt,
         String schedulerMessage,
         ParsedRequest request,
-        List<ContainerAllocation> shares) {
+        List<ContainerShare> shares) {
     public GpuPod {
         labels = Map.copyOf(labels);
         shares = List.copyOf(shares);
@@ -60,7 +60,7 @@ public record GpuPod(
     }
 
     /** The same pod with other shares, in a later version. */
-    public GpuPod with(List<ContainerAllocation> changed, long newVersion) {
+    public GpuPod with(List<ContainerShare> changed, long newVersion) {
         return new GpuPod(
                 id,
                 newVersion,

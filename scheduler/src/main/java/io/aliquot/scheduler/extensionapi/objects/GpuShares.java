@@ -20,7 +20,7 @@ import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuShareSpec;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuShareStatus;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.ShareUsage;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
-import io.aliquot.scheduler.ledger.ContainerAllocation;
+import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import java.time.Clock;
@@ -262,7 +262,7 @@ public final class GpuShares implements Resource<GpuPod> {
                 .toList();
     }
 
-    static List<ContainerSpec> heldSpec(List<ContainerAllocation> shares) {
+    static List<ContainerSpec> heldSpec(List<ContainerShare> shares) {
         return shares.stream()
                 .map(share -> new ContainerSpec(
                         share.container(),
@@ -275,7 +275,7 @@ public final class GpuShares implements Resource<GpuPod> {
     }
 
     /** What all vGPUs of a container have; null if they differ. */
-    private static <V> @Nullable V same(ContainerAllocation share, Function<Vgpu, V> value) {
+    private static <V> @Nullable V same(ContainerShare share, Function<Vgpu, V> value) {
         List<V> values =
                 share.vgpus().list().stream().map(value).distinct().limit(2).toList();
         return values.size() == 1 ? values.get(0) : null;

@@ -4,7 +4,7 @@ import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
-import io.aliquot.scheduler.ledger.AllocationChange;
+import io.aliquot.scheduler.ledger.ContainerShareChange;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -39,7 +39,7 @@ public final class ShareChanges {
      *
      * @throws StatusException with code 422 and the path of a field that is invalid or cannot be changed
      */
-    public static List<AllocationChange> between(String name, JsonNode before, JsonNode after) {
+    public static List<ContainerShareChange> between(String name, JsonNode before, JsonNode after) {
         return new ShareChanges(name, before, after).find();
     }
 
@@ -61,7 +61,7 @@ public final class ShareChanges {
         return Optional.of(version.asString());
     }
 
-    private List<AllocationChange> find() {
+    private List<ContainerShareChange> find() {
         if (!after.isObject()) {
             throw StatusException.invalid(name, "<root>", "the patch leaves no object");
         }
@@ -74,7 +74,7 @@ public final class ShareChanges {
         before.path("spec")
                 .path("containers")
                 .forEach(container -> held.put(container.path("name").asString(""), container));
-        var changes = new ArrayList<AllocationChange>();
+        var changes = new ArrayList<ContainerShareChange>();
         var seen = new HashSet<String>();
         for (int i = 0; i < containers.size(); i++) {
             String path = "spec.containers[" + i + "]";
@@ -142,13 +142,13 @@ public final class ShareChanges {
                         + (path.startsWith("metadata") ? "; metadata is the Pod's" : ""));
     }
 
-    private Optional<AllocationChange> change(String path, String container, JsonNode known, JsonNode wanted) {
+    private Optional<ContainerShareChange> change(String path, String container, JsonNode known, JsonNode wanted) {
         Integer memory = number(path, known, wanted, "memoryMiB", 1, Vgpu.LARGEST_MIB);
         Integer cores = number(path, known, wanted, "cores", 0, 100);
         CorePolicy policy = policy(path + ".policy", known.path("policy"), wanted.path("policy"));
         return memory == null && cores == null && policy == null
                 ? Optional.empty()
-                : Optional.of(new AllocationChange(container, memory, cores, policy));
+                : Optional.of(new ContainerShareChange(container, memory, cores, policy));
     }
 
     private static boolean unchanged(JsonNode known, JsonNode wanted) {

@@ -7,19 +7,19 @@ import org.jspecify.annotations.Nullable;
  * Free capacity of a node. Immutable; two are equal if no pod can tell one node from the other. GPUs are numbered from
  * the fullest on; their free capacity is in thousandths of a GPU: of memory or of cores, whichever is less.
  */
-public final class NodeCapacity {
+public final class FreeResources {
     /** A whole GPU, in thousandths. */
     public static final int WHOLE = FreeCapacity.WHOLE;
 
     private final FreeCapacity free;
 
-    NodeCapacity(FreeCapacity free) {
+    FreeResources(FreeCapacity free) {
         this.free = free;
     }
 
     /** The node without pods. */
-    public NodeCapacity empty() {
-        return new NodeCapacity(FreeCapacity.of(free.shape()));
+    public FreeResources empty() {
+        return new FreeResources(FreeCapacity.of(free.shape()));
     }
 
     public int cpuMillis() {
@@ -66,7 +66,7 @@ public final class NodeCapacity {
 
     @Override
     public boolean equals(@Nullable Object other) {
-        return other instanceof NodeCapacity node && free.equals(node.free);
+        return other instanceof FreeResources node && free.equals(node.free);
     }
 
     @Override

@@ -10,16 +10,16 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** What one container of a pod holds. */
-public record ContainerAllocation(String container, ContainerKind kind, Vgpus vgpus) {
+/** A container's share: what it holds of its node's GPUs. */
+public record ContainerShare(String container, ContainerKind kind, Vgpus vgpus) {
     /**
      * What a pod holds of each GPU, by UUID.
      *
      * @param shares in the order of the containers' declaration, init containers first
      */
-    static Map<String, GpuAmount> perGpu(List<ContainerAllocation> shares) {
+    static Map<String, GpuAmount> perGpu(List<ContainerShare> shares) {
         var timed = new LinkedHashMap<String, List<GpuAmount.Timed>>();
-        for (ContainerAllocation share : shares) {
+        for (ContainerShare share : shares) {
             for (Vgpu vgpu : share.vgpus().list()) {
                 timed.computeIfAbsent(vgpu.uuid(), uuid -> new ArrayList<>(1))
                         .add(new GpuAmount.Timed(share.kind(), GpuAmount.of(vgpu)));

@@ -14,7 +14,7 @@ import org.jspecify.annotations.Nullable;
  * @param memoryMiB device memory
  * @param cores percent of the GPU; 0 for no limit
  */
-public record AllocationChange(
+public record ContainerShareChange(
         String container,
         @Nullable Integer memoryMiB,
         @Nullable Integer cores,
@@ -24,27 +24,25 @@ public record AllocationChange(
      *
      * @throws FormatException if a container or amount does not exist, or a whole card would change
      */
-    public static List<ContainerAllocation> apply(List<AllocationChange> changes, List<ContainerAllocation> shares) {
-        for (AllocationChange change : changes) {
+    public static List<ContainerShare> apply(List<ContainerShareChange> changes, List<ContainerShare> shares) {
+        for (ContainerShareChange change : changes) {
             if (shares.stream().noneMatch(share -> share.container().equals(change.container()))) {
                 throw new FormatException("container " + change.container()
                         + " holds no GPU; those that do: "
                         + String.join(
                                 ", ",
-                                shares.stream()
-                                        .map(ContainerAllocation::container)
-                                        .toList()));
+                                shares.stream().map(ContainerShare::container).toList()));
             }
         }
-        var applied = new ArrayList<ContainerAllocation>();
-        for (ContainerAllocation share : shares) {
+        var applied = new ArrayList<ContainerShare>();
+        for (ContainerShare share : shares) {
             List<Vgpu> vgpus = share.vgpus().list();
-            for (AllocationChange change : changes) {
+            for (ContainerShareChange change : changes) {
                 if (change.container().equals(share.container())) {
                     vgpus = vgpus.stream().map(change::apply).toList();
                 }
             }
-            applied.add(new ContainerAllocation(share.container(), share.kind(), new Vgpus(vgpus)));
+            applied.add(new ContainerShare(share.container(), share.kind(), new Vgpus(vgpus)));
         }
         return applied;
     }

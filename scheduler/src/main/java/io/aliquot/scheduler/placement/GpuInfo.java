@@ -7,7 +7,7 @@ import io.aliquot.api.names.SharingMode;
  * A GPU, what is allocatable and what is allocated of it, and the difference. Immutable. Its values are computed once for each change of the
  * allocated amount, because every pod compares them.
  */
-public final class GpuFreeCapacity {
+public final class GpuInfo {
     /** The {@link #fullness} of a fully allocated GPU. */
     static final int FULL = 1 << 20;
 
@@ -30,7 +30,7 @@ public final class GpuFreeCapacity {
      *
      * @param allocated to all pods other than the one to place
      */
-    public GpuFreeCapacity(GpuCapacity capacity, GpuAmount allocated) {
+    public GpuInfo(GpuCapacity capacity, GpuAmount allocated) {
         this.capacity = capacity;
         this.allocated = allocated;
         this.freeMiB = capacity.memoryMiB - allocated.memoryMiB();

@@ -4,7 +4,7 @@ import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.placement.Feasibility.Fits;
 import io.aliquot.scheduler.placement.GpuAmount;
-import io.aliquot.scheduler.placement.GpuFreeCapacity;
+import io.aliquot.scheduler.placement.GpuInfo;
 import io.aliquot.scheduler.placement.GpuSelector;
 import io.aliquot.scheduler.placement.PlacementPolicy;
 import io.aliquot.scheduler.placement.PodGpuRequest;
@@ -12,32 +12,32 @@ import java.util.List;
 import java.util.Set;
 
 /** What a node's GPUs have free, in a hypothetical state: without some of its pods, or empty. */
-record NodeFreeCapacity(String node, List<GpuFreeCapacity> gpus) {
-    NodeFreeCapacity {
+record HypotheticalNode(String node, List<GpuInfo> gpus) {
+    HypotheticalNode {
         gpus = List.copyOf(gpus);
     }
 
-    static NodeFreeCapacity without(NodeView view, Set<String> uids) {
+    static HypotheticalNode without(NodeView view, Set<String> uids) {
         List<Holding> remaining = view.holdings().stream()
                 .filter(holding -> !uids.contains(holding.pod().uid()))
                 .toList();
         if (remaining.size() == view.holdings().size()) {
-            return new NodeFreeCapacity(view.name(), view.gpus()); // a Pending pod rarely holds anything on the node
+            return new HypotheticalNode(view.name(), view.gpus()); // a Pending pod rarely holds anything on the node
         }
-        return new NodeFreeCapacity(
+        return new HypotheticalNode(
                 view.name(),
                 view.gpus().stream()
-                        .map(gpu -> new GpuFreeCapacity(
+                        .map(gpu -> new GpuInfo(
                                 gpu.capacity(), sum(remaining, gpu.gpu().uuid())))
                         .toList());
     }
 
     /** The node without any pod, as if all its GPUs were healthy and not cordoned. */
-    static NodeFreeCapacity emptyAndOpen(NodeView view) {
-        return new NodeFreeCapacity(
+    static HypotheticalNode emptyAndOpen(NodeView view) {
+        return new HypotheticalNode(
                 view.name(),
                 view.gpus().stream()
-                        .map(gpu -> new GpuFreeCapacity(gpu.capacity().asSchedulable(), GpuAmount.NOTHING))
+                        .map(gpu -> new GpuInfo(gpu.capacity().asSchedulable(), GpuAmount.NOTHING))
                         .toList());
     }
 
