@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Runs the tests: the gate, or a part of the long tier. The last line of the output counts them.
 
-# The parts of the long tier: lines of NAME and what it runs, for the help. Each takes at most 45 minutes on 2 cores.
+# The parts of the long tier: lines of NAME and what it runs, for the help. No part has been timed yet; 45 minutes on
+# 2 cores is the target of each.
 long_parts() {
     cat <<-'END'
 		java       ten million steps against the ledger, the web page with 5,000 GPUs, more generated requests
