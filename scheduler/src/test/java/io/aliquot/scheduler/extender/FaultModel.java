@@ -807,15 +807,21 @@ final class FaultModel {
 
         @Override
         public WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations) {
-            return write(request(pod, version, node, annotations));
+            return write(pod, version, node, annotations);
         }
 
         @Override
         public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
-            return write(request(pod, version, "", annotations));
+            return write(pod, version, "", annotations);
         }
 
-        private WriteOutcome write(Request request) {
+        private WriteOutcome write(PodId pod, long version, String node, Map<String, String> annotations) {
+            // It was restarted while it waited for an answer: a killed process sends nothing, and hears of no change.
+            if (!replicas.contains(this)) {
+                counts.count("killed in a request");
+                return new WriteOutcome.Unknown("killed");
+            }
+            Request request = request(pod, version, node, annotations);
             meanwhile();
             WriteOutcome outcome = new WriteOutcome.Unknown("no answer");
             switch (calm ? 9 : random.nextInt(10)) {
@@ -835,8 +841,7 @@ final class FaultModel {
 
         @Override
         public PodState bumpVersion(PodId pod, long version) {
-            Request request = request(pod, version, "", Map.of(Annotations.BUMPED_VERSION, Long.toString(version)));
-            WriteOutcome outcome = write(request);
+            WriteOutcome outcome = write(pod, version, "", Map.of(Annotations.BUMPED_VERSION, Long.toString(version)));
             return outcome instanceof WriteOutcome.Refused || outcome instanceof WriteOutcome.Unheard
                     ? new PodState.Unreadable("no")
                     : read(pod);
