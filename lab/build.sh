@@ -190,7 +190,7 @@ aliquot_state() {
 build_aliquot() {
     cd "$root"
     # Maven's plugins read maven.test.skip, the native build reads skipTests
-    ./mvnw -q -B -ntp -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler,simulator,device-plugin,native-shim -am
+    ./mvnw -q -B -ntp -T 2 -Dmaven.test.skip -DskipTests -Dspotless.check.skip package -pl scheduler,simulator,device-plugin,native-shim -am
     aliquot_state > "$root/scheduler/target/aliquot-build"
 }
 

@@ -112,19 +112,11 @@ maven_lab() {
 # The tests whose faults hit the whole cluster
 fault_tests=AdmissionFaultsIT,GpuApiFaultsIT,LeaderFailoverIT,ProcessKillIT
 
-# Starts the cluster without Aliquot while the tests of the node agent run, which mostly wait.
-start_cluster_early() {
-    until grep -q 'surefire.*@ aliquot-device-plugin' "$lab/reports/maven.log"; do sleep 1; done
-    exec setpriv --pdeathsig KILL "$root/aliquot" up --without-aliquot
-}
-
+# The tests of the cluster mostly wait; those of the other modules run beside them.
 run_gate() {
-    local status=0
-    start_cluster_early < /dev/null > "$lab/reports/cluster.log" 2>&1 & # if it fails, the lab's tests try again
-    export ALIQUOT_BUILT=1 # the lab's tests start the lab with the output of this build
-    maven -T 2 || status=$?
-    kill %1 2> /dev/null || true
-    return "$status"
+    build_aliquot_if_changed
+    export ALIQUOT_BUILT=1 # the lab's tests start the lab with these programs
+    maven -T 3
 }
 
 run_part() { # PART

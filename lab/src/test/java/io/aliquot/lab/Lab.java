@@ -212,12 +212,12 @@ final class Lab implements AutoCloseable {
     }
 
     /** Sends SIGKILL to a program of the lab, such as {@code node1/kubelet}. */
-    void kill(String program) {
-        aliquot("kill", program).expectSuccess();
+    void kill(String... programs) {
+        aliquot(prepend(programs, "kill")).expectSuccess();
     }
 
-    void start(String program) {
-        aliquot("start", program).expectSuccess();
+    void start(String... programs) {
+        aliquot(prepend(programs, "start")).expectSuccess();
     }
 
     /** Has the node's container runtime send SIGKILL to all processes of a container. */

@@ -9,8 +9,13 @@ import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
+import java.util.function.BooleanSupplier;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.parallel.Isolated;
@@ -26,33 +31,63 @@ import org.junit.jupiter.params.provider.MethodSource;
 class ProcessKillIT {
     private static final Duration RESTART_TIMEOUT = Duration.ofMinutes(4);
 
-    static List<String> schedulerContainers() {
-        return LongTier.orElse(List.of("extender", "kube-scheduler"), List.of("extender"));
+    private static final String KUBELET = "node1/kubelet";
+
+    /** The containers of the installation, and the component that each belongs to. */
+    private static final Map<String, String> CONTAINERS =
+            Map.of("extender", "scheduler", "kube-scheduler", "scheduler", "device-plugin", "device-plugin");
+
+    /** Containers of the installation and programs of the cluster: in the long tier each alone, else four at once. */
+    static List<List<String>> programs() {
+        return LongTier.orElse(
+                Stream.of(
+                                "extender",
+                                "kube-scheduler",
+                                "device-plugin",
+                                KUBELET,
+                                "node1/containerd",
+                                "kube-apiserver",
+                                "etcd")
+                        .map(List::of)
+                        .toList(),
+                List.of(List.of("extender", "device-plugin", KUBELET, "etcd")));
     }
 
     @ParameterizedTest
-    @MethodSource("schedulerContainers")
-    void runningPodsAndSchedulingSurviveAKilledScheduler(String container, Lab lab, TestNamespace namespace) {
+    @MethodSource("programs")
+    void runningPodsAndSchedulingSurviveSigkill(List<String> killed, Lab lab, TestNamespace namespace) {
         Workload workload = new Workload(lab, namespace);
+        String before = heartbeat(lab, lab.nodes().getFirst());
+        Set<String> containers = new HashSet<>();
+        killed.stream()
+                .filter(CONTAINERS::containsKey)
+                .forEach(container -> containers.addAll(killInAllPods(lab, container)));
+        String[] programs =
+                killed.stream().filter(name -> !CONTAINERS.containsKey(name)).toArray(String[]::new);
 
-        killContainerInAllPods(lab, "scheduler", container);
+        if (programs.length > 0) {
+            lab.kill(programs);
+            lab.start(programs);
+        }
 
-        workload.expectUndisturbedAndSchedulingContinues();
-    }
-
-    @Test
-    void runningPodsAndSchedulingSurviveKilledDevicePlugins(Lab lab, TestNamespace namespace) {
-        Workload workload = new Workload(lab, namespace);
-
-        killContainerInAllPods(lab, "device-plugin", "device-plugin");
-
+        eventually(
+                "other containers run",
+                () -> killed.stream()
+                        .filter(CONTAINERS::containsKey)
+                        .flatMap(container -> ids(podsWith(lab, container), container).stream())
+                        .noneMatch(containers::contains));
+        if (killed.contains(KUBELET)) {
+            // until then the node's status shows the GPUs that the killed kubelet reported
+            eventually(
+                    "a heartbeat of the new kubelet",
+                    () -> !heartbeat(lab, lab.nodes().getFirst()).equals(before));
+        }
         workload.expectUndisturbedAndSchedulingContinues();
     }
 
     @Test
     void aPodCreatedWhileItsNodesDevicePluginIsDownIsPendingUntilItIsBack(Lab lab, TestNamespace namespace) {
-        TestNamespace.awaitTrue(
-                "the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
+        eventually("the installation is ready", () -> isReady(lab));
         String node = lab.nodes().get(0);
         Pod agent = lab.agentOf(node);
         String before = TestNamespace.containerStatus(agent, "device-plugin").getContainerID();
@@ -73,39 +108,11 @@ class ProcessKillIT {
         namespace.awaitRunning("meanwhile", RESTART_TIMEOUT);
     }
 
-    static List<String> clusterComponents() {
-        return LongTier.orElse(
-                List.of("node1/kubelet", "node1/containerd", "kube-apiserver", "etcd"),
-                List.of("node1/kubelet", "etcd"));
-    }
-
-    @ParameterizedTest
-    @MethodSource("clusterComponents")
-    void runningPodsAndSchedulingSurviveAKilledClusterComponent(String program, Lab lab, TestNamespace namespace) {
-        Workload workload = new Workload(lab, namespace);
-        String node = program.startsWith("node")
-                ? program.substring(0, program.indexOf('/'))
-                : lab.nodes().get(0);
-        String before = heartbeat(lab, node);
-
-        lab.kill(program);
-        lab.start(program);
-
-        if (program.endsWith("/kubelet")) {
-            // until then the node's status shows the GPUs that the killed kubelet reported
-            TestNamespace.awaitTrue(
-                    "a heartbeat of the new kubelet",
-                    EVENTUALLY,
-                    () -> !heartbeat(lab, node).equals(before));
-        }
-        workload.expectUndisturbedAndSchedulingContinues();
-    }
-
     @Test
     void podsCreatedWhileTheSchedulerIsKilledAllRun(Lab lab, TestNamespace namespace) {
         for (int i = 0; i < 6; i++) {
             if (i == 3) {
-                killContainerInAllPods(lab, "scheduler", "extender");
+                killInAllPods(lab, "extender");
             }
             String name = "arriving-" + i;
             // While the extender restarts, admission refuses pods; it loses none.
@@ -137,40 +144,45 @@ class ProcessKillIT {
                 .getLastHeartbeatTime();
     }
 
-    /** Sends SIGKILL to a container in all pods of a component at once, and waits until each has restarted. */
-    private static void killContainerInAllPods(Lab lab, String component, String container) {
-        List<Pod> pods = lab.componentPods(component);
+    /** Sends SIGKILL to a container in all pods of its component, and returns the IDs of the killed ones. */
+    private static List<String> killInAllPods(Lab lab, String container) {
+        List<Pod> pods = podsWith(lab, container);
         pods.forEach(pod -> lab.killContainer(
                 pod.getSpec().getNodeName(),
                 TestNamespace.containerStatus(pod, container).getContainerID()));
-        for (Pod pod : pods) {
-            String before = TestNamespace.containerStatus(pod, container).getContainerID();
-            TestNamespace.awaitTrue(
-                    container + " has restarted",
-                    RESTART_TIMEOUT,
-                    () -> lab.componentPods(component).stream()
-                            .filter(now -> now.getMetadata()
-                                    .getUid()
-                                    .equals(pod.getMetadata().getUid()))
-                            .map(now -> TestNamespace.containerStatus(now, container))
-                            .anyMatch(now ->
-                                    now.getReady() && !now.getContainerID().equals(before)));
-        }
+        return ids(pods, container);
+    }
+
+    private static List<Pod> podsWith(Lab lab, String container) {
+        return lab.componentPods(Objects.requireNonNull(CONTAINERS.get(container)));
+    }
+
+    private static List<String> ids(List<Pod> pods, String container) {
+        return pods.stream()
+                .map(pod -> TestNamespace.containerStatus(pod, container).getContainerID())
+                .toList();
+    }
+
+    /** Polls a condition until it holds; an API server that does not answer yet is no failure. */
+    private static void eventually(String what, BooleanSupplier condition) {
+        TestNamespace.awaitTrue(what, EVENTUALLY.multipliedBy(2), () -> {
+            try {
+                return condition.getAsBoolean();
+            } catch (KubernetesClientException e) {
+                return false;
+            }
+        });
     }
 
     /** Whether all pods of the release are ready and all nodes have allocatable vGPUs. */
-    private static boolean installationIsReady(Lab lab) {
-        try {
-            for (String component : List.of("scheduler", "device-plugin")) {
-                List<Pod> pods = lab.componentPods(component);
-                if (pods.isEmpty() || !pods.stream().allMatch(TestNamespace::isReady)) {
-                    return false;
-                }
+    private static boolean isReady(Lab lab) {
+        for (String component : List.of("scheduler", "device-plugin")) {
+            List<Pod> pods = lab.componentPods(component);
+            if (pods.isEmpty() || !pods.stream().allMatch(TestNamespace::isReady)) {
+                return false;
             }
-            return lab.nodes().stream().allMatch(node -> lab.allocatable(node, Resources.VGPU) > 0);
-        } catch (KubernetesClientException e) {
-            return false; // the API server is not back yet
         }
+        return lab.nodes().stream().allMatch(node -> lab.allocatable(node, Resources.VGPU) > 0);
     }
 
     /**
@@ -186,8 +198,7 @@ class ProcessKillIT {
         Workload(Lab lab, TestNamespace namespace) {
             this.lab = lab;
             this.namespace = namespace;
-            TestNamespace.awaitTrue(
-                    "the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
+            eventually("the installation is ready", () -> isReady(lab));
             for (String node : lab.nodes()) {
                 running.add(namespace.run(Pods.onNode(holding(lab, "holds-" + node, 3000, 2000), node)));
             }
@@ -214,8 +225,7 @@ class ProcessKillIT {
         }
 
         void expectUndisturbedAndSchedulingContinues() {
-            TestNamespace.awaitTrue(
-                    "the installation is ready", EVENTUALLY.multipliedBy(2), () -> installationIsReady(lab));
+            eventually("the installation is ready", () -> isReady(lab));
             // the Lease of a killed leader must expire first: scheduling works again when a pod that fits is bound
             namespace.run(Pods.withGpuMemory(lab, "next", 1000));
             namespace.delete("next");
