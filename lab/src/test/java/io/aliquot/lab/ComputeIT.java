@@ -3,6 +3,7 @@ package io.aliquot.lab;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
+import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.util.List;
@@ -19,34 +20,27 @@ class ComputeIT {
     private static final double TOLERANCE = 5;
 
     @Test
-    void twoPodsThatRequest30And70PercentOfAGpuGet30And70Percent(Lab lab, TestNamespace namespace) {
+    void podsThatRequest30And70PercentOfAGpuGetThatAndOneAloneGetsNoMoreThanItsLimit(Lab lab, TestNamespace namespace) {
         Pod thirty = namespace.run(podWithCores(lab, "thirty", 30));
         Pod seventy = namespace.run(podWithCores(lab, "seventy", 70));
+        Pod alone = namespace.run(podWithCores(lab, "alone", 40));
         assertThat(Allocations.gpuOf(seventy)).as("one GPU").isEqualTo(Allocations.gpuOf(thirty));
+        assertThat(Allocations.gpuOf(alone)).as("another GPU").isNotEqualTo(Allocations.gpuOf(thirty));
 
-        startKernels(namespace, "thirty");
-        startKernels(namespace, "seventy");
-        sleep(
-                namespace, "thirty",
-                16); // in the first seconds one pod runs alone, and the shim learns the cost of kernels
+        for (String pod : List.of("thirty", "seventy", "alone")) {
+            startKernels(namespace, pod);
+        }
+        // In the first seconds one pod runs alone, and the shim learns the cost of kernels.
+        namespace.exec("thirty", "sleep", "16").expectSuccess();
 
         assertThat(utilizationCountedByThePod(namespace, "thirty")).isCloseTo(30, within(TOLERANCE));
         assertThat(utilizationCountedByThePod(namespace, "seventy")).isCloseTo(70, within(TOLERANCE));
+        assertThat(utilizationCountedByThePod(namespace, "alone")).isCloseTo(40, within(TOLERANCE));
         assertThat(utilizationReportedByNvml(lab, thirty))
                 .as("utilization that NVML reports on the node")
                 .hasSize(2)
                 .satisfies(utilization -> assertThat(utilization.get(0)).isCloseTo(30, within(TOLERANCE)))
                 .satisfies(utilization -> assertThat(utilization.get(1)).isCloseTo(70, within(TOLERANCE)));
-    }
-
-    @Test
-    void aPodAloneOnAGpuGetsNoMoreThanItsLimit(Lab lab, TestNamespace namespace) {
-        namespace.run(podWithCores(lab, "alone", 40));
-
-        startKernels(namespace, "alone");
-        sleep(namespace, "alone", 12);
-
-        assertThat(utilizationCountedByThePod(namespace, "alone")).isCloseTo(40, within(TOLERANCE));
     }
 
     /** Each process's utilization of the pod's GPU in the last seconds, as NVML reports it, in ascending order. */
@@ -67,17 +61,16 @@ class ComputeIT {
     }
 
     private static Pod podWithCores(Lab lab, String name, int cores) {
-        return Pods.withLimits(lab, name, Map.of(Resources.MEMORY, "1000", Resources.CORES, Integer.toString(cores)));
+        Pod pod =
+                Pods.withLimits(lab, name, Map.of(Resources.MEMORY, "1000", Resources.CORES, Integer.toString(cores)));
+        return Pods.withAnnotations(
+                pod, Map.of(Annotations.NODE_PLACEMENT, "binpack", Annotations.GPU_PLACEMENT, "binpack"));
     }
 
     private static void startKernels(TestNamespace namespace, String pod) {
         namespace
                 .exec(pod, "sh", "-c", "vgpu-sample busy 600 > /tmp/busy 2>&1 &")
                 .expectSuccess();
-    }
-
-    private static void sleep(TestNamespace namespace, String pod, int seconds) {
-        namespace.exec(pod, "sleep", Integer.toString(seconds)).expectSuccess();
     }
 
     /** Utilization in the last ten seconds, from the number of 1 ms kernels a second: a GPU can run 1,000. */

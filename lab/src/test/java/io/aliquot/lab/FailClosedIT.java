@@ -59,9 +59,10 @@ class FailClosedIT {
                                 limits,
                                 Annotations.RESIZE_FENCE,
                                 new SchedulerReplicas(lab).fence().print())));
+        // The kubelet can miss a change that follows another one at once, until its next full sync after a minute.
         awaitTrue(
                 "the limit file has the new content",
-                EVENTUALLY,
+                EVENTUALLY.multipliedBy(2),
                 () -> namespace
                         .exec("limited", "cat", "/etc/aliquot/vgpu")
                         .out()

@@ -11,7 +11,6 @@ import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.Vgpu;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.batch.v1.JobBuilder;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -19,17 +18,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /** Which GPU a pod gets, and what happens to pods that fit nowhere. */
 @ExtendWith(LabExtension.class)
-@Isolated
 class PlacementIT {
-    /** The longest backoff of kube-scheduler after a pod's first attempts. */
-    private static final Duration BACKOFF = Duration.ofSeconds(3);
-
     @Test
-    void aPodThatRequests3000MebibytesAnd30PercentRunsWithin5Seconds(Lab lab, TestNamespace namespace) {
+    void aPodThatRequests3000MebibytesAnd30PercentRuns(Lab lab, TestNamespace namespace) {
         namespace.create(Pods.withLimits(
                 lab, "first", Map.of(Resources.VGPU, "1", Resources.MEMORY, "3000", Resources.CORES, "30")));
 
@@ -51,22 +45,21 @@ class PlacementIT {
                 createInSequence(namespace, 11, name -> withPolicy(Pods.withGpuMemory(lab, name, 8000), "binpack"));
 
         assertThat(Allocations.podsPerGpu(pods).values()).containsExactlyInAnyOrder(10, 1);
-        assertThat(pods).extracting(pod -> pod.getSpec().getNodeName()).containsOnly(node(pods.get(0)));
     }
 
     @Test
     @LongTier.Only
-    void spreadPutsElevenPodsOnAllFourGpus(Lab lab, TestNamespace namespace) {
+    void spreadPutsElevenPodsOnBothGpus(Lab lab, TestNamespace namespace) {
         List<Pod> pods =
                 createInSequence(namespace, 11, name -> withPolicy(Pods.withGpuMemory(lab, name, 8000), "spread"));
 
-        assertThat(Allocations.podsPerGpu(pods).values()).containsExactlyInAnyOrder(3, 3, 3, 2);
+        assertThat(Allocations.podsPerGpu(pods).values()).containsExactlyInAnyOrder(6, 5);
     }
 
     @Test
     @LongTier.Only
     void onANodeWithMoreSlotsMemoryAloneLimitsThePodsOfAGpu(Lab lab, TestNamespace namespace) {
-        String node = lab.nodes().get(1);
+        String node = namespace.node();
         setSlots(lab, node, "20");
         try {
             List<Pod> pods = createInSequence(
@@ -109,7 +102,7 @@ class PlacementIT {
 
     @Test
     void aNodeForWholeCardsOnlyTakesNoSharesUntilItsLabelIsRemoved(Lab lab, TestNamespace namespace) {
-        String node = lab.nodes().get(1);
+        String node = namespace.node();
         lab.kubectl("label", "node", node, Labels.SHARE + "=exclusive").expectSuccess();
         try {
             namespace.create(Pods.onNode(Pods.withGpuMemory(lab, "share", 1000), node));
@@ -118,7 +111,7 @@ class PlacementIT {
         } finally {
             lab.kubectl("label", "node", node, Labels.SHARE + "-").expectSuccess();
         }
-        namespace.awaitRunning("share", PROMPTLY.plus(BACKOFF));
+        namespace.awaitRunning("share", PROMPTLY);
         Allocations.expectNoGpuOverCapacity(lab);
     }
 
@@ -136,16 +129,16 @@ class PlacementIT {
     @Test
     @LongTier.Only
     void aPendingPodSaysWhyAndIsBoundSoonAfterCapacityIsFreed(Lab lab, TestNamespace namespace) {
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 2; i++) {
             namespace.create(Pods.withLimits(lab, "whole-" + i, Map.of(Resources.VGPU, "1")));
         }
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 2; i++) {
             namespace.awaitRunning("whole-" + i, EVENTUALLY);
         }
         namespace.create(Pods.withGpuMemory(lab, "pending", 3000));
-        assertThat(namespace.awaitUnschedulable("pending")).contains("2 no GPU with 3000 MiB free");
+        assertThat(namespace.awaitUnschedulable("pending")).contains("1 no GPU with 3000 MiB free");
 
-        namespace.delete("whole-2");
+        namespace.delete("whole-1");
 
         namespace.await("pending", "is bound", PROMPTLY, TestNamespace::isBound);
         namespace.awaitRunning("pending", EVENTUALLY);
@@ -168,7 +161,7 @@ class PlacementIT {
     @Test
     void aCordonedGpuGetsNoPodsAfterASecondAndGetsThemAgainOnceUncordoned(Lab lab, TestNamespace namespace)
             throws InterruptedException {
-        String node = lab.nodes().get(0);
+        String node = namespace.node();
         String cordoned = Allocations.gpuOf(namespace.run(Pods.onNode(Pods.withGpuMemory(lab, "first", 1000), node)));
         lab.kubectl("annotate", "node", node, Annotations.CORDON_GPUS + "=" + cordoned)
                 .expectSuccess();
@@ -190,7 +183,7 @@ class PlacementIT {
 
     @Test
     void scalingTakesEffectAtOnceAndPendingPodsRunOnceItIsRemoved(Lab lab, TestNamespace namespace) {
-        String node = lab.nodes().get(1);
+        String node = namespace.node();
         // Scales down: after scaling up, the node's totals would not decrease again, and other tests check them.
         var half = new Scaling(50);
         try {
@@ -215,13 +208,13 @@ class PlacementIT {
             lab.kubectl("annotate", "node", node, Annotations.MEMORY_SCALING + "-", Annotations.CORE_SCALING + "-")
                     .expectSuccess();
         }
-        namespace.awaitRunning("memory", PROMPTLY.plus(BACKOFF));
-        namespace.awaitRunning("cores", PROMPTLY.plus(BACKOFF));
+        namespace.awaitRunning("memory", PROMPTLY);
+        namespace.awaitRunning("cores", PROMPTLY);
     }
 
     @Test
     void aFinishedJobFreesItsShareWhileItsPodStillExists(Lab lab, TestNamespace namespace) {
-        String node = lab.nodes().get(0);
+        String node = namespace.node();
         Pod task = Pods.onNode(Pods.withLimits(lab, "task", Map.of(Resources.VGPU, "2")), node)
                 .edit()
                 .editSpec()
@@ -255,7 +248,7 @@ class PlacementIT {
 
         namespace.exec(worker, "touch", "/tmp/done").expectSuccess();
 
-        namespace.awaitRunning("next", PROMPTLY.plus(BACKOFF));
+        namespace.awaitRunning("next", PROMPTLY);
         assertThat(namespace.get(worker).getStatus().getPhase()).isEqualTo("Succeeded");
     }
 

@@ -109,6 +109,7 @@ class ProcessKillIT {
     }
 
     @Test
+    @LongTier.Only
     void podsCreatedWhileTheSchedulerIsKilledAllRun(Lab lab, TestNamespace namespace) {
         for (int i = 0; i < 6; i++) {
             if (i == 3) {

@@ -26,8 +26,11 @@ import java.util.function.Predicate;
 
 /** The namespace of one test. Closing it deletes its pods and waits until they are gone. */
 final class TestNamespace implements AutoCloseable {
-    /** The time in which a pod must run if the cluster has free capacity for it. */
-    static final Duration PROMPTLY = Duration.ofSeconds(5);
+    /**
+     * The time in which a pod must run if the cluster has free capacity for it: seconds on a quiet machine. Without a
+     * wake-up kube-scheduler tries an unschedulable pod again after five minutes.
+     */
+    static final Duration PROMPTLY = Duration.ofSeconds(15);
 
     /** The timeout of steps whose speed is not under test, on a busy machine. */
     static final Duration EVENTUALLY = Duration.ofSeconds(60);
