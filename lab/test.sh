@@ -118,7 +118,7 @@ run_gate() {
     build_aliquot_if_changed
     export ALIQUOT_BUILT=1 # the lab runs these programs
     setpriv --pdeathsig KILL "$root/aliquot" up < /dev/null > "$lab/reports/up.log" 2>&1 & # if it fails, the lab's tests try again
-    maven -T 3 || status=$?
+    maven -T 4 || status=$?
     wait
     return "$status"
 }

@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -85,18 +86,20 @@ class AdmissionFaultsIT {
                 .build();
         try (KubernetesClient client =
                 new KubernetesClientBuilder().withConfig(config).build()) {
-            Attempt withoutGpu = attempt(namespace, Pods.withoutGpu(lab, "no-gpu"));
-            Attempt withGpu = attempt(client, namespace, Pods.withGpuMemory(lab, "gpu", 1000));
             Pod ofAnotherPlugin = Pods.withLimits(lab, "foreign", Map.of(ForeignResources.NVIDIA_GPU, "1"));
+            var withGpu = CompletableFuture.supplyAsync(
+                    () -> attempt(client, namespace, Pods.withGpuMemory(lab, "gpu", 1000)));
+            var labeled =
+                    CompletableFuture.supplyAsync(() -> attempt(client, namespace, Pods.labeled(ofAnotherPlugin)));
+            Attempt withoutGpu = attempt(namespace, Pods.withoutGpu(lab, "no-gpu"));
             Attempt foreign = attempt(namespace, ofAnotherPlugin);
-            Attempt labeled = attempt(client, namespace, Pods.labeled(ofAnotherPlugin));
 
             assertThat(withoutGpu.refusal()).isEmpty();
             assertThat(withoutGpu.took()).isLessThan(WEBHOOK_TIMEOUT.plus(SLACK));
-            assertThat(withGpu.refusal()).get().asString().contains("gpu.aliquot.io");
+            assertThat(withGpu.join().refusal()).get().asString().contains("gpu.aliquot.io");
             assertThat(foreign.refusal()).isEmpty();
             assertThat(foreign.took()).isLessThan(SLACK);
-            assertThat(labeled.refusal()).get().asString().contains("gpu.aliquot.io");
+            assertThat(labeled.join().refusal()).get().asString().contains("gpu.aliquot.io");
         } finally {
             stopped.forEach(replica -> replicas.signal(replica, SchedulerReplicas.EXTENDER, "SIGCONT"));
         }

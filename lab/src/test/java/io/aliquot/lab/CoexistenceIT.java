@@ -29,6 +29,7 @@ class CoexistenceIT {
     private static final String PLUGIN = "nvidia-device-plugin";
 
     @Test
+    @LongTier.Only
     void podsOfNvidiasPluginAreTheSameWithAndWithoutAliquot(Lab lab, TestNamespace namespace) {
         Map<String, String> before = specsOfFourPods(lab, namespace);
         Map<String, String> without;
