@@ -54,7 +54,6 @@ class ObjectsHttpTest {
     private static final String TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,"
             + "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
     private static final String MERGE = "application/merge-patch+json";
-    private static final String JSON = "application/json-patch+json";
 
     private final HttpClient client = HttpClient.newHttpClient();
     private ConfigurableApplicationContext context;
@@ -322,25 +321,6 @@ class ObjectsHttpTest {
         return status.get("message").asString();
     }
 
-    @Test
-    void aJsonPatchResizes() throws Exception {
-        HttpResponse<String> answer = patch(
-                TEAM + "/p3-3",
-                JSON,
-                "[{\"op\":\"test\",\"path\":\"/spec/containers/0/name\",\"value\":\"main\"},"
-                        + "{\"op\":\"replace\",\"path\":\"/spec/containers/0/cores\",\"value\":30}]");
-        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(200);
-        assertThat(context.getBean(FakeCluster.class).sent.get(0).annotations().get("aliquot.io/vgpu.main"))
-                .contains("memory=15000Mi cores=30");
-        assertThat(patch(TEAM + "/p3-3", JSON, "[{\"op\":\"test\",\"path\":\"/kind\",\"value\":\"Pod\"}]")
-                        .statusCode())
-                .isEqualTo(422);
-        assertThat(patch(TEAM + "/p3-3", JSON, "[{\"op\":\"remove\",\"path\":\"/nothing/here\"}]")
-                        .statusCode())
-                .isEqualTo(422);
-        assertThat(patch(TEAM + "/p3-3", JSON, "{}").statusCode()).isEqualTo(400);
-    }
-
     /** The second patch asks for what the watch still reports, and no longer is. */
     @Test
     void aPatchFollowsAnotherBeforeTheWatchHasReportedThat() throws Exception {
@@ -359,14 +339,6 @@ class ObjectsHttpTest {
         assertThat(server.sent).hasSize(2);
         assertThat(server.sent.get(1).version()).isEqualTo(9000);
         assertThat(server.sent.get(1).annotations().get("aliquot.io/vgpu.main")).contains(" memory=15000Mi ");
-    }
-
-    @Test
-    void theVersionInAJsonPatchIsAPrecondition() throws Exception {
-        String patch = """
-                [{"op":"replace","path":"/metadata/resourceVersion","value":"7"},
-                 {"op":"replace","path":"/spec/containers/0/cores","value":1}]""";
-        assertThat(patch(TEAM + "/p2-2", JSON, patch).statusCode()).isEqualTo(409);
     }
 
     @Test
@@ -457,14 +429,19 @@ class ObjectsHttpTest {
 
     @Test
     void otherPatchTypesAre415WithWhatToWriteInstead() throws Exception {
-        for (String type : List.of("application/strategic-merge-patch+json", "application/apply-patch+yaml")) {
+        // 26 operations of a JSON patch that each copied the whole object ended the process.
+        for (String type : List.of(
+                "application/json-patch+json",
+                "application/strategic-merge-patch+json",
+                "application/apply-patch+yaml")) {
             HttpResponse<String> answer = patch(TEAM + "/p2-2", type, main("\"cores\":1"));
-            assertThat(answer.statusCode()).isEqualTo(415);
+            assertThat(answer.statusCode()).as(type).isEqualTo(415);
             assertThat(JsonMapper.shared()
                             .readTree(answer.body())
                             .get("message")
                             .asString())
-                    .contains("--type merge");
+                    .contains("--type merge")
+                    .doesNotContain("--type json");
         }
         assertThat(patch(TEAM + "/p2-2", MERGE, "{").statusCode()).isEqualTo(400);
         assertThat(patch(TEAM + "/p2-2", MERGE, "[]").statusCode()).isEqualTo(422);

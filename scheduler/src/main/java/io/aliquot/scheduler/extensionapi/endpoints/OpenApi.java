@@ -172,10 +172,8 @@ public final class OpenApi {
                                 "default", fields("$ref", "#/components/responses/Failure")));
         boolean patch = action.equals("patch");
         if (patch) {
-            Map<String, Object> patches = fields(
-                    "application/merge-patch+json", fields("schema", OBJECT),
-                    "application/json-patch+json", fields("schema", array(OBJECT)));
-            operation.put("requestBody", fields("content", patches));
+            operation.put(
+                    "requestBody", fields("content", fields("application/merge-patch+json", fields("schema", OBJECT))));
         }
         @SuppressWarnings("unchecked")
         var operations = (Map<String, Object>)

@@ -55,9 +55,8 @@ public final class SharePatchController {
         GpuShare current = shares.print(pod);
         JsonNode before = JsonMapper.shared().valueToTree(current);
         JsonNode after = Patch.apply(request.getContentType(), patch, before);
-        Optional<String> required = Patch.namesVersion(request.getContentType(), patch)
-                ? ShareChanges.requiredVersion(name, after)
-                : Optional.empty();
+        Optional<String> required =
+                Patch.namesVersion(patch) ? ShareChanges.requiredVersion(name, after) : Optional.empty();
         if (required.filter(version -> !version.equals(Long.toString(pod.version())))
                 .isPresent()) {
             throw modified(name);

@@ -70,8 +70,7 @@ public final class StatusException extends ErrorResponseException {
         return new StatusException(
                 415,
                 "UnsupportedMediaType",
-                "a gpushare takes no patch of type " + type
-                        + "; use a merge patch: kubectl patch --type merge, or a JSON patch: --type json");
+                "a gpushare takes no patch of type " + type + "; use a merge patch: kubectl patch --type merge");
     }
 
     /** A field that is not valid or not the caller's to change. */
