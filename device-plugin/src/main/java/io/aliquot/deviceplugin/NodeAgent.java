@@ -137,6 +137,7 @@ final class NodeAgent implements AutoCloseable {
                 clock,
                 nanoTime);
         health = new AgentHealth(registrar, nanoTime);
+        registrar.onKubeletChange(this::wake);
         unhookedFunctions = new UnhookedFunctionCheck(settings.stateDir(), metrics);
     }
 

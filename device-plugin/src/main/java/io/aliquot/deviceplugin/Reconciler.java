@@ -237,7 +237,14 @@ final class Reconciler {
         healthReporter.report(detected, present);
         advertise(present, node);
         inventory = present;
-        publisher.publish(client, node, present, labels).ifPresent(unmet::add);
+        publisher.publish(client, node, withoutKubelet(present), labels).ifPresent(unmet::add);
+    }
+
+    /** The inventory to publish: while the kubelet does not have the slots, it would reject the pods of new Bindings. */
+    private Inventory withoutKubelet(Inventory inventory) {
+        return registrar.kubeletGone() && inventory.conflict().isEmpty()
+                ? inventory.withConflict(Inventory.KUBELET_GONE)
+                : inventory;
     }
 
     /**
@@ -333,7 +340,9 @@ final class Reconciler {
             return Optional.empty();
         }
         try {
-            return Optional.of(Inventory.parse(text));
+            Inventory published = Inventory.parse(text);
+            boolean kubeletGone = published.conflict().equals(Inventory.KUBELET_GONE);
+            return Optional.of(kubeletGone ? published.withConflict("") : published);
         } catch (FormatException e) {
             LOG.log(
                     Level.WARNING,

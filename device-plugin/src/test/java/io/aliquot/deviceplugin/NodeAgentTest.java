@@ -647,6 +647,36 @@ final class NodeAgentTest {
         assertThat(node.inventory().slots()).isEqualTo(10);
     }
 
+    /**
+     * The scheduler binds nothing to the node then. The agent's passes are a minute apart here, so that only the end of the
+     * kubelet's connection can have caused the write.
+     */
+    @Test
+    void theNodeSaysAtOnceThatItsKubeletIsGoneAndThatTheDevicesAreBack() throws Exception {
+        agent.close();
+        agent = newAgent(driver::open, Duration.ofMinutes(1));
+        driver.install(A100);
+        start();
+        kubelet.nextList(list -> !list.isEmpty());
+        await(node::hasInventory);
+        agent.wake();
+        await(() -> agent.readinessProblems().isEmpty());
+
+        for (int restart = 0; restart < 3; restart++) {
+            assertThat(node.inventory().conflict()).isEmpty();
+            kubelet.kill();
+            await(() -> node.inventory().conflict().equals(Inventory.KUBELET_GONE));
+            agent.wake();
+            Thread.sleep(100);
+            assertThat(node.inventory().conflict()).isEqualTo(Inventory.KUBELET_GONE);
+
+            kubelet.start();
+            kubelet.nextList(list -> !list.isEmpty());
+            await(() -> node.inventory().conflict().isEmpty());
+        }
+        assertThat(agent.readinessProblems()).isEmpty();
+    }
+
     private String reason(String uuid) {
         return node.gpu(uuid)
                 .health()
@@ -660,6 +690,10 @@ final class NodeAgentTest {
     }
 
     private NodeAgent newAgent(NvmlSession.Opener opener) throws IOException {
+        return newAgent(opener, INTERVAL);
+    }
+
+    private NodeAgent newAgent(NvmlSession.Opener opener, Duration interval) throws IOException {
         Settings settings = Settings.parse(Map.of(
                 "NODE_NAME",
                 "node1",
@@ -676,7 +710,7 @@ final class NodeAgentTest {
                 new NodeAgent.Host(host, host),
                 metrics,
                 BOOT_ID,
-                INTERVAL,
+                interval,
                 InstantSource.system(),
                 System::nanoTime);
     }

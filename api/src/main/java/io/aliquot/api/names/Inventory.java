@@ -47,6 +47,9 @@ public record Inventory(
     /** How a {@link #conflict} begins while the node's driver is being upgraded and the agent does not use it. */
     public static final String DRIVER_UPGRADE = "the driver is being upgraded: ";
 
+    /** The {@link #conflict} from the end of the kubelet's connection to the agent until the kubelet has its devices again. */
+    public static final String KUBELET_GONE = "the kubelet has ended or restarted, and does not have the vGPUs yet";
+
     private static final int VERSION = 1;
     private static final int LONGEST_CONFLICT = 300;
     private static final int LONGEST_VERSION = 80;

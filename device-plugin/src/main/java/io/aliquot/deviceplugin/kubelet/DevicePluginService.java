@@ -30,6 +30,7 @@ final class DevicePluginService extends DevicePluginGrpc.DevicePluginImplBase {
     private final List<ServerCallStreamObserver<ListAndWatchResponse>> streams = new ArrayList<>();
     private AdvertisedSlots advertised = AdvertisedSlots.NONE;
     private int everAdvertised;
+    private Runnable onStreamOpen = () -> {};
     private Runnable onStreamEnd = () -> {};
     private boolean streamOpened;
 
@@ -57,11 +58,13 @@ final class DevicePluginService extends DevicePluginGrpc.DevicePluginImplBase {
     /**
      * Prepares for a new registration: forgets the streams of the one before.
      *
+     * @param onStreamOpen called when the kubelet has called ListAndWatch and got the slots; must not block
      * @param onStreamEnd called when the kubelet closes a stream of the new registration
      */
-    synchronized void expectStream(Runnable onStreamEnd) {
+    synchronized void expectStream(Runnable onStreamOpen, Runnable onStreamEnd) {
         streams.clear();
         streamOpened = false;
+        this.onStreamOpen = onStreamOpen;
         this.onStreamEnd = onStreamEnd;
     }
 
@@ -83,6 +86,7 @@ final class DevicePluginService extends DevicePluginGrpc.DevicePluginImplBase {
         streams.add(stream);
         streamOpened = true;
         stream.onNext(advertised.print());
+        onStreamOpen.run();
     }
 
     private void ended(ServerCallStreamObserver<ListAndWatchResponse> stream) {

@@ -14,6 +14,8 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.time.InstantSource;
 import java.util.Optional;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -26,12 +28,17 @@ import org.jspecify.annotations.Nullable;
  * disconnects by resource and socket, and removes the resource whichever registration holds it by then
  * (pkg/kubelet/cm/devicemanager/plugin/v1beta1, {@code runClient} and {@code disconnectClient}).
  *
- * <p>The thread polls the plugin folder once a second instead of watching it: that costs two {@code stat} calls, and no
- * event can be lost.
+ * <p>A kubelet that starts rejects the pods that it admits before it has the plugin's devices, and it admits the first ones
+ * some 100 ms after it has created its socket (pkg/kubelet, {@code syncLoop}). So the thread watches the folder and registers
+ * with a new kubelet at once. It also polls the folder once a second, which costs two {@code stat} calls, in case a host has
+ * no inotify instances left.
  */
 public final class KubeletRegistrar implements AutoCloseable {
     private static final Logger LOG = System.getLogger(KubeletRegistrar.class.getName());
     private static final int LONGEST_PAUSE_IN_INTERVALS = 30;
+
+    /** After a failed registration. A kubelet creates its socket some microseconds before it listens on it. */
+    private static final Duration FIRST_PAUSE = Duration.ofMillis(10);
 
     private final PluginFolder folder;
     private final DevicePluginService service;
@@ -39,7 +46,10 @@ public final class KubeletRegistrar implements AutoCloseable {
     private final Duration interval;
     private final LongSupplier nanoTime;
     private final Thread thread;
+    private final Semaphore wakeUps = new Semaphore(0);
 
+    private volatile Runnable onKubeletChange = () -> {};
+    private volatile boolean kubeletGone;
     private volatile boolean closed;
     private volatile boolean withdrawn;
     private volatile boolean registered;
@@ -49,6 +59,7 @@ public final class KubeletRegistrar implements AutoCloseable {
     private final Backoff backoff;
     private final Problem failure = new Problem(LOG, Level.WARNING);
     private @Nullable Registration registration;
+    private Optional<KubeletInstance> lastTried = Optional.empty();
 
     // Guarded by this.
     private final AllocatableCheck allocatableCheck;
@@ -91,13 +102,23 @@ public final class KubeletRegistrar implements AutoCloseable {
         this.metrics = metrics;
         this.interval = interval;
         this.nanoTime = nanoTime;
-        backoff = new Backoff(nanoTime, interval, interval.multipliedBy(LONGEST_PAUSE_IN_INTERVALS));
+        backoff = new Backoff(nanoTime, FIRST_PAUSE, interval.multipliedBy(LONGEST_PAUSE_IN_INTERVALS));
         allocatableCheck = new AllocatableCheck(nanoTime, tolerance);
         var allocator = new Allocator(shim, stateDir);
         allocator.warmUp();
         service = new DevicePluginService(allocator, metrics, nanoTime);
         thread = new Thread(this::run, "kubelet");
         thread.setDaemon(true);
+    }
+
+    /** Calls this whenever {@link #kubeletGone} has changed; to be set before the first {@link #advertise}. */
+    public void onKubeletChange(Runnable listener) {
+        onKubeletChange = listener;
+    }
+
+    /** Whether the kubelet had the slots and does not have them now, most probably because it has ended or restarted. */
+    public boolean kubeletGone() {
+        return kubeletGone;
     }
 
     /** Advertises these slots to the kubelet from now on; the first call starts the registration. */
@@ -115,7 +136,7 @@ public final class KubeletRegistrar implements AutoCloseable {
     /** Ends the registration until the next {@link #advertise}; the kubelet then sets the Node's slots to 0. */
     public synchronized void withdraw() {
         withdrawn = true;
-        notifyAll();
+        wake();
     }
 
     /**
@@ -134,7 +155,7 @@ public final class KubeletRegistrar implements AutoCloseable {
             case TOLERATED -> {}
             case REGISTRATION_LOST -> {
                 registrationLost = true;
-                notifyAll();
+                wake();
             }
             case OTHER_PLUGIN ->
                 otherPlugin.report(
@@ -167,22 +188,46 @@ public final class KubeletRegistrar implements AutoCloseable {
     }
 
     private void run() {
-        while (!closed) {
-            try {
-                poll();
-                synchronized (this) {
-                    if (!closed && !registrationLost) {
-                        wait(interval.toMillis());
-                    }
+        Runnable endWatch = watch();
+        try {
+            while (!closed) {
+                try {
+                    poll();
+                } catch (IOException | RuntimeException e) {
+                    failed("cannot serve the kubelet in " + folder + ": " + e);
+                    backoff.start();
                 }
-            } catch (InterruptedException e) {
-                closed = true;
-            } catch (IOException | RuntimeException e) {
-                failed("cannot serve the kubelet in " + folder + ": " + e);
-                backoff.start();
+                awaitWakeUp();
             }
+        } catch (InterruptedException e) {
+            closed = true;
         }
+        endWatch.run();
         closeRegistration();
+    }
+
+    /** Returns what ends the watch. */
+    private Runnable watch() {
+        try {
+            return folder.watch(this::wake);
+        } catch (IOException e) {
+            LOG.log(
+                    Level.WARNING,
+                    "Cannot watch {0}, so a kubelet that restarts may reject pods until the next look at it, once a"
+                            + " second: {1} (if the host has no inotify instances left, raise"
+                            + " fs.inotify.max_user_instances)",
+                    folder,
+                    e.toString());
+            return () -> {};
+        }
+    }
+
+    private void awaitWakeUp() throws InterruptedException {
+        Duration pause = backoff.remaining();
+        boolean shorter = pause.isPositive() && pause.compareTo(interval) < 0;
+        if (wakeUps.tryAcquire((shorter ? pause : interval).toNanos(), TimeUnit.NANOSECONDS)) {
+            wakeUps.drainPermits(); // one look serves all requests made until now
+        }
     }
 
     /** Ends a registration that the kubelet no longer holds, and registers if there is none. */
@@ -190,22 +235,33 @@ public final class KubeletRegistrar implements AutoCloseable {
         if (withdrawn) {
             closeRegistration();
             unregistered("no slots are advertised, because the node has left");
+            setKubeletGone(false);
             return;
         }
         Optional<KubeletInstance> kubelet = folder.kubelet();
         if (registration != null) {
             Optional<String> end = endOf(registration, kubelet);
             if (end.isEmpty()) {
+                if (registration.hasDevices()) {
+                    setKubeletGone(false);
+                }
                 return;
             }
             LOG.log(Level.INFO, "The registration has ended: {0}", end.get());
-            closeRegistration();
             unregistered(end.get());
+            setKubeletGone(true); // before the socket is closed, because that takes some milliseconds
+            closeRegistration();
         }
         if (kubelet.isEmpty()) {
             failed("waiting for " + folder.kubeletSocket()
                     + ": the kubelet is not running, or ALIQUOT_KUBELET_DIR is not" + " its folder of device plugins");
-        } else if (backoff.isOver()) {
+            return;
+        }
+        if (!kubelet.equals(lastTried)) {
+            lastTried = kubelet;
+            backoff.reset();
+        }
+        if (backoff.isOver()) {
             register(kubelet.get());
         }
     }
@@ -268,7 +324,14 @@ public final class KubeletRegistrar implements AutoCloseable {
         registered = false;
     }
 
-    private synchronized void wake() {
-        notifyAll();
+    private void setKubeletGone(boolean gone) {
+        if (kubeletGone != gone) {
+            kubeletGone = gone;
+            onKubeletChange.run();
+        }
+    }
+
+    private void wake() {
+        wakeUps.release();
     }
 }

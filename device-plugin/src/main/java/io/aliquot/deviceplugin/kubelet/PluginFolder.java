@@ -1,11 +1,16 @@
 package io.aliquot.deviceplugin.kubelet;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.ClosedWatchServiceException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.nio.file.StandardWatchEventKinds;
+import java.nio.file.WatchKey;
+import java.nio.file.WatchService;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.time.InstantSource;
 import java.util.ArrayList;
@@ -41,6 +46,45 @@ final class PluginFolder {
                     new KubeletInstance(Objects.toString(attributes.fileKey()), attributes.lastModifiedTime()));
         } catch (NoSuchFileException e) {
             return Optional.empty();
+        }
+    }
+
+    /**
+     * Calls {@code onChange} within milliseconds of each creation and removal of a file, by inotify and a thread of its own,
+     * until the result is called.
+     */
+    Runnable watch(Runnable onChange) throws IOException {
+        WatchService changes = path.getFileSystem().newWatchService();
+        try {
+            path.register(changes, StandardWatchEventKinds.ENTRY_CREATE, StandardWatchEventKinds.ENTRY_DELETE);
+        } catch (IOException e) {
+            changes.close();
+            throw e;
+        }
+        var thread = new Thread(() -> follow(changes, onChange), "kubelet-folder");
+        thread.setDaemon(true);
+        thread.start();
+        return () -> close(changes);
+    }
+
+    private static void close(WatchService changes) {
+        try {
+            changes.close();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private static void follow(WatchService changes, Runnable onChange) {
+        try {
+            WatchKey key;
+            do {
+                key = changes.take();
+                key.pollEvents();
+                onChange.run();
+            } while (key.reset());
+        } catch (ClosedWatchServiceException | InterruptedException e) {
+            // the watch is closed
         }
     }
 

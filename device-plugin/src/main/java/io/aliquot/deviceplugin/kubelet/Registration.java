@@ -39,7 +39,7 @@ final class Registration implements AutoCloseable {
     private volatile boolean streamEnded;
 
     private Registration(
-            KubeletInstance kubelet, Path socket, DevicePluginService service, Runnable onEnd, LongSupplier nanoTime)
+            KubeletInstance kubelet, Path socket, DevicePluginService service, Runnable onChange, LongSupplier nanoTime)
             throws IOException {
         this.kubelet = kubelet;
         this.socket = socket;
@@ -47,9 +47,9 @@ final class Registration implements AutoCloseable {
         this.nanoTime = nanoTime;
         openedAt = nanoTime.getAsLong();
         eventLoop = new MultiThreadIoEventLoopGroup(1, EpollIoHandler.newFactory());
-        service.expectStream(() -> {
+        service.expectStream(onChange, () -> {
             streamEnded = true;
-            onEnd.run();
+            onChange.run();
         });
         // Calls run on the event loop: the kubelet admits one pod at a time, and an answer takes less time than a
         // handover
@@ -72,7 +72,7 @@ final class Registration implements AutoCloseable {
     /**
      * Serves on {@code socket} and registers it with the kubelet.
      *
-     * @param onEnd called when {@link #end} may have changed
+     * @param onChange called when {@link #end} or {@link #hasDevices} may have changed; must not block
      * @param nanoTime a clock such as {@link System#nanoTime}
      * @throws IOException if the socket cannot be created or the kubelet refuses the registration
      */
@@ -81,10 +81,10 @@ final class Registration implements AutoCloseable {
             Path kubeletSocket,
             Path socket,
             DevicePluginService service,
-            Runnable onEnd,
+            Runnable onChange,
             LongSupplier nanoTime)
             throws IOException {
-        var registration = new Registration(kubelet, socket, service, onEnd, nanoTime);
+        var registration = new Registration(kubelet, socket, service, onChange, nanoTime);
         ManagedChannel channel = NettyChannelBuilder.forAddress(new DomainSocketAddress(kubeletSocket.toFile()))
                 .channelType(EpollDomainSocketChannel.class)
                 .eventLoopGroup(registration.eventLoop)
@@ -124,6 +124,11 @@ final class Registration implements AutoCloseable {
 
     Path socket() {
         return socket;
+    }
+
+    /** Whether the kubelet has got the slots. */
+    boolean hasDevices() {
+        return service.streamOpened();
     }
 
     /** Why this registration has ended; empty while it stands. */

@@ -34,6 +34,11 @@ public final class Backoff {
         return nanoTime.getAsLong() - endsAt >= 0;
     }
 
+    /** How long the pause under way still lasts; zero or negative if it has ended. */
+    public Duration remaining() {
+        return Duration.ofNanos(endsAt - nanoTime.getAsLong());
+    }
+
     /** Starts the next pause; returns its length. */
     public Duration start() {
         long now = nanoTime.getAsLong();

@@ -36,6 +36,8 @@ public final class NodeReader {
             new Unavailable("no GPU inventory from the node's device plugin yet");
     private static final Unavailable CONFLICT =
             new Unavailable("another device plugin uses the node's GPUs, see the node's events");
+    private static final Unavailable KUBELET_GONE =
+            new Unavailable("the node's kubelet has ended or restarted, and does not have the vGPUs yet");
     private static final Unavailable DRIVER_UPGRADE =
             new Unavailable("the node's driver is being upgraded, see the node's events");
     private static final Unavailable WITHDRAWING =
@@ -121,6 +123,9 @@ public final class NodeReader {
             return new FactsReading(NO_INVENTORY, "");
         }
         Inventory inventory = text.inventory().get();
+        if (inventory.conflict().equals(Inventory.KUBELET_GONE)) {
+            return new FactsReading(KUBELET_GONE, ""); // usually for a second, so it is no problem of the node
+        }
         if (inventory.conflict().startsWith(Inventory.DRIVER_UPGRADE)) {
             return new FactsReading(DRIVER_UPGRADE, inventory.conflict());
         }

@@ -76,6 +76,18 @@ class NodeReaderTest {
         assertThat(reading.problem()).isEqualTo(why);
     }
 
+    /** Its kubelet would reject the pods for want of healthy devices. */
+    @Test
+    void aNodeWhoseKubeletHasEndedTakesNoPodsUntilItHasTheDevicesAgain() {
+        NodeReader.Reading reading =
+                read(Map.of(), Map.of("aliquot.io/gpus", INVENTORY.withConflict(Inventory.KUBELET_GONE).print()));
+
+        assertThat(reading.facts())
+                .isEqualTo(new NodeFacts.Unavailable(
+                        "the node's kubelet has ended or restarted, and does not have the vGPUs yet"));
+        assertThat(reading.problem()).isEmpty();
+    }
+
     @Test
     void aNodeWhoseDriverIsBeingUpgradedIsLeftOut() {
         String why = "the driver is being upgraded: the node has the annotation aliquot.io/release-driver=true";
