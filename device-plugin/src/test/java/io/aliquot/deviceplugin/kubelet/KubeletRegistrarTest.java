@@ -200,8 +200,8 @@ final class KubeletRegistrarTest {
      */
     @Test
     void theDevicesAreHealthyWithin100MillisecondsOfTheKubeletsSocketIn19Of20Restarts() throws Exception {
-        registrar = new KubeletRegistrar(
-                folder, host, SHIM, new AgentMetrics(), InstantSource.system(), System::nanoTime);
+        registrar =
+                new KubeletRegistrar(folder, host, SHIM, new AgentMetrics(), InstantSource.system(), System::nanoTime);
         register(20);
 
         List<Long> millis = List.of();

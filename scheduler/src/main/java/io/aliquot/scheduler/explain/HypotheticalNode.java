@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.explain;
 
-import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.placement.Feasibility.Fits;
 import io.aliquot.scheduler.placement.GpuAmount;
@@ -18,18 +17,7 @@ record HypotheticalNode(String node, List<GpuInfo> gpus) {
     }
 
     static HypotheticalNode without(NodeView view, Set<String> uids) {
-        List<Holding> remaining = view.holdings().stream()
-                .filter(holding -> !uids.contains(holding.pod().uid()))
-                .toList();
-        if (remaining.size() == view.holdings().size()) {
-            return new HypotheticalNode(view.name(), view.gpus()); // a Pending pod rarely holds anything on the node
-        }
-        return new HypotheticalNode(
-                view.name(),
-                view.gpus().stream()
-                        .map(gpu -> new GpuInfo(
-                                gpu.capacity(), sum(remaining, gpu.gpu().uuid())))
-                        .toList());
+        return new HypotheticalNode(view.name(), view.gpusWithout(uids));
     }
 
     /** The node without any pod, as if all its GPUs were healthy and not cordoned. */
@@ -39,21 +27,6 @@ record HypotheticalNode(String node, List<GpuInfo> gpus) {
                 view.gpus().stream()
                         .map(gpu -> new GpuInfo(gpu.capacity().asSchedulable(), GpuAmount.NOTHING))
                         .toList());
-    }
-
-    private static GpuAmount sum(List<Holding> holdings, String gpu) {
-        long memoryMiB = 0;
-        int cores = 0;
-        int slots = 0;
-        boolean exclusive = false;
-        for (Holding holding : holdings) {
-            GpuAmount amount = holding.perGpu().getOrDefault(gpu, GpuAmount.NOTHING);
-            memoryMiB += amount.memoryMiB();
-            cores += amount.cores();
-            slots += amount.slots();
-            exclusive |= amount.exclusive();
-        }
-        return new GpuAmount(memoryMiB, cores, slots, exclusive);
     }
 
     boolean fits(PodGpuRequest request) {

@@ -5,6 +5,7 @@ import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.FitCheck;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.EvictionCost;
@@ -18,7 +19,6 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
-import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
@@ -54,11 +54,6 @@ final class PreemptionOptions {
     }
 
     private Optional<PricedOption> on(NodeView view) {
-        Predicate<Set<String>> fitsWithout = uids -> {
-            var removed = new HashSet<>(uids);
-            removed.add(pod.uid());
-            return HypotheticalNode.without(view, removed).fits(request);
-        };
         List<Holding> others = view.holdings().stream()
                 .filter(holding -> !holding.perGpu().isEmpty())
                 .filter(holding -> !holding.pod().uid().equals(pod.uid()))
@@ -68,19 +63,20 @@ final class PreemptionOptions {
                 others.stream().filter(PreemptionOptions::terminates).toList();
         List<Victim> candidates =
                 mayPreempt ? Victim.candidates(view, priority, budgets).toList() : List.of();
-        Set<String> terminatingUids =
-                terminating.stream().map(holding -> holding.pod().uid()).collect(Collectors.toSet());
-        return VictimSearch.cheapest(
-                        candidates, fitsWithout, terminatingUids, request.requestsOneVgpu(), EvictionCost.MAX)
+        Set<String> gone =
+                terminating.stream().map(holding -> holding.pod().uid()).collect(Collectors.toCollection(HashSet::new));
+        gone.add(pod.uid());
+        return VictimSearch.cheapest(request, view.gpusWithout(gone), candidates, EvictionCost.MAX)
                 .map(plan -> new PricedOption(
-                        new PreemptionOption(view.name(), victims(plan, terminating, fitsWithout)), plan.cost()));
+                        new PreemptionOption(view.name(), victims(view, plan, terminating)), plan.cost()));
     }
 
     /** The plan's victims, and those of the terminating pods without which these alone would not suffice. */
-    private static List<Explanation.Victim> victims(
-            EvictionPlan plan, List<Holding> terminating, Predicate<Set<String>> fitsWithout) {
+    private List<Explanation.Victim> victims(NodeView view, EvictionPlan plan, List<Holding> terminating) {
+        var check = new FitCheck(request, VictimSearch.ATTEMPTS);
         var victims = new ArrayList<Explanation.Victim>();
         var removed = new HashSet<String>();
+        removed.add(pod.uid());
         terminating.forEach(holding -> removed.add(holding.pod().uid()));
         for (Victim victim : plan.victims()) {
             removed.add(victim.pod().uid());
@@ -88,7 +84,7 @@ final class PreemptionOptions {
         }
         for (Holding holding : terminating) {
             removed.remove(holding.pod().uid());
-            if (!fitsWithout.test(removed)) {
+            if (!check.fits(view.gpusWithout(removed))) {
                 removed.add(holding.pod().uid());
                 victims.add(new Explanation.Victim(holding.pod(), holding.priority(), true));
             }

@@ -9,6 +9,7 @@ import io.aliquot.api.names.MemoryRequest.WholeCard;
 import io.aliquot.api.names.Numa;
 import io.aliquot.api.names.Resources;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
+import io.aliquot.scheduler.placement.FitCheck;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.List;
@@ -20,6 +21,11 @@ import java.util.function.IntFunction;
  * little as possible. The placement code itself verifies it, so that a pod that follows a suggestion does fit.
  */
 final class Suggestions {
+    /** Containers for which a smaller request is searched; each costs up to 30 checks of all nodes. */
+    private static final int MAX_CONTAINERS = 8;
+    /** Attempts to assign a GPU for one check of all nodes; 40 ns each. */
+    private static final int ATTEMPTS = 1 << 13;
+
     private final PodGpuRequest pod;
     private final List<HypotheticalNode> nodes;
     private final List<String> suggestions = new ArrayList<>();
@@ -30,7 +36,8 @@ final class Suggestions {
     }
 
     List<String> find() {
-        for (ContainerGpuRequest container : pod.containers()) {
+        for (ContainerGpuRequest container :
+                pod.containers().stream().limit(MAX_CONTAINERS).toList()) {
             GpuRequest request = container.request();
             int vgpus = request.vgpus();
             int cores = request.cores();
@@ -107,6 +114,7 @@ final class Suggestions {
     }
 
     private boolean fits(PodGpuRequest request) {
-        return nodes.stream().anyMatch(node -> node.fits(request));
+        var check = new FitCheck(request, ATTEMPTS);
+        return nodes.stream().anyMatch(node -> check.fits(node.gpus()));
     }
 }

@@ -51,6 +51,32 @@ public final class GpuInfo {
         return allocated;
     }
 
+    /** The GPU once a pod got this amount too. */
+    public GpuInfo with(GpuAmount amount) {
+        return new GpuInfo(
+                capacity,
+                new GpuAmount(
+                        allocated.memoryMiB() + amount.memoryMiB(),
+                        allocated.cores() + amount.cores(),
+                        allocated.slots() + amount.slots(),
+                        allocated.exclusive() || amount.exclusive()));
+    }
+
+    /**
+     * The GPU once a pod has given back this amount. A GPU that is held as a whole card stays so until its last vGPU is
+     * given back.
+     */
+    public GpuInfo without(GpuAmount amount) {
+        int slots = allocated.slots() - amount.slots();
+        return new GpuInfo(
+                capacity,
+                new GpuAmount(
+                        allocated.memoryMiB() - amount.memoryMiB(),
+                        allocated.cores() - amount.cores(),
+                        slots,
+                        allocated.exclusive() && slots > 0));
+    }
+
     /** Whether the GPU is schedulable and has this amount free. */
     public boolean holds(long memoryMiB, int cores, int slots, boolean exclusive) {
         return capacity.schedulable

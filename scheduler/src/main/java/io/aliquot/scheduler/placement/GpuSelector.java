@@ -9,6 +9,7 @@ import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.RefusalReasons.Reason;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 
 /*
  * The entry point for selecting GPUs. Nearly every pod requests one vGPU: it fits if and only if some GPU holds that
@@ -131,6 +132,22 @@ public final class GpuSelector {
     static boolean holds(PodGpuRequest pod, GpuRequest request, GpuInfo free) {
         return free.holds(memoryMiB(request, free.capacity), cores(request, free.capacity), 1, request.exclusive())
                 && holdsWhenEmpty(pod, request, free.capacity);
+    }
+
+    /**
+     * What other pods must give back of a GPU before it holds one vGPU of this request; {@link GpuAmount#NOTHING} if it
+     * does already, empty if it never does.
+     */
+    public static Optional<GpuAmount> lacking(PodGpuRequest pod, GpuRequest request, GpuInfo gpu) {
+        if (!holdsWhenEmpty(pod, request, gpu.capacity)) {
+            return Optional.empty();
+        }
+        GpuAmount allocated = gpu.allocated();
+        return Optional.of(new GpuAmount(
+                Math.max(0, memoryMiB(request, gpu.capacity) - gpu.freeMiB),
+                Math.max(0, cores(request, gpu.capacity) - gpu.freeCores),
+                request.exclusive() || allocated.exclusive() ? allocated.slots() : Math.max(0, 1 - gpu.freeSlots),
+                false));
     }
 
     /** Refuses a pod that requests one vGPU, with the last in {@link Reason}'s order of the GPUs' obstacles. */

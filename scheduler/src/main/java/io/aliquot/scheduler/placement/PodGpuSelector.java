@@ -33,6 +33,7 @@ final class PodGpuSelector {
      */
     static final int BUDGET = 8192;
 
+    private final int budget;
     private final PodGpuRequest pod;
     private final List<GpuInfo> gpus;
     private final PlacementPolicy policy;
@@ -50,6 +51,12 @@ final class PodGpuSelector {
      * @param useLinks whether links between GPUs count; they never decide whether a pod with one container fits
      */
     PodGpuSelector(PodGpuRequest pod, List<GpuInfo> gpus, PlacementPolicy policy, boolean useLinks) {
+        this(pod, gpus, policy, useLinks, BUDGET);
+    }
+
+    /** The same with another number of attempts. */
+    PodGpuSelector(PodGpuRequest pod, List<GpuInfo> gpus, PlacementPolicy policy, boolean useLinks, int budget) {
+        this.budget = budget;
         this.pod = pod;
         this.gpus = gpus;
         this.policy = policy;
@@ -230,7 +237,7 @@ final class PodGpuSelector {
             return search(order, position + 1, 0, 0);
         }
         for (int gpu = from; gpu <= gpus.size() - (vgpus - count); gpu++) {
-            if (attempts >= BUDGET) {
+            if (attempts >= budget) {
                 return false;
             }
             attempts++;

@@ -183,10 +183,9 @@ public final class Evictor {
         Optional<OnNode> best = Optional.empty();
         for (String name : one.kind().nodes().names()) {
             Optional<NodeView> view = ledger.view(name);
-            Optional<EvictionPlan> plan = view.flatMap(node -> plan(one, node));
-            if (plan.isPresent()
-                    && (best.isEmpty()
-                            || plan.get().cost().compareTo(best.get().plan().cost()) < 0)) {
+            EvictionCost below = best.map(found -> found.plan().cost()).orElse(EvictionCost.MAX);
+            Optional<EvictionPlan> plan = view.flatMap(node -> plan(one, node, below));
+            if (plan.isPresent()) {
                 best = Optional.of(new OnNode(name, plan.get()));
                 if (plan.get().victims().isEmpty()) {
                     break;
@@ -196,35 +195,19 @@ public final class Evictor {
         return best;
     }
 
-    private Optional<EvictionPlan> plan(PendingPod one, NodeView node) {
+    private Optional<EvictionPlan> plan(PendingPod one, NodeView node, EvictionCost below) {
         PodKind kind = one.kind();
-        Set<String> leaving = reservations.leaving(node);
+        Set<String> gone = reservations.leaving(node);
         List<Victim> candidates = Victim.candidates(node, kind.rank().priority(), budgets)
-                .filter(victim -> !evictions.isBlocked(victim.pod().uid())
+                .filter(victim -> !gone.contains(victim.pod().uid())
+                        && !evictions.isBlocked(victim.pod().uid())
                         && victim.budgets().stream().allMatch(budget -> budget.allowed() > 0))
-                .collect(Collectors.toCollection(ArrayList::new));
-        if (candidates.isEmpty() && leaving.isEmpty()) {
+                .toList();
+        if (!node.unavailableReason().isEmpty() || (candidates.isEmpty() && gone.isEmpty())) {
             return Optional.empty();
         }
-        while (true) {
-            Optional<EvictionPlan> plan = VictimSearch.cheapest(
-                    candidates,
-                    without -> ledger.feasibilityWithout(node.name(), one.pod().uid(), kind.request(), without)
-                            instanceof Feasibility.Fits,
-                    leaving,
-                    kind.request().requestsOneVgpu(),
-                    EvictionCost.MAX);
-            if (plan.isEmpty() || plan.get().cost().violations() == 0) {
-                return plan;
-            }
-            // Together the victims exceed a budget that none exceeds alone: search again without the most expensive
-            // one.
-            candidates.remove(plan.get().victims().stream()
-                    .filter(victim -> !victim.budgets().isEmpty())
-                    .max(Comparator.comparingInt(Victim::priority)
-                            .thenComparing(Victim::since, Comparator.reverseOrder()))
-                    .orElseThrow());
-        }
+        gone.add(one.pod().uid());
+        return VictimSearch.cheapestWithinBudgets(kind.request(), node.gpusWithout(gone), candidates, below);
     }
 
     private int evict(PendingPod one, String node, List<Victim> victims) {

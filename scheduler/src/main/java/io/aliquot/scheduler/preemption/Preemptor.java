@@ -9,7 +9,8 @@ import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.UnboundPod;
-import io.aliquot.scheduler.placement.Feasibility;
+import io.aliquot.scheduler.placement.FitCheck;
+import io.aliquot.scheduler.placement.GpuInfo;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Instant;
@@ -118,10 +119,17 @@ public final class Preemptor {
             this.node = node;
             this.proposedViolations = proposed.budgetViolations();
             List<Victim> victims = victims(proposed);
+            Set<String> uids = Victim.uids(victims);
+            List<GpuInfo> free = gpusWithout(uids);
+            HostResources hostFree = hostFree(uids);
+            Map<String, HostResources> hostRequests = new HashMap<>();
+            node.holdings().forEach(holding -> hostRequests.put(holding.pod().uid(), holding.hostRequests()));
+            var check = new FitCheck(request, VictimSearch.ATTEMPTS);
             for (Victim victim : victims) {
-                Set<String> others = new HashSet<>(Victim.uids(victims));
-                others.remove(victim.pod().uid());
-                boolean forGpus = !victim.perGpu().isEmpty() && !(fits(others) && hostFits(others));
+                HostResources beside =
+                        hostFree.minus(hostRequests.getOrDefault(victim.pod().uid(), HostResources.NONE));
+                boolean forGpus = !victim.perGpu().isEmpty()
+                        && !(isEnough(beside) && check.fits(VictimSearch.with(free, victim)));
                 (forGpus ? proposedForGpus : proposedForOthers).add(victim);
             }
         }
@@ -137,8 +145,11 @@ public final class Preemptor {
                     .toList();
         }
 
-        private boolean fits(Set<String> without) {
-            return ledger.feasibilityWithout(node.name(), pod.id().uid(), request, without) instanceof Feasibility.Fits;
+        /** Free capacity of the GPUs without these pods and the pod itself; empty if the node takes no pods. */
+        private List<GpuInfo> gpusWithout(Set<String> uids) {
+            var all = new HashSet<>(uids);
+            all.add(pod.id().uid());
+            return node.unavailableReason().isEmpty() ? node.gpusWithout(all) : List.of();
         }
 
         Optional<Found> find(EvictionCost below) {
@@ -148,18 +159,17 @@ public final class Preemptor {
             List<Victim> candidates = Victim.candidates(node, pod.rank().priority(), budgets)
                     .filter(victim -> !gone.contains(victim.pod().uid()))
                     .toList();
-            boolean oneGpu = request.requestsOneVgpu();
-            Optional<EvictionPlan> plan = VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, below);
+            Optional<EvictionPlan> plan = VictimSearch.cheapest(request, gpusWithout(gone), candidates, below);
             if (plan.isEmpty()) {
                 return Optional.empty();
             }
             Set<String> goneWithPlan = new HashSet<>(gone);
             goneWithPlan.addAll(Victim.uids(plan.get().victims()));
-            if (hostFits(goneWithPlan)) {
+            if (isEnough(hostFree(goneWithPlan))) {
                 return found(plan.get().victims(), leaving);
             }
             gone.addAll(Victim.uids(proposedForGpus));
-            return VictimSearch.cheapest(candidates, this::fits, gone, oneGpu, EvictionCost.MAX)
+            return VictimSearch.cheapest(request, gpusWithout(gone), candidates, EvictionCost.MAX)
                     .flatMap(more -> {
                         List<Victim> all = new ArrayList<>(proposedForGpus);
                         all.addAll(more.victims());
@@ -189,16 +199,17 @@ public final class Preemptor {
                     : Optional.of(new Found(node.name(), victims, plan.cost(), violations));
         }
 
-        /** Whether CPU and memory suffice without these pods. */
-        private boolean hostFits(Set<String> without) {
-            if (!(node.facts() instanceof NodeFacts.Sharing sharing)) {
-                return false;
-            }
+        /** CPU and memory that the preemptor leaves free without these pods; below 0 if they do not suffice. */
+        private HostResources hostFree(Set<String> without) {
             HostResources needed = node.holdings().stream()
                     .filter(holding -> !without.contains(holding.pod().uid()))
                     .map(Holding::hostRequests)
                     .reduce(request.hostRequests(), HostResources::plus);
-            HostResources free = sharing.allocatable().minus(needed);
+            return (node.facts() instanceof NodeFacts.Sharing sharing ? sharing.allocatable() : HostResources.NONE)
+                    .minus(needed);
+        }
+
+        private static boolean isEnough(HostResources free) {
             return free.cpuMillis() >= 0 && free.memoryBytes() >= 0;
         }
     }

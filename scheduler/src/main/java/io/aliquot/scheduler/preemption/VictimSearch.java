@@ -1,208 +1,269 @@
 package io.aliquot.scheduler.preemption;
 
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.scheduler.placement.FitCheck;
 import io.aliquot.scheduler.placement.GpuAmount;
-import java.time.Instant;
+import io.aliquot.scheduler.placement.GpuInfo;
+import io.aliquot.scheduler.placement.GpuSelector;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.preemption.Budgets.Budget;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
-import java.util.HashSet;
-import java.util.LinkedHashMap;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.PriorityQueue;
-import java.util.Set;
-import java.util.function.Predicate;
-import java.util.function.ToLongFunction;
+import java.util.stream.IntStream;
 
 /*
- * How the search works. It fixes the first part of the cost first: it admits candidates by rising priority until the
- * preemptor fits without all of them. Candidates of higher priority stay, and the last admitted priority is that of the
- * most important victim of every solution. Among the admitted candidates it tries sets by rising cost, starting with
- * the empty set and adding a pod each time; adding a pod never lowers the cost, so the first set that suffices is the
- * cheapest. If the preemptor requests one GPU, victims on different GPUs do not add up, and each GPU is searched by
- * itself. There the number of victims has a cheap lower bound: if the preemptor does not fit without the n pods that
- * hold most memory, most compute and most slots, no n pods suffice.
+ * How the search works. A pod with one vGPU needs one GPU, and victims on different GPUs do not add up: GpuVictims finds
+ * the cheapest set of each GPU, exactly for up to eleven candidates on each of eight GPUs (STEPS), and the cheapest of
+ * these is the result.
  *
- * After BUDGET sets the search does as kube-scheduler does: it takes all candidates and spares as many as possible, the
- * most important first. Every victim is then necessary, but there may be more than the fewest.
+ * For a pod with several vGPUs, candidates are admitted by rising priority until the pod fits without all of them, so the
+ * most important victim is as unimportant as possible. Then kube-scheduler's reprieve spares each of them, the most
+ * important first, beside which the pod still fits: every victim is necessary, but there may be more than the fewest. If
+ * one container requests all vGPUs, only the victims of the GPUs with the cheapest sets are examined. Without pods that
+ * hold several GPUs and without budgets that is the optimum.
+ *
+ * The work on one node is at most STEPS steps, and as many checks whether the pod fits as there are candidates, plus the
+ * logarithm of the number of their priorities. Nothing is stored for a set that was tried.
  */
-/** Finds the cheapest set of pods of one node whose eviction frees enough capacity. */
+/** Finds pods of one node whose eviction frees enough capacity, as cheap as possible. Not thread-safe. */
 public final class VictimSearch {
-    /** Sets that are tried per node; a try costs about ten microseconds. */
-    private static final int BUDGET = 3000;
+    /** Steps of the exact search on one node: eight GPUs with eleven candidates each, all sets. A step takes 10 ns. */
+    static final int STEPS = 8 << 11;
+
+    /** Attempts to assign a GPU of the node to a container, for pods with several containers; 40 ns each. */
+    public static final int ATTEMPTS = 1 << 13;
 
     /** A total order, so that the result does not depend on the order of the candidates. */
     private static final Comparator<Victim> LEAST_IMPORTANT_FIRST = Comparator.comparingInt(Victim::priority)
             .thenComparing(Victim::since, Comparator.reverseOrder())
             .thenComparing(victim -> victim.pod().uid());
 
-    private final Predicate<Set<String>> fits;
-    private final Set<String> gone;
-    private final EvictionCost bound;
-    private int budget = BUDGET;
+    private final PodGpuRequest request;
+    private final List<GpuInfo> gpus;
+    private final boolean withinBudgets;
+    private final FitCheck check;
+    private final StepLimit steps = new StepLimit(STEPS);
+    private int checks;
 
-    private VictimSearch(Predicate<Set<String>> fits, Set<String> gone, EvictionCost bound) {
-        this.fits = fits;
-        this.gone = gone;
-        this.bound = bound;
+    /** A number of steps that decreases. */
+    static final class StepLimit {
+        private int left;
+
+        StepLimit(int left) {
+            this.left = left;
+        }
+
+        /** Whether another step may be done. */
+        boolean next() {
+            return left > 0 && left-- > 0;
+        }
+
+        int left() {
+            return left;
+        }
+    }
+
+    /**
+     * Prepares a search.
+     *
+     * @param request of the preemptor
+     * @param gpus of the node, with what is free once the pods that terminate anyway are gone; empty if it takes no pods
+     * @param withinBudgets whether no plan may violate a disruption budget
+     */
+    VictimSearch(PodGpuRequest request, List<GpuInfo> gpus, boolean withinBudgets) {
+        this.request = request;
+        this.gpus = gpus;
+        this.withinBudgets = withinBudgets;
+        this.check = new FitCheck(request, ATTEMPTS);
     }
 
     /**
      * Searches.
      *
+     * @param request of the preemptor
+     * @param gpus of the node, with what is free once the pods that terminate anyway are gone; empty if it takes no pods
      * @param candidates the pods that may be evicted
-     * @param fits whether the preemptor would fit without these pods, by uid; must be monotonic
-     * @param gone uids of the pods that terminate anyway
-     * @param oneGpu whether the preemptor requests one GPU only
      * @param bound a cost that the result must be below, such as {@link EvictionCost#MAX}
-     * @return empty if no set suffices, or only at the cost of {@code bound} or more
+     * @return empty if no set suffices, or none was found that costs less than {@code bound}
      */
     public static Optional<EvictionPlan> cheapest(
-            List<Victim> candidates,
-            Predicate<Set<String>> fits,
-            Set<String> gone,
-            boolean oneGpu,
-            EvictionCost bound) {
-        return new VictimSearch(fits, gone, bound).cheapest(candidates, oneGpu);
+            PodGpuRequest request, List<GpuInfo> gpus, List<Victim> candidates, EvictionCost bound) {
+        return new VictimSearch(request, gpus, false).cheapest(candidates, bound);
     }
 
-    private Optional<EvictionPlan> cheapest(List<Victim> candidates, boolean oneGpu) {
-        if (EvictionCost.NOTHING.compareTo(bound) >= 0) {
+    /** The same without plans that violate a disruption budget. */
+    static Optional<EvictionPlan> cheapestWithinBudgets(
+            PodGpuRequest request, List<GpuInfo> gpus, List<Victim> candidates, EvictionCost bound) {
+        return new VictimSearch(request, gpus, true).cheapest(candidates, bound);
+    }
+
+    Optional<EvictionPlan> cheapest(List<Victim> candidates, EvictionCost bound) {
+        if (gpus.isEmpty() || EvictionCost.NOTHING.compareTo(bound) >= 0) {
             return Optional.empty();
         }
-        if (fitsWithout(List.of())) {
+        if (fits(gpus)) {
             return Optional.of(EvictionPlan.NONE);
         }
         List<Victim> sorted = candidates.stream().sorted(LEAST_IMPORTANT_FIRST).toList();
-        Optional<List<Victim>> admitted = admitted(sorted);
-        if (admitted.isEmpty()) {
-            return Optional.empty();
-        }
-        int priority = admitted.get().get(admitted.get().size() - 1).priority();
+        return request.requestsOneVgpu() ? forOneVgpu(sorted, bound) : forSeveralVgpus(sorted, bound);
+    }
+
+    /** The steps of the exact search and the checks of this object's searches so far. */
+    int work() {
+        return STEPS - steps.left() + checks;
+    }
+
+    private Optional<EvictionPlan> forOneVgpu(List<Victim> sorted, EvictionCost bound) {
         Optional<EvictionPlan> best = Optional.empty();
-        Map<String, List<Victim>> groups = oneGpu ? byGpu(admitted.get()) : Map.of("", admitted.get());
-        for (var group : groups.entrySet()) {
-            EvictionCost below = best.map(EvictionPlan::cost).orElse(bound);
-            List<Victim> together = group.getValue();
-            int fewest = oneGpu ? fewest(together, group.getKey(), priority, below) : 1;
-            Optional<EvictionPlan> plan = byRisingCost(together, priority, fewest, below);
-            if (budget <= 0) {
-                EvictionPlan reprieved = withReprieves(admitted.get());
-                return reprieved.cost().compareTo(below) < 0 ? Optional.of(reprieved) : best;
-            }
-            if (plan.isPresent()) {
-                best = plan;
-            }
+        for (GpuVictims gpu : lackingGpus(sorted)) {
+            Optional<EvictionPlan> plan =
+                    gpu.cheapest(best.map(EvictionPlan::cost).orElse(bound));
+            best = plan.isPresent() ? plan : best;
         }
         return best;
     }
 
-    /** The candidates of the lowest priorities that suffice together. */
-    private Optional<List<Victim>> admitted(List<Victim> sorted) {
-        for (int end = 1; end <= sorted.size(); end++) {
-            int priority = sorted.get(end - 1).priority();
-            if (priority > bound.priority()) {
-                return Optional.empty();
-            }
-            boolean last = end == sorted.size() || sorted.get(end).priority() > priority;
-            if (last && fitsWithout(sorted.subList(0, end))) {
-                return Optional.of(sorted.subList(0, end));
+    /** The GPUs that would hold a vGPU of the preemptor's first container without some of these pods, or do. */
+    private List<GpuVictims> lackingGpus(List<Victim> sorted) {
+        Map<String, List<Victim>> byGpu = new HashMap<>();
+        for (Victim victim : sorted) {
+            for (String gpu : victim.perGpu().keySet()) {
+                byGpu.computeIfAbsent(gpu, any -> new ArrayList<>()).add(victim);
             }
         }
-        return Optional.empty();
-    }
-
-    /** A lower bound of the number of victims on a GPU; one more than there are pods if all of them do not suffice. */
-    private int fewest(List<Victim> victims, String gpu, int priority, EvictionCost below) {
-        List<Victim> byMemory = mostFirst(victims, gpu, GpuAmount::memoryMiB);
-        List<Victim> byCores = mostFirst(victims, gpu, GpuAmount::cores);
-        List<Victim> bySlots = mostFirst(victims, gpu, GpuAmount::slots);
-        for (int n = 1; n <= victims.size(); n++) {
-            if (new EvictionCost(priority, 0, n, Instant.MAX).compareTo(below) >= 0) {
-                break;
-            }
-            Set<Victim> most = new HashSet<>(byMemory.subList(0, n));
-            most.addAll(byCores.subList(0, n));
-            most.addAll(bySlots.subList(0, n));
-            if (fitsWithout(most)) {
-                return n;
-            }
+        GpuRequest first = request.containers().get(0).request();
+        var lacking = new ArrayList<GpuVictims>();
+        for (GpuInfo gpu : gpus) {
+            String uuid = gpu.gpu().uuid();
+            GpuSelector.lacking(request, first, gpu)
+                    .ifPresent(amount -> lacking.add(
+                            new GpuVictims(uuid, amount, byGpu.getOrDefault(uuid, List.of()), withinBudgets, steps)));
         }
-        return victims.size() + 1;
+        return lacking;
     }
 
-    private static List<Victim> mostFirst(List<Victim> victims, String gpu, ToLongFunction<GpuAmount> amount) {
-        return victims.stream()
-                .sorted(Comparator.comparingLong((Victim victim) ->
-                                amount.applyAsLong(victim.perGpu().getOrDefault(gpu, GpuAmount.NOTHING)))
-                        .reversed())
-                .toList();
-    }
-
-    private static Map<String, List<Victim>> byGpu(List<Victim> victims) {
-        Map<String, List<Victim>> byGpu = new LinkedHashMap<>();
-        for (Victim victim : victims) {
-            victim.perGpu().keySet().stream()
-                    .sorted()
-                    .forEach(gpu ->
-                            byGpu.computeIfAbsent(gpu, any -> new ArrayList<>()).add(victim));
-        }
-        return byGpu;
-    }
-
-    /** A set of victims; {@code last} is the index of its last one in the searched list. */
-    private record Subset(List<Victim> victims, int last, EvictionCost cost) {}
-
-    private Optional<EvictionPlan> byRisingCost(List<Victim> victims, int priority, int fewest, EvictionCost below) {
-        if (fewest > victims.size()) {
+    private Optional<EvictionPlan> forSeveralVgpus(List<Victim> sorted, EvictionCost bound) {
+        List<Victim> candidates = withinBudgets ? withinBudgets(sorted) : sorted;
+        List<Victim> admitted = admitted(candidates);
+        if (admitted.isEmpty() || admitted.get(admitted.size() - 1).priority() > bound.priority()) {
             return Optional.empty();
         }
-        var next = new PriorityQueue<>(Comparator.comparing(Subset::cost));
-        next.add(new Subset(List.of(), -1, new EvictionCost(priority, 0, 0, EvictionCost.NOTHING.oldest())));
-        while (!next.isEmpty()) {
-            Subset subset = next.remove();
-            if (subset.cost().compareTo(below) >= 0) {
-                return Optional.empty();
-            }
-            if (subset.victims().size() >= fewest && budget-- > 0 && fitsWithout(subset.victims())) {
-                return Optional.of(new EvictionPlan(subset.victims()));
-            }
-            if (budget <= 0) {
-                return Optional.empty();
-            }
-            for (int i = subset.last() + 1; i < victims.size(); i++) {
-                List<Victim> more = new ArrayList<>(subset.victims());
-                more.add(victims.get(i));
-                EvictionCost cost = EvictionCost.of(more);
-                next.add(
-                        new Subset(more, i, new EvictionCost(priority, cost.violations(), cost.pods(), cost.oldest())));
+        EvictionPlan plan = withReprieves(onCheapestGpus(admitted));
+        return plan.cost().compareTo(bound) < 0 ? Optional.of(plan) : Optional.empty();
+    }
+
+    /** Without the more important pods of each budget that cannot all be evicted. */
+    private static List<Victim> withinBudgets(List<Victim> sorted) {
+        var counts = new HashMap<Budget, Integer>();
+        var within = new ArrayList<Victim>();
+        for (Victim victim : sorted) {
+            if (victim.budgets().stream().allMatch(budget -> counts.getOrDefault(budget, 0) < budget.allowed())) {
+                victim.budgets().forEach(budget -> counts.merge(budget, 1, Integer::sum));
+                within.add(victim);
             }
         }
-        return Optional.empty();
+        return within;
+    }
+
+    /** The candidates of the lowest priorities that suffice together; empty if all of them do not. */
+    private List<Victim> admitted(List<Victim> sorted) {
+        if (!fits(without(sorted))) {
+            return List.of();
+        }
+        int[] ends = ends(sorted);
+        int low = 0;
+        int high = ends.length - 1;
+        while (low < high) {
+            int middle = (low + high) >>> 1;
+            if (fits(without(sorted.subList(0, ends[middle])))) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        return ends.length == 0 ? List.of() : sorted.subList(0, ends[low]);
+    }
+
+    /** For each priority the number of victims that have this or a lower one. */
+    static int[] ends(List<Victim> sorted) {
+        return IntStream.rangeClosed(1, sorted.size())
+                .filter(end -> end == sorted.size()
+                        || sorted.get(end).priority() > sorted.get(end - 1).priority())
+                .toArray();
+    }
+
+    /** For a pod with one container the victims of the GPUs with the cheapest sets, if they suffice together. */
+    private Collection<Victim> onCheapestGpus(List<Victim> admitted) {
+        int vgpus = request.containers().get(0).request().vgpus();
+        if (request.containers().size() > 1) {
+            return admitted;
+        }
+        List<EvictionPlan> plans = lackingGpus(admitted).stream()
+                .flatMap(gpu -> gpu.cheapest(EvictionCost.MAX).stream())
+                .sorted(Comparator.comparing(EvictionPlan::cost))
+                .limit(vgpus)
+                .toList();
+        var victims = new LinkedHashSet<Victim>();
+        plans.forEach(plan -> victims.addAll(plan.victims()));
+        return fits(without(victims)) ? victims : admitted; // not if the GPUs must be in one NUMA domain
     }
 
     /** Keeps each of these pods, the most important first, if the preemptor fits all the same: kube-scheduler's reprieve. */
-    private EvictionPlan withReprieves(List<Victim> victims) {
-        List<Victim> evicted = new ArrayList<>(victims);
+    private EvictionPlan withReprieves(Collection<Victim> victims) {
         EvictionCost all = EvictionCost.of(victims);
         List<Victim> mostImportantFirst = victims.stream()
                 .sorted(Comparator.<Victim, Boolean>comparing(victim ->
                                 all.violations() == 0 || victim.budgets().isEmpty())
                         .thenComparing(LEAST_IMPORTANT_FIRST.reversed()))
                 .toList();
+        var evicted = new ArrayList<Victim>();
+        List<GpuInfo> free = without(victims);
         for (Victim victim : mostImportantFirst) {
-            evicted.remove(victim);
-            if (!fitsWithout(evicted)) {
+            List<GpuInfo> beside = with(free, victim);
+            if (fits(beside)) {
+                free = beside;
+            } else {
                 evicted.add(victim);
             }
         }
         return new EvictionPlan(evicted);
     }
 
-    private boolean fitsWithout(Collection<Victim> victims) {
-        Set<String> without = new HashSet<>(gone);
-        without.addAll(Victim.uids(victims));
-        return fits.test(without);
+    private boolean fits(List<GpuInfo> free) {
+        checks++;
+        return check.fits(free);
+    }
+
+    private List<GpuInfo> without(Collection<Victim> victims) {
+        var free = new ArrayList<>(gpus);
+        var uuids = new HashMap<String, Integer>();
+        for (int i = 0; i < free.size(); i++) {
+            uuids.put(free.get(i).gpu().uuid(), i);
+        }
+        for (Victim victim : victims) {
+            victim.perGpu().forEach((uuid, amount) -> {
+                Integer index = uuids.get(uuid);
+                if (index != null) {
+                    free.set(index, free.get(index).without(amount));
+                }
+            });
+        }
+        return free;
+    }
+
+    /** These GPUs if a victim stays. */
+    static List<GpuInfo> with(List<GpuInfo> free, Victim victim) {
+        return free.stream()
+                .map(gpu -> {
+                    GpuAmount amount = victim.perGpu().get(gpu.gpu().uuid());
+                    return amount == null ? gpu : gpu.with(amount);
+                })
+                .toList();
     }
 }

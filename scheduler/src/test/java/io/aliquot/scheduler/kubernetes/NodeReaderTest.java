@@ -79,8 +79,11 @@ class NodeReaderTest {
     /** Its kubelet would reject the pods for want of healthy devices. */
     @Test
     void aNodeWhoseKubeletHasEndedTakesNoPodsUntilItHasTheDevicesAgain() {
-        NodeReader.Reading reading =
-                read(Map.of(), Map.of("aliquot.io/gpus", INVENTORY.withConflict(Inventory.KUBELET_GONE).print()));
+        NodeReader.Reading reading = read(
+                Map.of(),
+                Map.of(
+                        "aliquot.io/gpus",
+                        INVENTORY.withConflict(Inventory.KUBELET_GONE).print()));
 
         assertThat(reading.facts())
                 .isEqualTo(new NodeFacts.Unavailable(
