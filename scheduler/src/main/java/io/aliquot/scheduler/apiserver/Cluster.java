@@ -4,6 +4,7 @@ import io.aliquot.api.names.Fence;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import java.time.Duration;
 import java.util.Map;
 import java.util.OptionalLong;
 
@@ -125,6 +126,9 @@ public interface Cluster {
      * @param dryRun only returns what the outcome would be
      */
     EvictOutcome evict(PodId pod, boolean dryRun);
+
+    /** Evicts the pod likewise, with this grace period instead of its own. */
+    EvictOutcome evict(PodId pod, Duration grace);
 
     /** Writes a Normal event about the pod, at every call; {@code reason} is one CamelCase word. */
     void note(PodId pod, String reason, String message);

@@ -238,14 +238,21 @@ final class KubernetesCluster implements Cluster {
 
     @Override
     public EvictOutcome evict(PodId pod, boolean dryRun) {
+        return evict(pod, new DeleteOptionsBuilder().withDryRun(dryRun ? List.of("All") : List.of()));
+    }
+
+    @Override
+    public EvictOutcome evict(PodId pod, Duration grace) {
+        return evict(pod, new DeleteOptionsBuilder().withGracePeriodSeconds(grace.toSeconds()));
+    }
+
+    private EvictOutcome evict(PodId pod, DeleteOptionsBuilder options) {
         var eviction = new EvictionBuilder()
                 .withNewMetadata()
                 .withNamespace(pod.namespace())
                 .withName(pod.name())
                 .endMetadata()
-                .withDeleteOptions(new DeleteOptionsBuilder()
-                        .withDryRun(dryRun ? List.of("All") : List.of())
-                        .withNewPreconditions()
+                .withDeleteOptions(options.withNewPreconditions()
                         .withUid(pod.uid())
                         .endPreconditions()
                         .build())

@@ -43,7 +43,15 @@ public final class Evictions {
 
     /** Evicts the pod with this uid. */
     public EvictOutcome evict(PodId pod, Cause cause) {
-        EvictOutcome outcome = cluster.evict(pod, false);
+        return count(pod, cause, cluster.evict(pod, false));
+    }
+
+    /** Evicts the pod with this grace period instead of its own. */
+    EvictOutcome evict(PodId pod, Duration grace, Cause cause) {
+        return count(pod, cause, cluster.evict(pod, grace));
+    }
+
+    private EvictOutcome count(PodId pod, Cause cause, EvictOutcome outcome) {
         Counter.builder("aliquot.evictions")
                 .description("Evictions by cause and by how they ended")
                 .tag("cause", cause.name().toLowerCase(Locale.ROOT))

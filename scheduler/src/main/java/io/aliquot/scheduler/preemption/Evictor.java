@@ -6,6 +6,7 @@ import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PendingPods.PendingPod;
 import io.aliquot.scheduler.pending.PendingPods.PodKind;
@@ -243,11 +244,19 @@ public final class Evictor {
     }
 
     private boolean evict(Victim victim, boolean dryRun) {
-        EvictOutcome outcome =
-                dryRun ? evictions.rehearse(victim.pod()) : evictions.evict(victim.pod(), Evictions.Cause.PREEMPTION);
+        EvictOutcome outcome = dryRun ? evictions.rehearse(victim.pod()) : evict(victim.pod());
         if (!Evictions.succeeded(outcome)) {
             LOG.warn("cannot evict {} {}", victim.pod(), outcome);
         }
         return Evictions.succeeded(outcome);
+    }
+
+    private EvictOutcome evict(PodId pod) {
+        boolean takesTooLong = ledger.bound(pod.uid())
+                .filter(bound -> bound.grace().compareTo(PreemptionReservations.LONGEST_WAIT) > 0)
+                .isPresent();
+        return takesTooLong
+                ? evictions.evict(pod, PreemptionReservations.LONGEST_WAIT, Evictions.Cause.PREEMPTION)
+                : evictions.evict(pod, Evictions.Cause.PREEMPTION);
     }
 }

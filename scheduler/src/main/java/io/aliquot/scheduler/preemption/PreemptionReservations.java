@@ -32,6 +32,12 @@ final class PreemptionReservations implements ReservationHolders {
     /** How long the watch may take to report that a victim terminates. */
     private static final Duration LAG = Duration.ofSeconds(15);
 
+    /**
+     * How long a preemptor waits for a pod that terminates; a pod's grace period may be years. As long as Cluster
+     * Autoscaler waits (--max-graceful-termination-sec).
+     */
+    static final Duration LONGEST_WAIT = Duration.ofMinutes(10);
+
     /** How long after the end of its grace period a pod is still expected to terminate. */
     private static final Duration OVERDUE = Duration.ofSeconds(30);
 
@@ -161,9 +167,10 @@ final class PreemptionReservations implements ReservationHolders {
         return leaving;
     }
 
-    /** Whether the pod terminates. A pod long past its grace period, perhaps on an unreachable node, does not count. */
+    /** Whether the pod ends soon. A pod long past its grace period, perhaps on an unreachable node, does not count. */
     private boolean leaves(Holding holding) {
-        return holding.leavesBy().isBefore(Instant.MAX)
-                && holding.leavesBy().isAfter(clock.instant().minus(OVERDUE));
+        Instant now = clock.instant();
+        return !holding.leavesBy().isAfter(now.plus(LONGEST_WAIT))
+                && holding.leavesBy().isAfter(now.minus(OVERDUE));
     }
 }

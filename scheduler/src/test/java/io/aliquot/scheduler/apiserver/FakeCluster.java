@@ -2,6 +2,7 @@ package io.aliquot.scheduler.apiserver;
 
 import io.aliquot.api.names.Fence;
 import io.aliquot.scheduler.ledger.PodId;
+import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
@@ -30,6 +31,9 @@ public final class FakeCluster implements Cluster {
     public final List<String> notes = new ArrayList<>();
     public final List<String> evicted = new ArrayList<>();
     public final List<String> rehearsed = new ArrayList<>();
+    /** Grace periods that evictions named. */
+    public final Map<String, Duration> graces = new HashMap<>();
+
     public final Map<String, EvictOutcome> evictions = new HashMap<>();
     public boolean wakes = true;
     /** Runs while the leader status is read; simulates other processes. */
@@ -90,6 +94,12 @@ public final class FakeCluster implements Cluster {
     public EvictOutcome evict(PodId pod, boolean dryRun) {
         (dryRun ? rehearsed : evicted).add(pod.name());
         return evictions.getOrDefault(pod.name(), new EvictOutcome.Done());
+    }
+
+    @Override
+    public EvictOutcome evict(PodId pod, Duration grace) {
+        graces.put(pod.name(), grace);
+        return evict(pod, false);
     }
 
     @Override

@@ -879,6 +879,11 @@ final class FaultModel {
         }
 
         @Override
+        public EvictOutcome evict(PodId id, Duration grace) {
+            return evict(id, false);
+        }
+
+        @Override
         public void note(PodId pod, String reason, String message) {}
 
         @Override

@@ -9,6 +9,7 @@ import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
+import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.apiserver.NodeId;
@@ -125,6 +126,17 @@ class KubernetesClusterTest {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
+    }
+
+    @Test
+    void anEvictionNamesThePodsUidAndAGracePeriodIfItIsNotThePodsOwn() {
+        behaviours.add(answers(201, "{}"));
+        behaviours.add(answers(201, "{}"));
+        assertThat(cluster.evict(POD, Duration.ofMinutes(10))).isEqualTo(new EvictOutcome.Done());
+        assertThat(cluster.evict(POD, false)).isEqualTo(new EvictOutcome.Done());
+        assertThat(requests).extracting(Request::line).containsOnly("POST /api/v1/namespaces/default/pods/a/eviction");
+        assertThat(requests.get(0).body()).contains("\"gracePeriodSeconds\":600", "\"uid\":\"uid-a\"");
+        assertThat(requests.get(1).body()).doesNotContain("gracePeriodSeconds").contains("\"uid\":\"uid-a\"");
     }
 
     private static Behaviour answers(int code, String body) {

@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.Gpus;
 import java.time.Duration;
@@ -260,6 +261,41 @@ class EvictorTest {
         tick();
         assertThat(fixture.cluster.evicted).isEmpty();
         assertThat(preemption.reservations.holds("uid-high")).isTrue();
+    }
+
+    /** Regression: a pod with a grace period of a year, once deleted, kept every preemptor of its node waiting. */
+    @Test
+    void aPodThatTerminatesLaterThanInTenMinutesIsNotWaitedFor() {
+        fixture.ledger.observeEnded("uid-young");
+        BoundPod slow = fixture.holds("slow", 1, 1, 60_000, 20);
+        fixture.ledger.observeBound(BoundPods.leaving(slow, fixture.instant().plus(Duration.ofDays(365))));
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(fixture.cluster.evicted).containsExactly("old");
+    }
+
+    @Test
+    void aVictimGetsAtMostTenMinutes() {
+        fixture.ledger.observeBound(new BoundPod(
+                young.id(),
+                young.node(),
+                young.version() + 1,
+                young.shares(),
+                young.hostRequests(),
+                young.priority(),
+                young.created(),
+                young.bound(),
+                Duration.ofDays(365),
+                young.leavesBy(),
+                young.fence()));
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(fixture.cluster.evicted).containsExactly("young");
+        assertThat(fixture.cluster.graces).containsExactly(Map.entry("young", Duration.ofMinutes(10)));
+        assertThat(fixture.metrics
+                        .counter("aliquot.evictions", "cause", "preemption", "outcome", "done")
+                        .count())
+                .isEqualTo(1);
     }
 
     @Test
