@@ -18,9 +18,11 @@ import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.placement.PodHostRequests;
 import io.fabric8.kubernetes.api.model.Container;
+import io.fabric8.kubernetes.api.model.ContainerStatus;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodCondition;
 import io.fabric8.kubernetes.api.model.PodSpec;
+import io.fabric8.kubernetes.api.model.PodStatus;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.api.model.ResourceRequirements;
 import java.time.Duration;
@@ -300,19 +302,67 @@ public final class PodReader {
         return parts;
     }
 
-    /** The CPU and memory that kube-scheduler counts for the pod. */
+    /**
+     * The CPU and memory that kube-scheduler counts for the pod. During an in-place resize that is the greatest of what a
+     * container requests, what its node has allocated to it and what it has; without the first if the resize is infeasible
+     * (k8s.io/component-helpers 1.35, resource/helpers.go, PodRequests).
+     */
     public static HostResources requests(Pod pod) {
         PodSpec spec = pod.getSpec();
+        PodStatus status = pod.getStatus() == null ? new PodStatus() : pod.getStatus();
+        boolean infeasible = isResizeInfeasible(status);
+        Map<String, ContainerStatus> statuses = new HashMap<>();
+        Stream.of(status.getContainerStatuses(), status.getInitContainerStatuses())
+                .flatMap(List::stream)
+                .forEach(container -> statuses.put(container.getName(), container));
         var sum = new PodHostRequests();
         for (Part part : parts(spec)) {
-            sum.add(part.kind(), HostResources.parse(requests(part.container().getResources())));
+            HostResources requested =
+                    HostResources.parse(requests(part.container().getResources()));
+            ContainerStatus container = statuses.get(part.name());
+            sum.add(
+                    part.kind(),
+                    container == null || part.kind() == ContainerKind.INIT
+                            ? requested
+                            : effective(
+                                    requested,
+                                    infeasible,
+                                    container.getResources(),
+                                    container.getAllocatedResources()));
         }
         Map<String, Quantity> podLevel = requests(spec.getResources());
-        sum.podLevel(podLevel.keySet(), HostResources.parse(podLevel));
+        sum.podLevel(
+                podLevel.keySet(),
+                effective(
+                        HostResources.parse(podLevel),
+                        infeasible,
+                        status.getResources(),
+                        status.getAllocatedResources()));
         if (spec.getOverhead() != null) {
             sum.overhead(HostResources.parse(spec.getOverhead()));
         }
         return sum.total();
+    }
+
+    private static HostResources effective(
+            HostResources requested,
+            boolean infeasible,
+            @Nullable ResourceRequirements actual,
+            @Nullable Map<String, Quantity> allocated) {
+        if (actual == null) {
+            return requested;
+        }
+        HostResources held = HostResources.parse(requests(actual))
+                .max(HostResources.parse(allocated == null ? Map.of() : allocated));
+        return infeasible ? held : held.max(requested);
+    }
+
+    private static boolean isResizeInfeasible(PodStatus status) {
+        return status.getConditions().stream()
+                .filter(condition -> condition.getType().equals("PodResizePending"))
+                .findFirst()
+                .filter(condition -> "Infeasible".equals(condition.getReason()))
+                .isPresent();
     }
 
     private static Map<String, Quantity> requests(@Nullable ResourceRequirements resources) {

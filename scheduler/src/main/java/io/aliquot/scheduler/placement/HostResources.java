@@ -32,7 +32,7 @@ public record HostResources(long cpuMillis, long memoryBytes) {
     }
 
     /** The larger amount of each. */
-    HostResources max(HostResources other) {
+    public HostResources max(HostResources other) {
         return new HostResources(Math.max(cpuMillis, other.cpuMillis), Math.max(memoryBytes, other.memoryBytes));
     }
 

@@ -5,7 +5,7 @@ import java.util.Set;
 /**
  * Adds up the CPU and memory that a pod requests, as kube-scheduler does (k8s.io/component-helpers, resource/helpers.go,
  * PodRequests): the larger of what its containers request while they run and what they request while they start (KEP-753
- * for sidecars), replaced by pod-level requests (KEP-2837), plus the overhead of its RuntimeClass.
+ * for sidecars), replaced by pod-level requests (KEP-2837), plus the overhead of its RuntimeClass. The caller determines what one container requests.
  */
 public final class PodHostRequests {
     private static final long NOT_SET = -1;

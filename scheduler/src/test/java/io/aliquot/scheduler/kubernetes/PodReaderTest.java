@@ -108,6 +108,54 @@ class PodReaderTest {
         assertThat(PodReader.requests(pod)).isEqualTo(new HostResources(3000, 2L << 30));
     }
 
+    /** KEP-1287. Regression: only the spec counted, so victims were evicted for CPU that the node did not have. */
+    @Test
+    void duringAResizeTheGreatestOfRequestedAllocatedAndActualAmountsCounts() {
+        assertThat(PodReader.requests(resizing("1", "3", "1", ""))).isEqualTo(new HostResources(8000, 1 << 30));
+        assertThat(PodReader.requests(resizing("12", "3", "1", ""))).isEqualTo(new HostResources(12_500, 1 << 30));
+        assertThat(PodReader.requests(resizing("1", "9", "1", ""))).isEqualTo(new HostResources(9500, 1 << 30));
+        assertThat(PodReader.requests(resizing("1", "3", "10", ""))).isEqualTo(new HostResources(10_500, 1 << 30));
+        assertThat(PodReader.requests(resizing("12", "3", "10", "Deferred")).cpuMillis())
+                .isEqualTo(12_500);
+        // The spec of an infeasible resize does not count, so neither does the memory that no status has.
+        assertThat(PodReader.requests(resizing("12", "3", "10", "Infeasible"))).isEqualTo(new HostResources(10_500, 0));
+    }
+
+    @Test
+    void podLevelRequestsFollowAResizeToo() {
+        Pod pod = resizing("1", "1", "1", "");
+        pod.getSpec()
+                .setResources(new ResourceRequirementsBuilder()
+                        .addToRequests("cpu", new Quantity("3"))
+                        .build());
+        pod.getStatus()
+                .setResources(new ResourceRequirementsBuilder()
+                        .addToRequests("cpu", new Quantity("5"))
+                        .build());
+        assertThat(PodReader.requests(pod).cpuMillis()).isEqualTo(5000);
+    }
+
+    /** A pod whose container main has these amounts of CPU, and this reason for a resize that is pending. */
+    private static Pod resizing(String requested, String allocated, String actual, String pending) {
+        Pod pod = pod();
+        pod.getSpec().getContainers().get(0).getResources().getRequests().put("cpu", new Quantity(requested));
+        pod.setStatus(new PodStatusBuilder()
+                .addNewContainerStatus()
+                .withName("main")
+                .withAllocatedResources(Map.of("cpu", new Quantity(allocated)))
+                .withResources(new ResourceRequirementsBuilder()
+                        .addToRequests("cpu", new Quantity(actual))
+                        .build())
+                .endContainerStatus()
+                .addNewCondition()
+                .withType("PodResizePending")
+                .withStatus("True")
+                .withReason(pending)
+                .endCondition()
+                .build());
+        return pod;
+    }
+
     /** KEP-753. */
     @Test
     void anInitContainerRunsBesideTheSidecarsThatStartedBeforeIt() {

@@ -7,6 +7,7 @@ import com.google.protobuf.Message;
 import com.google.protobuf.Parser;
 import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto;
 import io.fabric8.kubernetes.api.model.Container;
+import io.fabric8.kubernetes.api.model.ContainerStatus;
 import io.fabric8.kubernetes.api.model.KubernetesResource;
 import io.fabric8.kubernetes.api.model.ListMeta;
 import io.fabric8.kubernetes.api.model.Node;
@@ -194,6 +195,28 @@ final class ProtobufDecoder {
                 .map(ProtobufDecoder::condition)
                 .toList());
         status.setPodIP(nullIfEmpty(read.getPodIP()));
+        status.setContainerStatuses(containerStatuses(read.getContainerStatusesList()));
+        status.setInitContainerStatuses(containerStatuses(read.getInitContainerStatusesList()));
+        status.setAllocatedResources(quantities(read.getAllocatedResourcesMap()));
+        if (read.hasResources()) {
+            status.setResources(resources(read.getResources()));
+        }
+        return status;
+    }
+
+    /** Those with resources, which are all that is read of them. */
+    private static List<ContainerStatus> containerStatuses(List<KubernetesProto.ContainerStatus> read) {
+        return read.stream()
+                .filter(KubernetesProto.ContainerStatus::hasResources)
+                .map(ProtobufDecoder::containerStatus)
+                .toList();
+    }
+
+    private static ContainerStatus containerStatus(KubernetesProto.ContainerStatus read) {
+        var status = new ContainerStatus();
+        status.setName(read.getName());
+        status.setAllocatedResources(quantities(read.getAllocatedResourcesMap()));
+        status.setResources(resources(read.getResources()));
         return status;
     }
 

@@ -57,6 +57,37 @@ class ProtobufDecoderTest {
         assertThat(PodReader.requests(read).cpuMillis()).isEqualTo(500);
     }
 
+    /** PodStatus.containerStatuses and ContainerStatus.resources in k8s.io/api core/v1/generated.proto. */
+    @Test
+    void theResourcesOfContainerStatusesAreRead() throws IOException {
+        byte[] cpu = cpu("250m");
+        byte[] more = cpu("750m");
+        byte[] container = message(out -> {
+            out.writeString(1, "main");
+            out.writeByteArray(8, message(requests -> requests.writeByteArray(2, cpu)));
+        });
+        byte[] status = message(out -> {
+            out.writeString(1, "main");
+            out.writeByteArray(10, more);
+            out.writeByteArray(11, message(requests -> requests.writeByteArray(2, cpu)));
+        });
+
+        Pod read = read(out -> {
+            out.writeByteArray(2, message(spec -> spec.writeByteArray(2, container)));
+            out.writeByteArray(3, message(podStatus -> podStatus.writeByteArray(8, status)));
+        });
+
+        assertThat(PodReader.requests(read).cpuMillis()).isEqualTo(750);
+    }
+
+    private static byte[] cpu(String amount) throws IOException {
+        byte[] quantity = message(out -> out.writeString(1, amount));
+        return message(out -> {
+            out.writeString(1, "cpu");
+            out.writeByteArray(2, quantity);
+        });
+    }
+
     private static Pod withoutNode(String reason) throws IOException {
         byte[] quantity = message(out -> out.writeString(1, "3k"));
         byte[] limit = message(out -> {
