@@ -55,14 +55,13 @@ final class PodEventHandler {
         this.agents = new NodeAgents(settings.namespace(), new NodeAgents.Listener() {
             @Override
             public void agent(String node, boolean ready, String address) {
-                ledger.setAgentReady(node, ready);
-                usage.putAgent(node, address);
+                usage.putAgent(node, ready, address);
             }
 
             @Override
             public void noAgent(String node) {
-                ledger.setAgentMissing(node);
                 usage.removeAgent(node);
+                ledger.setAgentMissing(node);
             }
         });
     }

@@ -47,7 +47,8 @@ final class NodeAccount implements NodeAccountView {
     private static final double GPU_WEIGHT = 0.8;
 
     static final Unavailable UNKNOWN = new Unavailable("the Aliquot scheduler does not know the node yet");
-    static final Unavailable AGENT_NOT_READY = new Unavailable("the node's device plugin is not ready");
+    static final Unavailable AGENT_NOT_READY =
+            new Unavailable("the node's device plugin is not ready or does not answer");
 
     private final NodeAccounts accounts;
     private final Map<String, Claim> claims = new HashMap<>();

@@ -5,10 +5,13 @@ import io.aliquot.scheduler.nodeagent.AgentTls.Identity;
 import io.aliquot.scheduler.server.PinnedTls;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.net.ConnectException;
 import java.net.HttpURLConnection;
+import java.net.NoRouteToHostException;
 import java.net.URI;
 import java.net.URISyntaxException;
 import java.net.http.HttpClient;
+import java.net.http.HttpConnectTimeoutException;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodySubscriber;
@@ -127,7 +130,8 @@ final class AgentClient implements AutoCloseable {
             }
             HttpClient http = HttpClient.newBuilder()
                     .version(HttpClient.Version.HTTP_1_1)
-                    .connectTimeout(timeout)
+                    // Before the timeout for the answer, so that it is known which of the two it was.
+                    .connectTimeout(timeout.multipliedBy(2).dividedBy(3))
                     .followRedirects(HttpClient.Redirect.NEVER)
                     .proxy(HttpClient.Builder.NO_PROXY)
                     .sslContext(context(known))
@@ -200,8 +204,17 @@ final class AgentClient implements AutoCloseable {
                 case TimeoutException timeout -> {
                     return noAnswer();
                 }
+                case HttpConnectTimeoutException late -> {
+                    return new AgentException(Outcome.UNREACHABLE, "it cannot be connected to");
+                }
                 case HttpTimeoutException timeout -> {
                     return noAnswer();
+                }
+                case ConnectException refused -> {
+                    return new AgentException(Outcome.UNREACHABLE, "it is not reachable: " + refused);
+                }
+                case NoRouteToHostException refused -> {
+                    return new AgentException(Outcome.UNREACHABLE, "it is not reachable: " + refused);
                 }
                 case SSLException refused -> {
                     return new AgentException(
@@ -215,7 +228,7 @@ final class AgentClient implements AutoCloseable {
         }
         Throwable cause =
                 failure instanceof CompletionException && failure.getCause() != null ? failure.getCause() : failure;
-        return new AgentException(Outcome.UNREACHABLE, "it is not reachable: " + cause);
+        return new AgentException(Outcome.BROKEN, "the connection to it ended: " + cause);
     }
 
     private AgentException noAnswer() {

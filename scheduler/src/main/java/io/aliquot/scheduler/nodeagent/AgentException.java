@@ -16,8 +16,10 @@ public final class AgentException extends Exception {
         NO_AGENT,
         /** No complete answer in time. */
         TIMEOUT,
-        /** No connection. */
+        /** No connection: nothing listens there, or no packet comes back. */
         UNREACHABLE,
+        /** The connection ended before the answer. */
+        BROKEN,
         /** One of the two refuses the other's certificate. */
         UNTRUSTED,
         /** The agent answered with an error, such as that it does not know a GPU. */

@@ -23,8 +23,8 @@ class NodeAgentConfiguration {
     }
 
     @Bean
-    AgentUsage agentUsage(AgentClient client, MeterRegistry metrics, LongSupplier nanoTime) {
-        return new AgentUsage(client, metrics, nanoTime);
+    AgentUsage agentUsage(AgentClient client, Ledger ledger, MeterRegistry metrics, LongSupplier nanoTime) {
+        return new AgentUsage(client, ledger::setAgentReady, metrics, nanoTime);
     }
 
     @Bean

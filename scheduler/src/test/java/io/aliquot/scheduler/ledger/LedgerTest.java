@@ -77,9 +77,9 @@ public class LedgerTest {
         ledger.commit(pod("a"), "n1", HALF, 1);
         ledger.setAgentReady("n1", false);
         assertThat(ledger.feasibility("n1", "b", HALF))
-                .isEqualTo(new Feasibility.Refused("the node's device plugin is not ready", true));
+                .isEqualTo(new Feasibility.Refused("the node's device plugin is not ready or does not answer", true));
         assertThat(ledger.commit(pod("b"), "n1", HALF, 1))
-                .isEqualTo(new Conflict("the node's device plugin is not ready"));
+                .isEqualTo(new Conflict("the node's device plugin is not ready or does not answer"));
         assertThat(ledger.nodeOf(pod("a").uid())).contains("n1");
 
         ledger.setAgentReady("n1", true);

@@ -4,6 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.security.KeyStore;
 import java.time.Clock;
 import java.time.Duration;
@@ -73,7 +76,7 @@ class AgentClientTest {
                     .cause()
                     .isInstanceOfSatisfying(
                             AgentException.class,
-                            failure -> assertThat(failure.outcome()).isIn(Outcome.UNTRUSTED, Outcome.UNREACHABLE));
+                            failure -> assertThat(failure.outcome()).isIn(Outcome.UNTRUSTED, Outcome.BROKEN));
             assertThat(agent.requests).hasValue(0);
         }
     }
@@ -110,6 +113,19 @@ class AgentClientTest {
         try (var client = new AgentClient(TLS, clock, port, PATIENT)) {
             assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.UNREACHABLE, "not reachable");
             assertFails(() -> answer(client.get("a b", "/", "")), Outcome.UNREACHABLE, "address");
+        }
+    }
+
+    /** As a node without power: a queue of connections that is full drops the packets of another one. */
+    @Test
+    void anAddressThatDropsPacketsIsUnreachableAndNotSlow() throws Exception {
+        InetAddress here = InetAddress.getLoopbackAddress();
+        try (var full = new ServerSocket(0, 1, here);
+                var first = new Socket(here, full.getLocalPort());
+                var second = new Socket(here, full.getLocalPort());
+                var client = new AgentClient(TLS, clock, full.getLocalPort(), Duration.ofSeconds(1))) {
+            assertThat(first.isConnected()).isEqualTo(second.isConnected());
+            assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.UNREACHABLE, "cannot be connected to");
         }
     }
 

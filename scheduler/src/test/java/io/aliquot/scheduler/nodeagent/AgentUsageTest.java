@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
+import com.sun.net.httpserver.HttpExchange;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.kubernetes.Await;
@@ -40,13 +41,14 @@ class AgentUsageTest {
                     exchange.getLocalAddress().getAddress().getHostAddress(), FakeAgent.text(500, ""))
             .to(exchange));
     private final AtomicLong now = new AtomicLong();
+    private final Map<String, Boolean> readiness = new ConcurrentHashMap<>();
     private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
     private final AgentClient client = new AgentClient(
             FakeAgent.trusting(FakeAgent.SCHEDULERS, FakeAgent.AGENTS),
             Clock.systemUTC(),
             agent.port(),
             Duration.ofSeconds(8));
-    private final AgentUsage usage = new AgentUsage(client, metrics, now::get);
+    private final AgentUsage usage = new AgentUsage(client, readiness::put, metrics, now::get);
     private final ListAppender<ILoggingEvent> log = new ListAppender<>();
 
     @BeforeEach
@@ -66,7 +68,7 @@ class AgentUsageTest {
     @Test
     void aNodesUsageIsItsAgentsLatestReportForAMinute() {
         answers.put("127.0.0.1", reportOf("n1"));
-        usage.putAgent("n1", "127.0.0.1");
+        usage.putAgent("n1", true, "127.0.0.1");
         assertThat(usage.usage("n1")).isEmpty();
 
         period();
@@ -89,7 +91,7 @@ class AgentUsageTest {
             asked.incrementAndGet();
             FakeAgent.text(500, "").to(exchange);
         });
-        IntStream.range(0, 60).forEach(node -> usage.putAgent("node-" + node, "127.0.0.1"));
+        IntStream.range(0, 60).forEach(node -> usage.putAgent("node-" + node, true, "127.0.0.1"));
         int most = 0;
         for (int round = 1; round <= 2; round++) {
             for (int tick = 0; tick < TICKS_OF_A_PERIOD; tick++) {
@@ -102,7 +104,7 @@ class AgentUsageTest {
             }
             assertThat(asked).hasValue(60 * round);
         }
-        assertThat(most).as("0.4 on average").isLessThan(6);
+        assertThat(most).as("0.7 on average").isLessThan(6);
     }
 
     @Test
@@ -110,10 +112,10 @@ class AgentUsageTest {
         answers.put("127.0.0.1", FakeAgent.stalledAfter("{", end));
         answers.put("127.0.0.2", reportOf("fine"));
         for (int i = 0; i < 50; i++) {
-            usage.putAgent("slow-" + i, "127.0.0.1");
-            usage.putAgent("failing-" + i, "127.0.0.3");
+            usage.putAgent("slow-" + i, true, "127.0.0.1");
+            usage.putAgent("failing-" + i, true, "127.0.0.3");
         }
-        usage.putAgent("fine", "127.0.0.2");
+        usage.putAgent("fine", true, "127.0.0.2");
 
         period();
 
@@ -131,10 +133,10 @@ class AgentUsageTest {
         answers.put("127.0.0.2", FakeAgent.text(200, "<html>"));
         answers.put("127.0.0.3", reportOf("other"));
         for (int i = 0; i < 10; i++) {
-            usage.putAgent("new-" + i, "127.0.0.1");
+            usage.putAgent("new-" + i, true, "127.0.0.1");
         }
-        usage.putAgent("garbage", "127.0.0.2");
-        usage.putAgent("liar", "127.0.0.3");
+        usage.putAgent("garbage", true, "127.0.0.2");
+        usage.putAgent("liar", true, "127.0.0.3");
 
         period();
         awaitOutcome("invalid", 12);
@@ -153,17 +155,76 @@ class AgentUsageTest {
     @Test
     void anAgentThatIsNotReadyIsNotAskedAndOneThatMovedIsAskedAtItsNewAddress() {
         answers.put("127.0.0.1", reportOf("n1"));
-        usage.putAgent("n1", "127.0.0.2");
-        usage.putAgent("n1", "");
+        usage.putAgent("n1", true, "127.0.0.2");
+        usage.putAgent("n1", false, "");
         period();
         assertThat(usage.underWay()).isZero();
         assertThat(total()).isZero();
 
-        usage.putAgent("n1", "127.0.0.1");
+        usage.putAgent("n1", true, "127.0.0.1");
         period();
         awaitOutcome("done", 1);
         usage.removeAgent("n1");
         assertThat(usage.usage("n1")).isEmpty();
+    }
+
+    /** The node may have lost its power: its kubelet can no longer report that the agent's pod is not ready. */
+    @Test
+    void anAgentThatCannotBeConnectedToFor15SecondsIsNotReadyUntilItAnswers() {
+        answers.put("127.0.0.1", reportOf("n1"));
+        usage.putAgent("n1", true, "127.0.0.1");
+        elapse(AgentUsage.PERIOD);
+        assertThat(fetches("done")).isEqualTo(1);
+        agent.close();
+        while (fetches("unreachable") == 0) {
+            elapse(TICK); // to the end of the period in which it answered
+        }
+        assertThat(readiness).containsEntry("n1", true);
+
+        elapse(AgentUsage.SILENCE.minus(AgentUsage.PERIOD).plus(TICK));
+
+        assertThat(readiness).containsEntry("n1", false);
+        usage.putAgent("n1", true, "127.0.0.1"); // its pod changes otherwise
+        assertThat(readiness).containsEntry("n1", false);
+        try (var restarted =
+                new FakeAgent(FakeAgent.AGENTS, FakeAgent.SCHEDULERS, agent.port(), FakeAgent.text(503, "starting"))) {
+            elapse(AgentUsage.PERIOD.plus(TICK));
+            assertThat(restarted.requests).hasPositiveValue();
+            assertThat(readiness).containsEntry("n1", true);
+        }
+    }
+
+    /** A program that connects to the agents again and again could stop all scheduling otherwise. */
+    @Test
+    void anAgentThatCanBeConnectedToIsReadyAlsoIfItDoesNotAnswer() {
+        var impatient = new AgentUsage(
+                new AgentClient(
+                        FakeAgent.trusting(FakeAgent.SCHEDULERS, FakeAgent.AGENTS),
+                        Clock.systemUTC(),
+                        agent.port(),
+                        Duration.ofMillis(900)),
+                readiness::put,
+                metrics,
+                now::get);
+        IntStream.rangeClosed(1, 3).forEach(i -> {
+            answers.put("127.0.0." + i, reportOf("n" + i));
+            impatient.putAgent("n" + i, true, "127.0.0." + i);
+        });
+        impatient.putAgent("starting", false, "");
+        while (impatient.all().size() < 3) {
+            elapse(impatient, TICK);
+        }
+
+        answers.put("127.0.0.1", FakeAgent.stalledAfter("{", end));
+        answers.put("127.0.0.2", HttpExchange::close);
+        answers.put("127.0.0.3", FakeAgent.text(503, ""));
+        elapse(impatient, AgentUsage.SILENCE.plus(TICK));
+
+        assertThat(fetches("timeout")).isPositive();
+        assertThat(fetches("broken")).isPositive();
+        assertThat(fetches("refused")).isPositive();
+        assertThat(readiness)
+                .containsExactlyInAnyOrderEntriesOf(Map.of("n1", true, "n2", true, "n3", true, "starting", false));
     }
 
     @Test
@@ -175,8 +236,8 @@ class AgentUsageTest {
             (known ? FakeAgent.text(200, history) : FakeAgent.text(404, "{\"error\":\"this node has no such GPU\"}"))
                     .to(exchange);
         });
-        usage.putAgent("n1", "127.0.0.1");
-        usage.putAgent("starting", "");
+        usage.putAgent("n1", true, "127.0.0.1");
+        usage.putAgent("starting", false, "");
 
         assertThat(usage.history("n1", Gpus.uuid(1, 0))).isEqualTo(UsageHistory.parse(history));
         assertThatThrownBy(() -> usage.history("n1", Gpus.uuid(1, 1)))
@@ -199,6 +260,19 @@ class AgentUsageTest {
     private void period() {
         for (int i = 0; i < TICKS_OF_A_PERIOD; i++) {
             tick();
+        }
+    }
+
+    /** Lets every answer arrive before the next tick. */
+    private void elapse(Duration time) {
+        elapse(usage, time);
+    }
+
+    private void elapse(AgentUsage asking, Duration time) {
+        for (long i = time.dividedBy(TICK); i > 0; i--) {
+            now.addAndGet(TICK.toNanos());
+            asking.fetchDue();
+            Await.await("no request is under way", () -> asking.underWay() == 0);
         }
     }
 
