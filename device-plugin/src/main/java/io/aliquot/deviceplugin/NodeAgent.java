@@ -13,6 +13,7 @@ import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
 import io.aliquot.deviceplugin.usage.ApplicationXids;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
+import io.aliquot.deviceplugin.usage.LargeRegions;
 import io.aliquot.deviceplugin.usage.NodeUsage;
 import io.aliquot.deviceplugin.usage.RecentUsage;
 import io.aliquot.deviceplugin.usage.UsageSampler;
@@ -70,6 +71,7 @@ final class NodeAgent implements AutoCloseable {
     private final HealthHistory healthHistory = new HealthHistory();
     private final AgentHealth health;
     private final UnhookedFunctionCheck unhookedFunctions;
+    private final LargeRegions largeRegions;
     private final Duration interval;
     private final Semaphore wakeUps = new Semaphore(0);
     private final CountDownLatch ended = new CountDownLatch(1);
@@ -139,6 +141,7 @@ final class NodeAgent implements AutoCloseable {
         health = new AgentHealth(registrar, nanoTime);
         registrar.onKubeletChange(this::wake);
         unhookedFunctions = new UnhookedFunctionCheck(settings.stateDir(), metrics);
+        largeRegions = new LargeRegions(settings.stateDir(), podResources::list, nanoTime);
     }
 
     /** Requests a pass at once, because something may have changed. Thread-safe. */
@@ -158,7 +161,7 @@ final class NodeAgent implements AutoCloseable {
 
     /** The latest sample for the scheduler; empty while NVML does not answer. Thread-safe. */
     Optional<UsageReport> report() {
-        return recent.report(nodeName, applicationXids.recent());
+        return recent.report(nodeName, applicationXids.recent(), largeRegions.recent());
     }
 
     /** The use of a GPU in the last 15 minutes and its health; empty if the GPU is not known. Thread-safe. */
@@ -188,6 +191,7 @@ final class NodeAgent implements AutoCloseable {
             while (!closed) {
                 List<String> unmet = reconciler.reconcile(node);
                 unhookedFunctions.run();
+                largeRegions.run();
                 health.passEnded(unmet);
                 passes.incrementAndGet();
                 Optional<String> restart = nvml.restartReason();

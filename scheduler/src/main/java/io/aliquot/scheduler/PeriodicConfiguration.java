@@ -6,6 +6,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.AgentUsage;
 import io.aliquot.scheduler.nodeagent.ApplicationXidEvents;
 import io.aliquot.scheduler.nodeagent.GpuHealthEvents;
+import io.aliquot.scheduler.nodeagent.LargeRegionEvents;
 import io.aliquot.scheduler.nodeagent.OveruseMonitor;
 import io.aliquot.scheduler.pending.Waker;
 import io.aliquot.scheduler.periodic.PeriodicTask;
@@ -34,6 +35,7 @@ class PeriodicConfiguration {
             AgentUsage agentUsage,
             OveruseMonitor overuseMonitor,
             ApplicationXidEvents applicationXidEvents,
+            LargeRegionEvents largeRegionEvents,
             WatchHealthCheck watches,
             LongSupplier nanoTime) {
         List<PeriodicTask> tasks = List.of(
@@ -47,6 +49,7 @@ class PeriodicConfiguration {
                 new PeriodicTask("agent-usage", Duration.ofMillis(100), agentUsage::fetchDue),
                 new PeriodicTask("overuse", Duration.ofSeconds(5), overuseMonitor::check),
                 new PeriodicTask("application-xid-events", Duration.ofSeconds(5), applicationXidEvents::report),
+                new PeriodicTask("large-region-events", Duration.ofSeconds(5), largeRegionEvents::report),
                 new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check));
         return new PeriodicTasks(tasks, nanoTime);
     }

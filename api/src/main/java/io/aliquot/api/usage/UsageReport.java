@@ -1,6 +1,7 @@
 package io.aliquot.api.usage;
 
 import static io.aliquot.api.names.JsonFields.expect;
+import static io.aliquot.api.names.JsonFields.field;
 import static io.aliquot.api.names.JsonFields.instant;
 import static io.aliquot.api.names.JsonFields.integer;
 import static io.aliquot.api.names.JsonFields.list;
@@ -34,15 +35,22 @@ import tools.jackson.databind.node.ObjectNode;
  * @param containers each container and GPU once, at most {@value #MOST_CONTAINERS}
  * @param gpus each GPU once, at most {@value #MOST_GPUS}
  * @param xids errors of programs in the last two minutes, oldest first, at most {@value #MOST_XIDS}
+ * @param largeRegions regions that were larger than a region in the last two minutes, at most {@value #MOST_REGIONS}
  */
 public record UsageReport(
-        Instant at, String node, List<OfContainer> containers, List<OfGpu> gpus, List<ApplicationXid> xids) {
+        Instant at,
+        String node,
+        List<OfContainer> containers,
+        List<OfGpu> gpus,
+        List<ApplicationXid> xids,
+        List<LargeRegion> largeRegions) {
     /** The path of a report. */
     public static final String PATH = "/v1/usage";
 
     public static final int MOST_CONTAINERS = 4096;
     public static final int MOST_GPUS = 64;
     public static final int MOST_XIDS = 100;
+    public static final int MOST_REGIONS = 100;
 
     private static final int VERSION = 1;
 
@@ -113,6 +121,25 @@ public record UsageReport(
         }
     }
 
+    /**
+     * A container that made its region, a file of the host, larger than a region is, or closed it to the agent.
+     *
+     * @param container without its pod's uid
+     * @param bytes the file's length when it was found
+     * @param cut whether the agent has cut it; not if the container has closed it to the agent
+     */
+    public record LargeRegion(PodContainer container, long bytes, boolean cut) {
+        public LargeRegion {
+            expect(bytes > 0, "a length", bytes);
+        }
+    }
+
+    /** A report without large regions. */
+    public UsageReport(
+            Instant at, String node, List<OfContainer> containers, List<OfGpu> gpus, List<ApplicationXid> xids) {
+        this(at, node, containers, gpus, xids, List.of());
+    }
+
     public UsageReport {
         expect(!node.isEmpty(), "a node's name", node);
         containers = List.copyOf(containers);
@@ -120,6 +147,8 @@ public record UsageReport(
         xids = List.copyOf(xids);
         expect(containers.size() <= MOST_CONTAINERS, "at most " + MOST_CONTAINERS + " containers", containers.size());
         expect(gpus.size() <= MOST_GPUS, "at most " + MOST_GPUS + " GPUs", gpus.size());
+        largeRegions = List.copyOf(largeRegions);
+        expect(largeRegions.size() <= MOST_REGIONS, "at most " + MOST_REGIONS + " regions", largeRegions.size());
         expect(xids.size() <= MOST_XIDS, "at most " + MOST_XIDS + " XID errors", xids.size());
     }
 
@@ -141,7 +170,10 @@ public record UsageReport(
                 list(root, "containers", MOST_CONTAINERS, UsageReport::container),
                 list(root, "gpus", MOST_GPUS, UsageReport::gpu),
                 // an earlier agent sends none
-                root.has("xids") ? list(root, "xids", MOST_XIDS, UsageReport::xid) : List.of());
+                root.has("xids") ? list(root, "xids", MOST_XIDS, UsageReport::xid) : List.of(),
+                root.has("largeRegions")
+                        ? list(root, "largeRegions", MOST_REGIONS, UsageReport::largeRegion)
+                        : List.of());
     }
 
     private static OfContainer container(JsonNode use) {
@@ -175,6 +207,12 @@ public record UsageReport(
                 text(xid, "gpu"), integer(xid, "number"), text(xid, "meaning"), PodContainer.parse(xid));
     }
 
+    private static LargeRegion largeRegion(JsonNode region) {
+        JsonNode cut = field(region, "cut");
+        expect(cut.isBoolean(), "cut true or false", cut);
+        return new LargeRegion(PodContainer.parse(region), whole(region, "bytes"), cut.booleanValue());
+    }
+
     public String print() {
         ObjectNode root = JsonFields.JSON
                 .createObjectNode()
@@ -187,6 +225,14 @@ public record UsageReport(
         gpus.forEach(use -> print(use, ofGpus.addObject()));
         ArrayNode list = root.putArray("xids");
         xids.forEach(xid -> print(xid, list.addObject()));
+        if (!largeRegions.isEmpty()) {
+            ArrayNode regions = root.putArray("largeRegions");
+            largeRegions.forEach(region -> {
+                ObjectNode object = regions.addObject();
+                region.container.print(object);
+                object.put("bytes", region.bytes).put("cut", region.cut);
+            });
+        }
         return root.toString();
     }
 

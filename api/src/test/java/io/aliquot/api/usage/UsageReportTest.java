@@ -58,7 +58,10 @@ class UsageReportTest {
                     OptionalInt.of(40),
                     OptionalInt.empty(),
                     OptionalDouble.of(250.5))),
-            List.of(new UsageReport.ApplicationXid(GPU, 31, "memory page fault", MAIN)));
+            List.of(new UsageReport.ApplicationXid(GPU, 31, "memory page fault", MAIN)),
+            List.of(
+                    new UsageReport.LargeRegion(new PodContainer("team", "train", "", "main"), 1L << 40, true),
+                    new UsageReport.LargeRegion(MAIN, 600_000, false)));
 
     private static final UsageHistory HISTORY = new UsageHistory(
             AT,

@@ -62,6 +62,17 @@ public final class ContainerFiles {
     }
 
     /**
+     * Opens a slot's file for reading: neither a link nor a mapping, since a container may truncate its file at any time, and no
+     * FIFO, since opening one waits for a writer.
+     */
+    public static FileChannel open(Path file) throws IOException {
+        if (!Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS)) {
+            throw new IOException("expected an ordinary file, found something else: " + file);
+        }
+        return FileChannel.open(file, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS);
+    }
+
+    /**
      * Replaces a slot's file by one as at the start of a container. All bytes are written, so that the file has no sparse
      * hole: a process that touches a hole of a mapping while the disk is full dies of SIGBUS.
      *
@@ -70,12 +81,8 @@ public final class ContainerFiles {
     Path replace(String slot) throws IOException {
         Path file = folder.resolve(slot);
         Path temporary = folder.resolve("." + slot + TEMPORARY);
-        try (var channel = FileChannel.open(
-                temporary,
-                StandardOpenOption.CREATE,
-                StandardOpenOption.TRUNCATE_EXISTING,
-                StandardOpenOption.WRITE,
-                LinkOption.NOFOLLOW_LINKS)) {
+        Files.deleteIfExists(temporary);
+        try (var channel = FileChannel.open(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
             ByteBuffer bytes = content.duplicate().rewind();
             while (bytes.hasRemaining()) {
                 channel.write(bytes);

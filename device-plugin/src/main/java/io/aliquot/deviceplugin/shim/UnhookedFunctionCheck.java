@@ -8,12 +8,9 @@ import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
-import java.nio.channels.FileChannel;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
-import java.nio.file.LinkOption;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.util.HashSet;
 import java.util.Set;
 
@@ -71,8 +68,7 @@ public final class UnhookedFunctionCheck {
 
     private long unhookedFunctions(Path file) {
         header.clear();
-        // Neither a link nor a mapping: the container may replace or truncate its file at any time.
-        try (var channel = FileChannel.open(file, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS)) {
+        try (var channel = ContainerFiles.open(file)) {
             while (header.hasRemaining() && channel.read(header, header.position()) > 0) {}
             return Region.unhookedFunctions(header.flip());
         } catch (IOException | FormatException e) {

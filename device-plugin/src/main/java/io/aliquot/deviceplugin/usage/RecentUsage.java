@@ -93,7 +93,8 @@ public final class RecentUsage implements UsageTracker.SampleListener {
     }
 
     /** The latest sample for the scheduler; empty while NVML does not answer. */
-    public synchronized Optional<UsageReport> report(String node, List<UsageReport.ApplicationXid> xids) {
+    public synchronized Optional<UsageReport> report(
+            String node, List<UsageReport.ApplicationXid> xids, List<UsageReport.LargeRegion> largeRegions) {
         if (isOld()) {
             return Optional.empty();
         }
@@ -109,7 +110,8 @@ public final class RecentUsage implements UsageTracker.SampleListener {
                         .limit(UsageReport.MOST_GPUS)
                         .map(RecentUsage::report)
                         .toList(),
-                xids));
+                xids,
+                largeRegions));
     }
 
     /**

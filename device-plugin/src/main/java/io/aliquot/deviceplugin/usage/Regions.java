@@ -2,12 +2,10 @@ package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.shim.Region;
+import io.aliquot.deviceplugin.kubelet.ContainerFiles;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.channels.FileChannel;
-import java.nio.file.LinkOption;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
@@ -48,8 +46,7 @@ final class Regions {
 
     /** The claims of a slot's container by GPU UUID; empty if its region cannot be read. */
     Optional<Map<String, Claim>> read(String slot) {
-        // Neither a link nor a mapping: the container may replace or truncate its file at any time.
-        try (var file = FileChannel.open(folder.resolve(slot), StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS)) {
+        try (var file = ContainerFiles.open(folder.resolve(slot))) {
             Region region = Region.read(file, buffer);
             Map<String, Claim> claims = new HashMap<>();
             for (Region.Device device : region.devices()) {

@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 final class UnhookedFunctionCheckTest {
@@ -44,7 +45,8 @@ final class UnhookedFunctionCheckTest {
     }
 
     @Test
-    void ignoresRegionsThatAContainerHasDamaged() throws IOException {
+    @Timeout(20)
+    void ignoresRegionsThatAContainerHasDamaged() throws Exception {
         Files.write(slots.resolve("slot-000"), new byte[0]);
         Files.write(slots.resolve("slot-001"), new byte[] {1, 2, 3});
         Files.write(slots.resolve("slot-002"), new byte[Region.SIZE]);
@@ -52,6 +54,10 @@ final class UnhookedFunctionCheckTest {
         Files.createSymbolicLink(
                 slots.resolve("slot-004"), Files.write(slots.resolve("elsewhere"), withUnhookedFunctions(1)));
         Files.write(slots.resolve("slot-005"), withUnhookedFunctions(7));
+        assertThat(new ProcessBuilder("mkfifo", slots.resolve("slot-006").toString())
+                        .start()
+                        .waitFor())
+                .isZero();
 
         check.run();
 

@@ -25,13 +25,13 @@ final class RecentUsageTest {
 
     @Test
     void thereIsNoReportBeforeTheFirstSampleAndWhileNvmlDoesNotAnswer() {
-        assertThat(recent.report("node1", List.of())).isEmpty();
+        assertThat(recent.report("node1", List.of(), List.of())).isEmpty();
 
         sample(UID, 100, 0);
-        assertThat(recent.report("node1", List.of())).isPresent();
+        assertThat(recent.report("node1", List.of(), List.of())).isPresent();
 
         now += Duration.ofSeconds(11).toNanos();
-        assertThat(recent.report("node1", List.of())).isEmpty();
+        assertThat(recent.report("node1", List.of(), List.of())).isEmpty();
     }
 
     @Test
@@ -161,7 +161,10 @@ final class RecentUsageTest {
     }
 
     private UsageReport.OfContainer container() {
-        return recent.report("node1", List.of()).orElseThrow().containers().getFirst();
+        return recent.report("node1", List.of(), List.of())
+                .orElseThrow()
+                .containers()
+                .getFirst();
     }
 
     private UsageHistory history() {

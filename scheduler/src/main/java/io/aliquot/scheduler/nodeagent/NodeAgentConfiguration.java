@@ -40,6 +40,11 @@ class NodeAgentConfiguration {
     }
 
     @Bean
+    LargeRegionEvents largeRegionEvents(AgentUsage usage, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
+        return new LargeRegionEvents(usage::all, ledger, cluster, nanoTime);
+    }
+
+    @Bean
     ApplicationXidEvents applicationXidEvents(AgentUsage usage, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
         return new ApplicationXidEvents(usage::all, ledger, cluster, nanoTime);
     }

@@ -1,0 +1,63 @@
+package io.aliquot.scheduler.nodeagent;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.usage.PodContainer;
+import io.aliquot.api.usage.UsageReport;
+import io.aliquot.api.usage.UsageReport.LargeRegion;
+import io.aliquot.scheduler.extender.ExtenderFixture;
+import java.time.Instant;
+import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Pod {@code a} holds a share of a GPU of node 1. */
+class LargeRegionEventsTest {
+    private final ExtenderFixture fixture = new ExtenderFixture();
+    private List<UsageReport> reports = List.of();
+    private final LargeRegionEvents events =
+            new LargeRegionEvents(() -> reports, fixture.ledger, fixture.cluster, fixture.now::get);
+
+    @BeforeEach
+    void start() {
+        fixture.holds("a", 1, 0, 3000, 0);
+    }
+
+    @Test
+    void thePodOfALargeRegionGetsAnEventInTenMinutes() {
+        reports = List.of(report("n1", "default", "a"));
+        events.report();
+        events.report();
+        assertThat(fixture.cluster.warnings)
+                .containsExactly("a GpuRegionTooLarge: container main made its region, a file on the node's disk, 300"
+                        + " MiB large, where its programs need less than 1 MiB. The node's agent has cut it");
+
+        fixture.pass(LargeRegionEvents.REPEAT_AFTER);
+        events.report();
+        assertThat(fixture.cluster.warnings).hasSize(2);
+    }
+
+    @Test
+    void thePodOfARegionThatTheAgentCannotCutIsToBeDeleted() {
+        reports = List.of(report("n1", "default", "a", false));
+        events.report();
+        assertThat(fixture.cluster.warnings).singleElement().asString().contains("closed its region", "delete the pod");
+    }
+
+    /** What a wrong or malicious agent may say. */
+    @Test
+    void noOtherPodGetsOne() {
+        reports = List.of(report("n2", "default", "a"), report("n1", "default", "b"), report("n1", "other", "a"));
+        events.report();
+        assertThat(fixture.cluster.warnings).isEmpty();
+    }
+
+    private static UsageReport report(String node, String namespace, String pod) {
+        return report(node, namespace, pod, true);
+    }
+
+    private static UsageReport report(String node, String namespace, String pod, boolean cut) {
+        var region = new LargeRegion(new PodContainer(namespace, pod, "", "main"), 300L << 20, cut);
+        return new UsageReport(Instant.EPOCH, node, List.of(), List.of(), List.of(), List.of(region));
+    }
+}
