@@ -142,7 +142,9 @@ final class Reconciler {
         unknownNode.resolve();
         NodeView node = latest.get();
         if (inventory == null) {
-            inventory = publishedInventory(node).orElse(null);
+            Optional<Inventory> published = publishedInventory(node);
+            published.map(Inventory::totals).ifPresent(publisher::restoreExtendedResources);
+            inventory = published.orElse(null);
         }
         Optional<String> release = DriverRelease.of(node);
         nvml.release(release.orElse(""));

@@ -198,6 +198,34 @@ final class NodeAgentTest {
         assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
     }
 
+    /** As after a reboot of a node whose kubelet has lost its checkpoint. */
+    @Test
+    void theExtendedResourcesAreWhatPodsMayHoldAlsoIfTheKubeletZeroesThemWhileTheAgentIsDown() throws Exception {
+        driver.install(A100, A100);
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "2");
+        start();
+        await(() -> node.capacity("nvidia.com/gpumem") == 327_680);
+        podResources.run("team", "train", "aliquot.io/vgpu", "slot-000");
+        node.annotateAsAdmin("aliquot.io/memory-scaling", "1");
+        agent.wake();
+        await(() -> node.inventory().memoryScaling().equals(Scaling.ONE));
+        String failed = node.inventory().gpus().get(1).uuid();
+        agent.close();
+        driver.remove(failed);
+        node.zeroExtendedResources();
+
+        for (int restart = 0; restart < 2; restart++) {
+            agent = newAgent(driver::open);
+            start();
+
+            await(() -> node.capacity("nvidia.com/gpumem") == 327_680);
+            assertThat(node.capacity("nvidia.com/gpumem-percentage")).isEqualTo(400);
+            assertThat(node.capacity("nvidia.com/gpucores")).isEqualTo(200);
+            agent.close();
+            node.zeroExtendedResources();
+        }
+    }
+
     @Test
     void anInvalidNodeSettingLeavesInventoryAndSlotsUnchanged() throws Exception {
         driver.install(A100, A100);

@@ -7,6 +7,7 @@ import static io.aliquot.api.names.JsonFields.integer;
 import static io.aliquot.api.names.JsonFields.optionalText;
 import static io.aliquot.api.names.JsonFields.text;
 import static io.aliquot.api.names.JsonFields.versioned;
+import static io.aliquot.api.names.JsonFields.whole;
 
 import java.time.Instant;
 import java.util.ArrayList;
@@ -34,6 +35,8 @@ import tools.jackson.databind.node.ObjectNode;
  * @param bootId the host's boot id; empty if unknown
  * @param driverVersion the version of NVIDIA's driver, at most {@value #LONGEST_VERSION} printable ASCII characters; empty
  *     if unknown
+ * @param totals the extended resources of the Node that are larger than {@link #extendedResources}, because pods may hold as
+ *     much since before an administrator lowered a scaling; by resource
  */
 public record Inventory(
         VisibleDevices visibleDevices,
@@ -43,7 +46,8 @@ public record Inventory(
         List<Gpu> gpus,
         String conflict,
         String bootId,
-        String driverVersion) {
+        String driverVersion,
+        Map<String, Long> totals) {
     /** How a {@link #conflict} begins while the node's driver is being upgraded and the agent does not use it. */
     public static final String DRIVER_UPGRADE = "the driver is being upgraded: ";
 
@@ -61,7 +65,7 @@ public record Inventory(
     /** An inventory without the optional parts. */
     public Inventory(
             VisibleDevices visibleDevices, Scaling memoryScaling, Scaling coreScaling, int slots, List<Gpu> gpus) {
-        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "");
+        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "", Map.of());
     }
 
     public Inventory {
@@ -72,6 +76,7 @@ public record Inventory(
         expect(gpus.stream().map(Gpu::index).distinct().count() == gpus.size(), "each index once", "one twice");
         expect(BOOT_ID.matcher(bootId).matches(), "a boot id", bootId);
         expect(DRIVER_VERSION.matcher(driverVersion).matches(), "a driver's version", driverVersion);
+        totals = Map.copyOf(totals);
     }
 
     /** Memory of a GPU for all its vGPUs together, in MiB. A single vGPU never gets more than the physical memory. */
@@ -117,22 +122,40 @@ public record Inventory(
                 gpus,
                 optionalText(root, "conflict"),
                 optionalText(root, "bootId"),
-                optionalText(root, "driverVersion"));
+                optionalText(root, "driverVersion"),
+                totals(root));
+    }
+
+    private static Map<String, Long> totals(JsonNode root) {
+        var totals = new LinkedHashMap<String, Long>();
+        JsonNode object = root.path("totals");
+        expect(object.isMissingNode() || object.isObject(), "an object totals", object);
+        object.propertyNames().forEach(resource -> totals.put(resource, whole(object, resource)));
+        return totals;
     }
 
     /** The same inventory with other GPUs. */
     public Inventory withGpus(List<Gpu> gpus) {
-        return new Inventory(visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion);
+        return new Inventory(
+                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, totals);
     }
 
     /** The same inventory with another {@link #conflict}. */
     public Inventory withConflict(String conflict) {
-        return new Inventory(visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion);
+        return new Inventory(
+                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, totals);
     }
 
     /** The same inventory as found under this boot and this driver. */
     public Inventory withDriver(String bootId, String driverVersion) {
-        return new Inventory(visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion);
+        return new Inventory(
+                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, totals);
+    }
+
+    /** The same inventory with other {@link #totals}. */
+    public Inventory withTotals(Map<String, Long> totals) {
+        return new Inventory(
+                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, totals);
     }
 
     public String print() {
@@ -151,6 +174,10 @@ public record Inventory(
         }
         if (!driverVersion.isEmpty()) {
             root.put("driverVersion", driverVersion);
+        }
+        if (!totals.isEmpty()) {
+            ObjectNode object = root.putObject("totals");
+            new TreeMap<>(totals).forEach(object::put);
         }
         var list = root.putArray("gpus");
         for (Gpu gpu : gpus) {

@@ -112,6 +112,16 @@ class InventoryTest {
     }
 
     @Test
+    void parsesAndPrintsTotalsThatAreLargerThanTheSumsOverTheGpus() {
+        Inventory inventory = Inventory.parse(GOOD).withTotals(Map.of(Resources.MEMORY, 327_680L));
+
+        assertThat(inventory.print()).contains("\"totals\":{\"nvidia.com/gpumem\":327680}");
+        assertThat(Inventory.parse(inventory.print())).isEqualTo(inventory);
+        assertThatThrownBy(() -> Inventory.parse(inventory.print().replace("327680", "1.5")))
+                .hasMessageContaining("a whole number nvidia.com/gpumem");
+    }
+
+    @Test
     void parsesAndPrintsTheBootAndTheDriver() {
         String text = GOOD.replace(
                 "\"slots\":10",

@@ -10,7 +10,8 @@ import java.util.Map;
 /**
  * The Node's extended resources: the sums of memory and of compute of its GPUs. A sum does not shrink while pods may hold
  * vGPUs. After an admin lowers a scaling, pods may hold more than the new sum, and a kubelet that restarts would reject
- * running pods. The scheduler applies the lower scaling at once, since it counts each GPU by the inventory.
+ * running pods. The scheduler applies the lower scaling at once, since it counts each GPU by the inventory. A kubelet that
+ * has lost its checkpoint sets the Node's amounts to 0, so the larger ones are also in the inventory.
  *
  * <p>Not thread-safe.
  */
@@ -35,6 +36,19 @@ final class ExtendedResources {
             }
         });
         return Map.copyOf(largest);
+    }
+
+    /** Those of the Node's amounts that are larger than the inventory's. */
+    Map<String, Long> beyond(Inventory inventory, NodeView node) {
+        Map<String, Long> amounts = inventory.extendedResources(sharingMode(node));
+        Map<String, Long> larger = new HashMap<>(largest);
+        larger.entrySet().removeIf(entry -> entry.getValue() <= amounts.getOrDefault(entry.getKey(), 0L));
+        return larger;
+    }
+
+    /** Takes over what an earlier agent kept in the inventory. */
+    void restore(Map<String, Long> amounts) {
+        amounts.forEach((resource, amount) -> largest.merge(resource, amount, Math::max));
     }
 
     /** Lets the amounts shrink to those of the inventory, because no pod holds a vGPU of the node. */

@@ -52,9 +52,12 @@ public final class InventoryPublisher {
      * @param labels of the Node that are to have these values
      */
     public Optional<String> publish(NodeClient client, NodeView node, Inventory inventory, Map<String, String> labels) {
-        var annotations = Map.of(Annotations.GPUS, inventory.print());
+        Map<String, Long> resources = extendedResources.of(inventory, node);
+        String printed =
+                inventory.withTotals(extendedResources.beyond(inventory, node)).print();
+        var annotations = Map.of(Annotations.GPUS, printed);
         var patch = MetadataPatch.set(differing(labels, node.labels()), differing(annotations, node.annotations()));
-        return write(client, node, inventory, patch);
+        return write(client, node, inventory, resources, patch);
     }
 
     /**
@@ -98,13 +101,22 @@ public final class InventoryPublisher {
         extendedResources.shrink();
     }
 
+    /** Takes over the extended resources that an earlier agent kept in the inventory. */
+    public void restoreExtendedResources(Map<String, Long> totals) {
+        extendedResources.restore(totals);
+    }
+
     /** Forgets the extended resources published so far, because the Node object is gone. */
     public void nodeDeleted() {
         extendedResources.clear();
     }
 
-    private Optional<String> write(NodeClient client, NodeView node, Inventory inventory, MetadataPatch metadata) {
-        Map<String, Long> resources = extendedResources.of(inventory, node);
+    private Optional<String> write(
+            NodeClient client,
+            NodeView node,
+            Inventory inventory,
+            Map<String, Long> resources,
+            MetadataPatch metadata) {
         boolean writeResources = !has(node, resources);
         Optional<NodeCondition> condition = GpusHealthyCondition.differing(
                 inventory, node.conditions().get(GpusHealthyCondition.TYPE), clock.instant());
