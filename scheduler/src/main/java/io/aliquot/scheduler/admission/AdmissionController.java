@@ -2,12 +2,15 @@ package io.aliquot.scheduler.admission;
 
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.settings.Settings;
+import jakarta.servlet.http.HttpServletResponse;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.function.Function;
+import org.springframework.http.HttpStatus;
 import org.springframework.http.MediaType;
-import org.springframework.http.ResponseEntity;
 import org.springframework.web.bind.annotation.PostMapping;
-import org.springframework.web.bind.annotation.RequestBody;
 import org.springframework.web.bind.annotation.RestController;
 
 /** The webhooks' HTTP endpoints. Package server has checked the request's size and path before. */
@@ -15,6 +18,7 @@ import org.springframework.web.bind.annotation.RestController;
 final class AdmissionController {
     private final GpuAdmission gpuAdmission;
     private final Ledger ledger;
+    private final ReviewMemory memory = new ReviewMemory();
 
     AdmissionController(Settings settings, Ledger ledger) {
         this.ledger = ledger;
@@ -23,28 +27,42 @@ final class AdmissionController {
     }
 
     @PostMapping("/admission/gpu")
-    ResponseEntity<byte[]> admitGpuPod(@RequestBody byte[] body) {
-        return respond(body, review -> {
+    void admitGpuPod(InputStream body, HttpServletResponse response) throws IOException {
+        respond(body, response, review -> {
             review.requireCreation();
             return gpuAdmission;
         });
     }
 
     @PostMapping("/admission/void")
-    ResponseEntity<byte[]> hideGpus(@RequestBody byte[] body) {
-        return respond(body, review -> new VoidAdmission(review.existingContainers(), ledger::sharesGpus));
+    void hideGpus(InputStream body, HttpServletResponse response) throws IOException {
+        respond(body, response, review -> new VoidAdmission(review.existingContainers(), ledger::sharesGpus));
     }
 
-    private static ResponseEntity<byte[]> respond(byte[] body, Function<AdmissionReview, Admission> admission) {
-        try {
-            AdmissionReview review = AdmissionReview.parse(body);
-            return ResponseEntity.ok()
-                    .contentType(MediaType.APPLICATION_JSON)
-                    .body(review.respond(admission.apply(review)));
+    private void respond(InputStream body, HttpServletResponse response, Function<AdmissionReview, Admission> admission)
+            throws IOException {
+        try (ReviewMemory.Share share = memory.share()) {
+            byte[] answer = AdmissionReview.answer(body, share, admission);
+            discardRest(body);
+            response.setContentType(MediaType.APPLICATION_JSON_VALUE);
+            response.getOutputStream().write(answer);
         } catch (MalformedReviewException e) {
-            return ResponseEntity.badRequest()
-                    .contentType(MediaType.TEXT_PLAIN)
-                    .body((e.getMessage() + "\n").getBytes(StandardCharsets.UTF_8));
+            discardRest(body);
+            response.setStatus(HttpStatus.BAD_REQUEST.value());
+            response.setContentType(MediaType.TEXT_PLAIN_VALUE);
+            response.getOutputStream().write((e.getMessage() + "\n").getBytes(StandardCharsets.UTF_8));
+        }
+    }
+
+    /**
+     * A client that still sends its request may not read an answer, and the API server admits a pod as it is where a
+     * webhook with the failure policy Ignore does not answer.
+     */
+    private static void discardRest(InputStream body) {
+        try {
+            body.transferTo(OutputStream.nullOutputStream());
+        } catch (IOException e) {
+            // The client is gone or too slow, and gets no answer.
         }
     }
 }

@@ -1,14 +1,13 @@
 package io.aliquot.scheduler.admission;
 
+import java.io.InputStream;
 import java.util.List;
 import java.util.Set;
+import java.util.function.Function;
 import java.util.stream.Collectors;
 import tools.jackson.core.JacksonException;
-import tools.jackson.core.StreamReadFeature;
-import tools.jackson.databind.DeserializationFeature;
-import tools.jackson.databind.JsonNode;
+import tools.jackson.core.exc.StreamConstraintsException;
 import tools.jackson.databind.json.JsonMapper;
-import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
@@ -28,21 +27,54 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
 
     private static final String KIND = "AdmissionReview";
     private static final String VERSION = "admission.k8s.io/v1";
-    private static final int FORBIDDEN = 403;
-    private static final JsonMapper JSON = JsonMapper.builder()
-            .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
-            .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS)
-            .build();
+    private static final int RETRY_SECONDS = 1;
+    private static final JsonMapper JSON = JsonMapper.shared();
 
     AdmissionReview {
         existingContainers = Set.copyOf(existingContainers);
     }
 
-    /** @throws MalformedReviewException if the body is not an AdmissionReview of one of the {@link Operation}s */
-    static AdmissionReview parse(byte[] body) {
-        if (!(read(body) instanceof ObjectNode review)
-                || !hasText(review, "kind", KIND)
-                || !hasText(review, "apiVersion", VERSION)) {
+    /**
+     * Answers a review.
+     *
+     * @param body is not read to its end if the pod is denied for its size
+     * @param admission what to do with a pod of the review
+     * @return an AdmissionReview with the response, as JSON
+     * @throws MalformedReviewException if the body is not an AdmissionReview of one of the {@link Operation}s
+     */
+    static byte[] answer(InputStream body, ReviewMemory.Share memory, Function<AdmissionReview, Admission> admission) {
+        ObjectNode review = JSON.createObjectNode();
+        try {
+            ReviewReader.read(body, review, memory);
+            AdmissionReview parsed = of(review);
+            return parsed.respond(admission.apply(parsed));
+        } catch (DeniedException e) {
+            return denied(review, e);
+        } catch (StreamConstraintsException e) {
+            return denied(review, DeniedException.tooLarge());
+        } catch (JacksonException e) {
+            throw new MalformedReviewException("expected JSON: " + e.getOriginalMessage());
+        }
+    }
+
+    private static byte[] denied(ObjectNode review, DeniedException why) {
+        String uid = JsonTree.object(review, "request")
+                .flatMap(request -> JsonTree.text(request, "uid"))
+                .orElseThrow(() -> new MalformedReviewException("expected the uid before the object"));
+        ObjectNode response = response(uid, false);
+        ObjectNode status = response.putObject("status")
+                .put("code", why.code().status)
+                .put("reason", why.code().reason)
+                .put("message", why.getMessage());
+        if (why.code() == DeniedException.Code.BUSY) {
+            // The API server makes it a header, and client-go repeats the request (client-go 1.35, rest/with_retry.go).
+            status.putObject("details").put("retryAfterSeconds", RETRY_SECONDS);
+        }
+        return print(response);
+    }
+
+    private static AdmissionReview of(ObjectNode review) {
+        if (!hasText(review, "kind", KIND) || !hasText(review, "apiVersion", VERSION)) {
             throw new MalformedReviewException("expected an AdmissionReview of " + VERSION + " in JSON");
         }
         ObjectNode request = JsonTree.object(review, "request")
@@ -76,7 +108,7 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
     }
 
     private static Set<String> containerNames(ObjectNode pod) {
-        return JsonContainer.withEphemeral(pod).stream()
+        return JsonContainer.withEphemeral(EditedObject.of(pod)).stream()
                 .map(JsonContainer::name)
                 .collect(Collectors.toSet());
     }
@@ -98,33 +130,21 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
         }
     }
 
-    /** The AdmissionReview with the response, as JSON. */
-    byte[] respond(Admission admission) {
-        ObjectNode admitted = pod.deepCopy();
-        List<String> warnings;
-        try {
-            warnings = admission.admit(admitted);
-        } catch (DeniedException e) {
-            ObjectNode response = response(false);
-            response.putObject("status")
-                    .put("code", FORBIDDEN)
-                    .put("reason", "Forbidden")
-                    .put("message", e.getMessage());
-            return print(response);
-        }
-        ObjectNode response = response(true);
+    private byte[] respond(Admission admission) {
+        EditedObject admitted = EditedObject.of(pod);
+        List<String> warnings = admission.admit(admitted);
+        ObjectNode response = response(uid, true);
         if (!warnings.isEmpty()) {
             warnings.forEach(response.putArray("warnings")::add); // kubectl prints them
         }
-        ArrayNode patch = JsonPatch.between(pod, admitted);
-        if (!patch.isEmpty()) {
+        if (!admitted.operations().isEmpty()) {
             // Jackson writes bytes in base64, which is how Go reads the field's type []byte.
-            response.put("patchType", "JSONPatch").put("patch", JSON.writeValueAsBytes(patch));
+            response.put("patchType", "JSONPatch").put("patch", JSON.writeValueAsBytes(admitted.operations()));
         }
         return print(response);
     }
 
-    private ObjectNode response(boolean allowed) {
+    private static ObjectNode response(String uid, boolean allowed) {
         return JSON.createObjectNode().put("uid", uid).put("allowed", allowed);
     }
 
@@ -132,14 +152,6 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
         ObjectNode review = JSON.createObjectNode().put("kind", KIND).put("apiVersion", VERSION);
         review.set("response", response);
         return JSON.writeValueAsBytes(review);
-    }
-
-    private static JsonNode read(byte[] body) {
-        try {
-            return JSON.readTree(body);
-        } catch (JacksonException e) {
-            throw new MalformedReviewException("expected JSON: " + e.getOriginalMessage());
-        }
     }
 
     private static boolean hasText(ObjectNode object, String field, String value) {

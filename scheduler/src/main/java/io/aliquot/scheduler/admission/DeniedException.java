@@ -8,12 +8,52 @@ final class DeniedException extends RuntimeException {
     private static final long serialVersionUID = 1L;
     private static final int MAX_LENGTH = 600;
 
+    private final Code code;
+
+    /** The HTTP status that the API server answers to the pod's author; the names are Kubernetes' reasons. */
+    enum Code {
+        FORBIDDEN(403, "Forbidden"),
+        TOO_LARGE(413, "RequestEntityTooLarge"),
+        BUSY(429, "TooManyRequests");
+
+        final int status;
+        final String reason;
+
+        Code(int status, String reason) {
+            this.status = status;
+            this.reason = reason;
+        }
+    }
+
     DeniedException(String message) {
         super(printable(message));
+        this.code = Code.FORBIDDEN;
     }
 
     DeniedException(String message, Throwable cause) {
         super(printable(message), cause);
+        this.code = Code.FORBIDDEN;
+    }
+
+    private DeniedException(Code code, String message) {
+        super(message, null, false, false); // without a stack trace, which costs more than the refusal
+        this.code = code;
+    }
+
+    static DeniedException tooLarge() {
+        return new DeniedException(
+                Code.TOO_LARGE,
+                "the pod is too large for Aliquot's webhook: use fewer containers, environment variables, volumes, mounts"
+                        + " and tolerations, and shorter names");
+    }
+
+    static DeniedException busy() {
+        return new DeniedException(
+                Code.BUSY, "Aliquot's webhook reads too many other large pods now: create the pod again");
+    }
+
+    Code code() {
+        return code;
     }
 
     private static String printable(String message) {

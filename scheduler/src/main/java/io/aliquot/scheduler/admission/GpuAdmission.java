@@ -7,7 +7,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
@@ -23,10 +22,10 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
     private static final String DEFAULT_SCHEDULER = "default-scheduler";
 
     @Override
-    public List<String> admit(ObjectNode pod) {
+    public List<String> admit(EditedObject pod) {
         var warnings = new ArrayList<String>();
-        Map<String, String> annotations = metadata(pod, "annotations");
-        Map<String, String> labels = metadata(pod, "labels");
+        Map<String, String> annotations = metadata(pod.tree(), "annotations");
+        Map<String, String> labels = metadata(pod.tree(), "labels");
         List<JsonContainer> containers = JsonContainer.of(pod);
         var derived = new DerivedAnnotations(
                 annotations, compatibility, containers.stream().anyMatch(JsonContainer::usesAckResources));
@@ -40,13 +39,14 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
             return warnings;
         }
         warnings.addAll(removeReservedAnnotations(pod, annotations));
-        ObjectNode spec = JsonTree.ensureObject(pod, "spec");
-        checkScheduler(spec);
+        EditedObject spec = pod.object("spec");
+        checkScheduler(spec.tree());
         gpuContainers.forEach(GpuAdmission::checkConfined);
         others.forEach(GpuAdmission::checkNoOtherDevicePlugin);
         checkAnnotationKeysDiffer(gpuContainers);
         spec.put("schedulerName", schedulerName);
-        if (!runtimeClass.isEmpty() && JsonTree.text(spec, "runtimeClassName").isEmpty()) {
+        if (!runtimeClass.isEmpty()
+                && JsonTree.text(spec.tree(), "runtimeClassName").isEmpty()) {
             spec.put("runtimeClassName", runtimeClass);
         }
         tolerateGpuNodes(spec);
@@ -56,10 +56,7 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
             container.showAllocatedGpus();
             container.mountLimitFile();
         }
-        Map<String, String> added = derived.toAdd();
-        if (!added.isEmpty()) {
-            added.forEach(ensureAnnotations(pod)::put);
-        }
+        derived.toAdd().forEach((key, value) -> annotations(pod).put(key, value));
         others.stream()
                 .filter(container -> container.resourceOfOtherDevicePlugin().isEmpty())
                 .forEach(JsonContainer::hideGpus);
@@ -72,19 +69,19 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
                 .orElse(Map.of());
     }
 
-    private static ObjectNode ensureAnnotations(ObjectNode pod) {
-        return JsonTree.ensureObject(JsonTree.ensureObject(pod, "metadata"), "annotations");
+    private static EditedObject annotations(EditedObject pod) {
+        return pod.object("metadata").object("annotations");
     }
 
     /** A pod that is restored from a backup, or copied from another one, carries the allocation of that pod. */
-    private static List<String> removeReservedAnnotations(ObjectNode pod, Map<String, String> annotations) {
+    private static List<String> removeReservedAnnotations(EditedObject pod, Map<String, String> annotations) {
         List<String> reserved = annotations.keySet().stream()
                 .filter(Annotations::reservedOnPods)
                 .toList();
         if (reserved.isEmpty()) {
             return List.of();
         }
-        ensureAnnotations(pod).remove(reserved);
+        reserved.forEach(annotations(pod)::remove);
         String more = reserved.size() == 1 ? "" : " and " + (reserved.size() - 1) + " more";
         return List.of("removed the annotation " + reserved.get(0) + more
                 + ": only the Aliquot scheduler writes it, when it binds the pod");
@@ -115,11 +112,11 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
      * nvidia.com/gpu tolerate it (plugin/pkg/admission/extendedresourcetoleration/admission.go). It would add
      * tolerations only for the resources that remain.
      */
-    private static void tolerateGpuNodes(ObjectNode spec) {
+    private static void tolerateGpuNodes(EditedObject spec) {
         ObjectNode toleration =
-                spec.objectNode().put("key", ForeignResources.NVIDIA_GPU).put("operator", "Exists");
-        if (!JsonTree.objects(spec, "tolerations").contains(toleration)) {
-            JsonTree.ensureArray(spec, "tolerations").add(toleration);
+                spec.tree().objectNode().put("key", ForeignResources.NVIDIA_GPU).put("operator", "Exists");
+        if (!JsonTree.objects(spec.tree(), "tolerations").contains(toleration)) {
+            spec.append("tolerations", toleration);
         }
     }
 
@@ -147,17 +144,16 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
         }
     }
 
-    private static void addLimitFileVolumes(ObjectNode spec, List<JsonContainer> containers) {
+    private static void addLimitFileVolumes(EditedObject spec, List<JsonContainer> containers) {
         var present = new HashMap<String, ObjectNode>();
-        for (ObjectNode existing : JsonTree.objects(spec, "volumes")) {
+        for (ObjectNode existing : JsonTree.objects(spec.tree(), "volumes")) {
             JsonTree.text(existing, "name").ifPresent(name -> present.put(name, existing));
         }
-        ArrayNode volumes = JsonTree.ensureArray(spec, "volumes");
         for (JsonContainer container : containers) {
             ObjectNode volume = container.limitFileVolume();
             ObjectNode other = present.putIfAbsent(container.volumeName(), volume);
             if (other == null) {
-                volumes.add(volume);
+                spec.append("volumes", volume);
             } else if (!other.equals(volume)) {
                 throw new DeniedException("rename the volume " + container.volumeName()
                         + ": Aliquot adds one of that name for container " + container.name());

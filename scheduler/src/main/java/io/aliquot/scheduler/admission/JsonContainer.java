@@ -17,43 +17,45 @@ import java.util.OptionalInt;
 import java.util.Set;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
-import tools.jackson.databind.JsonNode;
-import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
-/** One container in the JSON of its pod; reads it and changes it in place. */
+/** One container in the JSON of its pod; reads it and changes it. */
 final class JsonContainer {
-    private static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
+    static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
     /** Leaves 50 of the 63 characters of a volume's name; {@link #keySuffix} has at most 46. */
-    private static final String VOLUME_PREFIX = "aliquot-vgpu-";
+    static final String VOLUME_PREFIX = "aliquot-vgpu-";
 
     private static final int READ_ONLY_FILE = 0444;
     private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
 
+    private final EditedObject container;
     private final ObjectNode tree;
     private final String name;
 
-    private JsonContainer(ObjectNode tree) {
-        this.tree = tree;
+    private JsonContainer(EditedObject container) {
+        this.container = container;
+        this.tree = container.tree();
         this.name = JsonTree.text(tree, "name").orElse(""); // the API server refuses it after the webhooks
     }
 
     /** The containers that a pod is created with, in the order of their start. */
-    static List<JsonContainer> of(ObjectNode pod) {
+    static List<JsonContainer> of(EditedObject pod) {
         return of(pod, "initContainers", "containers");
     }
 
     /** The same and the ephemeral containers. */
-    static List<JsonContainer> withEphemeral(ObjectNode pod) {
+    static List<JsonContainer> withEphemeral(EditedObject pod) {
         return of(pod, "initContainers", "containers", "ephemeralContainers");
     }
 
-    private static List<JsonContainer> of(ObjectNode pod, String... fields) {
-        ObjectNode spec = JsonTree.object(pod, "spec")
-                .orElseThrow(() -> new MalformedReviewException("expected the pod to have a spec"));
+    private static List<JsonContainer> of(EditedObject pod, String... fields) {
+        if (JsonTree.object(pod.tree(), "spec").isEmpty()) {
+            throw new MalformedReviewException("expected the pod to have a spec");
+        }
+        EditedObject spec = pod.object("spec");
         return Stream.of(fields)
-                .flatMap(field -> JsonTree.objects(spec, field).stream())
+                .flatMap(field -> spec.objects(field).stream())
                 .map(JsonContainer::new)
                 .toList();
     }
@@ -145,9 +147,9 @@ final class JsonContainer {
     }
 
     private void replaceAmounts(Map<String, String> before, Map<String, String> after) {
-        ObjectNode resources = JsonTree.ensureObject(tree, "resources");
+        EditedObject resources = container.object("resources");
         for (String kind : List.of("limits", "requests")) {
-            ObjectNode amounts = JsonTree.ensureObject(resources, kind);
+            EditedObject amounts = resources.object(kind);
             before.keySet().stream().filter(name -> !after.containsKey(name)).forEach(amounts::remove);
             after.forEach((name, amount) -> {
                 if (!amount.equals(before.get(name))) {
@@ -182,14 +184,14 @@ final class JsonContainer {
 
     /** Adds one vGPU where only memory or cores are requested; requests of extended resources must equal limits. */
     void defaultToOneGpu() {
-        ObjectNode resources = JsonTree.ensureObject(tree, "resources");
-        ObjectNode limits = JsonTree.ensureObject(resources, "limits");
-        if (!limits.has(Resources.VGPU)) {
+        EditedObject resources = container.object("resources");
+        EditedObject limits = resources.object("limits");
+        if (!limits.tree().has(Resources.VGPU)) {
             limits.put(Resources.VGPU, "1");
         }
-        ObjectNode requests = JsonTree.ensureObject(resources, "requests");
-        if (!requests.has(Resources.VGPU)) {
-            requests.set(Resources.VGPU, limits.get(Resources.VGPU));
+        EditedObject requests = resources.object("requests");
+        if (!requests.tree().has(Resources.VGPU)) {
+            requests.put(Resources.VGPU, limits.tree().get(Resources.VGPU));
         }
     }
 
@@ -235,7 +237,7 @@ final class JsonContainer {
                 .put("name", volumeName())
                 .put("readOnly", true)
                 .put("mountPath", ContainerPaths.CONFIG_FOLDER);
-        replaceOrAppend(JsonTree.ensureArray(tree, "volumeMounts"), "mountPath", mount);
+        container.replaceOrAppend("volumeMounts", "mountPath", mount);
     }
 
     DeniedException denied(String reason) {
@@ -257,25 +259,7 @@ final class JsonContainer {
     }
 
     private void setVisibleDevices(ObjectNode variable) {
-        replaceOrAppend(JsonTree.ensureArray(tree, "env"), "name", variable);
-    }
-
-    /** Replaces the first element with the same value of {@code key} and removes the others. */
-    private static void replaceOrAppend(ArrayNode array, String key, ObjectNode element) {
-        var kept = new ArrayList<JsonNode>(array.size() + 1);
-        boolean replaced = false;
-        for (JsonNode found : array) {
-            if (!element.get(key).equals(found.get(key))) {
-                kept.add(found);
-            } else if (!replaced) {
-                kept.add(element);
-                replaced = true;
-            }
-        }
-        if (!replaced) {
-            kept.add(element);
-        }
-        array.removeAll().addAll(kept);
+        container.replaceOrAppend("env", "name", variable);
     }
 
     private static ObjectNode annotation(String key) {

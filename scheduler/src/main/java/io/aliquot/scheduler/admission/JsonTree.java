@@ -23,11 +23,16 @@ final class JsonTree {
         return field(parent, field, ObjectNode.class, "an object");
     }
 
+    /** The array's elements without those that {@link ReviewReader} left out. */
     static List<ObjectNode> objects(ObjectNode parent, String field) {
         var objects = new ArrayList<ObjectNode>();
-        array(parent, field)
-                .ifPresent(array -> array.forEach(
-                        element -> objects.add(cast(element, field + "[]", ObjectNode.class, "an object"))));
+        array(parent, field).ifPresent(array -> {
+            for (JsonNode element : array) {
+                if (!element.isMissingNode()) {
+                    objects.add(cast(element, field + "[]", ObjectNode.class, "an object"));
+                }
+            }
+        });
         return objects;
     }
 
@@ -67,17 +72,7 @@ final class JsonTree {
         return texts;
     }
 
-    /** The field's object; added if it is absent. */
-    static ObjectNode ensureObject(ObjectNode parent, String field) {
-        return object(parent, field).orElseGet(() -> parent.putObject(field));
-    }
-
-    /** The field's array; added if it is absent. */
-    static ArrayNode ensureArray(ObjectNode parent, String field) {
-        return array(parent, field).orElseGet(() -> parent.putArray(field));
-    }
-
-    private static Optional<ArrayNode> array(ObjectNode parent, String field) {
+    static Optional<ArrayNode> array(ObjectNode parent, String field) {
         return field(parent, field, ArrayNode.class, "an array");
     }
 

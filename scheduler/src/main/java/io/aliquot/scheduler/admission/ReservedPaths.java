@@ -22,6 +22,11 @@ final class ReservedPaths {
      */
     record UserPath(String field, String path) {}
 
+    /** Whether a mount at this path is Aliquot's, or refused. */
+    static boolean concerns(String path) {
+        return conflict(new UserPath("", path)).isPresent();
+    }
+
     /** Why the path is refused and what to write instead; empty if it is allowed. */
     static Optional<String> conflict(UserPath user) {
         String path = user.path().startsWith("/") ? user.path() : "/" + user.path();

@@ -9,7 +9,7 @@ import tools.jackson.databind.node.ObjectNode;
 /**
  * Hides the GPUs from containers that do not request any. Images set {@code NVIDIA_VISIBLE_DEVICES=all}, and NVIDIA's
  * runtime, where it is the default runtime, then shows all GPUs to them. Ephemeral containers (kubectl debug) are
- * included. It never denies a pod, and leaves alone
+ * included. It denies a pod for its size only, and leaves alone
  *
  * <ul>
  *   <li>containers that set the variable in their own spec, as NVIDIA's DaemonSets do, unless they are in a pod that
@@ -27,10 +27,10 @@ record VoidAdmission(Set<String> existingContainers, Predicate<String> sharesGpu
     }
 
     @Override
-    public List<String> admit(ObjectNode pod) {
+    public List<String> admit(EditedObject pod) {
         List<JsonContainer> containers = JsonContainer.withEphemeral(pod);
         boolean gpuPod = containers.stream().anyMatch(JsonContainer::requestsVgpu);
-        if (!gpuPod && (containers.stream().anyMatch(JsonContainer::requestsSomeGpu) || runsOnOtherNodes(pod))) {
+        if (!gpuPod && (containers.stream().anyMatch(JsonContainer::requestsSomeGpu) || runsOnOtherNodes(pod.tree()))) {
             return List.of();
         }
         containers.stream()

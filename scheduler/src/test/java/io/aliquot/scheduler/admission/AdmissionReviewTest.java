@@ -2,19 +2,24 @@ package io.aliquot.scheduler.admission;
 
 import static io.aliquot.scheduler.admission.Pods.JSON;
 import static io.aliquot.scheduler.admission.Pods.parse;
+import static io.aliquot.scheduler.admission.Pods.respond;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.Compatibility;
-import java.io.IOException;
-import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
 
 class AdmissionReviewTest {
+    private static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
     private static final GpuAdmission GPU = new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE);
 
     /** An AdmissionReview as kube-apiserver 1.35 sends it. */
@@ -44,8 +49,8 @@ class AdmissionReviewTest {
     }
 
     @Test
-    void allowsAMutatedPodWithAPatch() throws IOException {
-        JsonNode response = respond(review(Pods.gpuPod()));
+    void allowsAMutatedPodWithAPatch() {
+        JsonNode response = respond(review(Pods.gpuPod()), GPU);
 
         assertThat(response.get("uid").stringValue()).isEqualTo("705ab4f5-6393-11e8-b7cc-42010a800002");
         assertThat(response.get("allowed").booleanValue()).isTrue();
@@ -55,21 +60,104 @@ class AdmissionReviewTest {
     }
 
     @Test
-    void respondsToAHostilePodWithAShortPatch() throws IOException {
+    void removesDuplicatesOfTheVariable() {
         ObjectNode pod = Pods.gpuPod();
-        for (int i = 0; i < 50_000; i++) {
-            pod.withArray("/spec/containers/0/env").addObject().put("name", "NVIDIA_VISIBLE_DEVICES");
+        for (int i = 0; i < 100; i++) {
+            pod.withArray("/spec/containers/0/env").addObject().put("name", i % 2 == 0 ? "A" + i : VISIBLE_DEVICES);
         }
 
-        JsonNode patch = JSON.readTree(respond(review(pod)).get("patch").binaryValue());
+        assertThat(Pods.mutated(GPU, pod).at("/spec/containers/0/env").findValuesAsString("name"))
+                .containsOnlyOnce(VISIBLE_DEVICES);
+    }
 
-        assertThat(patch.size()).isLessThan(10);
-        assertThat(Pods.patched(patch, pod)).isEqualTo(Pods.mutated(GPU, Pods.gpuPod()));
+    /** Each ended the process: the tree of the review, its copy and the patch took 30 times the memory of its text. */
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', textBlock = """
+            /spec/containers/0/env          | {"name": "A"}                       | 220000
+            /spec/containers/0/env          | {"name": "NVIDIA_VISIBLE_DEVICES"}  | 50000
+            /spec/containers/0/volumeMounts | {"name": "a", "mountPath": "/etc"}  | 50000
+            /spec/containers                | {"name": "a"}                       | 100000
+            /spec/initContainers            | {}                                  | 1000000
+            /spec/volumes                   | {"name": "aliquot-vgpu-a"}          | 50000
+            /spec/tolerations               | {"key": "nvidia.com/gpu"}           | 50000
+            """)
+    void deniesAPodOfWhichItWouldKeepTooMuch(String array, String element, int count) {
+        ObjectNode pod = Pods.gpuPod();
+        ArrayNode elements = pod.withArray(array);
+        JsonNode one = parse(element);
+        for (int i = 0; i < count; i++) {
+            elements.add(one);
+        }
+
+        for (Admission admission : List.of(GPU, new VoidAdmission(Set.of(), node -> true))) {
+            JsonNode response = respond(review(pod), admission);
+            assertThat(response.get("allowed").booleanValue()).isFalse();
+            assertThat(response.get("uid").stringValue()).isEqualTo("705ab4f5-6393-11e8-b7cc-42010a800002");
+            assertThat(response.at("/status/code").intValue()).isEqualTo(413);
+            assertThat(response.at("/status/message").stringValue()).contains("too large");
+        }
     }
 
     @Test
-    void allowsAPodWithoutChangesWithoutAPatch() throws IOException {
-        JsonNode response = respond(review(Pods.mutated(GPU, Pods.gpuPod())));
+    void deniesAPodWithLongOrManyAnnotationsOfItsOwn() {
+        ObjectNode many = Pods.gpuPod();
+        ObjectNode annotations = many.withObject("/metadata/annotations");
+        for (int i = 0; i < 100_000; i++) {
+            annotations.put("aliquot.io/" + i, "");
+        }
+        ObjectNode longer = Pods.gpuPod();
+        longer.withObject("/metadata/annotations").put("aliquot.io/use-gpu-model", "a".repeat(1 << 20));
+        ObjectNode longName = Pods.gpuPod();
+        longName.withObject("/metadata/annotations").put("a".repeat(100_000), "");
+        for (ObjectNode pod : List.of(many, longer, longName)) {
+            assertThat(respond(review(pod), GPU).at("/status/code").intValue()).isEqualTo(413);
+        }
+    }
+
+    @Test
+    void readsPastWhatAdmissionDoesNotNeed() {
+        ObjectNode pod = Pods.gpuPod();
+        Pods.container(pod, 0).put("command", "a".repeat(1 << 20));
+        ObjectNode annotations = pod.withObject("/metadata/annotations");
+        for (int i = 0; i < 100_000; i++) {
+            annotations.put("example.com/" + i, "");
+        }
+        assertThat(respond(review(pod), GPU).get("allowed").booleanValue()).isTrue();
+    }
+
+    @Test
+    void whileOtherLargePodsAreReadALargeOneIsToBeSentAgainAndASmallOneIsAdmitted() {
+        ObjectNode large = Pods.gpuPod();
+        for (int i = 0; i < 200; i++) {
+            large.withArray("/spec/containers").addObject().put("name", "c" + i);
+        }
+        var memory = new ReviewMemory();
+        var others = new ArrayList<ReviewMemory.Share>();
+        for (int i = 0; i < ReviewMemory.SHARED / (ReviewMemory.MOST - ReviewMemory.FREE) + 1; i++) {
+            others.add(memory.share());
+        }
+        assertThatThrownBy(() -> others.forEach(share -> share.take(ReviewMemory.MOST)))
+                .isInstanceOf(DeniedException.class);
+
+        JsonNode denied = JSON.readTree(Pods.answer(memory, review(large).toString(), read -> GPU))
+                .get("response");
+        assertThat(denied.at("/status/code").intValue()).isEqualTo(429);
+        assertThat(denied.at("/status/details/retryAfterSeconds").intValue()).isPositive();
+        assertThat(JSON.readTree(Pods.answer(memory, review(Pods.gpuPod()).toString(), read -> GPU))
+                        .at("/response/allowed")
+                        .booleanValue())
+                .isTrue();
+
+        others.forEach(ReviewMemory.Share::close);
+        assertThat(JSON.readTree(Pods.answer(memory, review(large).toString(), read -> GPU))
+                        .at("/response/allowed")
+                        .booleanValue())
+                .isTrue();
+    }
+
+    @Test
+    void allowsAPodWithoutChangesWithoutAPatch() {
+        JsonNode response = respond(review(Pods.mutated(GPU, Pods.gpuPod())), GPU);
 
         assertThat(response.get("allowed").booleanValue()).isTrue();
         assertThat(response.has("patch")).isFalse();
@@ -77,20 +165,20 @@ class AdmissionReviewTest {
     }
 
     @Test
-    void warnsOfRemovedAnnotations() throws IOException {
+    void warnsOfRemovedAnnotations() {
         ObjectNode pod = Pods.gpuPod();
-        assertThat(respond(review(pod)).has("warnings")).isFalse();
+        assertThat(respond(review(pod), GPU).has("warnings")).isFalse();
         pod.withObject("/metadata/annotations").put("aliquot.io/fence", "a/1");
 
-        JsonNode response = respond(review(pod));
+        JsonNode response = respond(review(pod), GPU);
 
         assertThat(response.get("allowed").booleanValue()).isTrue();
         assertThat(response.at("/warnings/0").stringValue()).contains("removed the annotation aliquot.io/fence: ");
     }
 
     @Test
-    void deniesWithAMessageAndStatus403() throws IOException {
-        JsonNode response = respond(review(Pods.requesting("{\"nvidia.com/gpumem\": \"3Gi\"}")));
+    void deniesWithAMessageAndStatus403() {
+        JsonNode response = respond(review(Pods.requesting("{\"nvidia.com/gpumem\": \"3Gi\"}")), GPU);
 
         assertThat(response.get("uid").stringValue()).isEqualTo("705ab4f5-6393-11e8-b7cc-42010a800002");
         assertThat(response.get("allowed").booleanValue()).isFalse();
@@ -151,10 +239,14 @@ class AdmissionReviewTest {
                 .put("subResource", "ephemeralcontainers")
                 .set("oldObject", before);
 
-        AdmissionReview review = AdmissionReview.parse(adding.toString().getBytes(StandardCharsets.UTF_8));
+        var seen = new ArrayList<AdmissionReview>();
+        Pods.answer(adding.toString(), review -> {
+            seen.add(review);
+            return GPU;
+        });
 
-        assertThat(review.existingContainers()).containsExactlyInAnyOrder("main", "earlier");
-        assertThatThrownBy(review::requireCreation)
+        assertThat(seen.get(0).existingContainers()).containsExactlyInAnyOrder("main", "earlier");
+        assertThatThrownBy(seen.get(0)::requireCreation)
                 .isInstanceOf(MalformedReviewException.class)
                 .hasMessageStartingWith("expected the CREATE of a v1 Pod;");
         adding.withObject("/request").putNull("oldObject");
@@ -165,21 +257,12 @@ class AdmissionReviewTest {
     void rejectsGarbageAndDeepNesting() {
         assertMalformed("{\"kind\":".repeat(100_000));
         assertMalformed("[".repeat(100_000));
-        assertThatThrownBy(() -> AdmissionReview.parse(new byte[] {(byte) 0xff, 0, 1, (byte) 0xfe}))
-                .isInstanceOf(MalformedReviewException.class);
+        assertMalformed("\uffff\u0000\u0001");
     }
 
     private static void assertMalformed(String body) {
-        assertThatThrownBy(() -> AdmissionReview.parse(body.getBytes(StandardCharsets.UTF_8)))
+        assertThatThrownBy(() -> Pods.answer(body, review -> GPU))
                 .isInstanceOf(MalformedReviewException.class)
                 .hasMessageStartingWith("expected ");
-    }
-
-    private static JsonNode respond(ObjectNode review) throws IOException {
-        byte[] body = review.toString().getBytes(StandardCharsets.UTF_8);
-        JsonNode answer = JSON.readTree(AdmissionReview.parse(body).respond(GPU));
-        assertThat(answer.get("kind").stringValue()).isEqualTo("AdmissionReview");
-        assertThat(answer.get("apiVersion").stringValue()).isEqualTo("admission.k8s.io/v1");
-        return answer.get("response");
     }
 }

@@ -440,11 +440,11 @@ class GpuAdmissionTest {
                 .put("aliquot.io/priority", "7");
         pod.withObject("/metadata/annotations").put("aliquot.io/priority", "7");
 
-        assertThat(ADMISSION.admit(restored))
+        assertThat(ADMISSION.admit(EditedObject.of(restored)))
                 .containsExactly("removed the annotation aliquot.io/vgpu.main and 4 more: only the Aliquot scheduler"
                         + " writes it, when it binds the pod");
         assertThat(restored).isEqualTo(pod);
-        assertThat(ADMISSION.admit(restored)).isEmpty();
+        assertThat(ADMISSION.admit(EditedObject.of(restored))).isEmpty();
     }
 
     @Test
@@ -586,7 +586,7 @@ class GpuAdmissionTest {
         ObjectNode pod = gpuPod();
         spec(pod).put("nodeName", "x\n".repeat(100_000));
 
-        assertThatThrownBy(() -> ADMISSION.admit(pod))
+        assertThatThrownBy(() -> ADMISSION.admit(EditedObject.of(pod)))
                 .isInstanceOfSatisfying(
                         DeniedException.class,
                         e -> assertThat(e.getMessage()).hasSizeLessThan(700).doesNotContain("\n"));
@@ -614,13 +614,13 @@ class GpuAdmissionTest {
                 "{\"spec\": {\"containers\": [{\"name\": \"c\", \"resources\": {\"limits\": {\"aliquot.io/vgpu\": 1}}, \"env\": {}}]}}"
             })
     void rejectsJsonThatIsNotAPod(String pod) {
-        assertThatThrownBy(() -> ADMISSION.admit(parse(pod)))
+        assertThatThrownBy(() -> ADMISSION.admit(EditedObject.of(parse(pod))))
                 .isInstanceOf(MalformedReviewException.class)
                 .hasMessageStartingWith("expected ");
     }
 
     private static void assertDenied(ObjectNode pod, String... parts) {
-        assertThatThrownBy(() -> ADMISSION.admit(pod.deepCopy()))
+        assertThatThrownBy(() -> ADMISSION.admit(EditedObject.of(pod.deepCopy())))
                 .isInstanceOfSatisfying(
                         DeniedException.class,
                         e -> assertThat(e.getMessage()).contains(List.of(parts)).doesNotContain("\n"));

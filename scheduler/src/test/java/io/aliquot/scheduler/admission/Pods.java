@@ -1,5 +1,10 @@
 package io.aliquot.scheduler.admission;
 
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.ByteArrayInputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.function.Function;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
@@ -85,9 +90,33 @@ final class Pods {
         return (ObjectNode) pod.at("/spec/containers/" + index);
     }
 
+    /** The pod as the API server has it after the webhook's answer to its creation. */
     static ObjectNode mutated(Admission admission, ObjectNode pod) {
-        ObjectNode copy = pod.deepCopy();
-        admission.admit(copy);
-        return copy;
+        JsonNode response = respond(AdmissionReviewTest.review(pod), admission);
+        if (!response.get("allowed").booleanValue()) {
+            throw new DeniedException(response.at("/status/message").stringValue());
+        }
+        return response.has("patch")
+                ? (ObjectNode) patched(JSON.readTree(response.get("patch").binaryValue()), pod)
+                : pod.deepCopy();
+    }
+
+    /** The response of the answer to a review. */
+    static JsonNode respond(ObjectNode review, Admission admission) {
+        JsonNode answer = JSON.readTree(answer(review.toString(), read -> admission));
+        assertThat(answer.get("kind").stringValue()).isEqualTo("AdmissionReview");
+        assertThat(answer.get("apiVersion").stringValue()).isEqualTo("admission.k8s.io/v1");
+        return answer.get("response");
+    }
+
+    static byte[] answer(String body, Function<AdmissionReview, Admission> admission) {
+        return answer(new ReviewMemory(), body, admission);
+    }
+
+    static byte[] answer(ReviewMemory memory, String body, Function<AdmissionReview, Admission> admission) {
+        try (ReviewMemory.Share share = memory.share()) {
+            return AdmissionReview.answer(
+                    new ByteArrayInputStream(body.getBytes(StandardCharsets.UTF_8)), share, admission);
+        }
     }
 }
