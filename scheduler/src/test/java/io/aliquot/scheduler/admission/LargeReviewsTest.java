@@ -85,7 +85,8 @@ class LargeReviewsTest {
                 .sorted()
                 .toList();
         assertThat(millis.get(millis.size() * 99 / 100))
-                .as("99 % of " + millis.size() + " small pods, half of them in " + millis.get(millis.size() / 2) + " ms")
+                .as("99 % of " + millis.size() + " small pods, half of them in " + millis.get(millis.size() / 2)
+                        + " ms")
                 .isLessThan(2000);
     }
 

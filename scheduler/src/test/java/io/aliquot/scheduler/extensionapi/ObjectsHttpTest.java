@@ -34,6 +34,7 @@ import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
@@ -196,6 +197,29 @@ class ObjectsHttpTest {
         assertThat(pages).isEqualTo(3);
         assertThat(names).hasSize(13).doesNotHaveDuplicates().isSorted().contains("team/p9-last");
         assertThat(status(400, ROOT + "/gpushares?continue=x").get("message").asString())
+                .contains("metadata.continue");
+    }
+
+    /** Of an object outside of the listed namespace, an exception of the map that was logged with its stack trace. */
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "1/%d/zebra/p1-1",
+                "1/%d/a",
+                "1/%d/team\uffff",
+                "1/%d/team/\uffff\uffff",
+                "1/-1/team/p1-1",
+                "1/99999999999999999999/team/p1-1",
+                "2/%d/team/p1-1",
+                "1/%d",
+                "\u0000"
+            })
+    void aForgedTokenIs400(String forged) throws Exception {
+        String token = forged.replace("%d", Long.toString(changes.version().get()));
+        String encoded = Base64.getUrlEncoder().withoutPadding().encodeToString(token.getBytes(StandardCharsets.UTF_8));
+        assertThat(status(400, TEAM + "?limit=5&continue=" + encoded)
+                        .get("message")
+                        .asString())
                 .contains("metadata.continue");
     }
 

@@ -258,6 +258,32 @@ class WatchHttpTest {
     }
 
     @Test
+    void oneUserCannotTakeAllWatches() throws Exception {
+        var sockets = new ArrayList<Socket>();
+        try {
+            for (int i = 0; i < 100; i++) {
+                // A right to create service accounts is a right to any number of users.
+                sockets.add(rawWatch("?watch=1", "system:serviceaccount:team:robot-" + i));
+            }
+            awaitTrue(() -> context.getBean(Watches.class).count() == sockets.size());
+
+            assertThat(statusOfWatch("system:serviceaccount:team:other")).isEqualTo("429");
+            assertThat(statusOfWatch("system:serviceaccount:team-2:other")).isEqualTo("200");
+            assertThat(statusOfWatch("alice")).isEqualTo("200");
+        } finally {
+            for (Socket socket : sockets) {
+                socket.close();
+            }
+        }
+    }
+
+    private String statusOfWatch(String user) throws IOException {
+        try (Socket socket = rawWatch("?watch=1", user)) {
+            return new String(socket.getInputStream().readNBytes(12), UTF_8).substring(9);
+        }
+    }
+
+    @Test
     void allWatchesEndBeforeTheServerStops() throws Exception {
         BufferedReader watch =
                 watch(TEAM + "?watch=1&resourceVersion=" + changes.version().get(), "application/json");
@@ -303,10 +329,16 @@ class WatchHttpTest {
     }
 
     private Socket rawWatch(String query) throws IOException {
+        return rawWatch(query, "alice");
+    }
+
+    private Socket rawWatch(String query, String user) throws IOException {
         var socket = new Socket(
                 InetAddress.getLoopbackAddress(),
                 URI.create(ObjectsProgram.url(context)).getPort());
-        socket.getOutputStream().write(("GET " + TEAM + query + " HTTP/1.1\r\nHost: a\r\n\r\n").getBytes(UTF_8));
+        socket.getOutputStream()
+                .write(("GET " + TEAM + query + " HTTP/1.1\r\nHost: a\r\nX-Remote-User: " + user + "\r\n\r\n")
+                        .getBytes(UTF_8));
         return socket;
     }
 

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.extensionapi.endpoints;
 
+import io.aliquot.scheduler.extensionapi.identity.RequestUser;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.ListMetadata;
@@ -109,7 +110,8 @@ public final class ObjectsController {
             throws IOException {
         Query query = Query.of(request);
         if (query.flag("watch")) {
-            watches.open(request, response, resource, prefix, query, printer(request, resource, query));
+            String user = request.getAttribute(RequestUser.ATTRIBUTE) instanceof RequestUser known ? known.name() : "";
+            watches.open(request, response, resource, prefix, query, printer(request, resource, query), user);
         } else {
             JsonResponse.stream(response, list(resource, prefix, query, printer(request, resource, query)));
         }
@@ -128,7 +130,7 @@ public final class ObjectsController {
         if (query.continuation().isPresent() && !store.covers(start.version())) {
             throw StatusException.expired("The provided continue parameter is too old; list again without it");
         }
-        NavigableMap<String, T> rest = store.after(prefix, start.after());
+        NavigableMap<String, T> rest = rest(store, prefix, start);
         var found = new ArrayList<Map.Entry<String, T>>();
         for (Map.Entry<String, T> entry : rest.entrySet()) {
             if (selected.test(entry.getValue())) {
@@ -152,6 +154,14 @@ public final class ObjectsController {
                         more && !query.selects() ? Long.valueOf(rest.size() - limit) : null),
                 page,
                 entry -> resource.print(entry.getValue()));
+    }
+
+    private static <T> NavigableMap<String, T> rest(WatchCache<T> store, String prefix, Continuation start) {
+        try {
+            return store.after(prefix, start.after());
+        } catch (IllegalArgumentException e) { // an object of another namespace
+            throw Continuation.invalid();
+        }
     }
 
     /** The version of a new list, if the request allows it. */

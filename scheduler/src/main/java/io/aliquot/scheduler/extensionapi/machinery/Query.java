@@ -46,13 +46,21 @@ public final class Query {
         private static Continuation parse(String token) {
             try {
                 String[] parts = new String(Base64.getUrlDecoder().decode(token), StandardCharsets.UTF_8).split("/", 3);
-                if (token.length() <= LONGEST_TOKEN && parts.length == 3 && parts[0].equals("1")) {
+                if (token.length() <= LONGEST_TOKEN
+                        && parts.length == 3
+                        && parts[0].equals("1")
+                        && parts[1].matches("[0-9]{1,18}")) {
                     return new Continuation(Long.parseLong(parts[1]), parts[2]);
                 }
             } catch (IllegalArgumentException e) {
                 // below
             }
-            throw StatusException.badRequest("continue: write metadata.continue of the page before, or leave it out");
+            throw invalid();
+        }
+
+        /** The answer to a token that no list of the request's objects has given. */
+        public static StatusException invalid() {
+            return StatusException.badRequest("continue: write metadata.continue of the page before, or leave it out");
         }
     }
 

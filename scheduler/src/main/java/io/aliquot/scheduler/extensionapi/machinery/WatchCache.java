@@ -69,11 +69,16 @@ public final class WatchCache<T> {
         return Optional.ofNullable(objects.get(key));
     }
 
-    /** The objects whose keys begin with the prefix and come after another key, in the order of their keys. */
+    /**
+     * The objects whose keys begin with the prefix and come after another key, in the order of their keys.
+     *
+     * @param key empty for all
+     * @throws IllegalArgumentException if the key does not begin with the prefix
+     */
     public NavigableMap<String, T> after(String prefix, String key) {
         NavigableMap<String, T> ofPrefix =
                 prefix.isEmpty() ? objects : objects.subMap(prefix, true, prefix + Character.MAX_VALUE, false);
-        return key.compareTo(prefix) < 0 ? ofPrefix : ofPrefix.tailMap(key, false);
+        return key.isEmpty() ? ofPrefix : ofPrefix.tailMap(key, false);
     }
 
     /** The newest version that this process has seen. Read before the objects, so that a watch from it misses nothing. */

@@ -16,11 +16,9 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.time.Duration;
-import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
-import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.LongSupplier;
@@ -42,6 +40,8 @@ import org.springframework.stereotype.Component;
 public final class Watches {
     /** Of all clients together; more are refused (429). */
     static final int MOST = 1000;
+    /** Of one user, or of all service accounts of a namespace, since a right to create those is a right to any number. */
+    static final int MOST_OF_USER = 100;
 
     private static final Logger LOG = LoggerFactory.getLogger(Watches.class);
     private static final int MOST_EVENTS = 500;
@@ -54,7 +54,9 @@ public final class Watches {
     private static final String INITIAL_EVENTS_END = "k8s.io/initial-events-end";
 
     private final LongSupplier nanoTime;
-    private final Set<Thread> open = ConcurrentHashMap.newKeySet();
+    /** The threads of the open watches and their users. */
+    private final Map<Thread, String> open = new ConcurrentHashMap<>();
+
     private volatile boolean closed;
 
     private record Encoding(String resource, long position, String type, Format format, String includeObject) {}
@@ -73,12 +75,13 @@ public final class Watches {
     @EventListener(ContextClosedEvent.class)
     public void close() {
         closed = true;
-        open.forEach(Thread::interrupt);
+        open.keySet().forEach(Thread::interrupt);
     }
 
     /**
      * Answers a request with a stream of events.
      *
+     * @param user as the API server has authenticated it
      * @param prefix of the keys of the objects: a namespace and a slash, or empty
      */
     public <T> void open(
@@ -87,13 +90,18 @@ public final class Watches {
             Resource<T> resource,
             String prefix,
             Query query,
-            Printer printer)
+            Printer printer,
+            String user)
             throws IOException {
         Start start = Start.of(query);
         Predicate<T> inNamespace = object -> prefix.isEmpty() || prefix.equals(resource.namespace(object) + "/");
         Predicate<T> selected = inNamespace.and(query.selected(resource));
         if (closed || open.size() >= MOST) {
             throw StatusException.tooManyRequests("too many watches of this replica; try again later");
+        }
+        String owner = owner(user);
+        if (open.values().stream().filter(owner::equals).count() >= MOST_OF_USER) {
+            throw StatusException.tooManyRequests("at most " + MOST_OF_USER + " watches of " + owner + "; end one");
         }
         resource.refresh();
         long newest = resource.store().version();
@@ -134,8 +142,13 @@ public final class Watches {
         });
         completion.whenClientGone = thread::interrupt;
         async.addListener(completion);
-        open.add(thread);
+        open.put(thread, owner);
         thread.start();
+    }
+
+    /** The user, or for a service account its namespace: {@code system:serviceaccount:NAMESPACE}. */
+    private static String owner(String user) {
+        return user.startsWith("system:serviceaccount:") ? user.substring(0, user.lastIndexOf(':')) : user;
     }
 
     /** Completes an asynchronous request once, by the watch or by Tomcat when the client is gone. */
@@ -369,6 +382,6 @@ public final class Watches {
 
     /** The number of open watches. */
     public int count() {
-        return List.copyOf(open).size();
+        return open.size();
     }
 }
