@@ -18,7 +18,7 @@ import org.slf4j.LoggerFactory;
  */
 class FaultModelTest {
     private static final int STEPS = 1000;
-    private static final Logger LOG = (Logger) LoggerFactory.getLogger("io.aliquot.scheduler.extender");
+    private static final Logger LOG = (Logger) LoggerFactory.getLogger("io.aliquot.scheduler");
 
     @BeforeAll
     static void quiet() {
