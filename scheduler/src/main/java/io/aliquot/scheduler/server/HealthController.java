@@ -1,7 +1,10 @@
 package io.aliquot.scheduler.server;
 
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.List;
+import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.springframework.beans.factory.ObjectProvider;
@@ -15,16 +18,26 @@ import org.springframework.web.bind.annotation.RestController;
 @RestController
 final class HealthController {
     private static final MediaType EXPOSITION = MediaType.parseMediaType("text/plain;version=0.0.4;charset=utf-8");
+    private static final Duration SHARED = Duration.ofSeconds(1);
 
     private final ObjectProvider<Liveness> liveness;
     private final ObjectProvider<Readiness> readiness;
     private final PrometheusMeterRegistry metrics;
+    private final LongSupplier nanoTime;
+    /** All clients of a second get the same one, so that those that read slowly do not each hold one in memory. */
+    private byte[] scrape = {};
+
+    private long scrapedAt;
 
     HealthController(
-            ObjectProvider<Liveness> liveness, ObjectProvider<Readiness> readiness, PrometheusMeterRegistry metrics) {
+            ObjectProvider<Liveness> liveness,
+            ObjectProvider<Readiness> readiness,
+            PrometheusMeterRegistry metrics,
+            LongSupplier nanoTime) {
         this.liveness = liveness;
         this.readiness = readiness;
         this.metrics = metrics;
+        this.nanoTime = nanoTime;
     }
 
     @GetMapping("/livez")
@@ -46,8 +59,17 @@ final class HealthController {
     }
 
     @GetMapping("/metrics")
-    ResponseEntity<String> metrics() {
-        return ResponseEntity.ok().contentType(EXPOSITION).body(metrics.scrape());
+    ResponseEntity<byte[]> metrics() {
+        return ResponseEntity.ok().contentType(EXPOSITION).body(scrape());
+    }
+
+    private synchronized byte[] scrape() {
+        long now = nanoTime.getAsLong();
+        if (scrape.length == 0 || now - scrapedAt >= SHARED.toNanos()) {
+            scrape = metrics.scrape().getBytes(StandardCharsets.UTF_8);
+            scrapedAt = now;
+        }
+        return scrape;
     }
 
     private static ResponseEntity<String> answer(Stream<String> failures) {

@@ -19,7 +19,9 @@ record PortPolicy(Set<String> paths, String below, int largestBody) {
     static final Duration READ_TIMEOUT = Duration.ofSeconds(10);
     /** The timeout between two requests of a connection. */
     static final Duration IDLE_TIMEOUT = Duration.ofMinutes(2);
-    /** In bytes: of a refused body, this much is read and discarded, so that the client reads the answer. */
+    /** From the head of a request to the end of its answer. The API server waits 30 s for a webhook at most. */
+    static final Duration REQUEST_TIMEOUT = Duration.ofSeconds(30);
+    /** In bytes: of a refused body, this much is read and discarded, so that kube-scheduler reads the answer. */
     static final int DISCARDED = 64 << 20;
 
     /** 8 MiB: a pod (1.5 MiB at most in etcd) and the names of 20,000 nodes. */

@@ -4,12 +4,14 @@ import jakarta.servlet.ServletException;
 import java.io.IOException;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.catalina.connector.Connector;
 import org.apache.catalina.connector.Request;
 import org.apache.catalina.connector.Response;
 import org.apache.catalina.valves.ValveBase;
-import org.apache.coyote.AbstractProtocol;
+import org.apache.coyote.ActionCode;
 import org.springframework.http.HttpStatus;
 import org.springframework.http.ProblemDetail;
 
@@ -18,15 +20,25 @@ import org.springframework.http.ProblemDetail;
  * port by its connector, which no header can forge.
  */
 final class PortPolicyValve extends ValveBase {
-    private final Map<Connector, PortPolicy> policies = new ConcurrentHashMap<>();
+    private record Port(PortPolicy policy, Optional<PublicEndpoint> publicly) {}
+
+    private static final Set<PortPolicy> WEBHOOKS = Set.of(PortPolicy.WEBHOOKS, PortPolicy.WEBHOOKS_AND_API);
+
+    private final Map<Connector, Port> ports = new ConcurrentHashMap<>();
     private volatile boolean closing;
 
     PortPolicyValve() {
         super(true);
     }
 
+    /** A port that only processes of the same pod can reach. */
     void put(Connector connector, PortPolicy policy) {
-        policies.put(connector, policy);
+        ports.put(connector, new Port(policy, Optional.empty()));
+    }
+
+    /** A port that every pod can reach. */
+    void put(Connector connector, PortPolicy policy, PublicEndpoint endpoint) {
+        ports.put(connector, new Port(policy, Optional.of(endpoint)));
     }
 
     /** From now on each answer is the last one over its connection. */
@@ -34,16 +46,43 @@ final class PortPolicyValve extends ValveBase {
         closing = true;
     }
 
-    /** Returns the number of open connections of the ports with this policy. */
-    long connections(PortPolicy policy) {
-        return policies.entrySet().stream()
-                .filter(entry -> entry.getValue().equals(policy))
-                .mapToLong(entry -> ((AbstractProtocol<?>) entry.getKey().getProtocolHandler()).getConnectionCount())
+    /** Returns the number of open connections of the webhooks' port. */
+    long webhooksConnections() {
+        return ports.values().stream()
+                .filter(port -> WEBHOOKS.contains(port.policy()))
+                .flatMap(port -> port.publicly().stream())
+                .mapToLong(PublicEndpoint::size)
                 .sum();
     }
 
     @Override
+    public void backgroundProcess() {
+        super.backgroundProcess();
+        ports.values().forEach(port -> port.publicly().ifPresent(PublicEndpoint::disconnectLateClients));
+    }
+
+    @Override
     public void invoke(Request request, Response response) throws IOException, ServletException {
+        Port port = ports.get(request.getConnector());
+        if (port == null || port.publicly().isEmpty()) {
+            answer(port == null ? PortPolicy.NONE : port.policy(), request, response);
+            return;
+        }
+        PublicEndpoint endpoint = port.publicly().get();
+        String client = request.getPeerAddr();
+        int clientPort = request.getRemotePort();
+        endpoint.requested(client, clientPort);
+        try {
+            answer(port.policy(), request, response);
+        } finally {
+            if (!request.isAsync()) {
+                leaveBodyUnread(request);
+            }
+            endpoint.answered(client, clientPort, request.isAsync());
+        }
+    }
+
+    private void answer(PortPolicy policy, Request request, Response response) throws IOException, ServletException {
         if (closing) {
             response.setHeader("Connection", "close");
         }
@@ -51,13 +90,28 @@ final class PortPolicyValve extends ValveBase {
             response.setStatus(HttpStatus.BAD_REQUEST.value());
             return;
         }
-        PortPolicy policy = policies.getOrDefault(request.getConnector(), PortPolicy.NONE);
-        Optional<ProblemDetail> refusal = policy.refusal(request.getRequestURI(), length(request));
+        long length;
+        try {
+            length = length(request);
+        } catch (NumberFormatException e) {
+            response.setStatus(HttpStatus.BAD_REQUEST.value());
+            return;
+        }
+        Optional<ProblemDetail> refusal = policy.refusal(request.getRequestURI(), length);
         if (refusal.isPresent()) {
             Problems.write(request.getRequest(), response.getResponse(), refusal.get());
             return;
         }
         getNext().invoke(request, response);
+    }
+
+    /** Tomcat would read the rest of a body to its end, however slowly it comes. Now it closes the connection instead. */
+    private static void leaveBodyUnread(Request request) {
+        var read = new AtomicBoolean();
+        request.getCoyoteRequest().action(ActionCode.REQUEST_BODY_FULLY_READ, read);
+        if (!read.get()) {
+            request.getCoyoteRequest().action(ActionCode.DISABLE_SWALLOW_INPUT, null);
+        }
     }
 
     private static long length(Request request) {

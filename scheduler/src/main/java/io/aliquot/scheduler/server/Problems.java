@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.Objects;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.springframework.core.NestedExceptionUtils;
 import org.springframework.http.HttpStatus;
 import org.springframework.http.MediaType;
 import org.springframework.http.ProblemDetail;
@@ -30,7 +31,11 @@ public final class Problems {
 
     /** Logs and answers a body that is not what its path expects. */
     public static ProblemDetail unreadable(Exception why) {
-        LOG.warn("refused a body that is not the expected JSON: {}", why.getMessage());
+        if (NestedExceptionUtils.getMostSpecificCause(why) instanceof IOException) { // the client has gone
+            LOG.debug("a body has not come to its end: {}", why.getMessage());
+        } else {
+            LOG.warn("refused a body that is not the expected JSON: {}", why.getMessage());
+        }
         return ProblemDetail.forStatusAndDetail(
                 HttpStatus.BAD_REQUEST, "the body is not the JSON that this path expects");
     }

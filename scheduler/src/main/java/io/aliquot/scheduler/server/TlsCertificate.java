@@ -29,6 +29,9 @@ public final class TlsCertificate {
     private static final String PASSWORD = "none"; // the key stores never leave memory
     private static final String PROTOCOLS = "TLSv1.2+TLSv1.3";
 
+    /** Of TLS 1.2, to be resumed. Each holds a certificate of any size that the client chose; the default is 20,480. */
+    private static final int MOST_SESSIONS = 64;
+
     /** A connector and whether it asks clients for a certificate. */
     private record Port(Connector connector, boolean asksClients) {}
 
@@ -98,6 +101,7 @@ public final class TlsCertificate {
         var config = new SSLHostConfig();
         config.setHostName(protocol.getDefaultSSLHostConfigName());
         config.setProtocols(PROTOCOLS);
+        config.setSessionCacheSize(MOST_SESSIONS);
         if (port.asksClients()) {
             config.setCertificateVerification("optional");
             config.setTrustManagerClassName(AnyPeer.class.getName());

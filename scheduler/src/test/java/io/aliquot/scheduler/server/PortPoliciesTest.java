@@ -311,7 +311,7 @@ class PortPoliciesTest {
 
     @Test
     void theExtenderListensOnLocalhostOnly() {
-        assertThat(RandomPorts.connectors(context)[2].getProperty("address"))
+        assertThat(RandomPorts.connectors(context)[0].getProperty("address"))
                 .isEqualTo(InetAddress.getLoopbackAddress());
     }
 

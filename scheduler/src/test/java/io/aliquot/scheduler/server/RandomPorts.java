@@ -20,7 +20,7 @@ public class RandomPorts {
     }
 
     public static int extender(ApplicationContext context) {
-        return port(context, 2);
+        return port(context, 0);
     }
 
     public static int webhooks(ApplicationContext context) {
@@ -28,7 +28,7 @@ public class RandomPorts {
     }
 
     public static int health(ApplicationContext context) {
-        return port(context, 0);
+        return port(context, 2);
     }
 
     private static int port(ApplicationContext context, int connector) {
