@@ -22,6 +22,7 @@ final class HealthController {
 
     private final ObjectProvider<Liveness> liveness;
     private final ObjectProvider<Readiness> readiness;
+    private final ObjectProvider<WebhookPortCheck> webhooks;
     private final PrometheusMeterRegistry metrics;
     private final LongSupplier nanoTime;
     /** All clients of a second get the same one, so that those that read slowly do not each hold one in memory. */
@@ -32,10 +33,12 @@ final class HealthController {
     HealthController(
             ObjectProvider<Liveness> liveness,
             ObjectProvider<Readiness> readiness,
+            ObjectProvider<WebhookPortCheck> webhooks,
             PrometheusMeterRegistry metrics,
             LongSupplier nanoTime) {
         this.liveness = liveness;
         this.readiness = readiness;
+        this.webhooks = webhooks;
         this.metrics = metrics;
         this.nanoTime = nanoTime;
     }
@@ -47,8 +50,12 @@ final class HealthController {
 
     @GetMapping("/readyz")
     ResponseEntity<String> ready() {
-        ResponseEntity<String> answer =
-                answer(readiness.stream().flatMap(part -> part.waitsFor().map(what -> "waits for " + what).stream()));
+        ResponseEntity<String> answer = answer(Stream.concat(
+                        readiness.stream().flatMap(part -> part.waitsFor().stream()),
+                        webhooks.stream()
+                                .flatMap(port -> port.failure().stream())
+                                .map(why -> "an answer of the webhooks' port: " + why))
+                .map(what -> "waits for " + what));
         String remarks = readiness.stream()
                 .flatMap(part -> part.remark().stream())
                 .map(remark -> remark + "\n")

@@ -41,6 +41,15 @@ final class PortPolicyValve extends ValveBase {
         ports.put(connector, new Port(policy, Optional.of(endpoint)));
     }
 
+    /** The webhooks' port on which this process listens. */
+    int webhooksPort() {
+        return ports.entrySet().stream()
+                .filter(port -> WEBHOOKS.contains(port.getValue().policy()))
+                .mapToInt(port -> port.getKey().getLocalPort())
+                .findFirst()
+                .orElseThrow();
+    }
+
     /** From now on each answer is the last one over its connection. */
     void closeAfterAnswer() {
         closing = true;

@@ -18,10 +18,12 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.Callable;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLSocket;
+import org.apache.catalina.connector.Connector;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -153,6 +155,34 @@ class HostileClientsTest {
             assertThatThrownBy(() -> body.getInputStream().read()).isInstanceOf(SocketTimeoutException.class);
             later.addAndGet(PortPolicy.REQUEST_TIMEOUT.toNanos());
             assertThat(answer(body, "{")).doesNotContain(" 200 ");
+        }
+    }
+
+    /** Regression: readiness stayed as it was. */
+    @Test
+    void readinessSaysWhetherTheWebhooksPortAnswers() throws Exception {
+        try (var program = (ServletWebServerApplicationContext)
+                new SpringApplicationBuilder(PortPoliciesTest.Program.class, WebhookPortCheck.class).run()) {
+            int port = RandomPorts.health(program);
+            assertThat(ready(port)).contains("waits for an answer of the webhooks' port");
+            serve(program);
+            await(() -> !ready(port).contains("webhooks' port"));
+            Connector webhooks = RandomPorts.connectors(program)[1];
+            webhooks.pause();
+            await(() -> ready(port).contains("webhooks' port"));
+            webhooks.resume();
+            await(() -> !ready(port).contains("webhooks' port"));
+        }
+    }
+
+    private String ready(int port) throws IOException {
+        return answer(plain(port), "GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    }
+
+    private static void await(Callable<Boolean> condition) throws Exception {
+        for (int i = 0; !condition.call(); i++) {
+            assertThat(i).as("tenths of a second").isLessThan(300);
+            Thread.sleep(100);
         }
     }
 
