@@ -192,6 +192,8 @@ final class NodeAccount implements NodeAccountView {
     }
 
     private void refreshGpus() {
+        List<GpuCapacity> before = gpuCapacities;
+        FreeCapacity.Shape shapeBefore = shape;
         gpuCapacities = List.of();
         foreignTallies = new HashMap<>();
         if (facts instanceof Sharing sharing) {
@@ -217,6 +219,7 @@ final class NodeAccount implements NodeAccountView {
         }
         // Registers the GPU models, by which requests in percent are converted.
         shape = shape();
+        accounts.models.release(before, shapeBefore);
         freeGpus = new ArrayList<>();
         for (GpuCapacity capacity : gpuCapacities()) {
             freeGpus.add(freeCapacity(capacity, tallies.get(capacity.gpu().uuid())));

@@ -11,20 +11,25 @@ import java.util.Map;
  * whole cards only count as a model of their own. Thread-safe.
  */
 public final class GpuModels {
-    /** The last number; all further models share it. */
+    /** The last number; all models beyond 63 share it, and nothing is stored of them. */
     private static final int LAST = Long.SIZE - 1;
 
     private record Model(String name, boolean wholeOnly) {}
 
-    /** @param sample of the model; the largest that was seen */
-    private record Known(int number, GpuCapacity sample) {}
+    /**
+     * A model that nodes have.
+     *
+     * @param sample of the model; the largest that was seen
+     * @param nodes how many
+     */
+    private record Known(int number, GpuCapacity sample, int nodes) {}
 
     /** Replaced as a whole, since new models are rare. */
     private volatile Map<Model, Known> models = Map.of();
 
     /**
-     * Capacity of a node without pods; registers its GPU models. On a node with different GPUs all count as the largest one,
-     * of which the others lack a part from the start.
+     * Capacity of a node without pods; registers the model of its GPUs until {@link #release}. On a node with different GPUs
+     * all count as the largest one, of which the others lack a part from the start.
      */
     public FreeCapacity.Shape shape(List<GpuCapacity> cards, HostResources allocatable) {
         int cpuMillis = FreeCapacity.counted(allocatable.cpuMillis());
@@ -56,19 +61,56 @@ public final class GpuModels {
         return other.memoryMiB > one.memoryMiB ? other : one;
     }
 
-    private int number(GpuCapacity card) {
-        var model = new Model(card.gpu.model(), card.sharingMode == SharingMode.EXCLUSIVE);
-        Known known = models.get(model);
-        return known != null && known.sample().vgpuMiB >= card.vgpuMiB ? known.number() : add(model, card);
+    private static Model model(GpuCapacity card) {
+        return new Model(card.gpu.model(), card.sharingMode == SharingMode.EXCLUSIVE);
     }
 
-    private synchronized int add(Model model, GpuCapacity card) {
-        Map<Model, Known> more = new LinkedHashMap<>(models);
-        Known known = more.get(model);
-        int number = known == null ? Math.min(more.size(), LAST) : known.number();
-        more.put(model, new Known(number, card));
-        models = more;
+    private synchronized int number(GpuCapacity card) {
+        Model model = model(card);
+        Known known = models.get(model);
+        int number = known == null ? lowestFree() : known.number();
+        if (number < LAST) {
+            Map<Model, Known> more = new LinkedHashMap<>(models);
+            more.put(
+                    model,
+                    known == null
+                            ? new Known(number, card, 1)
+                            : new Known(
+                                    number,
+                                    known.sample().vgpuMiB >= card.vgpuMiB ? known.sample() : card,
+                                    known.nodes() + 1));
+            models = more;
+        }
         return number;
+    }
+
+    private int lowestFree() {
+        long used = models.values().stream()
+                .mapToLong(known -> 1L << known.number())
+                .sum();
+        return Math.min(LAST, Long.numberOfTrailingZeros(~used));
+    }
+
+    /**
+     * Forgets the model of these GPUs if no other node has it; its number may be given to another one.
+     *
+     * @param shape what {@link #shape} returned for them
+     */
+    public synchronized void release(List<GpuCapacity> cards, FreeCapacity.Shape shape) {
+        if (cards.isEmpty() || shape.model() == LAST) {
+            return;
+        }
+        Map<Model, Known> fewer = new LinkedHashMap<>(models);
+        fewer.computeIfPresent(
+                model(largest(cards)),
+                (model, known) ->
+                        known.nodes() == 1 ? null : new Known(known.number(), known.sample(), known.nodes() - 1));
+        models = fewer;
+    }
+
+    /** How many models are stored; for tests. */
+    int size() {
+        return models.size();
     }
 
     /** The demand of a pod on any node; percentages are of the largest GPU that it accepts. */

@@ -21,6 +21,9 @@ import org.jspecify.annotations.Nullable;
  * Immutable and thread-safe. Every node answers equal requests alike; pods of one template have equal requests.
  */
 public final class PodGpuRequest {
+    /** Nodes name models, so their number is theirs. */
+    private static final int MAX_CACHED_MODELS = 64;
+
     private final List<ContainerGpuRequest> containers;
     private final PlacementPreferences placement;
     private final boolean preferences;
@@ -175,7 +178,18 @@ public final class PodGpuRequest {
 
     /** Whether the pod's constraints on the model admit a GPU. */
     boolean takesModel(Gpu gpu) {
-        return !choosesGpus || takenModels.computeIfAbsent(gpu.model(), placement::takesModel);
+        if (!choosesGpus) {
+            return true;
+        }
+        Boolean known = takenModels.get(gpu.model());
+        if (known != null) {
+            return known;
+        }
+        boolean taken = placement.takesModel(gpu.model());
+        if (takenModels.size() < MAX_CACHED_MODELS) {
+            takenModels.put(gpu.model(), taken);
+        }
+        return taken;
     }
 
     RefusalReasons refusals(int container) {

@@ -107,6 +107,35 @@ class ObjectsHttpTest {
         status(404, ROOT + "/gpunodes/n9");
     }
 
+    /** Regression: a node replaced, and later removed, each GPU of another node that it listed. */
+    @Test
+    void aGpuBelongsToTheFirstNodeThatListsIt() throws Exception {
+        FakeCluster server = context.getBean(FakeCluster.class);
+        String gpu = ROOT + "/gpus/" + GpuNodes.name(Gpus.uuid(1, 0));
+        JsonNode before = ok(gpu);
+        changes.node(9, Gpus.gpu(1, 0, 40_000), Gpus.gpu(9, 0, 40_000));
+        assertThat(refreshed(gpu)).isEqualTo(before);
+        assertThat(ok(ROOT + "/gpunodes/n9").at("/status/gpus").toString())
+                .isEqualTo("[\"" + GpuNodes.name(Gpus.uuid(9, 0)) + "\"]");
+        changes.node(9, Gpus.gpu(9, 0, 40_000));
+        assertThat(refreshed(gpu)).isEqualTo(before);
+        changes.node(9, Gpus.gpu(1, 0, 40_000));
+        assertThat(refreshed(gpu)).isEqualTo(before);
+        assertThat(server.warnings)
+                .hasSize(2)
+                .containsOnly("n9 GpuOfAnotherNode: its inventory lists 1 GPUs of other nodes, such as GPU "
+                        + Gpus.uuid(1, 0) + ", which is node n1's; the aggregated API shows them for these");
+        changes.node(1, Gpus.gpu(1, 1, 40_000));
+        refreshed(ROOT + "/gpunodes/n1");
+        assertThat(refreshed(gpu).at("/status/nodeName").asString()).isEqualTo("n9");
+    }
+
+    /** After the objects may be made anew. */
+    private JsonNode refreshed(String path) throws Exception {
+        Thread.sleep(250);
+        return ok(path);
+    }
+
     @Test
     void aReservationIsPartOfItsNode() throws Exception {
         Ledger ledger = context.getBean(Ledger.class);

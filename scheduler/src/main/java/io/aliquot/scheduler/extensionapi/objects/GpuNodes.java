@@ -1,6 +1,8 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
 import io.aliquot.api.names.GpuHealth.Unhealthy;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.Metadata;
 import io.aliquot.scheduler.extensionapi.machinery.WatchCache;
@@ -31,9 +33,12 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import org.springframework.stereotype.Component;
 
 /*
@@ -42,11 +47,16 @@ import org.springframework.stereotype.Component;
  * requests pay one addition. An event of a watch shows the newest version that this process had seen when it noticed the
  * change. The ledger knows a pod a moment before that version is reported, so the change may be of a later one.
  */
-/** The objects of nodes and their GPUs, made from the ledger and the nodes' metadata. Thread-safe. */
+/**
+ * The objects of nodes and their GPUs, made from the ledger and the nodes' metadata. A GPU belongs to the first node that
+ * lists it, until that node no longer does. Thread-safe.
+ */
 @Component
 public final class GpuNodes {
     /** Requests that follow each other faster get the same objects, so that many watchers cost what one costs. */
     private static final long SHORTEST_MILLIS = 200;
+
+    private static final Logger LOG = LoggerFactory.getLogger(GpuNodes.class);
 
     private static final Duration SIZES_TIME = Duration.ofSeconds(15);
 
@@ -60,8 +70,18 @@ public final class GpuNodes {
     /** An object and the node that it belongs to. */
     public record Stored<T>(NodeMetadata node, T object, long strandedMiB) {}
 
-    /** What the objects of a node were made from. */
-    private record Made(NodeMetadata node, long revision, Set<String> gpus) {}
+    /**
+     * What the objects of a node were made from.
+     *
+     * @param gpus the names of its GPU objects
+     * @param ofOthers GPUs that its inventory lists although they are another node's
+     */
+    private record Made(NodeMetadata node, long revision, Set<String> gpus, Set<String> ofOthers) {
+        /** Whether the objects are those of this revision; never while the node may get a GPU of another node. */
+        boolean isOf(NodeMetadata node, long revision) {
+            return this.revision == revision && this.node.equals(node) && ofOthers.isEmpty();
+        }
+    }
 
     /**
      * When changes were noticed.
@@ -78,6 +98,7 @@ public final class GpuNodes {
 
     private final Ledger ledger;
     private final PendingPods pending;
+    private final Cluster cluster;
     private final LongSupplier nanoTime;
     private final Map<String, NodeMetadata> nodes = new ConcurrentHashMap<>();
     private final Map<String, Made> made = new HashMap<>();
@@ -88,9 +109,10 @@ public final class GpuNodes {
     private long sizesAt;
     private long refreshedAt;
 
-    GpuNodes(Ledger ledger, PendingPods pending, LongSupplier nanoTime) {
+    GpuNodes(Ledger ledger, PendingPods pending, Cluster cluster, LongSupplier nanoTime) {
         this.ledger = ledger;
         this.pending = pending;
+        this.cluster = cluster;
         this.nanoTime = nanoTime;
     }
 
@@ -138,18 +160,18 @@ public final class GpuNodes {
 
     synchronized void refresh() {
         var version = new Noticed(newest, made.isEmpty());
-        for (NodeMetadata node : nodes.values()) {
-            long revision = ledger.revision(node.name());
-            Made before = made.get(node.name());
-            if (before == null
-                    || before.revision() != revision
-                    || !before.node().equals(node)) {
-                update(node, revision, before, version);
-            }
-        }
         List<String> gone =
                 made.keySet().stream().filter(node -> !nodes.containsKey(node)).toList();
         gone.forEach(node -> remove(node, version));
+        // The oldest node first: in a process that has just started, it owns a GPU that two nodes list.
+        List<NodeMetadata> changed = nodes.values().stream()
+                .filter(node -> {
+                    Made before = made.get(node.name());
+                    return before == null || !before.isOf(node, ledger.revision(node.name()));
+                })
+                .sorted(Comparator.comparing(NodeMetadata::created).thenComparing(NodeMetadata::name))
+                .toList();
+        changed.forEach(node -> update(node, ledger.revision(node.name()), made.get(node.name()), version));
         nodeStore.reached(version.reached());
         gpuStore.reached(version.reached());
         refreshedAt = nanoTime.getAsLong();
@@ -165,10 +187,19 @@ public final class GpuNodes {
         }
         ShareSizes current = sizes();
         Map<String, Stored<Gpu>> gpus = new TreeMap<>();
+        Set<String> ofOthers = new TreeSet<>();
         view.get().gpus().forEach(free -> {
-            Gpu gpu = gpu(node, view.get(), free);
-            gpus.put(gpu.metadata().name(), new Stored<>(node, gpu, current.stranded(free)));
+            String name = name(free.gpu().uuid());
+            Optional<String> owner = gpuStore.find(name).map(gpu -> gpu.node().name());
+            if (owner.filter(other -> !other.equals(node.name())).isPresent()) {
+                ofOthers.add(free.gpu().uuid() + ", which is node " + owner.get() + "'s");
+            } else {
+                gpus.put(name, new Stored<>(node, gpu(node, view.get(), free), current.stranded(free)));
+            }
         });
+        if (!ofOthers.isEmpty() && (before == null || !before.ofOthers().equals(ofOthers))) {
+            report(node, ofOthers);
+        }
         gpus.forEach((name, gpu) -> put(gpuStore, name, gpu, version));
         if (before != null) {
             before.gpus().stream()
@@ -187,7 +218,14 @@ public final class GpuNodes {
                                 gpus.values().stream().map(Stored::object).toList()),
                         stranded),
                 version);
-        made.put(node.name(), new Made(node, revision, gpus.keySet()));
+        made.put(node.name(), new Made(node, revision, gpus.keySet(), ofOthers));
+    }
+
+    private void report(NodeMetadata node, Set<String> ofOthers) {
+        String message = "its inventory lists " + ofOthers.size() + " GPUs of other nodes, such as GPU "
+                + ofOthers.iterator().next() + "; the aggregated API shows them for these";
+        LOG.warn("node={} {}", node.name(), message);
+        cluster.warn(new NodeId(node.name(), node.uid()), "GpuOfAnotherNode", message);
     }
 
     /** A change that no field shows, such as a renewed heartbeat of the Node, is no event. */
