@@ -10,13 +10,25 @@ import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.function.Function;
 import tools.jackson.core.JacksonException;
+import tools.jackson.core.StreamReadConstraints;
 import tools.jackson.core.StreamReadFeature;
+import tools.jackson.core.json.JsonFactory;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
 
 /** Reads fields of JSON objects; a {@link FormatException} names the field that is missing or of another type. */
 public final class JsonFields {
-    public static final JsonMapper JSON = JsonMapper.builder()
+    /**
+     * The most values, names and brackets of a text. A tree takes up to 40 bytes for each, so that of a hostile node's text
+     * 12 MB; the longest real one, a GPU's history, has 2,700 for each container.
+     */
+    private static final int MOST_TOKENS = 300_000;
+
+    public static final JsonMapper JSON = JsonMapper.builder(JsonFactory.builder()
+                    .streamReadConstraints(StreamReadConstraints.builder()
+                            .maxTokenCount(MOST_TOKENS)
+                            .build())
+                    .build())
             .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
             .build();
 

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.nodeagent;
 
+import io.aliquot.api.names.JsonFields;
 import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
 import io.aliquot.scheduler.nodeagent.AgentTls.Identity;
 import io.aliquot.scheduler.server.PinnedTls;
@@ -38,7 +39,6 @@ import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLParameters;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.core.JacksonException;
-import tools.jackson.databind.json.JsonMapper;
 
 /**
  * Sends requests to node agents, by TLS with the certificates of {@link AgentTls}. No thread waits for an answer, so any
@@ -49,13 +49,12 @@ final class AgentClient implements AutoCloseable {
     /** From the request to the last byte of the answer. */
     static final Duration TIMEOUT = Duration.ofSeconds(3);
 
-    static final int LARGEST_ANSWER = 8 << 20;
-    /** Of all answers that are under way. */
-    private static final long MOST_BUFFERED = 128L << 20;
+    static final int LARGEST_ANSWER = 4 << 20;
+    /** Of all answers that are under way: 12 MiB with the chart's heap. */
+    private static final long MOST_BUFFERED = Runtime.getRuntime().maxMemory() / 8;
 
     private static final int THREADS = 2;
     private static final int LONGEST_REASON = 300;
-    private static final JsonMapper JSON = new JsonMapper();
 
     private static final int SESSION_SECONDS = 3600;
 
@@ -185,7 +184,7 @@ final class AgentClient implements AutoCloseable {
     /** The sentence in an answer such as {@code {"error": "unknown GPU"}}. */
     private static String reason(String body) {
         try {
-            String error = JSON.readTree(body).path("error").asString("");
+            String error = JsonFields.JSON.readTree(body).path("error").asString("");
             String printable = error.replaceAll("\\p{Cntrl}", " ");
             return printable.isEmpty()
                     ? ""

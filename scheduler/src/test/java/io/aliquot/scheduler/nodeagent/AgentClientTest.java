@@ -160,16 +160,16 @@ class AgentClientTest {
     }
 
     @Test
-    void anAnswerLongerThanEightMebibytesIsRefused() throws Exception {
-        String eight = "x".repeat(AgentClient.LARGEST_ANSWER);
+    void anAnswerThatIsTooLongIsRefused() throws Exception {
+        String longest = "x".repeat(AgentClient.LARGEST_ANSWER);
         try (var agent = new FakeAgent(exchange -> FakeAgent.text(
-                                200, exchange.getRequestURI().getPath().equals("/8") ? eight : eight + "x")
+                                200, exchange.getRequestURI().getPath().equals("/longest") ? longest : longest + "x")
                         .to(exchange));
                 var client = new AgentClient(TLS, clock, agent.port(), PATIENT)) {
             for (int i = 0; i < 20; i++) { // more than all answers together may have
-                assertThat(answer(client.get(HERE, "/8", ""))).hasSize(AgentClient.LARGEST_ANSWER);
+                assertThat(answer(client.get(HERE, "/longest", ""))).hasSize(AgentClient.LARGEST_ANSWER);
             }
-            assertFails(() -> answer(client.get(HERE, "/9", "")), Outcome.INVALID, "longer than 8388608 bytes");
+            assertFails(() -> answer(client.get(HERE, "/longer", "")), Outcome.INVALID, "longer than 4194304 bytes");
         }
     }
 
