@@ -57,7 +57,7 @@ public final class ApiServer implements AutoCloseable {
     private final HttpClient http;
 
     /** A response of the API server. */
-    public record Response(int code, String body) {
+    public record Response(int code, String body, List<String> warnings) {
         /** A field of a JSON body, by its path; {@code "null"} if there is none. */
         @SuppressWarnings("unchecked")
         public String field(String... path) {
@@ -358,7 +358,10 @@ public final class ApiServer implements AutoCloseable {
             }
             try {
                 var response = http.send(request.build(), BodyHandlers.ofString(UTF_8));
-                return new Response(response.statusCode(), response.body());
+                return new Response(
+                        response.statusCode(),
+                        response.body(),
+                        response.headers().allValues("Warning"));
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             } catch (InterruptedException e) {

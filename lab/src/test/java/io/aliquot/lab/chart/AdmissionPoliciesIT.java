@@ -109,6 +109,29 @@ class AdmissionPoliciesIT {
         server.close();
     }
 
+    @Test
+    void aMountBelowAWritableVolumeGivesAWarning() {
+        String nested = gpuPod("nested")
+                .replace("# mounts", "- {name: theirs, mountPath: /x}\n    - {name: limits, mountPath: /x/e}");
+        String readOnly = nested.replace("emptyDir: {}", "configMap: {name: c}");
+
+        assertThat(admin.post(PODS + DRY_RUN, nested).expectSuccess().warnings())
+                .anySatisfy(warning -> assertThat(warning).contains("a mount lies below a writable volume"));
+        assertThat(admin.post(PODS + DRY_RUN, readOnly).expectSuccess().warnings())
+                .noneSatisfy(warning -> assertThat(warning).contains("writable volume"));
+    }
+
+    @Test
+    void aContainerWithWholeCardsMayHaveTheCapabilitySysAdmin() {
+        String whole = gpuPod("whole")
+                .replace(", nvidia.com/gpumem: 3000", "")
+                .replace(
+                        "image: gpu-image",
+                        "image: gpu-image\n    securityContext: {capabilities: {add: [SYS_ADMIN]}}");
+
+        admin.post(PODS + DRY_RUN, whole).expectSuccess();
+    }
+
     @Nested
     class ReservedAnnotations {
         @ParameterizedTest
@@ -373,6 +396,7 @@ class AdmissionPoliciesIT {
                     "{name: NVIDIA_VISIBLE_DEVICES, value: void} | {name: NVIDIA_VISIBLE_DEVICES, value: void}, {name: NVIDIA_VISIBLE_DEVICES, value: all} | container side requests no GPU",
                     "name: first, image: i, env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}] | name: first, image: i | container first requests no GPU",
                     "image: gpu-image | image: gpu-image~    securityContext: {privileged: true} | privileged container",
+                    "image: gpu-image | image: gpu-image~    securityContext: {capabilities: {add: [CAP_SYS_ADMIN]}} | remove SYS_ADMIN",
                 })
         void podThatWasChangedAfterTheWebhookIsDenied(String from, String to, String why) {
             String changed = gpuPod(unique()).replace(from, to.replace("~", "\n"));

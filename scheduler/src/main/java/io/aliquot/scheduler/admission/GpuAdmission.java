@@ -125,6 +125,13 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
             throw container.denied("a privileged container sees every GPU of its node, so it cannot be limited to a"
                     + " share; remove securityContext.privileged, or its GPU resources");
         }
+        if (container.requestsPartOfGpu()) {
+            container.mountCapability().ifPresent(capability -> {
+                throw container.denied(
+                        "with the capability " + capability + " it could unmount the files that enforce its"
+                                + " limits; remove it from securityContext.capabilities.add, or request whole cards");
+            });
+        }
         container
                 .userPaths()
                 .forEach(path -> ReservedPaths.conflict(path).ifPresent(conflict -> {

@@ -15,6 +15,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Set;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.node.JsonNodeFactory;
@@ -23,8 +24,8 @@ import tools.jackson.databind.node.ObjectNode;
 /** One container in the JSON of its pod; reads it and changes it. */
 final class JsonContainer {
     static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
-    /** Leaves 50 of the 63 characters of a volume's name; {@link #keySuffix} has at most 46. */
-    static final String VOLUME_PREFIX = "aliquot-vgpu-";
+    /** Runtimes accept any case (containerd, internal/cri/server: WithAddedCapabilities in upper case). */
+    private static final Pattern MOUNT_CAPABILITY = Pattern.compile("(CAP_)?SYS_ADMIN|ALL", Pattern.CASE_INSENSITIVE);
 
     private static final int READ_ONLY_FILE = 0444;
     private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
@@ -165,7 +166,23 @@ final class JsonContainer {
                 .orElse(false);
     }
 
-    /** The end of the container's annotation keys and of its volume's name. */
+    /** Whether it requests less than whole cards, so that files limit it. */
+    boolean requestsPartOfGpu() {
+        return GpuRequest.parse(resources("limits"))
+                .filter(request -> !request.exclusive())
+                .isPresent();
+    }
+
+    /** A capability that it adds and with which its programs can mount and unmount, as it is written. */
+    Optional<String> mountCapability() {
+        return JsonTree.object(tree, "securityContext")
+                .flatMap(context -> JsonTree.object(context, "capabilities"))
+                .flatMap(capabilities -> JsonTree.strings(capabilities, "add").stream()
+                        .filter(name -> MOUNT_CAPABILITY.matcher(name).matches())
+                        .findFirst());
+    }
+
+    /** The end of the container's annotation keys. */
     String keySuffix() {
         return Annotations.vgpu(name).substring(Annotations.VGPU_PREFIX.length());
     }
@@ -218,7 +235,7 @@ final class JsonContainer {
     }
 
     String volumeName() {
-        return VOLUME_PREFIX + keySuffix();
+        return ContainerPaths.limitFileVolume(name);
     }
 
     /** The limit file's volume, with the API server's defaults, so that it equals the stored one. */

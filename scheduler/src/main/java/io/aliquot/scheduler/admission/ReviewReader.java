@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.admission;
 
 import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.shim.ContainerPaths;
 import java.io.InputStream;
 import java.util.Map;
 import java.util.Set;
@@ -62,7 +63,7 @@ final class ReviewReader {
             fields(Map.of(
                     "name", ALL,
                     "resources", fields(Map.of("limits", ALL, "requests", ALL)),
-                    "securityContext", fields(Map.of("privileged", ALL)),
+                    "securityContext", fields(Map.of("privileged", ALL, "capabilities", fields(Map.of("add", ALL)))),
                     "env", elements(new Kept.Matching("name", JsonContainer.VISIBLE_DEVICES::equals)),
                     "volumeMounts", elements(new Kept.Matching("mountPath", ReservedPaths::concerns)),
                     "volumeDevices", elements(fields(Map.of("devicePath", ALL))),
@@ -86,7 +87,7 @@ final class ReviewReader {
                             "tolerations", elements(new Kept.Matching("key", ForeignResources.NVIDIA_GPU::equals)),
                             "volumes",
                                     elements(new Kept.Matching(
-                                            "name", name -> name.startsWith(JsonContainer.VOLUME_PREFIX))),
+                                            "name", name -> name.startsWith(ContainerPaths.LIMIT_FILE_VOLUMES))),
                             "initContainers", CONTAINERS,
                             "containers", CONTAINERS,
                             "ephemeralContainers", CONTAINERS))));

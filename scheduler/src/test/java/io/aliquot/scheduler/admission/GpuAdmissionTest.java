@@ -409,6 +409,21 @@ class GpuAdmissionTest {
     }
 
     @ParameterizedTest
+    @ValueSource(strings = {"SYS_ADMIN", "CAP_SYS_ADMIN", "sys_admin", "ALL", "all"})
+    void deniesAShareWithACapabilityToUnmountItsLimits(String capability) {
+        ObjectNode pod = gpuPod();
+        pod.withArray("/spec/containers/0/securityContext/capabilities/add")
+                .add("NET_ADMIN")
+                .add(capability);
+        assertThatThrownBy(() -> mutated(ADMISSION, pod))
+                .hasMessageContainingAll("container main: with the capability " + capability, "remove it from");
+
+        // NVIDIA's profilers need it, and a container with whole cards has no limits.
+        container(pod, 0).set("resources", parse("{\"limits\": {\"nvidia.com/gpu\": \"1\"}}"));
+        assertThat(mutated(ADMISSION, pod)).isNotNull();
+    }
+
+    @ParameterizedTest
     @CsvSource({
         "aliquot.io/node-placement, tetris, 'aliquot.io/node-placement: \"tetris\" is unknown; allowed: binpack, spread, fragmentation'",
         "aliquot.io/gpu-placement, tetris, 'is unknown; allowed: binpack, spread, fragmentation, topology'",

@@ -11,6 +11,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.bouncycastle.asn1.x509.KeyPurposeId;
 import org.springframework.context.ConfigurableApplicationContext;
@@ -73,7 +74,7 @@ final class Aggregation implements AutoCloseable {
 
     /** Reads what the API server itself publishes. */
     private void trustTheApiServer() throws Exception {
-        Response map = new Response(404, "");
+        Response map = new Response(404, "", List.of());
         for (int i = 0; i < 100 && map.code() != 200; i++) {
             map = server.admin().get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication");
             TimeUnit.MILLISECONDS.sleep(100);
