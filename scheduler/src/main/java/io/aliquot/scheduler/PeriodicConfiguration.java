@@ -47,7 +47,7 @@ class PeriodicConfiguration {
                 new PeriodicTask("pending-pod-events", Duration.ofSeconds(1), pendingPodEvents::report),
                 new PeriodicTask("gpu-health-events", Duration.ofSeconds(1), gpuHealthEvents::report),
                 new PeriodicTask("agent-usage", Duration.ofMillis(100), agentUsage::fetchDue),
-                new PeriodicTask("overuse", Duration.ofSeconds(5), overuseMonitor::check),
+                new PeriodicTask("overuse", Duration.ofSeconds(2), overuseMonitor::check),
                 new PeriodicTask("application-xid-events", Duration.ofSeconds(5), applicationXidEvents::report),
                 new PeriodicTask("large-region-events", Duration.ofSeconds(5), largeRegionEvents::report),
                 new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check));

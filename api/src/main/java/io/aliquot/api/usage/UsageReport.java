@@ -9,6 +9,7 @@ import static io.aliquot.api.names.JsonFields.number;
 import static io.aliquot.api.names.JsonFields.optionalInstant;
 import static io.aliquot.api.names.JsonFields.optionalInteger;
 import static io.aliquot.api.names.JsonFields.optionalNumber;
+import static io.aliquot.api.names.JsonFields.optionalText;
 import static io.aliquot.api.names.JsonFields.optionalWhole;
 import static io.aliquot.api.names.JsonFields.text;
 import static io.aliquot.api.names.JsonFields.versioned;
@@ -53,6 +54,9 @@ public record UsageReport(
     public static final int MOST_REGIONS = 100;
 
     private static final int VERSION = 1;
+    private static final String UNLIMITED = "unlimited";
+    private static final String COVERED = "covered";
+    private static final String WITHOUT_SHIM = "withoutShim";
 
     /**
      * A container's use of a GPU.
@@ -67,6 +71,8 @@ public record UsageReport(
      * @param deniedAllocations how many allocations were refused, by the container's region
      * @param processes that have a context on the GPU
      * @param lastActive when the container used the GPU's cores last, or its memory or processes changed
+     * @param unlimited why the container's limits do not apply to one of its processes; empty if they do or if that is
+     *     not known
      */
     public record OfContainer(
             PodContainer container,
@@ -80,10 +86,38 @@ public record UsageReport(
             double throttledSeconds,
             long deniedAllocations,
             int processes,
-            Optional<Instant> lastActive) {
+            Optional<Instant> lastActive,
+            Optional<Unlimited> unlimited) {
         public OfContainer {
             GpuUuids.check(gpu);
         }
+    }
+
+    /** Why a container's limits do not apply to one of its processes. */
+    public sealed interface Unlimited {
+        /**
+         * The process does not see a file that limits the container.
+         *
+         * @param path where it sees another file or none
+         */
+        record Covered(String path) implements Unlimited {
+            private static final int LONGEST = 200;
+
+            public Covered {
+                expect(
+                        path.startsWith("/")
+                                && path.length() <= LONGEST
+                                && path.chars().allMatch(c -> c > ' ' && c < 127),
+                        "a path in a container",
+                        path);
+            }
+        }
+
+        /**
+         * The process uses GPU memory, and the shim has counted none of it. Also said of programs in containers with whole
+         * cards, where the shim counts nothing.
+         */
+        record WithoutShim() implements Unlimited {}
     }
 
     /**
@@ -189,7 +223,17 @@ public record UsageReport(
                 number(use, "throttledSeconds"),
                 whole(use, "deniedAllocations"),
                 integer(use, "processes"),
-                optionalInstant(use, "lastActive"));
+                optionalInstant(use, "lastActive"),
+                unlimited(use));
+    }
+
+    /** Earlier agents send none, and later ones perhaps further reasons. */
+    private static Optional<Unlimited> unlimited(JsonNode use) {
+        return switch (optionalText(use, UNLIMITED)) {
+            case COVERED -> Optional.of(new Unlimited.Covered(text(use, "coveredPath")));
+            case WITHOUT_SHIM -> Optional.of(new Unlimited.WithoutShim());
+            default -> Optional.empty();
+        };
     }
 
     private static OfGpu gpu(JsonNode use) {
@@ -248,6 +292,13 @@ public record UsageReport(
                 .put("deniedAllocations", use.deniedAllocations)
                 .put("processes", use.processes);
         use.lastActive.ifPresent(at -> object.put("lastActive", at.toString()));
+        use.unlimited.ifPresent(why -> {
+            switch (why) {
+                case Unlimited.Covered(String path) ->
+                    object.put(UNLIMITED, COVERED).put("coveredPath", path);
+                case Unlimited.WithoutShim() -> object.put(UNLIMITED, WITHOUT_SHIM);
+            }
+        });
     }
 
     private static void print(OfGpu use, ObjectNode object) {

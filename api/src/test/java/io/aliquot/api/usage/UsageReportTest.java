@@ -37,7 +37,8 @@ class UsageReportTest {
                             0.25,
                             4,
                             1,
-                            Optional.of(AT)),
+                            Optional.of(AT),
+                            Optional.of(new UsageReport.Unlimited.Covered("/etc/aliquot"))),
                     new UsageReport.OfContainer(
                             new PodContainer("team", "init", "", "prepare"),
                             GPU,
@@ -50,7 +51,8 @@ class UsageReportTest {
                             0,
                             0,
                             0,
-                            Optional.empty())),
+                            Optional.empty(),
+                            Optional.of(new UsageReport.Unlimited.WithoutShim()))),
             List.of(new UsageReport.OfGpu(
                     GPU,
                     OptionalLong.of(5_000),
@@ -107,6 +109,9 @@ class UsageReportTest {
                 "\"namespace\":\"team\",\"pod\":\"train\" | \"namespace\":\"../x\",\"pod\":\"train\" | expected a namespace",
                 "\"pod\":\"train\" | \"pod\":\"<script>\" | expected a pod",
                 "\"gpu\":\"GPU-11111111 | \"gpu\":\"MIG-11111111 | expected a GPU's UUID",
+                "\"/etc/aliquot\" | \"etc/aliquot\" | expected a path in a container",
+                "\"/etc/aliquot\" | \"/etc/\\n\" | expected a path in a container",
+                "\"coveredPath\" | \"path\" | expected the field coveredPath",
                 "\"gpuSeconds\":1.5 | \"gpuSeconds\":[] | expected a number gpuSeconds"
             })
     void aReportWithAWrongFieldIsRefusedWithASentence(String right, String wrong, String error) {
@@ -122,6 +127,16 @@ class UsageReportTest {
     void aFieldOfANewerVersionIsIgnored() {
         assertThat(UsageReport.parse(REPORT.print().replace("\"version\":1", "\"version\":1,\"new\":{}")))
                 .isEqualTo(REPORT);
+    }
+
+    @Test
+    void aReasonOfANewerVersionAndAnEarlierAgentsReportWithoutOneAreNoReason() {
+        UsageReport newer = UsageReport.parse(REPORT.print().replace("\"covered\"", "\"new\""));
+        UsageReport earlier = UsageReport.parse(REPORT.print().replace("\"unlimited\"", "\"unknown\""));
+
+        assertThat(newer.containers().getFirst().unlimited()).isEmpty();
+        assertThat(earlier.containers())
+                .allSatisfy(use -> assertThat(use.unlimited()).isEmpty());
     }
 
     @Test

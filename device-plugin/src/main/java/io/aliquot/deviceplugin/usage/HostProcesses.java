@@ -21,6 +21,7 @@ final class HostProcesses {
     /** The last ID is that in the process's own namespace: proc_pid_status(5). */
     private static final Pattern NAMESPACE_PIDS = Pattern.compile("^NSpid:.*\\t([0-9]{1,9})$", Pattern.MULTILINE);
 
+    private static final int PARENT_FIELD = 4;
     private static final int START_TIME_FIELD = 22;
     private static final int FIRST_FIELD_AFTER_NAME = 3;
 
@@ -48,13 +49,13 @@ final class HostProcesses {
     /** A process by its ID; empty if it has ended. */
     Optional<HostProcess> find(int pid) {
         try {
-            String startTime = startTime(pid);
+            String startTime = stat(pid, START_TIME_FIELD);
             HostProcess process = known.get(pid);
             if (process != null && process.startTime.equals(startTime)) {
                 return Optional.of(process);
             }
-            var read = new HostProcess(startTime, pidInContainer(pid), ContainerId.parse(text(pid, "cgroup")));
-            if (!startTime(pid).equals(startTime)) {
+            var read = new HostProcess(startTime, pidInContainer(pid), container(pid));
+            if (!stat(pid, START_TIME_FIELD).equals(startTime)) {
                 return Optional.empty(); // the ID was given to another process in between
             }
             known.put(pid, read);
@@ -69,14 +70,24 @@ final class HostProcesses {
         known.keySet().retainAll(pids);
     }
 
-    private String startTime(int pid) throws IOException {
+    /** The process's parent, which changes when the parent ends. */
+    int parent(int pid) throws IOException {
+        return Integer.parseInt(stat(pid, PARENT_FIELD));
+    }
+
+    private String stat(int pid, int field) throws IOException {
         String stat = text(pid, "stat");
         // The second field, the program's name in parentheses, may contain anything: proc_pid_stat(5).
         String[] fields = stat.substring(stat.lastIndexOf(')') + 1).strip().split(" ", -1);
         if (fields.length <= START_TIME_FIELD - FIRST_FIELD_AFTER_NAME) {
             throw new IllegalArgumentException("expected the start time of a process, found \"" + stat + "\"");
         }
-        return fields[START_TIME_FIELD - FIRST_FIELD_AFTER_NAME];
+        return fields[field - FIRST_FIELD_AFTER_NAME];
+    }
+
+    /** The container that the process is in now; empty if it is in none of a pod. */
+    Optional<ContainerId> container(int pid) throws IOException {
+        return ContainerId.parse(text(pid, "cgroup"));
     }
 
     private int pidInContainer(int pid) throws IOException {

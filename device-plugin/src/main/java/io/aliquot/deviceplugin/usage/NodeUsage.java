@@ -1,8 +1,10 @@
 package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.api.usage.PodContainer;
+import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalLong;
 
 /**
@@ -42,6 +44,7 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
      * @param throttledSeconds for which launches were throttled, as the container says
      * @param denied how often the limit refused memory, as the container says
      * @param processes that use the GPU
+     * @param unlimited why the container's limits do not apply to one of them; empty if they do or if that is not known
      */
     public record OfContainer(
             ContainerName container,
@@ -54,7 +57,8 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
             double gpuSeconds,
             double throttledSeconds,
             long denied,
-            int processes) {
+            int processes,
+            Optional<Unlimited> unlimited) {
         PodContainer podContainer() {
             return new PodContainer(container.namespace(), container.pod(), podUid, container.container());
         }

@@ -213,7 +213,8 @@ public final class RecentUsage implements UsageTracker.SampleListener {
                     use.throttledSeconds(),
                     use.denied(),
                     use.processes(),
-                    lastActive);
+                    lastActive,
+                    use.unlimited());
         }
 
         UsageHistory.OfContainer history(ContainerName name, long end) {

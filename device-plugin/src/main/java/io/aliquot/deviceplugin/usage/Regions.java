@@ -32,7 +32,7 @@ final class Regions {
     /**
      * What a container says of its use of one GPU.
      *
-     * @param chargedBytes by the charging process's ID in its PID namespace; 0 for one that is not known
+     * @param chargedBytes of each process that the shim counts, by its ID in its PID namespace; 0 for one that is not known
      * @param throttledNanos for which launches were throttled, over all threads
      * @param denied how often the limit refused memory
      */
@@ -62,8 +62,9 @@ final class Regions {
         Map<Integer, Long> charged = new HashMap<>();
         for (int process = 0; process < region.processHighWater(); process++) {
             long bytes = region.charge(device.index(), process).bytes();
-            if (bytes > 0) {
-                charged.merge((int) region.owner(process).pid(), bytes, Long::sum);
+            int pid = (int) region.owner(process).pid();
+            if (bytes > 0 || pid != 0) {
+                charged.merge(pid, bytes, Long::sum);
             }
         }
         return new Claim(charged, Math.max(0, device.compute().throttled()), Math.max(0, device.denied()));

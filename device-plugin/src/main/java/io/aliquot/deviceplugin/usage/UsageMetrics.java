@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.usage;
 
+import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.prometheus.metrics.model.registry.MultiCollector;
 import io.prometheus.metrics.model.snapshots.CounterSnapshot;
 import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
@@ -33,6 +34,7 @@ public final class UsageMetrics implements MultiCollector {
         var denied = new Series();
         var processes = new Series();
         var shares = new Series();
+        var covered = new Series();
         for (NodeUsage.OfContainer container : now.containers()) {
             Labels labels = labels(container);
             container.chargedBytes().ifPresent(bytes -> used.add(labels.add("kind", "charged"), bytes));
@@ -43,6 +45,14 @@ public final class UsageMetrics implements MultiCollector {
             denied.add(labels, container.denied());
             processes.add(labels, container.processes());
             shares.add(labels, 1);
+            covered.add(
+                    labels,
+                    container
+                                    .unlimited()
+                                    .filter(Unlimited.Covered.class::isInstance)
+                                    .isPresent()
+                            ? 1
+                            : 0);
         }
         var memory = new Series();
         var utilization = new Series();
@@ -74,6 +84,9 @@ public final class UsageMetrics implements MultiCollector {
                         "How often the limit refused GPU memory to a container, as its programs say."),
                 shares.gauge(
                         "aliquot_share_info", "1 for each container that holds vGPUs and GPU that it uses; for joins."),
+                covered.gauge(
+                        "aliquot_container_limits_covered",
+                        "1 while a process of the container on the GPU does not see the files that limit it, else 0."),
                 processes.gauge("aliquot_container_processes", "Processes of a container that use the GPU."),
                 memory.gauge(
                         "aliquot_gpu_memory_used_bytes",

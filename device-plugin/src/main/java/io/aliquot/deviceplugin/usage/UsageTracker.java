@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.usage;
 
+import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.kubelet.ContainerFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
@@ -7,6 +8,7 @@ import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.usage.HostProcesses.HostProcess;
 import io.aliquot.deviceplugin.usage.Regions.Claim;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -36,6 +38,9 @@ public final class UsageTracker {
     /** How often a larger figure is read again. Each reading of NVML takes about a millisecond for each GPU. */
     private static final int CONFIRMATIONS = 4;
 
+    /** Of a finding; longer than the scheduler's period and the pause after a failed request. */
+    private static final Duration KEPT = Duration.ofSeconds(40);
+
     private static final double MICROS_PER_SECOND = 1e6;
     private static final double NANOS_PER_SECOND = 1e9;
     private static final long NANOS_PER_MILLI = 1_000_000;
@@ -59,6 +64,7 @@ public final class UsageTracker {
     private final SlotHolders slotHolders;
     private final Regions regions;
     private final AgentFiles agentFiles;
+    private final LimitsCheck limits;
     private final List<SampleListener> listeners;
     private final LongSupplier nanoTime;
 
@@ -91,6 +97,7 @@ public final class UsageTracker {
         slotHolders = new SlotHolders(podResources, nanoTime);
         regions = new Regions(ContainerFiles.regionsFolder(stateDir));
         agentFiles = new AgentFiles(ContainerFiles.agentFolder(stateDir));
+        limits = new LimitsCheck(proc, stateDir, processes, nanoTime);
         this.listeners = List.copyOf(listeners);
         this.nanoTime = nanoTime;
     }
@@ -122,6 +129,7 @@ public final class UsageTracker {
         });
         counters.keySet().retainAll(reading.uses.keySet());
         processes.retain(reading.pids());
+        limits.retain(reading.pids());
         var usage = new NodeUsage(reading.ofGpus(), ofContainers);
         listeners.forEach(listener -> listener.add(usage));
     }
@@ -259,7 +267,38 @@ public final class UsageTracker {
                 counted.gpuSeconds,
                 claim.throttledNanos() / NANOS_PER_SECOND,
                 claim.denied(),
-                use.pids.size());
+                use.pids.size(),
+                unlimited(reading, key, counted));
+    }
+
+    /**
+     * Why the container's limits do not apply to one of its processes on the GPU; empty if they do. A finding outlasts its
+     * process, so that the scheduler, which asks every 15 s, hears of short ones.
+     */
+    private Optional<Unlimited> unlimited(Reading reading, Key key, Counters counted) {
+        long now = nanoTime.getAsLong();
+        Set<Integer> uncounted = reading.uncountedPids(key);
+        boolean isWithoutShim = uncounted.stream().anyMatch(counted.uncounted::contains);
+        counted.uncounted = uncounted;
+        Optional<Unlimited> found = covered(reading, key, uncounted)
+                .or(() -> isWithoutShim ? Optional.of(new Unlimited.WithoutShim()) : Optional.empty());
+        if (found.isPresent() || now - counted.unlimitedAt > KEPT.toNanos()) {
+            counted.unlimited = found;
+            counted.unlimitedAt = now;
+        }
+        return counted.unlimited;
+    }
+
+    private Optional<Unlimited> covered(Reading reading, Key key, Set<Integer> uncounted) {
+        for (Map.Entry<Integer, HostProcess> process : reading.use(key).hosts.entrySet()) {
+            Optional<LimitsCheck.Missing> missing = limits.find(process.getKey(), process.getValue(), key.container);
+            // Where the files are elsewhere, a process that the shim counts has got others at their paths.
+            boolean isCounted = reading.isRegionKnown(key) && !uncounted.contains(process.getKey());
+            if (missing.isPresent() && (!missing.get().moved() || isCounted)) {
+                return Optional.of(new Unlimited.Covered(missing.get().path()));
+            }
+        }
+        return Optional.empty();
     }
 
     /** The counters of a container on a GPU, from 0 if the container has been restarted. */
@@ -316,6 +355,15 @@ public final class UsageTracker {
                     .map(byGpu -> byGpu.getOrDefault(key.uuid, Claim.NONE));
         }
 
+        boolean isRegionKnown(Key key) {
+            return claim(after, key).isPresent();
+        }
+
+        /** The processes that use memory and are not in the container's region; empty if the region is not known. */
+        Set<Integer> uncountedPids(Key key) {
+            return claim(after, key).map(claim -> use(key).notIn(claim)).orElse(Set.of());
+        }
+
         Set<Integer> pids() {
             return gpus.stream()
                     .flatMap(gpu -> gpu.processes().stream())
@@ -347,6 +395,12 @@ public final class UsageTracker {
 
         private long peak;
         private double gpuSeconds;
+
+        /** The processes that use memory and were not in the region at the sample before. */
+        private Set<Integer> uncounted = Set.of();
+
+        private Optional<Unlimited> unlimited = Optional.empty();
+        private long unlimitedAt;
     }
 
     /** The processes of one container on one GPU. */
@@ -354,15 +408,34 @@ public final class UsageTracker {
         /** PIDs in the container by those on the host. */
         private final Map<Integer, Integer> pids = new HashMap<>();
 
+        private final Map<Integer, HostProcess> hosts = new HashMap<>();
+
+        /** The PIDs on the host of those that use memory. */
+        private final Set<Integer> withMemory = new HashSet<>();
+
         private long bytes;
         private boolean known = true;
         private @Nullable ContainerId id;
 
         void add(GpuUsage.GpuProcess process, HostProcess host) {
             pids.put(process.pid(), host.pidInContainer());
+            hosts.put(process.pid(), host);
+            if (process.bytes().orElse(0) > 0) {
+                withMemory.add(process.pid());
+            }
             bytes += process.bytes().orElse(0);
             known &= process.bytes().isPresent();
             id = host.container().orElse(null);
+        }
+
+        /** Those that use memory and have no place in the region; none if the region leaves it open. */
+        Set<Integer> notIn(Claim claim) {
+            Set<Integer> counted = claim.chargedBytes().keySet();
+            return counted.contains(0)
+                    ? Set.of()
+                    : withMemory.stream()
+                            .filter(pid -> !counted.contains(pids.get(pid)))
+                            .collect(Collectors.toSet());
         }
 
         /** The charges of these processes; those of dead ones stay in a region until another process removes them. */

@@ -9,6 +9,7 @@ import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Set;
@@ -103,7 +104,8 @@ final class ApplicationXidsTest {
                         0,
                         0,
                         0,
-                        1));
+                        1,
+                        Optional.empty()));
             }
         }
         var nvml =

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.tuple;
 
 import io.aliquot.api.shim.AgentFile;
 import io.aliquot.api.shim.Region;
+import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.io.IOException;
@@ -369,6 +370,60 @@ final class UsageTrackerTest {
         now += Duration.ofMinutes(1).toNanos();
 
         assertThat(sample()).hasSize(1);
+    }
+
+    /** A static program: NVML shows it, and it has no place in the region. A program that only opened its context has one. */
+    @Test
+    void aProcessThatTheShimDoesNotCountInTwoSamplesIsReported() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        process(101, 8, containerOf(MAIN, 'a'));
+        uses(100, 256);
+        uses(101, 300);
+        region("slot-003", charged(GPU, 7, 0));
+        assertThat(sample().getFirst().unlimited()).as("after one sample").isEmpty();
+
+        assertThat(sample().getFirst().unlimited()).contains(new Unlimited.WithoutShim());
+        running.clear();
+        assertThat(sample().getFirst().unlimited())
+                .as("the scheduler asks every 15 s")
+                .contains(new Unlimited.WithoutShim());
+        now += Duration.ofSeconds(40).toNanos();
+        assertThat(sample().getFirst().unlimited()).isEmpty();
+
+        uses(100, 256);
+        sample();
+        assertThat(sample().getFirst().unlimited()).isEmpty();
+    }
+
+    /** LimitsCheckTest has the cases; a folder that is renamed or a link matters to programs that the shim counts. */
+    @Test
+    void aProcessThatDoesNotSeeItsLimitsIsReportedByTheFirstSample() throws Exception {
+        String state = host.resolve("state").toString();
+        process(100, 7, containerOf(MAIN, 'a'));
+        process(1, 1, "0::/init.scope");
+        Files.createDirectories(host.resolve("proc/self"));
+        Files.writeString(host.resolve("proc/self/mountinfo"), "30 1 8:1 / / rw - ext4 /dev/sda rw\n");
+        Files.writeString(
+                host.resolve("proc/1/mountinfo"),
+                "40 30 0:58 / /var/lib/kubelet/pods/" + UID
+                        + "/volumes/kubernetes.io~downward-api/aliquot-vgpu-main rw - tmpfs tmpfs rw\n");
+        String moved = "20 1 0:9 / / rw - overlay overlay rw\n21 20 0:58 / /old/aliquot ro - tmpfs tmpfs rw\n";
+        Files.writeString(host.resolve("proc/100/mountinfo"), moved);
+        uses(100, 256);
+
+        assertThat(sample().getFirst().unlimited()).isEmpty();
+        assertThat(sample().getFirst().unlimited()).contains(new Unlimited.WithoutShim());
+        region("slot-003", charged(GPU, 7, 256));
+        assertThat(sample().getFirst().unlimited()).contains(new Unlimited.Covered("/etc/aliquot"));
+
+        running.clear();
+        process(200, 7, containerOf(MAIN, 'b'));
+        uses(200, 256);
+        Files.writeString(
+                host.resolve("proc/200/mountinfo"),
+                moved.replace("/old/", "/etc/") + "22 21 8:1 /mine /etc/aliquot rw - ext4 /dev/sda rw\n23 20 8:1 "
+                        + state + "/x /x rw - ext4 a rw\n");
+        assertThat(sample().getFirst().unlimited()).contains(new Unlimited.Covered("/etc/aliquot"));
     }
 
     private List<NodeUsage.OfContainer> sample() throws Exception {

@@ -327,6 +327,7 @@ class ChartTest {
         assertThat(variable(extender, "ALIQUOT_COMPATIBILITY")).contains("hami");
         assertThat(variable(extender, "ALIQUOT_NODES_PER_FILTER")).contains("0");
         assertThat(variable(extender, "ALIQUOT_OVERUSE")).contains("evict");
+        assertThat(variable(extender, "ALIQUOT_UNLIMITED_CONTAINERS")).contains("report");
         assertThat(variable(extender, "ALIQUOT_RUNTIME_CLASS")).contains("nvidia-cdi");
         assertThat(extender.getEnv())
                 .filteredOn(variable -> variable.getName().startsWith("POD_NAME"))

@@ -85,6 +85,7 @@ class InvalidValuesTest {
         "scope,                           everything,    opt-in",
         "webhooks.namespaceSelector.labels.a, b,         labels",
         "overuse,                         delete,        report",
+        "unlimitedContainers,             evict,         /unlimitedContainers",
         "scheduler.replicas,              0,             /scheduler/replicas",
         "scheduler.placement.node,        tetris,        fragmentation",
         "scheduler.placement.gpu,         Binpack,       spread",

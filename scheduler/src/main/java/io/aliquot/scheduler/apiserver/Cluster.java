@@ -130,6 +130,12 @@ public interface Cluster {
     /** Evicts the pod likewise, with this grace period instead of its own. */
     EvictOutcome evict(PodId pod, Duration grace);
 
+    /**
+     * Ends the pod with this uid within a grace period, whatever its own grace period and its disruption budgets say, also
+     * if it is being deleted already.
+     */
+    EvictOutcome end(PodId pod, Duration grace);
+
     /** Writes a Normal event about the pod, at every call; {@code reason} is one CamelCase word. */
     void note(PodId pod, String reason, String message);
 

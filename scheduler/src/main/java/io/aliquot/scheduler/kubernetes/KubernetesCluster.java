@@ -15,6 +15,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.server.Latency;
 import io.aliquot.scheduler.server.Readiness;
+import io.fabric8.kubernetes.api.model.DeleteOptions;
 import io.fabric8.kubernetes.api.model.DeleteOptionsBuilder;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
@@ -243,7 +244,31 @@ final class KubernetesCluster implements Cluster {
 
     @Override
     public EvictOutcome evict(PodId pod, Duration grace) {
-        return evict(pod, new DeleteOptionsBuilder().withGracePeriodSeconds(grace.toSeconds()));
+        return evict(pod, gracePeriod(grace));
+    }
+
+    /**
+     * An eviction, so that controllers see what they know; a deletion where the eviction does not succeed, because a budget
+     * refuses it, the pod has two budgets, or its author changes it all the time, so that each try of the server conflicts
+     * (pkg/registry/core/pod/storage/eviction.go).
+     */
+    @Override
+    public EvictOutcome end(PodId pod, Duration grace) {
+        EvictOutcome outcome = evict(pod, grace);
+        return outcome instanceof EvictOutcome.Done
+                ? outcome
+                : write("DELETE", path(pod), withUid(pod, gracePeriod(grace)));
+    }
+
+    private static DeleteOptionsBuilder gracePeriod(Duration grace) {
+        return new DeleteOptionsBuilder().withGracePeriodSeconds(grace.toSeconds());
+    }
+
+    private static DeleteOptions withUid(PodId pod, DeleteOptionsBuilder options) {
+        return options.withNewPreconditions()
+                .withUid(pod.uid())
+                .endPreconditions()
+                .build();
     }
 
     private EvictOutcome evict(PodId pod, DeleteOptionsBuilder options) {
@@ -252,13 +277,14 @@ final class KubernetesCluster implements Cluster {
                 .withNamespace(pod.namespace())
                 .withName(pod.name())
                 .endMetadata()
-                .withDeleteOptions(options.withNewPreconditions()
-                        .withUid(pod.uid())
-                        .endPreconditions()
-                        .build())
+                .withDeleteOptions(withUid(pod, options))
                 .build();
+        return write("POST", path(pod) + "/eviction", eviction);
+    }
+
+    private EvictOutcome write(String method, String path, Object body) {
         try {
-            kubernetes.raw(path(pod) + "/eviction", "POST", eviction);
+            kubernetes.raw(path, method, body);
             return new EvictOutcome.Done();
         } catch (KubernetesClientException e) {
             return switch (e.getCode()) {

@@ -36,7 +36,15 @@ class NodeAgentConfiguration {
             Settings settings,
             MeterRegistry metrics,
             LongSupplier nanoTime) {
-        return new OveruseMonitor(usage::all, ledger, cluster, evictions, settings.overuse(), metrics, nanoTime);
+        return new OveruseMonitor(
+                usage::all,
+                ledger,
+                cluster,
+                evictions,
+                settings.overuse(),
+                settings.unlimitedContainers(),
+                metrics,
+                nanoTime);
     }
 
     @Bean

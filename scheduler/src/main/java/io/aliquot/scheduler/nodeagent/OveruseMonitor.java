@@ -5,6 +5,7 @@ import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.OfContainer;
+import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
@@ -15,10 +16,13 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.preemption.Evictions;
 import io.aliquot.scheduler.preemption.Evictions.Cause;
 import io.aliquot.scheduler.settings.OverusePolicy;
+import io.aliquot.scheduler.settings.UnlimitedPolicy;
 import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Duration;
-import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -34,14 +38,17 @@ import org.slf4j.LoggerFactory;
 
 /*
  * What the scheduler relies on. Which pod's container uses how much is the agent's word, by NVML's figures for the
- * processes in the container's cgroup: nothing that a container writes lowers it. That the pod is bound to the agent's node
+ * processes in the container's cgroup: nothing that a container writes lowers it. So is what a process sees of the files
+ * that limit it, by the kernel's list of its mounts. That the pod is bound to the agent's node
  * and which share of the GPU it holds is the ledger's: a wrong agent can at most cause events about and evictions of pods
  * of its own node. Pods are matched by uid; a container whose pod's uid the agent does not know is left out, because a
  * report may be a minute old, and a StatefulSet's next pod has the same name.
  */
 /**
- * Acts on containers that have used more memory of a GPU than their limit for 10 s, as their node's agent reports them:
- * writes an event, counts their pods, and evicts the pods if the policy says so; leader only.
+ * Acts on containers that have used more memory of a GPU than their limit for 10 s, or to which their limits do not apply,
+ * as their node's agent reports them: writes an event, counts their pods, and ends the pods if the policy says so; leader
+ * only. A program without the shim is reported alone: it may be an image that the shim does not support, and what it uses
+ * beyond the limit is overuse. The other case needs intent: a mount, a link or another root at Aliquot's paths.
  */
 public final class OveruseMonitor {
     /** Between two events about the same container and GPU. */
@@ -54,27 +61,40 @@ public final class OveruseMonitor {
     private static final long TOLERANCE_FRACTION = 50; // 2 %
 
     private static final Logger LOG = LoggerFactory.getLogger(OveruseMonitor.class);
-    private static final String REASON = "GpuMemoryOveruse";
 
     private final Supplier<List<UsageReport>> reports;
     private final Ledger ledger;
     private final Cluster cluster;
     private final Evictions evictions;
-    private final OverusePolicy policy;
+    private final Set<Kind> ended;
     /** What has an event of less than {@link #REPEAT_AFTER} ago. */
     private final Cache<Reported, Boolean> reported;
-    /** Uids of pods whose eviction succeeded, until they are gone. */
-    private final Set<String> evicted = new HashSet<>();
+    /** Uids of pods that were ended, until they are gone. */
+    private final Set<String> gone = new HashSet<>();
 
-    private volatile int pods;
+    private volatile Map<Kind, Long> pods = Map.of();
 
-    private record Reported(String uid, String container, String gpu) {}
+    /** What the agent found. */
+    private enum Kind {
+        OVERUSE("GpuMemoryOveruse", Cause.OVERUSE),
+        COVERED("GpuLimitsCovered", Cause.UNLIMITED),
+        WITHOUT_SHIM("GpuProgramWithoutShim", Cause.UNLIMITED);
 
-    /** A pod and the first of its containers that the agent reports. */
-    private record Overusing(Holding holding, OfContainer use, long usedMiB, long limitMiB) {
-        String describe() {
-            return "container " + use.container().container() + " uses " + usedMiB + " MiB of " + use.gpu()
-                    + ", its limit is " + limitMiB + " MiB";
+        private final String reason;
+        private final Cause cause;
+
+        Kind(String reason, Cause cause) {
+            this.reason = reason;
+            this.cause = cause;
+        }
+    }
+
+    private record Reported(String uid, String container, String gpu, Kind kind) {}
+
+    /** A container's use of a GPU in which something is wrong. */
+    private record Finding(Holding holding, OfContainer use, Kind kind, String description) {
+        String uid() {
+            return holding.pod().uid();
         }
     }
 
@@ -83,67 +103,123 @@ public final class OveruseMonitor {
             Ledger ledger,
             Cluster cluster,
             Evictions evictions,
-            OverusePolicy policy,
+            OverusePolicy overuse,
+            UnlimitedPolicy unlimited,
             MeterRegistry metrics,
             LongSupplier nanoTime) {
         this.reports = reports;
         this.ledger = ledger;
         this.cluster = cluster;
         this.evictions = evictions;
-        this.policy = policy;
+        this.ended = EnumSet.noneOf(Kind.class);
+        if (overuse == OverusePolicy.EVICT) {
+            ended.add(Kind.OVERUSE);
+        }
+        if (unlimited == UnlimitedPolicy.END) {
+            ended.add(Kind.COVERED);
+        }
         this.reported = Caffeine.newBuilder()
                 .maximumSize(10_000)
                 .expireAfterWrite(REPEAT_AFTER)
                 .ticker(nanoTime::getAsLong)
                 .build();
-        Gauge.builder("aliquot.overuse.pods", this, monitor -> monitor.pods)
+        Gauge.builder("aliquot.overuse.pods", this, monitor -> monitor.pods(Kind.OVERUSE))
                 .description("Pods with a container that uses more GPU memory than its limit")
                 .register(metrics);
+        unlimitedPods(metrics, Kind.COVERED, "covered");
+        unlimitedPods(metrics, Kind.WITHOUT_SHIM, "without_shim");
+    }
+
+    private void unlimitedPods(MeterRegistry metrics, Kind kind, String reason) {
+        Gauge.builder("aliquot.unlimited.pods", this, monitor -> monitor.pods(kind))
+                .description("Pods with a program on a GPU to which its container's limits do not apply")
+                .tag("reason", reason)
+                .register(metrics);
+    }
+
+    private long pods(Kind kind) {
+        return pods.getOrDefault(kind, 0L);
     }
 
     /** One run, every few seconds. */
     public void check() {
         if (!(cluster.leadership() instanceof Leads)) {
-            pods = 0;
+            pods = Map.of();
             reported.invalidateAll();
-            evicted.clear();
+            gone.clear();
             return;
         }
-        var overusing = new LinkedHashMap<String, Overusing>();
+        var findings = new ArrayList<Finding>();
         for (UsageReport report : reports.get()) {
-            if (report.containers().stream().anyMatch(OveruseMonitor::mayExceedALimit)) {
-                ledger.view(report.node()).ifPresent(node -> check(report, node, overusing));
+            if (report.containers().stream().anyMatch(OveruseMonitor::mayBeWrong)) {
+                ledger.view(report.node()).ifPresent(node -> check(report, node, findings));
             }
         }
-        pods = overusing.size();
-        evicted.retainAll(overusing.keySet());
-        if (policy == OverusePolicy.EVICT) {
-            overusing.values().stream()
-                    .filter(one -> mayEvict(one.holding()))
-                    .limit(MAX_EVICTIONS_PER_RUN)
-                    .forEach(this::evict);
-        }
+        pods = Arrays.stream(Kind.values())
+                .collect(Collectors.toMap(
+                        Function.identity(),
+                        kind -> findings.stream()
+                                .filter(finding -> finding.kind == kind)
+                                .map(Finding::uid)
+                                .distinct()
+                                .count()));
+        findings.forEach(this::writeEvent);
+        // Of several findings about a pod, the first ends it.
+        Map<String, Finding> toEnd = new LinkedHashMap<>();
+        findings.stream()
+                .filter(finding -> ended.contains(finding.kind))
+                .forEach(finding -> toEnd.putIfAbsent(finding.uid(), finding));
+        gone.retainAll(toEnd.keySet());
+        toEnd.values().stream()
+                .filter(finding -> !gone.contains(finding.uid()) && !evictions.isBlocked(finding.uid()))
+                .limit(MAX_EVICTIONS_PER_RUN)
+                .forEach(this::end);
     }
 
-    private static boolean mayExceedALimit(OfContainer use) {
-        return sustainedMiB(use) > SMALLEST_TOLERANCE_MIB;
+    private static boolean mayBeWrong(OfContainer use) {
+        return sustainedMiB(use) > SMALLEST_TOLERANCE_MIB || use.unlimited().isPresent();
     }
 
-    private void check(UsageReport report, NodeView node, Map<String, Overusing> overusing) {
+    private void check(UsageReport report, NodeView node, List<Finding> findings) {
         Map<String, Holding> held = node.holdings().stream()
                 .filter(holding -> holding.state() == Holding.State.HELD)
                 .collect(Collectors.toMap(holding -> holding.pod().uid(), Function.identity()));
         for (OfContainer use : report.containers()) {
             Holding holding = held.get(use.container().uid());
-            if (holding != null && mayExceedALimit(use)) {
-                long usedMiB = sustainedMiB(use);
-                OptionalLong limitMiB = limitMiB(holding, use);
-                if (limitMiB.isPresent() && usedMiB > limitMiB.getAsLong() + tolerance(limitMiB.getAsLong())) {
-                    var found = new Overusing(holding, use, usedMiB, limitMiB.getAsLong());
-                    overusing.putIfAbsent(holding.pod().uid(), found);
-                    writeEvent(found);
-                }
+            if (holding != null && mayBeWrong(use)) {
+                limitMiB(holding, use).ifPresent(limitMiB -> check(holding, use, limitMiB, findings));
             }
+        }
+    }
+
+    private static void check(Holding holding, OfContainer use, long limitMiB, List<Finding> findings) {
+        String container = "container " + use.container().container();
+        use.unlimited()
+                .ifPresent(why -> findings.add(
+                        switch (why) {
+                            case Unlimited.Covered(String path) ->
+                                new Finding(
+                                        holding,
+                                        use,
+                                        Kind.COVERED,
+                                        container + " does not see its limits: at " + path
+                                                + " a program finds another file than Aliquot's");
+                            case Unlimited.WithoutShim() ->
+                                new Finding(
+                                        holding,
+                                        use,
+                                        Kind.WITHOUT_SHIM,
+                                        container + " uses memory of " + use.gpu()
+                                                + " that the shim does not count: a program is"
+                                                + " static, has a loader that ignores /etc/ld.so.preload, or does not use CUDA");
+                        }));
+        long usedMiB = sustainedMiB(use);
+        if (usedMiB > limitMiB + tolerance(limitMiB)) {
+            findings.add(new Finding(
+                    holding,
+                    use,
+                    Kind.OVERUSE,
+                    container + " uses " + usedMiB + " MiB of " + use.gpu() + ", its limit is " + limitMiB + " MiB"));
         }
     }
 
@@ -166,30 +242,28 @@ public final class OveruseMonitor {
                 .reduce(Long::sum);
     }
 
-    private void writeEvent(Overusing overusing) {
-        PodId pod = overusing.holding.pod();
-        var event = new Reported(pod.uid(), overusing.use.container().container(), overusing.use.gpu());
+    private void writeEvent(Finding finding) {
+        var event = new Reported(finding.uid(), finding.use.container().container(), finding.use.gpu(), finding.kind);
         if (reported.asMap().putIfAbsent(event, true) == null) {
-            cluster.warn(pod, REASON, overusing.describe());
+            cluster.warn(finding.holding.pod(), finding.kind.reason, finding.description);
         }
     }
 
-    private boolean mayEvict(Holding holding) {
-        String uid = holding.pod().uid();
-        return holding.leavesBy().equals(Instant.MAX) && !evicted.contains(uid) && !evictions.isBlocked(uid);
-    }
-
-    private void evict(Overusing overusing) {
-        PodId pod = overusing.holding.pod();
-        switch (evictions.evict(pod, Cause.OVERUSE)) {
+    private void end(Finding finding) {
+        PodId pod = finding.holding.pod();
+        switch (evictions.end(pod, finding.kind.cause)) {
             case EvictOutcome.Done done -> {
-                evicted.add(pod.uid());
-                LOG.warn("evicted {}: {}", pod, overusing.describe());
-                cluster.note(pod, "Evicted", "evicted because " + overusing.describe());
+                gone.add(pod.uid());
+                LOG.warn("ended {}: {}", pod, finding.description);
+                cluster.note(pod, "Evicted", "ended because " + finding.description);
             }
-            case EvictOutcome.Gone gone -> evicted.add(pod.uid());
-            case EvictOutcome.Protected(String why) -> cluster.warn(pod, REASON, "cannot be evicted: " + why);
-            case EvictOutcome.Failed(String why) -> cluster.warn(pod, REASON, "cannot be evicted: " + why);
+            case EvictOutcome.Gone already -> gone.add(pod.uid());
+            case EvictOutcome.Protected(String why) -> cannotEnd(finding, why);
+            case EvictOutcome.Failed(String why) -> cannotEnd(finding, why);
         }
+    }
+
+    private void cannotEnd(Finding finding, String why) {
+        cluster.warn(finding.holding.pod(), finding.kind.reason, "cannot be ended: " + why);
     }
 }

@@ -13,20 +13,25 @@ import java.util.function.LongSupplier;
 import org.springframework.stereotype.Component;
 
 /**
- * Evicts pods through the Eviction API, which enforces disruption budgets; counts the outcomes, and remembers for
- * {@link #RETRY_AFTER} which pods could not be evicted. Thread-safe.
+ * Evicts pods through the Eviction API, which enforces disruption budgets, or ends them in spite of these; counts the
+ * outcomes, and remembers for {@link #RETRY_AFTER} which pods could not be evicted. Thread-safe.
  */
 @Component
 public final class Evictions {
     /** Pause after an eviction that a disruption budget blocked or that failed. */
     public static final Duration RETRY_AFTER = Duration.ofSeconds(10);
 
+    /** What a pod has to end in that may not use its GPU any longer: it does not depend on the pod's author. */
+    static final Duration GRACE = Duration.ofSeconds(5);
+
     /** Why a pod is evicted; a label of the metric. */
     public enum Cause {
         /** A pod of higher priority gets its GPU. */
         PREEMPTION,
         /** A container of the pod uses more GPU memory than its limit. */
-        OVERUSE
+        OVERUSE,
+        /** A container of the pod does not see the files that limit it. */
+        UNLIMITED
     }
 
     private final Cluster cluster;
@@ -42,13 +47,18 @@ public final class Evictions {
     }
 
     /** Evicts the pod with this uid. */
-    public EvictOutcome evict(PodId pod, Cause cause) {
+    EvictOutcome evict(PodId pod, Cause cause) {
         return count(pod, cause, cluster.evict(pod, false));
     }
 
     /** Evicts the pod with this grace period instead of its own. */
     EvictOutcome evict(PodId pod, Duration grace, Cause cause) {
         return count(pod, cause, cluster.evict(pod, grace));
+    }
+
+    /** Ends the pod with this uid within {@link #GRACE}, also against its disruption budgets. */
+    public EvictOutcome end(PodId pod, Cause cause) {
+        return count(pod, cause, cluster.end(pod, GRACE));
     }
 
     private EvictOutcome count(PodId pod, Cause cause, EvictOutcome outcome) {

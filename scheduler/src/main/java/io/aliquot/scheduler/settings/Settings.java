@@ -3,9 +3,12 @@ package io.aliquot.scheduler.settings;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.Placement;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 import java.util.function.BiFunction;
 import java.util.function.Function;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -28,6 +31,8 @@ import org.jspecify.annotations.Nullable;
  *     answer to Filter; 0 for all that fit
  * @param overuse {@code ALIQUOT_OVERUSE}, default {@code report}: what happens to pods that use more GPU memory than
  *     their limit
+ * @param unlimitedContainers {@code ALIQUOT_UNLIMITED_CONTAINERS}, default {@code end}: what happens to pods with a
+ *     container that does not see the files that limit it
  * @param runtimeClass {@code ALIQUOT_RUNTIME_CLASS}, default none: the RuntimeClass that the webhook sets on pods that
  *     request GPUs
  * @param webhookService {@code ALIQUOT_WEBHOOK_SERVICE}, default {@code aliquot-webhook}: the Service through which the
@@ -54,6 +59,7 @@ public record Settings(
         Compatibility compatibility,
         int nodesPerFilter,
         OverusePolicy overuse,
+        UnlimitedPolicy unlimitedContainers,
         String runtimeClass,
         String webhookService,
         String webhookSecret,
@@ -84,6 +90,7 @@ public record Settings(
                 setting(environment, "ALIQUOT_COMPATIBILITY", Compatibility.NONE, Compatibility::parse),
                 setting(environment, "ALIQUOT_NODES_PER_FILTER", 100, Settings::nodesPerFilter),
                 setting(environment, "ALIQUOT_OVERUSE", OverusePolicy.REPORT, OverusePolicy::parse),
+                setting(environment, "ALIQUOT_UNLIMITED_CONTAINERS", UnlimitedPolicy.END, UnlimitedPolicy::parse),
                 setting(environment, "ALIQUOT_RUNTIME_CLASS", "", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_SERVICE", "aliquot-webhook", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_SECRET", "aliquot-webhook-tls", Settings::objectName),
@@ -108,6 +115,19 @@ public record Settings(
             throw new FormatException(variable + " is not set; the chart sets it");
         }
         return value;
+    }
+
+    /** The constant of this name in lower case. */
+    static <E extends Enum<E>> E oneOf(E[] values, String variable, String text) {
+        return Arrays.stream(values)
+                .filter(value -> print(value).equals(text))
+                .findFirst()
+                .orElseThrow(() -> new FormatException(variable + ": \"" + text + "\" is unknown; allowed: "
+                        + Arrays.stream(values).map(Settings::print).collect(Collectors.joining(", "))));
+    }
+
+    private static String print(Enum<?> value) {
+        return value.name().toLowerCase(Locale.ROOT);
     }
 
     private static String objectName(String variable, String value) {

@@ -30,6 +30,7 @@ public final class FakeCluster implements Cluster {
     public final List<String> warnings = new ArrayList<>();
     public final List<String> notes = new ArrayList<>();
     public final List<String> evicted = new ArrayList<>();
+    public final List<String> ended = new ArrayList<>();
     public final List<String> rehearsed = new ArrayList<>();
     /** Grace periods that evictions named. */
     public final Map<String, Duration> graces = new HashMap<>();
@@ -100,6 +101,12 @@ public final class FakeCluster implements Cluster {
     public EvictOutcome evict(PodId pod, Duration grace) {
         graces.put(pod.name(), grace);
         return evict(pod, false);
+    }
+
+    @Override
+    public EvictOutcome end(PodId pod, Duration grace) {
+        ended.add(pod.name() + " within " + grace.toSeconds() + " s");
+        return evictions.getOrDefault(pod.name(), new EvictOutcome.Done());
     }
 
     @Override

@@ -884,6 +884,11 @@ final class FaultModel {
         }
 
         @Override
+        public EvictOutcome end(PodId id, Duration grace) {
+            return evict(id, false);
+        }
+
+        @Override
         public void note(PodId pod, String reason, String message) {}
 
         @Override

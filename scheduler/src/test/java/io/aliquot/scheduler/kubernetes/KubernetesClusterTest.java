@@ -50,6 +50,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.slf4j.LoggerFactory;
 
 /** Over real HTTP, against a server that fails in the ways that each test wants. */
@@ -197,6 +198,32 @@ class KubernetesClusterTest {
         assertThat(request.body())
                 .contains("\"uid\":\"uid-a\"", "\"resourceVersion\":\"7\"", "\"aliquot.io/fence\":\"f/1\"")
                 .contains("\"kind\":\"Node\"", "\"name\":\"n1\"");
+    }
+
+    @Test
+    void aPodIsEndedByAnEvictionWithAGracePeriodOfItsOwn() {
+        behaviours.add(answers(201, "{\"kind\": \"Status\", \"status\": \"Success\"}"));
+
+        assertThat(cluster.end(POD, Duration.ofSeconds(5))).isEqualTo(new EvictOutcome.Done());
+        assertThat(requests).singleElement().satisfies(request -> {
+            assertThat(request.line()).startsWith("POST /api/v1/namespaces/default/pods/a/eviction");
+            assertThat(request.body()).contains("\"gracePeriodSeconds\":5", "\"uid\":\"uid-a\"");
+        });
+    }
+
+    /** 429: a budget refuses it. 500: the pod has two budgets. 409: its author changes it all the time. */
+    @ParameterizedTest
+    @ValueSource(ints = {429, 500, 409})
+    void aPodWhoseEvictionIsRefusedIsDeleted(int refusal) {
+        behaviours.add(answers(refusal, "{\"kind\": \"Status\", \"status\": \"Failure\", \"code\": " + refusal + "}"));
+        behaviours.add(answers(200, "{\"kind\": \"Pod\"}"));
+
+        assertThat(cluster.end(POD, Duration.ofSeconds(5))).isEqualTo(new EvictOutcome.Done());
+        Request request = requests.getLast();
+        assertThat(request.line()).startsWith("DELETE /api/v1/namespaces/default/pods/a");
+        assertThat(request.line()).doesNotContain("eviction");
+        assertThat(request.body()).contains("\"gracePeriodSeconds\":5", "\"uid\":\"uid-a\"");
+        assertThat(requests).hasSize(2);
     }
 
     @ParameterizedTest

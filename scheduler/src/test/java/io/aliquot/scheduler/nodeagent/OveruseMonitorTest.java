@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport;
+import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.extender.ExtenderFixture;
@@ -14,6 +15,7 @@ import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.preemption.Evictions;
 import io.aliquot.scheduler.settings.OverusePolicy;
+import io.aliquot.scheduler.settings.UnlimitedPolicy;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.HashMap;
@@ -30,6 +32,11 @@ class OveruseMonitorTest {
     private static final Duration SECOND = Duration.ofSeconds(1);
     private static final String EVENT =
             "a GpuMemoryOveruse: container main uses 5000 MiB of " + Gpus.uuid(1, 0) + ", its limit is 3000 MiB";
+
+    private static final String COVERED =
+            "a GpuLimitsCovered: container main does not see its limits: at /etc/aliquot a"
+                    + " program finds another file than Aliquot's";
+    private static final String ENDED = "a within 5 s";
 
     private final ExtenderFixture fixture = new ExtenderFixture();
     private final Map<String, UsageReport> reports = new HashMap<>();
@@ -56,7 +63,7 @@ class OveruseMonitorTest {
         report("n1");
         monitor.check();
         assertThat(overusingPods()).isZero();
-        assertThat(fixture.cluster.evicted).as("the policy is to report").isEmpty();
+        assertThat(fixture.cluster.ended).as("the policy is to report").isEmpty();
     }
 
     @Test
@@ -70,16 +77,16 @@ class OveruseMonitorTest {
     }
 
     @Test
-    void aPodIsEvictedOnceIfThePolicySaysSo() {
+    void aPodIsEndedOnceIfThePolicySaysSo() {
         monitor = monitor(OverusePolicy.EVICT);
         report("n1", overuse("a", 5000));
         checks(3);
         fixture.leaves(a);
         checks(20);
-        assertThat(fixture.cluster.evicted).containsExactly("a");
+        assertThat(fixture.cluster.ended).containsExactly(ENDED);
         assertThat(fixture.cluster.warnings).containsExactly(EVENT);
         assertThat(fixture.cluster.notes)
-                .containsExactly("a Evicted: evicted because container main uses 5000 MiB of " + Gpus.uuid(1, 0)
+                .containsExactly("a Evicted: ended because container main uses 5000 MiB of " + Gpus.uuid(1, 0)
                         + ", its limit is 3000 MiB");
         assertThat(fixture.metrics
                         .counter("aliquot.evictions", "cause", "overuse", "outcome", "done")
@@ -88,17 +95,16 @@ class OveruseMonitorTest {
     }
 
     @Test
-    void anEvictionThatADisruptionBudgetBlocksIsRetriedAfterAPause() {
+    void anEndThatFailsIsRetriedAfterAPause() {
         monitor = monitor(OverusePolicy.EVICT);
-        fixture.cluster.evictions.put("a", new EvictOutcome.Protected("budget web allows none"));
+        fixture.cluster.evictions.put("a", new EvictOutcome.Failed("no answer"));
         report("n1", overuse("a", 5000));
         checks((int) Evictions.RETRY_AFTER.toSeconds());
-        assertThat(fixture.cluster.evicted).hasSize(1);
-        assertThat(fixture.cluster.warnings)
-                .containsExactly(EVENT, "a GpuMemoryOveruse: cannot be evicted: budget web allows none");
+        assertThat(fixture.cluster.ended).hasSize(1);
+        assertThat(fixture.cluster.warnings).containsExactly(EVENT, "a GpuMemoryOveruse: cannot be ended: no answer");
         fixture.cluster.evictions.clear();
         checks(20);
-        assertThat(fixture.cluster.evicted).containsExactly("a", "a");
+        assertThat(fixture.cluster.ended).containsExactly(ENDED, ENDED);
     }
 
     /** What a wrong or malicious agent of node 2 may say. */
@@ -151,6 +157,7 @@ class OveruseMonitorTest {
                         0,
                         0,
                         1,
+                        Optional.empty(),
                         Optional.empty()));
         checks(1);
         assertThat(fixture.cluster.warnings).containsExactly(EVENT);
@@ -172,8 +179,97 @@ class OveruseMonitorTest {
         assertIgnored();
     }
 
+    @Test
+    void aPodThatDoesNotSeeItsLimitsIsEndedWhateverOveruseSays() {
+        report("n1", unlimited("main", new Unlimited.Covered("/etc/aliquot")));
+        checks(3);
+        assertThat(fixture.cluster.ended).containsExactly(ENDED);
+        assertThat(fixture.cluster.warnings).containsExactly(COVERED);
+        assertThat(fixture.cluster.notes)
+                .singleElement()
+                .asString()
+                .startsWith("a Evicted: ended because container main");
+        assertThat(unlimitedPods("covered")).isEqualTo(1);
+        assertThat(unlimitedPods("without_shim")).isZero();
+        assertThat(fixture.metrics
+                        .counter("aliquot.evictions", "cause", "unlimited", "outcome", "done")
+                        .count())
+                .isEqualTo(1);
+    }
+
+    /** Its author has deleted it, and its grace period is a year. */
+    @Test
+    void aPodThatIsBeingDeletedIsEndedToo() {
+        fixture.leaves(a);
+        report("n1", unlimited("main", new Unlimited.Covered("/etc/aliquot")));
+        checks(3);
+        assertThat(fixture.cluster.ended).containsExactly(ENDED);
+    }
+
+    @Test
+    void theChartMayHaveItReportedOnly() {
+        monitor = monitor(OverusePolicy.EVICT, UnlimitedPolicy.REPORT);
+        report("n1", unlimited("main", new Unlimited.Covered("/etc/aliquot")));
+        checks(3);
+        assertThat(fixture.cluster.ended).isEmpty();
+        assertThat(fixture.cluster.warnings).containsExactly(COVERED);
+    }
+
+    @Test
+    void aProgramWithoutTheShimIsReportedAndItsPodGoesOn() {
+        monitor = monitor(OverusePolicy.EVICT);
+        report("n1", unlimited("main", new Unlimited.WithoutShim()));
+        checks(3);
+        assertThat(fixture.cluster.ended).isEmpty();
+        assertThat(fixture.cluster.warnings)
+                .singleElement()
+                .asString()
+                .startsWith("a GpuProgramWithoutShim: container main uses memory of " + Gpus.uuid(1, 0));
+        assertThat(unlimitedPods("without_shim")).isEqualTo(1);
+        assertThat(overusingPods()).isZero();
+    }
+
+    /** Its programs call the driver directly, and it can use no more than it has. */
+    @Test
+    void aWholeCardHasNoLimitsToMiss() {
+        fixture.holds(
+                "whole", 1, 0, HostResources.NONE, BoundPods.main(Gpus.uuid(1, 1), new GpuAmount(3000, 100, 1, true)));
+        report(
+                "n1",
+                unlimited("uid-whole", "main", Gpus.uuid(1, 1), new Unlimited.Covered("/etc/aliquot")),
+                unlimited("uid-whole", "main", Gpus.uuid(1, 1), new Unlimited.WithoutShim()));
+        checks(1);
+        assertIgnored();
+    }
+
+    /** What a wrong or malicious agent of node 2 may say. */
+    @Test
+    void anAgentEndsNoPodOfAnotherNodeAndNoContainerWithoutAShare() {
+        var covered = new Unlimited.Covered("/etc/aliquot");
+        report("n2", unlimited("main", covered), unlimited("uid-a", "main", Gpus.uuid(2, 0), covered));
+        report("n1", unlimited("sidecar", covered), unlimited("uid-b", "main", Gpus.uuid(1, 0), covered));
+        checks(5);
+        assertIgnored();
+    }
+
+    private double unlimitedPods(String reason) {
+        return fixture.metrics
+                .get("aliquot.unlimited.pods")
+                .tag("reason", reason)
+                .gauge()
+                .value();
+    }
+
+    private static UsageReport.OfContainer unlimited(String container, Unlimited why) {
+        return unlimited("uid-a", container, Gpus.uuid(1, 0), why);
+    }
+
+    private static UsageReport.OfContainer unlimited(String uid, String container, String gpu, Unlimited why) {
+        return use(uid, container, gpu, OptionalLong.of(10L << 20), Optional.of(why));
+    }
+
     private void assertIgnored() {
-        assertThat(fixture.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.ended).isEmpty();
         assertThat(fixture.cluster.warnings).isEmpty();
         assertThat(fixture.cluster.notes).isEmpty();
         assertThat(overusingPods()).isZero();
@@ -195,11 +291,11 @@ class OveruseMonitorTest {
         report("n1", overuse("a", 5000));
         checks(2);
         assertThat(fixture.cluster.warnings).isEmpty();
-        assertThat(fixture.cluster.evicted).isEmpty();
+        assertThat(fixture.cluster.ended).isEmpty();
         assertThat(overusingPods()).isZero();
         fixture.cluster.leaderStatus = leads;
         checks(1);
-        assertThat(fixture.cluster.evicted).containsExactly("a");
+        assertThat(fixture.cluster.ended).containsExactly(ENDED);
         assertThat(overusingPods()).isEqualTo(1);
         fixture.cluster.stopLeading();
         checks(1);
@@ -207,6 +303,10 @@ class OveruseMonitorTest {
     }
 
     private OveruseMonitor monitor(OverusePolicy policy) {
+        return monitor(policy, UnlimitedPolicy.END);
+    }
+
+    private OveruseMonitor monitor(OverusePolicy policy, UnlimitedPolicy unlimited) {
         fixture.metrics.clear();
         return new OveruseMonitor(
                 () -> List.copyOf(reports.values()),
@@ -214,6 +314,7 @@ class OveruseMonitorTest {
                 fixture.cluster,
                 evictions,
                 policy,
+                unlimited,
                 fixture.metrics,
                 fixture.now::get);
     }
@@ -238,6 +339,11 @@ class OveruseMonitorTest {
     }
 
     private static UsageReport.OfContainer use(String uid, String container, String gpu, OptionalLong bytes) {
+        return use(uid, container, gpu, bytes, Optional.empty());
+    }
+
+    private static UsageReport.OfContainer use(
+            String uid, String container, String gpu, OptionalLong bytes, Optional<Unlimited> unlimited) {
         return new UsageReport.OfContainer(
                 new PodContainer("default", "a", uid, container),
                 gpu,
@@ -250,7 +356,8 @@ class OveruseMonitorTest {
                 0,
                 0,
                 1,
-                Optional.empty());
+                Optional.empty(),
+                unlimited);
     }
 
     private void report(String node, UsageReport.OfContainer... uses) {

@@ -23,6 +23,7 @@ class SettingsTest {
                         Compatibility.NONE,
                         100,
                         OverusePolicy.REPORT,
+                        UnlimitedPolicy.END,
                         "",
                         "aliquot-webhook",
                         "aliquot-webhook-tls",
@@ -42,6 +43,8 @@ class SettingsTest {
                 .hasMessage("ALIQUOT_COMPATIBILITY: \"ack\" is unknown; allowed: none, hami");
         assertThatThrownBy(() -> read("ALIQUOT_OVERUSE", "delete"))
                 .hasMessage("ALIQUOT_OVERUSE: \"delete\" is unknown; allowed: report, evict");
+        assertThatThrownBy(() -> read("ALIQUOT_UNLIMITED_CONTAINERS", "evict"))
+                .hasMessage("ALIQUOT_UNLIMITED_CONTAINERS: \"evict\" is unknown; allowed: report, end");
         assertThatThrownBy(() -> read("ALIQUOT_RUNTIME_CLASS", "NV!"))
                 .hasMessage("ALIQUOT_RUNTIME_CLASS: \"NV!\" is not the name of a Kubernetes object");
         assertThatThrownBy(() -> read("ALIQUOT_LOG_FORMAT", "xml"))

@@ -1,0 +1,221 @@
+package io.aliquot.deviceplugin.usage;
+
+import io.aliquot.api.shim.ContainerPaths;
+import io.aliquot.deviceplugin.usage.HostProcesses.HostProcess;
+import io.aliquot.deviceplugin.usage.Mounts.Source;
+import java.io.IOException;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.function.LongSupplier;
+import java.util.function.Predicate;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.jspecify.annotations.Nullable;
+
+/*
+ * Why by mounts. Admission refuses mounts on Aliquot's paths, but a path may lead there through a symbolic link that the
+ * image or an earlier container made, and the runtime follows it. mountinfo lists what really is at a path, and needs no
+ * right over the process; /proc/PID/root needs CAP_SYS_PTRACE, with which the agent could read the memory of all tenants.
+ * What must be there is known by device and path in the file system, which a tenant cannot choose: the tmpfs that the
+ * kubelet made for the pod's limit file, and the files of the agent's own folder.
+ */
+/** Whether the processes of containers see the files that limit them. Not thread-safe. */
+final class LimitsCheck {
+    private static final Logger LOG = System.getLogger(LimitsCheck.class.getName());
+    private static final Duration PERIOD = Duration.ofSeconds(5);
+    private static final Pattern PRELOAD = Pattern.compile("/shim/([^/]+)/ld\\.so\\.preload");
+
+    private static final int MOST_KNOWN = 4096;
+
+    private final Path proc;
+    private final Path stateDir;
+    private final HostProcesses processes;
+    private final LongSupplier nanoTime;
+
+    /** The latest result for each process, by its ID. */
+    private final Map<Integer, Checked> checked = new HashMap<>();
+
+    /** The tmpfs of each container's limit file. */
+    private final Map<Volume, Source> limitFiles = new HashMap<>();
+
+    /** The containers for which the log says that they cannot be checked. */
+    private final Set<Volume> unknown = new HashSet<>();
+
+    /** The agent's folder; its mount stays while the agent runs. */
+    private @Nullable Source state;
+
+    private record Checked(String startTime, long at, Optional<Missing> missing) {}
+
+    private record Volume(String podUid, String container) {}
+
+    /**
+     * Checks nothing yet.
+     *
+     * @param proc {@code /proc} of the host's PID namespace
+     * @param stateDir Aliquot's folder on the host, at the same path in this process
+     */
+    LimitsCheck(Path proc, Path stateDir, HostProcesses processes, LongSupplier nanoTime) {
+        this.proc = proc;
+        this.stateDir = stateDir;
+        this.processes = processes;
+        this.nanoTime = nanoTime;
+    }
+
+    /**
+     * A file that a process does not see at its path.
+     *
+     * @param path one of {@link ContainerPaths}
+     * @param moved whether it sees the file elsewhere and no mount at the path: the image has a symbolic link for
+     *     {@code /etc}, or a program has renamed the folder, which mountinfo does not tell apart
+     */
+    record Missing(String path, boolean moved) {}
+
+    /**
+     * The first file that a process does not see; empty also if that is not known. Looks at a process when it is new and
+     * then every few seconds.
+     */
+    Optional<Missing> find(int pid, HostProcess process, ContainerName container) {
+        long now = nanoTime.getAsLong();
+        Checked before = checked.get(pid);
+        if (before != null && before.startTime.equals(process.startTime()) && now - before.at < PERIOD.toNanos()) {
+            return before.missing;
+        }
+        Optional<Missing> missing = look(pid, process, container);
+        checked.put(pid, new Checked(process.startTime(), now, missing));
+        return missing;
+    }
+
+    /** Forgets all processes but these. */
+    void retain(Set<Integer> pids) {
+        checked.keySet().retainAll(pids);
+    }
+
+    private Optional<Missing> look(int pid, HostProcess process, ContainerName container) {
+        Mounts seen;
+        try {
+            seen = mounts(pid);
+        } catch (IOException e) {
+            return Optional.empty(); // the process has ended
+        }
+        var volume = new Volume(process.container().map(ContainerId::podUid).orElse(""), container.container());
+        try {
+            Optional<Missing> missing = missing(seen, limitFile(pid, volume), state());
+            if (missing.isPresent()) {
+                limitFiles.remove(volume); // the kubelet may have mounted another tmpfs since
+                missing = missing(seen, limitFile(pid, volume), state());
+            }
+            unknown.remove(volume);
+            return missing;
+        } catch (IOException | IllegalArgumentException e) {
+            if (unknown.add(volume)) {
+                LOG.log(Level.WARNING, "Cannot check whether {0} sees its limits, retrying: {1}", container, e);
+            }
+            return Optional.empty();
+        }
+    }
+
+    private static Optional<Missing> missing(Mounts seen, Source limitFile, Source own) {
+        return missing(seen, ContainerPaths.CONFIG_FOLDER, limitFile::equals)
+                .or(() -> missing(
+                        seen,
+                        ContainerPaths.PRELOAD,
+                        source -> version(source, own).isPresent()))
+                .or(() -> library(seen, own))
+                .or(() -> missing(seen, ContainerPaths.REGION, source -> isIn("/slots/", source, own)))
+                .or(() -> missing(seen, ContainerPaths.AGENT, source -> isIn("/agent/", source, own)));
+    }
+
+    private static Optional<Missing> missing(Mounts seen, String path, Predicate<Source> expected) {
+        return seen.at(path).filter(expected).isPresent()
+                ? Optional.empty()
+                : Optional.of(new Missing(path, seen.shows(expected) && !seen.isMountPoint(path)));
+    }
+
+    /** The shim of the version that ld.so.preload names. */
+    private static Optional<Missing> library(Mounts seen, Source own) {
+        String library = seen.at(ContainerPaths.PRELOAD)
+                        .flatMap(source -> version(source, own))
+                        .orElse("")
+                + "/libaliquot.so";
+        return missing(seen, ContainerPaths.SHIM_FOLDER + "/" + library, own.resolve("/shim/" + library)::equals);
+    }
+
+    /** The version of the shim to which an ld.so.preload of the agent's folder belongs. */
+    private static Optional<String> version(Source preload, Source own) {
+        return preload.pathFrom(own)
+                .map(PRELOAD::matcher)
+                .filter(Matcher::matches)
+                .map(path -> path.group(1));
+    }
+
+    private static boolean isIn(String folder, Source source, Source own) {
+        return source.pathFrom(own).filter(path -> path.startsWith(folder)).isPresent();
+    }
+
+    /** The mounts of a process, of whose threads the first may have ended; the others go on. */
+    private Mounts mounts(int pid) throws IOException {
+        Path process = proc.resolve(Integer.toString(pid));
+        try {
+            return Mounts.read(process.resolve("mountinfo"));
+        } catch (IOException e) {
+            try (DirectoryStream<Path> threads = Files.newDirectoryStream(process.resolve("task"))) {
+                for (Path thread : threads) {
+                    try {
+                        return Mounts.read(thread.resolve("mountinfo"));
+                    } catch (IOException ended) {
+                        e.addSuppressed(ended);
+                    }
+                }
+            }
+            throw e;
+        }
+    }
+
+    private Source state() throws IOException {
+        if (state == null) {
+            state = Mounts.read(proc.resolve("self/mountinfo"))
+                    .at(stateDir.toString())
+                    .orElseThrow(() -> new IOException("no mount of this process has " + stateDir));
+        }
+        return state;
+    }
+
+    private Source limitFile(int pid, Volume volume) throws IOException {
+        Source known = limitFiles.get(volume);
+        if (known != null) {
+            return known;
+        }
+        if (limitFiles.size() >= MOST_KNOWN) {
+            unknown.clear();
+            limitFiles.clear(); // those of ended pods; the others are read again
+        }
+        String point = "/pods/" + volume.podUid + "/volumes/kubernetes.io~downward-api/"
+                + ContainerPaths.limitFileVolume(volume.container);
+        Path mountinfo = proc.resolve(Integer.toString(hostAncestor(pid))).resolve("mountinfo");
+        Source found = Mounts.find(mountinfo, path -> path.endsWith(point))
+                .orElseThrow(() -> new IOException(mountinfo + " has no ..." + point));
+        limitFiles.put(volume, found);
+        return found;
+    }
+
+    /**
+     * The first ancestor that is in no container of a pod: the runtime's, which is in the mount namespace of the kubelet.
+     * The host's first process need not be, where a node is itself a container.
+     */
+    private int hostAncestor(int pid) throws IOException {
+        int current = pid;
+        while (current > 0 && processes.container(current).isPresent()) {
+            current = processes.parent(current);
+        }
+        return current;
+    }
+}
