@@ -115,7 +115,8 @@ class MountsTest {
             script.append(
                     switch (random.nextInt(5)) {
                         case 0 ->
-                            "mv '%s' '%s' 2>/dev/null && mkdir '%s' 2>/dev/null\n".formatted(path, path + random.nextInt(9), path);
+                            "mv '%s' '%s' 2>/dev/null && mkdir '%s' 2>/dev/null\n"
+                                    .formatted(path, path + random.nextInt(9), path);
                         case 1 -> "mount --rbind tree '%s' 2>/dev/null\n".formatted(path);
                         default -> "mount --bind '%s' '%s' 2>/dev/null\n".formatted(from, path);
                     });

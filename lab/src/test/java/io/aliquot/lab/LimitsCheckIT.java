@@ -1,0 +1,160 @@
+package io.aliquot.lab;
+
+import static io.aliquot.lab.TestNamespace.awaitTrue;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.fabric8.kubernetes.api.model.Container;
+import io.fabric8.kubernetes.api.model.ContainerBuilder;
+import io.fabric8.kubernetes.api.model.EnvVarBuilder;
+import io.fabric8.kubernetes.api.model.IntOrString;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudgetBuilder;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+/** Programs to which their container's limits do not apply are found, and those that hide from them are ended. */
+@ExtendWith(LabExtension.class)
+class LimitsCheckIT {
+    private static final Duration IN_TIME = Duration.ofSeconds(30);
+    /** The API server states whole seconds. */
+    private static final Duration A_SECOND = Duration.ofSeconds(1);
+
+    private static final long A_YEAR_SECONDS = 31_536_000;
+
+    /** The first two ignore SIGTERM, have a year to end, and a disruption budget that allows no eviction. */
+    @Test
+    void podsThatCoverTheirLimitsAreEndedAndAProgramWithoutTheShimIsReported(Lab lab, TestNamespace namespace)
+            throws Exception {
+        namespace
+                .client()
+                .resource(new PodDisruptionBudgetBuilder()
+                        .withNewMetadata()
+                        .withName("all")
+                        .endMetadata()
+                        .withNewSpec()
+                        .withMinAvailable(new IntOrString(2))
+                        .withNewSelector()
+                        .withMatchLabels(Map.of("app", "covered"))
+                        .endSelector()
+                        .endSpec()
+                        .build())
+                .inNamespace(namespace.name())
+                .create();
+        namespace.create(covering(lab, "link-in-volume", "ln -s /etc /x/e", "/x/e"));
+        namespace.create(covering(lab, "link-in-image", "true", "/opt/etc"));
+        namespace.run(Pods.withGpuMemory(lab, "bypass", 3000));
+        namespace
+                .exec("bypass", "bash", "-c", "nohup python3 -c \"$1\" 100 > /dev/null 2>&1 &", "-", bypass())
+                .expectSuccess();
+
+        for (String name : List.of("link-in-volume", "link-in-image")) {
+            Instant started = started(namespace, name);
+            namespace
+                    .client()
+                    .pods()
+                    .inNamespace(namespace.name())
+                    .withName(name)
+                    .waitUntilCondition(pod -> pod == null, 2 * IN_TIME.toMillis(), TimeUnit.MILLISECONDS);
+            assertThat(Duration.between(started, Instant.now())).as(name).isLessThan(IN_TIME.plus(A_SECOND));
+            assertThat(namespace.events(name)).anySatisfy(event -> {
+                assertThat(event.getReason()).isEqualTo("GpuLimitsCovered");
+                assertThat(event.getMessage()).contains("container main does not see its limits: at /etc/aliquot");
+            });
+        }
+        awaitTrue(
+                "an event about the program without the shim",
+                IN_TIME,
+                () -> namespace.events("bypass").stream()
+                        .anyMatch(event -> "GpuProgramWithoutShim".equals(event.getReason())));
+        assertThat(namespace.get("bypass").getMetadata().getDeletionTimestamp())
+                .as("it uses no more than its limit")
+                .isNull();
+    }
+
+    /** A pod that mounts an empty folder and an empty file over Aliquot's, through a link to /etc. */
+    private static Pod covering(Lab lab, String name, String link, String etc) {
+        Pod pod = Pods.withGpuMemory(lab, name, 3000);
+        Container main = pod.getSpec()
+                .getContainers()
+                .getFirst()
+                .edit()
+                .withCommand("bash", "-c", "trap '' TERM; vgpu-sample alloc 5000 hold")
+                .addNewVolumeMount()
+                .withName("x")
+                .withMountPath("/x")
+                .endVolumeMount()
+                .addNewVolumeMount()
+                .withName("mine")
+                .withMountPath(etc + "/aliquot")
+                .endVolumeMount()
+                .addNewVolumeMount()
+                .withName("mine")
+                .withMountPath(etc + "/ld.so.preload")
+                .withSubPath("none")
+                .endVolumeMount()
+                .build();
+        Container prepare = new ContainerBuilder()
+                .withName("prepare")
+                .withImage(lab.sampleImage())
+                .withImagePullPolicy("Never")
+                .withCommand("bash", "-c", link + "; touch /mine/none")
+                .withEnv(new EnvVarBuilder()
+                        .withName("NVIDIA_VISIBLE_DEVICES")
+                        .withValue("void")
+                        .build())
+                .addNewVolumeMount()
+                .withName("x")
+                .withMountPath("/x")
+                .endVolumeMount()
+                .addNewVolumeMount()
+                .withName("mine")
+                .withMountPath("/mine")
+                .endVolumeMount()
+                .build();
+        return pod.edit()
+                .editMetadata()
+                .addToLabels("app", "covered")
+                .endMetadata()
+                .editSpec()
+                .withTerminationGracePeriodSeconds(A_YEAR_SECONDS)
+                .withInitContainers(prepare)
+                .withContainers(main)
+                .addNewVolume()
+                .withName("x")
+                .withNewEmptyDir()
+                .endEmptyDir()
+                .endVolume()
+                .addNewVolume()
+                .withName("mine")
+                .withNewEmptyDir()
+                .endEmptyDir()
+                .endVolume()
+                .endSpec()
+                .build();
+    }
+
+    /** When the pod's container started. */
+    private static Instant started(TestNamespace namespace, String pod) {
+        Pod running = namespace.awaitRunning(pod, TestNamespace.EVENTUALLY);
+        return Instant.parse(running.getStatus()
+                .getContainerStatuses()
+                .getFirst()
+                .getState()
+                .getRunning()
+                .getStartedAt());
+    }
+
+    private static String bypass() throws IOException {
+        try (InputStream resource = LimitsCheckIT.class.getResourceAsStream("bypass.py")) {
+            return new String(resource.readAllBytes(), StandardCharsets.UTF_8);
+        }
+    }
+}
