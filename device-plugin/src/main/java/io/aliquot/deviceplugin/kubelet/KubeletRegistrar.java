@@ -262,7 +262,7 @@ public final class KubeletRegistrar implements AutoCloseable {
             backoff.reset();
         }
         if (backoff.isOver()) {
-            register(kubelet.get());
+            register();
         }
     }
 
@@ -283,15 +283,17 @@ public final class KubeletRegistrar implements AutoCloseable {
         return registration.end();
     }
 
-    private void register(KubeletInstance kubelet) throws IOException {
-        folder.removeOwnSockets();
-        Path socket = folder.newOwnSocket();
+    private void register() throws IOException {
         backoff.start(); // also after a success, so that registrations that end soon become rarer
+        Path socket = folder.newOwnSocket();
         try {
+            // First, because a kubelet that starts removes the plugin's socket, and would then wait for it in Register.
+            KubeletInstance kubelet = folder.listeningKubelet();
+            folder.removeOwnSockets();
             registration = Registration.open(kubelet, folder.kubeletSocket(), socket, service, this::wake, nanoTime);
         } catch (IOException e) {
             Files.deleteIfExists(socket);
-            failed(String.valueOf(e.getMessage()));
+            failed("cannot register at " + folder.kubeletSocket() + ": " + e.getMessage());
             return;
         }
         synchronized (this) {

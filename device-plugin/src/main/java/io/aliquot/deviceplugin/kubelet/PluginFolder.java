@@ -2,6 +2,8 @@ package io.aliquot.deviceplugin.kubelet;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.UnixDomainSocketAddress;
+import java.nio.channels.SocketChannel;
 import java.nio.file.ClosedWatchServiceException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
@@ -47,6 +49,17 @@ final class PluginFolder {
         } catch (NoSuchFileException e) {
             return Optional.empty();
         }
+    }
+
+    /**
+     * The kubelet that listens on the present socket. It has emptied the folder before.
+     *
+     * @throws IOException if none listens, for example because the socket is that of a killed one
+     */
+    KubeletInstance listeningKubelet() throws IOException {
+        SocketChannel.open(UnixDomainSocketAddress.of(kubeletSocket())).close();
+        return kubelet()
+                .orElseThrow(() -> new NoSuchFileException(kubeletSocket().toString()));
     }
 
     /**

@@ -104,9 +104,7 @@ final class Registration implements AutoCloseable {
             return registration;
         } catch (StatusRuntimeException e) {
             registration.close();
-            throw new IOException(
-                    "the kubelet did not accept the registration at " + kubeletSocket + ": " + reason(e.getStatus()),
-                    e);
+            throw new IOException("the kubelet did not accept the registration: " + reason(e.getStatus()), e);
         } finally {
             channel.shutdownNow();
         }

@@ -9,6 +9,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.api.io.TempDir;
 
 final class UnhookedFunctionCheckTest {
@@ -45,7 +46,7 @@ final class UnhookedFunctionCheckTest {
     }
 
     @Test
-    @Timeout(20)
+    @Timeout(value = 20, threadMode = ThreadMode.SEPARATE_THREAD) // nothing interrupts the opening of a FIFO
     void ignoresRegionsThatAContainerHasDamaged() throws Exception {
         Files.write(slots.resolve("slot-000"), new byte[0]);
         Files.write(slots.resolve("slot-001"), new byte[] {1, 2, 3});

@@ -21,10 +21,11 @@ import java.util.List;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.api.io.TempDir;
 
 /** On real files. */
-@Timeout(30)
+@Timeout(value = 30, threadMode = ThreadMode.SEPARATE_THREAD)
 final class LargeRegionsTest {
     private static final int MIB = 1 << 20;
     private static final PodContainer MAIN = new PodContainer("team", "train", "", "main");
