@@ -23,6 +23,9 @@ import io.fabric8.kubernetes.api.model.Volume;
 import io.fabric8.kubernetes.api.model.VolumeMount;
 import io.fabric8.kubernetes.api.model.apps.DaemonSet;
 import io.fabric8.kubernetes.api.model.apps.Deployment;
+import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicy;
+import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicyIngressRule;
+import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicyPort;
 import io.fabric8.kubernetes.api.model.node.v1.RuntimeClass;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
@@ -34,8 +37,10 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -564,6 +569,49 @@ class ChartTest {
                                     .filter(port -> port.getName().equals("metrics")))
                             .hasSize(1);
                 });
+    }
+
+    @Test
+    void networkPoliciesLeaveTheWebhooksOpenAndMetricsToTheNamedPods() {
+        assertThat(Chart.all(Chart.render(DEFAULTS), NetworkPolicy.class)).isEmpty();
+
+        String monitoring = "kubernetes.io/metadata.name=monitoring";
+        List<Rendered> all = Chart.render(EVERYTHING);
+        assertThat(ingress(all, "aliquot-scheduler", schedulerTemplate(all)))
+                .containsExactlyInAnyOrder(
+                        "webhooks from all", "metrics from " + monitoring, "10259 from " + monitoring);
+        assertThat(ingress(all, "aliquot-device-plugin", agentTemplate(all)))
+                .containsExactlyInAnyOrder(
+                        "usage from app.kubernetes.io/component=scheduler", "metrics from " + monitoring);
+
+        // In a NetworkPolicy a rule without peers would allow all of them.
+        List<Rendered> none = Chart.renderWith(Map.of("networkPolicy.enabled", true));
+        assertThat(ingress(none, "aliquot-scheduler", schedulerTemplate(none))).containsExactly("webhooks from all");
+        assertThat(ingress(none, "aliquot-device-plugin", agentTemplate(none)))
+                .containsExactly("usage from app.kubernetes.io/component=scheduler");
+    }
+
+    /** Each port and the last label of each selector that may reach it. */
+    private static List<String> ingress(List<Rendered> rendered, String name, PodTemplateSpec pod) {
+        NetworkPolicy policy = Chart.the(rendered, NetworkPolicy.class, name);
+        assertThat(pod.getMetadata().getLabels())
+                .containsAllEntriesOf(policy.getSpec().getPodSelector().getMatchLabels());
+        assertThat(policy.getSpec().getPolicyTypes()).containsExactly("Ingress");
+        var pairs = new ArrayList<String>();
+        for (NetworkPolicyIngressRule rule : policy.getSpec().getIngress()) {
+            for (NetworkPolicyPort port : rule.getPorts()) {
+                String peers = rule.getFrom().isEmpty()
+                        ? "all"
+                        : rule.getFrom().stream()
+                                .map(peer -> Optional.ofNullable(peer.getNamespaceSelector())
+                                        .orElse(peer.getPodSelector()))
+                                .map(selector -> new TreeMap<>(selector.getMatchLabels()).firstEntry())
+                                .map(label -> label.getKey() + "=" + label.getValue())
+                                .collect(Collectors.joining(", "));
+                pairs.add(port.getPort().getValue() + " from " + peers);
+            }
+        }
+        return pairs;
     }
 
     @ParameterizedTest
