@@ -113,11 +113,11 @@ class ObjectsHttpTest {
         FakeCluster server = context.getBean(FakeCluster.class);
         String gpu = ROOT + "/gpus/" + GpuNodes.name(Gpus.uuid(1, 0));
         JsonNode before = ok(gpu);
-        changes.node(9, Gpus.gpu(1, 0, 40_000), Gpus.gpu(9, 0, 40_000));
+        changes.node(9, Gpus.gpu(1, 0, 40_000), Gpus.gpu(9, 1, 40_000));
         assertThat(refreshed(gpu)).isEqualTo(before);
         assertThat(ok(ROOT + "/gpunodes/n9").at("/status/gpus").toString())
-                .isEqualTo("[\"" + GpuNodes.name(Gpus.uuid(9, 0)) + "\"]");
-        changes.node(9, Gpus.gpu(9, 0, 40_000));
+                .isEqualTo("[\"" + GpuNodes.name(Gpus.uuid(9, 1)) + "\"]");
+        changes.node(9, Gpus.gpu(9, 1, 40_000));
         assertThat(refreshed(gpu)).isEqualTo(before);
         changes.node(9, Gpus.gpu(1, 0, 40_000));
         assertThat(refreshed(gpu)).isEqualTo(before);
