@@ -1,8 +1,11 @@
 package io.aliquot.scheduler.kubernetes;
 
+import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.foreign.HamiAllocation;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.Resources;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
@@ -10,6 +13,7 @@ import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.ForeignPod;
+import io.aliquot.scheduler.ledger.ForeignPod.ForeignVgpu;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.ContainerKind;
@@ -110,9 +114,11 @@ public final class PodReader {
     }
 
     /**
-     * Reads what a bound pod holds by HAMi's record; empty for a pod without that record and for one of Aliquot's.
+     * Reads what a bound pod holds by HAMi's record and by its limits; empty for a pod without that record and for one of
+     * Aliquot's.
      *
-     * @throws FormatException if the record is unreadable, so that the pod's GPUs count as wholly held
+     * @throws FormatException if the record is unreadable, or is not about as many containers and GPUs as the limits, so
+     *     that the pod's GPUs count as wholly held
      */
     static Optional<ForeignPod> foreign(Pod pod) {
         Map<String, String> annotations = annotations(pod);
@@ -121,12 +127,20 @@ public final class PodReader {
             return Optional.empty();
         }
         try {
-            var sums = new HashMap<String, GpuAmount>();
-            // All containers together: HAMi's record does not tell in every version which of them are init containers.
-            for (List<Vgpu> container : HamiAllocation.parse(text).containers()) {
-                container.forEach(vgpu -> sums.merge(vgpu.uuid(), GpuAmount.of(vgpu), PodReader::sum));
+            List<List<Vgpu>> recorded = HamiAllocation.parse(text).containers().stream()
+                    .filter(container -> !container.isEmpty())
+                    .toList();
+            List<GpuRequest> requested = hamiRequests(pod, recorded.size());
+            var vgpus = new ArrayList<ForeignVgpu>();
+            for (int i = 0; i < recorded.size(); i++) {
+                GpuRequest request = requested.get(i);
+                expect(recorded.get(i).size() == request.vgpus(), "the " + request.vgpus() + " GPUs of a container");
+                for (Vgpu vgpu : recorded.get(i)) {
+                    var amount = new GpuAmount(vgpu.memoryMiB(), Math.max(vgpu.cores(), request.cores()), 1, false);
+                    vgpus.add(new ForeignVgpu(vgpu.uuid(), amount, request.memory()));
+                }
             }
-            return Optional.of(new ForeignPod(id(pod), node(pod), sums));
+            return Optional.of(new ForeignPod(id(pod), node(pod), vgpus));
         } catch (FormatException e) {
             throw new FormatException(
                     "annotation " + HamiAllocation.ANNOTATION + ": " + e.getMessage()
@@ -135,9 +149,40 @@ public final class PodReader {
         }
     }
 
-    private static GpuAmount sum(GpuAmount one, GpuAmount other) {
-        return new GpuAmount(
-                one.memoryMiB() + other.memoryMiB(), one.cores() + other.cores(), one.slots() + other.slots(), false);
+    /** The limits of the containers that the record is about: of all, or in early versions without init containers. */
+    private static List<GpuRequest> hamiRequests(Pod pod, int recorded) {
+        var all = new ArrayList<GpuRequest>();
+        var apps = new ArrayList<GpuRequest>();
+        for (Part part : parts(pod.getSpec())) {
+            Map<String, String> limits = limits(part.container());
+            String gpus = limits.getOrDefault(ForeignResources.NVIDIA_GPU, "0");
+            if (!gpus.equals("0")) {
+                limits.put(Resources.VGPU, gpus);
+                GpuRequest request = GpuRequest.parse(limits).orElseThrow();
+                all.add(request);
+                if (part.kind() == ContainerKind.APP) {
+                    apps.add(request);
+                }
+            }
+        }
+        expect(recorded == all.size() || recorded == apps.size(), all.size() + " containers");
+        return recorded == all.size() ? all : apps;
+    }
+
+    private static void expect(boolean recorded, String what) {
+        if (!recorded) {
+            throw new FormatException(
+                    "expected " + what + " by the limits of " + ForeignResources.NVIDIA_GPU + ", found another number");
+        }
+    }
+
+    private static Map<String, String> limits(Container container) {
+        var limits = new HashMap<String, String>();
+        ResourceRequirements resources = container.getResources();
+        if (resources != null && resources.getLimits() != null) {
+            resources.getLimits().forEach((name, quantity) -> limits.put(name, quantity.toString()));
+        }
+        return limits;
     }
 
     /** Returns 0 for an object that did not come from an API server. */
@@ -214,12 +259,8 @@ public final class PodReader {
     public static PodGpuRequest gpuRequest(Pod pod) {
         var requests = new ArrayList<ContainerGpuRequest>();
         for (Part part : parts(pod.getSpec())) {
-            var limits = new HashMap<String, String>();
-            ResourceRequirements resources = part.container().getResources();
-            if (resources != null && resources.getLimits() != null) {
-                resources.getLimits().forEach((name, quantity) -> limits.put(name, quantity.toString()));
-            }
-            ContainerGpuRequest.parse(part.name(), part.kind(), limits).ifPresent(requests::add);
+            ContainerGpuRequest.parse(part.name(), part.kind(), limits(part.container()))
+                    .ifPresent(requests::add);
         }
         return PodGpuRequest.of(requests, annotations(pod), false).withHostRequests(requests(pod));
     }

@@ -202,17 +202,17 @@ final class NodeAccount implements NodeAccountView {
                     .filter(ForeignHolder::hami)
                     .map(ForeignHolder::pod)
                     .collect(Collectors.toSet());
-            Set<String> uuids =
-                    sharing.inventory().gpus().stream().map(Gpu::uuid).collect(Collectors.toSet());
+            Map<String, Integer> memoryMiB = new HashMap<>();
+            sharing.inventory().gpus().forEach(gpu -> memoryMiB.put(gpu.uuid(), gpu.memoryMiB()));
             var counted = new HashSet<String>();
             for (ForeignPod pod : foreignPods.values()) {
                 if (listed.contains(pod.name())
-                        && uuids.containsAll(pod.perGpu().keySet())) {
+                        && pod.vgpus().stream().allMatch(vgpu -> memoryMiB.containsKey(vgpu.gpu()))) {
                     counted.add(pod.name());
-                    pod.perGpu()
-                            .forEach((uuid, amount) -> foreignTallies
-                                    .computeIfAbsent(uuid, any -> new Tally())
-                                    .add(amount, 1));
+                    pod.vgpus()
+                            .forEach(vgpu -> foreignTallies
+                                    .computeIfAbsent(vgpu.gpu(), any -> new Tally())
+                                    .add(vgpu.on(memoryMiB.getOrDefault(vgpu.gpu(), 0)), 1));
                 }
             }
             gpuCapacities = sharing.gpus().list(holder -> holder.hami() && counted.contains(holder.pod()));

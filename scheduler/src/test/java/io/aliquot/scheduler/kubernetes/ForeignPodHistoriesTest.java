@@ -142,9 +142,10 @@ class ForeignPodHistoriesTest {
             int memoryMiB = 100 * (1 + random.nextInt(5));
             boolean hami = random.nextBoolean();
             boolean unreadable = random.nextInt(5) == 0;
-            // A user may also write HAMi's annotation to a pod that holds a GPU of NVIDIA's plugin.
+            // A user may also write HAMi's annotation to a pod that holds a GPU of NVIDIA's plugin, or rewrite it.
+            boolean rewritten = !hami || random.nextBoolean();
             String record =
-                    unreadable ? gpu + "[0-1],NVIDIA,100,0:;" : gpu + ",NVIDIA," + (hami ? memoryMiB : 1) + ",0:;";
+                    unreadable ? gpu + "[0-1],NVIDIA,100,0:;" : gpu + ",NVIDIA," + (rewritten ? 1 : memoryMiB) + ",0:;";
             String name = "f" + names++;
             Pod pod = new PodBuilder()
                     .withNewMetadata()
@@ -155,6 +156,13 @@ class ForeignPodHistoriesTest {
                     .endMetadata()
                     .withNewSpec()
                     .withNodeName("n1")
+                    .addNewContainer()
+                    .withName("main")
+                    .withNewResources()
+                    .addToLimits("nvidia.com/gpu", new Quantity("1"))
+                    .addToLimits("nvidia.com/gpumem", new Quantity("" + memoryMiB))
+                    .endResources()
+                    .endContainer()
                     .endSpec()
                     .build();
             foreign.put(name, new Foreign(pod, hami, gpu, memoryMiB));

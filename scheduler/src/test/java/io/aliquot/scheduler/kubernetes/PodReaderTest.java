@@ -5,6 +5,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.MemoryRequest.Mebibytes;
+import io.aliquot.api.names.MemoryRequest.WholeCard;
+import io.aliquot.scheduler.ledger.ForeignPod.ForeignVgpu;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
@@ -38,14 +41,47 @@ class PodReaderTest {
     }
 
     @Test
-    void aPodOfHamiHoldsTheSumOfItsContainers() {
-        Pod pod = pod("hami.io/vgpu-devices-allocated: \"" + uuid(1, 0) + ",NVIDIA,100,5:;" + uuid(1, 0)
-                + ",NVIDIA,200,10:" + uuid(1, 1) + ",NVIDIA,300,0:;\"");
+    void aPodOfHamiHoldsWhatItsRecordAndItsLimitsSay() {
+        Pod pod =
+                hami(uuid(1, 0) + ",NVIDIA,100,5:;" + uuid(1, 0) + ",NVIDIA,200,10:" + uuid(1, 1) + ",NVIDIA,300,0:;");
 
-        assertThat(PodReader.foreign(pod).orElseThrow().perGpu())
-                .isEqualTo(Map.of(
-                        uuid(1, 0), new GpuAmount(300, 15, 2, false), uuid(1, 1), new GpuAmount(300, 0, 1, false)));
+        assertThat(PodReader.foreign(pod).orElseThrow().vgpus())
+                .containsExactly(
+                        new ForeignVgpu(uuid(1, 0), new GpuAmount(100, 5, 1, false), new WholeCard()),
+                        new ForeignVgpu(uuid(1, 0), new GpuAmount(200, 20, 1, false), new Mebibytes(250)),
+                        new ForeignVgpu(uuid(1, 1), new GpuAmount(300, 20, 1, false), new Mebibytes(250)));
         assertThat(PodReader.bound(pod).pod().shares()).isEmpty();
+    }
+
+    /** Otherwise its owner could rewrite it so that a container's GPU is not counted. */
+    @Test
+    void aRecordOfHamiWithOtherContainersOrGpusThanTheLimitsIsUnreadable() {
+        String one = uuid(1, 0) + ",NVIDIA,100,5:";
+        for (String record : List.of(one + one + ";", one + ";" + one + ";", one + ";" + one + one + ";" + one + ";")) {
+            assertThatThrownBy(() -> PodReader.foreign(hami(record)))
+                    .as(record)
+                    .isInstanceOf(FormatException.class)
+                    .hasMessageContaining("by the limits of nvidia.com/gpu")
+                    .hasMessageContaining("wholly held");
+        }
+    }
+
+    /** A pod of HAMi with this record; its first container has a card of its own and its second one two vGPUs. */
+    private static Pod hami(String record) {
+        Pod pod = pod("hami.io/vgpu-devices-allocated: \"" + record + "\"");
+        pod.getSpec().getInitContainers().clear();
+        Map<String, Quantity> card = Map.of("nvidia.com/gpu", new Quantity("1"));
+        Map<String, Quantity> shares = Map.of(
+                "nvidia.com/gpu", new Quantity("2"),
+                "nvidia.com/gpumem", new Quantity("250"),
+                "nvidia.com/gpucores", new Quantity("20"));
+        pod.getSpec().getContainers().get(0).getResources().setLimits(card);
+        pod.getSpec()
+                .getContainers()
+                .get(1)
+                .setResources(
+                        new ResourceRequirementsBuilder().withLimits(shares).build());
+        return pod;
     }
 
     @Test

@@ -12,6 +12,9 @@ import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.ForeignHolder;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.MemoryRequest.Mebibytes;
+import io.aliquot.api.names.MemoryRequest.Percentage;
+import io.aliquot.api.names.MemoryRequest.WholeCard;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.SharingMode;
@@ -21,6 +24,7 @@ import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Commitment.Unresolved;
+import io.aliquot.scheduler.ledger.ForeignPod.ForeignVgpu;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.GpuAmount;
@@ -578,7 +582,10 @@ public class LedgerTest {
     @Test
     void aPodOfHamiIsCountedExactlyOnceTheAgentListsIt() {
         ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu", true);
-        var pod = new ForeignPod(pod("h"), "n1", Map.of(uuid(1, 0), new GpuAmount(600, 30, 1, false)));
+        var pod = new ForeignPod(
+                pod("h"),
+                "n1",
+                List.of(new ForeignVgpu(uuid(1, 0), new GpuAmount(600, 30, 1, false), new Mebibytes(1))));
 
         ledger.observeForeign(pod);
         assertThat(ledger.feasibility("n1", "b", WHOLE))
@@ -602,13 +609,33 @@ public class LedgerTest {
         assertThat(told).contains("freed n1");
     }
 
+    /** Regression: the annotation counted, which the pod's owner can rewrite. */
+    @Test
+    void aPodOfHamiCountsAtLeastAsItsLimitsSay() {
+        ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu", true);
+        ledger.putNode("n1", sharing(10, gpu(1, 0, 1000).withHolders(List.of(holder))));
+        var rewritten = new GpuAmount(1, 0, 1, false);
+
+        var ofAQuarter = new ForeignVgpu(uuid(1, 0), rewritten, new Percentage(25));
+        ledger.observeForeign(new ForeignPod(pod("h"), "n1", List.of(ofAQuarter, ofAQuarter)));
+        assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Fits.class);
+        assertThat(ledger.feasibility("n1", "b", request("APP:main: gpumem=501")))
+                .isInstanceOf(Feasibility.Refused.class);
+
+        var ofACard = new ForeignVgpu(uuid(1, 0), rewritten, new WholeCard());
+        ledger.observeForeign(new ForeignPod(pod("h"), "n1", List.of(ofACard)));
+        assertThat(ledger.feasibility("n1", "b", request("APP:main: gpumem=1")))
+                .isInstanceOf(Feasibility.Refused.class);
+    }
+
     /** Otherwise a user could share a GPU of NVIDIA's plugin by writing HAMi's annotation to the pod that holds it. */
     @Test
     void hamisRecordDoesNotOpenAGpuThatAPodHoldsThroughAnotherPlugin() {
         ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu");
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000).withHolders(List.of(holder))));
 
-        ledger.observeForeign(new ForeignPod(pod("h"), "n1", Map.of(uuid(1, 0), new GpuAmount(1, 0, 1, false))));
+        ledger.observeForeign(new ForeignPod(
+                pod("h"), "n1", List.of(new ForeignVgpu(uuid(1, 0), new GpuAmount(1, 0, 1, false), new Mebibytes(1)))));
 
         assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
     }
@@ -618,7 +645,8 @@ public class LedgerTest {
         ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu", true);
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000).withHolders(List.of(holder))));
 
-        ledger.observeForeign(new ForeignPod(pod("h"), "n1", Map.of(uuid(7, 0), new GpuAmount(1, 0, 1, false))));
+        ledger.observeForeign(new ForeignPod(
+                pod("h"), "n1", List.of(new ForeignVgpu(uuid(7, 0), new GpuAmount(1, 0, 1, false), new Mebibytes(1)))));
 
         assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Refused.class);
     }
@@ -627,7 +655,10 @@ public class LedgerTest {
     void aPodOfAnotherProductHasNoClaimToResizeOrEvict() {
         ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu", true);
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000).withHolders(List.of(holder))));
-        ledger.observeForeign(new ForeignPod(pod("h"), "n1", Map.of(uuid(1, 0), new GpuAmount(2000, 0, 1, false))));
+        ledger.observeForeign(new ForeignPod(
+                pod("h"),
+                "n1",
+                List.of(new ForeignVgpu(uuid(1, 0), new GpuAmount(2000, 0, 1, false), new Mebibytes(1)))));
 
         assertThat(ledger.holders("n1", uuid(1, 0))).isEmpty();
         assertThat(ledger.view("n1").orElseThrow().holdings()).isEmpty();
