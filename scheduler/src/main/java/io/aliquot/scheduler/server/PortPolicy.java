@@ -27,8 +27,11 @@ record PortPolicy(Set<String> paths, String below, int largestBody) {
     /** 8 MiB: a pod (1.5 MiB at most in etcd) and the names of 20,000 nodes. */
     static final PortPolicy EXTENDER =
             new PortPolicy(Set.of("/filter", "/prioritize", "/bind", "/preempt"), "", 8 << 20);
-    /** 4 MiB: the API server itself accepts no request over 3 (k8s.io/apiserver, MaxRequestBodyBytes). */
-    static final PortPolicy WEBHOOKS = new PortPolicy(Set.of("/admission/gpu", "/admission/void"), "", 4 << 20);
+    /**
+     * 8 MiB: a review of an update has the pod before and after it, and the API server itself accepts no request over 3
+     * (k8s.io/apiserver, MaxRequestBodyBytes).
+     */
+    static final PortPolicy WEBHOOKS = new PortPolicy(Set.of("/admission/gpu", "/admission/void"), "", 8 << 20);
 
     /** The same port where it serves the aggregated API, too. */
     static final PortPolicy WEBHOOKS_AND_API = new PortPolicy(
@@ -39,7 +42,7 @@ record PortPolicy(Set<String> paths, String below, int largestBody) {
                     "/openapi/v3",
                     "/openapi/v3/apis/gpu.aliquot.io/v1alpha1"),
             "/apis/",
-            4 << 20);
+            8 << 20);
 
     /** Accepts nothing. */
     static final PortPolicy NONE = new PortPolicy(Set.of(), "", 0);

@@ -43,6 +43,7 @@ import org.springframework.context.annotation.FilterType;
 import org.springframework.context.annotation.Import;
 import org.springframework.context.support.GenericApplicationContext;
 import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ObjectNode;
 
 /** Calls the webhooks as the API server does: over TLS, with the Service's name, trusting only the caBundle. */
 @EnableKubernetesMockClient(crud = true, https = false)
@@ -121,6 +122,24 @@ class WebhooksTest {
     }
 
     @Test
+    void aReviewOfAnUpdateHoldsTwoLargePods() throws Exception {
+        keeper.reconcile();
+        ObjectNode pod = Pods.gpuPod();
+        Pods.container(pod, 0).putArray("args").add("a".repeat(2_900_000));
+        ObjectNode update = AdmissionReviewTest.review(pod);
+        update.withObject("/request")
+                .put("operation", "UPDATE")
+                .put("subResource", "ephemeralcontainers")
+                .set("oldObject", pod);
+
+        Response response = post("/admission/void", update.toString());
+
+        assertThat(response.status()).as(response.body()).isEqualTo(200);
+        assertThat(Pods.JSON.readTree(response.body()).at("/response/allowed").booleanValue())
+                .isTrue();
+    }
+
+    @Test
     void answersBadInputInOneLineWithoutAStackTrace() throws Exception {
         keeper.reconcile();
 
@@ -140,7 +159,7 @@ class WebhooksTest {
                 assertThat(response.status()).as(response.body()).isEqualTo(400);
                 assertThat(response.body().strip()).isNotEmpty().doesNotContain("\n", "Exception", "\tat ");
             }
-            assertThat(post(path, " ".repeat((4 << 20) + 1)).status()).isEqualTo(413);
+            assertThat(post(path, " ".repeat((8 << 20) + 1)).status()).isEqualTo(413);
         }
     }
 
