@@ -20,11 +20,11 @@ import tools.jackson.databind.node.MissingNode;
 import tools.jackson.databind.node.ObjectNode;
 
 /*
- * A tree of a whole review takes about 30 times the memory of its text. What admission reads is little of a pod: the
- * other fields are left out of the tree, and the elements of an array that it does not read are replaced by one shared
- * node, so that the indexes of a patch stay right. The API server writes the fields of an object in the order of their
- * declaration in Go, so the field that decides about an element comes first or nearly so; in another order the tree is
- * the same and takes more memory.
+ * A tree of a whole review takes up to 18 times the memory of its text: 50 MiB for 220,000 environment variables. What
+ * admission reads is little of a pod: the other fields are left out of the tree, and the elements of an array that it
+ * does not read are replaced by one shared node, so that the indexes of a patch stay right. The API server writes the
+ * fields of an object in the order of their declaration in Go, so the field that decides about an element comes first or
+ * nearly so; in another order the tree is the same and takes more memory.
  */
 /** Reads of an AdmissionReview about a pod what admission needs, and counts it. */
 final class ReviewReader {

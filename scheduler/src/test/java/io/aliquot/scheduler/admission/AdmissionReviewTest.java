@@ -70,7 +70,7 @@ class AdmissionReviewTest {
                 .containsOnlyOnce(VISIBLE_DEVICES);
     }
 
-    /** Each ended the process: the tree of the review, its copy and the patch took 30 times the memory of its text. */
+    /** The tree of the first one and its copy took 100 MiB. */
     @ParameterizedTest
     @CsvSource(delimiter = '|', textBlock = """
             /spec/containers/0/env          | {"name": "A"}                       | 220000
