@@ -49,9 +49,6 @@ public final class DevicePlugin {
         // One line per message; set before the first message.
         System.setProperty("java.util.logging.SimpleFormatter.format", "%1$tFT%1$tT.%1$tL%1$tz %4$s %5$s%6$s%n");
         NETTY_BOOTSTRAP.setLevel(Level.SEVERE);
-        // Seconds, after which a silent client loses its connection; read once, with the first server.
-        System.setProperty("sun.net.httpserver.maxReqTime", "5");
-        System.setProperty("sun.net.httpserver.maxRspTime", "10");
         Settings settings;
         try {
             settings = Settings.parse(System.getenv());

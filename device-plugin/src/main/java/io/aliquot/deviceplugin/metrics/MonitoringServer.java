@@ -1,21 +1,20 @@
 package io.aliquot.deviceplugin.metrics;
 
-import com.sun.net.httpserver.HttpExchange;
-import com.sun.net.httpserver.HttpServer;
+import io.aliquot.deviceplugin.http.HttpPort;
+import io.aliquot.deviceplugin.http.HttpPort.Answer;
 import java.io.IOException;
-import java.net.InetSocketAddress;
-import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.Optional;
 import java.util.function.Supplier;
 
 /** Serves {@code /livez}, {@code /readyz} and {@code /metrics} over plain HTTP; any other path is 404. */
 public final class MonitoringServer implements AutoCloseable {
     private static final int OK = 200;
     private static final int NOT_FOUND = 404;
-    private static final int METHOD_NOT_ALLOWED = 405;
     private static final int UNAVAILABLE = 503;
+    private static final String TEXT = "text/plain";
 
-    private final HttpServer server;
+    private final HttpPort http;
 
     /**
      * Starts to serve.
@@ -29,52 +28,32 @@ public final class MonitoringServer implements AutoCloseable {
             int port, AgentMetrics metrics, Supplier<List<String>> liveness, Supplier<List<String>> readiness)
             throws IOException {
         try {
-            server = HttpServer.create(new InetSocketAddress(port), 0);
+            http = new HttpPort(port, Optional.empty(), request -> switch (request.path()) {
+                case "/livez" -> probe(liveness.get());
+                case "/readyz" -> probe(readiness.get());
+                case "/metrics" -> new Answer(OK, TEXT + "; version=0.0.4; charset=utf-8", metrics.print());
+                default -> new Answer(NOT_FOUND, TEXT, "try /livez, /readyz or /metrics\n");
+            });
         } catch (IOException e) {
             throw new IOException(
                     "cannot serve health and metrics on port " + port + " (" + e.getMessage()
                             + "); set ALIQUOT_METRICS_PORT to a free one",
                     e);
         }
-        server.createContext("/", exchange -> {
-            try (exchange) {
-                if (!exchange.getRequestMethod().equals("GET")) {
-                    answer(exchange, METHOD_NOT_ALLOWED, "text/plain", "GET only\n");
-                    return;
-                }
-                switch (exchange.getRequestURI().getPath()) {
-                    case "/livez" -> answerProbe(exchange, liveness.get());
-                    case "/readyz" -> answerProbe(exchange, readiness.get());
-                    case "/metrics" ->
-                        answer(exchange, OK, "text/plain; version=0.0.4; charset=utf-8", metrics.print());
-                    default -> answer(exchange, NOT_FOUND, "text/plain", "try /livez, /readyz or /metrics\n");
-                }
-            }
-        });
-        server.start();
     }
 
     public int port() {
-        return server.getAddress().getPort();
+        return http.port();
     }
 
     @Override
     public void close() {
-        server.stop(0);
+        http.close();
     }
 
-    private static void answerProbe(HttpExchange exchange, List<String> problems) throws IOException {
-        if (problems.isEmpty()) {
-            answer(exchange, OK, "text/plain", "ok\n");
-        } else {
-            answer(exchange, UNAVAILABLE, "text/plain", String.join("\n", problems) + "\n");
-        }
-    }
-
-    private static void answer(HttpExchange exchange, int status, String type, String text) throws IOException {
-        byte[] body = text.getBytes(StandardCharsets.UTF_8);
-        exchange.getResponseHeaders().set("Content-Type", type);
-        exchange.sendResponseHeaders(status, body.length);
-        exchange.getResponseBody().write(body);
+    private static Answer probe(List<String> problems) {
+        return problems.isEmpty()
+                ? new Answer(OK, TEXT, "ok\n")
+                : new Answer(UNAVAILABLE, TEXT, String.join("\n", problems) + "\n");
     }
 }

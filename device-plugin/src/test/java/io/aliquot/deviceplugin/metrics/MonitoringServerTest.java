@@ -41,7 +41,7 @@ final class MonitoringServerTest {
         try (var server = new MonitoringServer(0, metrics, List::of, List::of)) {
             assertThat(get(server, "/").statusCode()).isEqualTo(404);
             var post = HttpRequest.newBuilder(uri(server, "/metrics"))
-                    .POST(HttpRequest.BodyPublishers.ofString("x"))
+                    .POST(HttpRequest.BodyPublishers.noBody())
                     .build();
             assertThat(client.send(post, HttpResponse.BodyHandlers.ofString()).statusCode())
                     .isEqualTo(405);
