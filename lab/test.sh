@@ -104,13 +104,13 @@ keep_reports() { # FILE
 
 maven() { setpriv --pdeathsig KILL ./mvnw -B -ntp --fail-at-end -Dorg.slf4j.simpleLogger.showDateTime=true verify "$@" < /dev/null; }
 
-# Runs the tests of the cluster with these arguments; no unit tests. The lab's 'up' builds what they need.
+# Runs the tests of the cluster with these arguments, and few others. The lab's 'up' builds what they need.
 maven_lab() {
-    maven -pl api,testing,lab -Dtest=None -Dsurefire.failIfNoSpecifiedTests=false "$@"
+    maven -pl api,testing,lab -Dsurefire.failIfNoSpecifiedTests=false "$@"
 }
 
 # The tests whose faults hit the whole cluster
-fault_tests=AdmissionFaultsIT,GpuApiFaultsIT,LeaderFailoverIT,ProcessKillIT
+fault_tests=AdmissionFaultsIT,GpuApiFaultsIT,KubeletRestartIT,LeaderFailoverIT,ProcessKillIT,SlowClientsIT
 
 # The tests of the cluster mostly wait; those of the other modules run beside them.
 run_gate() {
@@ -129,8 +129,8 @@ run_part() { # PART
         java) maven -T 2 -pl api,testing,scheduler -Daliquot.histories=10000 -Dschemathesis.examples=20 ;;
         placement) maven -pl api,testing,scheduler,simulator -DskipITs -Dtest=RequiredModelsTest -Dsurefire.failIfNoSpecifiedTests=false ;;
         native) ALIQUOT_KILL_ROUNDS=5000 maven -pl native-shim ;;
-        lab) maven_lab -Dgroups=long "-Dit.test=!${fault_tests//,/,!}" ;;
-        faults) maven_lab "-Dit.test=$fault_tests" ;;
+        lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!}" ;;
+        faults) maven_lab -Dtest=None "-Dit.test=$fault_tests" ;;
         jdk21)
             unset ALIQUOT_LONG
             cmake -S native-shim -B native-shim/build &&

@@ -23,8 +23,9 @@ import org.junit.jupiter.api.parallel.Isolated;
  */
 @ExtendWith(LabExtension.class)
 @Isolated
+@LongTier.Only
 class KubeletRestartIT {
-    private static final int RESTARTS = LongTier.orElse(20, 3);
+    private static final int RESTARTS = 20;
     private static final int REPLICAS = 4;
 
     /** From the kill on, for the agent to see that its kubelet is gone and for the leader to hear of it. */

@@ -52,7 +52,8 @@ class LimitsCheckIT {
         namespace.create(covering(lab, "link-in-image", "true", "/opt/etc"));
         namespace.run(Pods.withGpuMemory(lab, "bypass", 3000));
         namespace
-                .exec("bypass", "bash", "-c", "nohup python3 -c \"$1\" 100 > /dev/null 2>&1 &", "-", bypass())
+                // MiB, too much to be taken for a context
+                .exec("bypass", "bash", "-c", "nohup python3 -c \"$1\" 1000 > /dev/null 2>&1 &", "-", bypass())
                 .expectSuccess();
 
         for (String name : List.of("link-in-volume", "link-in-image")) {

@@ -68,6 +68,7 @@ class OfficialBinariesTest {
     }
 
     @Test
+    @LongTier.Only
     void programsOfAServerRun() throws Exception {
         String programs = bash("cluster_programs").output();
         assertThat(bash("cd '" + folder + "'; programs='" + programs + "'; " + PUBLISH))
