@@ -4,9 +4,8 @@ import io.aliquot.scheduler.explain.PendingPodEvents;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.AgentUsage;
-import io.aliquot.scheduler.nodeagent.ApplicationXidEvents;
+import io.aliquot.scheduler.nodeagent.ContainerEvents;
 import io.aliquot.scheduler.nodeagent.GpuHealthEvents;
-import io.aliquot.scheduler.nodeagent.LargeRegionEvents;
 import io.aliquot.scheduler.nodeagent.OveruseMonitor;
 import io.aliquot.scheduler.pending.Waker;
 import io.aliquot.scheduler.periodic.PeriodicTask;
@@ -34,8 +33,7 @@ class PeriodicConfiguration {
             GpuHealthEvents gpuHealthEvents,
             AgentUsage agentUsage,
             OveruseMonitor overuseMonitor,
-            ApplicationXidEvents applicationXidEvents,
-            LargeRegionEvents largeRegionEvents,
+            ContainerEvents containerEvents,
             WatchHealthCheck watches,
             LongSupplier nanoTime) {
         List<PeriodicTask> tasks = List.of(
@@ -48,8 +46,7 @@ class PeriodicConfiguration {
                 new PeriodicTask("gpu-health-events", Duration.ofSeconds(1), gpuHealthEvents::report),
                 new PeriodicTask("agent-usage", Duration.ofMillis(100), agentUsage::fetchDue),
                 new PeriodicTask("overuse", Duration.ofSeconds(2), overuseMonitor::check),
-                new PeriodicTask("application-xid-events", Duration.ofSeconds(5), applicationXidEvents::report),
-                new PeriodicTask("large-region-events", Duration.ofSeconds(5), largeRegionEvents::report),
+                new PeriodicTask("container-events", Duration.ofSeconds(5), containerEvents::report),
                 new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check));
         return new PeriodicTasks(tasks, nanoTime);
     }

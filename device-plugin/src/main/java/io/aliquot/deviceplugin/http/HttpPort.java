@@ -52,7 +52,7 @@ public final class HttpPort implements AutoCloseable {
     /** For which such a connection may exist: from the connect to the last byte of its answer. */
     private static final Duration LONGEST = Duration.ofSeconds(10);
 
-    /** Of authenticated clients. The scheduler sends a request every 15 s. */
+    /** Of authenticated clients. The scheduler sends a request every 9 s. */
     private static final Duration IDLE = Duration.ofMinutes(1);
 
     private static final Logger LOG = System.getLogger(HttpPort.class.getName());

@@ -273,7 +273,7 @@ public final class UsageTracker {
 
     /**
      * Why the container's limits do not apply to one of its processes on the GPU; empty if they do. A finding outlasts its
-     * process, so that the scheduler, which asks every 15 s, hears of short ones.
+     * process, so that the scheduler, which asks every 9 s, hears of short ones.
      */
     private Optional<Unlimited> unlimited(Reading reading, Key key, Counters counted) {
         long now = nanoTime.getAsLong();

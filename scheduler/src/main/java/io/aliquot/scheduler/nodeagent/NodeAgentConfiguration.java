@@ -48,12 +48,7 @@ class NodeAgentConfiguration {
     }
 
     @Bean
-    LargeRegionEvents largeRegionEvents(AgentUsage usage, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
-        return new LargeRegionEvents(usage::all, ledger, cluster, nanoTime);
-    }
-
-    @Bean
-    ApplicationXidEvents applicationXidEvents(AgentUsage usage, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
-        return new ApplicationXidEvents(usage::all, ledger, cluster, nanoTime);
+    ContainerEvents containerEvents(AgentUsage usage, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
+        return new ContainerEvents(usage::all, ledger, cluster, nanoTime);
     }
 }

@@ -21,8 +21,8 @@ class ApplicationXidEventsTest {
 
     private final ExtenderFixture fixture = new ExtenderFixture();
     private final List<UsageReport> reports = new ArrayList<>();
-    private final ApplicationXidEvents events =
-            new ApplicationXidEvents(() -> reports, fixture.ledger, fixture.cluster, fixture.now::get);
+    private final ContainerEvents events =
+            new ContainerEvents(() -> reports, fixture.ledger, fixture.cluster, fixture.now::get);
 
     @BeforeEach
     void start() {
@@ -40,7 +40,7 @@ class ApplicationXidEventsTest {
         events.report();
         assertThat(fixture.cluster.warnings).hasSize(2).last().asString().contains("caused XID 13 ");
 
-        fixture.pass(ApplicationXidEvents.REPEAT_AFTER);
+        fixture.pass(ContainerEvents.REPEAT_AFTER);
         events.report();
         assertThat(fixture.cluster.warnings).hasSize(4);
     }

@@ -15,8 +15,8 @@ import org.junit.jupiter.api.Test;
 class LargeRegionEventsTest {
     private final ExtenderFixture fixture = new ExtenderFixture();
     private List<UsageReport> reports = List.of();
-    private final LargeRegionEvents events =
-            new LargeRegionEvents(() -> reports, fixture.ledger, fixture.cluster, fixture.now::get);
+    private final ContainerEvents events =
+            new ContainerEvents(() -> reports, fixture.ledger, fixture.cluster, fixture.now::get);
 
     @BeforeEach
     void start() {
@@ -32,7 +32,7 @@ class LargeRegionEventsTest {
                 .containsExactly("a GpuRegionTooLarge: container main made its region, a file on the node's disk, 300"
                         + " MiB large, where its programs need less than 1 MiB. The node's agent has cut it");
 
-        fixture.pass(LargeRegionEvents.REPEAT_AFTER);
+        fixture.pass(ContainerEvents.REPEAT_AFTER);
         events.report();
         assertThat(fixture.cluster.warnings).hasSize(2);
     }

@@ -1,0 +1,107 @@
+package io.aliquot.scheduler.nodeagent;
+
+import com.github.benmanes.caffeine.cache.Cache;
+import com.github.benmanes.caffeine.cache.Caffeine;
+import io.aliquot.api.usage.PodContainer;
+import io.aliquot.api.usage.UsageReport;
+import io.aliquot.api.usage.UsageReport.ApplicationXid;
+import io.aliquot.api.usage.UsageReport.LargeRegion;
+import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
+import io.aliquot.scheduler.ledger.Holding;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.PodId;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.function.LongSupplier;
+import java.util.function.Predicate;
+import java.util.function.Supplier;
+
+/**
+ * Writes events on pods about what their node's agent says of their containers: a program caused an XID error, or the
+ * container enlarged its region, a file on the node's disk; leader only. Only a pod that holds a share of that node's GPUs
+ * gets one, for an XID error of that GPU.
+ */
+public final class ContainerEvents {
+    /** Between two events about the same thing of the same container. */
+    static final Duration REPEAT_AFTER = Duration.ofMinutes(10);
+
+    private static final long MIB = 1L << 20;
+
+    private final Supplier<List<UsageReport>> reports;
+    private final Ledger ledger;
+    private final Cluster cluster;
+    private final Cache<Reported, Boolean> reported;
+
+    private record Reported(String uid, String container, String what) {}
+
+    ContainerEvents(Supplier<List<UsageReport>> reports, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
+        this.reports = reports;
+        this.ledger = ledger;
+        this.cluster = cluster;
+        reported = Caffeine.newBuilder()
+                .maximumSize(10_000)
+                .expireAfterWrite(REPEAT_AFTER)
+                .ticker(nanoTime::getAsLong)
+                .build();
+    }
+
+    /** One run, every few seconds. */
+    public void report() {
+        if (!(cluster.leadership() instanceof Leads)) {
+            reported.invalidateAll();
+            return;
+        }
+        for (UsageReport report : reports.get()) {
+            report.xids().forEach(xid -> report(report.node(), xid));
+            report.largeRegions().forEach(region -> report(report.node(), region));
+        }
+    }
+
+    private void report(String node, ApplicationXid xid) {
+        PodContainer container = xid.container();
+        String meaning = xid.meaning().isEmpty() ? "" : " (" + xid.meaning() + ")";
+        pod(node, holding -> holding.isShareOf(xid.gpu()) && holding.pod().uid().equals(container.uid()))
+                .filter(pod -> isNew(pod, container, "XID " + xid.number() + " on " + xid.gpu()))
+                .ifPresent(pod -> cluster.warn(
+                        pod,
+                        "GpuProgramError",
+                        "a program of container " + container.container() + " caused XID " + xid.number() + meaning
+                                + " on " + xid.gpu()
+                                + ", which works as before. No other container used the GPU then"));
+    }
+
+    /** The agent knows no uid of a pod that does not use its GPU; a node runs one pod of a name at a time. */
+    private void report(String node, LargeRegion region) {
+        PodContainer container = region.container();
+        pod(
+                        node,
+                        holding -> holding.state() == Holding.State.HELD
+                                && holding.pod().namespace().equals(container.namespace())
+                                && holding.pod().name().equals(container.pod()))
+                .filter(pod -> isNew(pod, container, "region"))
+                .ifPresent(pod -> cluster.warn(
+                        pod,
+                        "GpuRegionTooLarge",
+                        region.cut()
+                                ? "container " + container.container()
+                                        + " made its region, a file on the node's disk, " + region.bytes() / MIB
+                                        + " MiB large, where its programs need less than 1 MiB. The node's agent has cut it"
+                                : "container " + container.container()
+                                        + " has closed its region, a file on the node's disk, to the"
+                                        + " node's agent, and can fill the disk with it: delete the pod"));
+    }
+
+    private Optional<PodId> pod(String node, Predicate<Holding> wanted) {
+        return ledger.view(node).stream()
+                .flatMap(view -> view.holdings().stream())
+                .filter(wanted)
+                .map(Holding::pod)
+                .findFirst();
+    }
+
+    private boolean isNew(PodId pod, PodContainer container, String what) {
+        return reported.asMap().putIfAbsent(new Reported(pod.uid(), container.container(), what), true) == null;
+    }
+}
