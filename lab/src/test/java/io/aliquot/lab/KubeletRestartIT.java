@@ -53,13 +53,7 @@ class KubeletRestartIT {
                 TimeUnit.MILLISECONDS.sleep(OUTAGE.toMillis());
                 lab.start(node + "/kubelet");
             }
-            awaitTrue(
-                    "the controller's pods run",
-                    RECOVERY,
-                    () -> pods(namespace, "deployed").stream()
-                                    .filter(TestNamespace::isRunning)
-                                    .count()
-                            == REPLICAS);
+            awaitDeployment(namespace, RECOVERY);
             stream.end();
             List<String> late = stream.rejectedAt().entrySet().stream()
                     .filter(rejected -> boundWhileGone(stream.boundAt(rejected.getKey()), rejected.getValue(), kills))
@@ -132,9 +126,13 @@ class KubeletRestartIT {
                         .endSpec()
                         .build())
                 .create();
+        awaitDeployment(namespace, EVENTUALLY);
+    }
+
+    private static void awaitDeployment(TestNamespace namespace, Duration within) {
         awaitTrue(
                 "the controller's pods run",
-                EVENTUALLY,
+                within,
                 () -> pods(namespace, "deployed").stream()
                                 .filter(TestNamespace::isRunning)
                                 .count()
