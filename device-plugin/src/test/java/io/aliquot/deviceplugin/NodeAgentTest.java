@@ -694,8 +694,7 @@ final class NodeAgentTest {
             assertThat(node.inventory().conflict()).isEmpty();
             kubelet.kill();
             await(() -> node.inventory().conflict().equals(Inventory.KUBELET_GONE));
-            agent.wake();
-            Thread.sleep(100);
+            awaitPasses(1);
             assertThat(node.inventory().conflict()).isEqualTo(Inventory.KUBELET_GONE);
 
             kubelet.start();
@@ -758,7 +757,10 @@ final class NodeAgentTest {
     /** Waits until so many passes of the agent have begun and ended. */
     private void awaitPasses(int count) throws Exception {
         long last = agent.passes() + 1 + count; // a pass may be under way
-        await(() -> agent.passes() >= last);
+        await(() -> {
+            agent.wake();
+            return agent.passes() >= last;
+        });
     }
 
     private static void await(Callable<Boolean> condition) throws Exception {

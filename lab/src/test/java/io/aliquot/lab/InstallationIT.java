@@ -87,9 +87,11 @@ class InstallationIT {
 
         namespace.run(Pods.withGpuMemory(lab, "counted", 1000));
 
-        Thread.sleep(1500); // for writes that follow the Binding
+        namespace.run(Pods.withGpuMemory(lab, "later", 1000)); // meanwhile a write that follows the Binding would come
         assertThat(log.aliquotWrites())
-                .containsExactly(new AuditLog.Write("aliquot-scheduler", "create", "pods/binding counted", 201));
+                .containsExactly(
+                        new AuditLog.Write("aliquot-scheduler", "create", "pods/binding counted", 201),
+                        new AuditLog.Write("aliquot-scheduler", "create", "pods/binding later", 201));
     }
 
     @Test

@@ -24,8 +24,8 @@ import org.springframework.stereotype.Component;
 
 /**
  * Capacity reserved for a nominated pod, that is, a preemptor whose victims terminate; released when the preemptor is
- * bound, disappears or goes elsewhere. Reservations are not persisted: the evictor of the next leader finds the victims terminating and
- * reserves their capacity again. Thread-safe.
+ * bound, disappears or goes elsewhere. Reservations are not persisted: the evictor of the next leader finds the victims
+ * terminating and reserves their capacity again. Thread-safe.
  */
 @Component
 final class PreemptionReservations implements ReservationHolders {

@@ -133,8 +133,12 @@ class LeadershipTest {
         leadership.onLease(lease("pod-a_1", 4));
         assertThat(waitUntilListing()).isTrue();
         leadership.onLease(lease("pod-b_1", 5));
+        leadership.onLease(lease("pod-a_1", 6));
         mayList.release();
-        Thread.sleep(60);
+        for (int i = 0; i < 500 && lists.get() == 0; i++) {
+            Thread.sleep(10);
+        }
+        assertThat(waitUntilListing()).isTrue(); // for term 6, on the thread that has ended the list for term 4
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.NotLeading.class);
     }
 
