@@ -4,15 +4,22 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.names.Resources;
+import io.fabric8.kubernetes.api.model.Event;
+import io.fabric8.kubernetes.api.model.GenericKubernetesResource;
+import io.fabric8.kubernetes.api.model.ObjectMetaBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.apps.DeploymentBuilder;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.parallel.Isolated;
@@ -81,6 +88,139 @@ class KubeletRestartIT {
                 .inNamespace(namespace.name())
                 .withName("deployed")
                 .delete();
+    }
+
+    /**
+     * The kubelet of a rebooted node rejects all pods with shares that ran there, because the node agent is a pod itself
+     * and starts later. Two of these pods need more than half of a GPU each, so their successors run only if the rejected
+     * pods' shares are free.
+     */
+    @Test
+    void afterARebootThePodsOfControllersRunAgainAndAnEventNamesThoseThatWereRejected(
+            Lab lab, TestNamespace namespace) {
+        String node = lab.nodes().getFirst();
+        create(namespace, "apps/v1", "Deployment", large(lab, node), Map.of("replicas", 2));
+        create(namespace, "apps/v1", "StatefulSet", share(lab, "statefulset", node), Map.of("serviceName", "none"));
+        create(namespace, "apps/v1", "DaemonSet", share(lab, "daemonset", node), Map.of());
+        create(namespace, "batch/v1", "Job", once(share(lab, "job", node)), Map.of());
+        namespace.run(share(lab, "bare", node));
+        awaitTrue("all pods run", EVENTUALLY, () -> running(namespace).size() == 6);
+        List<Pod> before = running(namespace);
+        Set<String> rejected =
+                before.stream().map(pod -> pod.getMetadata().getUid()).collect(Collectors.toSet());
+        String bootId = bootId(lab, node);
+        String agent = agentContainer(lab, node);
+
+        assertThat(lab.aliquot("reboot", "node9").toString())
+                .startsWith("exit 1")
+                .contains("(node1 node2 node3)");
+        lab.reboot(node);
+
+        awaitTrue("another boot ID", EVENTUALLY, () -> !bootId(lab, node).equals(bootId));
+        awaitTrue(
+                "the agent has registered",
+                EVENTUALLY,
+                () -> !agentContainer(lab, node).equals(agent) && lab.allocatable(node, Resources.VGPU) > 0);
+        long registered = System.nanoTime();
+        awaitTrue(
+                "the pods of controllers run again",
+                RECOVERY,
+                () -> running(namespace).stream()
+                                .filter(pod ->
+                                        !rejected.contains(pod.getMetadata().getUid()))
+                                .count()
+                        == 5);
+        System.out.printf(
+                "after a reboot 5 pods of 4 controllers ran again %.1f s after the registration%n",
+                (System.nanoTime() - registered) / 1e9);
+
+        Pod bare = namespace.await(
+                "bare",
+                "is rejected and not deleted",
+                EVENTUALLY,
+                pod -> pod.getStatus().getPhase().equals("Failed"));
+        assertThat(bare.getStatus().getReason()).isEqualTo(REJECTED);
+        assertThat(namespace
+                        .client()
+                        .pods()
+                        .inNamespace(namespace.name())
+                        .withField("status.phase", "Failed")
+                        .list()
+                        .getItems())
+                .as("a StatefulSet and a DaemonSet delete theirs")
+                .extracting(pod -> pod.getMetadata().getName().replaceAll("-.*", ""))
+                .containsExactlyInAnyOrder("deployment", "deployment", "job", "bare");
+        awaitTrue("an event names all of them", EVENTUALLY, () -> {
+            String events = lab.nodeEvents(node).stream()
+                    .filter(event -> event.getReason().equals("GpuPodsRejected"))
+                    .map(Event::getMessage)
+                    .collect(Collectors.joining());
+            return before.stream()
+                    .allMatch(pod -> events.contains(
+                            namespace.name() + "/" + pod.getMetadata().getName()));
+        });
+        assertThat(lab.nodeEvents(node))
+                .filteredOn(event -> event.getMessage().contains(namespace.name() + "/bare"))
+                .hasSize(1);
+        Allocations.expectNoGpuOverCapacity(lab);
+        lab.kubectl("delete", "deployment,statefulset,daemonset,job", "--all", "--namespace", namespace.name())
+                .expectSuccess();
+    }
+
+    private static Pod share(Lab lab, String name, String node) {
+        return Pods.onNode(Pods.withGpuMemory(lab, name, 1000), node);
+    }
+
+    private static Pod large(Lab lab, String node) {
+        return Pods.onNode(Pods.withGpuMemory(lab, "deployment", 50_000), node);
+    }
+
+    private static Pod once(Pod pod) {
+        return pod.edit().editSpec().withRestartPolicy("Never").endSpec().build();
+    }
+
+    /** Creates a controller of such pods, whose name is that of the pod. */
+    private static void create(
+            TestNamespace namespace, String version, String kind, Pod pod, Map<String, Object> settings) {
+        String name = pod.getMetadata().getName();
+        var template = Map.of("metadata", Map.of("labels", Map.of("of", name)), "spec", pod.getSpec());
+        var spec = new HashMap<String, Object>(settings);
+        spec.put("template", template);
+        if (!kind.equals("Job")) {
+            spec.put("selector", Map.of("matchLabels", Map.of("of", name)));
+        }
+        var controller = new GenericKubernetesResource();
+        controller.setApiVersion(version);
+        controller.setKind(kind);
+        controller.setMetadata(new ObjectMetaBuilder().withName(name).build());
+        controller.setAdditionalProperty("spec", spec);
+        namespace
+                .client()
+                .genericKubernetesResources(version, kind)
+                .inNamespace(namespace.name())
+                .resource(controller)
+                .create();
+    }
+
+    private static List<Pod> running(TestNamespace namespace) {
+        return namespace.client().pods().inNamespace(namespace.name()).list().getItems().stream()
+                .filter(pod -> pod.getMetadata().getDeletionTimestamp() == null)
+                .filter(TestNamespace::isRunning)
+                .toList();
+    }
+
+    private static String agentContainer(Lab lab, String node) {
+        return TestNamespace.containerStatus(lab.agentOf(node), "device-plugin").getContainerID();
+    }
+
+    private static String bootId(Lab lab, String node) {
+        return lab.client()
+                .nodes()
+                .withName(node)
+                .get()
+                .getStatus()
+                .getNodeInfo()
+                .getBootID();
     }
 
     /** Whether the last kill before a pod's rejection was longer ago than {@link #NOTICE} when the pod was bound. */

@@ -220,6 +220,11 @@ final class Lab implements AutoCloseable {
         aliquot(prepend(programs, "start")).expectSuccess();
     }
 
+    /** Ends all programs and containers of a node and starts it again; returns when its kubelet answers. */
+    void reboot(String node) {
+        aliquot("reboot", node).expectSuccess();
+    }
+
     /** Has the node's container runtime send SIGKILL to all processes of a container. */
     void killContainer(String node, String containerId) {
         signal(node, containerId, "SIGKILL");

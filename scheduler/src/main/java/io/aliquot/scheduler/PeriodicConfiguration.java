@@ -7,6 +7,7 @@ import io.aliquot.scheduler.nodeagent.AgentUsage;
 import io.aliquot.scheduler.nodeagent.ContainerEvents;
 import io.aliquot.scheduler.nodeagent.GpuHealthEvents;
 import io.aliquot.scheduler.nodeagent.OveruseMonitor;
+import io.aliquot.scheduler.nodeagent.RejectedPodEvents;
 import io.aliquot.scheduler.pending.Waker;
 import io.aliquot.scheduler.periodic.PeriodicTask;
 import io.aliquot.scheduler.periodic.PeriodicTasks;
@@ -34,6 +35,7 @@ class PeriodicConfiguration {
             AgentUsage agentUsage,
             OveruseMonitor overuseMonitor,
             ContainerEvents containerEvents,
+            RejectedPodEvents rejectedPodEvents,
             WatchHealthCheck watches,
             LongSupplier nanoTime) {
         List<PeriodicTask> tasks = List.of(
@@ -47,6 +49,7 @@ class PeriodicConfiguration {
                 new PeriodicTask("agent-usage", Duration.ofMillis(100), agentUsage::fetchDue),
                 new PeriodicTask("overuse", Duration.ofSeconds(2), overuseMonitor::check),
                 new PeriodicTask("container-events", Duration.ofSeconds(5), containerEvents::report),
+                new PeriodicTask("rejected-pod-events", Duration.ofSeconds(1), rejectedPodEvents::report),
                 new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check));
         return new PeriodicTasks(tasks, nanoTime);
     }

@@ -147,4 +147,10 @@ public interface Cluster {
 
     /** Writes a Warning event about the node; {@code reason} is one CamelCase word. */
     void warn(NodeId node, String reason, String message);
+
+    /**
+     * Writes a Warning event about the node once for each {@code occasion}, a word, by all replicas together and whatever
+     * the message: while the API server does not have it, a further call sends it again.
+     */
+    void warnOnce(NodeId node, String reason, String occasion, String message);
 }

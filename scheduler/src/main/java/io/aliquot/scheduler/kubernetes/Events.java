@@ -30,7 +30,7 @@ import org.slf4j.LoggerFactory;
  *
  * <p>The same warning about the same object is sent once in ten minutes by all replicas together: the name of the Event
  * is a hash of its content, so that the API server refuses the second one as a duplicate. Each replica logs it once in
- * ten minutes. A note is sent every time, because a state can return.
+ * ten minutes. A warning about an occasion is sent once. A note is sent every time, because a state can return.
  */
 final class Events implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Events.class);
@@ -41,7 +41,12 @@ final class Events implements AutoCloseable {
     private static final int HASH_DIGITS = 20;
     private static final Duration REPEAT_AFTER = Duration.ofMinutes(10);
 
-    private record About(String uid, String reason, String message) {}
+    /**
+     * What an Event is about.
+     *
+     * @param what the message or the occasion
+     */
+    private record About(String uid, String reason, String what) {}
 
     private final KubernetesClient kubernetes;
     private final String instance;
@@ -83,7 +88,18 @@ final class Events implements AutoCloseable {
         }
         if (isNew(sent, about)) {
             long tenMinutes = clock.instant().getEpochSecond() / REPEAT_AFTER.toSeconds();
-            enqueue(object, "Warning", about, Long.toString(tenMinutes));
+            enqueue(object, "Warning", about, message, Long.toString(tenMinutes));
+        }
+    }
+
+    /** Sends a warning once for each {@code occasion}; after ten minutes the API server refuses it as a duplicate. */
+    void warnOnce(HasMetadata object, String reason, String occasion, String message) {
+        var about = new About(object.getMetadata().getUid(), reason, occasion);
+        if (isNew(logged, about)) {
+            LOG.warn("{}: {} {}", LogReference.of(object), reason, message);
+        }
+        if (isNew(sent, about)) {
+            enqueue(object, "Warning", about, message, "");
         }
     }
 
@@ -94,14 +110,14 @@ final class Events implements AutoCloseable {
     /** Sends an Event of type Normal. One replica calls this, once for each occurrence. */
     void note(HasMetadata object, String reason, String message) {
         var about = new About(object.getMetadata().getUid(), reason, message);
-        enqueue(object, "Normal", about, clock.instant().toString());
+        enqueue(object, "Normal", about, message, clock.instant().toString());
     }
 
-    /** Calls with the same content and the same {@code time} make one Event. */
-    private void enqueue(HasMetadata object, String type, About about, String time) {
+    /** Calls about the same and with the same {@code time} make one Event. */
+    private void enqueue(HasMetadata object, String type, About about, String message, String time) {
         String namespace =
                 Optional.ofNullable(object.getMetadata().getNamespace()).orElse("default");
-        Event event = event(object, namespace, type, about, time);
+        Event event = event(object, namespace, type, about, message, time);
         try {
             sender.execute(() -> {
                 if (!send(object, about, event)) {
@@ -113,7 +129,7 @@ final class Events implements AutoCloseable {
         }
     }
 
-    private Event event(HasMetadata object, String namespace, String type, About about, String time) {
+    private Event event(HasMetadata object, String namespace, String type, About about, String message, String time) {
         Instant now = clock.instant().truncatedTo(ChronoUnit.SECONDS);
         return new EventBuilder()
                 .withNewMetadata()
@@ -129,8 +145,7 @@ final class Events implements AutoCloseable {
                 .endInvolvedObject()
                 .withType(type)
                 .withReason(about.reason())
-                .withMessage(
-                        about.message().length() > LONGEST ? about.message().substring(0, LONGEST) : about.message())
+                .withMessage(message.length() > LONGEST ? message.substring(0, LONGEST) : message)
                 .withFirstTimestamp(now.toString())
                 .withLastTimestamp(now.toString())
                 .withCount(1)
@@ -143,7 +158,7 @@ final class Events implements AutoCloseable {
     }
 
     private static String name(About about, String time) {
-        String all = String.join("\n", about.uid(), about.reason(), about.message(), time);
+        String all = String.join("\n", about.uid(), about.reason(), about.what(), time);
         return COMPONENT + "-" + Sha256.hex(all).substring(0, HASH_DIGITS);
     }
 

@@ -315,6 +315,11 @@ final class KubernetesCluster implements Cluster {
         events.warn(node(id), reason, message);
     }
 
+    @Override
+    public void warnOnce(NodeId id, String reason, String occasion, String message) {
+        events.warnOnce(node(id), reason, occasion, message);
+    }
+
     private static Node node(NodeId id) {
         return new NodeBuilder()
                 .withNewMetadata()

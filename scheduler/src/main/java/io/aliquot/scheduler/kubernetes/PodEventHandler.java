@@ -6,6 +6,7 @@ import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.AgentUsage;
+import io.aliquot.scheduler.nodeagent.RejectedPodEvents;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.settings.Settings;
@@ -32,6 +33,7 @@ final class PodEventHandler {
     private final GpuShares shares;
     private final WatchLatency latency;
     private final Events events;
+    private final RejectedPodEvents rejections;
     private final NodeAgents agents;
 
     PodEventHandler(
@@ -43,6 +45,7 @@ final class PodEventHandler {
             GpuShares shares,
             WatchLatency latency,
             Events events,
+            RejectedPodEvents rejections,
             AgentUsage usage) {
         this.schedulerName = settings.schedulerName();
         this.ledger = ledger;
@@ -52,6 +55,7 @@ final class PodEventHandler {
         this.shares = shares;
         this.latency = latency;
         this.events = events;
+        this.rejections = rejections;
         this.agents = new NodeAgents(settings.namespace(), new NodeAgents.Listener() {
             @Override
             public void agent(String node, boolean ready, String address) {
@@ -73,6 +77,7 @@ final class PodEventHandler {
         unbound.onPresent(pod);
         if (PodReader.ended(pod)) {
             ended(pod);
+            PodReader.rejectedAt(pod).ifPresent(at -> rejections.rejected(PodReader.node(pod), PodReader.id(pod), at));
         } else if (PodReader.node(pod).isEmpty()) {
             ledger.observeUnbound(uid(pod), PodReader.version(pod));
             PodReader.unschedulable(pod, schedulerName)

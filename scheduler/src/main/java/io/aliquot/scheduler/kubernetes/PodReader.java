@@ -23,6 +23,7 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.placement.PodHostRequests;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.ContainerStatus;
+import io.fabric8.kubernetes.api.model.ManagedFieldsEntry;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodCondition;
 import io.fabric8.kubernetes.api.model.PodSpec;
@@ -32,10 +33,12 @@ import io.fabric8.kubernetes.api.model.ResourceRequirements;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Stream;
@@ -43,7 +46,10 @@ import org.jspecify.annotations.Nullable;
 
 /** Reads from a Pod object what the ledger needs. */
 public final class PodReader {
-    private static final Set<String> ENDED = Set.of("Succeeded", "Failed");
+    private static final String FAILED = "Failed";
+    private static final Set<String> ENDED = Set.of("Succeeded", FAILED);
+    /** What the message of a pod begins with that its kubelet refused to run (pkg/kubelet/kubelet.go, rejectPod). */
+    private static final String REJECTED = "Pod was rejected: ";
     /** Kubernetes' default, which the API server fills in. */
     private static final long DEFAULT_GRACE_SECONDS = 30;
     /** A year. The API server accepts any number, but the ledger's times are nanoseconds in 64 bits. */
@@ -79,6 +85,26 @@ public final class PodReader {
     public static boolean ended(Pod pod) {
         return pod.getStatus() != null
                 && ENDED.contains(String.valueOf(pod.getStatus().getPhase()));
+    }
+
+    /**
+     * Returns when its kubelet rejected a pod with shares; empty for all other pods. The status has no such time: it is that
+     * of the last write of the status.
+     */
+    static Optional<Instant> rejectedAt(Pod pod) {
+        PodStatus status = pod.getStatus();
+        if (status == null
+                || !FAILED.equals(status.getPhase())
+                || !String.valueOf(status.getMessage()).startsWith(REJECTED)
+                || bound(pod).pod().shares().isEmpty()) {
+            return Optional.empty();
+        }
+        return pod.getMetadata().getManagedFields().stream()
+                .filter(write -> "status".equals(write.getSubresource()))
+                .map(ManagedFieldsEntry::getTime)
+                .filter(Objects::nonNull)
+                .map(Instant::parse)
+                .max(Comparator.naturalOrder());
     }
 
     static Reading bound(Pod pod) {

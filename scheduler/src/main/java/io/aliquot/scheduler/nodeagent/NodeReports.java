@@ -2,6 +2,7 @@ package io.aliquot.scheduler.nodeagent;
 
 import java.util.Collection;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import org.springframework.stereotype.Component;
 
@@ -17,6 +18,10 @@ public final class NodeReports {
     /** The node is gone or has no readable inventory. */
     public void remove(String node) {
         byNode.remove(node);
+    }
+
+    Optional<NodeReport> find(String node) {
+        return Optional.ofNullable(byNode.get(node));
     }
 
     Collection<NodeReport> all() {

@@ -7,9 +7,11 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
+import java.util.Set;
 
 /** An API server that gives the answers set by the test and records its requests. */
 public final class FakeCluster implements Cluster {
@@ -28,6 +30,7 @@ public final class FakeCluster implements Cluster {
     public final List<Long> movedOn = new ArrayList<>();
     public PodState movedOnTo = new PodState.Unreadable("the test set no state");
     public final List<String> warnings = new ArrayList<>();
+    private final Set<String> occasions = new HashSet<>();
     public final List<String> notes = new ArrayList<>();
     public final List<String> evicted = new ArrayList<>();
     public final List<String> ended = new ArrayList<>();
@@ -127,5 +130,12 @@ public final class FakeCluster implements Cluster {
     @Override
     public void warn(NodeId node, String reason, String message) {
         warnings.add(node.name() + " " + reason + ": " + message);
+    }
+
+    @Override
+    public void warnOnce(NodeId node, String reason, String occasion, String message) {
+        if (occasions.add(node.name() + " " + reason + " " + occasion)) {
+            warn(node, reason, message);
+        }
     }
 }

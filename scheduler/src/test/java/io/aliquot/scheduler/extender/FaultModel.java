@@ -895,6 +895,9 @@ final class FaultModel {
         public void warn(NodeId node, String reason, String message) {}
 
         @Override
+        public void warnOnce(NodeId node, String reason, String occasion, String message) {}
+
+        @Override
         public void note(NodeId node, String reason, String message) {}
     }
 }

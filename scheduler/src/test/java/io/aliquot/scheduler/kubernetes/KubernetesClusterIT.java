@@ -251,6 +251,28 @@ class KubernetesClusterIT {
     }
 
     @Test
+    void aWarningAboutAnOccasionIsOneEventWhateverItsTextAndTime() {
+        Pod pod = create("");
+        Instant start = Instant.parse("2026-03-01T00:00:00Z");
+        for (int hour = 0; hour < 3; hour++) {
+            Clock clock = Clock.fixed(start.plus(Duration.ofHours(hour)), ZoneOffset.UTC);
+            try (var replica = new Events(client, "replica-" + hour, clock, System::nanoTime)) {
+                replica.warnOnce(pod, "Rejected", "first", hour + " pods");
+                replica.warnOnce(pod, "Rejected", "hour-" + hour, "a sentence");
+                int sent = hour + 2;
+                await("both", () -> events(pod).size() == sent);
+            }
+        }
+        assertThat(events(pod))
+                .filteredOn(event -> event.getMessage().endsWith(" pods"))
+                .singleElement()
+                .satisfies(event -> {
+                    assertThat(event.getMessage()).isEqualTo("0 pods");
+                    assertThat(event.getReason()).isEqualTo("Rejected");
+                });
+    }
+
+    @Test
     void aLostEventIsSentWithTheNextWarning() throws Exception {
         Pod pod = create("");
         proxy.stopListening();

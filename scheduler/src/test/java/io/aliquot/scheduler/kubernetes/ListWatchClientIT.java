@@ -94,6 +94,16 @@ class ListWatchClientIT {
                         .endStatus()
                         .build());
 
+        Pod rejected = make("rejected", "node-2");
+        whole.resource(rejected)
+                .editStatus(pod -> pod.edit()
+                        .editOrNewStatus()
+                        .withPhase("Failed")
+                        .withReason("UnexpectedAdmissionError")
+                        .withMessage("Pod was rejected: Allocate failed due to no healthy devices present")
+                        .endStatus()
+                        .build());
+
         Pod refused = make("refused", "");
         whole.resource(refused)
                 .editStatus(pod -> pod.edit()
@@ -117,9 +127,11 @@ class ListWatchClientIT {
                 .isEqualTo(expected.stream().map(ListWatchClientIT::reading).toList())
                 .anySatisfy(reading -> assertThat(reading).contains("grace=PT10M, leavesBy=2"))
                 .anySatisfy(reading -> assertThat(reading).contains("refused=Optional["))
+                .anySatisfy(reading -> assertThat(reading).contains("rejected=Optional[2"))
                 .anySatisfy(reading -> assertThat(reading).contains("true=True at 2026-03-01T10:20:30Z"));
         assertThat(list).as("fields that no reader uses are absent").allSatisfy(pod -> {
-            assertThat(pod.getMetadata().getManagedFields()).isEmpty();
+            assertThat(pod.getMetadata().getManagedFields())
+                    .allSatisfy(write -> assertThat(write.getFieldsV1()).isNull());
             assertThat(pod.getSpec().getContainers().get(0).getImage()).isNull();
         });
     }
@@ -133,7 +145,7 @@ class ListWatchClientIT {
                 .collect(Collectors.joining(","));
         return PodReader.bound(pod) + " ask=" + PodReader.gpuRequest(pod) + " labels=" + PodReader.labels(pod)
                 + " ended="
-                + PodReader.ended(pod) + " refused="
+                + PodReader.ended(pod) + " rejected=" + PodReader.rejectedAt(pod) + " refused="
                 + PodReader.unschedulable(pod, pod.getSpec().getSchedulerName()) + " account="
                 + pod.getSpec().getServiceAccountName() + " deleted="
                 + pod.getMetadata().getDeletionTimestamp() + " conditions=" + conditions;

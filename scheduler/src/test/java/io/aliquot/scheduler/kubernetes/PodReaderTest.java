@@ -13,12 +13,15 @@ import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.fabric8.kubernetes.api.model.EphemeralContainerBuilder;
+import io.fabric8.kubernetes.api.model.ManagedFieldsEntry;
+import io.fabric8.kubernetes.api.model.ManagedFieldsEntryBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodStatusBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.api.model.ResourceRequirementsBuilder;
 import io.fabric8.kubernetes.client.utils.Serialization;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -26,6 +29,8 @@ import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 
 class PodReaderTest {
+    private static final String SHARE = "aliquot.io/vgpu.main: \"" + uuid(1, 0) + " memory=250Mi cores=10\"";
+
     @Test
     void aPodHoldsTheMaximumOfWhatItsContainersHoldAtOnce() {
         PodReader.Reading reading = PodReader.bound(pod(
@@ -262,6 +267,42 @@ class PodReaderTest {
             ended.getStatus().setPhase(phase);
             assertThat(PodReader.ended(ended)).as(phase).isTrue();
         }
+    }
+
+    @Test
+    void aPodWithSharesThatItsKubeletRejectedSaysWhen() {
+        assertThat(PodReader.rejectedAt(ended("Failed", "Pod was rejected: no devices", SHARE)))
+                .contains(Instant.parse("2026-01-01T00:00:20Z"));
+        assertThat(PodReader.rejectedAt(ended("Failed", "The node was low on resource: memory", SHARE)))
+                .as("evicted")
+                .isEmpty();
+        assertThat(PodReader.rejectedAt(ended("Failed", null, SHARE)))
+                .as("failed by itself")
+                .isEmpty();
+        assertThat(PodReader.rejectedAt(ended("Running", "Pod was rejected: no devices", SHARE)))
+                .isEmpty();
+        assertThat(PodReader.rejectedAt(ended("Failed", "Pod was rejected: no devices")))
+                .as("without a share")
+                .isEmpty();
+    }
+
+    private static Pod ended(String phase, @Nullable String message, String... annotations) {
+        Pod pod = pod(annotations);
+        pod.setStatus(
+                new PodStatusBuilder().withPhase(phase).withMessage(message).build());
+        pod.getMetadata()
+                .setManagedFields(List.of(
+                        write("status", "2026-01-01T00:00:10Z"),
+                        write("status", "2026-01-01T00:00:20Z"),
+                        write(null, "2026-01-01T00:00:30Z")));
+        return pod;
+    }
+
+    private static ManagedFieldsEntry write(@Nullable String subresource, String time) {
+        return new ManagedFieldsEntryBuilder()
+                .withSubresource(subresource)
+                .withTime(time)
+                .build();
     }
 
     @Test

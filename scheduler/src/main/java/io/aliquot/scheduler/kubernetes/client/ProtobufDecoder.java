@@ -10,6 +10,7 @@ import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.ContainerStatus;
 import io.fabric8.kubernetes.api.model.KubernetesResource;
 import io.fabric8.kubernetes.api.model.ListMeta;
+import io.fabric8.kubernetes.api.model.ManagedFieldsEntry;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeList;
 import io.fabric8.kubernetes.api.model.NodeStatus;
@@ -145,7 +146,21 @@ final class ProtobufDecoder {
         }
         metadata.setLabels(read.getLabelsMap());
         metadata.setAnnotations(read.getAnnotationsMap());
+        metadata.setManagedFields(statusWrites(read.getManagedFieldsList()));
         return metadata;
+    }
+
+    /** When each writer wrote the status last; what wrote other fields is left out. */
+    private static List<ManagedFieldsEntry> statusWrites(List<KubernetesProto.ManagedFieldsEntry> read) {
+        return read.stream()
+                .filter(write -> write.getSubresource().equals("status"))
+                .map(write -> {
+                    var entry = new ManagedFieldsEntry();
+                    entry.setSubresource(write.getSubresource());
+                    entry.setTime(time(write.getTime()));
+                    return entry;
+                })
+                .toList();
     }
 
     private static PodSpec podSpec(KubernetesProto.PodSpec read) {
@@ -194,6 +209,7 @@ final class ProtobufDecoder {
         status.setConditions(read.getConditionsList().stream()
                 .map(ProtobufDecoder::condition)
                 .toList());
+        status.setMessage(nullIfEmpty(read.getMessage()));
         status.setPodIP(nullIfEmpty(read.getPodIP()));
         status.setContainerStatuses(containerStatuses(read.getContainerStatusesList()));
         status.setInitContainerStatuses(containerStatuses(read.getInitContainerStatusesList()));
