@@ -39,6 +39,10 @@ kernel/keys/root_maxkeys 1000000
 kernel/keys/root_maxbytes 25000000
 END
 
+# The kubelet reports it, and one that is new is a reboot.
+cat /proc/sys/kernel/random/uuid > /run/node/sysctl/boot_id
+mount --bind /run/node/sysctl/boot_id /proc/sys/kernel/random/boot_id
+
 # The kubelet shares mounts with containers.
 mount --make-rshared /
 

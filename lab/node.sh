@@ -23,8 +23,7 @@ make_node() { # NODE
     ln -f "$bin/kubelet" "$folder/programs/kubelet"
     cp "$(nvidia_runtime_program)" "$folder/programs/nvidia-container-runtime"
     make_node_cgroups "$node"
-    launch "$node/mounts" unshare --mount --propagation private bash "$root/lab/node-mounts.sh" "$folder"
-    await_or_die 60 "node-mounts.sh did not make the mounts of $node" "$node/mounts.log" test -f "$folder/mounted"
+    mount_node "$node"
 
     : > "$folder/resolv.conf"
     kubeconfig "$node" "$folder/kubeconfig"
@@ -96,6 +95,12 @@ make_node() { # NODE
 	END
 }
 
+mount_node() { # NODE
+    rm -f "$lab/$1/mounted"
+    launch "$1/mounts" unshare --mount --propagation private bash "$root/lab/node-mounts.sh" "$lab/$1"
+    await_or_die 60 "node-mounts.sh did not make the mounts of $1" "$1/mounts.log" test -f "$lab/$1/mounted"
+}
+
 # GPU nodes often have this taint. It also leaves Aliquot's replicas and the tests' other pods on the other nodes.
 node_taint() { [ "$1" != "$other_node" ] || printf '{key: nvidia.com/gpu, value: present, effect: NoSchedule}'; }
 
@@ -123,6 +128,45 @@ start_kubelet() { # NODE
     launch "$1/kubelet" nsenter "--mount=$(node_mounts "$1")" -- /run/node/programs/kubelet \
         --config /run/node/kubelet.yaml --kubeconfig /run/node/kubeconfig --hostname-override "$1" \
         --node-ip "$(node_address "$1")" --node-labels "$(node_label "$1")"
+}
+
+# Ends everything that runs on a node, as a power failure does, and starts it again: with another boot ID, an empty /run
+# and no cgroups of pods, and with what its disk has.
+reboot_node() { # NODE
+    # first, so that it reports the end of no container
+    signal_program KILL "$1/kubelet" || true
+    await 30 end_processes_once "$1" || die "processes of $1 have not ended within 30 s of SIGKILL."
+    signal_program KILL "$1/mounts" || true
+    await 30 is_dead "$1/mounts" || die "the mounts of $1 are still in use."
+    await 30 remove_pod_cgroups_once "$1" || die "some cgroups of $1 still have processes."
+    mount_node "$1"
+    start_and_await "$1/containerd"
+    start_and_await "$1/kubelet"
+}
+
+# Kills what is in a node's mount namespace, which are its programs and containerd's shims, except the process that keeps
+# the namespace, and what is in its cgroups, which are its containers. Succeeds if nothing was there.
+end_processes_once() { # NODE
+    # shellcheck disable=SC2016
+    "${in_lab[@]}" bash -c '
+        read -r keeper start < "$1"
+        mounts=$(readlink "/proc/$keeper/ns/mnt" | sed "s/[][]/\\\\&/g")
+        pids=$({
+            [ -z "$mounts" ] || find /proc/[0-9]*/ns/mnt -lname "$mounts" 2> /dev/null
+            grep -lsF "$2" /proc/[0-9]*/cgroup
+        } | cut -d / -f 3 | grep -vx "$keeper")
+        [ -n "$pids" ] || exit 0
+        kill -KILL $pids 2> /dev/null
+        exit 1' - "$lab/run/$1/mounts.pid" "/$marker/$1/"
+}
+
+remove_pod_cgroups_once() { # NODE
+    local group left=0
+    for group in $(lab_cgroups); do
+        find "$group/$1" -mindepth 1 -depth -type d -exec rmdir {} + 2> /dev/null || true
+        [ -z "$(find "$group/$1" -mindepth 1 -type d -print -quit)" ] || left=1
+    done
+    return "$left"
 }
 
 containerd_answers() { in_node "$1" ctr version; }
