@@ -501,8 +501,20 @@ func (c *cluster) create(prefix, scheduler string, count int, memory string) {
 	})
 }
 
-// removePods deletes the pods of a round, and keeps those that run from the start.
+// endPod sets a pod's phase as a kubelet does, without which a scheduler would keep its share until a node agent confirms
+// that its processes have ended.
+func (c *cluster) endPod(name string) error {
+	ended := map[string]any{"status": map[string]any{"phase": "Succeeded"}}
+	return c.admin.do("PATCH", benchPods+"/"+name+"/status", "application/merge-patch+json", ended, nil)
+}
+
+// removePods ends and deletes the pods of a round, and keeps those that run from the start.
 func (c *cluster) removePods() {
+	var pods struct {
+		Items []struct{ Metadata struct{ Name string } }
+	}
+	check(c.admin.do("GET", benchPods+"?labelSelector=round", "application/json", nil, &pods))
+	inParallel(len(pods.Items), func(n int) error { return c.endPod(pods.Items[n].Metadata.Name) })
 	check(c.admin.do("DELETE", benchPods+"?labelSelector=round&gracePeriodSeconds=0", "application/json", nil, nil))
 	await(5*time.Minute, "the round's pods are deleted", func() bool {
 		var list struct{ Items []json.RawMessage }
@@ -597,6 +609,7 @@ func (c *cluster) follow(b *bindingWatch, version string) string {
 		if remove {
 			b.deleted.Add(1)
 			time.AfterFunc(time.Second, func() {
+				_ = c.endPod(name)
 				_ = c.admin.do("DELETE", benchPods+"/"+name+"?gracePeriodSeconds=0", "application/json", nil, nil)
 			})
 		}

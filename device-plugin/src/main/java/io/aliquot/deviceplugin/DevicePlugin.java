@@ -29,7 +29,8 @@ import java.util.logging.Logger;
 public final class DevicePlugin {
     private static final Path SYS = Path.of("/sys");
     // The kubelet cannot be told another folder (pkg/kubelet/kuberuntime, legacyContainerLogsDir).
-    private static final NodeAgent.Host HOST = new NodeAgent.Host(Path.of("/proc"), Path.of("/var/log/containers"));
+    private static final NodeAgent.Host HOST =
+            new NodeAgent.Host(Path.of("/proc"), Path.of("/var/log/containers"), Path.of("/host/sys/fs/cgroup"));
     /** The host's in each container (kernel: drivers/char/random.c). */
     private static final Path BOOT_ID = Path.of("/proc/sys/kernel/random/boot_id");
 
@@ -108,7 +109,8 @@ public final class DevicePlugin {
                     InstantSource.system(),
                     nanoTime);
             metrics.add(new UsageMetrics(settings.nodeName(), agent::usage));
-            var reports = new ReportServer(settings.reportPort(), settings.tlsDir(), agent::report, agent::history);
+            var reports = new ReportServer(
+                    settings.reportPort(), settings.tlsDir(), agent::report, agent::pods, agent::history);
             reports.start();
             var monitoring = new MonitoringServer(
                     settings.metricsPort(), metrics, agent::livenessProblems, agent::readinessProblems);

@@ -15,6 +15,7 @@ import io.aliquot.deviceplugin.usage.ApplicationXids;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import io.aliquot.deviceplugin.usage.LargeRegions;
 import io.aliquot.deviceplugin.usage.NodeUsage;
+import io.aliquot.deviceplugin.usage.PodCgroups;
 import io.aliquot.deviceplugin.usage.RecentUsage;
 import io.aliquot.deviceplugin.usage.UsageSampler;
 import io.aliquot.deviceplugin.usage.UsageTracker;
@@ -25,6 +26,7 @@ import java.time.Duration;
 import java.time.InstantSource;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
@@ -58,8 +60,9 @@ final class NodeAgent implements AutoCloseable {
      *
      * @param proc {@code /proc} of the host's PID namespace
      * @param containerLogs the kubelet's links to the logs of containers
+     * @param cgroups {@code /sys/fs/cgroup}
      */
-    record Host(Path proc, Path containerLogs) {}
+    record Host(Path proc, Path containerLogs, Path cgroups) {}
 
     private final String nodeName;
     private final KubeletRegistrar registrar;
@@ -72,6 +75,7 @@ final class NodeAgent implements AutoCloseable {
     private final AgentHealth health;
     private final UnhookedFunctionCheck unhookedFunctions;
     private final LargeRegions largeRegions;
+    private final PodCgroups podCgroups;
     private final Duration interval;
     private final Semaphore wakeUps = new Semaphore(0);
     private final CountDownLatch ended = new CountDownLatch(1);
@@ -142,6 +146,7 @@ final class NodeAgent implements AutoCloseable {
         registrar.onKubeletChange(this::wake);
         unhookedFunctions = new UnhookedFunctionCheck(settings.stateDir(), metrics);
         largeRegions = new LargeRegions(settings.stateDir(), podResources::list, nanoTime);
+        podCgroups = new PodCgroups(host.cgroups);
     }
 
     /** Requests a pass at once, because something may have changed. Thread-safe. */
@@ -162,6 +167,11 @@ final class NodeAgent implements AutoCloseable {
     /** The latest sample for the scheduler; empty while NVML does not answer. Thread-safe. */
     Optional<UsageReport> report() {
         return recent.report(nodeName, applicationXids.recent(), largeRegions.recent());
+    }
+
+    /** See {@link PodCgroups#uids}. Thread-safe. */
+    Optional<Set<String>> pods() {
+        return podCgroups.uids();
     }
 
     /** The use of a GPU in the last 15 minutes and its health; empty if the GPU is not known. Thread-safe. */

@@ -734,7 +734,7 @@ final class NodeAgentTest {
                 settings,
                 opener,
                 registrar,
-                new NodeAgent.Host(host, host),
+                new NodeAgent.Host(host, host, host),
                 metrics,
                 BOOT_ID,
                 interval,

@@ -60,7 +60,7 @@ final class PodChurn implements AutoCloseable {
                     if (TestNamespace.isBound(pod)
                             && now - boundAt.computeIfAbsent(name, key -> now)
                                     > TimeUnit.MILLISECONDS.toNanos(LIFETIME_MS)) {
-                        delete(pod);
+                        namespace.requestDeletion(pod);
                     }
                 }
                 for (int i = pods.size(); i < target && !closed; i++) {
@@ -95,14 +95,6 @@ final class PodChurn implements AutoCloseable {
                 .withLabels(Map.of("churn", ""))
                 .endMetadata()
                 .build());
-    }
-
-    /** Deletes a pod. Half of the pods first reach the phase Succeeded, as a Job's pods do. */
-    private void delete(Pod pod) {
-        if (random.nextBoolean()) {
-            namespace.markSucceeded(pod.getMetadata().getName());
-        }
-        namespace.requestDeletion(pod);
     }
 
     @Override

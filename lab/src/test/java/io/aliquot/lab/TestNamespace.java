@@ -216,11 +216,15 @@ final class TestNamespace implements AutoCloseable {
     }
 
     /**
-     * Requests a pod's deletion, without force if a kubelet runs the pod: its share would stay allocated for seconds.
+     * Requests a pod's deletion as the pod's kubelet would, if it has none: a pod that is deleted before its end keeps its
+     * share until a node agent has not found it for half a minute.
      */
     void requestDeletion(Pod pod) {
         String node = String.valueOf(pod.getSpec().getNodeName());
         boolean hasKubelet = lab.nodes().contains(node) || lab.otherNode().equals(node);
+        if (!hasKubelet && isBound(pod)) {
+            markSucceeded(pod.getMetadata().getName());
+        }
         client.resource(pod).withGracePeriod(hasKubelet ? 1 : 0).delete();
     }
 

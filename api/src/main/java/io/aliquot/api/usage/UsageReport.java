@@ -24,6 +24,7 @@ import java.util.Optional;
 import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
+import java.util.Set;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
@@ -37,6 +38,8 @@ import tools.jackson.databind.node.ObjectNode;
  * @param gpus each GPU once, at most {@value #MOST_GPUS}
  * @param xids errors of programs in the last two minutes, oldest first, at most {@value #MOST_XIDS}
  * @param largeRegions regions that were larger than a region in the last two minutes, at most {@value #MOST_REGIONS}
+ * @param pods UIDs of all pods that have a cgroup on the node, at most {@value #MOST_PODS}; empty unless it was asked for
+ *     by the query {@value #WITH_PODS}, and if the agent cannot tell
  */
 public record UsageReport(
         Instant at,
@@ -44,16 +47,22 @@ public record UsageReport(
         List<OfContainer> containers,
         List<OfGpu> gpus,
         List<ApplicationXid> xids,
-        List<LargeRegion> largeRegions) {
+        List<LargeRegion> largeRegions,
+        Optional<Set<String>> pods) {
     /** The path of a report. */
     public static final String PATH = "/v1/usage";
+
+    /** The query for a report with {@link #pods}. */
+    public static final String WITH_PODS = "pods";
 
     public static final int MOST_CONTAINERS = 4096;
     public static final int MOST_GPUS = 64;
     public static final int MOST_XIDS = 100;
     public static final int MOST_REGIONS = 100;
+    public static final int MOST_PODS = 4096;
 
     private static final int VERSION = 1;
+    private static final String PODS = "pods";
     private static final String UNLIMITED = "unlimited";
     private static final String COVERED = "covered";
     private static final String WITHOUT_SHIM = "withoutShim";
@@ -171,7 +180,7 @@ public record UsageReport(
     /** A report without large regions. */
     public UsageReport(
             Instant at, String node, List<OfContainer> containers, List<OfGpu> gpus, List<ApplicationXid> xids) {
-        this(at, node, containers, gpus, xids, List.of());
+        this(at, node, containers, gpus, xids, List.of(), Optional.empty());
     }
 
     public UsageReport {
@@ -183,7 +192,14 @@ public record UsageReport(
         expect(gpus.size() <= MOST_GPUS, "at most " + MOST_GPUS + " GPUs", gpus.size());
         largeRegions = List.copyOf(largeRegions);
         expect(largeRegions.size() <= MOST_REGIONS, "at most " + MOST_REGIONS + " regions", largeRegions.size());
+        pods = pods.map(Set::copyOf);
+        expect(pods.map(Set::size).orElse(0) <= MOST_PODS, "at most " + MOST_PODS + " pods", pods);
         expect(xids.size() <= MOST_XIDS, "at most " + MOST_XIDS + " XID errors", xids.size());
+    }
+
+    /** The report with these pods. */
+    public UsageReport withPods(Optional<Set<String>> uids) {
+        return new UsageReport(at, node, containers, gpus, xids, largeRegions, uids);
     }
 
     /** The container's use of the GPU; empty if there is none. */
@@ -207,7 +223,10 @@ public record UsageReport(
                 root.has("xids") ? list(root, "xids", MOST_XIDS, UsageReport::xid) : List.of(),
                 root.has("largeRegions")
                         ? list(root, "largeRegions", MOST_REGIONS, UsageReport::largeRegion)
-                        : List.of());
+                        : List.of(),
+                root.has(PODS)
+                        ? Optional.of(Set.copyOf(list(root, PODS, MOST_PODS, pod -> text(pod, "uid"))))
+                        : Optional.empty());
     }
 
     private static OfContainer container(JsonNode use) {
@@ -277,6 +296,10 @@ public record UsageReport(
                 object.put("bytes", region.bytes).put("cut", region.cut);
             });
         }
+        pods.ifPresent(uids -> {
+            ArrayNode objects = root.putArray(PODS);
+            uids.forEach(uid -> objects.addObject().put("uid", uid));
+        });
         return root.toString();
     }
 

@@ -11,6 +11,7 @@ import java.util.Optional;
 import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -63,7 +64,8 @@ class UsageReportTest {
             List.of(new UsageReport.ApplicationXid(GPU, 31, "memory page fault", MAIN)),
             List.of(
                     new UsageReport.LargeRegion(new PodContainer("team", "train", "", "main"), 1L << 40, true),
-                    new UsageReport.LargeRegion(MAIN, 600_000, false)));
+                    new UsageReport.LargeRegion(MAIN, 600_000, false)),
+            Optional.of(Set.of(MAIN.uid(), "0f".repeat(16))));
 
     private static final UsageHistory HISTORY = new UsageHistory(
             AT,
@@ -80,6 +82,16 @@ class UsageReportTest {
     void aReportIsReadAsItWasWritten() {
         assertThat(UsageReport.parse(REPORT.print())).isEqualTo(REPORT);
         assertThat(UsageHistory.parse(HISTORY.print())).isEqualTo(HISTORY);
+    }
+
+    /** No pods, or no answer: only the first proves that a pod is gone. */
+    @Test
+    void anEmptyListOfPodsIsNotAnAbsentOne() {
+        UsageReport none = REPORT.withPods(Optional.of(Set.of()));
+        UsageReport unknown = REPORT.withPods(Optional.empty());
+
+        assertThat(UsageReport.parse(none.print())).isEqualTo(none);
+        assertThat(UsageReport.parse(unknown.print())).isEqualTo(unknown).isNotEqualTo(none);
     }
 
     @Test

@@ -14,6 +14,7 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadFactory;
@@ -39,6 +40,7 @@ public final class ReportServer implements AutoCloseable {
     private final int port;
     private final Path folder;
     private final Supplier<Optional<UsageReport>> report;
+    private final Supplier<Optional<Set<String>>> pods;
     private final Function<String, Optional<UsageHistory>> history;
     private final Problem problem = new Problem(LOG, Level.WARNING);
     private final ScheduledExecutorService reloads = Executors.newSingleThreadScheduledExecutor(threads("tls-files"));
@@ -51,16 +53,19 @@ public final class ReportServer implements AutoCloseable {
      * @param port 0 for any free one
      * @param folder of the Secret's files; they may appear later
      * @param report empty while there are no figures
+     * @param pods the UIDs of all pods that have a cgroup; empty if that is not known. Read on demand
      * @param history of a GPU by its UUID; empty if there is no such GPU
      */
     public ReportServer(
             int port,
             Path folder,
             Supplier<Optional<UsageReport>> report,
+            Supplier<Optional<Set<String>>> pods,
             Function<String, Optional<UsageHistory>> history) {
         this.port = port;
         this.folder = folder;
         this.report = report;
+        this.pods = pods;
         this.history = history;
     }
 
@@ -103,6 +108,7 @@ public final class ReportServer implements AutoCloseable {
         return switch (request.path()) {
             case UsageReport.PATH ->
                 report.get()
+                        .map(now -> request.query().equals(UsageReport.WITH_PODS) ? now.withPods(pods.get()) : now)
                         .map(now -> json(OK, now.print()))
                         .orElseGet(() -> refusal(UNAVAILABLE, "NVML does not answer"));
             case UsageHistory.PATH ->

@@ -111,7 +111,8 @@ public final class RecentUsage implements UsageTracker.SampleListener {
                         .map(RecentUsage::report)
                         .toList(),
                 xids,
-                largeRegions));
+                largeRegions,
+                Optional.empty()));
     }
 
     /**

@@ -30,6 +30,7 @@ import java.util.Base64;
 import java.util.Date;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManager;
@@ -53,6 +54,8 @@ final class ReportServerTest {
     private static final UsageHistory HISTORY =
             new UsageHistory(REPORT.at(), 1, new UsageHistory.OfGpu(List.of(), List.of()), List.of(), List.of());
 
+    private static final Set<String> PODS = Set.of("0a1b2c3d-0000-4000-8000-00000000000f");
+
     private final Path folder;
     private final Identity agent = Identity.create(Duration.ofDays(90));
     private final Identity scheduler = Identity.create(Duration.ofDays(90));
@@ -62,7 +65,11 @@ final class ReportServerTest {
     ReportServerTest(@TempDir Path folder) {
         this.folder = folder;
         server = new ReportServer(
-                0, folder, () -> report, gpu -> gpu.equals(GPU) ? Optional.of(HISTORY) : Optional.empty());
+                0,
+                folder,
+                () -> report,
+                () -> Optional.of(PODS),
+                gpu -> gpu.equals(GPU) ? Optional.of(HISTORY) : Optional.empty());
     }
 
     @AfterEach
@@ -79,6 +86,16 @@ final class ReportServerTest {
         assertThat(UsageHistory.parse(
                         get(scheduler, agent, UsageHistory.PATH + "?gpu=" + GPU).body()))
                 .isEqualTo(HISTORY);
+    }
+
+    @Test
+    void theSchedulerReadsThePodsOnDemand() throws Exception {
+        serve(agent, scheduler);
+
+        String answer = get(scheduler, agent, UsageReport.PATH + "?" + UsageReport.WITH_PODS)
+                .body();
+
+        assertThat(UsageReport.parse(answer)).isEqualTo(REPORT.withPods(Optional.of(PODS)));
     }
 
     @Test

@@ -154,7 +154,9 @@ final class PodEventHandler {
             ledger.observeBound(PodReader.bound(pod).pod());
         }
         if (ledger.deletedBeforeEnd(uid(pod))) {
-            LOG.info("deleted before its end {}; its vGPUs are free after its grace period", PodReader.id(pod));
+            LOG.info(
+                    "deleted before its end {}; its vGPUs are free when its node's agent finds it no more",
+                    PodReader.id(pod));
         }
     }
 

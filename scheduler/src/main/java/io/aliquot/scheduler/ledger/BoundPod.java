@@ -21,7 +21,7 @@ import java.util.Map;
  * @param priority value of the pod's PriorityClass
  * @param created time of creation
  * @param bound time of binding
- * @param grace the longest grace period that was reported
+ * @param grace the longer one of its own grace period and that of its deletion
  * @param leavesBy deadline by which its node ends it; {@link Instant#MAX} unless it is being deleted
  * @param fence {@link io.aliquot.api.names.Fence} of its Binding, as text; empty without GPUs
  */
@@ -44,27 +44,6 @@ public record BoundPod(
     /** What it holds of each GPU, by UUID. */
     public Map<String, GpuAmount> perGpu() {
         return ContainerShare.perGpu(shares);
-    }
-
-    /**
-     * This version with the longer grace period of the two. A pod is deleted by force, with grace period 0, because its
-     * node does not answer; the node may have received the longer period before.
-     */
-    BoundPod after(BoundPod earlier) {
-        return grace.compareTo(earlier.grace) >= 0
-                ? this
-                : new BoundPod(
-                        id,
-                        node,
-                        version,
-                        shares,
-                        hostRequests,
-                        priority,
-                        created,
-                        bound,
-                        earlier.grace,
-                        leavesBy,
-                        fence);
     }
 
     /** A request for the same amounts on any GPUs. */

@@ -36,7 +36,7 @@ import java.util.function.Predicate;
  *   -  ------> RESERVED ----> ASSUMED ------------> HELD ------> LINGERING
  *      reserveFor  RESERVED_      release |               | observeEnded |
  *   -  ------> FOR_PREEMPTOR           v               v              v
- *                (expires)        (removed)       (removed)      (expires)
+ *                (expires)        (removed)       (removed)     (observePods)
  *
  * What the watch reports (observeBound, observeEnded) applies in every state. An ASSUMED claim ends only by such a
  * report, by a definite refusal of the Binding, or by reading the pod again, because a request that was sent may have
@@ -65,18 +65,15 @@ public final class Ledger {
     /** How long a reservation between Filter and Bind lasts; kube-scheduler usually needs milliseconds. */
     public static final Duration RESERVATION_TIME = Duration.ofSeconds(5);
 
-    /**
-     * Added to the grace period of a pod that was deleted by force. A kubelet gives a container whose preStop hook used
-     * up the grace period 2 s more (k8s.io/kubernetes, pkg/kubelet/kuberuntime, minimumGracePeriodInSeconds), and learns
-     * of the deletion with a delay.
-     */
-    static final Duration LATE = Duration.ofSeconds(3);
+    /** How long the claim of a deleted pod outlasts the pod where the node is deleted too, and its agent with it. */
+    static final Duration WITHOUT_NODE = Duration.ofMinutes(10);
 
     private final LongSupplier nanoTime;
     private final LedgerListener listener;
     private final NodeAccounts accounts = new NodeAccounts();
     private final ClaimIndex claims;
     private final Resizes resizes;
+    private final DeletedPods deletedPods;
 
     private final AtomicLong factsChanges = new AtomicLong();
     private volatile MaxGpus maxGpus = new MaxGpus(-1, 0);
@@ -89,6 +86,7 @@ public final class Ledger {
         this.listener = listener;
         this.claims = new ClaimIndex(accounts, listener);
         this.resizes = new Resizes(accounts, claims, nanoTime);
+        this.deletedPods = new DeletedPods(accounts, claims);
     }
 
     /**
@@ -181,13 +179,11 @@ public final class Ledger {
         overallocated.forEach(gpu -> listener.overallocated(pod.node(), gpu));
     }
 
-    private void apply(
-            NodeAccount account, BoundPod reported, State state, List<String> freed, List<String> overallocated) {
-        Optional<Claim> known = account.claim(reported.id().uid());
-        if (known.filter(claim -> claim.isNewerThan(reported, state)).isPresent()) {
+    private void apply(NodeAccount account, BoundPod pod, State state, List<String> freed, List<String> overallocated) {
+        Optional<Claim> known = account.claim(pod.id().uid());
+        if (known.filter(claim -> claim.isNewerThan(pod, state)).isPresent()) {
             return;
         }
-        BoundPod pod = known.flatMap(Claim::observed).map(reported::after).orElse(reported);
         Claim claim = known.filter(Claim::isResizing)
                 .filter(resizing -> pod.version() <= resizing.base())
                 .map(resizing -> resizing.stillResizing(pod))
@@ -216,8 +212,8 @@ public final class Ledger {
     }
 
     /**
-     * Reports that a pod was deleted before the watch showed its end, that is, by force. Its claim stays for its grace
-     * period, since the node may take as long to end its containers.
+     * Reports that a pod was deleted before the watch showed its end: by force, or while no watch was open. Its claim
+     * stays until its node's agent has found nothing of it ({@link #observePods}), since its containers may still run.
      *
      * @return whether the pod held GPUs
      */
@@ -241,6 +237,23 @@ public final class Ledger {
             account.put(claim.lingering(nanoTime.getAsLong()));
         }
         return holds;
+    }
+
+    /** Whether claims of deleted pods wait for {@link #observePods} of this node. */
+    public boolean awaitsPods(String node) {
+        return !deletedPods.of(node).isEmpty();
+    }
+
+    /**
+     * Reports the pods that a node has. The claim of a deleted pod ends when the node has not had it for
+     * {@link DeletedPods#ABSENT}.
+     *
+     * @param uids of all pods of which anything may run on the node
+     * @param askedAt when the node was asked, in nanoseconds of the ledger's clock
+     * @return the deleted pods whose claims have ended
+     */
+    public List<PodId> observePods(String node, Set<String> uids, long askedAt) {
+        return deletedPods.observe(node, uids, askedAt);
     }
 
     /**
@@ -429,19 +442,25 @@ public final class Ledger {
         }
     }
 
-    private static boolean expired(Claim claim, long now) {
+    private boolean expired(Claim claim, long now) {
         return lifetime(claim)
                 .filter(lifetime -> now - claim.since > lifetime.toNanos())
                 .isPresent();
     }
 
-    private static Optional<Duration> lifetime(Claim claim) {
+    private Optional<Duration> lifetime(Claim claim) {
         return switch (claim.state) {
             case RESERVED -> Optional.of(RESERVATION_TIME);
             case RESERVED_FOR_PREEMPTOR -> Optional.of(PREEMPTOR_RESERVATION_TIME);
-            case LINGERING -> claim.observed().map(pod -> pod.grace().plus(LATE));
+            case LINGERING ->
+                claim.observed().filter(pod -> isUnknown(pod.node())).map(pod -> WITHOUT_NODE);
             case ASSUMED, HELD -> Optional.empty();
         };
+    }
+
+    private boolean isUnknown(String node) {
+        NodeAccount account = accounts.find(node);
+        return account == null || account.facts().equals(NodeAccount.UNKNOWN);
     }
 
     /** The version of the pod for which a write was sent whose outcome is unknown. */

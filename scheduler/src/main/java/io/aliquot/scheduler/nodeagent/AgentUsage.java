@@ -63,6 +63,7 @@ public final class AgentUsage {
 
     private final AgentClient client;
     private final Readiness readiness;
+    private final PodListener pods;
     private final LongSupplier nanoTime;
     private final Map<String, Agent> byNode = new ConcurrentHashMap<>();
     private final AtomicInteger underWay = new AtomicInteger();
@@ -72,6 +73,15 @@ public final class AgentUsage {
     /** Learns whether the node's agent is ready and answers. */
     interface Readiness {
         void set(String node, boolean ready);
+    }
+
+    /** Learns which pods are on a node, where that matters. */
+    interface PodListener {
+        /** Whether an agent is to be asked for the pods of its node. */
+        boolean awaitsPods(String node);
+
+        /** The UIDs of all pods that have a cgroup on the node, and when its agent was asked. */
+        void observePods(String node, Set<String> uids, long askedAt);
     }
 
     /** A node's agent: where it is, when it is asked next, and its latest report. */
@@ -96,9 +106,11 @@ public final class AgentUsage {
 
     private record Received(UsageReport report, long at) {}
 
-    AgentUsage(AgentClient client, Readiness readiness, MeterRegistry metrics, LongSupplier nanoTime) {
+    AgentUsage(
+            AgentClient client, Readiness readiness, PodListener pods, MeterRegistry metrics, LongSupplier nanoTime) {
         this.client = client;
         this.readiness = readiness;
+        this.pods = pods;
         this.nanoTime = nanoTime;
         this.logged = Caffeine.newBuilder()
                 .maximumSize(10_000)
@@ -238,8 +250,10 @@ public final class AgentUsage {
 
     private void fetch(String node, Agent agent) {
         String address = agent.address;
+        String query = pods.awaitsPods(node) ? UsageReport.WITH_PODS : "";
+        long askedAt = nanoTime.getAsLong();
         CompletableFuture<UsageReport> answer =
-                client.get(address, UsageReport.PATH, "").thenApply(text -> report(node, text));
+                client.get(address, UsageReport.PATH, query).thenApply(text -> report(node, text));
         var unused = answer.whenComplete((report, failure) -> {
             Outcome outcome = Outcome.DONE;
             if (failure == null) {
@@ -256,6 +270,10 @@ public final class AgentUsage {
             }
             agent.asked = false;
             underWay.decrementAndGet();
+            if (failure == null && !query.isEmpty()) {
+                report.pods()
+                        .ifPresentOrElse(uids -> pods.observePods(node, uids, askedAt), () -> logWithoutPods(node));
+            }
         });
     }
 
@@ -288,6 +306,12 @@ public final class AgentUsage {
             }
         }
         return new AgentException(Outcome.INVALID, "its answer cannot be used: " + failure);
+    }
+
+    private void logWithoutPods(String node) {
+        if (logged.asMap().putIfAbsent(node, true) == null) {
+            LOG.warn("the agent of node {} cannot tell which pods the node has: shares of deleted pods stay", node);
+        }
     }
 
     /** Agents of another version usually are all of the same one: one line is enough. */

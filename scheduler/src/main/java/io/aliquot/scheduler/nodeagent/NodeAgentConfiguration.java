@@ -6,12 +6,17 @@ import io.aliquot.scheduler.preemption.Evictions;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Clock;
+import java.util.Set;
 import java.util.function.LongSupplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
 @Configuration(proxyBeanMethods = false)
 class NodeAgentConfiguration {
+    private static final Logger LOG = LoggerFactory.getLogger(NodeAgentConfiguration.class);
+
     @Bean
     AgentTls agentTls() {
         return new AgentTls();
@@ -24,7 +29,22 @@ class NodeAgentConfiguration {
 
     @Bean
     AgentUsage agentUsage(AgentClient client, Ledger ledger, MeterRegistry metrics, LongSupplier nanoTime) {
-        return new AgentUsage(client, ledger::setAgentReady, metrics, nanoTime);
+        return new AgentUsage(client, ledger::setAgentReady, deletedPods(ledger), metrics, nanoTime);
+    }
+
+    static AgentUsage.PodListener deletedPods(Ledger ledger) {
+        return new AgentUsage.PodListener() {
+            @Override
+            public boolean awaitsPods(String node) {
+                return ledger.awaitsPods(node);
+            }
+
+            @Override
+            public void observePods(String node, Set<String> uids, long askedAt) {
+                ledger.observePods(node, uids, askedAt)
+                        .forEach(pod -> LOG.info("no longer on node {}, its vGPUs are free: {}", node, pod));
+            }
+        };
     }
 
     @Bean

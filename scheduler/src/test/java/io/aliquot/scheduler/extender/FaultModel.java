@@ -55,6 +55,7 @@ import java.util.Collection;
 import java.util.Comparator;
 import java.util.Deque;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -65,6 +66,7 @@ import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.Stream;
 
 /**
  * A cluster with faults: an API server, and two replicas with their ledgers, binders and resizers. The objects of the
@@ -529,6 +531,19 @@ final class FaultModel {
         now.addAndGet(time.toNanos());
         replicas.forEach(replica -> replica.ledger.expire());
         ghosts.values().removeIf(ghost -> ghost.until <= now.get());
+        for (Replica replica : replicas) {
+            for (int node = 0; node < NODES; node++) {
+                reportPods(replica, "n" + node);
+            }
+        }
+    }
+
+    private void reportPods(Replica replica, String node) {
+        var uids = new HashSet<String>();
+        Stream.concat(pods.values().stream(), ghosts.values().stream().map(Ghost::pod))
+                .filter(pod -> pod.node.equals(node) && !pod.ended)
+                .forEach(pod -> uids.add(pod.id.uid()));
+        replica.ledger.observePods(node, uids, now.get()).forEach(pod -> counts.count("share of a deleted pod ended"));
     }
 
     /** Completes all requests and delivers all events. */
@@ -544,7 +559,10 @@ final class FaultModel {
                 replica.deliver();
             }
         }
-        pass(Ledger.PREEMPTOR_RESERVATION_TIME.plus(BoundPods.GRACE).plusSeconds(30));
+        pass(Ledger.PREEMPTOR_RESERVATION_TIME.plus(BoundPods.GRACE));
+        for (int i = 0; i < 4; i++) {
+            pass(Duration.ofSeconds(10));
+        }
         for (Replica replica : replicas) {
             replica.reconciler.reconcileAll();
         }

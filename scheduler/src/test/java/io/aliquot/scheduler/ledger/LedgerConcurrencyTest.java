@@ -19,6 +19,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Queue;
 import java.util.Random;
+import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Executors;
@@ -174,6 +175,10 @@ class LedgerConcurrencyTest {
         catchUp();
         clock.addAndGet(Duration.ofMinutes(10).toNanos());
         ledger.expire();
+        for (int i = 0; i < 3; i++) {
+            clock.addAndGet(Duration.ofSeconds(15).toNanos());
+            agentsReport();
+        }
         assertThat(LedgerInvariants.unconfirmed(ledger)).isEmpty();
         assertThat(LedgerInvariants.taken(ledger).values()).containsOnly(GpuAmount.NOTHING);
     }
@@ -181,6 +186,13 @@ class LedgerConcurrencyTest {
     private void putNodes() {
         for (int node = 0; node < NODES.length; node++) {
             ledger.putNode("n" + node, NODES[node]);
+        }
+    }
+
+    /** No process of any pod runs any more. */
+    private void agentsReport() {
+        for (int node = 0; node < NODES.length; node++) {
+            ledger.observePods("n" + node, Set.of(), clock.get());
         }
     }
 
@@ -204,7 +216,10 @@ class LedgerConcurrencyTest {
             int node = random.nextInt(NODES.length);
             Server.Pod pod = server.read(place);
             switch (random.nextInt(16)) {
-                case 0 -> ledger.expire();
+                case 0 -> {
+                    ledger.expire();
+                    agentsReport();
+                }
                 case 1 -> clock.addAndGet(Duration.ofMillis(random.nextInt(500)).toNanos());
                 case 2 -> server.touch(place, pod);
                 case 3 -> server.end(place, random.nextInt(4) == 0);

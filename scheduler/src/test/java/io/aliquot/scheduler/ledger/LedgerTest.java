@@ -34,7 +34,6 @@ import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
-import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -46,6 +45,7 @@ import org.junit.jupiter.api.Test;
 
 public class LedgerTest {
     private static final PodGpuRequest HALF = request("APP:main: gpumem=500");
+    private static final long TEN_SECONDS = Duration.ofSeconds(10).toNanos();
     private static final PodGpuRequest WHOLE = request("APP:main: gpu=1");
 
     private final AtomicLong now = new AtomicLong();
@@ -345,7 +345,7 @@ public class LedgerTest {
         assertThat(ledger.nodeNames()).contains("n1");
         ledger.deletedBeforeEnd("b");
         assertThat(ledger.nodeNames()).contains("n1");
-        now.addAndGet(BoundPods.GRACE.plus(Ledger.LATE).toNanos() + 1);
+        now.addAndGet(Ledger.WITHOUT_NODE.toNanos() + 1);
         ledger.expire();
         assertThat(ledger.nodeNames()).containsExactly("n2");
         ledger.removeNode("n2");
@@ -527,37 +527,68 @@ public class LedgerTest {
         assertThat(told).containsExactly("freed n1", "freed n1");
     }
 
+    /** Regression: with a grace period of a year it held them for a year. */
     @Test
-    void aPodDeletedByForceHoldsItsGpusForItsGracePeriod() {
+    void aPodDeletedByForceHoldsItsGpusUntilItsNodeHasNotHadItForLong() {
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        assertThat(ledger.awaitsPods("n1")).isFalse();
         ledger.deletedBeforeEnd("a");
-        now.addAndGet(BoundPods.GRACE.toNanos());
+        assertThat(ledger.awaitsPods("n1")).isTrue();
+        assertThat(ledger.awaitsPods("n2")).isFalse();
+        nodeHas("n1", "a", "b");
+        nodeHas("n1", "b");
+        for (int i = 0; i < 2; i++) {
+            now.addAndGet(TEN_SECONDS);
+            nodeHas("n1", "b");
+        }
         ledger.deletedBeforeEnd("a");
-        ledger.expire();
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refused.class);
-        now.addAndGet(Ledger.LATE.toNanos() + 1);
-        ledger.expire();
+        now.addAndGet(TEN_SECONDS);
+        assertThat(ledger.observePods("n1", Set.of("b"), now.get())).containsExactly(pod("a"));
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         assertThat(told).containsExactly("freed n1");
         assertThat(ledger.nodeOf("a")).isEmpty();
+        assertThat(ledger.awaitsPods("n1")).isFalse();
     }
 
     @Test
-    void aPodDeletedByForceHoldsItsGpusForTheLongestReportedGracePeriod() {
-        Duration longer = BoundPods.GRACE.multipliedBy(20);
-        BoundPod runs = bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false));
-        BoundPod ends = BoundPods.leaving(runs, Instant.EPOCH.plus(longer), longer);
-        ledger.observeBound(runs);
-        ledger.observeBound(ends);
-        // What the API server says of it then: no grace for its deletion, so that its own is left.
-        ledger.observeBound(BoundPods.leaving(ends, Instant.EPOCH, BoundPods.GRACE));
+    void aPodDeletedByForceThatStillRunsHoldsItsGpusForEver() {
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.deletedBeforeEnd("a");
-        now.addAndGet(longer.plus(Ledger.LATE).toNanos());
-        ledger.expire();
+        for (int i = 0; i < 3; i++) { // its kubelet is down, and so is its agent for a day
+            nodeHas("n1", "a");
+            now.addAndGet(Duration.ofDays(1).toNanos());
+            ledger.expire();
+        }
+        for (int i = 0; i < 3; i++) { // it is seen again now and then
+            for (int absent = 0; absent < 3; absent++) {
+                nodeHas("n1");
+                now.addAndGet(TEN_SECONDS);
+            }
+            nodeHas("n1", "a");
+        }
+        for (int i = 0; i < 3; i++) { // too few answers
+            nodeHas("n1");
+            now.addAndGet(DeletedPods.LONGEST_GAP.toNanos() + 1);
+        }
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refused.class);
+    }
+
+    /** The pod may have been bound after the agent was asked. */
+    @Test
+    void whatANodeHadBeforeAPodWasDeletedSaysNothingAboutIt() {
+        long before = now.get();
         now.addAndGet(1);
-        ledger.expire();
-        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        ledger.deletedBeforeEnd("a");
+        assertThat(ledger.observePods("n1", Set.of(), before)).isEmpty();
+        now.addAndGet(DeletedPods.ABSENT.toNanos() - 2);
+        assertThat(ledger.observePods("n1", Set.of(), now.get())).isEmpty();
+        assertThat(ledger.nodeOf("a")).contains("n1");
+    }
+
+    private void nodeHas(String node, String... uids) {
+        assertThat(ledger.observePods(node, Set.of(uids), now.get())).isEmpty();
     }
 
     @Test

@@ -10,6 +10,11 @@ import com.sun.net.httpserver.HttpExchange;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.kubernetes.Await;
+import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.LedgerListener;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
@@ -18,6 +23,8 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -48,7 +55,15 @@ class AgentUsageTest {
             Clock.systemUTC(),
             agent.port(),
             Duration.ofSeconds(8));
-    private final AgentUsage usage = new AgentUsage(client, readiness::put, metrics, now::get);
+    private final Ledger ledger = new Ledger(now::get, new LedgerListener() {
+        @Override
+        public void capacityFreed(String node) {}
+
+        @Override
+        public void overallocated(String node, String gpu) {}
+    });
+    private final AgentUsage usage =
+            new AgentUsage(client, readiness::put, NodeAgentConfiguration.deletedPods(ledger), metrics, now::get);
     private final ListAppender<ILoggingEvent> log = new ListAppender<>();
 
     @BeforeEach
@@ -204,6 +219,7 @@ class AgentUsageTest {
                         agent.port(),
                         Duration.ofMillis(900)),
                 readiness::put,
+                NodeAgentConfiguration.deletedPods(ledger),
                 metrics,
                 now::get);
         IntStream.rangeClosed(1, 3).forEach(i -> {
@@ -225,6 +241,42 @@ class AgentUsageTest {
         assertThat(fetches("refused")).isPositive();
         assertThat(readiness)
                 .containsExactlyInAnyOrderEntriesOf(Map.of("n1", true, "n2", true, "n3", true, "starting", false));
+    }
+
+    /** With an agent that cannot tell, and with one that sees the pod, the share stays. */
+    @Test
+    void theShareOfADeletedPodIsFreeWhenTheNodesAgentHasNotFoundThePodForHalfAMinute() {
+        String gpu = Gpus.uuid(1, 0);
+        ledger.observeBound(BoundPods.of(
+                new PodId("team", "a", "uid-a"), "n1", 1, BoundPods.main(gpu, new GpuAmount(800, 0, 1, false))));
+        var queries = ConcurrentHashMap.newKeySet();
+        UsageReport report = new UsageReport(Instant.EPOCH, "n1", List.of(), List.of(), List.of());
+        Map<String, Set<String>> pods = new ConcurrentHashMap<>();
+        answers.put("127.0.0.1", exchange -> {
+            queries.add(exchange.getRequestURI().toString());
+            FakeAgent.text(
+                            200,
+                            report.withPods(Optional.ofNullable(pods.get("n1"))).print())
+                    .to(exchange);
+        });
+        usage.putAgent("n1", true, "127.0.0.1");
+        elapse(AgentUsage.PERIOD);
+        assertThat(queries).as("no pod is deleted").containsExactly("/v1/usage");
+        ledger.deletedBeforeEnd("uid-a");
+        elapse(Duration.ofMinutes(2));
+        assertThat(queries).contains("/v1/usage?pods");
+        assertThat(log.list)
+                .anySatisfy(line ->
+                        assertThat(line.getFormattedMessage()).contains("node n1 cannot tell which pods the node has"));
+        pods.put("n1", Set.of("uid-a", "uid-b"));
+        elapse(Duration.ofMinutes(2));
+        pods.put("n1", Set.of("uid-b"));
+        elapse(Duration.ofSeconds(27));
+        assertThat(ledger.nodeOf("uid-a")).contains("n1");
+
+        elapse(Duration.ofSeconds(18));
+
+        Await.await("the share is free", () -> ledger.nodeOf("uid-a").isEmpty());
     }
 
     @Test

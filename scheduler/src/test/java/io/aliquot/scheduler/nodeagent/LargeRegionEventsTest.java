@@ -8,6 +8,7 @@ import io.aliquot.api.usage.UsageReport.LargeRegion;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import java.time.Instant;
 import java.util.List;
+import java.util.Optional;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
@@ -58,6 +59,6 @@ class LargeRegionEventsTest {
 
     private static UsageReport report(String node, String namespace, String pod, boolean cut) {
         var region = new LargeRegion(new PodContainer(namespace, pod, "", "main"), 300L << 20, cut);
-        return new UsageReport(Instant.EPOCH, node, List.of(), List.of(), List.of(), List.of(region));
+        return new UsageReport(Instant.EPOCH, node, List.of(), List.of(), List.of(), List.of(region), Optional.empty());
     }
 }

@@ -1,0 +1,72 @@
+package io.aliquot.deviceplugin.usage;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+final class PodCgroupsTest {
+    private static final String UID = "0a1b2c3d-0000-4000-8000-00000000000f";
+    private static final String OTHER = "ffffffff-0000-4000-8000-00000000000f";
+
+    private final Path root;
+    private final PodCgroups cgroups;
+
+    PodCgroupsTest(@TempDir Path root) {
+        this.root = root;
+        cgroups = new PodCgroups(root);
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                // version 2: systemd, and kind's nodes
+                "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podU_ID.slice",
+                "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-podU_ID.slice",
+                // cgroupfs, with version 1 below each controller
+                "kubepods/besteffort/podUID",
+                "cpu,cpuacct/kubepods/podUID",
+                "memory/docker/node/kubelet/kubepods/burstable/podUID"
+            })
+    void findsThePodInEachKindOfHierarchy(String path) throws IOException {
+        make(path.replace("UID", UID).replace("U_ID", UID.replace('-', '_')));
+        make("system.slice/ssh.service");
+
+        assertThat(cgroups.uids()).hasValueSatisfying(uids -> assertThat(uids).containsExactly(UID));
+    }
+
+    @Test
+    void aPodsCgroupCountsWithoutAProcessAndUntilItIsRemoved() throws IOException {
+        make("kubepods/pod" + OTHER);
+        make("kubepods/pod" + UID);
+        assertThat(cgroups.uids()).hasValueSatisfying(uids -> assertThat(uids).containsExactlyInAnyOrder(UID, OTHER));
+
+        Files.delete(root.resolve("kubepods/pod" + UID));
+
+        assertThat(cgroups.uids()).hasValueSatisfying(uids -> assertThat(uids).containsExactly(OTHER));
+    }
+
+    @Test
+    void aContainersOwnCgroupsAreNoPods() throws IOException {
+        make("kubepods/pod" + UID + "/container/kubepods/pod" + OTHER);
+
+        assertThat(cgroups.uids()).hasValueSatisfying(uids -> assertThat(uids).containsExactly(UID));
+    }
+
+    /** The agent's own pod has one, so without any it does not see the host's. */
+    @Test
+    void noPodAtAllIsNoAnswer() throws IOException {
+        make("system.slice/ssh.service");
+        assertThat(cgroups.uids()).isEmpty();
+        assertThat(new PodCgroups(root.resolve("missing")).uids()).isEmpty();
+    }
+
+    private void make(String path) throws IOException {
+        Files.createDirectories(root.resolve(path));
+    }
+}
