@@ -137,9 +137,10 @@ class GpuApiIT {
 
     @Test
     void shrinkingAShareBelowItsUsageKeepsTheUsedMemoryAndRefusesFurtherAllocations(Lab lab, TestNamespace namespace) {
-        namespace.run(using2000(lab, "shrinks"));
+        Pod pod = namespace.run(using2000(lab, "shrinks"));
         TestNamespace.awaitTrue(
                 "2000 MiB are in use", EVENTUALLY, () -> nvidiaSmiShows(namespace, "shrinks", "2256MiB / 3000MiB"));
+        String allocated = allocatedMiB(lab, pod);
 
         patch(lab, namespace, "shrinks", "\"memoryMiB\": 1000").expectSuccess();
 
@@ -150,9 +151,20 @@ class GpuApiIT {
         assertThat(namespace.exec("shrinks", "vgpu-sample", "alloc", "1").toString())
                 .as("another program, which needs a context")
                 .contains("CUDA_ERROR_OUT_OF_MEMORY");
+        assertThat(allocatedMiB(lab, pod)).as("no other pod gets what it uses").isEqualTo(allocated);
         assertThat(TestNamespace.containerStatus(namespace.get("shrinks"), Pods.MAIN)
                         .getRestartCount())
                 .isZero();
+    }
+
+    private static String allocatedMiB(Lab lab, Pod pod) {
+        return lab.kubectl(
+                        "get",
+                        "gpunode",
+                        pod.getSpec().getNodeName(),
+                        "-o",
+                        "jsonpath={.status.memoryMiB.allocated}")
+                .expectSuccess();
     }
 
     @Test

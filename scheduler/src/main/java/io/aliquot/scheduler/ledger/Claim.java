@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.OptionalLong;
 import org.jspecify.annotations.Nullable;
 
 /** What one pod takes of one node. Immutable. */
@@ -28,6 +29,8 @@ final class Claim {
     private final long base;
     /** What the pod holds if a resize that was sent takes effect; null without a resize. */
     private final @Nullable List<ContainerShare> resize;
+    /** What counts beyond {@link #shares}. */
+    private final Excess excess;
 
     private Claim(
             PodId pod,
@@ -38,24 +41,27 @@ final class Claim {
             @Nullable BoundPod observed,
             long base,
             @Nullable List<ContainerShare> resize,
+            Excess excess,
             long since) {
         this.pod = pod;
         this.state = state;
         this.shares = shares;
-        this.perGpu = perGpu;
+        this.perGpu = excess.perGpu().isEmpty() ? perGpu : ContainerShare.larger(perGpu, excess.perGpu());
         this.hostRequests = hostRequests;
         this.observed = observed;
         this.base = base;
         this.resize = resize;
+        this.excess = excess;
         this.since = since;
     }
 
     static Claim reserved(PodId pod, Map<String, GpuAmount> perGpu, HostResources hostRequests, long now) {
-        return new Claim(pod, State.RESERVED, List.of(), perGpu, hostRequests, null, 0, null, now);
+        return new Claim(pod, State.RESERVED, List.of(), perGpu, hostRequests, null, 0, null, Excess.NONE, now);
     }
 
     static Claim reservedForPreemptor(PodId pod, Map<String, GpuAmount> perGpu, HostResources hostRequests, long now) {
-        return new Claim(pod, State.RESERVED_FOR_PREEMPTOR, List.of(), perGpu, hostRequests, null, 0, null, now);
+        return new Claim(
+                pod, State.RESERVED_FOR_PREEMPTOR, List.of(), perGpu, hostRequests, null, 0, null, Excess.NONE, now);
     }
 
     /** A Binding was sent. */
@@ -66,12 +72,30 @@ final class Claim {
             HostResources hostRequests,
             long base,
             long now) {
-        return new Claim(pod, State.ASSUMED, shares, perGpu, hostRequests, null, base, null, now);
+        return new Claim(pod, State.ASSUMED, shares, perGpu, hostRequests, null, base, null, Excess.NONE, now);
     }
 
     /** The pod was reported or read in a version that shows the outcome of every write. */
-    static Claim observed(State state, BoundPod pod, long now) {
-        return new Claim(pod.id(), state, pod.shares(), pod.perGpu(), pod.hostRequests(), pod, 0, null, now);
+    static Claim observed(State state, BoundPod pod, Excess excess, long now) {
+        return new Claim(pod.id(), state, pod.shares(), pod.perGpu(), pod.hostRequests(), pod, 0, null, excess, now);
+    }
+
+    /** The claim of a pod that was reported, without a resize and with another excess. */
+    Claim withExcess(Excess other) {
+        return observed(state, observed().orElseThrow(), other, since);
+    }
+
+    List<ContainerShare> shares() {
+        return shares;
+    }
+
+    Excess excess() {
+        return excess;
+    }
+
+    /** What counts beyond the shares of a later version of the pod. */
+    Excess excessOf(BoundPod later, long now) {
+        return observed == null ? Excess.NONE : excess.after(observed.shares(), later.shares(), now);
     }
 
     /** A resize of this one was sent. */
@@ -85,6 +109,7 @@ final class Claim {
                 pod,
                 pod.version(),
                 wanted,
+                excess,
                 now);
     }
 
@@ -92,12 +117,13 @@ final class Claim {
     Claim stillResizing(BoundPod pod) {
         List<ContainerShare> wanted = Objects.requireNonNull(resize);
         Map<String, GpuAmount> most = ContainerShare.larger(pod.perGpu(), ContainerShare.perGpu(wanted));
-        return new Claim(pod.id(), State.HELD, pod.shares(), most, pod.hostRequests(), pod, base, wanted, since);
+        return new Claim(
+                pod.id(), State.HELD, pod.shares(), most, pod.hostRequests(), pod, base, wanted, excess, since);
     }
 
     /** The pod was deleted by force. A write that was sent may have taken effect before. */
     Claim lingering(long now) {
-        return new Claim(pod, State.LINGERING, shares, perGpu, hostRequests, observed, 0, null, now);
+        return new Claim(pod, State.LINGERING, shares, perGpu, hostRequests, observed, 0, null, excess, now);
     }
 
     boolean hasAmountsOf(Claim other) {
@@ -143,7 +169,17 @@ final class Claim {
 
     Holding holding() {
         return observed == null
-                ? new Holding(pod, state, shares, perGpu, hostRequests, 0, Instant.MAX, Instant.MAX, Instant.MAX)
+                ? new Holding(
+                        pod,
+                        state,
+                        shares,
+                        perGpu,
+                        hostRequests,
+                        0,
+                        Instant.MAX,
+                        Instant.MAX,
+                        Instant.MAX,
+                        OptionalLong.empty())
                 : new Holding(
                         pod,
                         state,
@@ -153,6 +189,7 @@ final class Claim {
                         observed.priority(),
                         observed.created(),
                         observed.bound(),
-                        observed.leavesBy());
+                        observed.leavesBy(),
+                        excess.shrunkAt());
     }
 }

@@ -56,7 +56,7 @@ final class DeletedPods {
         return deleted;
     }
 
-    /** See {@link Ledger#observePods}. */
+    /** See {@link Ledger#observe}. */
     List<PodId> observe(String node, Set<String> uids, long askedAt) {
         List<PodId> ended = absent(node, uids, askedAt);
         ended.forEach(pod -> claims.removeIf(pod.uid(), claim -> claim.state == State.LINGERING));

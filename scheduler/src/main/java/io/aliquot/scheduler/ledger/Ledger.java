@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.ledger;
 
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
@@ -36,7 +37,7 @@ import java.util.function.Predicate;
  *   -  ------> RESERVED ----> ASSUMED ------------> HELD ------> LINGERING
  *      reserveFor  RESERVED_      release |               | observeEnded |
  *   -  ------> FOR_PREEMPTOR           v               v              v
- *                (expires)        (removed)       (removed)     (observePods)
+ *                (expires)        (removed)       (removed)     (observe)
  *
  * What the watch reports (observeBound, observeEnded) applies in every state. An ASSUMED claim ends only by such a
  * report, by a definite refusal of the Binding, or by reading the pod again, because a request that was sent may have
@@ -187,10 +188,14 @@ public final class Ledger {
         Claim claim = known.filter(Claim::isResizing)
                 .filter(resizing -> pod.version() <= resizing.base())
                 .map(resizing -> resizing.stillResizing(pod))
-                .orElseGet(() -> Claim.observed(
-                        known.filter(held -> held.state == State.HELD).isPresent() ? State.HELD : state,
-                        pod,
-                        nanoTime.getAsLong()));
+                .orElseGet(() -> {
+                    long now = nanoTime.getAsLong();
+                    return Claim.observed(
+                            known.filter(held -> held.state == State.HELD).isPresent() ? State.HELD : state,
+                            pod,
+                            known.map(held -> held.excessOf(pod, now)).orElse(Excess.NONE),
+                            now);
+                });
         account.put(claim);
         Map<String, GpuAmount> before = known.map(held -> held.perGpu).orElse(Map.of());
         if (!before.equals(claim.perGpu)) {
@@ -213,7 +218,7 @@ public final class Ledger {
 
     /**
      * Reports that a pod was deleted before the watch showed its end: by force, or while no watch was open. Its claim
-     * stays until its node's agent has found nothing of it ({@link #observePods}), since its containers may still run.
+     * stays until its node's agent has found nothing of it ({@link #observe}), since its containers may still run.
      *
      * @return whether the pod held GPUs
      */
@@ -239,21 +244,34 @@ public final class Ledger {
         return holds;
     }
 
-    /** Whether claims of deleted pods wait for {@link #observePods} of this node. */
+    /** Whether claims of deleted pods wait for a report of this node with its pods. */
     public boolean awaitsPods(String node) {
         return !deletedPods.of(node).isEmpty();
     }
 
     /**
-     * Reports the pods that a node has. The claim of a deleted pod ends when the node has not had it for
+     * Reports what a node's agent has measured. A share that a resize made smaller counts in full until each container of
+     * the pod uses no more than its limit. The claim of a deleted pod ends when the node has not had the pod for
      * {@link DeletedPods#ABSENT}.
      *
-     * @param uids of all pods of which anything may run on the node
-     * @param askedAt when the node was asked, in nanoseconds of the ledger's clock
+     * @param askedAt when the agent was asked, in nanoseconds of the ledger's clock
      * @return the deleted pods whose claims have ended
      */
-    public List<PodId> observePods(String node, Set<String> uids, long askedAt) {
-        return deletedPods.observe(node, uids, askedAt);
+    public List<PodId> observe(UsageReport report, long askedAt) {
+        NodeAccount account = accounts.find(report.node());
+        if (account == null) {
+            return List.of();
+        }
+        boolean freed;
+        synchronized (account) {
+            freed = account.measure(report.containers(), askedAt);
+        }
+        if (freed) {
+            listener.capacityFreed(report.node());
+        }
+        return report.pods()
+                .map(uids -> deletedPods.observe(report.node(), uids, askedAt))
+                .orElse(List.of());
     }
 
     /**

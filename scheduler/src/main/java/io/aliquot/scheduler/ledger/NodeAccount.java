@@ -5,6 +5,7 @@ import static io.aliquot.api.names.SharingMode.MEMORY;
 import io.aliquot.api.names.ForeignHolder;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.usage.UsageReport.OfContainer;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
 import io.aliquot.scheduler.placement.CandidatePlacements;
@@ -278,6 +279,24 @@ final class NodeAccount implements NodeAccountView {
         }
     }
 
+    /** Takes note of what containers use; returns whether that frees capacity. */
+    boolean measure(List<OfContainer> uses, long askedAt) {
+        Map<String, List<OfContainer>> byPod =
+                uses.stream().collect(Collectors.groupingBy(use -> use.container().uid()));
+        boolean freed = false;
+        for (Claim claim : List.copyOf(claims.values())) {
+            if (claim.state == Holding.State.HELD && !claim.isResizing()) {
+                Excess excess = claim.excess()
+                        .measured(claim.shares(), byPod.getOrDefault(claim.pod.uid(), List.of()), askedAt);
+                if (!excess.equals(claim.excess())) {
+                    put(claim.withExcess(excess));
+                    freed |= excess.equals(Excess.NONE);
+                }
+            }
+        }
+        return freed;
+    }
+
     Optional<Claim> remove(String uid) {
         Claim claim = claims.remove(uid);
         if (claim != null) {
@@ -477,12 +496,13 @@ final class NodeAccount implements NodeAccountView {
                 : Optional.empty();
     }
 
-    /** What is missing for a claim to grow to these amounts; empty if they fit or it does not grow. */
-    Optional<String> lacking(Claim claim, Map<String, GpuAmount> wanted) {
-        for (GpuInfo free : freeCapacitiesWithout(claim.pod.uid(), Set.of())) {
+    /** What is missing for a pod's amounts to grow to these; empty if they fit or do not grow. */
+    Optional<String> lacking(BoundPod pod, Map<String, GpuAmount> wanted) {
+        Map<String, GpuAmount> present = pod.perGpu();
+        for (GpuInfo free : freeCapacitiesWithout(pod.id().uid(), Set.of())) {
             String gpu = free.gpu().uuid();
             GpuAmount amount = wanted.get(gpu);
-            if (amount != null && !amount.equals(claim.perGpu.get(gpu)) && !holds(free, amount)) {
+            if (amount != null && !amount.equals(present.get(gpu)) && !holds(free, amount)) {
                 return Optional.of("GPU " + gpu + " has " + available(free) + " for this pod, which is to hold "
                         + describe(amount.memoryMiB(), amount.cores()));
             }

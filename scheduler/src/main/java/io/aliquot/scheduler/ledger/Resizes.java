@@ -52,8 +52,8 @@ final class Resizes {
             return new Resizing.Unchanged();
         }
         Claim resizing = claim.resizing(pod, wanted, nanoTime.getAsLong());
-        Optional<String> obstacle =
-                account.unsuitable(pod.shares(), wanted).or(() -> account.lacking(claim, resizing.perGpu));
+        Optional<String> obstacle = account.unsuitable(pod.shares(), wanted)
+                .or(() -> account.lacking(pod, ContainerShare.larger(pod.perGpu(), ContainerShare.perGpu(wanted))));
         if (obstacle.isPresent()) {
             return new Resizing.Refused(obstacle.get());
         }
@@ -74,8 +74,7 @@ final class Resizes {
 
     private static boolean rollback(NodeAccount account, String uid, long version) {
         Optional<Claim> resizing = account.claim(uid).filter(claim -> claim.isResizing() && claim.base() == version);
-        resizing.ifPresent(claim ->
-                account.put(Claim.observed(claim.state, claim.observed().orElseThrow(), claim.since)));
+        resizing.ifPresent(claim -> account.put(claim.withExcess(claim.excess())));
         return resizing.isPresent();
     }
 }

@@ -63,7 +63,7 @@ public final class AgentUsage {
 
     private final AgentClient client;
     private final Readiness readiness;
-    private final PodListener pods;
+    private final Listener listener;
     private final LongSupplier nanoTime;
     private final Map<String, Agent> byNode = new ConcurrentHashMap<>();
     private final AtomicInteger underWay = new AtomicInteger();
@@ -75,13 +75,13 @@ public final class AgentUsage {
         void set(String node, boolean ready);
     }
 
-    /** Learns which pods are on a node, where that matters. */
-    interface PodListener {
+    /** Learns what agents report. */
+    interface Listener {
         /** Whether an agent is to be asked for the pods of its node. */
         boolean awaitsPods(String node);
 
-        /** The UIDs of all pods that have a cgroup on the node, and when its agent was asked. */
-        void observePods(String node, Set<String> uids, long askedAt);
+        /** The report of an agent, and when it was asked. */
+        void observe(UsageReport report, long askedAt);
     }
 
     /** A node's agent: where it is, when it is asked next, and its latest report. */
@@ -107,10 +107,10 @@ public final class AgentUsage {
     private record Received(UsageReport report, long at) {}
 
     AgentUsage(
-            AgentClient client, Readiness readiness, PodListener pods, MeterRegistry metrics, LongSupplier nanoTime) {
+            AgentClient client, Readiness readiness, Listener listener, MeterRegistry metrics, LongSupplier nanoTime) {
         this.client = client;
         this.readiness = readiness;
-        this.pods = pods;
+        this.listener = listener;
         this.nanoTime = nanoTime;
         this.logged = Caffeine.newBuilder()
                 .maximumSize(10_000)
@@ -250,7 +250,7 @@ public final class AgentUsage {
 
     private void fetch(String node, Agent agent) {
         String address = agent.address;
-        String query = pods.awaitsPods(node) ? UsageReport.WITH_PODS : "";
+        String query = listener.awaitsPods(node) ? UsageReport.WITH_PODS : "";
         long askedAt = nanoTime.getAsLong();
         CompletableFuture<UsageReport> answer =
                 client.get(address, UsageReport.PATH, query).thenApply(text -> report(node, text));
@@ -270,9 +270,11 @@ public final class AgentUsage {
             }
             agent.asked = false;
             underWay.decrementAndGet();
-            if (failure == null && !query.isEmpty()) {
-                report.pods()
-                        .ifPresentOrElse(uids -> pods.observePods(node, uids, askedAt), () -> logWithoutPods(node));
+            if (failure == null) {
+                listener.observe(report, askedAt);
+                if (!query.isEmpty() && report.pods().isEmpty()) {
+                    logWithoutPods(node);
+                }
             }
         });
     }

@@ -1,12 +1,12 @@
 package io.aliquot.scheduler.nodeagent;
 
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.preemption.Evictions;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Clock;
-import java.util.Set;
 import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -29,20 +29,20 @@ class NodeAgentConfiguration {
 
     @Bean
     AgentUsage agentUsage(AgentClient client, Ledger ledger, MeterRegistry metrics, LongSupplier nanoTime) {
-        return new AgentUsage(client, ledger::setAgentReady, deletedPods(ledger), metrics, nanoTime);
+        return new AgentUsage(client, ledger::setAgentReady, ledgerOf(ledger), metrics, nanoTime);
     }
 
-    static AgentUsage.PodListener deletedPods(Ledger ledger) {
-        return new AgentUsage.PodListener() {
+    static AgentUsage.Listener ledgerOf(Ledger ledger) {
+        return new AgentUsage.Listener() {
             @Override
             public boolean awaitsPods(String node) {
                 return ledger.awaitsPods(node);
             }
 
             @Override
-            public void observePods(String node, Set<String> uids, long askedAt) {
-                ledger.observePods(node, uids, askedAt)
-                        .forEach(pod -> LOG.info("no longer on node {}, its vGPUs are free: {}", node, pod));
+            public void observe(UsageReport report, long askedAt) {
+                ledger.observe(report, askedAt)
+                        .forEach(pod -> LOG.info("no longer on node {}, its vGPUs are free: {}", report.node(), pod));
             }
         };
     }

@@ -54,6 +54,9 @@ public final class OveruseMonitor {
     /** Between two events about the same container and GPU. */
     static final Duration REPEAT_AFTER = Duration.ofMinutes(10);
 
+    /** After a resize, for the pod to free what it may no longer use. */
+    static final Duration AFTER_RESIZE = Duration.ofSeconds(60);
+
     static final int MAX_EVICTIONS_PER_RUN = 20;
 
     private static final long MIB = 1L << 20;
@@ -66,6 +69,7 @@ public final class OveruseMonitor {
     private final Ledger ledger;
     private final Cluster cluster;
     private final Evictions evictions;
+    private final LongSupplier nanoTime;
     private final Set<Kind> ended;
     /** What has an event of less than {@link #REPEAT_AFTER} ago. */
     private final Cache<Reported, Boolean> reported;
@@ -111,6 +115,7 @@ public final class OveruseMonitor {
         this.ledger = ledger;
         this.cluster = cluster;
         this.evictions = evictions;
+        this.nanoTime = nanoTime;
         this.ended = EnumSet.noneOf(Kind.class);
         if (overuse == OverusePolicy.EVICT) {
             ended.add(Kind.OVERUSE);
@@ -167,13 +172,20 @@ public final class OveruseMonitor {
         // Of several findings about a pod, the first ends it.
         Map<String, Finding> toEnd = new LinkedHashMap<>();
         findings.stream()
-                .filter(finding -> ended.contains(finding.kind))
+                .filter(finding -> ended.contains(finding.kind) && !isJustShrunk(finding))
                 .forEach(finding -> toEnd.putIfAbsent(finding.uid(), finding));
         gone.retainAll(toEnd.keySet());
         toEnd.values().stream()
                 .filter(finding -> !gone.contains(finding.uid()) && !evictions.isBlocked(finding.uid()))
                 .limit(MAX_EVICTIONS_PER_RUN)
                 .forEach(this::end);
+    }
+
+    private boolean isJustShrunk(Finding finding) {
+        OptionalLong shrunkAt = finding.holding.shrunkAt();
+        return finding.kind == Kind.OVERUSE
+                && shrunkAt.isPresent()
+                && nanoTime.getAsLong() - shrunkAt.getAsLong() < AFTER_RESIZE.toNanos();
     }
 
     private static boolean mayBeWrong(OfContainer use) {

@@ -16,6 +16,7 @@ import io.aliquot.api.names.SharingMode;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
 import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
@@ -61,6 +62,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Random;
 import java.util.Set;
@@ -543,7 +545,10 @@ final class FaultModel {
         Stream.concat(pods.values().stream(), ghosts.values().stream().map(Ghost::pod))
                 .filter(pod -> pod.node.equals(node) && !pod.ended)
                 .forEach(pod -> uids.add(pod.id.uid()));
-        replica.ledger.observePods(node, uids, now.get()).forEach(pod -> counts.count("share of a deleted pod ended"));
+        var report = new UsageReport(Instant.EPOCH, node, List.of(), List.of(), List.of());
+        replica.ledger
+                .observe(report.withPods(Optional.of(uids)), now.get())
+                .forEach(pod -> counts.count("share of a deleted pod ended"));
     }
 
     /** Completes all requests and delivers all events. */

@@ -4,6 +4,7 @@ import static io.aliquot.scheduler.placement.Gpus.gpu;
 import static io.aliquot.scheduler.placement.Gpus.request;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
@@ -11,6 +12,7 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.fragmentation.Fragmentation;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -192,7 +194,10 @@ class LedgerConcurrencyTest {
     /** No process of any pod runs any more. */
     private void agentsReport() {
         for (int node = 0; node < NODES.length; node++) {
-            ledger.observePods("n" + node, Set.of(), clock.get());
+            ledger.observe(
+                    new UsageReport(Instant.EPOCH, "n" + node, List.of(), List.of(), List.of())
+                            .withPods(Optional.of(Set.of())),
+                    clock.get());
         }
     }
 

@@ -20,6 +20,8 @@ import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.SharingMode;
 import io.aliquot.api.names.Vgpus;
 import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.api.usage.PodContainer;
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
@@ -34,10 +36,14 @@ import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.BeforeEach;
@@ -214,7 +220,9 @@ public class LedgerTest {
         ledger.assume(
                 BoundPods.of(pod("shrinks"), "n2", 5, BoundPods.main(uuid(2, 0), new GpuAmount(100, 0, 1, false))));
         assertThat(ledger.commit(pod("b"), "n1", HALF, 1)).isInstanceOf(Conflict.class);
-        assertThat(ledger.commit(pod("b"), "n2", HALF, 1)).isInstanceOf(Granted.class);
+        assertThat(ledger.commit(pod("b"), "n2", HALF, 1))
+                .as("it may use as much as before")
+                .isInstanceOf(Conflict.class);
         // The watch catches up.
         ledger.observeBound(
                 BoundPods.of(pod("grows"), "n1", 2, BoundPods.main(uuid(1, 0), new GpuAmount(300, 0, 1, false))));
@@ -222,15 +230,127 @@ public class LedgerTest {
                 BoundPods.of(pod("shrinks"), "n2", 3, BoundPods.main(uuid(2, 0), new GpuAmount(900, 0, 1, false))));
         assertThat(LedgerInvariants.taken(ledger))
                 .isEqualTo(Map.of(
-                        uuid(1, 0), new GpuAmount(900, 0, 1, false), uuid(2, 0), new GpuAmount(600, 0, 2, false)));
+                        uuid(1, 0), new GpuAmount(900, 0, 1, false), uuid(2, 0), new GpuAmount(900, 0, 1, false)));
         assertThat(told).doesNotContain("oversold n2 " + uuid(2, 0));
         ledger.observeBound(
                 BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
-        assertThat(ledger.assumedFor(Duration.ZERO)).containsExactly(pod("b"));
+        assertThat(ledger.assumedFor(Duration.ZERO)).isEmpty();
         // Its own resize is not undone by a list that is older.
         ledger.resize("grows", List.of(new ContainerShareChange("main", 1000, null, null)));
         ledger.assume(BoundPods.of(pod("grows"), "n1", 4, BoundPods.main(uuid(1, 0), new GpuAmount(900, 0, 1, false))));
         assertThat(taken()).isEqualTo(new GpuAmount(1000, 0, 1, false));
+    }
+
+    /** Regression: what a smaller share freed was sold at once, while the pod went on using it. */
+    @Test
+    void whatAResizeFreesIsFreeWhenThePodUsesNoMoreThanItsLimit() {
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 20, 1, false)));
+        shrink(2, 100);
+        assertThat(taken()).as("cores are free at once").isEqualTo(new GpuAmount(800, 10, 1, false));
+        measured(101);
+        now.addAndGet(Duration.ofDays(1).toNanos());
+        measured(101);
+        shrink(3, 100); // the same, in another version
+        assertThat(taken().memoryMiB()).as("without a limit of time").isEqualTo(800);
+        assertThat(view("a").shrunkAt()).isPresent();
+        told.clear();
+        measured(100);
+        assertThat(taken()).isEqualTo(new GpuAmount(100, 10, 1, false));
+        assertThat(view("a").shrunkAt()).isEmpty();
+        assertThat(told).containsExactly("freed n1");
+    }
+
+    @Test
+    void aReportFromBeforeAResizeFreesNothing() {
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 20, 1, false)));
+        shrink(2, 100);
+        now.addAndGet(Excess.SETTLES.toNanos() - 1);
+        measured(0);
+        assertThat(taken().memoryMiB()).isEqualTo(800);
+        now.addAndGet(1);
+        measured(0);
+        assertThat(taken().memoryMiB()).isEqualTo(100);
+    }
+
+    @Test
+    void aShareThatGrowsAgainBeforeItsFormerAmountIsFreeNeedsNoFreeCapacity() {
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 20, 1, false)));
+        shrink(2, 100);
+        assertThat(ledger.resize("a", List.of(new ContainerShareChange("main", 700, null, null))))
+                .isInstanceOf(Resizing.Prepared.class);
+        ledger.rollbackResize("a", 2);
+        assertThat(taken().memoryMiB()).isEqualTo(800);
+        shrink(3, 900);
+        assertThat(taken().memoryMiB()).isEqualTo(900);
+        measured(0);
+        shrink(4, 800);
+        assertThat(taken().memoryMiB()).isEqualTo(900);
+    }
+
+    /** As for a scheduler that has started after the resize. */
+    @Test
+    void whatAPodUsesBeyondItsLimitIsNotFree() {
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(100, 0, 1, false)));
+        measured(164);
+        assertThat(taken().memoryMiB()).as("the driver's own").isEqualTo(100);
+        measured(700);
+        measured(500);
+        assertThat(taken().memoryMiB()).isEqualTo(700);
+        assertThat(ledger.commit(pod("b"), "n1", HALF, 1)).isInstanceOf(Conflict.class);
+        measured(100);
+        assertThat(taken().memoryMiB()).isEqualTo(100);
+    }
+
+    /** One container uses less than both may, and the other one may still use its part. */
+    @Test
+    void aContainersLimitIsNotWhatAnotherOneDoesNotUse() {
+        ledger.observeBound(BoundPods.of(pod("a"), "n1", 1, share("main", 500), share("other", 400)));
+        BoundPod smaller =
+                BoundPods.of(pod("a"), "n1", 1, 2, HostResources.NONE, share("main", 100), share("other", 400));
+        ledger.observeBound(smaller);
+        now.addAndGet(Excess.SETTLES.toNanos());
+        measured(300);
+        assertThat(taken().memoryMiB()).isEqualTo(900);
+        measured(100);
+        assertThat(taken().memoryMiB()).isEqualTo(500);
+    }
+
+    private Holding view(String uid) {
+        return ledger.view("n1").orElseThrow().holdings().stream()
+                .filter(holding -> holding.pod().uid().equals(uid))
+                .findFirst()
+                .orElseThrow();
+    }
+
+    private void shrink(int version, int memoryMiB) {
+        ledger.observeBound(BoundPods.of(
+                pod("a"),
+                "n1",
+                1,
+                version - 1,
+                HostResources.NONE,
+                BoundPods.main(uuid(1, 0), new GpuAmount(memoryMiB, 10, 1, false))));
+    }
+
+    /** What the container main of pod a uses. */
+    private void measured(int mebibytes) {
+        var use = new UsageReport.OfContainer(
+                new PodContainer("default", "a", "a", "main"),
+                uuid(1, 0),
+                OptionalLong.of(1L << 40), // what it says of itself
+                OptionalLong.of(0),
+                OptionalLong.of((long) mebibytes << 20),
+                0,
+                0,
+                OptionalInt.empty(),
+                0,
+                0,
+                1,
+                Optional.empty(),
+                Optional.empty());
+        ledger.observe(
+                new UsageReport(Instant.EPOCH, "n1", mebibytes == 0 ? List.of() : List.of(use), List.of(), List.of()),
+                now.get());
     }
 
     @Test
@@ -544,7 +664,7 @@ public class LedgerTest {
         ledger.deletedBeforeEnd("a");
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refused.class);
         now.addAndGet(TEN_SECONDS);
-        assertThat(ledger.observePods("n1", Set.of("b"), now.get())).containsExactly(pod("a"));
+        assertThat(ledger.observe(pods("n1", "b"), now.get())).containsExactly(pod("a"));
         assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
         assertThat(told).containsExactly("freed n1");
         assertThat(ledger.nodeOf("a")).isEmpty();
@@ -581,14 +701,19 @@ public class LedgerTest {
         now.addAndGet(1);
         ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
         ledger.deletedBeforeEnd("a");
-        assertThat(ledger.observePods("n1", Set.of(), before)).isEmpty();
+        assertThat(ledger.observe(pods("n1"), before)).isEmpty();
         now.addAndGet(DeletedPods.ABSENT.toNanos() - 2);
-        assertThat(ledger.observePods("n1", Set.of(), now.get())).isEmpty();
+        assertThat(ledger.observe(pods("n1"), now.get())).isEmpty();
         assertThat(ledger.nodeOf("a")).contains("n1");
     }
 
     private void nodeHas(String node, String... uids) {
-        assertThat(ledger.observePods(node, Set.of(uids), now.get())).isEmpty();
+        assertThat(ledger.observe(pods(node, uids), now.get())).isEmpty();
+    }
+
+    private static UsageReport pods(String node, String... uids) {
+        return new UsageReport(Instant.EPOCH, node, List.of(), List.of(), List.of())
+                .withPods(Optional.of(Set.of(uids)));
     }
 
     @Test

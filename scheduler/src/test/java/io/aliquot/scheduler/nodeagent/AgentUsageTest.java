@@ -63,7 +63,7 @@ class AgentUsageTest {
         public void overallocated(String node, String gpu) {}
     });
     private final AgentUsage usage =
-            new AgentUsage(client, readiness::put, NodeAgentConfiguration.deletedPods(ledger), metrics, now::get);
+            new AgentUsage(client, readiness::put, NodeAgentConfiguration.ledgerOf(ledger), metrics, now::get);
     private final ListAppender<ILoggingEvent> log = new ListAppender<>();
 
     @BeforeEach
@@ -219,7 +219,7 @@ class AgentUsageTest {
                         agent.port(),
                         Duration.ofMillis(900)),
                 readiness::put,
-                NodeAgentConfiguration.deletedPods(ledger),
+                NodeAgentConfiguration.ledgerOf(ledger),
                 metrics,
                 now::get);
         IntStream.rangeClosed(1, 3).forEach(i -> {

@@ -94,6 +94,19 @@ class OveruseMonitorTest {
                 .isEqualTo(1);
     }
 
+    /** Its program needs time to free what it may no longer use. */
+    @Test
+    void aPodThatAResizeMadeSmallerIsEndedAfterAMinute() {
+        monitor = monitor(OverusePolicy.EVICT);
+        fixture.ledger.observeBound(ExtenderFixture.bound("a", 1, 9, 1000));
+        report("n1", overuse("a", 2000));
+        checks((int) OveruseMonitor.AFTER_RESIZE.toSeconds());
+        assertThat(fixture.cluster.ended).isEmpty();
+        assertThat(overusingPods()).isEqualTo(1);
+        checks(1);
+        assertThat(fixture.cluster.ended).containsExactly(ENDED);
+    }
+
     @Test
     void anEndThatFailsIsRetriedAfterAPause() {
         monitor = monitor(OverusePolicy.EVICT);

@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.SharingMode;
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -16,6 +17,7 @@ import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.List;
 import java.util.Set;
 import org.junit.jupiter.api.BeforeEach;
@@ -65,6 +67,9 @@ class WakerTest {
     void shrinkingAnAllocationWakesAPod() {
         waits("a", 2000, "n1");
         fixture.ledger.observeBound(ExtenderFixture.bound("x", 1, 2, 70_000));
+        fixture.pass(Duration.ofSeconds(22));
+        fixture.ledger.observe(
+                new UsageReport(Instant.EPOCH, "n1", List.of(), List.of(), List.of()), fixture.now.get());
         assertThat(wokenAfterASecond()).containsExactly("n1");
     }
 

@@ -57,11 +57,11 @@ class ResizerTest {
     void aSecondResizeDoesNotWaitForTheWatch() {
         fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 6, 4000));
         assertThat(to(4000)).isInstanceOf(Resizer.Result.Done.class);
-        fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 100));
-        assertThat(to(100)).isInstanceOf(Resizer.Result.Done.class);
+        fixture.cluster.state = new PodState.Bound(ExtenderFixture.bound("a", 1, 7, 5000));
+        assertThat(to(5000)).isInstanceOf(Resizer.Result.Done.class);
         assertThat(fixture.cluster.sent).extracting(FakeCluster.Sent::version).containsExactly(5L, 6L);
         assertThat(fixture.cluster.movedOn).isEmpty();
-        assertThat(taken()).isEqualTo(100);
+        assertThat(taken()).isEqualTo(5000);
     }
 
     @Test
