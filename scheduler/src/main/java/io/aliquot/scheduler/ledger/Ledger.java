@@ -264,7 +264,7 @@ public final class Ledger {
         }
         boolean freed;
         synchronized (account) {
-            freed = account.measure(report.containers(), askedAt);
+            freed = account.measure(report, askedAt);
         }
         if (freed) {
             listener.capacityFreed(report.node());
@@ -276,7 +276,8 @@ public final class Ledger {
 
     /**
      * Reports a running pod that another product placed, with the amounts of that product's record. They count while the
-     * node's inventory lists the pod as a holder of HAMi, and then the pod does not close the node's other GPUs.
+     * node's inventory lists the pod as a holder of HAMi, once the node's agent has measured what processes outside of all
+     * shares use, which counts too. Then the pod does not close the node's other GPUs.
      */
     public void observeForeign(ForeignPod pod) {
         changeForeign(pod.node(), account -> account.putForeign(pod));

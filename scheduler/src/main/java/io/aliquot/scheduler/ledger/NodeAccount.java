@@ -5,7 +5,9 @@ import static io.aliquot.api.names.SharingMode.MEMORY;
 import io.aliquot.api.names.ForeignHolder;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.OfContainer;
+import io.aliquot.api.usage.UsageReport.OfGpu;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
 import io.aliquot.scheduler.placement.CandidatePlacements;
@@ -47,6 +49,8 @@ final class NodeAccount implements NodeAccountView {
      */
     private static final double GPU_WEIGHT = 0.8;
 
+    private static final long MIB = 1L << 20;
+
     static final Unavailable UNKNOWN = new Unavailable("the Aliquot scheduler does not know the node yet");
     static final Unavailable AGENT_NOT_READY =
             new Unavailable("the node's device plugin is not ready or does not answer");
@@ -58,6 +62,8 @@ final class NodeAccount implements NodeAccountView {
     private final Map<String, ForeignPod> foreignPods = new HashMap<>();
     /** What those of them hold that count, by GPU. */
     private Map<String, Tally> foreignTallies = Map.of();
+    /** Memory that processes outside of all shares use, by GPU, as the node's agent measured it last; null before. */
+    private @Nullable Map<String, Long> otherMiB;
     /** The GPUs that the node shares now. */
     private List<GpuCapacity> gpuCapacities = List.of();
     /** Free capacity of each GPU that the node shares now; an element is replaced when claims on its GPU change. */
@@ -110,6 +116,13 @@ final class NodeAccount implements NodeAccountView {
             slots += sign * amount.slots();
             exclusive += amount.exclusive() ? sign : 0;
             pods += sign;
+        }
+
+        /** Counts at least this memory, of at least one vGPU. */
+        void raise(long usedMiB) {
+            memoryMiB = Math.max(memoryMiB, usedMiB);
+            slots = Math.max(slots, 1);
+            pods = Math.max(pods, 1);
         }
 
         GpuAmount sum() {
@@ -207,7 +220,8 @@ final class NodeAccount implements NodeAccountView {
             sharing.inventory().gpus().forEach(gpu -> memoryMiB.put(gpu.uuid(), gpu.memoryMiB()));
             var counted = new HashSet<String>();
             for (ForeignPod pod : foreignPods.values()) {
-                if (listed.contains(pod.name())
+                if (otherMiB != null
+                        && listed.contains(pod.name())
                         && pod.vgpus().stream().allMatch(vgpu -> memoryMiB.containsKey(vgpu.gpu()))) {
                     counted.add(pod.name());
                     pod.vgpus()
@@ -215,6 +229,14 @@ final class NodeAccount implements NodeAccountView {
                                     .computeIfAbsent(vgpu.gpu(), any -> new Tally())
                                     .add(vgpu.on(memoryMiB.getOrDefault(vgpu.gpu(), 0)), 1));
                 }
+            }
+            if (otherMiB != null && !counted.isEmpty()) {
+                // The owner of such a pod can write that it holds another GPU.
+                otherMiB.forEach((gpu, used) -> {
+                    if (used > 0) {
+                        foreignTallies.computeIfAbsent(gpu, any -> new Tally()).raise(used);
+                    }
+                });
             }
             gpuCapacities = sharing.gpus().list(holder -> holder.hami() && counted.contains(holder.pod()));
         }
@@ -279,10 +301,27 @@ final class NodeAccount implements NodeAccountView {
         }
     }
 
-    /** Takes note of what containers use; returns whether that frees capacity. */
-    boolean measure(List<OfContainer> uses, long askedAt) {
-        Map<String, List<OfContainer>> byPod =
-                uses.stream().collect(Collectors.groupingBy(use -> use.container().uid()));
+    /** Takes note of what containers and other processes use; returns whether that may free capacity. */
+    boolean measure(UsageReport report, long askedAt) {
+        boolean fewerOthers = measureOthers(report.gpus());
+        return measureContainers(report.containers(), askedAt) || fewerOthers;
+    }
+
+    private boolean measureOthers(List<OfGpu> gpus) {
+        Map<String, Long> now = gpus.stream()
+                .collect(Collectors.toMap(OfGpu::gpu, gpu -> (gpu.otherBytes().orElse(0) + MIB - 1) / MIB, Math::max));
+        boolean changes = !now.equals(otherMiB);
+        otherMiB = now;
+        if (!changes || foreignPods.isEmpty()) {
+            return false;
+        }
+        refreshGpus();
+        return true;
+    }
+
+    private boolean measureContainers(List<OfContainer> uses, long askedAt) {
+        Map<String, List<OfContainer>> byPod = uses.stream()
+                .collect(Collectors.groupingBy(use -> use.container().uid()));
         boolean freed = false;
         for (Claim claim : List.copyOf(claims.values())) {
             if (claim.state == Holding.State.HELD && !claim.isResizing()) {

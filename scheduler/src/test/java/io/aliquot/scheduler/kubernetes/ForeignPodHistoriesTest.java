@@ -8,6 +8,7 @@ import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
 import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -19,6 +20,7 @@ import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.api.model.Quantity;
+import java.time.Instant;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -300,6 +302,7 @@ class ForeignPodHistoriesTest {
                     .endStatus()
                     .build();
             ledger.putNode("n1", reader.read(node).facts());
+            ledger.observe(new UsageReport(Instant.EPOCH, "n1", List.of(), List.of(), List.of()), 0);
         }
     }
 }

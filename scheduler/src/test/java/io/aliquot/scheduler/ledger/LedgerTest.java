@@ -42,6 +42,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Set;
@@ -56,7 +57,7 @@ public class LedgerTest {
 
     private final AtomicLong now = new AtomicLong();
     private final List<String> told = new ArrayList<>();
-    private final Ledger ledger = new Ledger(now::get, new LedgerListener() {
+    private final LedgerListener listener = new LedgerListener() {
         @Override
         public void capacityFreed(String node) {
             told.add("freed " + node);
@@ -66,7 +67,8 @@ public class LedgerTest {
         public void overallocated(String node, String gpu) {
             told.add("oversold " + node + " " + gpu);
         }
-    });
+    };
+    private final Ledger ledger = new Ledger(now::get, listener);
 
     @BeforeEach
     void twoNodesWithAGpuEach() {
@@ -743,6 +745,7 @@ public class LedgerTest {
                 "n1",
                 List.of(new ForeignVgpu(uuid(1, 0), new GpuAmount(600, 30, 1, false), new Mebibytes(1))));
 
+        others(ledger, 0);
         ledger.observeForeign(pod);
         assertThat(ledger.feasibility("n1", "b", WHOLE))
                 .as("an annotation alone takes nothing")
@@ -765,6 +768,47 @@ public class LedgerTest {
         assertThat(told).contains("freed n1");
     }
 
+    /** Regression: a pod whose owner named another GPU in HAMi's annotation lost the one that it uses. */
+    @Test
+    void whatAPodOfHamiUsesOfAGpuCountsWhateverItsRecordSays() {
+        ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu", true);
+        NodeFacts facts = sharing(
+                10,
+                gpu(1, 0, 1000).withHolders(List.of(holder)),
+                gpu(1, 1, 1000).withHolders(List.of(holder)));
+        var namesAnother = new ForeignPod(
+                pod("h"),
+                "n1",
+                List.of(new ForeignVgpu(uuid(1, 1), new GpuAmount(600, 0, 1, false), new Mebibytes(600))));
+        for (Ledger replica : List.of(ledger, new Ledger(now::get, listener))) { // the second has started afterwards
+            replica.putNode("n1", facts);
+            replica.observeForeign(namesAnother);
+            assertThat(replica.feasibility("n1", "b", request("APP:main: gpumem=1")))
+                    .as("before it is measured")
+                    .isInstanceOf(Feasibility.Refused.class);
+            others(replica, 700);
+            assertThat(replica.feasibility("n1", "b", request("APP:main: gpumem=401")))
+                    .isInstanceOf(Feasibility.Refused.class);
+            assertThat(replica.feasibility("n1", "b", request("APP:main: gpumem=300")))
+                    .isInstanceOf(Feasibility.Fits.class);
+            assertThat(replica.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refused.class);
+            others(replica, 0);
+            assertThat(replica.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Fits.class);
+        }
+    }
+
+    /** What processes outside of all shares use of the first GPU. */
+    private static void others(Ledger ledger, int mebibytes) {
+        var use = new UsageReport.OfGpu(
+                uuid(1, 0),
+                OptionalLong.empty(),
+                OptionalLong.of((long) mebibytes << 20),
+                OptionalInt.empty(),
+                OptionalInt.empty(),
+                OptionalDouble.empty());
+        ledger.observe(new UsageReport(Instant.EPOCH, "n1", List.of(), List.of(use), List.of()), 0);
+    }
+
     /** Regression: the annotation counted, which the pod's owner can rewrite. */
     @Test
     void aPodOfHamiCountsAtLeastAsItsLimitsSay() {
@@ -773,6 +817,7 @@ public class LedgerTest {
         var rewritten = new GpuAmount(1, 0, 1, false);
 
         var ofAQuarter = new ForeignVgpu(uuid(1, 0), rewritten, new Percentage(25));
+        others(ledger, 0);
         ledger.observeForeign(new ForeignPod(pod("h"), "n1", List.of(ofAQuarter, ofAQuarter)));
         assertThat(ledger.feasibility("n1", "b", HALF)).isInstanceOf(Feasibility.Fits.class);
         assertThat(ledger.feasibility("n1", "b", request("APP:main: gpumem=501")))
@@ -790,6 +835,7 @@ public class LedgerTest {
         ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu");
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000).withHolders(List.of(holder))));
 
+        others(ledger, 0);
         ledger.observeForeign(new ForeignPod(
                 pod("h"), "n1", List.of(new ForeignVgpu(uuid(1, 0), new GpuAmount(1, 0, 1, false), new Mebibytes(1)))));
 
@@ -801,6 +847,7 @@ public class LedgerTest {
         ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu", true);
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000).withHolders(List.of(holder))));
 
+        others(ledger, 0);
         ledger.observeForeign(new ForeignPod(
                 pod("h"), "n1", List.of(new ForeignVgpu(uuid(7, 0), new GpuAmount(1, 0, 1, false), new Mebibytes(1)))));
 
@@ -811,6 +858,7 @@ public class LedgerTest {
     void aPodOfAnotherProductHasNoClaimToResizeOrEvict() {
         ForeignHolder holder = new ForeignHolder("default/h", "nvidia.com/gpu", true);
         ledger.putNode("n1", sharing(10, gpu(1, 0, 1000).withHolders(List.of(holder))));
+        others(ledger, 0);
         ledger.observeForeign(new ForeignPod(
                 pod("h"),
                 "n1",
