@@ -508,6 +508,29 @@ class AdmissionPoliciesIT {
             admin.post(PODS, pod.toString().replace("# mounts", mounts)).expectSuccess();
         }
 
+        /** Also not by the conditions of the webhooks, of which those for GPU pods refuse a pod if they cannot be evaluated. */
+        @Test
+        void aVeryLargePodWithoutGpusIsNotRefused() {
+            admin.post("/api/v1/namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: neighbor}}")
+                    .expectSuccess();
+            var annotations = new StringBuilder("annotations: {");
+            for (int i = 0; i < 10_000; i++) {
+                annotations.append("a-%d: x, ".formatted(i));
+            }
+            var pod = new StringBuilder(pod(unique(), annotations.append("}").toString()));
+            for (int container = 0; container < 200; container++) {
+                pod.append("  - {name: extra-%d, image: i, resources: {limits: {cpu: 1, memory: 1Mi}}, env: ["
+                        .formatted(container));
+                for (int i = 0; i < 325; i++) {
+                    pod.append("{name: A_%d}, ".formatted(i));
+                }
+                pod.append("]}\n");
+            }
+
+            admin.post("/api/v1/namespaces/neighbor/pods" + DRY_RUN, pod.toString())
+                    .expectSuccess();
+        }
+
         @Test
         void ephemeralContainerWithoutVoidDevicesIsDenied() {
             String name = unique();

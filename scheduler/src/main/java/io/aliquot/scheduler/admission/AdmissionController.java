@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.admission;
 
+import io.aliquot.scheduler.admission.AdmissionReview.Oversized;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.servlet.http.HttpServletResponse;
@@ -28,7 +29,7 @@ final class AdmissionController {
 
     @PostMapping("/admission/gpu")
     void admitGpuPod(InputStream body, HttpServletResponse response) throws IOException {
-        respond(body, response, review -> {
+        respond(body, response, Oversized.DENIED, review -> {
             review.requireCreation();
             return gpuAdmission;
         });
@@ -36,13 +37,23 @@ final class AdmissionController {
 
     @PostMapping("/admission/void")
     void hideGpus(InputStream body, HttpServletResponse response) throws IOException {
-        respond(body, response, review -> new VoidAdmission(review.existingContainers(), ledger::sharesGpus));
+        respond(
+                body,
+                response,
+                // The API server asks about pods without GPUs. In a GPU pod, to which a container is added, a policy
+                // refuses what is not hidden.
+                Oversized.UNCHANGED,
+                review -> new VoidAdmission(review.existingContainers(), ledger::sharesGpus));
     }
 
-    private void respond(InputStream body, HttpServletResponse response, Function<AdmissionReview, Admission> admission)
+    private void respond(
+            InputStream body,
+            HttpServletResponse response,
+            Oversized oversized,
+            Function<AdmissionReview, Admission> admission)
             throws IOException {
         try (ReviewMemory.Share share = memory.share()) {
-            byte[] answer = AdmissionReview.answer(body, share, admission);
+            byte[] answer = AdmissionReview.answer(body, share, oversized, admission);
             discardRest(body);
             response.setContentType(MediaType.APPLICATION_JSON_VALUE);
             response.getOutputStream().write(answer);

@@ -25,6 +25,13 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
         ADD_EPHEMERAL_CONTAINER
     }
 
+    /** What becomes of a pod of which {@link ReviewReader} may not keep enough. */
+    enum Oversized {
+        DENIED,
+        /** For a pod that requests nothing of Aliquot: it is its neighbor, and a missing change is better than no pod. */
+        UNCHANGED
+    }
+
     private static final String KIND = "AdmissionReview";
     private static final String VERSION = "admission.k8s.io/v1";
     private static final int RETRY_SECONDS = 1;
@@ -37,31 +44,49 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
     /**
      * Answers a review.
      *
-     * @param body is not read to its end if the pod is denied for its size
+     * @param body is not read to its end if the pod is too large
      * @param admission what to do with a pod of the review
      * @return an AdmissionReview with the response, as JSON
      * @throws MalformedReviewException if the body is not an AdmissionReview of one of the {@link Operation}s
      */
-    static byte[] answer(InputStream body, ReviewMemory.Share memory, Function<AdmissionReview, Admission> admission) {
+    static byte[] answer(
+            InputStream body,
+            ReviewMemory.Share memory,
+            Oversized oversized,
+            Function<AdmissionReview, Admission> admission) {
         ObjectNode review = JSON.createObjectNode();
         try {
             ReviewReader.read(body, review, memory);
             AdmissionReview parsed = of(review);
             return parsed.respond(admission.apply(parsed));
         } catch (DeniedException e) {
-            return denied(review, e);
+            return e.code() != DeniedException.Code.FORBIDDEN && oversized == Oversized.UNCHANGED
+                    ? unchanged(review)
+                    : denied(review, e);
         } catch (StreamConstraintsException e) {
-            return denied(review, DeniedException.tooLarge());
+            return oversized == Oversized.UNCHANGED ? unchanged(review) : denied(review, DeniedException.tooLarge());
         } catch (JacksonException e) {
             throw new MalformedReviewException("expected JSON: " + e.getOriginalMessage());
         }
     }
 
-    private static byte[] denied(ObjectNode review, DeniedException why) {
-        String uid = JsonTree.object(review, "request")
+    private static byte[] unchanged(ObjectNode review) {
+        ObjectNode response = response(uidOfPartial(review), true);
+        response.putArray("warnings")
+                .add(
+                        "the pod is too large for Aliquot's webhook, which leaves it as it is: where NVIDIA's runtime is the"
+                                + " default runtime, its containers see the GPUs that their images ask for");
+        return print(response);
+    }
+
+    private static String uidOfPartial(ObjectNode review) {
+        return JsonTree.object(review, "request")
                 .flatMap(request -> JsonTree.text(request, "uid"))
                 .orElseThrow(() -> new MalformedReviewException("expected the uid before the object"));
-        ObjectNode response = response(uid, false);
+    }
+
+    private static byte[] denied(ObjectNode review, DeniedException why) {
+        ObjectNode response = response(uidOfPartial(review), false);
         ObjectNode status = response.putObject("status")
                 .put("code", why.code().status)
                 .put("reason", why.code().reason)

@@ -9,7 +9,7 @@ import tools.jackson.databind.node.ObjectNode;
 /**
  * Hides the GPUs from containers that do not request any. Images set {@code NVIDIA_VISIBLE_DEVICES=all}, and NVIDIA's
  * runtime, where it is the default runtime, then shows all GPUs to them. Ephemeral containers (kubectl debug) are
- * included. It denies a pod for its size only, and leaves alone
+ * included. It denies no pod, and leaves alone
  *
  * <ul>
  *   <li>containers that set the variable in their own spec, as NVIDIA's DaemonSets do, unless they are in a pod that

@@ -81,7 +81,7 @@ class AdmissionReviewTest {
             /spec/volumes                   | {"name": "aliquot-vgpu-a"}          | 50000
             /spec/tolerations               | {"key": "nvidia.com/gpu"}           | 50000
             """)
-    void deniesAPodOfWhichItWouldKeepTooMuch(String array, String element, int count) {
+    void deniesAGpuPodOfWhichItWouldKeepTooMuchAndLeavesAnotherOneUnchanged(String array, String element, int count) {
         ObjectNode pod = Pods.gpuPod();
         ArrayNode elements = pod.withArray(array);
         JsonNode one = parse(element);
@@ -89,13 +89,25 @@ class AdmissionReviewTest {
             elements.add(one);
         }
 
-        for (Admission admission : List.of(GPU, new VoidAdmission(Set.of(), node -> true))) {
-            JsonNode response = respond(review(pod), admission);
-            assertThat(response.get("allowed").booleanValue()).isFalse();
-            assertThat(response.get("uid").stringValue()).isEqualTo("705ab4f5-6393-11e8-b7cc-42010a800002");
-            assertThat(response.at("/status/code").intValue()).isEqualTo(413);
-            assertThat(response.at("/status/message").stringValue()).contains("too large");
-        }
+        JsonNode response = respond(review(pod), GPU);
+        assertThat(response.get("allowed").booleanValue()).isFalse();
+        assertThat(response.get("uid").stringValue()).isEqualTo("705ab4f5-6393-11e8-b7cc-42010a800002");
+        assertThat(response.at("/status/code").intValue()).isEqualTo(413);
+        assertThat(response.at("/status/message").stringValue()).contains("too large");
+        assertUnchanged(new ReviewMemory(), pod);
+    }
+
+    private static void assertUnchanged(ReviewMemory memory, ObjectNode pod) {
+        JsonNode response = JSON.readTree(Pods.answer(
+                        memory,
+                        review(pod).toString(),
+                        AdmissionReview.Oversized.UNCHANGED,
+                        read -> new VoidAdmission(Set.of(), node -> true)))
+                .get("response");
+        assertThat(response.get("allowed").booleanValue()).isTrue();
+        assertThat(response.get("uid").stringValue()).isEqualTo("705ab4f5-6393-11e8-b7cc-42010a800002");
+        assertThat(response.has("patch")).isFalse();
+        assertThat(response.at("/warnings/0").stringValue()).contains("too large");
     }
 
     @Test
@@ -111,6 +123,7 @@ class AdmissionReviewTest {
         longName.withObject("/metadata/annotations").put("a".repeat(100_000), "");
         for (ObjectNode pod : List.of(many, longer, longName)) {
             assertThat(respond(review(pod), GPU).at("/status/code").intValue()).isEqualTo(413);
+            assertUnchanged(new ReviewMemory(), pod);
         }
     }
 
@@ -143,6 +156,7 @@ class AdmissionReviewTest {
                 .get("response");
         assertThat(denied.at("/status/code").intValue()).isEqualTo(429);
         assertThat(denied.at("/status/details/retryAfterSeconds").intValue()).isPositive();
+        assertUnchanged(memory, large);
         assertThat(JSON.readTree(Pods.answer(memory, review(Pods.gpuPod()).toString(), read -> GPU))
                         .at("/response/allowed")
                         .booleanValue())

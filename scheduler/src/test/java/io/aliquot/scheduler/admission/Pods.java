@@ -114,9 +114,17 @@ final class Pods {
     }
 
     static byte[] answer(ReviewMemory memory, String body, Function<AdmissionReview, Admission> admission) {
+        return answer(memory, body, AdmissionReview.Oversized.DENIED, admission);
+    }
+
+    static byte[] answer(
+            ReviewMemory memory,
+            String body,
+            AdmissionReview.Oversized oversized,
+            Function<AdmissionReview, Admission> admission) {
         try (ReviewMemory.Share share = memory.share()) {
             return AdmissionReview.answer(
-                    new ByteArrayInputStream(body.getBytes(StandardCharsets.UTF_8)), share, admission);
+                    new ByteArrayInputStream(body.getBytes(StandardCharsets.UTF_8)), share, oversized, admission);
         }
     }
 }
