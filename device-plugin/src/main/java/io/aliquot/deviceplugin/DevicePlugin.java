@@ -9,6 +9,7 @@ import io.aliquot.deviceplugin.node.ApiServerNodeClient;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
+import io.aliquot.deviceplugin.report.AgentCertificate;
 import io.aliquot.deviceplugin.report.ReportServer;
 import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.usage.UsageMetrics;
@@ -98,6 +99,7 @@ public final class DevicePlugin {
             Shim shim = Shim.install(settings.shimSource(), settings.stateDir());
             var registrar = new KubeletRegistrar(
                     settings.kubeletDir(), settings.stateDir(), shim, metrics, InstantSource.system(), nanoTime);
+            AgentCertificate certificate = AgentCertificate.create();
             var agent = new NodeAgent(
                     settings,
                     nvml(settings),
@@ -105,12 +107,18 @@ public final class DevicePlugin {
                     HOST,
                     metrics,
                     firstLine(BOOT_ID).orElse(""),
+                    certificate.digest(),
                     INTERVAL,
                     InstantSource.system(),
                     nanoTime);
             metrics.add(new UsageMetrics(settings.nodeName(), agent::usage));
             var reports = new ReportServer(
-                    settings.reportPort(), settings.tlsDir(), agent::report, agent::pods, agent::history);
+                    settings.reportPort(),
+                    settings.clientsDir(),
+                    certificate,
+                    agent::report,
+                    agent::pods,
+                    agent::history);
             reports.start();
             var monitoring = new MonitoringServer(
                     settings.metricsPort(), metrics, agent::livenessProblems, agent::readinessProblems);

@@ -89,6 +89,7 @@ final class NodeAgent implements AutoCloseable {
      * @param registrar closed by this object
      * @param host where the host's folders are
      * @param bootId the host's; empty if unknown
+     * @param certificate which one this agent serves the scheduler, by its digest
      * @param interval pause between two passes without {@link #wake}
      * @param nanoTime a clock such as {@link System#nanoTime}
      */
@@ -99,6 +100,7 @@ final class NodeAgent implements AutoCloseable {
             Host host,
             AgentMetrics metrics,
             String bootId,
+            String certificate,
             Duration interval,
             InstantSource clock,
             LongSupplier nanoTime) {
@@ -139,6 +141,7 @@ final class NodeAgent implements AutoCloseable {
                         nanoTime),
                 contexts,
                 bootId,
+                certificate,
                 interval.multipliedBy(QUIET_INTERVALS_BEFORE_WITHDRAWAL),
                 clock,
                 nanoTime);

@@ -62,6 +62,7 @@ final class Reconciler {
     private final HealthTracker healthTracker;
     private final ContextMeasurement contexts;
     private final String bootId;
+    private final String certificate;
 
     private final Problem failedPass = new Problem(LOG, Level.ERROR);
     private final Problem unknownNode = new Problem(LOG, Level.INFO);
@@ -94,6 +95,7 @@ final class Reconciler {
             HealthTracker healthTracker,
             ContextMeasurement contexts,
             String bootId,
+            String certificate,
             Duration quietTime,
             InstantSource clock,
             LongSupplier nanoTime) {
@@ -105,6 +107,7 @@ final class Reconciler {
         this.healthTracker = healthTracker;
         this.contexts = contexts;
         this.bootId = bootId;
+        this.certificate = certificate;
         labels = settings.labelGpuOperator()
                 ? Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON, Labels.OPERATOR_PLUGIN, Labels.OPERATOR_PLUGIN_OFF)
                 : Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON);
@@ -239,7 +242,9 @@ final class Reconciler {
         healthReporter.report(detected, present);
         advertise(present, node);
         inventory = present;
-        publisher.publish(client, node, withoutKubelet(present), labels).ifPresent(unmet::add);
+        publisher
+                .publish(client, node, withoutKubelet(present).withCertificate(certificate), labels)
+                .ifPresent(unmet::add);
     }
 
     /** The inventory to publish: while the kubelet does not have the slots, it would reject the pods of new Bindings. */

@@ -37,8 +37,8 @@ import java.util.regex.Pattern;
  * @param metricsPort {@code ALIQUOT_METRICS_PORT}: TCP port of health and metrics, 0 for any free one; default 9091
  * @param reportPort {@code ALIQUOT_REPORT_PORT}: TCP port on which the scheduler fetches usage, 0 for any free one; default
  *     9092
- * @param tlsDir {@code ALIQUOT_TLS_DIR}: the folder of the Secret with the certificates for that port; default
- *     {@code /etc/aliquot/tls}
+ * @param clientsDir {@code ALIQUOT_CLIENTS_DIR}: the folder with the certificates of that port's clients; default
+ *     {@code /etc/aliquot/clients}
  */
 record Settings(
         String nodeName,
@@ -54,7 +54,7 @@ record Settings(
         Set<Integer> fatalXids,
         int metricsPort,
         int reportPort,
-        Path tlsDir) {
+        Path clientsDir) {
     private static final int LARGEST_PORT = 65_535;
     // A Node's name is a DNS subdomain (Kubernetes: object names).
     private static final Pattern NODE_NAME = Pattern.compile("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?");
@@ -81,7 +81,7 @@ record Settings(
         var fatalXids = reader.read("ALIQUOT_FATAL_XIDS", "", text -> fatalXids(text, ignoreXids.orElse(Set.of())));
         var metricsPort = reader.read("ALIQUOT_METRICS_PORT", "9091", Settings::port);
         var reportPort = reader.read("ALIQUOT_REPORT_PORT", "9092", Settings::port);
-        var tlsDir = reader.read("ALIQUOT_TLS_DIR", "/etc/aliquot/tls", Settings::folder);
+        var clientsDir = reader.read("ALIQUOT_CLIENTS_DIR", "/etc/aliquot/clients", Settings::folder);
         reader.throwIfInvalid();
         return new Settings(
                 nodeName.orElseThrow(),
@@ -97,7 +97,7 @@ record Settings(
                 fatalXids.orElseThrow(),
                 metricsPort.orElseThrow(),
                 reportPort.orElseThrow(),
-                tlsDir.orElseThrow());
+                clientsDir.orElseThrow());
     }
 
     private static String nodeName(String text) {

@@ -45,6 +45,7 @@ final class NodeAgentTest {
     private static final String A100 = "NVIDIA A100-SXM4-80GB;81920;108";
 
     private static final String BOOT_ID = "dc93c6bb-6b52-4d2a-9d0e-0b0c4c1b2a3d";
+    private static final String CERTIFICATE = "0123456789abcdef".repeat(4);
     private static final Duration INTERVAL = Duration.ofMillis(50);
 
     private final FakeDriver driver = new FakeDriver();
@@ -87,6 +88,7 @@ final class NodeAgentTest {
         assertThat(inventory.slots()).isEqualTo(10);
         assertThat(inventory.gpus()).extracting(Gpu::memoryMiB).containsExactly(81920, 81920);
         assertThat(inventory.gpus()).allMatch(Gpu::healthy);
+        assertThat(inventory.certificate()).isEqualTo(CERTIFICATE);
         await(() -> agent.readinessProblems().isEmpty());
     }
 
@@ -737,6 +739,7 @@ final class NodeAgentTest {
                 new NodeAgent.Host(host, host, host),
                 metrics,
                 BOOT_ID,
+                CERTIFICATE,
                 interval,
                 InstantSource.system(),
                 System::nanoTime);

@@ -159,11 +159,7 @@ class GpuApiIT {
 
     private static String allocatedMiB(Lab lab, Pod pod) {
         return lab.kubectl(
-                        "get",
-                        "gpunode",
-                        pod.getSpec().getNodeName(),
-                        "-o",
-                        "jsonpath={.status.memoryMiB.allocated}")
+                        "get", "gpunode", pod.getSpec().getNodeName(), "-o", "jsonpath={.status.memoryMiB.allocated}")
                 .expectSuccess();
     }
 

@@ -37,6 +37,7 @@ import tools.jackson.databind.node.ObjectNode;
  *     if unknown
  * @param totals the extended resources of the Node that are larger than {@link #extendedResources}, because pods may hold as
  *     much since before an administrator lowered a scaling; by resource
+ * @param certificate which certificate the node's agent serves: its {@link CertificateDigest}; empty if unknown
  */
 public record Inventory(
         VisibleDevices visibleDevices,
@@ -47,7 +48,8 @@ public record Inventory(
         String conflict,
         String bootId,
         String driverVersion,
-        Map<String, Long> totals) {
+        Map<String, Long> totals,
+        String certificate) {
     /** How a {@link #conflict} begins while the node's driver is being upgraded and the agent does not use it. */
     public static final String DRIVER_UPGRADE = "the driver is being upgraded: ";
 
@@ -65,7 +67,7 @@ public record Inventory(
     /** An inventory without the optional parts. */
     public Inventory(
             VisibleDevices visibleDevices, Scaling memoryScaling, Scaling coreScaling, int slots, List<Gpu> gpus) {
-        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "", Map.of());
+        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "", Map.of(), "");
     }
 
     public Inventory {
@@ -77,6 +79,10 @@ public record Inventory(
         expect(BOOT_ID.matcher(bootId).matches(), "a boot id", bootId);
         expect(DRIVER_VERSION.matcher(driverVersion).matches(), "a driver's version", driverVersion);
         totals = Map.copyOf(totals);
+        expect(
+                certificate.isEmpty() || CertificateDigest.isOne(certificate),
+                "the digest of a certificate",
+                certificate);
     }
 
     /** Memory of a GPU for all its vGPUs together, in MiB. A single vGPU never gets more than the physical memory. */
@@ -123,7 +129,8 @@ public record Inventory(
                 optionalText(root, "conflict"),
                 optionalText(root, "bootId"),
                 optionalText(root, "driverVersion"),
-                totals(root));
+                totals(root),
+                optionalText(root, "certificate"));
     }
 
     private static Map<String, Long> totals(JsonNode root) {
@@ -137,25 +144,76 @@ public record Inventory(
     /** The same inventory with other GPUs. */
     public Inventory withGpus(List<Gpu> gpus) {
         return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, totals);
+                visibleDevices,
+                memoryScaling,
+                coreScaling,
+                slots,
+                gpus,
+                conflict,
+                bootId,
+                driverVersion,
+                totals,
+                certificate);
     }
 
     /** The same inventory with another {@link #conflict}. */
     public Inventory withConflict(String conflict) {
         return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, totals);
+                visibleDevices,
+                memoryScaling,
+                coreScaling,
+                slots,
+                gpus,
+                conflict,
+                bootId,
+                driverVersion,
+                totals,
+                certificate);
     }
 
     /** The same inventory as found under this boot and this driver. */
     public Inventory withDriver(String bootId, String driverVersion) {
         return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, totals);
+                visibleDevices,
+                memoryScaling,
+                coreScaling,
+                slots,
+                gpus,
+                conflict,
+                bootId,
+                driverVersion,
+                totals,
+                certificate);
     }
 
     /** The same inventory with other {@link #totals}. */
     public Inventory withTotals(Map<String, Long> totals) {
         return new Inventory(
-                visibleDevices, memoryScaling, coreScaling, slots, gpus, conflict, bootId, driverVersion, totals);
+                visibleDevices,
+                memoryScaling,
+                coreScaling,
+                slots,
+                gpus,
+                conflict,
+                bootId,
+                driverVersion,
+                totals,
+                certificate);
+    }
+
+    /** The same inventory of an agent with another {@link #certificate}. */
+    public Inventory withCertificate(String certificate) {
+        return new Inventory(
+                visibleDevices,
+                memoryScaling,
+                coreScaling,
+                slots,
+                gpus,
+                conflict,
+                bootId,
+                driverVersion,
+                totals,
+                certificate);
     }
 
     public String print() {
@@ -174,6 +232,9 @@ public record Inventory(
         }
         if (!driverVersion.isEmpty()) {
             root.put("driverVersion", driverVersion);
+        }
+        if (!certificate.isEmpty()) {
+            root.put("certificate", certificate);
         }
         if (!totals.isEmpty()) {
             ObjectNode object = root.putObject("totals");

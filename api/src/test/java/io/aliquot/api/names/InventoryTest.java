@@ -122,6 +122,17 @@ class InventoryTest {
     }
 
     @Test
+    void parsesAndPrintsWhichCertificateTheAgentServes() {
+        String digest = "0123456789abcdef".repeat(4);
+        Inventory inventory = Inventory.parse(GOOD).withCertificate(digest);
+
+        assertThat(inventory.print()).contains("\"certificate\":\"" + digest + "\"");
+        assertThat(Inventory.parse(inventory.print())).isEqualTo(inventory);
+        assertThatThrownBy(() -> Inventory.parse(inventory.print().replace("ef\"", "e\"")))
+                .hasMessageContaining("the digest of a certificate");
+    }
+
+    @Test
     void parsesAndPrintsTheBootAndTheDriver() {
         String text = GOOD.replace(
                 "\"slots\":10",

@@ -25,8 +25,8 @@ import javax.net.ssl.SSLContext;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Serves {@value UsageReport#PATH} and {@value UsageHistory#PATH} to clients that the Secret's {@code ca.crt} lists, over
- * mutual TLS. Serves nothing until the Secret's files exist, and follows their changes.
+ * Serves {@value UsageReport#PATH} and {@value UsageHistory#PATH} over mutual TLS to the {@link Clients} of a file. Serves
+ * nothing until the file exists, and follows its changes.
  */
 public final class ReportServer implements AutoCloseable {
     private static final Logger LOG = System.getLogger(ReportServer.class.getName());
@@ -39,19 +39,21 @@ public final class ReportServer implements AutoCloseable {
 
     private final int port;
     private final Path folder;
+    private final AgentCertificate certificate;
     private final Supplier<Optional<UsageReport>> report;
     private final Supplier<Optional<Set<String>>> pods;
     private final Function<String, Optional<UsageHistory>> history;
     private final Problem problem = new Problem(LOG, Level.WARNING);
-    private final ScheduledExecutorService reloads = Executors.newSingleThreadScheduledExecutor(threads("tls-files"));
-    private @Nullable TlsFiles files;
+    private final ScheduledExecutorService reloads = Executors.newSingleThreadScheduledExecutor(threads("clients"));
+    private @Nullable Clients clients;
     private @Nullable HttpPort server;
 
     /**
-     * Waits for the Secret's files, then serves.
+     * Waits for the file of clients, then serves.
      *
      * @param port 0 for any free one
-     * @param folder of the Secret's files; they may appear later
+     * @param folder of the file, which may appear later
+     * @param certificate to serve with
      * @param report empty while there are no figures
      * @param pods the UIDs of all pods that have a cgroup; empty if that is not known. Read on demand
      * @param history of a GPU by its UUID; empty if there is no such GPU
@@ -59,17 +61,19 @@ public final class ReportServer implements AutoCloseable {
     public ReportServer(
             int port,
             Path folder,
+            AgentCertificate certificate,
             Supplier<Optional<UsageReport>> report,
             Supplier<Optional<Set<String>>> pods,
             Function<String, Optional<UsageHistory>> history) {
         this.port = port;
         this.folder = folder;
+        this.certificate = certificate;
         this.report = report;
         this.pods = pods;
         this.history = history;
     }
 
-    /** Begins to look for the Secret's files. */
+    /** Begins to look for the file. */
     public void start() {
         var unused = reloads.scheduleWithFixedDelay(this::reload, 0, RELOAD.toSeconds(), TimeUnit.SECONDS);
     }
@@ -79,24 +83,24 @@ public final class ReportServer implements AutoCloseable {
         return Optional.ofNullable(server).map(HttpPort::port);
     }
 
-    /** Reads the Secret's files, and serves with them if they have changed. What cannot be read changes nothing. */
+    /** Reads the file, and serves the clients in it if they have changed. What cannot be read changes nothing. */
     synchronized void reload() {
         try {
-            TlsFiles found = TlsFiles.read(folder);
-            if (!found.equals(files)) {
-                serve(found.context());
-                files = found;
+            Clients found = Clients.read(folder);
+            if (!found.equals(clients)) {
+                serve(found.context(certificate));
+                clients = found;
             }
             problem.resolve();
         } catch (NoSuchFileException e) {
             problem.report("cannot serve usage to the scheduler: " + e.getMessage()
-                    + " does not exist; the scheduler creates the Secret, retrying");
+                    + " does not exist; the scheduler writes it to the ConfigMap aliquot-agent-clients, retrying");
         } catch (IOException | FormatException e) {
             problem.report("cannot serve usage to the scheduler, retrying: " + e.getMessage());
         }
     }
 
-    /** Replaces the server, which ends the connections of the former certificates. */
+    /** Replaces the server, which ends the connections of the former clients. */
     private void serve(SSLContext context) throws IOException {
         if (server != null) {
             server.close();

@@ -3,6 +3,7 @@ package io.aliquot.deviceplugin.report;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.api.names.CertificateDigest;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import java.io.IOException;
@@ -19,6 +20,7 @@ import java.nio.file.Path;
 import java.security.KeyPair;
 import java.security.KeyPairGenerator;
 import java.security.KeyStore;
+import java.security.PrivateKey;
 import java.security.SecureRandom;
 import java.security.cert.Certificate;
 import java.security.cert.X509Certificate;
@@ -33,8 +35,9 @@ import java.util.Optional;
 import java.util.Set;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLEngine;
 import javax.net.ssl.TrustManager;
-import javax.net.ssl.TrustManagerFactory;
+import javax.net.ssl.X509ExtendedTrustManager;
 import org.bouncycastle.asn1.x500.X500Name;
 import org.bouncycastle.asn1.x509.Extension;
 import org.bouncycastle.asn1.x509.GeneralName;
@@ -46,7 +49,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Real TLS with certificates as the scheduler makes them. */
+/** Real TLS with certificates as the scheduler and the agent make them. */
 final class ReportServerTest {
     private static final String GPU = "GPU-11111111-2222-3333-4444-555555555555";
     private static final UsageReport REPORT =
@@ -57,7 +60,7 @@ final class ReportServerTest {
     private static final Set<String> PODS = Set.of("0a1b2c3d-0000-4000-8000-00000000000f");
 
     private final Path folder;
-    private final Identity agent = Identity.create(Duration.ofDays(90));
+    private final AgentCertificate agent = AgentCertificate.create();
     private final Identity scheduler = Identity.create(Duration.ofDays(90));
     private Optional<UsageReport> report = Optional.of(REPORT);
     private final ReportServer server;
@@ -67,6 +70,7 @@ final class ReportServerTest {
         server = new ReportServer(
                 0,
                 folder,
+                agent,
                 () -> report,
                 () -> Optional.of(PODS),
                 gpu -> gpu.equals(GPU) ? Optional.of(HISTORY) : Optional.empty());
@@ -79,46 +83,45 @@ final class ReportServerTest {
 
     @Test
     void theSchedulerReadsUsageAndHistory() throws Exception {
-        serve(agent, scheduler);
+        serve(scheduler);
 
-        assertThat(UsageReport.parse(get(scheduler, agent, UsageReport.PATH).body()))
-                .isEqualTo(REPORT);
+        assertThat(UsageReport.parse(get(scheduler, UsageReport.PATH).body())).isEqualTo(REPORT);
         assertThat(UsageHistory.parse(
-                        get(scheduler, agent, UsageHistory.PATH + "?gpu=" + GPU).body()))
+                        get(scheduler, UsageHistory.PATH + "?gpu=" + GPU).body()))
                 .isEqualTo(HISTORY);
     }
 
     @Test
     void theSchedulerReadsThePodsOnDemand() throws Exception {
-        serve(agent, scheduler);
+        serve(scheduler);
 
-        String answer = get(scheduler, agent, UsageReport.PATH + "?" + UsageReport.WITH_PODS)
-                .body();
+        String answer =
+                get(scheduler, UsageReport.PATH + "?" + UsageReport.WITH_PODS).body();
 
         assertThat(UsageReport.parse(answer)).isEqualTo(REPORT.withPods(Optional.of(PODS)));
     }
 
     @Test
     void anUnknownGpuOrPathAndTheTimeWithoutFiguresHaveAStatusAndASentence() throws Exception {
-        serve(agent, scheduler);
+        serve(scheduler);
 
-        assertThat(get(scheduler, agent, UsageHistory.PATH + "?gpu=GPU-0"))
+        assertThat(get(scheduler, UsageHistory.PATH + "?gpu=GPU-0"))
                 .returns(404, HttpResponse::statusCode)
                 .satisfies(answer -> assertThat(answer.body()).contains("UUID of a GPU of this node"));
-        assertThat(get(scheduler, agent, "/metrics").statusCode()).isEqualTo(404);
+        assertThat(get(scheduler, "/metrics").statusCode()).isEqualTo(404);
         report = Optional.empty();
-        assertThat(get(scheduler, agent, UsageReport.PATH).statusCode()).isEqualTo(503);
+        assertThat(get(scheduler, UsageReport.PATH).statusCode()).isEqualTo(503);
     }
 
     @Test
     void aClientWithoutACertificateOrWithAnotherOneIsRefused() throws Exception {
-        serve(agent, scheduler);
+        serve(scheduler);
 
-        assertThatThrownBy(() -> send(client(Optional.empty(), agent), UsageReport.PATH))
+        assertThatThrownBy(() -> send(client(Optional.empty()), UsageReport.PATH))
                 .isInstanceOf(IOException.class);
-        assertThatThrownBy(() -> get(Identity.create(Duration.ofDays(90)), agent, UsageReport.PATH))
+        assertThatThrownBy(() -> get(Identity.create(Duration.ofDays(90)), UsageReport.PATH))
                 .isInstanceOf(IOException.class);
-        assertThatThrownBy(() -> get(agent, agent, UsageReport.PATH))
+        assertThatThrownBy(() -> get(of(AgentCertificate.create()), UsageReport.PATH))
                 .as("another node's agent")
                 .isInstanceOf(IOException.class);
     }
@@ -126,52 +129,63 @@ final class ReportServerTest {
     @Test
     void anExpiredClientIsRefused() throws Exception {
         Identity expired = Identity.create(Duration.ofDays(-1));
-        serve(agent, expired);
+        serve(expired);
 
-        assertThatThrownBy(() -> get(expired, agent, UsageReport.PATH)).isInstanceOf(IOException.class);
+        assertThatThrownBy(() -> get(expired, UsageReport.PATH)).isInstanceOf(IOException.class);
     }
 
     @Test
-    void renewedFilesServeTheNextConnectionAndTheFormerClientIsRefused() throws Exception {
-        serve(agent, scheduler);
-        HttpClient former = client(Optional.of(scheduler), agent);
+    void aRenewedClientIsAnsweredAndTheFormerOneRefused() throws Exception {
+        serve(scheduler);
+        HttpClient former = client(Optional.of(scheduler));
         assertThat(send(former, UsageReport.PATH).statusCode()).isEqualTo(200);
-        Identity agentNow = Identity.create(Duration.ofDays(90));
         Identity schedulerNow = Identity.create(Duration.ofDays(90));
 
-        serve(agentNow, schedulerNow);
+        serve(schedulerNow);
 
-        assertThat(get(schedulerNow, agentNow, UsageReport.PATH).statusCode()).isEqualTo(200);
-        assertThatThrownBy(() -> get(scheduler, agentNow, UsageReport.PATH)).isInstanceOf(IOException.class);
+        assertThat(get(schedulerNow, UsageReport.PATH).statusCode()).isEqualTo(200);
+        assertThatThrownBy(() -> get(scheduler, UsageReport.PATH)).isInstanceOf(IOException.class);
     }
 
     @Test
-    void filesThatAreNotReadableKeepTheFormerOnes() throws Exception {
-        serve(agent, scheduler);
+    void aFileThatIsNotReadableKeepsTheFormerClients() throws Exception {
+        serve(scheduler);
 
-        Files.writeString(folder.resolve("tls.key"), "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----");
-        server.reload();
-        assertThat(get(scheduler, agent, UsageReport.PATH).statusCode()).isEqualTo(200);
+        for (String damaged : List.of("", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----")) {
+            Files.writeString(folder.resolve(Clients.FILE), damaged);
+            server.reload();
+            assertThat(get(scheduler, UsageReport.PATH).statusCode()).isEqualTo(200);
+        }
+    }
 
-        Files.writeString(folder.resolve("ca.crt"), "");
-        server.reload();
-        assertThat(get(scheduler, agent, UsageReport.PATH).statusCode()).isEqualTo(200);
+    /** Regression: all agents had one key, so each could answer for another node. */
+    @Test
+    void eachAgentHasAKeyOfItsOwnThatDoesNotExpire() throws Exception {
+        serve(scheduler);
+
+        var served = (X509Certificate)
+                get(scheduler, UsageReport.PATH).sslSession().orElseThrow().getPeerCertificates()[0];
+
+        assertThat(CertificateDigest.of(served)).isEqualTo(agent.digest());
+        served.verify(served.getPublicKey());
+        assertThat(served.getNotAfter()).isAfter(Instant.parse("9999-12-31T00:00:00Z"));
+        assertThat(AgentCertificate.create().certificate().getPublicKey()).isNotEqualTo(served.getPublicKey());
     }
 
     @Test
-    void nothingListensBeforeTheSecretExists() throws Exception {
+    void nothingListensBeforeTheFileExists() throws Exception {
         server.reload();
         assertThat(server.port()).isEmpty();
 
-        serve(agent, scheduler);
+        serve(scheduler);
         assertThat(server.port()).isPresent();
     }
 
     /** Regression: 4 such connections kept the scheduler out. */
     @Test
     void theSchedulerIsAnsweredBesideClientsThatDoNotFinishTheirHandshake() throws Exception {
-        serve(agent, scheduler);
-        HttpClient kept = client(Optional.of(scheduler), agent);
+        serve(scheduler);
+        HttpClient kept = client(Optional.of(scheduler));
         assertThat(send(kept, UsageReport.PATH).statusCode()).isEqualTo(200);
         var silent = new ArrayList<Socket>();
         try {
@@ -182,7 +196,7 @@ final class ReportServerTest {
                 socket.getOutputStream().write(22); // the first byte of a TLS handshake
             }
             assertThat(send(kept, UsageReport.PATH).statusCode()).isEqualTo(200);
-            assertThat(get(scheduler, agent, UsageReport.PATH).statusCode()).isEqualTo(200);
+            assertThat(get(scheduler, UsageReport.PATH).statusCode()).isEqualTo(200);
         } finally {
             for (Socket socket : silent) {
                 socket.close();
@@ -190,17 +204,16 @@ final class ReportServerTest {
         }
     }
 
-    private void serve(Identity own, Identity client) throws IOException {
-        Files.writeString(folder.resolve("tls.crt"), pem("CERTIFICATE", own.encodedCertificate()));
+    private void serve(Identity client) throws IOException {
         Files.writeString(
-                folder.resolve("tls.key"),
-                pem("PRIVATE KEY", own.keys().getPrivate().getEncoded()));
-        Files.writeString(folder.resolve("ca.crt"), pem("CERTIFICATE", client.encodedCertificate()));
+                folder.resolve(Clients.FILE),
+                "-----BEGIN CERTIFICATE-----\n" + Base64.getMimeEncoder().encodeToString(client.encodedCertificate())
+                        + "\n-----END CERTIFICATE-----\n");
         server.reload();
     }
 
-    private HttpResponse<String> get(Identity client, Identity server, String path) throws Exception {
-        return send(client(Optional.of(client), server), path);
+    private HttpResponse<String> get(Identity client, String path) throws Exception {
+        return send(client(Optional.of(client)), path);
     }
 
     private HttpResponse<String> send(HttpClient client, String path) throws Exception {
@@ -209,37 +222,52 @@ final class ReportServerTest {
                 HttpRequest.newBuilder(uri).timeout(Duration.ofSeconds(5)).build(), BodyHandlers.ofString());
     }
 
-    private static HttpClient client(Optional<Identity> client, Identity server) throws Exception {
-        KeyStore own = emptyStore();
+    private static HttpClient client(Optional<Identity> client) throws Exception {
+        KeyStore own = KeyStore.getInstance("PKCS12");
+        own.load(null, null);
         if (client.isPresent()) {
-            own.setKeyEntry("client", client.get().keys().getPrivate(), new char[0], new Certificate[] {
+            own.setKeyEntry("client", client.get().key(), new char[0], new Certificate[] {
                 client.get().certificate()
             });
         }
         KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
         keys.init(own, new char[0]);
-        KeyStore trusted = emptyStore();
-        trusted.setCertificateEntry("agent", server.certificate());
-        TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        trust.init(trusted);
-        TrustManager[] managers = trust.getTrustManagers();
         SSLContext context = SSLContext.getInstance("TLS");
-        context.init(keys.getKeyManagers(), managers, null);
+        context.init(keys.getKeyManagers(), new TrustManager[] {new AnyServer()}, null);
         return HttpClient.newBuilder().sslContext(context).build();
     }
 
-    private static KeyStore emptyStore() throws Exception {
-        KeyStore store = KeyStore.getInstance("PKCS12");
-        store.load(null, null);
-        return store;
+    private static Identity of(AgentCertificate agent) {
+        return new Identity(agent.key(), agent.certificate());
     }
 
-    private static String pem(String type, byte[] content) {
-        return "-----BEGIN " + type + "-----\n" + Base64.getMimeEncoder().encodeToString(content) + "\n-----END " + type
-                + "-----\n";
+    /** The scheduler looks at the agent's certificate after the handshake. */
+    private static final class AnyServer extends X509ExtendedTrustManager {
+        @Override
+        public void checkClientTrusted(X509Certificate[] chain, String type) {}
+
+        @Override
+        public void checkClientTrusted(X509Certificate[] chain, String type, Socket socket) {}
+
+        @Override
+        public void checkClientTrusted(X509Certificate[] chain, String type, SSLEngine engine) {}
+
+        @Override
+        public void checkServerTrusted(X509Certificate[] chain, String type) {}
+
+        @Override
+        public void checkServerTrusted(X509Certificate[] chain, String type, Socket socket) {}
+
+        @Override
+        public void checkServerTrusted(X509Certificate[] chain, String type, SSLEngine engine) {}
+
+        @Override
+        public X509Certificate[] getAcceptedIssuers() {
+            return new X509Certificate[0];
+        }
     }
 
-    private record Identity(KeyPair keys, X509Certificate certificate) {
+    private record Identity(PrivateKey key, X509Certificate certificate) {
         static Identity create(Duration validity) {
             try {
                 KeyPairGenerator generator = KeyPairGenerator.getInstance("EC");
@@ -259,7 +287,7 @@ final class ReportServerTest {
                                 false,
                                 new GeneralNames(new GeneralName(GeneralName.dNSName, "localhost")));
                 return new Identity(
-                        keys,
+                        keys.getPrivate(),
                         new JcaX509CertificateConverter()
                                 .getCertificate(builder.build(
                                         new JcaContentSignerBuilder("SHA256withECDSA").build(keys.getPrivate()))));

@@ -790,9 +790,9 @@ class AdmissionPoliciesIT {
             scheduler.post(secrets, """
                 {apiVersion: v1, kind: Secret, metadata: {name: aliquot-webhook-tls}}""").expectSuccess();
             scheduler.get(secrets + "/aliquot-webhook-tls").expectSuccess();
-            scheduler.post(secrets, """
-                {apiVersion: v1, kind: Secret, metadata: {name: aliquot-agent-tls}}""").expectSuccess();
-            scheduler.get(secrets + "/aliquot-agent-tls").expectSuccess();
+            String configMaps = "/api/v1/namespaces/" + Chart.NAMESPACE + "/configmaps";
+            scheduler.get(configMaps + "/aliquot-agent-clients").expectSuccess();
+            forbidden(scheduler.get(configMaps), "");
             forbidden(scheduler.get(secrets), "");
             forbidden(scheduler.get(secrets + "/sh.helm.release.v1.aliquot.v1"), "");
             forbidden(scheduler.get("/api/v1/secrets"), "");

@@ -49,8 +49,9 @@ class RbacTest {
                 .containsExactlyInAnyOrder(
                         "coordination.k8s.io/leases aliquot-scheduler: get list watch update",
                         "coordination.k8s.io/leases: create",
-                        "secrets aliquot-webhook-tls aliquot-agent-tls: get update",
-                        "secrets: create");
+                        "secrets aliquot-webhook-tls: get update",
+                        "secrets: create",
+                        "configmaps aliquot-agent-clients: get update");
     }
 
     @Test

@@ -32,7 +32,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Keeps a valid certificate in a Secret, and the webhooks' and the APIService's {@code caBundle} trusting it; and the
- * certificate of the node agents in another ({@link AgentSecret}). Every 5 s each replica reads all of them and repairs
+ * node agents accepting it of their client ({@link AgentClients}). Every 5 s each replica reads all of them and repairs
  * them; the first replica writes, the others adopt. A reconciliation depends only on what it reads and on the certificates
  * that this replica uses, so the process may be killed at any point.
  *
@@ -54,7 +54,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
 
     // What is kept, for the log.
     private static final String WEBHOOKS = "the webhooks' certificate";
-    private static final String AGENTS = "the node agents' certificate";
+    private static final String AGENTS = "the certificates that node agents accept";
     private static final String API_SERVICE = "the APIService's caBundle";
 
     private final KubernetesClient kubernetes;
@@ -71,7 +71,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     /** The certificate that the previous reconciliation left trusted; the API server has noticed it since. */
     private @Nullable ServingCertificate trustedBefore;
 
-    private final AgentSecret agents;
+    private final AgentClients agents;
     private final ApiServiceTrust apiService;
     /** The error of each that cannot be kept now. */
     private final Map<String, String> lastErrors = new HashMap<>();
@@ -87,7 +87,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
                 .toList();
         this.clock = clock;
         this.ports = ports;
-        this.agents = new AgentSecret(kubernetes, settings.namespace(), settings.agentSecret(), clock, agentTls);
+        this.agents = new AgentClients(kubernetes, settings.namespace(), clock, agentTls);
         this.apiService = new ApiServiceTrust(kubernetes);
         this.timer = Executors.newSingleThreadScheduledExecutor(task -> {
             var thread = new Thread(task, "certificate");
@@ -123,7 +123,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     }
 
     /**
-     * Reads everything once and repairs it. Logs errors of the agents' Secret and the APIService: the webhooks do not
+     * Reads everything once and repairs it. Logs errors of the agents' ConfigMap and the APIService: the webhooks do not
      * depend on them.
      *
      * @throws KubernetesClientException if the API server is unreachable or refuses
@@ -147,7 +147,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     }
 
     /**
-     * Reads the webhooks, the APIService and the agents' Secret before the webhooks' Secret, and writes them only in the
+     * Reads the webhooks, the APIService and the agents' ConfigMap before the Secret, and writes them only in the
      * version that it read. A replica that is delayed in between therefore cannot overwrite them with an older certificate
      * than another replica has written meanwhile.
      */

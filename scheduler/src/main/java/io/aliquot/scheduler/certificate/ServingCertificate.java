@@ -47,24 +47,21 @@ import org.bouncycastle.operator.jcajce.JcaContentSignerBuilder;
 import org.bouncycastle.util.io.pem.PemObject;
 
 /**
- * A certificate with its key, and the certificates that its peers trust: the content of a Secret. There are two: the
- * scheduler's, which the webhooks serve and which node agents expect of their client, and the node agents'.
+ * The scheduler's certificate with its key, and the certificates that its peers trust: the content of a Secret. The
+ * webhooks serve it, and node agents expect it of their client.
  *
  * <p>The certificate is self-signed and its own trust anchor; Go accepts a leaf that is among the roots (crypto/x509,
  * Verify). A certificate authority would add a private key: stored in the same Secret it would protect nothing, and
  * thrown away it could not sign a renewal.
  *
  * @param key EC P-256
- * @param certificate for the DNS names of the scheduler's Services or the agents' common name, valid for 90 days
+ * @param certificate for the DNS names of the scheduler's Services, valid for 90 days
  * @param trusted the certificate and, for an hour after a renewal, its predecessor
  */
 record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509Certificate> trusted) {
     static final String CERTIFICATE = "tls.crt";
     static final String KEY = "tls.key";
     static final String TRUSTED = "ca.crt";
-
-    /** The node agents' name. Nothing resolves it: the scheduler compares whole certificates. */
-    static final String AGENT = "aliquot-node-agent";
 
     private static final Duration VALIDITY = Duration.ofDays(90);
     private static final Duration RENEWAL = VALIDITY.multipliedBy(2).dividedBy(3);
@@ -92,15 +89,6 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
      */
     static ServingCertificate create(List<String> hosts, Instant now, List<X509Certificate> predecessors) {
         return create("aliquot-webhook", hosts, SERVER_AND_CLIENT, now, predecessors);
-    }
-
-    /**
-     * Creates a key and a certificate of the node agents.
-     *
-     * @param predecessors certificates that agents still serve, to stay trusted
-     */
-    static ServingCertificate createForAgents(Instant now, List<X509Certificate> predecessors) {
-        return create(AGENT, List.of(AGENT), SERVER, now, predecessors);
     }
 
     static ServingCertificate create(
@@ -150,15 +138,10 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
      * @throws FormatException if the content is invalid, for another host or not valid at {@code now}
      */
     static ServingCertificate parse(Map<String, String> data, String host, Instant now) {
-        return parse(data, TRUSTED, host, now);
-    }
-
-    /** Reads a Secret's content; {@code trustedField} contains the certificates that peers trust. */
-    static ServingCertificate parse(Map<String, String> data, String trustedField, String host, Instant now) {
         List<X509Certificate> chain = certificates(CERTIFICATE, text(data, CERTIFICATE));
         X509Certificate certificate = chain.get(0);
         PrivateKey key = key(text(data, KEY));
-        List<X509Certificate> trusted = certificates(trustedField, text(data, trustedField));
+        List<X509Certificate> trusted = certificates(TRUSTED, text(data, TRUSTED));
         if (!signs(key, certificate)) {
             throw new FormatException(KEY + " is not the key of " + CERTIFICATE);
         }
@@ -172,28 +155,28 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
                     + certificate.getNotAfter().toInstant() + " only");
         }
         if (!trusted.contains(certificate)) {
-            throw new FormatException(trustedField + " lacks the certificate in " + CERTIFICATE);
+            throw new FormatException(TRUSTED + " lacks the certificate in " + CERTIFICATE);
         }
         return new ServingCertificate(key, certificate, trusted);
     }
 
     /** The content of the scheduler's Secret: field to content in base64. */
     Map<String, String> print() {
-        return print(TRUSTED);
-    }
-
-    /** A Secret's content, with the certificates that peers trust in {@code trustedField}. */
-    Map<String, String> print(String trustedField) {
         var data = new LinkedHashMap<String, String>();
         data.put(CERTIFICATE, base64(pem(List.of(certificate))));
         data.put(KEY, base64(pem(List.of(new PemObject("PRIVATE KEY", key.getEncoded())))));
-        data.put(trustedField, caBundle());
+        data.put(TRUSTED, caBundle());
         return data;
     }
 
     /** The trusted certificates as a webhook's {@code clientConfig.caBundle}: PEM in base64. */
     String caBundle() {
-        return base64(pem(trusted));
+        return base64(trustedPem());
+    }
+
+    /** The trusted certificates in PEM. */
+    String trustedPem() {
+        return pem(trusted);
     }
 
     /** Whether peers accept the certificate from a client; those of earlier versions were for servers only. */
@@ -215,11 +198,6 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
     ServingCertificate withoutOldPredecessor(Instant now) {
         boolean over = trusted.size() > 1 && !now.isBefore(created().plus(TAKEOVER));
         return over ? new ServingCertificate(key, certificate, List.of(certificate)) : this;
-    }
-
-    /** The same; with trust in a predecessor that peers still serve. */
-    ServingCertificate withPredecessor(X509Certificate predecessor) {
-        return new ServingCertificate(key, certificate, List.of(certificate, predecessor));
     }
 
     Instant expires() {

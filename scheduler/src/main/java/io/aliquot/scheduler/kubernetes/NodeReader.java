@@ -133,7 +133,7 @@ public final class NodeReader {
             return new FactsReading(CONFLICT, inventory.conflict()); // if it is empty, the agent is about to say why
         }
         // Without what no placement depends on, so that its changes do not count as changes of the node's capacity.
-        Inventory placeable = inventory.withDriver("", "").withTotals(Map.of());
+        Inventory placeable = inventory.withDriver("", "").withTotals(Map.of()).withCertificate("");
         var gpus = new NodeGpus(placeable, settings.share(), settings.cordoned());
         return new FactsReading(
                 new Sharing(gpus, settings.placement(), allocatable(node)),

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.nodeagent;
 
+import io.aliquot.api.names.CertificateDigest;
 import io.aliquot.api.names.JsonFields;
 import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
 import io.aliquot.scheduler.nodeagent.AgentTls.Identity;
@@ -19,10 +20,7 @@ import java.net.http.HttpResponse.BodySubscriber;
 import java.net.http.HttpTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.security.cert.CertificateException;
-import java.time.Clock;
 import java.time.Duration;
-import java.util.Date;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
@@ -37,11 +35,13 @@ import java.util.concurrent.atomic.AtomicLong;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLPeerUnverifiedException;
+import javax.net.ssl.SSLSession;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.core.JacksonException;
 
 /**
- * Sends requests to node agents, by TLS with the certificates of {@link AgentTls}. No thread waits for an answer, so any
+ * Sends requests to node agents, by TLS with the certificate of {@link AgentTls}. No thread waits for an answer, so any
  * number of agents may be slow. Thread-safe.
  */
 final class AgentClient implements AutoCloseable {
@@ -59,7 +59,6 @@ final class AgentClient implements AutoCloseable {
     private static final int SESSION_SECONDS = 3600;
 
     private final AgentTls tls;
-    private final Clock clock;
     private final int port;
     private final Duration timeout;
     private final AtomicLong buffered = new AtomicLong();
@@ -67,7 +66,7 @@ final class AgentClient implements AutoCloseable {
             THREADS, Thread.ofPlatform().name("agent-client-", 0).daemon().factory());
     private @Nullable Session session;
 
-    /** The client for connections with one identity: no connection outlives a change of the certificates. */
+    /** The client for connections with one identity: no connection outlives a change of it. */
     private record Session(Identity identity, HttpClient http) {}
 
     /**
@@ -76,9 +75,8 @@ final class AgentClient implements AutoCloseable {
      * @param port of the agents
      * @param timeout for a whole answer
      */
-    AgentClient(AgentTls tls, Clock clock, int port, Duration timeout) {
+    AgentClient(AgentTls tls, int port, Duration timeout) {
         this.tls = tls;
-        this.clock = clock;
         this.port = port;
         this.timeout = timeout;
     }
@@ -87,9 +85,10 @@ final class AgentClient implements AutoCloseable {
      * Asks an agent.
      *
      * @param address of its pod
+     * @param certificate the {@link CertificateDigest} of the one that it has to present
      * @return the text of its answer; fails with an {@link AgentException}, also as the cause of a CompletionException
      */
-    CompletableFuture<String> get(String address, String path, String query) {
+    CompletableFuture<String> get(String address, String certificate, String path, String query) {
         HttpRequest request;
         HttpClient http;
         try {
@@ -100,7 +99,7 @@ final class AgentClient implements AutoCloseable {
         }
         var body = new LimitedBody(buffered);
         CompletableFuture<HttpResponse<byte[]>> reply = http.sendAsync(request, response -> body);
-        CompletableFuture<String> answer = reply.thenApply(AgentClient::text);
+        CompletableFuture<String> answer = reply.thenApply(response -> text(response, certificate));
         return answer.orTimeout(timeout.toMillis(), TimeUnit.MILLISECONDS)
                 .whenComplete((text, failure) -> {
                     body.release();
@@ -145,14 +144,10 @@ final class AgentClient implements AutoCloseable {
 
     private SSLContext context(Identity.Known known) {
         var own = Optional.of(new PinnedTls.Identity(known.key(), known.certificate()));
-        SSLContext context = PinnedTls.client(() -> own, certificate -> {
-            if (!known.agents().contains(certificate)) {
-                throw new CertificateException("the agent presents a certificate that is not the node agents': "
-                        + certificate.getSerialNumber().toString(16));
-            }
-            certificate.checkValidity(Date.from(clock.instant()));
-        });
-        // A resumed session saves both signatures of a handshake. It is not checked again.
+        // The handshake proves that the server has the certificate's key. Which certificate it has to be depends on the
+        // node, and is checked with each answer, those of kept connections and resumed sessions included.
+        SSLContext context = PinnedTls.client(() -> own, certificate -> {});
+        // A resumed session saves both signatures of a handshake.
         context.getClientSessionContext().setSessionTimeout(SESSION_SECONDS);
         return context;
     }
@@ -172,13 +167,25 @@ final class AgentClient implements AutoCloseable {
         }
     }
 
-    private static String text(HttpResponse<byte[]> response) {
+    private static String text(HttpResponse<byte[]> response, String certificate) {
+        if (!response.sslSession().map(AgentClient::presented).orElse("").equals(certificate)) {
+            throw new CompletionException(new AgentException(
+                    Outcome.UNTRUSTED, "it presents another certificate than the one that its node's inventory names"));
+        }
         String text = new String(response.body(), StandardCharsets.UTF_8);
         if (response.statusCode() != HttpURLConnection.HTTP_OK) {
             throw new CompletionException(new AgentException(
                     Outcome.REFUSED, "it answers with status " + response.statusCode() + reason(text)));
         }
         return text;
+    }
+
+    private static String presented(SSLSession session) {
+        try {
+            return CertificateDigest.of(session.getPeerCertificates()[0]);
+        } catch (SSLPeerUnverifiedException e) {
+            return "";
+        }
     }
 
     /** The sentence in an answer such as {@code {"error": "unknown GPU"}}. */

@@ -12,7 +12,7 @@ public final class AgentException extends Exception {
     public enum Outcome {
         /** The agent answered. */
         DONE,
-        /** The node has no ready agent, or this replica has no certificate yet. */
+        /** The node has no ready agent or names no certificate of it, or this replica has no certificate yet. */
         NO_AGENT,
         /** No complete answer in time. */
         TIMEOUT,

@@ -21,6 +21,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Function;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
@@ -36,7 +37,11 @@ import org.slf4j.LoggerFactory;
  * later, counts as not ready. 9 s, 3 s for a request on a connection that died with the node, and a second try of 2 s fit
  * into that. Nothing else counts as silence: a program that holds all of the agent's connections must not take the node
  * out of scheduling. An agent that has never answered this replica counts as its pod says: right after the installation
- * it has no certificate yet.
+ * the scheduler has no certificate yet.
+ *
+ * Trust. What counts is the certificate that the node's inventory names when the agent is asked. An agent that has just
+ * started may answer before this replica has seen its new one: that answer is lost, and the next request follows after
+ * 9 s.
  */
 /**
  * What the containers of each node with a ready agent use, fetched from the agents every {@link #PERIOD}. Thread-safe.
@@ -62,6 +67,7 @@ public final class AgentUsage {
     private static final Logger LOG = LoggerFactory.getLogger(AgentUsage.class);
 
     private final AgentClient client;
+    private final Function<String, Optional<String>> certificates;
     private final Readiness readiness;
     private final Listener listener;
     private final LongSupplier nanoTime;
@@ -106,9 +112,20 @@ public final class AgentUsage {
 
     private record Received(UsageReport report, long at) {}
 
+    /**
+     * Knows no agent at first.
+     *
+     * @param certificates of a node's agent, by the digest that the node names now
+     */
     AgentUsage(
-            AgentClient client, Readiness readiness, Listener listener, MeterRegistry metrics, LongSupplier nanoTime) {
+            AgentClient client,
+            Function<String, Optional<String>> certificates,
+            Readiness readiness,
+            Listener listener,
+            MeterRegistry metrics,
+            LongSupplier nanoTime) {
         this.client = client;
+        this.certificates = certificates;
         this.readiness = readiness;
         this.listener = listener;
         this.nanoTime = nanoTime;
@@ -198,7 +215,7 @@ public final class AgentUsage {
             throw new AgentException(Outcome.NO_AGENT, "node " + node + " has no ready node agent");
         }
         try {
-            return client.get(agent.address, UsageHistory.PATH, "gpu=" + GpuUuids.check(gpu))
+            return ask(node, agent.address, UsageHistory.PATH, "gpu=" + GpuUuids.check(gpu))
                     .thenApply(UsageHistory::parse)
                     .get();
         } catch (FormatException e) {
@@ -253,7 +270,7 @@ public final class AgentUsage {
         String query = listener.awaitsPods(node) ? UsageReport.WITH_PODS : "";
         long askedAt = nanoTime.getAsLong();
         CompletableFuture<UsageReport> answer =
-                client.get(address, UsageReport.PATH, query).thenApply(text -> report(node, text));
+                ask(node, address, UsageReport.PATH, query).thenApply(text -> report(node, text));
         var unused = answer.whenComplete((report, failure) -> {
             Outcome outcome = Outcome.DONE;
             if (failure == null) {
@@ -277,6 +294,14 @@ public final class AgentUsage {
                 }
             }
         });
+    }
+
+    private CompletableFuture<String> ask(String node, String address, String path, String query) {
+        return certificates
+                .apply(node)
+                .map(certificate -> client.get(address, certificate, path, query))
+                .orElseGet(() -> CompletableFuture.failedFuture(
+                        new AgentException(Outcome.NO_AGENT, "its node's inventory names no certificate")));
     }
 
     private void noteAnswer(Agent agent, String address, Outcome outcome) {

@@ -6,7 +6,6 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.preemption.Evictions;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;
-import java.time.Clock;
 import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -23,13 +22,15 @@ class NodeAgentConfiguration {
     }
 
     @Bean
-    AgentClient agentClient(AgentTls tls, Clock clock) {
-        return new AgentClient(tls, clock, AgentClient.PORT, AgentClient.TIMEOUT);
+    AgentClient agentClient(AgentTls tls) {
+        return new AgentClient(tls, AgentClient.PORT, AgentClient.TIMEOUT);
     }
 
     @Bean
-    AgentUsage agentUsage(AgentClient client, Ledger ledger, MeterRegistry metrics, LongSupplier nanoTime) {
-        return new AgentUsage(client, ledger::setAgentReady, ledgerOf(ledger), metrics, nanoTime);
+    AgentUsage agentUsage(
+            AgentClient client, NodeReports nodes, Ledger ledger, MeterRegistry metrics, LongSupplier nanoTime) {
+        return new AgentUsage(
+                client, nodes::agentCertificate, ledger::setAgentReady, ledgerOf(ledger), metrics, nanoTime);
     }
 
     static AgentUsage.Listener ledgerOf(Ledger ledger) {

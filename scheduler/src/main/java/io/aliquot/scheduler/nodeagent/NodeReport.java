@@ -9,13 +9,14 @@ import java.util.List;
  * What a node's agent found on its node.
  *
  * @param gpus with their health
+ * @param agentCertificate which certificate the agent serves; empty if it does not say
  */
-public record NodeReport(NodeId node, List<Gpu> gpus) {
+public record NodeReport(NodeId node, List<Gpu> gpus, String agentCertificate) {
     public NodeReport {
         gpus = List.copyOf(gpus);
     }
 
     public static NodeReport of(NodeId node, Inventory inventory) {
-        return new NodeReport(node, inventory.gpus());
+        return new NodeReport(node, inventory.gpus(), inventory.certificate());
     }
 }

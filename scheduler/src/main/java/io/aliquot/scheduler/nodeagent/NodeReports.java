@@ -24,6 +24,11 @@ public final class NodeReports {
         return Optional.ofNullable(byNode.get(node));
     }
 
+    /** The {@link io.aliquot.api.names.CertificateDigest} of the certificate of the node's agent, as the node names it now. */
+    Optional<String> agentCertificate(String node) {
+        return find(node).map(NodeReport::agentCertificate).filter(certificate -> !certificate.isEmpty());
+    }
+
     Collection<NodeReport> all() {
         return byNode.values();
     }

@@ -39,8 +39,6 @@ import org.jspecify.annotations.Nullable;
  *     API server calls the webhooks
  * @param webhookSecret {@code ALIQUOT_WEBHOOK_SECRET}, default {@code aliquot-webhook-tls}: the Secret with the
  *     webhooks' certificate
- * @param agentSecret {@code ALIQUOT_AGENT_SECRET}, default {@code aliquot-agent-tls}: the Secret with the node agents'
- *     certificate, which their pods mount
  * @param webhookConfiguration {@code ALIQUOT_WEBHOOK_CONFIGURATION}, default {@code aliquot}: the webhook
  *     configurations whose {@code caBundle} the scheduler writes
  * @param apiGroupService {@code ALIQUOT_API_GROUP_SERVICE}, default none: the Service through which the API server
@@ -63,7 +61,6 @@ public record Settings(
         String runtimeClass,
         String webhookService,
         String webhookSecret,
-        String agentSecret,
         String webhookConfiguration,
         String apiGroupService,
         String logFormat) {
@@ -94,7 +91,6 @@ public record Settings(
                 setting(environment, "ALIQUOT_RUNTIME_CLASS", "", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_SERVICE", "aliquot-webhook", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_SECRET", "aliquot-webhook-tls", Settings::objectName),
-                setting(environment, "ALIQUOT_AGENT_SECRET", "aliquot-agent-tls", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_CONFIGURATION", "aliquot", Settings::objectName),
                 setting(environment, "ALIQUOT_API_GROUP_SERVICE", "", Settings::objectName),
                 setting(environment, "ALIQUOT_LOG_FORMAT", "", Settings::logFormat));

@@ -39,16 +39,6 @@ class ServingCertificateTest {
     }
 
     @Test
-    void theCertificateOfNodeAgentsIsForServersOnly() throws Exception {
-        ServingCertificate agents = ServingCertificate.createForAgents(NOW, List.of());
-
-        assertThat(agents.certificate().getSubjectAlternativeNames()).hasToString("[[2, aliquot-node-agent]]");
-        assertThat(agents.certificate().getExtendedKeyUsage()).containsExactly("1.3.6.1.5.5.7.3.1");
-        assertThat(agents.isForClients()).isFalse();
-        assertThat(CERTIFICATE.isForClients()).isTrue();
-    }
-
-    @Test
     void supportsAHostLongerThanACommonName() {
         String host = "a".repeat(63) + "." + "b".repeat(63) + ".svc";
 

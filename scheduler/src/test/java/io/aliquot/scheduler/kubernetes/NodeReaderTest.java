@@ -33,7 +33,7 @@ class NodeReaderTest {
                 .isEqualTo(new NodeReader.Reading(
                         new NodeFacts.Sharing(INVENTORY, Placement.BINPACK, new HostResources(7910, 1 << 30)),
                         "",
-                        Optional.of(new NodeReport(new NodeId("n1", "uid-n1"), INVENTORY.gpus()))));
+                        Optional.of(new NodeReport(new NodeId("n1", "uid-n1"), INVENTORY.gpus(), ""))));
     }
 
     @Test
@@ -127,7 +127,9 @@ class NodeReaderTest {
     /** Otherwise a new driver would evaluate all Pending pods for the node again. */
     @Test
     void whatNoPlacementDependsOnDoesNotChangeTheNodesFacts() {
-        Inventory inventory = INVENTORY.withDriver("6f1f0c2e-0d8b-4f0e-9d55-0c8a3f4b7a10", "580.95.05");
+        Inventory inventory = INVENTORY
+                .withDriver("6f1f0c2e-0d8b-4f0e-9d55-0c8a3f4b7a10", "580.95.05")
+                .withCertificate("0123456789abcdef".repeat(4));
 
         assertThat(read(Map.of(), Map.of("aliquot.io/gpus", inventory.print())).facts())
                 .isEqualTo(read(Map.of(), Map.of()).facts());

@@ -8,10 +8,8 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.security.KeyStore;
-import java.time.Clock;
 import java.time.Duration;
 import java.util.List;
-import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
@@ -29,9 +27,8 @@ class AgentClientTest {
     private static final Duration SHORT = Duration.ofSeconds(10);
 
     private static final String HERE = "127.0.0.1";
-    private static final AgentTls TLS = FakeAgent.trusting(FakeAgent.SCHEDULERS, FakeAgent.AGENTS);
-
-    private final Clock clock = Clock.systemUTC();
+    private static final AgentTls TLS = FakeAgent.presenting(FakeAgent.SCHEDULERS);
+    private static final String DIGEST = FakeAgent.digest(FakeAgent.AGENTS);
 
     @Test
     void theAgentGetsTheRequestAndTheClientItsAnswer() throws Exception {
@@ -40,39 +37,34 @@ class AgentClientTest {
                     asked.set(exchange.getRequestMethod() + " " + exchange.getRequestURI());
                     FakeAgent.text(200, "{\"ä\":1}").to(exchange);
                 });
-                var client = new AgentClient(TLS, clock, agent.port(), PATIENT)) {
-            assertThat(answer(client.get(HERE, "/v1/history", "gpu=GPU-1"))).isEqualTo("{\"ä\":1}");
+                var client = new AgentClient(TLS, agent.port(), PATIENT)) {
+            assertThat(answer(client.get(HERE, DIGEST, "/v1/history", "gpu=GPU-1")))
+                    .isEqualTo("{\"ä\":1}");
         }
         assertThat(asked.get()).isEqualTo("GET /v1/history?gpu=GPU-1");
     }
 
     @Test
-    void anAgentWithAnotherCertificateIsNotAsked() {
+    void anAnswerWithAnotherCertificateThanTheNodeNamesIsRefusedAlsoOnAKeptConnection() throws Exception {
         KeyStore other = FakeAgent.keys("aliquot-node-agent"); // the same name, another key
-        try (var agent = new FakeAgent(other, FakeAgent.SCHEDULERS, 0, FakeAgent.text(200, "secret"));
-                var client = new AgentClient(TLS, clock, agent.port(), PATIENT)) {
-            assertFails(() -> answer(client.get(HERE, "/v1/usage", "")), Outcome.UNTRUSTED, "not the node agents'");
-            assertThat(agent.requests).hasValue(0);
-        }
-    }
-
-    @Test
-    void anExpiredCertificateIsNotAccepted() {
-        Clock later = Clock.offset(clock, Duration.ofDays(3650));
-        try (var agent = new FakeAgent(FakeAgent.text(200, "old"));
-                var client = new AgentClient(TLS, later, agent.port(), PATIENT)) {
-            assertFails(() -> answer(client.get(HERE, "/v1/usage", "")), Outcome.UNTRUSTED, "");
-            assertThat(agent.requests).hasValue(0);
+        try (var agent = new FakeAgent(FakeAgent.text(200, "usage"));
+                var client = new AgentClient(TLS, agent.port(), PATIENT)) {
+            assertThat(answer(client.get(HERE, DIGEST, "/v1/usage", ""))).isEqualTo("usage");
+            assertFails(
+                    () -> answer(client.get(HERE, FakeAgent.digest(other), "/v1/usage", "")),
+                    Outcome.UNTRUSTED,
+                    "another certificate than the one that its node's inventory names");
+            assertThat(answer(client.get(HERE, DIGEST, "/v1/usage", ""))).isEqualTo("usage");
         }
     }
 
     /** With TLS 1.3 the refusal follows the client's handshake, as an alert or as the connection's end. */
     @Test
     void anAgentThatDoesNotKnowTheSchedulersCertificateAnswersNothing() {
-        AgentTls stranger = FakeAgent.trusting(FakeAgent.keys("aliquot-webhook"), FakeAgent.AGENTS);
+        AgentTls stranger = FakeAgent.presenting(FakeAgent.keys("aliquot-webhook"));
         try (var agent = new FakeAgent(FakeAgent.text(200, "x"));
-                var client = new AgentClient(stranger, clock, agent.port(), PATIENT)) {
-            assertThatThrownBy(() -> answer(client.get(HERE, "/v1/usage", "")))
+                var client = new AgentClient(stranger, agent.port(), PATIENT)) {
+            assertThatThrownBy(() -> answer(client.get(HERE, DIGEST, "/v1/usage", "")))
                     .cause()
                     .isInstanceOfSatisfying(
                             AgentException.class,
@@ -82,26 +74,24 @@ class AgentClientTest {
     }
 
     @Test
-    void renewedCertificatesAreUsedFromTheNextRequestOn() throws Exception {
-        KeyStore renewed = FakeAgent.keys("aliquot-node-agent");
-        AgentTls tls = FakeAgent.trusting(FakeAgent.SCHEDULERS, FakeAgent.AGENTS);
-        try (var agent = new FakeAgent(renewed, FakeAgent.SCHEDULERS, 0, FakeAgent.text(200, "new"));
-                var client = new AgentClient(tls, clock, agent.port(), PATIENT)) {
-            assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.UNTRUSTED, "");
+    void aRenewedCertificateIsPresentedFromTheNextRequestOn() throws Exception {
+        KeyStore renewed = FakeAgent.keys("aliquot-webhook");
+        AgentTls tls = FakeAgent.presenting(FakeAgent.SCHEDULERS);
+        try (var agent = new FakeAgent(FakeAgent.AGENTS, renewed, 0, FakeAgent.text(200, "new"));
+                var client = new AgentClient(tls, agent.port(), PATIENT)) {
+            assertThatThrownBy(() -> answer(client.get(HERE, DIGEST, "/", "")))
+                    .hasCauseInstanceOf(AgentException.class);
 
-            tls.use(
-                    FakeAgent.key(FakeAgent.SCHEDULERS),
-                    FakeAgent.certificate(FakeAgent.SCHEDULERS),
-                    Set.of(FakeAgent.certificate(FakeAgent.AGENTS), FakeAgent.certificate(renewed)));
+            tls.use(FakeAgent.key(renewed), FakeAgent.certificate(renewed));
 
-            assertThat(answer(client.get(HERE, "/", ""))).isEqualTo("new");
+            assertThat(answer(client.get(HERE, DIGEST, "/", ""))).isEqualTo("new");
         }
     }
 
     @Test
     void nothingIsSentWithoutACertificate() {
-        try (var client = new AgentClient(new AgentTls(), clock, 1, PATIENT)) {
-            assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.NO_AGENT, "no certificate");
+        try (var client = new AgentClient(new AgentTls(), 1, PATIENT)) {
+            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "")), Outcome.NO_AGENT, "no certificate");
         }
     }
 
@@ -110,9 +100,9 @@ class AgentClientTest {
         var agent = new FakeAgent(FakeAgent.text(200, "x"));
         int port = agent.port();
         agent.close();
-        try (var client = new AgentClient(TLS, clock, port, PATIENT)) {
-            assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.UNREACHABLE, "not reachable");
-            assertFails(() -> answer(client.get("a b", "/", "")), Outcome.UNREACHABLE, "address");
+        try (var client = new AgentClient(TLS, port, PATIENT)) {
+            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "")), Outcome.UNREACHABLE, "not reachable");
+            assertFails(() -> answer(client.get("a b", DIGEST, "/", "")), Outcome.UNREACHABLE, "address");
         }
     }
 
@@ -123,9 +113,9 @@ class AgentClientTest {
         try (var full = new ServerSocket(0, 1, here);
                 var first = new Socket(here, full.getLocalPort());
                 var second = new Socket(here, full.getLocalPort());
-                var client = new AgentClient(TLS, clock, full.getLocalPort(), Duration.ofSeconds(1))) {
+                var client = new AgentClient(TLS, full.getLocalPort(), Duration.ofSeconds(1))) {
             assertThat(first.isConnected()).isEqualTo(second.isConnected());
-            assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.UNREACHABLE, "cannot be connected to");
+            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "")), Outcome.UNREACHABLE, "cannot be connected to");
         }
     }
 
@@ -139,11 +129,11 @@ class AgentClientTest {
                     }
                     FakeAgent.text(200, "fast").to(exchange);
                 });
-                var client = new AgentClient(TLS, clock, agent.port(), SHORT)) {
-            List<CompletableFuture<String>> waiting = Stream.generate(() -> client.get(HERE, "/slow", ""))
+                var client = new AgentClient(TLS, agent.port(), SHORT)) {
+            List<CompletableFuture<String>> waiting = Stream.generate(() -> client.get(HERE, DIGEST, "/slow", ""))
                     .limit(100)
                     .toList();
-            assertThat(answer(client.get(HERE, "/fast", ""))).isEqualTo("fast");
+            assertThat(answer(client.get(HERE, DIGEST, "/fast", ""))).isEqualTo("fast");
             for (CompletableFuture<String> one : waiting) {
                 assertFails(() -> answer(one), Outcome.TIMEOUT, "did not answer within 10 s");
             }
@@ -154,8 +144,8 @@ class AgentClientTest {
     void anAnswerThatStopsHalfwayTimesOut() {
         var end = new CountDownLatch(1);
         try (var agent = new FakeAgent(FakeAgent.stalledAfter("{\"version\":", end));
-                var client = new AgentClient(TLS, clock, agent.port(), SHORT)) {
-            assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.TIMEOUT, "did not answer within 10 s");
+                var client = new AgentClient(TLS, agent.port(), SHORT)) {
+            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "")), Outcome.TIMEOUT, "did not answer within 10 s");
         }
     }
 
@@ -165,11 +155,14 @@ class AgentClientTest {
         try (var agent = new FakeAgent(exchange -> FakeAgent.text(
                                 200, exchange.getRequestURI().getPath().equals("/longest") ? longest : longest + "x")
                         .to(exchange));
-                var client = new AgentClient(TLS, clock, agent.port(), PATIENT)) {
+                var client = new AgentClient(TLS, agent.port(), PATIENT)) {
             for (int i = 0; i < 20; i++) { // more than all answers together may have
-                assertThat(answer(client.get(HERE, "/longest", ""))).hasSize(AgentClient.LARGEST_ANSWER);
+                assertThat(answer(client.get(HERE, DIGEST, "/longest", ""))).hasSize(AgentClient.LARGEST_ANSWER);
             }
-            assertFails(() -> answer(client.get(HERE, "/longer", "")), Outcome.INVALID, "longer than 4194304 bytes");
+            assertFails(
+                    () -> answer(client.get(HERE, DIGEST, "/longer", "")),
+                    Outcome.INVALID,
+                    "longer than 4194304 bytes");
         }
     }
 
@@ -183,9 +176,10 @@ class AgentClientTest {
                         default -> FakeAgent.text(500, "<html>").to(exchange);
                     }
                 });
-                var client = new AgentClient(TLS, clock, agent.port(), PATIENT)) {
-            assertFails(() -> answer(client.get(HERE, "/gpu", "")), Outcome.REFUSED, "status 404: no GPU GPU-1");
-            assertFails(() -> answer(client.get(HERE, "/", "")), Outcome.REFUSED, "status 500");
+                var client = new AgentClient(TLS, agent.port(), PATIENT)) {
+            assertFails(
+                    () -> answer(client.get(HERE, DIGEST, "/gpu", "")), Outcome.REFUSED, "status 404: no GPU GPU-1");
+            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "")), Outcome.REFUSED, "status 500");
         }
     }
 

@@ -18,7 +18,6 @@ import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
-import java.time.Clock;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -47,14 +46,14 @@ class AgentUsageTest {
     private final FakeAgent agent = new FakeAgent(exchange -> answers.getOrDefault(
                     exchange.getLocalAddress().getAddress().getHostAddress(), FakeAgent.text(500, ""))
             .to(exchange));
+    /** What nodes say about the certificate of their agent, other than the usual. */
+    private final Map<String, Optional<String>> certificates = new ConcurrentHashMap<>();
+
     private final AtomicLong now = new AtomicLong();
     private final Map<String, Boolean> readiness = new ConcurrentHashMap<>();
     private final SimpleMeterRegistry metrics = new SimpleMeterRegistry();
-    private final AgentClient client = new AgentClient(
-            FakeAgent.trusting(FakeAgent.SCHEDULERS, FakeAgent.AGENTS),
-            Clock.systemUTC(),
-            agent.port(),
-            Duration.ofSeconds(8));
+    private final AgentClient client =
+            new AgentClient(FakeAgent.presenting(FakeAgent.SCHEDULERS), agent.port(), Duration.ofSeconds(8));
     private final Ledger ledger = new Ledger(now::get, new LedgerListener() {
         @Override
         public void capacityFreed(String node) {}
@@ -62,8 +61,8 @@ class AgentUsageTest {
         @Override
         public void overallocated(String node, String gpu) {}
     });
-    private final AgentUsage usage =
-            new AgentUsage(client, readiness::put, NodeAgentConfiguration.ledgerOf(ledger), metrics, now::get);
+    private final AgentUsage usage = new AgentUsage(
+            client, this::certificate, readiness::put, NodeAgentConfiguration.ledgerOf(ledger), metrics, now::get);
     private final ListAppender<ILoggingEvent> log = new ListAppender<>();
 
     @BeforeEach
@@ -209,15 +208,35 @@ class AgentUsageTest {
         }
     }
 
+    /** Regression: all agents had one key, so each could answer for the agent of every other node. */
+    @Test
+    void anAgentWithTheKeyOfAnotherNodeGivesNoFiguresAndItsNodeStays() {
+        answers.put("127.0.0.1", reportOf("n1"));
+        certificates.put("n1", Optional.of(FakeAgent.digest(FakeAgent.keys("aliquot-node-agent"))));
+        usage.putAgent("n1", true, "127.0.0.1");
+
+        elapse(AgentUsage.PERIOD.multipliedBy(3));
+
+        assertThat(fetches("untrusted")).isEqualTo(3);
+        assertThat(total()).as("without second tries").isEqualTo(3);
+        assertThat(usage.usage("n1")).isEmpty();
+        assertThat(readiness).containsEntry("n1", true);
+        certificates.put("n1", Optional.empty());
+        elapse(AgentUsage.PERIOD);
+        assertThat(agent.requests).as("a node that names no certificate").hasValue(3);
+
+        certificates.remove("n1"); // its agent has started again and says which certificate it has
+        elapse(AgentUsage.PERIOD);
+
+        assertThat(usage.usage("n1")).isPresent();
+    }
+
     /** A program that connects to the agents again and again could stop all scheduling otherwise. */
     @Test
     void anAgentThatCanBeConnectedToIsReadyAlsoIfItDoesNotAnswer() {
         var impatient = new AgentUsage(
-                new AgentClient(
-                        FakeAgent.trusting(FakeAgent.SCHEDULERS, FakeAgent.AGENTS),
-                        Clock.systemUTC(),
-                        agent.port(),
-                        Duration.ofMillis(900)),
+                new AgentClient(FakeAgent.presenting(FakeAgent.SCHEDULERS), agent.port(), Duration.ofMillis(900)),
+                this::certificate,
                 readiness::put,
                 NodeAgentConfiguration.ledgerOf(ledger),
                 metrics,
@@ -303,6 +322,10 @@ class AgentUsageTest {
         assertThatThrownBy(() -> usage.history("n1", Gpus.uuid(1, 0)))
                 .isInstanceOf(AgentException.class)
                 .hasMessageContaining("version 1");
+    }
+
+    private Optional<String> certificate(String node) {
+        return certificates.getOrDefault(node, Optional.of(FakeAgent.digest(FakeAgent.AGENTS)));
     }
 
     private static FakeAgent.Answer reportOf(String node) {

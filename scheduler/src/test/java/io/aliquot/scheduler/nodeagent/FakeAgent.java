@@ -4,6 +4,7 @@ import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpsConfigurator;
 import com.sun.net.httpserver.HttpsParameters;
 import com.sun.net.httpserver.HttpsServer;
+import io.aliquot.api.names.CertificateDigest;
 import io.aliquot.scheduler.server.KeyStores;
 import java.io.IOException;
 import java.net.InetSocketAddress;
@@ -11,7 +12,6 @@ import java.nio.charset.StandardCharsets;
 import java.security.KeyStore;
 import java.security.PrivateKey;
 import java.security.cert.X509Certificate;
-import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -95,11 +95,15 @@ final class FakeAgent implements AutoCloseable {
         }
     }
 
-    /** What the scheduler uses by default. */
-    static AgentTls trusting(KeyStore client, KeyStore agents) {
+    static AgentTls presenting(KeyStore client) {
         var tls = new AgentTls();
-        tls.use(key(client), certificate(client), Set.of(certificate(agents)));
+        tls.use(key(client), certificate(client));
         return tls;
+    }
+
+    /** By which a node names the certificate. */
+    static String digest(KeyStore store) {
+        return CertificateDigest.of(certificate(store));
     }
 
     static PrivateKey key(KeyStore store) {

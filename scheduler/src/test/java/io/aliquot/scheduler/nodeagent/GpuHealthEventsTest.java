@@ -134,8 +134,8 @@ class GpuHealthEventsTest {
         run(healthy(0));
         reports.remove("n1");
         events.report();
-        reports.put(
-                new NodeReport(new NodeId("n1", "uid-new"), List.of(unhealthy(0, Instant.EPOCH.minusSeconds(3600)))));
+        reports.put(new NodeReport(
+                new NodeId("n1", "uid-new"), List.of(unhealthy(0, Instant.EPOCH.minusSeconds(3600))), ""));
         events.report();
         assertThat(fixture.cluster.warnings).isEmpty();
     }
@@ -154,7 +154,7 @@ class GpuHealthEventsTest {
     }
 
     private void run(Gpu... gpus) {
-        reports.put(new NodeReport(N1, List.of(gpus)));
+        reports.put(new NodeReport(N1, List.of(gpus), ""));
         events.report();
     }
 

@@ -27,7 +27,6 @@ class SettingsTest {
                         "",
                         "aliquot-webhook",
                         "aliquot-webhook-tls",
-                        "aliquot-agent-tls",
                         "aliquot",
                         "",
                         ""));

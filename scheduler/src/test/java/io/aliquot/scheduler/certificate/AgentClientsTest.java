@@ -7,27 +7,26 @@ import io.aliquot.scheduler.nodeagent.AgentTls.Identity;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.APIServiceBuilder;
-import io.fabric8.kubernetes.api.model.Secret;
+import io.fabric8.kubernetes.api.model.ConfigMap;
+import io.fabric8.kubernetes.api.model.ConfigMapBuilder;
 import io.fabric8.kubernetes.api.model.SecretBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.server.mock.EnableKubernetesMockClient;
 import java.io.ByteArrayInputStream;
+import java.nio.charset.StandardCharsets;
 import java.security.cert.CertificateException;
 import java.security.cert.CertificateFactory;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.time.Instant;
-import java.util.Base64;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
-import java.util.TreeMap;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** What a replica presents to node agents and accepts of them, and what the agents find in their volume. */
+/** What a replica presents to node agents, and what the agents find in their volume. */
 @EnableKubernetesMockClient(crud = true, https = false)
-class AgentSecretTest {
+class AgentClientsTest {
     private static final Duration RENEWAL = Duration.ofDays(61);
     /** Longer than a kubelet takes to update a volume. */
     private static final Duration FOLLOWED = Duration.ofMinutes(5);
@@ -50,83 +49,49 @@ class AgentSecretTest {
         }
 
         X509Certificate presents() {
-            return known().certificate();
-        }
-
-        Set<X509Certificate> accepts() {
-            return known().agents();
-        }
-
-        private Identity.Known known() {
-            return (Identity.Known) tls.identity();
+            return ((Identity.Known) tls.identity()).certificate();
         }
     }
 
     @BeforeEach
-    void webhooks() {
+    void chart() {
         kubernetes.resource(CertificateKeeperTest.configuration()).create();
+        kubernetes.resource(chartsConfigMap()).create();
+    }
+
+    private static ConfigMap chartsConfigMap() {
+        return new ConfigMapBuilder()
+                .withNewMetadata()
+                .withNamespace("aliquot")
+                .withName(AgentClients.NAME)
+                .endMetadata()
+                .build();
     }
 
     @Test
-    void theFirstReconciliationCreatesTheAgentsCertificateAndTellsThemTheirClient() {
+    void theFirstReconciliationTellsAgentsTheirClient() {
         Replica replica = replica();
         assertThat(replica.tls.identity()).isInstanceOf(Identity.None.class);
 
         replica.reconcile();
 
-        assertThat(secret().getType()).isEqualTo("kubernetes.io/tls");
-        assertThat(replica.accepts()).containsExactly(agents());
         assertThat(agentsAccept()).containsExactly(replica.presents());
         assertThat(replica.presents()).isEqualTo(schedulers());
     }
 
     @Test
-    void otherReplicasAdoptTheCertificateAndNothingIsWrittenWithoutNeed() {
+    void nothingIsWrittenWithoutNeed() {
         Replica one = replica();
         Replica two = replica();
         one.reconcile();
-        String version = secret().getMetadata().getResourceVersion();
+        String version = configMap().getMetadata().getResourceVersion();
 
         two.reconcile();
         clock.advance(Duration.ofDays(59));
         one.reconcile();
 
-        assertThat(two.accepts()).isEqualTo(one.accepts());
         assertThat(two.presents()).isEqualTo(one.presents());
-        assertThat(secret().getMetadata().getResourceVersion()).isEqualTo(version);
-    }
-
-    /** Agents use a new certificate as soon as their kubelet finds it; each replica must accept it before. */
-    @Test
-    void everyReplicaAcceptsTheAgentsNextCertificateBeforeTheyGetIt() {
-        Replica one = replica();
-        Replica two = replica();
-        one.reconcile();
-        two.reconcile();
-        X509Certificate old = agents();
-        clock.advance(RENEWAL);
-
-        one.reconcile();
-        two.reconcile();
-
-        assertThat(agents()).isEqualTo(old);
-        assertThat(one.accepts()).hasSize(2).contains(old).isEqualTo(two.accepts());
-        clock.advance(Duration.ofSeconds(59));
-        one.reconcile();
-        assertThat(agents()).isEqualTo(old);
-        clock.advance(Duration.ofSeconds(1));
-        one.reconcile();
-        X509Certificate renewed = agents();
-        assertThat(renewed).isNotEqualTo(old);
-        assertThat(secret().getData()).doesNotContainKeys("next.crt", "next.key");
-        assertThat(two.accepts()).containsExactlyInAnyOrder(old, renewed);
-
-        Replica restarted = replica();
-        restarted.reconcile();
-        assertThat(restarted.accepts()).containsExactlyInAnyOrder(old, renewed);
-        clock.advance(Duration.ofHours(1));
-        two.reconcile();
-        assertThat(two.accepts()).containsExactly(renewed);
+        assertThat(configMap().getMetadata().getResourceVersion()).isEqualTo(version);
     }
 
     @Test
@@ -200,59 +165,6 @@ class AgentSecretTest {
     }
 
     @Test
-    void replacesForeignContentAndAcceptsWhatTheAgentsStillServe() {
-        Replica replica = replica();
-        replica.reconcile();
-        X509Certificate old = agents();
-        kubernetes
-                .resource(secret().toBuilder()
-                        .withData(Map.of("tls.crt", "Zm9yZWlnbg==", "tls.key", "", "mine", "eA=="))
-                        .build())
-                .update();
-
-        replica.reconcile();
-
-        assertThat(replica.accepts()).containsExactlyInAnyOrder(agents(), old);
-        assertThat(secret().getData()).containsOnlyKeys("tls.crt", "tls.key", "ca.crt", "agents.crt");
-    }
-
-    @Test
-    void recreatesADeletedSecretAndRepairsTheListOfClients() {
-        Replica replica = replica();
-        replica.reconcile();
-        kubernetes.resource(secret()).delete();
-        replica.reconcile();
-        assertThat(replica.accepts()).contains(agents());
-
-        Map<String, String> data = new TreeMap<>(secret().getData());
-        data.put("ca.crt", "bm9uZQ==");
-        kubernetes.resource(secret().toBuilder().withData(data).build()).update();
-        replica.reconcile();
-
-        assertThat(agentsAccept()).containsExactly(replica.presents());
-    }
-
-    @Test
-    void aDamagedAnnouncementIsMadeAgain() {
-        Replica replica = replica();
-        replica.reconcile();
-        clock.advance(RENEWAL);
-        replica.reconcile();
-        X509Certificate old = agents();
-        Map<String, String> data = new TreeMap<>(secret().getData());
-        data.put("next.key", "bm9uZQ==");
-        kubernetes.resource(secret().toBuilder().withData(data).build()).update();
-
-        clock.advance(Duration.ofMinutes(2));
-        replica.reconcile();
-        assertThat(agents()).isEqualTo(old);
-        clock.advance(Duration.ofMinutes(1));
-        replica.reconcile();
-
-        assertThat(agents()).isNotEqualTo(old);
-    }
-
-    @Test
     void theApiServiceTrustsTheCertificateBeforeItIsServed() {
         kubernetes
                 .resource(new APIServiceBuilder()
@@ -291,33 +203,46 @@ class AgentSecretTest {
         replica.reconcile();
 
         assertThat(replica.keeper.waitsFor()).isEmpty();
-        assertThat(replica.accepts()).containsExactly(agents());
+        assertThat(agentsAccept()).containsExactly(replica.presents());
+    }
+
+    @Test
+    void repairsTheConfigMapAndTheWebhooksDoNotDependOnIt() {
+        kubernetes.resource(configMap()).delete();
+        Replica replica = replica();
+        replica.reconcile();
+        assertThat(replica.keeper.waitsFor()).isEmpty();
+        assertThat(replica.tls.identity()).isInstanceOf(Identity.None.class);
+
+        kubernetes.resource(chartsConfigMap()).create();
+        replica.reconcile();
+        assertThat(agentsAccept()).containsExactly(replica.presents());
+
+        kubernetes
+                .resource(configMap().toBuilder()
+                        .withData(Map.of("clients.crt", "none", "mine", "x"))
+                        .build())
+                .update();
+        replica.reconcile();
+        assertThat(agentsAccept()).containsExactly(replica.presents());
+        assertThat(configMap().getData()).containsOnlyKeys("clients.crt");
     }
 
     private Replica replica() {
         return new Replica(CertificateKeeperTest.settings(""));
     }
 
-    private Secret secret() {
+    private ConfigMap configMap() {
         return kubernetes
-                .secrets()
+                .configMaps()
                 .inNamespace("aliquot")
-                .withName("aliquot-agent-tls")
+                .withName(AgentClients.NAME)
                 .get();
     }
 
-    /** The certificate in the agents' volume. */
-    private X509Certificate agents() {
-        return certificates("tls.crt").getFirst();
-    }
-
     private List<X509Certificate> agentsAccept() {
-        return certificates("ca.crt");
-    }
-
-    private List<X509Certificate> certificates(String field) {
         try {
-            byte[] pem = Base64.getDecoder().decode(secret().getData().get(field));
+            byte[] pem = configMap().getData().getOrDefault("clients.crt", "").getBytes(StandardCharsets.US_ASCII);
             return CertificateFactory.getInstance("X.509").generateCertificates(new ByteArrayInputStream(pem)).stream()
                     .map(X509Certificate.class::cast)
                     .toList();
