@@ -281,7 +281,7 @@ class GpuApiFaultsIT {
     }
 
     @Test
-    void anAgentThatDoesNotAnswerCostsOnlyTheUsage(Lab lab, TestNamespace namespace) {
+    void anAgentThatDoesNotAnswerCostsOnlyTheUsageAndTheSchedulerTrustsTheKeyOfItsSuccessor(Lab lab, TestNamespace namespace) {
         Pod pod = Pods.withGpuMemory(lab, "uses", MEMORY);
         pod.getSpec().getContainers().getFirst().setCommand(List.of("vgpu-sample", "alloc", "2000", "hold"));
         String node = namespace.run(pod).getSpec().getNodeName();
@@ -301,7 +301,7 @@ class GpuApiFaultsIT {
             System.out.println("a GET without the agent: " + millis + " ms");
             assertThat(millis).isLessThan(500);
         } finally {
-            lab.signal(node, agent, "SIGCONT");
+            lab.signal(node, agent, "SIGKILL");
             lab.start(node + "/kubelet");
         }
         awaitTrue("its usage again", EVENTUALLY, () -> usage(lab, namespace).contains("2256"));
