@@ -157,6 +157,8 @@ func newClient(token string) *client {
 	return &client{http: &http.Client{Transport: transport}, server: apiServer, token: token}
 }
 
+var webhookNames = []string{"gpu.aliquot.io", "void.aliquot.io"}
+
 // The users of this benchmark, which the audit log names.
 var users = []string{"driver", "kube-scheduler", "extender"}
 
@@ -190,10 +192,10 @@ current-context: bench
 	for _, name := range []string{namespace, "bench"} {
 		check(c.admin.do("POST", "/api/v1/namespaces", "application/json", object("Namespace", name), nil))
 	}
-	// The scheduler becomes ready only if it can write the webhooks' certificate. No rule makes the API server call them:
-	// the benchmark creates pods as admission leaves them.
+	// The scheduler becomes ready only once the webhooks trust its certificate (trustExtender). No rule makes the API server
+	// call them: the benchmark creates pods as admission leaves them.
 	var webhooks []map[string]any
-	for _, name := range []string{"gpu.aliquot.io", "void.aliquot.io"} {
+	for _, name := range webhookNames {
 		webhooks = append(webhooks, map[string]any{"name": name, "sideEffects": "None", "admissionReviewVersions": []string{"v1"},
 			"clientConfig": map[string]any{"service": map[string]string{"namespace": namespace, "name": "aliquot-webhook"}}})
 	}
@@ -202,6 +204,20 @@ current-context: bench
 	configuration["webhooks"] = webhooks
 	check(c.admin.do("POST", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", "application/json", configuration, nil))
 	return c
+}
+
+// trustExtender does what the chart's Job does: it makes the webhooks trust the authority that the extender has created.
+func (c *cluster) trustExtender() {
+	var secret struct{ Data map[string]string }
+	await(2*time.Minute, "the extender's authority exists", func() bool {
+		return c.admin.do("GET", "/api/v1/namespaces/"+namespace+"/secrets/aliquot-webhook-ca", "", nil, &secret) == nil
+	})
+	var webhooks []map[string]any
+	for _, name := range webhookNames {
+		webhooks = append(webhooks, map[string]any{"name": name, "clientConfig": map[string]string{"caBundle": secret.Data["ca.crt"]}})
+	}
+	check(c.admin.do("PATCH", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/aliquot",
+		"application/strategic-merge-patch+json", map[string]any{"webhooks": webhooks}, nil))
 }
 
 func (c *cluster) write(name, text string) string {

@@ -259,11 +259,13 @@ func (c *cluster) aliquot() *extender {
 		start: func(name string) *program {
 			host, err := os.Hostname()
 			check(err)
-			return c.start("extender-"+name, []string{"KUBECONFIG=" + filepath.Join(c.folder, "extender.kubeconfig"), "POD_NAME=" + host, "POD_NAMESPACE=" + namespace,
+			p := c.start("extender-"+name, []string{"KUBECONFIG=" + filepath.Join(c.folder, "extender.kubeconfig"), "POD_NAME=" + host, "POD_NAMESPACE=" + namespace,
 				"ALIQUOT_NODES_PER_FILTER=" + strconv.Itoa(c.options.nodesPerFilter), "MALLOC_ARENA_MAX=2"},
 				// as in its image, in a container with a memory limit of four times the heap
 				"chrt", "--batch", "0", "java", "@"+filepath.Join(c.options.program, "java.options"), fmt.Sprintf("-XX:MaxRAM=%dm", 4*c.options.heapMiB),
 				"-jar", filepath.Join(c.options.program, "aliquot-scheduler.jar"))
+			c.trustExtender()
+			return p
 		},
 		ready: func() bool {
 			response, err := http.Get("http://127.0.0.1:9090/readyz")

@@ -40,6 +40,11 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{/* The Secrets that the scheduler keeps. */}}
+{{- define "aliquot.schedulerSecrets" -}}
+aliquot-webhook-tls, aliquot-webhook-ca
+{{- end }}
+
 {{/* User names of Aliquot's two service accounts. */}}
 {{- define "aliquot.schedulerUser" -}}
 system:serviceaccount:{{ .Release.Namespace }}:aliquot-scheduler

@@ -4,7 +4,9 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.fabric8.kubernetes.api.model.DeletionPropagation;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
+import io.fabric8.kubernetes.api.model.batch.v1.Job;
 import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -13,6 +15,7 @@ import java.time.Duration;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
@@ -45,39 +48,93 @@ class InstallationIT {
     }
 
     @Test
-    void anUpgradeWithoutChangesKeepsTheWebhooksCaBundle(Lab lab) {
+    void anUpgradeWithoutChangesKeepsTheWebhooksCaBundleAndTheJobThatWroteIt(Lab lab) {
         Set<String> before = caBundles(lab);
+        Job job = job(lab);
 
-        lab.aliquot("helm", "upgrade", RELEASE, chart(lab), "--namespace", Lab.NAMESPACE, "--reuse-values")
-                .expectSuccess();
+        upgrade(lab);
 
         assertThat(before).hasSize(1).doesNotContain("");
         assertThat(caBundles(lab)).isEqualTo(before);
+        assertThat(job(lab).getMetadata().getUid()).isEqualTo(job.getMetadata().getUid());
+        assertThat(job.getStatus().getSucceeded()).isEqualTo(1);
     }
 
+    /** As docs/install.md says. */
     @Test
-    void aDeletedCertificateIsRecreatedAndAdmissionContinues(Lab lab, TestNamespace namespace) {
+    void aCaBundleThatWasRemovedIsThereAgainWhenTheJobHasRunAgain(Lab lab, TestNamespace namespace) {
+        Set<String> before = caBundles(lab);
+        lab.client()
+                .admissionRegistration()
+                .v1()
+                .mutatingWebhookConfigurations()
+                .withName("aliquot")
+                .edit(configuration -> {
+                    configuration
+                            .getWebhooks()
+                            .forEach(webhook -> webhook.getClientConfig().setCaBundle(null));
+                    return configuration;
+                });
+        assertThat(caBundles(lab)).containsExactly("");
+
+        lab.client()
+                .resource(job(lab))
+                .withPropagationPolicy(DeletionPropagation.BACKGROUND)
+                .delete();
+        upgrade(lab);
+
+        awaitTrue(
+                "the caBundle is there again", EVENTUALLY, () -> caBundles(lab).equals(before));
+        admitted(lab, namespace, "after");
+    }
+
+    /** The scheduler has no right to write the caBundle, and needs none. */
+    @Test
+    void aDeletedCertificateIsRecreatedAndNoPodIsRefusedMeanwhile(Lab lab, TestNamespace namespace) {
         String before = certificate(lab);
+        Set<String> caBundles = caBundles(lab);
 
         lab.client().secrets().inNamespace(Lab.NAMESPACE).withName(SECRET).delete();
 
-        awaitTrue(
-                "a new certificate that all webhooks trust",
-                EVENTUALLY,
-                () -> !certificate(lab).isEmpty()
-                        && !certificate(lab).equals(before)
-                        && caBundles(lab).size() == 1
-                        && !caBundles(lab).contains(""));
-        // The API server uses a new CA bundle a moment after it has stored it.
+        var pods = new AtomicInteger();
+        awaitTrue("a new certificate", EVENTUALLY, () -> {
+            namespace.create(Pods.withGpuMemory(lab, "meanwhile-" + pods.incrementAndGet(), 1));
+            return !certificate(lab).isEmpty() && !certificate(lab).equals(before);
+        });
+        assertThat(caBundles(lab)).isEqualTo(caBundles);
+        admitted(lab, namespace, "after");
+    }
+
+    /** Waits until the API server uses the caBundle, a moment after it has stored it. */
+    private static void admitted(Lab lab, TestNamespace namespace, String name) {
         awaitTrue("a pod that requests a GPU is admitted", Duration.ofSeconds(20), () -> {
             try {
-                namespace.create(Pods.withGpuMemory(lab, "after", 1000));
+                namespace.create(Pods.withGpuMemory(lab, name, 1000));
                 return true;
             } catch (KubernetesClientException e) {
                 return false;
             }
         });
-        namespace.awaitRunning("after", EVENTUALLY);
+        namespace.awaitRunning(name, EVENTUALLY);
+    }
+
+    private static void upgrade(Lab lab) {
+        lab.aliquot("helm", "upgrade", RELEASE, chart(lab), "--namespace", Lab.NAMESPACE, "--reuse-values")
+                .expectSuccess();
+    }
+
+    /** The Job that writes the caBundles. */
+    private static Job job(Lab lab) {
+        List<Job> jobs = lab.client()
+                .batch()
+                .v1()
+                .jobs()
+                .inNamespace(Lab.NAMESPACE)
+                .withLabel("app.kubernetes.io/component", "ca-bundles")
+                .list()
+                .getItems();
+        assertThat(jobs).hasSize(1);
+        return jobs.get(0);
     }
 
     @Test

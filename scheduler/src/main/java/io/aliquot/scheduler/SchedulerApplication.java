@@ -1,5 +1,7 @@
 package io.aliquot.scheduler;
 
+import io.aliquot.scheduler.certificate.CaBundles;
+import java.io.IOException;
 import java.util.Arrays;
 import java.util.Optional;
 import org.springframework.boot.SpringApplication;
@@ -11,9 +13,17 @@ import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfigura
 @SpringBootApplication(exclude = ErrorMvcAutoConfiguration.class)
 public class SchedulerApplication {
     private static final int USAGE_ERROR = 2;
+    private static final String CA_BUNDLES = "ca-bundles";
 
-    /** Takes properties of Spring Boot only, {@code --name=value}; exits with status 2 if there is another argument. */
-    public static void main(String[] args) {
+    /**
+     * Takes properties of Spring Boot only, {@code --name=value}; exits with status 2 if there is another argument. After
+     * {@code ca-bundles}, takes the arguments of {@link CaBundles#write} and does that alone.
+     */
+    public static void main(String[] args) throws IOException, InterruptedException {
+        if (args.length > 0 && args[0].equals(CA_BUNDLES)) {
+            CaBundles.write(Arrays.asList(args).subList(1, args.length));
+            return;
+        }
         Optional<String> unknown =
                 Arrays.stream(args).filter(arg -> !arg.matches("--.+=.*")).findFirst();
         if (unknown.isPresent()) {

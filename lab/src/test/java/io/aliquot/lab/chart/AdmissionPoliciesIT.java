@@ -8,16 +8,26 @@ import io.aliquot.api.names.Annotations;
 import io.aliquot.testing.ApiServer;
 import io.aliquot.testing.ApiServer.Caller;
 import io.aliquot.testing.ApiServer.Response;
+import io.fabric8.kubernetes.api.model.GenericKubernetesResource;
+import io.fabric8.kubernetes.api.model.GenericKubernetesResourceList;
+import io.fabric8.kubernetes.api.model.rbac.ClusterRole;
+import io.fabric8.kubernetes.api.model.rbac.PolicyRule;
+import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Nested;
@@ -34,6 +44,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class AdmissionPoliciesIT {
     private static final String PODS = "/api/v1/namespaces/tenant/pods";
     private static final String DRY_RUN = "?dryRun=All";
+    private static final String SECRETS = "/api/v1/namespaces/" + Chart.NAMESPACE + "/secrets";
     private static final AtomicInteger NAMES = new AtomicInteger();
 
     private static ApiServer server;
@@ -88,6 +99,7 @@ class AdmissionPoliciesIT {
                         node + "/status" + DRY_RUN, "{\"status\": {\"capacity\": {\"nvidia.com/gpumem\": \"1\"}}}"),
                 () -> agent1.patch(node + DRY_RUN, annotation("x", "x")),
                 () -> scheduler.patch(node + DRY_RUN, annotation("x", "x")),
+                () -> scheduler.post(SECRETS + DRY_RUN, "{apiVersion: v1, kind: Secret, metadata: {name: probe}}"),
                 () -> scheduler.post(PODS + "/none/binding" + DRY_RUN, binding("none", "{aliquot.io/vgpu.main: x}")))) {
             assertThat(eventually(refused, 403)).isTrue();
         }
@@ -243,6 +255,67 @@ class AdmissionPoliciesIT {
             forbidden(scheduler.patch(PODS + "/" + name, "{\"metadata\": {\"labels\": {\"x\": \"y\"}}}"), "only");
         }
 
+        /** kube-scheduler's role lets the account write the status, and with it labels and annotations. */
+        @Test
+        void schedulerWritesOfAPodsStatusWhatKubeSchedulerWrites() {
+            String name = bound();
+            String status = PODS + "/" + name + "/status";
+            String conditions = "{\"status\": {\"conditions\": [{\"type\": \"%s\", \"status\": \"True\"}]}}";
+
+            for (String type : new String[] {"PodScheduled", "DisruptionTarget"}) {
+                scheduler.strategicPatch(status, conditions.formatted(type)).expectSuccess();
+            }
+            scheduler
+                    .patch(
+                            PODS + "/" + create(plainPod()) + "/status",
+                            "{\"status\": {\"nominatedNodeName\": \"node1\"}}")
+                    .expectSuccess();
+            for (String type : new String[] {"Ready", "ContainersReady", "example.com/gate"}) {
+                forbidden(scheduler.strategicPatch(status, conditions.formatted(type)), "except");
+            }
+            for (String patch : new String[] {
+                "{\"phase\": \"Succeeded\"}",
+                "{\"podIP\": \"10.0.0.1\", \"podIPs\": [{\"ip\": \"10.0.0.1\"}]}",
+                "{\"hostIP\": \"10.0.0.1\", \"hostIPs\": [{\"ip\": \"10.0.0.1\"}]}",
+                "{\"containerStatuses\": [{\"name\": \"main\", \"image\": \"i\", \"imageID\": \"\", \"ready\": true, \"restartCount\": 0}]}"
+            }) {
+                forbidden(scheduler.patch(status, "{\"status\": %s}".formatted(patch)), "except");
+            }
+            for (String patch : new String[] {
+                "{\"annotations\": {\"aliquot.io/vgpu.main\": \"more\"}}",
+                "{\"annotations\": {\"aliquot.io/vgpu.main\": \"more\", \"aliquot.io/resize-fence\": \"pod-a_1/3\"}}",
+                "{\"annotations\": {\"aliquot.io/visible-devices.main\": \"all\"}}",
+                "{\"labels\": {\"app\": \"other\"}}",
+                "{\"finalizers\": [\"example.com/forever\"]}"
+            }) {
+                forbidden(scheduler.patch(status, "{\"metadata\": %s}".formatted(patch)), "metadata");
+            }
+            assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/vgpu.main"))
+                    .isEqualTo("granted");
+        }
+
+        /** No role gives the account these rights today; a later Kubernetes' role of kube-scheduler may. */
+        @ParameterizedTest
+        @CsvSource(
+                delimiter = '|',
+                value = {
+                    "resize | {'spec': {'containers': [{'name': 'main', 'resources': {'requests': {'cpu': '2'}}}]}}",
+                    "ephemeralcontainers | {'spec': {'ephemeralContainers': [{'name': 'debug', 'image': 'i'}]}}"
+                },
+                quoteCharacter = '"')
+        void schedulerWritesNoOtherSubresource(String subresource, String patch) {
+            String path = PODS + "/" + bound() + "/" + subresource + DRY_RUN;
+            Caller mighty = server.mighty("system:serviceaccount:" + Chart.NAMESPACE + ":aliquot-scheduler");
+
+            admin.strategicPatch(path, patch.replace('\'', '"')).expectSuccess();
+            forbidden(mighty.strategicPatch(path, patch.replace('\'', '"')), "the scheduler may not write");
+            // The API server leaves metadata as it is in both.
+            assertThat(admin.patch(path, annotation("aliquot.io/vgpu.main", "more"))
+                            .expectSuccess()
+                            .field("metadata", "annotations", "aliquot.io/vgpu.main"))
+                    .isEqualTo("granted");
+        }
+
         /**
          * How the scheduler resolves a Binding without a response: it writes a new version of the pod, after which a
          * Binding for the old version fails.
@@ -266,7 +339,7 @@ class AdmissionPoliciesIT {
 
         private String bound() {
             lease("pod-a_1", 3);
-            String name = create(plainPod());
+            String name = create(plainPod().replace("resources: {}", "resources: {requests: {cpu: 1}}"));
             scheduler
                     .post(PODS + "/" + name + "/binding", binding(name, GRANTED))
                     .expectSuccess();
@@ -314,6 +387,19 @@ class AdmissionPoliciesIT {
             forbidden(
                     scheduler.post(PODS + "/" + name + "/binding", binding(name, "{aliquot.io/vgpu.main: granted}")),
                     "must carry aliquot.io/fence");
+        }
+
+        /** The API server copies them to the pod. */
+        @ParameterizedTest
+        @ValueSource(strings = {"annotations: {example.com/mine: x, ", "labels: {app: other}, annotations: {"})
+        void schedulersBindingGivesAPodNoOtherMetadata(String metadata) {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+            String binding = binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}");
+
+            forbidden(
+                    scheduler.post(PODS + "/" + name + "/binding", binding.replace("annotations: {", metadata)),
+                    "Bindings may carry only");
         }
 
         @Test
@@ -756,9 +842,11 @@ class AdmissionPoliciesIT {
         @Test
         void upgradeKeepsTheCaBundleAndTheRuntimeClass() throws IOException {
             String bundle = Base64.getEncoder().encodeToString(Files.readAllBytes(server.certificate()));
-            scheduler.patchJson(CONFIGURATION, """
-                        [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "%1$s"},
-                         {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "%1$s"}]""".formatted(bundle)).expectSuccess();
+            server.account("aliquot-ca-bundles")
+                    .strategicPatch(CONFIGURATION, """
+                        {"webhooks": [{"name": "gpu.aliquot.io", "clientConfig": {"caBundle": "%1$s"}},
+                         {"name": "void.aliquot.io", "clientConfig": {"caBundle": "%1$s"}}]}""".formatted(bundle))
+                    .expectSuccess();
             String created = admin.get(RUNTIME_CLASS).expectSuccess().field("metadata", "uid");
 
             for (int revision = 0; revision < 2; revision++) {
@@ -782,6 +870,116 @@ class AdmissionPoliciesIT {
 
     @Nested
     class Rights {
+        private static final String WEBHOOKS =
+                "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/aliquot";
+        private static final String BUNDLE =
+                "{\"webhooks\": [{\"name\": \"gpu.aliquot.io\", \"clientConfig\": {\"caBundle\": null}}]}";
+
+        /** Who may write a webhook configuration may change every pod, and no policy can restrict that. */
+        @Test
+        void onlyTheJobsAccountWritesTheCaBundles() {
+            Caller job = server.account("aliquot-ca-bundles");
+            String apiService = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.gpu.aliquot.io";
+
+            for (Caller other : List.of(scheduler, agent1)) {
+                forbidden(other.strategicPatch(WEBHOOKS + DRY_RUN, BUNDLE), "");
+                forbidden(other.patch(apiService + DRY_RUN, "{\"spec\": {\"caBundle\": null}}"), "");
+            }
+            job.strategicPatch(WEBHOOKS + DRY_RUN, BUNDLE).expectSuccess();
+            job.patch(apiService + DRY_RUN, "{\"spec\": {\"caBundle\": null}}").expectSuccess();
+            forbidden(job.get(WEBHOOKS), "");
+            forbidden(job.get("/api/v1/namespaces/" + Chart.NAMESPACE + "/secrets/aliquot-webhook-ca"), "");
+            forbidden(job.strategicPatch(WEBHOOKS.replaceAll("aliquot$", "other"), BUNDLE), "");
+        }
+
+        @Test
+        void schedulerCreatesItsOwnSecretsAndNoToken() {
+            String secret = """
+                {apiVersion: v1, kind: Secret, type: %s, metadata: {name: %s, annotations: {kubernetes.io/service-account.name: aliquot-ca-bundles}}}""";
+
+            forbidden(
+                    scheduler.post(
+                            SECRETS, secret.formatted("kubernetes.io/service-account-token", "aliquot-webhook-ca")),
+                    "no token");
+            forbidden(scheduler.post(SECRETS, secret.formatted("Opaque", "sh.helm.release.v1.aliquot.v99")), "only");
+            admin.post(SECRETS, secret.formatted("Opaque", "of-the-administrator"))
+                    .expectSuccess();
+        }
+
+        /**
+         * docs/security.md says for every right to write what its thief gains. The rights of kube-scheduler's roles are those
+         * of this API server's version.
+         */
+        @Test
+        void theSecurityModelListsEveryRightToWrite() throws IOException {
+            List<String> documented = Files.readAllLines(Chart.root().resolve("docs/security.md")).stream()
+                    .dropWhile(line -> !line.equals("### What a stolen token may do"))
+                    .skip(1)
+                    .takeWhile(line -> !line.startsWith("#"))
+                    .filter(line -> line.startsWith("| `"))
+                    .flatMap(line -> {
+                        String[] cells = line.split(" *\\| *", -1);
+                        String account = cells[1].replace("`", "");
+                        return Pattern.compile("`([^`]+)`")
+                                .matcher(cells[2])
+                                .results()
+                                .map(right -> account + " " + right.group(1));
+                    })
+                    .toList();
+
+            assertThat(documented)
+                    .containsExactlyInAnyOrderElementsOf(
+                            Stream.of("aliquot-scheduler", "aliquot-device-plugin", "aliquot-ca-bundles")
+                                    .flatMap(account -> writes(account).stream().map(right -> account + " " + right))
+                                    .distinct()
+                                    .toList());
+        }
+
+        /** Each right of an account to do more than to read, {@code group/resource names: verbs}, in all its roles. */
+        private static List<String> writes(String account) {
+            var json = new KubernetesSerialization();
+            String rbac = "/apis/rbac.authorization.k8s.io/v1/";
+            var rights = new ArrayList<String>();
+            for (GenericKubernetesResource binding : Stream.of("clusterrolebindings", "rolebindings")
+                    .flatMap(kind -> json
+                            .unmarshal(
+                                    admin.get(rbac + kind).expectSuccess().body(), GenericKubernetesResourceList.class)
+                            .getItems()
+                            .stream())
+                    .toList()) {
+                List<Map<String, String>> subjects = Objects.requireNonNullElse(binding.get("subjects"), List.of());
+                if (subjects.stream()
+                        .noneMatch(subject -> account.equals(subject.get("name"))
+                                && Chart.NAMESPACE.equals(subject.get("namespace")))) {
+                    continue;
+                }
+                String role = binding.get("roleRef", "name");
+                String path = "Role".equals(binding.get("roleRef", "kind"))
+                        ? "namespaces/" + binding.getMetadata().getNamespace() + "/roles/"
+                        : "clusterroles/";
+                ClusterRole rules = json.unmarshal(
+                        admin.get(rbac + path + role).expectSuccess().body(), ClusterRole.class);
+                rules.getRules().forEach(rule -> rights.addAll(writes(rule)));
+            }
+            return rights.stream().sorted().toList();
+        }
+
+        private static List<String> writes(PolicyRule rule) {
+            String verbs = rule.getVerbs().stream()
+                    .filter(verb -> !List.of("get", "list", "watch").contains(verb))
+                    .sorted()
+                    .collect(Collectors.joining(" "));
+            String names =
+                    rule.getResourceNames().stream().map(name -> " " + name).collect(Collectors.joining());
+            return verbs.isEmpty()
+                    ? List.of()
+                    : rule.getApiGroups().stream()
+                            .flatMap(group -> rule.getResources().stream()
+                                    .map(resource ->
+                                            (group.isEmpty() ? "" : group + "/") + resource + names + ": " + verbs))
+                            .toList();
+        }
+
         @Test
         void schedulerMayUseItsOwnSecretsLeaseAndWebhooksAndNoOthers() {
             String secrets = "/api/v1/namespaces/" + Chart.NAMESPACE + "/secrets";
@@ -796,6 +994,9 @@ class AdmissionPoliciesIT {
             forbidden(scheduler.get(secrets), "");
             forbidden(scheduler.get(secrets + "/sh.helm.release.v1.aliquot.v1"), "");
             forbidden(scheduler.get("/api/v1/secrets"), "");
+            scheduler.post(secrets, """
+                {apiVersion: v1, kind: Secret, metadata: {name: aliquot-webhook-ca}}""").expectSuccess();
+            scheduler.get(secrets + "/aliquot-webhook-ca").expectSuccess();
             scheduler.get(webhooks + "/aliquot").expectSuccess();
             forbidden(scheduler.get(webhooks), "");
             forbidden(scheduler.delete(webhooks + "/aliquot"), "");

@@ -7,11 +7,13 @@ import com.marcnuri.helm.Helm;
 import com.marcnuri.helm.LintResult;
 import io.aliquot.api.names.Labels;
 import io.aliquot.lab.chart.Chart.Rendered;
+import io.fabric8.kubernetes.api.model.APIService;
 import io.fabric8.kubernetes.api.model.ConfigMap;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.EnvVar;
 import io.fabric8.kubernetes.api.model.GenericKubernetesResource;
 import io.fabric8.kubernetes.api.model.HasMetadata;
+import io.fabric8.kubernetes.api.model.KeyToPath;
 import io.fabric8.kubernetes.api.model.Namespaced;
 import io.fabric8.kubernetes.api.model.NodeAffinity;
 import io.fabric8.kubernetes.api.model.NodeSelectorRequirement;
@@ -21,8 +23,11 @@ import io.fabric8.kubernetes.api.model.PodTemplateSpec;
 import io.fabric8.kubernetes.api.model.Service;
 import io.fabric8.kubernetes.api.model.Volume;
 import io.fabric8.kubernetes.api.model.VolumeMount;
+import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
+import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
 import io.fabric8.kubernetes.api.model.apps.DaemonSet;
 import io.fabric8.kubernetes.api.model.apps.Deployment;
+import io.fabric8.kubernetes.api.model.batch.v1.Job;
 import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicy;
 import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicyIngressRule;
 import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicyPort;
@@ -160,13 +165,15 @@ class ChartTest {
                 .containsExactly(
                         "ghcr.io/aliquot-io/aliquot-scheduler:" + version.group(1),
                         "registry.k8s.io/kube-scheduler:" + Chart.KUBERNETES,
-                        "ghcr.io/aliquot-io/aliquot-device-plugin:" + version.group(1));
+                        "ghcr.io/aliquot-io/aliquot-device-plugin:" + version.group(1),
+                        "ghcr.io/aliquot-io/aliquot-scheduler:" + version.group(1));
         assertThat(containers(Chart.render(Chart.FOLDER.resolve("ci/private-registry-values.yaml"))))
                 .extracting(Container::getImage)
                 .containsExactly(
                         "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1",
                         "registry.example.com:5000/mirror/kube-scheduler:v1.31.2",
-                        "registry.example.com:5000/mirror/aliquot-device-plugin:0.2.0-r1");
+                        "registry.example.com:5000/mirror/aliquot-device-plugin:0.2.0-r1",
+                        "registry.example.com:5000/mirror/aliquot-scheduler:0.2.0-r1");
     }
 
     @Test
@@ -184,6 +191,63 @@ class ChartTest {
         assertThat(scheduler(rendered).getContainers().get(0).getEnv())
                 .isEqualTo(
                         scheduler(Chart.render(DEFAULTS)).getContainers().get(0).getEnv());
+    }
+
+    /** So that Argo CD and Flux can apply it, and no apply removes a field that the cluster has filled. */
+    @ParameterizedTest
+    @MethodSource("scenarios")
+    void outputIsTheSameEachTimeAndHasNeitherHooksNorCaBundles(Path scenario) {
+        String yaml = Chart.template().withValuesFile(scenario).call();
+
+        assertThat(Chart.template().withValuesFile(scenario).call()).isEqualTo(yaml);
+        assertThat(yaml).doesNotContain("helm.sh/hook").doesNotContainPattern("caBundle\\s*:");
+    }
+
+    /** A Job's pod cannot be changed, and another webhook needs a caBundle too. */
+    @Test
+    void anotherPodOrAnotherWebhookMakesAnotherJobThatWritesTheCaBundles() {
+        String name = caBundles(Chart.render(DEFAULTS)).getMetadata().getName();
+
+        for (Map<String, Object> change : List.<Map<String, Object>>of(
+                Map.of("scheduler.image.tag", "other"),
+                Map.of("scheduler.nodeSelector.disk", "ssd"),
+                Map.of("hideImplicitGpus", false),
+                Map.of("scope", "cluster"),
+                Map.of("api.enabled", false))) {
+            Job other = caBundles(Chart.renderWith(change));
+            assertThat(other.getMetadata().getName()).as("%s", change).isNotEqualTo(name);
+        }
+        assertThat(caBundles(Chart.renderWith(Map.of("devicePlugin.slots", 3)))
+                        .getMetadata()
+                        .getName())
+                .isEqualTo(name);
+    }
+
+    @ParameterizedTest
+    @MethodSource("scenarios")
+    void theJobWritesTheCaBundlesOfAllWebhooksAndSeesNoKey(Path scenario) {
+        List<Rendered> rendered = Chart.render(scenario);
+        PodSpec pod = caBundles(rendered).getSpec().getTemplate().getSpec();
+
+        List<String> arguments = pod.getContainers().get(0).getArgs();
+        assertThat(arguments.subList(2, 4))
+                .containsExactly(
+                        "aliquot",
+                        Chart.the(rendered, MutatingWebhookConfiguration.class, "aliquot").getWebhooks().stream()
+                                .map(MutatingWebhook::getName)
+                                .collect(Collectors.joining(",")));
+        assertThat(arguments.subList(4, arguments.size()))
+                .isEqualTo(Chart.all(rendered, APIService.class).stream()
+                        .map(service -> service.getMetadata().getName())
+                        .toList());
+        assertThat(pod.getVolumes())
+                .singleElement()
+                .satisfies(volume -> assertThat(volume.getProjected().getSources())
+                        .filteredOn(source -> source.getSecret() != null)
+                        .flatExtracting(source -> source.getSecret().getItems())
+                        .extracting(KeyToPath::getKey)
+                        .containsExactly("ca.crt"));
+        assertThat(pod.getSecurityContext().getRunAsNonRoot()).isTrue();
     }
 
     @Test
@@ -642,9 +706,19 @@ class ChartTest {
         return agentTemplate(rendered).getSpec();
     }
 
+    /** The Job that makes the API server trust the scheduler. */
+    private static Job caBundles(List<Rendered> rendered) {
+        List<Job> jobs = Chart.all(rendered, Job.class);
+        assertThat(jobs).hasSize(1);
+        return jobs.get(0);
+    }
+
     private static List<Container> containers(List<Rendered> rendered) {
         var containers = new ArrayList<Container>();
-        for (PodSpec pod : List.of(scheduler(rendered), agent(rendered))) {
+        for (PodSpec pod : List.of(
+                scheduler(rendered),
+                agent(rendered),
+                caBundles(rendered).getSpec().getTemplate().getSpec())) {
             containers.addAll(pod.getInitContainers());
             containers.addAll(pod.getContainers());
         }

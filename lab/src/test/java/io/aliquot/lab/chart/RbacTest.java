@@ -39,8 +39,22 @@ class RbacTest {
                         "nodes: get list watch patch",
                         "events: create",
                         "authorization.k8s.io/subjectaccessreviews: create",
-                        "admissionregistration.k8s.io/mutatingwebhookconfigurations aliquot: get patch",
-                        "apiregistration.k8s.io/apiservices v1alpha1.gpu.aliquot.io: get patch");
+                        "admissionregistration.k8s.io/mutatingwebhookconfigurations aliquot: get",
+                        "apiregistration.k8s.io/apiservices v1alpha1.gpu.aliquot.io: get");
+    }
+
+    @Test
+    void theJobThatWritesTheCaBundlesMayDoNothingElse() {
+        assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-ca-bundles")
+                        .getRules()))
+                .containsExactlyInAnyOrder(
+                        "admissionregistration.k8s.io/mutatingwebhookconfigurations aliquot: patch",
+                        "apiregistration.k8s.io/apiservices v1alpha1.gpu.aliquot.io: patch");
+        assertThat(rolesOf("aliquot-ca-bundles")).containsExactly("aliquot-ca-bundles");
+        assertThat(Chart.all(RENDERED, RoleBinding.class))
+                .flatExtracting(RoleBinding::getSubjects)
+                .extracting(Subject::getName)
+                .containsOnly("aliquot-scheduler");
     }
 
     @Test
@@ -49,7 +63,7 @@ class RbacTest {
                 .containsExactlyInAnyOrder(
                         "coordination.k8s.io/leases aliquot-scheduler: get list watch update",
                         "coordination.k8s.io/leases: create",
-                        "secrets aliquot-webhook-tls: get update",
+                        "secrets aliquot-webhook-tls aliquot-webhook-ca: get update",
                         "secrets: create",
                         "configmaps aliquot-agent-clients: get update");
     }
@@ -131,28 +145,37 @@ class RbacTest {
         assertThat(subjects).allSatisfy(subject -> {
             assertThat(subject.getKind()).isEqualTo("ServiceAccount");
             assertThat(subject.getNamespace()).isEqualTo(Chart.NAMESPACE);
-            assertThat(subject.getName()).isIn("aliquot-scheduler", "aliquot-device-plugin");
+            assertThat(subject.getName()).isIn("aliquot-scheduler", "aliquot-device-plugin", "aliquot-ca-bundles");
         });
     }
 
     @Test
     void agentIsBoundToItsOwnRoleOnly() {
-        assertThat(Chart.all(RENDERED, ClusterRoleBinding.class))
-                .filteredOn(binding -> binding.getSubjects().get(0).getName().equals("aliquot-device-plugin"))
-                .extracting(binding -> binding.getRoleRef().getName())
-                .containsExactly("aliquot-device-plugin");
+        assertThat(rolesOf("aliquot-device-plugin")).containsExactly("aliquot-device-plugin");
     }
 
     @Test
     void schedulerIsBoundToItsOwnRoleAndKubeSchedulers() {
-        assertThat(Chart.all(RENDERED, ClusterRoleBinding.class))
-                .filteredOn(binding -> binding.getSubjects().get(0).getName().equals("aliquot-scheduler"))
-                .extracting(binding -> binding.getRoleRef().getName())
+        assertThat(rolesOf("aliquot-scheduler"))
                 .containsExactlyInAnyOrder("aliquot-scheduler", "system:kube-scheduler", "system:volume-scheduler");
     }
 
+    /** The ClusterRoles that an account has in all namespaces. */
+    private static List<String> rolesOf(String account) {
+        return Chart.all(RENDERED, ClusterRoleBinding.class).stream()
+                .filter(binding -> binding.getSubjects().get(0).getName().equals(account))
+                .map(binding -> binding.getRoleRef().getName())
+                .toList();
+    }
+
     @ParameterizedTest
-    @ValueSource(strings = {"scheduler/clusterrole.yaml", "scheduler/role.yaml", "device-plugin/clusterrole.yaml"})
+    @ValueSource(
+            strings = {
+                "scheduler/clusterrole.yaml",
+                "scheduler/role.yaml",
+                "device-plugin/clusterrole.yaml",
+                "ca-bundles/clusterrole.yaml"
+            })
     void everyRuleHasAReasonAboveIt(String template) throws IOException {
         List<String> lines =
                 Files.readAllLines(Chart.FOLDER.resolve("templates").resolve(Path.of(template)));
@@ -170,7 +193,7 @@ class RbacTest {
     @Test
     void tokensAreMountedOnlyWhereTheyAreUsed() {
         assertThat(Chart.all(RENDERED, io.fabric8.kubernetes.api.model.ServiceAccount.class))
-                .hasSize(2)
+                .hasSize(3)
                 .allMatch(account -> Boolean.FALSE.equals(account.getAutomountServiceAccountToken()));
     }
 

@@ -4,6 +4,7 @@ import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.client.KubernetesClient;
+import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.TimeGauge;
 import java.time.Clock;
@@ -30,7 +31,16 @@ class CertificateConfiguration {
                 .description(
                         "Unix time at which the certificate that this replica serves ends; NaN before it serves one")
                 .register(metrics);
+        Gauge.builder("aliquot.ca.bundle.current", keeper, CertificateConfiguration::current)
+                .description(
+                        "1 if the caBundles of the webhooks and of the APIService contain the certificate authority, 0 if"
+                                + " not, NaN before this replica has looked")
+                .register(metrics);
         return keeper;
+    }
+
+    private static double current(CertificateKeeper keeper) {
+        return keeper.caBundlesAreCurrent().map(current -> current ? 1.0 : 0.0).orElse(Double.NaN);
     }
 
     private static double expiry(CertificateKeeper keeper) {

@@ -5,18 +5,18 @@ import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.Readiness;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
+import io.fabric8.kubernetes.api.model.APIService;
 import io.fabric8.kubernetes.api.model.Secret;
 import io.fabric8.kubernetes.api.model.SecretBuilder;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhookConfiguration;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
-import io.fabric8.kubernetes.client.dsl.base.PatchContext;
-import io.fabric8.kubernetes.client.dsl.base.PatchType;
 import java.net.HttpURLConnection;
 import java.security.cert.X509Certificate;
 import java.time.Clock;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -24,38 +24,41 @@ import java.util.Optional;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Keeps a valid certificate in a Secret, and the webhooks' and the APIService's {@code caBundle} trusting it; and the
- * node agents accepting it of their client ({@link AgentClients}). Every 5 s each replica reads all of them and repairs
- * them; the first replica writes, the others adopt. A reconciliation depends only on what it reads and on the certificates
- * that this replica uses, so the process may be killed at any point.
+ * Keeps an authority and a valid certificate that it issues in two Secrets, and tells node agents which certificates of
+ * their client to accept ({@link AgentClients}). Every 5 s each replica reads all of them and repairs them; the first
+ * replica writes, the others adopt. A reconciliation depends only on what it reads and on the certificates that this
+ * replica uses, so the process may be killed at any point.
  *
- * <p>A renewal fails no call: the Secret gets the new certificate, the {@code caBundle} then trusts both, and a replica
- * serves the new one only after a later reconciliation has found the {@code caBundle} in that state.
+ * <p>The chart's Job writes the authority into the {@code caBundle} of the webhooks and of the APIService ({@link
+ * CaBundles}); a replica only reads them. Until they trust a new authority, it issues nothing: replicas go on with what
+ * they trust. Otherwise a renewal fails no call, since the {@code caBundle} stays. A replica serves a new certificate only
+ * after a later reconciliation, when the other replicas have read it.
  *
- * <p>One thread reconciles; {@link #waitsFor} and {@link #served} are thread-safe.
+ * <p>One thread reconciles; {@link #waitsFor}, {@link #remark}, {@link #served} and {@link #caBundlesAreCurrent} are
+ * thread-safe.
  */
 final class CertificateKeeper implements Readiness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(CertificateKeeper.class);
     private static final long PERIOD_SECONDS = 5;
     private static final int MAX_ATTEMPTS = 5;
-    /** HTTP status if the test of a JSON Patch fails (k8s.io/apiserver, handlers/patch.go). */
-    private static final int UNPROCESSABLE_CONTENT = 422;
 
     private static final String REQUIRED = "gpu.aliquot.io";
     /** How the names of the chart's webhooks end; its values decide which of them there are. */
     private static final String OURS = ".aliquot.io";
 
+    private static final String API_SERVICE = "v1alpha1.gpu.aliquot.io";
+    private static final String CA_BUNDLES = "the Job aliquot-ca-bundles-… to write the caBundles";
+
     // What is kept, for the log.
     private static final String WEBHOOKS = "the webhooks' certificate";
     private static final String AGENTS = "the certificates that node agents accept";
-    private static final String API_SERVICE = "the APIService's caBundle";
 
     private final KubernetesClient kubernetes;
     private final Settings settings;
@@ -68,11 +71,12 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     private volatile @Nullable ServingCertificate served;
     /** What this replica waits for before it is ready; empty once it is ready. */
     private volatile String waitingFor = WEBHOOKS;
-    /** The certificate that the previous reconciliation left trusted; the API server has noticed it since. */
-    private @Nullable ServingCertificate trustedBefore;
+    /** What the previous reconciliation has found or written; the other replicas have read it since. */
+    private @Nullable ServingCertificate storedBefore;
+    /** Whose caBundle does not trust the authority; null before the first reconciliation. */
+    private volatile @Nullable List<String> outdated;
 
     private final AgentClients agents;
-    private final ApiServiceTrust apiService;
     /** The error of each that cannot be kept now. */
     private final Map<String, String> lastErrors = new HashMap<>();
 
@@ -88,7 +92,6 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
         this.clock = clock;
         this.ports = ports;
         this.agents = new AgentClients(kubernetes, settings.namespace(), clock, agentTls);
-        this.apiService = new ApiServiceTrust(kubernetes);
         this.timer = Executors.newSingleThreadScheduledExecutor(task -> {
             var thread = new Thread(task, "certificate");
             thread.setDaemon(true);
@@ -97,7 +100,14 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     }
 
     void start() {
-        var unused = timer.scheduleWithFixedDelay(this::reconcileAndLog, 0, PERIOD_SECONDS, TimeUnit.SECONDS);
+        timer.execute(this::reconcilePeriodically);
+    }
+
+    /** More often until the replica is ready: an installation waits for it. */
+    private void reconcilePeriodically() {
+        reconcileAndLog();
+        var unused = timer.schedule(
+                this::reconcilePeriodically, waitingFor.isEmpty() ? PERIOD_SECONDS : 1, TimeUnit.SECONDS);
     }
 
     @Override
@@ -122,9 +132,24 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
         return Optional.of(waitingFor).filter(text -> !text.isEmpty());
     }
 
+    @Override
+    public Optional<String> remark() {
+        return Optional.ofNullable(outdated).filter(list -> !list.isEmpty()).map(CertificateKeeper::advice);
+    }
+
+    private static String advice(List<String> outdated) {
+        return "the caBundle of " + String.join(", ", outdated)
+                + " lacks the certificate authority: run the Job aliquot-ca-bundles-… again (docs/install.md)";
+    }
+
+    /** Whether every caBundle contains the authority; empty before the first reconciliation. */
+    Optional<Boolean> caBundlesAreCurrent() {
+        return Optional.ofNullable(outdated).map(List::isEmpty);
+    }
+
     /**
-     * Reads everything once and repairs it. Logs errors of the agents' ConfigMap and the APIService: the webhooks do not
-     * depend on them.
+     * Reads everything once and repairs the Secrets. Logs errors of the agents' ConfigMap and the APIService: the webhooks
+     * do not depend on them.
      *
      * @throws KubernetesClientException if the API server is unreachable or refuses
      */
@@ -143,40 +168,81 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
 
     /** Whether another replica changed the object after this one read it. */
     private static boolean raced(KubernetesClientException e) {
-        return e.getCode() == HttpURLConnection.HTTP_CONFLICT || e.getCode() == UNPROCESSABLE_CONTENT;
+        return e.getCode() == HttpURLConnection.HTTP_CONFLICT;
     }
 
-    /**
-     * Reads the webhooks, the APIService and the agents' ConfigMap before the Secret, and writes them only in the
-     * version that it read. A replica that is delayed in between therefore cannot overwrite them with an older certificate
-     * than another replica has written meanwhile.
-     */
+    /** Reads the agents' ConfigMap before the webhooks' Secret: what it lists is never newer than it. */
     private void tryReconcile() {
+        Map<String, String> caBundles = caBundles();
+        boolean agentsAreRead = succeeds(AGENTS, agents::read);
+        ServingCertificate authority = ensureAuthority(caBundles);
+        List<String> outdatedNow = distrusting(caBundles, authority.certificate());
+        if (!outdatedNow.isEmpty() && !outdatedNow.equals(outdated)) {
+            LOG.warn("{}", advice(outdatedNow));
+        }
+        outdated = outdatedNow;
+        ServingCertificate stored = ensureSecret(authority, outdatedNow.isEmpty());
+        ports.trustReplicas(stored.trusted());
+        boolean trusted = distrusting(caBundles, stored.certificate()).isEmpty();
+        if (served == null || (trusted && stored.equals(storedBefore))) {
+            serve(stored);
+        }
+        storedBefore = stored;
+        ServingCertificate serves = served;
+        if (agentsAreRead && serves != null) {
+            succeeds(AGENTS, () -> agents.reconcile(stored, serves));
+        }
+        if (!caBundles.containsKey(REQUIRED)) {
+            waitingFor = "webhook " + REQUIRED + " in MutatingWebhookConfiguration " + settings.webhookConfiguration();
+            throw new IllegalStateException("expected " + waitingFor + ", found none; install the chart's webhooks");
+        }
+        if (trusted) {
+            waitingFor = "";
+        } else if (!waitingFor.isEmpty()) {
+            waitingFor = CA_BUNDLES;
+        }
+    }
+
+    /** The caBundle of each webhook of the chart and of the APIService, by their names; empty where there is none. */
+    private Map<String, String> caBundles() {
+        var caBundles = new LinkedHashMap<String, String>();
         MutatingWebhookConfiguration configuration = kubernetes
                 .admissionRegistration()
                 .v1()
                 .mutatingWebhookConfigurations()
                 .withName(settings.webhookConfiguration())
                 .get();
-        boolean groupIsServed = !settings.apiGroupService().isEmpty() && succeeds(API_SERVICE, apiService::read);
-        boolean agentsAreRead = succeeds(AGENTS, agents::read);
-        ServingCertificate stored = ensureSecret();
-        ports.trustReplicas(stored.trusted());
-        boolean trusted = ensureTrusted(configuration, stored);
-        if (groupIsServed) {
-            var trustedForGroup = new AtomicBoolean(true);
-            succeeds(API_SERVICE, () -> trustedForGroup.set(apiService.ensure(stored)));
-            trusted &= trustedForGroup.get();
+        if (configuration != null) {
+            for (MutatingWebhook webhook : configuration.getWebhooks()) {
+                if (webhook.getName().endsWith(OURS)) {
+                    caBundles.put(
+                            webhook.getName(), textOf(webhook.getClientConfig().getCaBundle()));
+                }
+            }
         }
-        if (served == null || (trusted && stored.equals(trustedBefore))) {
-            serve(stored);
+        if (!settings.apiGroupService().isEmpty()) {
+            succeeds("APIService " + API_SERVICE, () -> {
+                APIService service =
+                        kubernetes.apiServices().withName(API_SERVICE).get();
+                if (service == null) {
+                    throw new IllegalStateException("expected it, found none; install the chart's");
+                }
+                caBundles.put(API_SERVICE, textOf(service.getSpec().getCaBundle()));
+            });
         }
-        trustedBefore = stored;
-        waitingFor = "";
-        ServingCertificate serves = served;
-        if (agentsAreRead && serves != null) {
-            succeeds(AGENTS, () -> agents.reconcile(stored, serves));
-        }
+        return caBundles;
+    }
+
+    private static String textOf(@Nullable String caBundle) {
+        return Objects.requireNonNullElse(caBundle, "");
+    }
+
+    /** The names of those that do not trust a certificate. */
+    private static List<String> distrusting(Map<String, String> caBundles, X509Certificate certificate) {
+        return caBundles.entrySet().stream()
+                .filter(entry -> !ServingCertificate.trusts(entry.getValue(), certificate))
+                .map(Map.Entry::getKey)
+                .toList();
     }
 
     private void reconcileAndLog() {
@@ -211,115 +277,112 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
         }
     }
 
-    /** The Secret's certificate, after creation, replacement or renewal where needed. */
-    private ServingCertificate ensureSecret() {
+    /** A Secret in the version that was read or written, and its content. */
+    private record Stored(Secret secret, ServingCertificate content) {}
+
+    /**
+     * The authority, after creation, replacement or renewal where needed. What the API server trusts meanwhile goes into
+     * its {@code ca.crt}, which the Job copies.
+     */
+    private ServingCertificate ensureAuthority(Map<String, String> caBundles) {
+        Stored stored = ensure(
+                settings.authoritySecret(),
+                ServingCertificate.AUTHORITY,
+                () -> ServingCertificate.createAuthority(
+                        clock.instant(),
+                        caBundles.values().stream()
+                                .flatMap(caBundle -> ServingCertificate.bundled(caBundle).stream())
+                                .distinct()
+                                .toList()));
+        ServingCertificate authority = stored.content();
+        if (authority.dueForRenewal(List.of(), clock.instant())) {
+            return update(
+                    stored, ServingCertificate.createAuthority(clock.instant(), List.of(authority.certificate())));
+        }
+        return distrusting(caBundles, authority.certificate()).isEmpty()
+                ? update(stored, authority.withoutOldPredecessor(clock.instant()))
+                : authority;
+    }
+
+    /**
+     * The certificate, after creation, replacement or renewal where needed.
+     *
+     * @param authorityIsTrusted whether the API server accepts what the authority issues
+     */
+    private ServingCertificate ensureSecret(ServingCertificate authority, boolean authorityIsTrusted) {
+        Stored stored = ensure(settings.webhookSecret(), hosts.get(0), () -> create(authority));
+        ServingCertificate certificate = stored.content();
+        if (authorityIsTrusted
+                && (certificate.dueForRenewal(hosts, clock.instant())
+                        || !certificate.isForClients()
+                        || !authority.issued(certificate.certificate()))) {
+            if (served == null) { // the process has just started, and the webhooks trust the stored certificate
+                serve(certificate);
+            }
+            return update(
+                    stored,
+                    ServingCertificate.create(authority, hosts, clock.instant(), List.of(certificate.certificate())));
+        }
+        return update(stored, certificate.withoutOldPredecessor(clock.instant()));
+    }
+
+    /** Reads a Secret, creates it if there is none, and replaces its content if that is not a valid certificate. */
+    private Stored ensure(String name, String host, Supplier<ServingCertificate> creation) {
         Secret secret = kubernetes
                 .secrets()
                 .inNamespace(settings.namespace())
-                .withName(settings.webhookSecret())
+                .withName(name)
                 .get();
         if (secret == null) {
-            ServingCertificate created = create();
-            kubernetes
-                    .resource(
-                            emptySecret().toBuilder().withData(created.print()).build())
-                    .create();
-            LOG.info("Created Secret {} with {}", settings.webhookSecret(), created);
-            return created;
+            ServingCertificate created = creation.get();
+            LOG.info("Creating Secret {} with {}", name, created);
+            Secret empty = new SecretBuilder()
+                    .withNewMetadata()
+                    .withNamespace(settings.namespace())
+                    .withName(name)
+                    .addToLabels("app.kubernetes.io/part-of", "aliquot")
+                    .endMetadata()
+                    .withType("kubernetes.io/tls")
+                    .withData(created.print())
+                    .build();
+            return new Stored(kubernetes.resource(empty).create(), created);
         }
-        ServingCertificate stored;
         try {
             Map<String, String> data = Objects.requireNonNullElse(secret.getData(), Map.of());
-            stored = ServingCertificate.parse(data, hosts.get(0), clock.instant());
+            return new Stored(secret, ServingCertificate.parse(data, host, clock.instant()));
         } catch (FormatException e) {
-            ServingCertificate created = create();
-            update(secret, created);
-            LOG.warn(
-                    "Replaced the content of Secret {} with {}: {}", settings.webhookSecret(), created, e.getMessage());
-            return created;
+            ServingCertificate created = creation.get();
+            LOG.warn("Replacing the content of Secret {} with {}: {}", name, created, e.getMessage());
+            return new Stored(write(secret, created), created);
         }
-        if (stored.dueForRenewal(hosts, clock.instant()) || !stored.isForClients()) {
-            if (served == null) { // the process has just started, and the webhooks trust the stored certificate
-                serve(stored);
-            }
-            ServingCertificate renewed =
-                    ServingCertificate.create(hosts, clock.instant(), List.of(stored.certificate()));
-            update(secret, renewed);
-            LOG.info("Renewed {} with {}", stored, renewed);
-            return renewed;
+    }
+
+    /** Replaces a Secret's content unless it is the same. Returns the new content. */
+    private ServingCertificate update(Stored stored, ServingCertificate wanted) {
+        if (!wanted.equals(stored.content())) {
+            LOG.info(
+                    "Replacing {} in Secret {} with {}",
+                    stored.content(),
+                    stored.secret().getMetadata().getName(),
+                    wanted);
+            var unused = write(stored.secret(), wanted);
         }
-        ServingCertificate trimmed = stored.withoutOldPredecessor(clock.instant());
-        if (!trimmed.equals(stored)) {
-            update(secret, trimmed);
-            LOG.info("Ended the trust in the webhooks' certificate before {}", trimmed);
-        }
-        return trimmed;
+        return wanted;
     }
 
     /** A new certificate; those that this replica uses stay trusted until it uses the new one. */
-    private ServingCertificate create() {
+    private ServingCertificate create(ServingCertificate authority) {
         List<X509Certificate> predecessors = Stream.concat(
                         served().stream().map(ServingCertificate::certificate), agents.presented())
                 .distinct()
                 .toList();
-        return ServingCertificate.create(hosts, clock.instant(), predecessors);
-    }
-
-    private Secret emptySecret() {
-        return new SecretBuilder()
-                .withNewMetadata()
-                .withNamespace(settings.namespace())
-                .withName(settings.webhookSecret())
-                .addToLabels("app.kubernetes.io/part-of", "aliquot")
-                .endMetadata()
-                .withType("kubernetes.io/tls")
-                .build();
+        return ServingCertificate.create(authority, hosts, clock.instant(), predecessors);
     }
 
     /** Fails with a conflict if the Secret has changed since: it carries the resourceVersion that was read. */
-    private void update(Secret secret, ServingCertificate certificate) {
-        kubernetes
+    private Secret write(Secret secret, ServingCertificate certificate) {
+        return kubernetes
                 .resource(secret.toBuilder().withData(certificate.print()).build())
                 .update();
-    }
-
-    /** Makes the webhooks trust the certificate. Returns whether they did before. */
-    private boolean ensureTrusted(@Nullable MutatingWebhookConfiguration configuration, ServingCertificate stored) {
-        List<MutatingWebhook> webhooks = configuration == null ? List.of() : configuration.getWebhooks();
-        if (configuration == null || webhooks.stream().noneMatch(webhook -> REQUIRED.equals(webhook.getName()))) {
-            waitingFor = "webhook " + REQUIRED + " in MutatingWebhookConfiguration " + settings.webhookConfiguration();
-            throw new IllegalStateException("expected " + waitingFor + ", found none; install the chart's webhooks");
-        }
-        var patch = new StringBuilder();
-        for (int i = 0; i < webhooks.size(); i++) {
-            MutatingWebhook webhook = webhooks.get(i);
-            if (webhook.getName().endsWith(OURS)
-                    && !stored.caBundle().equals(webhook.getClientConfig().getCaBundle())) {
-                patch.append(',').append(setCaBundle(i, webhook.getName(), stored.caBundle()));
-            }
-        }
-        if (patch.isEmpty()) {
-            return true;
-        }
-        waitingFor = "the webhooks' caBundle";
-        kubernetes
-                .resource(configuration)
-                .patch(
-                        PatchContext.of(PatchType.JSON),
-                        "[" + testVersion(configuration.getMetadata().getResourceVersion()) + patch + "]");
-        LOG.info("Updated the webhooks' caBundle to trust {}", stored);
-        return false;
-    }
-
-    private static String testVersion(String resourceVersion) {
-        return """
-            {"op":"test","path":"/metadata/resourceVersion","value":"%s"}""".formatted(resourceVersion);
-    }
-
-    private static String setCaBundle(int index, String name, String caBundle) {
-        String webhook = "/webhooks/" + index;
-        return """
-            {"op":"test","path":"%1$s/name","value":"%2$s"},\
-            {"op":"add","path":"%1$s/clientConfig/caBundle","value":"%3$s"}""".formatted(webhook, name, caBundle);
     }
 }

@@ -45,26 +45,32 @@ import org.bouncycastle.openssl.jcajce.JcaPEMWriter;
 import org.bouncycastle.operator.OperatorCreationException;
 import org.bouncycastle.operator.jcajce.JcaContentSignerBuilder;
 import org.bouncycastle.util.io.pem.PemObject;
+import org.jspecify.annotations.Nullable;
 
 /**
- * The scheduler's certificate with its key, and the certificates that its peers trust: the content of a Secret. The
- * webhooks serve it, and node agents expect it of their client.
+ * A certificate with its key, and the certificates that its peers trust: the content of a Secret. There are two: the
+ * scheduler's, which the webhooks serve and which node agents expect of their client; and the authority that issues it,
+ * which the API server trusts.
  *
- * <p>The certificate is self-signed and its own trust anchor; Go accepts a leaf that is among the roots (crypto/x509,
- * Verify). A certificate authority would add a private key: stored in the same Secret it would protect nothing, and
- * thrown away it could not sign a renewal.
+ * <p>The authority outlives the certificates that it issues, so a renewal changes nothing for the API server, and the
+ * scheduler needs no right to write a {@code caBundle}. Node agents and replicas trust no authority: they compare
+ * certificates.
  *
  * @param key EC P-256
- * @param certificate for the DNS names of the scheduler's Services, valid for 90 days
- * @param trusted the certificate and, for an hour after a renewal, its predecessor
+ * @param certificate for the DNS names of the scheduler's Services, valid for 90 days; or the authority's, valid for 10
+ *     years
+ * @param trusted the certificate and, for an hour or more after a renewal, its predecessors
  */
 record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509Certificate> trusted) {
     static final String CERTIFICATE = "tls.crt";
     static final String KEY = "tls.key";
     static final String TRUSTED = "ca.crt";
 
+    /** The authority's name. Nothing resolves it. */
+    static final String AUTHORITY = "aliquot-webhook-ca";
+
     private static final Duration VALIDITY = Duration.ofDays(90);
-    private static final Duration RENEWAL = VALIDITY.multipliedBy(2).dividedBy(3);
+    private static final Duration VALIDITY_OF_AUTHORITY = Duration.ofDays(3652);
     /** The API server's clock may be this far behind. */
     private static final Duration MAX_SKEW = Duration.ofMinutes(5);
     /** How long the predecessor stays trusted; replicas serve a new certificate after 10 s. */
@@ -87,14 +93,41 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
      * @param hosts the DNS names of the webhooks and the API
      * @param predecessors certificates that replicas still serve, to stay trusted
      */
-    static ServingCertificate create(List<String> hosts, Instant now, List<X509Certificate> predecessors) {
-        return create("aliquot-webhook", hosts, SERVER_AND_CLIENT, now, predecessors);
+    static ServingCertificate create(
+            ServingCertificate authority, List<String> hosts, Instant now, List<X509Certificate> predecessors) {
+        return create(authority, "aliquot-webhook", hosts, SERVER_AND_CLIENT, now, predecessors);
     }
 
+    /**
+     * Creates the key and the certificate of an authority.
+     *
+     * @param predecessors what the API server trusts, to stay trusted
+     */
+    static ServingCertificate createAuthority(Instant now, List<X509Certificate> predecessors) {
+        return create(null, AUTHORITY, List.of(AUTHORITY), null, now, predecessors);
+    }
+
+    /** Creates a key and a self-signed certificate. */
     static ServingCertificate create(
             String commonName,
             List<String> hosts,
             ExtendedKeyUsage usage,
+            Instant now,
+            List<X509Certificate> predecessors) {
+        return create(null, commonName, hosts, usage, now, predecessors);
+    }
+
+    /**
+     * Creates a key and a certificate.
+     *
+     * @param issuer null if it is self-signed
+     * @param usage null for an authority
+     */
+    private static ServingCertificate create(
+            @Nullable ServingCertificate issuer,
+            String commonName,
+            List<String> hosts,
+            @Nullable ExtendedKeyUsage usage,
             Instant now,
             List<X509Certificate> predecessors) {
         try {
@@ -104,23 +137,32 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
             KeyPair pair = generator.generateKeyPair();
             var name = new X500Name("CN=" + commonName);
             var builder = new JcaX509v3CertificateBuilder(
-                            name,
-                            new BigInteger(159, random), // at most 20 octets (RFC 5280, 4.1.2.2)
-                            Date.from(now.minus(MAX_SKEW)),
-                            Date.from(now.plus(VALIDITY)),
-                            name,
-                            pair.getPublic())
-                    .addExtension(Extension.basicConstraints, true, new BasicConstraints(false))
-                    .addExtension(Extension.keyUsage, true, new KeyUsage(KeyUsage.digitalSignature))
-                    .addExtension(Extension.extendedKeyUsage, false, usage)
-                    .addExtension(
-                            Extension.subjectAlternativeName,
-                            false,
-                            new GeneralNames(hosts.stream()
-                                    .map(host -> new GeneralName(GeneralName.dNSName, host))
-                                    .toArray(GeneralName[]::new)));
+                    issuer == null
+                            ? name
+                            : X500Name.getInstance(
+                                    issuer.certificate.getSubjectX500Principal().getEncoded()),
+                    new BigInteger(159, random), // at most 20 octets (RFC 5280, 4.1.2.2)
+                    Date.from(now.minus(MAX_SKEW)),
+                    Date.from(now.plus(usage == null ? VALIDITY_OF_AUTHORITY : VALIDITY)),
+                    name,
+                    pair.getPublic());
+            if (usage == null) {
+                builder.addExtension(Extension.basicConstraints, true, new BasicConstraints(0))
+                        .addExtension(Extension.keyUsage, true, new KeyUsage(KeyUsage.keyCertSign));
+            } else {
+                builder.addExtension(Extension.basicConstraints, true, new BasicConstraints(false))
+                        .addExtension(Extension.keyUsage, true, new KeyUsage(KeyUsage.digitalSignature))
+                        .addExtension(Extension.extendedKeyUsage, false, usage);
+            }
+            builder.addExtension(
+                    Extension.subjectAlternativeName,
+                    false,
+                    new GeneralNames(hosts.stream()
+                            .map(host -> new GeneralName(GeneralName.dNSName, host))
+                            .toArray(GeneralName[]::new)));
             X509Certificate certificate = new JcaX509CertificateConverter()
-                    .getCertificate(builder.build(new JcaContentSignerBuilder(ALGORITHM).build(pair.getPrivate())));
+                    .getCertificate(builder.build(new JcaContentSignerBuilder(ALGORITHM)
+                            .build(issuer == null ? pair.getPrivate() : issuer.key)));
             return new ServingCertificate(
                     pair.getPrivate(),
                     certificate,
@@ -191,7 +233,40 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
 
     /** Whether two thirds of its validity are over, or a Service has been added. */
     boolean dueForRenewal(List<String> hosts, Instant now) {
-        return !now.isBefore(created().plus(RENEWAL)) || !hosts(certificate).containsAll(hosts);
+        Duration renewal =
+                Duration.between(created(), expires()).multipliedBy(2).dividedBy(3);
+        return !now.isBefore(created().plus(renewal)) || !hosts(certificate).containsAll(hosts);
+    }
+
+    /** Whether this authority issued {@code other}. */
+    boolean issued(X509Certificate other) {
+        return isIssuer(certificate, other);
+    }
+
+    /**
+     * Whether a client that trusts a {@code clientConfig.caBundle} accepts a certificate: it is among the bundle's, or
+     * issued by one of them. Go accepts a leaf that is among the roots (crypto/x509, Verify).
+     */
+    static boolean trusts(String caBundle, X509Certificate certificate) {
+        return bundled(caBundle).stream().anyMatch(one -> one.equals(certificate) || isIssuer(one, certificate));
+    }
+
+    /** The certificates of a {@code clientConfig.caBundle}; none if it is not readable. */
+    static List<X509Certificate> bundled(String caBundle) {
+        try {
+            return certificates(TRUSTED, text(Map.of(TRUSTED, caBundle), TRUSTED));
+        } catch (FormatException e) {
+            return List.of();
+        }
+    }
+
+    private static boolean isIssuer(X509Certificate issuer, X509Certificate certificate) {
+        try {
+            certificate.verify(issuer.getPublicKey());
+            return issuer.getBasicConstraints() >= 0;
+        } catch (GeneralSecurityException e) {
+            return false;
+        }
     }
 
     /** The same; without trust in the predecessor once the takeover is over. */

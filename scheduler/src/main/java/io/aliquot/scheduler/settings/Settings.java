@@ -39,11 +39,12 @@ import org.jspecify.annotations.Nullable;
  *     API server calls the webhooks
  * @param webhookSecret {@code ALIQUOT_WEBHOOK_SECRET}, default {@code aliquot-webhook-tls}: the Secret with the
  *     webhooks' certificate
+ * @param authoritySecret {@code ALIQUOT_AUTHORITY_SECRET}, default {@code aliquot-webhook-ca}: the Secret with the
+ *     authority that issues the webhooks' certificate
  * @param webhookConfiguration {@code ALIQUOT_WEBHOOK_CONFIGURATION}, default {@code aliquot}: the webhook
- *     configurations whose {@code caBundle} the scheduler writes
+ *     configurations by which the API server calls this scheduler
  * @param apiGroupService {@code ALIQUOT_API_GROUP_SERVICE}, default none: the Service through which the API server
- *     reaches the API group {@code gpu.aliquot.io}; the scheduler then serves the group and writes the
- *     {@code caBundle} of its APIService
+ *     reaches the API group {@code gpu.aliquot.io}; the scheduler then serves the group
  * @param logFormat {@code ALIQUOT_LOG_FORMAT}, default text: one of {@link #LOG_FORMATS}. Spring Boot reads the
  *     variable before this class ({@code application.properties})
  */
@@ -61,6 +62,7 @@ public record Settings(
         String runtimeClass,
         String webhookService,
         String webhookSecret,
+        String authoritySecret,
         String webhookConfiguration,
         String apiGroupService,
         String logFormat) {
@@ -91,6 +93,7 @@ public record Settings(
                 setting(environment, "ALIQUOT_RUNTIME_CLASS", "", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_SERVICE", "aliquot-webhook", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_SECRET", "aliquot-webhook-tls", Settings::objectName),
+                setting(environment, "ALIQUOT_AUTHORITY_SECRET", "aliquot-webhook-ca", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_CONFIGURATION", "aliquot", Settings::objectName),
                 setting(environment, "ALIQUOT_API_GROUP_SERVICE", "", Settings::objectName),
                 setting(environment, "ALIQUOT_LOG_FORMAT", "", Settings::logFormat));

@@ -6,7 +6,6 @@ import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.nodeagent.AgentTls.Identity;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
-import io.fabric8.kubernetes.api.model.APIServiceBuilder;
 import io.fabric8.kubernetes.api.model.ConfigMap;
 import io.fabric8.kubernetes.api.model.ConfigMapBuilder;
 import io.fabric8.kubernetes.api.model.SecretBuilder;
@@ -46,6 +45,7 @@ class AgentClientsTest {
 
         void reconcile() {
             keeper.reconcile();
+            CertificateKeeperTest.runJob(kubernetes);
         }
 
         X509Certificate presents() {
@@ -157,6 +157,7 @@ class AgentClientsTest {
         Replica replica = replica();
 
         replica.reconcile();
+        replica.reconcile();
 
         assertThat(schedulers().getExtendedKeyUsage()).contains("1.3.6.1.5.5.7.3.2");
         assertThat(agentsAccept()).containsExactly(schedulers(), forServers.certificate());
@@ -165,41 +166,10 @@ class AgentClientsTest {
     }
 
     @Test
-    void theApiServiceTrustsTheCertificateBeforeItIsServed() {
-        kubernetes
-                .resource(new APIServiceBuilder()
-                        .withNewMetadata()
-                        .withName("v1alpha1.gpu.aliquot.io")
-                        .endMetadata()
-                        .withNewSpec()
-                        .withGroup("gpu.aliquot.io")
-                        .withVersion("v1alpha1")
-                        .endSpec()
-                        .build())
-                .create();
-        Replica replica = new Replica(CertificateKeeperTest.settings("aliquot-group"));
-        replica.reconcile();
-        assertThat(groupTrusts()).isEqualTo(storedForWebhooks().caBundle());
-        X509Certificate old = schedulers();
-        clock.advance(RENEWAL);
-
-        replica.reconcile();
-
-        assertThat(groupTrusts()).isEqualTo(storedForWebhooks().caBundle());
-        assertThat(storedForWebhooks().trusted()).contains(old).hasSize(2);
-        assertThat(replica.keeper.served().orElseThrow().certificate()).isEqualTo(old);
-        replica.reconcile();
-        assertThat(replica.keeper.served().orElseThrow().certificate()).isEqualTo(schedulers());
-        assertThat(storedForWebhooks()
-                        .dueForRenewal(
-                                List.of(CertificateKeeperTest.HOST, "aliquot-group.aliquot.svc"), clock.instant()))
-                .isFalse();
-    }
-
-    @Test
     void theWebhooksDoNotDependOnTheApiService() {
         Replica replica = new Replica(CertificateKeeperTest.settings("aliquot-group"));
 
+        replica.reconcile();
         replica.reconcile();
 
         assertThat(replica.keeper.waitsFor()).isEmpty();
@@ -265,14 +235,5 @@ class AgentClientsTest {
                         .getData(),
                 CertificateKeeperTest.HOST,
                 clock.instant());
-    }
-
-    private String groupTrusts() {
-        return kubernetes
-                .apiServices()
-                .withName("v1alpha1.gpu.aliquot.io")
-                .get()
-                .getSpec()
-                .getCaBundle();
     }
 }

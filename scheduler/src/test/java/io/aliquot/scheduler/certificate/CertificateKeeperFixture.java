@@ -3,6 +3,7 @@ package io.aliquot.scheduler.certificate;
 import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.fabric8.kubernetes.client.KubernetesClient;
+import java.math.BigInteger;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.time.Instant;
@@ -11,12 +12,17 @@ import org.springframework.context.support.GenericApplicationContext;
 
 /** A certificate keeper with a manual clock, for tests of other packages. */
 public final class CertificateKeeperFixture {
-    private final ManualClock clock = new ManualClock(Instant.now());
+    /** It reaches the present when a certificate has been renewed, which a TLS client must find valid. */
+    private final ManualClock clock =
+            new ManualClock(Instant.now().minus(Duration.ofDays(60)).minus(Duration.ofHours(2)));
+
     private final TlsCertificate ports = new TlsCertificate();
+    private final KubernetesClient kubernetes;
     private final CertificateKeeper keeper;
 
     /** Creates the keeper and its MutatingWebhookConfiguration. */
     public CertificateKeeperFixture(KubernetesClient kubernetes) {
+        this.kubernetes = kubernetes;
         kubernetes.resource(CertificateKeeperTest.configuration()).create();
         keeper = new CertificateKeeper(kubernetes, CertificateKeeperTest.settings(""), clock, ports, new AgentTls());
     }
@@ -31,7 +37,10 @@ public final class CertificateKeeperFixture {
         context.registerBean(TlsCertificate.class, () -> ports, definition -> definition.setPrimary(true));
     }
 
+    /** Reconciles, and does what the Job that writes the caBundles does. */
     public void reconcile() {
+        keeper.reconcile();
+        CertificateKeeperTest.runJob(kubernetes);
         keeper.reconcile();
     }
 
@@ -39,9 +48,13 @@ public final class CertificateKeeperFixture {
         clock.advance(by);
     }
 
+    /** Of the certificate that the webhooks serve. */
+    public BigInteger serialNumber() {
+        return keeper.served().orElseThrow().certificate().getSerialNumber();
+    }
+
     /** A certificate that the webhooks do not serve. */
     public X509Certificate otherCertificate() {
-        return ServingCertificate.create(List.of("x"), clock.instant(), List.of())
-                .certificate();
+        return ServingCertificate.createAuthority(clock.instant(), List.of()).certificate();
     }
 }

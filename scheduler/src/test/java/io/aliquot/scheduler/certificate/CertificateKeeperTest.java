@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
+import io.fabric8.kubernetes.api.model.APIServiceBuilder;
 import io.fabric8.kubernetes.api.model.Secret;
 import io.fabric8.kubernetes.api.model.SecretBuilder;
 import io.fabric8.kubernetes.api.model.admissionregistration.v1.MutatingWebhook;
@@ -15,9 +16,11 @@ import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.server.mock.EnableKubernetesMockClient;
 import io.micrometer.prometheusmetrics.PrometheusConfig;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
+import java.security.cert.CertificateException;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Date;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -27,6 +30,7 @@ import org.junit.jupiter.api.Test;
 @EnableKubernetesMockClient(crud = true, https = false)
 class CertificateKeeperTest {
     static final String HOST = "aliquot-webhook.aliquot.svc";
+    private static final String AUTHORITY = "aliquot-webhook-ca";
 
     @SuppressWarnings("NullAway.Init") // set by the extension
     private KubernetesClient kubernetes;
@@ -64,17 +68,134 @@ class CertificateKeeperTest {
     }
 
     @Test
-    void theFirstReconciliationCreatesACertificateAndMakesTheWebhooksTrustIt() {
+    void theFirstReconciliationCreatesAnAuthorityAndACertificateAndTheReplicaIsReadyOnceTheWebhooksTrustIt() {
         CertificateKeeper keeper = keeper();
         assertThat(keeper.waitsFor()).contains("the webhooks' certificate");
         assertThat(keeper.served()).isEmpty();
 
         keeper.reconcile();
 
-        assertThat(keeper.waitsFor()).isEmpty();
         assertThat(served(keeper)).isEqualTo(stored().certificate());
-        assertThat(bundles()).containsExactly("dGhlaXJz", stored().caBundle(), stored().caBundle());
-        assertThat(secret().getType()).isEqualTo("kubernetes.io/tls");
+        assertThat(authority().issued(served(keeper))).isTrue();
+        assertThat(keeper.waitsFor())
+                .hasValueSatisfying(text -> assertThat(text).contains("the Job aliquot-ca-bundles"));
+        assertThat(List.of(secret().getType(), secret(AUTHORITY).getType())).containsOnly("kubernetes.io/tls");
+
+        runJob(kubernetes);
+        keeper.reconcile();
+
+        assertThat(keeper.waitsFor()).isEmpty();
+        assertThat(keeper.remark()).isEmpty();
+        assertThat(bundles())
+                .containsExactly("dGhlaXJz", authority().caBundle(), authority().caBundle());
+    }
+
+    /** The account of a replica could otherwise make the API server call any program for every pod. */
+    @Test
+    void aReplicaWritesNoWebhookConfigurationInAYear() throws CertificateException {
+        CertificateKeeper keeper = keeper();
+        keeper.reconcile();
+        runJob(kubernetes);
+        ServingCertificate issuer = authority();
+        String version = webhookConfiguration().getMetadata().getResourceVersion();
+
+        for (int day = 0; day < 365; day++) {
+            clock.advance(Duration.ofDays(1));
+            keeper.reconcile();
+            assertThat(ServingCertificate.trusts(bundles().get(1), served(keeper)))
+                    .isTrue();
+            served(keeper).checkValidity(Date.from(clock.instant()));
+        }
+
+        assertThat(authority().certificate()).isEqualTo(issuer.certificate());
+        assertThat(webhookConfiguration().getMetadata().getResourceVersion()).isEqualTo(version);
+    }
+
+    /** Before version 0.2.0 the webhooks trusted a certificate that nothing had issued. */
+    @Test
+    void anUpgradeKeepsTheSelfSignedCertificateUntilTheWebhooksTrustTheAuthority() {
+        var selfSigned = ServingCertificate.create(
+                "aliquot-webhook", List.of(HOST), ServingCertificate.SERVER, clock.instant(), List.of());
+        kubernetes
+                .resource(new SecretBuilder()
+                        .withNewMetadata()
+                        .withNamespace("aliquot")
+                        .withName("aliquot-webhook-tls")
+                        .endMetadata()
+                        .withData(selfSigned.print())
+                        .build())
+                .create();
+        setBundles(kubernetes, selfSigned.caBundle());
+        CertificateKeeper keeper = keeper();
+
+        keeper.reconcile();
+        keeper.reconcile();
+
+        assertThat(keeper.waitsFor()).isEmpty();
+        assertThat(keeper.remark()).isPresent();
+        assertThat(keeper.caBundlesAreCurrent()).contains(false);
+        assertThat(served(keeper)).isEqualTo(selfSigned.certificate()).isEqualTo(stored().certificate());
+        // Replicas of the former version serve it until the upgrade is complete.
+        assertThat(authority().trusted()).containsExactly(authority().certificate(), selfSigned.certificate());
+
+        runJob(kubernetes);
+        keeper.reconcile();
+        assertThat(served(keeper)).isEqualTo(selfSigned.certificate());
+        keeper.reconcile();
+        assertThat(authority().issued(served(keeper))).isTrue();
+        assertThat(keeper.caBundlesAreCurrent()).contains(true);
+        assertThat(keeper.remark()).isEmpty();
+    }
+
+    @Test
+    void aLostAuthorityIsReplacedWithoutAnInterruption() {
+        CertificateKeeper keeper = keeper();
+        keeper.reconcile();
+        runJob(kubernetes);
+        keeper.reconcile();
+        ServingCertificate lost = authority();
+        kubernetes.resource(secret(AUTHORITY)).delete();
+
+        keeper.reconcile();
+        clock.advance(Duration.ofDays(61)); // the serving certificate is due for renewal
+        keeper.reconcile();
+        CertificateKeeper restarted = keeper();
+        restarted.reconcile();
+
+        assertThat(authority().certificate()).isNotEqualTo(lost.certificate());
+        assertThat(authority().trusted()).contains(lost.certificate());
+        assertThat(keeper.caBundlesAreCurrent()).contains(false);
+        assertThat(keeper.remark())
+                .hasValueSatisfying(text -> assertThat(text).contains("gpu.aliquot.io", "run the Job"));
+        for (CertificateKeeper one : List.of(keeper, restarted)) {
+            assertThat(one.waitsFor()).isEmpty();
+            assertThat(lost.issued(served(one))).isTrue();
+        }
+
+        runJob(kubernetes);
+        keeper.reconcile();
+        keeper.reconcile();
+        assertThat(authority().issued(served(keeper))).isTrue();
+        assertThat(authority().trusted()).containsExactly(authority().certificate());
+    }
+
+    @Test
+    void anAuthorityIsRenewedAfterTwoThirdsOfTenYearsAndTrustedBesideItsPredecessor() {
+        CertificateKeeper keeper = keeper();
+        keeper.reconcile();
+        runJob(kubernetes);
+        X509Certificate first = authority().certificate();
+        clock.advance(Duration.ofDays(2434)); // the program did not run
+        CertificateKeeper restarted = keeper();
+        restarted.reconcile();
+        assertThat(authority().certificate()).isEqualTo(first);
+        clock.advance(Duration.ofDays(1));
+
+        restarted.reconcile();
+
+        assertThat(authority().trusted()).containsExactly(authority().certificate(), first);
+        assertThat(authority().certificate()).isNotEqualTo(first);
+        assertThat(restarted.waitsFor()).isEmpty();
     }
 
     @Test
@@ -93,6 +214,7 @@ class CertificateKeeperTest {
     void writesNothingWhileTheCertificateIsValidAndTrusted() {
         CertificateKeeper keeper = keeper();
         keeper.reconcile();
+        runJob(kubernetes);
         List<String> versions = versions();
 
         keeper.reconcile();
@@ -102,12 +224,13 @@ class CertificateKeeperTest {
         assertThat(versions()).isEqualTo(versions);
     }
 
-    /** The API server starts to use a new caBundle a moment after it has stored it. */
+    /** The other replicas and the node agents must know it first. */
     @Test
     void servesACertificateThatAnotherReplicaRenewedOnlyAfterTheNextReconciliation() {
         CertificateKeeper one = keeper();
         CertificateKeeper other = keeper();
         one.reconcile();
+        runJob(kubernetes);
         other.reconcile();
         ServingCertificate first = stored();
         clock.advance(Duration.ofDays(80));
@@ -125,15 +248,21 @@ class CertificateKeeperTest {
     }
 
     @Test
-    void restoresAChangedCaBundle() {
+    void aChangedCaBundleIsAnnouncedAndTheReplicaStaysReadyForAllElse() {
         CertificateKeeper keeper = keeper();
+        keeper.reconcile();
+        runJob(kubernetes);
         keeper.reconcile();
         kubernetes.resource(configuration()).update();
 
         keeper.reconcile();
 
-        assertThat(bundles()).containsExactly("dGhlaXJz", stored().caBundle(), stored().caBundle());
         assertThat(keeper.waitsFor()).isEmpty();
+        assertThat(keeper.caBundlesAreCurrent()).contains(false);
+        assertThat(keeper.remark())
+                .contains(
+                        "the caBundle of gpu.aliquot.io, namespace.gpu.aliquot.io lacks the certificate authority: run"
+                                + " the Job aliquot-ca-bundles-… again (docs/install.md)");
     }
 
     @Test
@@ -147,13 +276,17 @@ class CertificateKeeperTest {
 
         kubernetes.resource(configuration()).create();
         keeper.reconcile();
+        assertThat(keeper.waitsFor()).isPresent();
+        runJob(kubernetes);
+        keeper.reconcile();
         assertThat(keeper.waitsFor()).isEmpty();
     }
 
     @Test
-    void servesTheOldCertificateUntilTheNewOneIsTrustedAndTrustsTheOldOneForAnHour() {
+    void servesTheOldCertificateUntilTheOtherReplicasKnowTheNewOneWhichTrustTheOldOneForAnHour() {
         CertificateKeeper keeper = keeper();
         keeper.reconcile();
+        runJob(kubernetes);
         X509Certificate old = served(keeper);
         clock.advance(Duration.ofDays(60));
 
@@ -163,7 +296,6 @@ class CertificateKeeperTest {
         ServingCertificate renewed = stored();
         assertThat(renewed.certificate()).isNotEqualTo(old);
         assertThat(renewed.trusted()).containsExactly(renewed.certificate(), old);
-        assertThat(bundles()).containsExactly("dGhlaXJz", renewed.caBundle(), renewed.caBundle());
 
         keeper.reconcile();
         assertThat(served(keeper)).isEqualTo(renewed.certificate());
@@ -172,13 +304,45 @@ class CertificateKeeperTest {
         clock.advance(Duration.ofHours(1));
         keeper.reconcile();
         assertThat(stored().trusted()).containsExactly(renewed.certificate());
-        assertThat(bundles()).contains(stored().caBundle());
         assertThat(served(keeper)).isEqualTo(renewed.certificate());
+    }
+
+    @Test
+    void theApiServiceMustTrustTheCertificateToo() {
+        kubernetes
+                .resource(new APIServiceBuilder()
+                        .withNewMetadata()
+                        .withName("v1alpha1.gpu.aliquot.io")
+                        .endMetadata()
+                        .withNewSpec()
+                        .withGroup("gpu.aliquot.io")
+                        .withVersion("v1alpha1")
+                        .endSpec()
+                        .build())
+                .create();
+        var keeper = new CertificateKeeper(
+                kubernetes, settings("aliquot-group"), clock, new TlsCertificate(), new AgentTls());
+        keeper.reconcile();
+        runJob(kubernetes);
+
+        keeper.reconcile();
+        assertThat(keeper.waitsFor()).isPresent();
+        assertThat(keeper.remark())
+                .hasValueSatisfying(text -> assertThat(text).contains("of v1alpha1.gpu.aliquot.io lacks"));
+
+        kubernetes.apiServices().withName("v1alpha1.gpu.aliquot.io").edit(service -> {
+            service.getSpec().setCaBundle(authority().caBundle());
+            return service;
+        });
+        keeper.reconcile();
+        assertThat(keeper.waitsFor()).isEmpty();
+        assertThat(keeper.remark()).isEmpty();
     }
 
     @Test
     void renewsTheCertificateWhenAServiceIsAdded() {
         keeper().reconcile();
+        runJob(kubernetes);
         X509Certificate old = stored().certificate();
         var upgraded = new CertificateKeeper(
                 kubernetes, settings("aliquot-extension-api"), clock, new TlsCertificate(), new AgentTls());
@@ -201,6 +365,7 @@ class CertificateKeeperTest {
     @Test
     void servesTheTrustedCertificateFirstIfRenewalIsDueAtStart() {
         keeper().reconcile();
+        runJob(kubernetes);
         X509Certificate old = stored().certificate();
         clock.advance(Duration.ofDays(75)); // the program did not run
         CertificateKeeper keeper = keeper();
@@ -217,6 +382,7 @@ class CertificateKeeperTest {
         CertificateKeeper one = keeper();
         CertificateKeeper two = keeper();
         one.reconcile();
+        runJob(kubernetes);
         two.reconcile();
         clock.advance(Duration.ofDays(61));
         one.reconcile();
@@ -235,6 +401,7 @@ class CertificateKeeperTest {
     void replacesForeignContentAndKeepsTrustInTheServedCertificate() {
         CertificateKeeper keeper = keeper();
         keeper.reconcile();
+        runJob(kubernetes);
         X509Certificate old = served(keeper);
         kubernetes
                 .resource(secret().toBuilder()
@@ -272,6 +439,7 @@ class CertificateKeeperTest {
     @Test
     void replacesAnExpiredCertificate() {
         keeper().reconcile();
+        runJob(kubernetes);
         ServingCertificate old = stored();
         clock.advance(Duration.ofDays(91)); // the program did not run
         CertificateKeeper keeper = keeper();
@@ -286,6 +454,7 @@ class CertificateKeeperTest {
     void recreatesADeletedSecret() {
         CertificateKeeper keeper = keeper();
         keeper.reconcile();
+        runJob(kubernetes);
         X509Certificate old = served(keeper);
         kubernetes.resource(secret()).delete();
 
@@ -296,13 +465,18 @@ class CertificateKeeperTest {
     }
 
     @Test
-    void theMetricIsTheEndOfTheServedCertificate() {
+    void theMetricsAreTheEndOfTheServedCertificateAndWhetherTheCaBundlesAreCurrent() {
         var metrics = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
         CertificateKeeper keeper = new CertificateConfiguration()
                 .certificateKeeper(kubernetes, settings(""), clock, new TlsCertificate(), new AgentTls(), metrics);
-        assertThat(metrics.scrape()).contains("aliquot_certificate_expiry_timestamp_seconds NaN");
+        assertThat(metrics.scrape())
+                .contains("aliquot_certificate_expiry_timestamp_seconds NaN", "aliquot_ca_bundle_current NaN");
 
         keeper.reconcile();
+        assertThat(metrics.scrape()).contains("aliquot_ca_bundle_current 0.0");
+        runJob(kubernetes);
+        keeper.reconcile();
+        assertThat(metrics.scrape()).contains("aliquot_ca_bundle_current 1.0");
 
         assertThat(metrics.get("aliquot.certificate.expiry.timestamp").gauge().value())
                 .isEqualTo((double) served(keeper).getNotAfter().toInstant().getEpochSecond());
@@ -332,12 +506,43 @@ class CertificateKeeperTest {
         return ServingCertificate.parse(secret().getData(), HOST, clock.instant());
     }
 
+    private ServingCertificate authority() {
+        return ServingCertificate.parse(secret(AUTHORITY).getData(), ServingCertificate.AUTHORITY, clock.instant());
+    }
+
     private Secret secret() {
-        return kubernetes
-                .secrets()
-                .inNamespace("aliquot")
-                .withName("aliquot-webhook-tls")
-                .get();
+        return secret("aliquot-webhook-tls");
+    }
+
+    private Secret secret(String name) {
+        return kubernetes.secrets().inNamespace("aliquot").withName(name).get();
+    }
+
+    /** What the Job's program does; the mock server does not merge lists by their keys. */
+    static void runJob(KubernetesClient kubernetes) {
+        setBundles(
+                kubernetes,
+                kubernetes
+                        .secrets()
+                        .inNamespace("aliquot")
+                        .withName(AUTHORITY)
+                        .get()
+                        .getData()
+                        .getOrDefault("ca.crt", ""));
+    }
+
+    private static void setBundles(KubernetesClient kubernetes, String caBundle) {
+        kubernetes
+                .admissionRegistration()
+                .v1()
+                .mutatingWebhookConfigurations()
+                .withName("aliquot")
+                .edit(configuration -> {
+                    configuration.getWebhooks().stream()
+                            .filter(webhook -> webhook.getName().endsWith(".aliquot.io"))
+                            .forEach(webhook -> webhook.getClientConfig().setCaBundle(caBundle));
+                    return configuration;
+                });
     }
 
     private MutatingWebhookConfiguration webhookConfiguration() {
@@ -359,6 +564,7 @@ class CertificateKeeperTest {
     private List<String> versions() {
         return List.of(
                 secret().getMetadata().getResourceVersion(),
+                secret(AUTHORITY).getMetadata().getResourceVersion(),
                 webhookConfiguration().getMetadata().getResourceVersion());
     }
 }

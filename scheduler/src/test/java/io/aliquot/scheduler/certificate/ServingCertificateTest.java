@@ -17,7 +17,9 @@ import org.junit.jupiter.api.Test;
 class ServingCertificateTest {
     private static final String HOST = "aliquot-webhook.aliquot.svc";
     private static final Instant NOW = Instant.parse("2026-03-01T00:00:00Z");
-    private static final ServingCertificate CERTIFICATE = ServingCertificate.create(List.of(HOST), NOW, List.of());
+    private static final ServingCertificate AUTHORITY = ServingCertificate.createAuthority(NOW, List.of());
+    private static final ServingCertificate CERTIFICATE =
+            ServingCertificate.create(AUTHORITY, List.of(HOST), NOW, List.of());
 
     @Test
     void parsesWhatItPrints() {
@@ -35,14 +37,49 @@ class ServingCertificateTest {
                 .containsExactly("1.3.6.1.5.5.7.3.1", "1.3.6.1.5.5.7.3.2"); // serverAuth, clientAuth
         assertThat(certificate.getPublicKey().getAlgorithm()).isEqualTo("EC");
         assertThat(CERTIFICATE.expires()).isEqualTo(NOW.plus(Duration.ofDays(90)));
-        certificate.verify(certificate.getPublicKey());
+        certificate.verify(AUTHORITY.certificate().getPublicKey());
+        assertThat(certificate.getIssuerX500Principal())
+                .isEqualTo(AUTHORITY.certificate().getSubjectX500Principal());
+    }
+
+    @Test
+    void theAuthorityOutlivesWhatItIssuesAndIssuesNoOtherAuthority() {
+        var certificate = AUTHORITY.certificate();
+
+        assertThat(AUTHORITY.expires()).isAfter(NOW.plus(Duration.ofDays(3650)));
+        assertThat(certificate.getBasicConstraints()).isEqualTo(0);
+        assertThat(certificate.getKeyUsage())
+                .containsExactly(false, false, false, false, false, true, false, false, false);
+        assertThat(ServingCertificate.parse(AUTHORITY.print(), ServingCertificate.AUTHORITY, NOW))
+                .isEqualTo(AUTHORITY);
+    }
+
+    @Test
+    void aCaBundleTrustsItsCertificatesAndWhatItsAuthoritiesHaveIssued() {
+        ServingCertificate other = ServingCertificate.createAuthority(NOW, List.of(AUTHORITY.certificate()));
+        ServingCertificate selfSigned =
+                ServingCertificate.create("x", List.of("x"), ServingCertificate.SERVER, NOW, List.of());
+
+        assertThat(ServingCertificate.trusts(AUTHORITY.caBundle(), CERTIFICATE.certificate()))
+                .isTrue();
+        assertThat(ServingCertificate.trusts(other.caBundle(), CERTIFICATE.certificate()))
+                .isTrue();
+        assertThat(ServingCertificate.trusts(selfSigned.caBundle(), selfSigned.certificate()))
+                .isTrue();
+        for (String bundle : List.of("", "bm9uZQ==", "%", selfSigned.caBundle(), CERTIFICATE.caBundle())) {
+            assertThat(ServingCertificate.trusts(bundle, AUTHORITY.certificate()))
+                    .as(bundle)
+                    .isFalse();
+        }
+        assertThat(ServingCertificate.trusts(AUTHORITY.caBundle(), other.certificate()))
+                .isFalse();
     }
 
     @Test
     void supportsAHostLongerThanACommonName() {
         String host = "a".repeat(63) + "." + "b".repeat(63) + ".svc";
 
-        ServingCertificate created = ServingCertificate.create(List.of(host), NOW, List.of());
+        ServingCertificate created = ServingCertificate.create(AUTHORITY, List.of(host), NOW, List.of());
 
         assertThat(ServingCertificate.parse(created.print(), host, NOW)).isEqualTo(created);
     }
@@ -58,7 +95,8 @@ class ServingCertificateTest {
 
     @Test
     void trustsThePredecessorForAnHour() {
-        ServingCertificate next = ServingCertificate.create(List.of(HOST), NOW, List.of(CERTIFICATE.certificate()));
+        ServingCertificate next =
+                ServingCertificate.create(AUTHORITY, List.of(HOST), NOW, List.of(CERTIFICATE.certificate()));
 
         assertThat(next.trusted()).containsExactly(next.certificate(), CERTIFICATE.certificate());
         assertThat(next.withoutOldPredecessor(NOW.plusSeconds(3599))).isEqualTo(next);
@@ -68,7 +106,7 @@ class ServingCertificateTest {
 
     @Test
     void rejectsForeignContentAndSaysWhatIsWrong() {
-        ServingCertificate other = ServingCertificate.create(List.of(HOST), NOW, List.of());
+        ServingCertificate other = ServingCertificate.create(AUTHORITY, List.of(HOST), NOW, List.of());
 
         assertBad(Map.of(), "tls.crt is missing");
         assertBad(with("tls.key", null), "tls.key is missing");

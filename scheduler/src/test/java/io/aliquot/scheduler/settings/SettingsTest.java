@@ -27,6 +27,7 @@ class SettingsTest {
                         "",
                         "aliquot-webhook",
                         "aliquot-webhook-tls",
+                        "aliquot-webhook-ca",
                         "aliquot",
                         "",
                         ""));
