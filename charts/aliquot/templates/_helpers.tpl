@@ -45,7 +45,7 @@ imagePullSecrets:
 aliquot-webhook-tls, aliquot-webhook-ca
 {{- end }}
 
-{{/* User names of Aliquot's two service accounts. */}}
+{{/* User names of the scheduler's and the node agents' service accounts. */}}
 {{- define "aliquot.schedulerUser" -}}
 system:serviceaccount:{{ .Release.Namespace }}:aliquot-scheduler
 {{- end }}

@@ -139,7 +139,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
 
     private static String advice(List<String> outdated) {
         return "the caBundle of " + String.join(", ", outdated)
-                + " lacks the certificate authority: run the Job aliquot-ca-bundles-… again (docs/install.md)";
+                + " lacks the certificate authority until the Job aliquot-ca-bundles-… runs (docs/install.md)";
     }
 
     /** Whether every caBundle contains the authority; empty before the first reconciliation. */

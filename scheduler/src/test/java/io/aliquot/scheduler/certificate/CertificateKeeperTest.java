@@ -166,7 +166,7 @@ class CertificateKeeperTest {
         assertThat(authority().trusted()).contains(lost.certificate());
         assertThat(keeper.caBundlesAreCurrent()).contains(false);
         assertThat(keeper.remark())
-                .hasValueSatisfying(text -> assertThat(text).contains("gpu.aliquot.io", "run the Job"));
+                .hasValueSatisfying(text -> assertThat(text).contains("gpu.aliquot.io", "until the Job"));
         for (CertificateKeeper one : List.of(keeper, restarted)) {
             assertThat(one.waitsFor()).isEmpty();
             assertThat(lost.issued(served(one))).isTrue();
@@ -260,9 +260,8 @@ class CertificateKeeperTest {
         assertThat(keeper.waitsFor()).isEmpty();
         assertThat(keeper.caBundlesAreCurrent()).contains(false);
         assertThat(keeper.remark())
-                .contains(
-                        "the caBundle of gpu.aliquot.io, namespace.gpu.aliquot.io lacks the certificate authority: run"
-                                + " the Job aliquot-ca-bundles-… again (docs/install.md)");
+                .contains("the caBundle of gpu.aliquot.io, namespace.gpu.aliquot.io lacks the certificate authority"
+                        + " until the Job aliquot-ca-bundles-… runs (docs/install.md)");
     }
 
     @Test
