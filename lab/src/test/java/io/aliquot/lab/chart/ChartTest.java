@@ -495,13 +495,14 @@ class ChartTest {
         }
     }
 
+    /** But not its cgroups: at the same path the JVM would take the host's for its own, and with them the host's memory. */
     @ParameterizedTest
     @MethodSource("scenarios")
     void agentMountsTheHostsDirectoriesAtTheSamePaths(Path scenario) {
         PodSpec pod = agent(Chart.render(scenario));
 
         for (var volume : pod.getVolumes()) {
-            if (volume.getHostPath() != null) {
+            if (volume.getHostPath() != null && !volume.getName().equals("cgroups")) {
                 assertThat(Stream.concat(pod.getContainers().stream(), pod.getInitContainers().stream())
                                 .flatMap(container -> container.getVolumeMounts().stream())
                                 .filter(mount -> mount.getName().equals(volume.getName())))
