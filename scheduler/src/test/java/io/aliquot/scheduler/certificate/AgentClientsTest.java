@@ -181,6 +181,7 @@ class AgentClientsTest {
         kubernetes.resource(configMap()).delete();
         Replica replica = replica();
         replica.reconcile();
+        replica.reconcile();
         assertThat(replica.keeper.waitsFor()).isEmpty();
         assertThat(replica.tls.identity()).isInstanceOf(Identity.None.class);
 
