@@ -281,8 +281,7 @@ class GpuApiFaultsIT {
     }
 
     @Test
-    void anAgentThatDoesNotAnswerCostsOnlyTheUsageAndTheSchedulerTrustsTheKeyOfItsSuccessor(
-            Lab lab, TestNamespace namespace) {
+    void anAgentThatDoesNotAnswerCostsOnlyTheUsageAndItsSuccessorIsTrusted(Lab lab, TestNamespace namespace) {
         Pod pod = Pods.withGpuMemory(lab, "uses", MEMORY);
         pod.getSpec().getContainers().getFirst().setCommand(List.of("vgpu-sample", "alloc", "2000", "hold"));
         String node = namespace.run(pod).getSpec().getNodeName();

@@ -28,7 +28,7 @@ final class Pods {
                 .withName(name)
                 .endMetadata()
                 .withNewSpec()
-                .withTerminationGracePeriodSeconds(0L)
+                .withTerminationGracePeriodSeconds(1L) // with 0 each deletion is by force
                 .withAutomountServiceAccountToken(false)
                 .addNewContainer()
                 .withName(MAIN)

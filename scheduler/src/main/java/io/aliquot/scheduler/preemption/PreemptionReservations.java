@@ -38,8 +38,11 @@ final class PreemptionReservations implements ReservationHolders {
      */
     static final Duration LONGEST_WAIT = Duration.ofMinutes(10);
 
-    /** How long after the end of its grace period a pod is still expected to terminate. */
-    private static final Duration OVERDUE = Duration.ofSeconds(30);
+    /**
+     * How long after the end of its grace period a pod is still expected to leave. One that was deleted by force holds its
+     * share until its node has not had it for 30 s, of which the ledger learns every 9 s.
+     */
+    private static final Duration OVERDUE = Duration.ofSeconds(60);
 
     /**
      * Reserved capacity on a node.
