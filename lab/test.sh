@@ -7,7 +7,8 @@ long_parts() {
     cat <<-'END'
 		java       ten million steps against the ledger, the web page with 5,000 GPUs, more generated requests
 		placement  fragmentation against FGD on each workload of openb
-		native     5,000 kills of allocating programs, programs from PyPI, all GPU profiles, the whole acceptance kit
+		native     5,000 kills of allocating programs, programs from PyPI, all GPU profiles, the whole acceptance kit, and the
+		           node agent
 		lab        the tests on the cluster that take minutes, without those of 'faults'
 		faults     every fault of the scheduler's replicas, of its API, of nodes and of the control plane
 		jdk21      the unit and component tests on JDK 21
@@ -128,7 +129,7 @@ run_part() { # PART
     case $1 in
         java) maven -T 2 -pl api,testing,scheduler -Daliquot.histories=10000 -Dschemathesis.examples=20 ;;
         placement) maven -pl api,testing,scheduler,simulator -DskipITs -Dtest=RequiredModelsTest -Dsurefire.failIfNoSpecifiedTests=false ;;
-        native) ALIQUOT_KILL_ROUNDS=5000 maven -pl native-shim ;;
+        native) ALIQUOT_KILL_ROUNDS=5000 maven -pl api,native-shim,device-plugin ;;
         lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!}" ;;
         faults) maven_lab -Dtest=None "-Dit.test=$fault_tests" ;;
         jdk21)

@@ -160,7 +160,8 @@ class KubeletRestartIT {
                             namespace.name() + "/" + pod.getMetadata().getName()));
         });
         assertThat(lab.nodeEvents(node))
-                .filteredOn(event -> event.getMessage().contains(namespace.name() + "/bare"))
+                .filteredOn(event -> event.getReason().equals("GpuPodsRejected")
+                        && event.getMessage().contains(namespace.name() + "/bare"))
                 .hasSize(1);
         Allocations.expectNoGpuOverCapacity(lab);
         lab.kubectl("delete", "deployment,statefulset,daemonset,job", "--all", "--namespace", namespace.name())

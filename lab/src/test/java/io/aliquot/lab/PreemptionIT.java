@@ -130,8 +130,10 @@ class PreemptionIT {
         return pod.edit().editMetadata().addToLabels(PROTECTED).endMetadata().build();
     }
 
+    /** Of the pods that stay: the share of a victim is free a moment before the API server removes it. */
     private static List<String> names(TestNamespace namespace) {
         return namespace.client().pods().inNamespace(namespace.name()).list().getItems().stream()
+                .filter(pod -> pod.getMetadata().getDeletionTimestamp() == null)
                 .map(pod -> pod.getMetadata().getName())
                 .toList();
     }
