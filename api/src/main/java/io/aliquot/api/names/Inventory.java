@@ -143,66 +143,36 @@ public record Inventory(
 
     /** The same inventory with other GPUs. */
     public Inventory withGpus(List<Gpu> gpus) {
-        return new Inventory(
-                visibleDevices,
-                memoryScaling,
-                coreScaling,
-                slots,
-                gpus,
-                conflict,
-                bootId,
-                driverVersion,
-                totals,
-                certificate);
+        return with(gpus, conflict, bootId, driverVersion, totals, certificate);
     }
 
     /** The same inventory with another {@link #conflict}. */
     public Inventory withConflict(String conflict) {
-        return new Inventory(
-                visibleDevices,
-                memoryScaling,
-                coreScaling,
-                slots,
-                gpus,
-                conflict,
-                bootId,
-                driverVersion,
-                totals,
-                certificate);
+        return with(gpus, conflict, bootId, driverVersion, totals, certificate);
     }
 
     /** The same inventory as found under this boot and this driver. */
     public Inventory withDriver(String bootId, String driverVersion) {
-        return new Inventory(
-                visibleDevices,
-                memoryScaling,
-                coreScaling,
-                slots,
-                gpus,
-                conflict,
-                bootId,
-                driverVersion,
-                totals,
-                certificate);
+        return with(gpus, conflict, bootId, driverVersion, totals, certificate);
     }
 
     /** The same inventory with other {@link #totals}. */
     public Inventory withTotals(Map<String, Long> totals) {
-        return new Inventory(
-                visibleDevices,
-                memoryScaling,
-                coreScaling,
-                slots,
-                gpus,
-                conflict,
-                bootId,
-                driverVersion,
-                totals,
-                certificate);
+        return with(gpus, conflict, bootId, driverVersion, totals, certificate);
     }
 
     /** The same inventory of an agent with another {@link #certificate}. */
     public Inventory withCertificate(String certificate) {
+        return with(gpus, conflict, bootId, driverVersion, totals, certificate);
+    }
+
+    private Inventory with(
+            List<Gpu> gpus,
+            String conflict,
+            String bootId,
+            String driverVersion,
+            Map<String, Long> totals,
+            String certificate) {
         return new Inventory(
                 visibleDevices,
                 memoryScaling,

@@ -76,7 +76,6 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
     /** How long the predecessor stays trusted; replicas serve a new certificate after 10 s. */
     private static final Duration TAKEOVER = Duration.ofHours(1);
 
-    static final ExtendedKeyUsage SERVER = new ExtendedKeyUsage(KeyPurposeId.id_kp_serverAuth);
     private static final ExtendedKeyUsage SERVER_AND_CLIENT =
             new ExtendedKeyUsage(new KeyPurposeId[] {KeyPurposeId.id_kp_serverAuth, KeyPurposeId.id_kp_clientAuth});
 
@@ -107,23 +106,13 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
         return create(null, AUTHORITY, List.of(AUTHORITY), null, now, predecessors);
     }
 
-    /** Creates a key and a self-signed certificate. */
-    static ServingCertificate create(
-            String commonName,
-            List<String> hosts,
-            ExtendedKeyUsage usage,
-            Instant now,
-            List<X509Certificate> predecessors) {
-        return create(null, commonName, hosts, usage, now, predecessors);
-    }
-
     /**
      * Creates a key and a certificate.
      *
      * @param issuer null if it is self-signed
      * @param usage null for an authority
      */
-    private static ServingCertificate create(
+    static ServingCertificate create(
             @Nullable ServingCertificate issuer,
             String commonName,
             List<String> hosts,

@@ -82,24 +82,22 @@ final class Events implements AutoCloseable {
 
     /** Sends a warning; {@code reason} is one CamelCase word, {@code message} a sentence. */
     void warn(HasMetadata object, String reason, String message) {
+        long tenMinutes = clock.instant().getEpochSecond() / REPEAT_AFTER.toSeconds();
         var about = new About(object.getMetadata().getUid(), reason, message);
-        if (isNew(logged, about)) {
-            LOG.warn("{}: {} {}", LogReference.of(object), reason, message);
-        }
-        if (isNew(sent, about)) {
-            long tenMinutes = clock.instant().getEpochSecond() / REPEAT_AFTER.toSeconds();
-            enqueue(object, "Warning", about, message, Long.toString(tenMinutes));
-        }
+        warn(object, about, message, Long.toString(tenMinutes));
     }
 
     /** Sends a warning once for each {@code occasion}; after ten minutes the API server refuses it as a duplicate. */
     void warnOnce(HasMetadata object, String reason, String occasion, String message) {
-        var about = new About(object.getMetadata().getUid(), reason, occasion);
+        warn(object, new About(object.getMetadata().getUid(), reason, occasion), message, "");
+    }
+
+    private void warn(HasMetadata object, About about, String message, String time) {
         if (isNew(logged, about)) {
-            LOG.warn("{}: {} {}", LogReference.of(object), reason, message);
+            LOG.warn("{}: {} {}", LogReference.of(object), about.reason(), message);
         }
         if (isNew(sent, about)) {
-            enqueue(object, "Warning", about, message, "");
+            enqueue(object, "Warning", about, message, time);
         }
     }
 

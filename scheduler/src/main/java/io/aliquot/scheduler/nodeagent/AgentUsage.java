@@ -6,6 +6,7 @@ import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
+import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
@@ -69,7 +70,7 @@ public final class AgentUsage {
     private final AgentClient client;
     private final Function<String, Optional<String>> certificates;
     private final Readiness readiness;
-    private final Listener listener;
+    private final Ledger ledger;
     private final LongSupplier nanoTime;
     private final Map<String, Agent> byNode = new ConcurrentHashMap<>();
     private final AtomicInteger underWay = new AtomicInteger();
@@ -79,15 +80,6 @@ public final class AgentUsage {
     /** Learns whether the node's agent is ready and answers. */
     interface Readiness {
         void set(String node, boolean ready);
-    }
-
-    /** Learns what agents report. */
-    interface Listener {
-        /** Whether an agent is to be asked for the pods of its node. */
-        boolean awaitsPods(String node);
-
-        /** The report of an agent, and when it was asked. */
-        void observe(UsageReport report, long askedAt);
     }
 
     /** A node's agent: where it is, when it is asked next, and its latest report. */
@@ -116,18 +108,19 @@ public final class AgentUsage {
      * Knows no agent at first.
      *
      * @param certificates of a node's agent, by the digest that the node names now
+     * @param ledger learns what agents report
      */
     AgentUsage(
             AgentClient client,
             Function<String, Optional<String>> certificates,
             Readiness readiness,
-            Listener listener,
+            Ledger ledger,
             MeterRegistry metrics,
             LongSupplier nanoTime) {
         this.client = client;
         this.certificates = certificates;
         this.readiness = readiness;
-        this.listener = listener;
+        this.ledger = ledger;
         this.nanoTime = nanoTime;
         this.logged = Caffeine.newBuilder()
                 .maximumSize(10_000)
@@ -267,7 +260,7 @@ public final class AgentUsage {
 
     private void fetch(String node, Agent agent) {
         String address = agent.address;
-        String query = listener.awaitsPods(node) ? UsageReport.WITH_PODS : "";
+        String query = ledger.awaitsPods(node) ? UsageReport.WITH_PODS : "";
         long askedAt = nanoTime.getAsLong();
         CompletableFuture<UsageReport> answer =
                 ask(node, address, UsageReport.PATH, query).thenApply(text -> report(node, text));
@@ -288,7 +281,8 @@ public final class AgentUsage {
             agent.asked = false;
             underWay.decrementAndGet();
             if (failure == null) {
-                listener.observe(report, askedAt);
+                ledger.observe(report, askedAt)
+                        .forEach(pod -> LOG.info("no longer on node {}, its vGPUs are free: {}", node, pod));
                 if (!query.isEmpty() && report.pods().isEmpty()) {
                     logWithoutPods(node);
                 }

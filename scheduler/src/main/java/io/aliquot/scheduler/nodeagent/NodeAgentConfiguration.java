@@ -1,21 +1,16 @@
 package io.aliquot.scheduler.nodeagent;
 
-import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.preemption.Evictions;
 import io.aliquot.scheduler.settings.Settings;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.util.function.LongSupplier;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
 @Configuration(proxyBeanMethods = false)
 class NodeAgentConfiguration {
-    private static final Logger LOG = LoggerFactory.getLogger(NodeAgentConfiguration.class);
-
     @Bean
     AgentTls agentTls() {
         return new AgentTls();
@@ -29,23 +24,7 @@ class NodeAgentConfiguration {
     @Bean
     AgentUsage agentUsage(
             AgentClient client, NodeReports nodes, Ledger ledger, MeterRegistry metrics, LongSupplier nanoTime) {
-        return new AgentUsage(
-                client, nodes::agentCertificate, ledger::setAgentReady, ledgerOf(ledger), metrics, nanoTime);
-    }
-
-    static AgentUsage.Listener ledgerOf(Ledger ledger) {
-        return new AgentUsage.Listener() {
-            @Override
-            public boolean awaitsPods(String node) {
-                return ledger.awaitsPods(node);
-            }
-
-            @Override
-            public void observe(UsageReport report, long askedAt) {
-                ledger.observe(report, askedAt)
-                        .forEach(pod -> LOG.info("no longer on node {}, its vGPUs are free: {}", report.node(), pod));
-            }
-        };
+        return new AgentUsage(client, nodes::agentCertificate, ledger::setAgentReady, ledger, metrics, nanoTime);
     }
 
     @Bean

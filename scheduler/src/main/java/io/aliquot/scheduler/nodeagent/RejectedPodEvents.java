@@ -27,7 +27,7 @@ import org.springframework.stereotype.Component;
 public final class RejectedPodEvents {
     static final String REASON = "GpuPodsRejected";
 
-    /** The rejections of so long a time, by the API server's clock, are one event. */
+    /** One event names all pods that a kubelet rejects in a period of this length, by the API server's clock. */
     static final Duration PERIOD = Duration.ofSeconds(10);
 
     /** From the first rejection of a period that is seen on, until all of them are. */

@@ -140,9 +140,10 @@ class AgentClientsTest {
     @Test
     void aCertificateThatIsNotForClientsIsRenewed() throws Exception {
         var forServers = ServingCertificate.create(
+                null,
                 "aliquot-webhook",
                 List.of(CertificateKeeperTest.HOST),
-                ServingCertificate.SERVER,
+                ServingCertificateTest.SERVER,
                 clock.instant(),
                 List.of());
         kubernetes

@@ -115,7 +115,7 @@ class CertificateKeeperTest {
     @Test
     void anUpgradeKeepsTheSelfSignedCertificateUntilTheWebhooksTrustTheAuthority() {
         var selfSigned = ServingCertificate.create(
-                "aliquot-webhook", List.of(HOST), ServingCertificate.SERVER, clock.instant(), List.of());
+                null, "aliquot-webhook", List.of(HOST), ServingCertificateTest.SERVER, clock.instant(), List.of());
         kubernetes
                 .resource(new SecretBuilder()
                         .withNewMetadata()

@@ -11,10 +11,13 @@ import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import org.bouncycastle.asn1.x509.ExtendedKeyUsage;
+import org.bouncycastle.asn1.x509.KeyPurposeId;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 
 class ServingCertificateTest {
+    static final ExtendedKeyUsage SERVER = new ExtendedKeyUsage(KeyPurposeId.id_kp_serverAuth);
     private static final String HOST = "aliquot-webhook.aliquot.svc";
     private static final Instant NOW = Instant.parse("2026-03-01T00:00:00Z");
     private static final ServingCertificate AUTHORITY = ServingCertificate.createAuthority(NOW, List.of());
@@ -57,8 +60,7 @@ class ServingCertificateTest {
     @Test
     void aCaBundleTrustsItsCertificatesAndWhatItsAuthoritiesHaveIssued() {
         ServingCertificate other = ServingCertificate.createAuthority(NOW, List.of(AUTHORITY.certificate()));
-        ServingCertificate selfSigned =
-                ServingCertificate.create("x", List.of("x"), ServingCertificate.SERVER, NOW, List.of());
+        ServingCertificate selfSigned = ServingCertificate.create(null, "x", List.of("x"), SERVER, NOW, List.of());
 
         assertThat(ServingCertificate.trusts(AUTHORITY.caBundle(), CERTIFICATE.certificate()))
                 .isTrue();

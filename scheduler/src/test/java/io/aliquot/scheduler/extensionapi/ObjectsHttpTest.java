@@ -130,7 +130,7 @@ class ObjectsHttpTest {
         assertThat(refreshed(gpu).at("/status/nodeName").asString()).isEqualTo("n9");
     }
 
-    /** The answer once the server makes its objects anew, which it does not do for each request. */
+    /** Waits until the server makes its objects anew, which it does not do for each request, and reads the answer. */
     private JsonNode refreshed(String path) throws Exception {
         Thread.sleep(250);
         return ok(path);

@@ -61,8 +61,8 @@ class AgentUsageTest {
         @Override
         public void overallocated(String node, String gpu) {}
     });
-    private final AgentUsage usage = new AgentUsage(
-            client, this::certificate, readiness::put, NodeAgentConfiguration.ledgerOf(ledger), metrics, now::get);
+    private final AgentUsage usage =
+            new AgentUsage(client, this::certificate, readiness::put, ledger, metrics, now::get);
     private final ListAppender<ILoggingEvent> log = new ListAppender<>();
 
     @BeforeEach
@@ -238,7 +238,7 @@ class AgentUsageTest {
                 new AgentClient(FakeAgent.presenting(FakeAgent.SCHEDULERS), agent.port(), Duration.ofMillis(900)),
                 this::certificate,
                 readiness::put,
-                NodeAgentConfiguration.ledgerOf(ledger),
+                ledger,
                 metrics,
                 now::get);
         IntStream.rangeClosed(1, 3).forEach(i -> {
