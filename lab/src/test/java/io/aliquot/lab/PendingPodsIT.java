@@ -7,8 +7,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.names.Annotations;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import tools.jackson.databind.JsonNode;
@@ -61,8 +61,7 @@ class PendingPodsIT {
 
     @Test
     @LongTier.Only
-    void aTerminatingPodKeepsItsShareUntilItsContainersEnd(Lab lab, TestNamespace namespace)
-            throws InterruptedException {
+    void aTerminatingPodKeepsItsShareUntilItsContainersEnd(Lab lab, TestNamespace namespace) {
         String node = namespace.node();
         namespace.run(podOn(lab, "one", 50000, node));
         Pod ignoresSigterm = withGrace(podOn(lab, "other", 60000, node), 10);
@@ -73,11 +72,13 @@ class PendingPodsIT {
 
         namespace.client().resource(other).delete();
 
-        TimeUnit.SECONDS.sleep(8);
-        assertThat(TestNamespace.isBound(namespace.get("pending")))
-                .as("while the other pod terminates")
-                .isFalse();
-        namespace.awaitRunning("pending", PROMPTLY);
+        Instant killed = Instant.parse(namespace.get("other").getMetadata().getDeletionTimestamp());
+        Pod pending = namespace.awaitRunning("pending", PROMPTLY.plusSeconds(10));
+        assertThat(pending.getStatus().getConditions())
+                .filteredOn(condition -> condition.getType().equals("PodScheduled"))
+                .singleElement()
+                .satisfies(bound ->
+                        assertThat(Instant.parse(bound.getLastTransitionTime())).isAfterOrEqualTo(killed));
         Allocations.expectNoGpuOverCapacity(lab);
     }
 

@@ -10,7 +10,6 @@ import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudgetBuilder;
 import io.fabric8.kubernetes.api.model.scheduling.v1.PriorityClassBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientException;
-import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -21,9 +20,6 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(LabExtension.class)
 class PreemptionIT {
     private static final Map<String, String> PROTECTED = Map.of("lab", "protected");
-
-    /** Time for three attempts of kube-scheduler, each of which the evictor handles. */
-    private static final Duration A_WHILE = Duration.ofSeconds(8);
 
     @Test
     void onePodIsPreemptedWhereTheNodesTotalIsShort(Lab lab, TestNamespace namespace) throws InterruptedException {
@@ -83,7 +79,7 @@ class PreemptionIT {
         try (TestPriorityClass high = new TestPriorityClass(lab, namespace, "PreemptLowerPriority")) {
             namespace.create(high.of(Pods.onNode(Pods.withGpuMemory(lab, "high", 40000), node)));
             namespace.awaitUnschedulable("high");
-            TimeUnit.MILLISECONDS.sleep(A_WHILE.toMillis());
+            awaitThreeMoreAttempts(lab, namespace, "high", node);
             assertThat(names(namespace)).containsExactlyInAnyOrder("old", "young", "high");
             assertThat(namespace.get("young").getMetadata().getDeletionTimestamp())
                     .isNull();
@@ -104,8 +100,22 @@ class PreemptionIT {
             namespace.create(never.of(Pods.onNode(Pods.withGpuMemory(lab, "never", 40000), node)));
 
             assertThat(namespace.awaitUnschedulable("never")).contains("no GPU with 40000 MiB free");
-            TimeUnit.MILLISECONDS.sleep(A_WHILE.toMillis());
+            awaitThreeMoreAttempts(lab, namespace, "never", node);
             assertThat(names(namespace)).containsExactlyInAnyOrder("old", "young", "never");
+        }
+    }
+
+    /** kube-scheduler retries a Pending pod when a pod on the node ends, after the Pending pod's backoff. */
+    private static void awaitThreeMoreAttempts(Lab lab, TestNamespace namespace, String pod, String node) {
+        var replicas = new SchedulerReplicas(lab);
+        for (int i = 0; i < 3; i++) {
+            long before = replicas.failedAttempts(namespace.name(), pod);
+            namespace.run(low(lab, "small-" + i, 1000, node));
+            namespace.delete("small-" + i);
+            TestNamespace.awaitTrue(
+                    "another attempt to schedule " + pod,
+                    EVENTUALLY,
+                    () -> replicas.failedAttempts(namespace.name(), pod) > before);
         }
     }
 

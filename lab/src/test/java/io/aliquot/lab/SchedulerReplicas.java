@@ -57,6 +57,20 @@ final class SchedulerReplicas {
                 .orElseThrow(() -> new AssertionError("there is no replica " + name));
     }
 
+    /** How often the kube-schedulers that run now found no node for a pod, by their logs (schedule_one.go, V(2)). */
+    long failedAttempts(String namespace, String pod) {
+        String line = "Unable to schedule pod; no fit; waiting\" pod=\"" + namespace + "/" + pod + "\"";
+        return all().stream()
+                .flatMap(replica -> lab.client()
+                        .pods()
+                        .resource(replica)
+                        .inContainer(KUBE_SCHEDULER)
+                        .getLog()
+                        .lines())
+                .filter(text -> text.contains(line))
+                .count();
+    }
+
     void signal(Pod replica, String container, String signal) {
         lab.signal(
                 replica.getSpec().getNodeName(),

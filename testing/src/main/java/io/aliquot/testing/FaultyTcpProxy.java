@@ -35,6 +35,7 @@ public final class FaultyTcpProxy implements AutoCloseable {
     private final int targetPort;
     private final int port;
     private final AtomicInteger accepted = new AtomicInteger();
+    private final AtomicInteger discarded = new AtomicInteger();
     private final Set<Connection> connections = ConcurrentHashMap.newKeySet();
     /** Connections whose data is discarded until they close. */
     private final Set<Connection> silenced = ConcurrentHashMap.newKeySet();
@@ -66,6 +67,11 @@ public final class FaultyTcpProxy implements AutoCloseable {
     /** The number of connections accepted since the start. */
     public int connections() {
         return accepted.get();
+    }
+
+    /** How often data of one of the sides was discarded since the start. */
+    public int discarded() {
+        return discarded.get();
     }
 
     /** Resets every connection; new ones work. */
@@ -142,6 +148,7 @@ public final class FaultyTcpProxy implements AutoCloseable {
             for (int n = in.read(buffer); n >= 0; n = in.read(buffer)) {
                 if (dropAll || (dropResponses && response) || silenced.contains(connection)) {
                     silenced.add(connection);
+                    discarded.incrementAndGet();
                 } else {
                     out.write(buffer, 0, n);
                 }

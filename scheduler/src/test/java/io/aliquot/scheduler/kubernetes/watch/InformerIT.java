@@ -22,7 +22,6 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentSkipListMap;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterAll;
@@ -122,13 +121,18 @@ class InformerIT {
     @Test
     void theInformerIsNotReadyBeforeTheServerAnswers() throws Exception {
         make("early", "first");
-        proxy.stopListening();
+        proxy.dropAll();
         var starting = new Thread(this::startWatching);
         starting.start();
-        TimeUnit.MILLISECONDS.sleep(500);
+        for (int attempt = 1; attempt <= 3; attempt++) {
+            int discarded = proxy.discarded();
+            await("an attempt", () -> proxy.discarded() > discarded);
+            proxy.resetConnections();
+        }
         assertThat(objects).isEmpty();
 
-        proxy.startListening();
+        proxy.stopDropping();
+        proxy.resetConnections();
 
         starting.join(20_000);
         assertThat(objects.values()).containsExactly("early");
@@ -188,19 +192,19 @@ class InformerIT {
 
     /** Like a firewall that has forgotten a connection: neither side sees an error, and nothing arrives. */
     @Test
-    void aRestartedInformerMissesNothing() throws Exception {
+    void aRestartedInformerMissesNothing() {
         make("stays", "first");
         make("goes", "first");
         make("made-again", "first");
         startWatching();
+        awaitWatch();
         proxy.dropAll();
         remove("goes");
         remove("made-again");
         make("made-again", "second");
         make("comes", "first");
-        TimeUnit.MILLISECONDS.sleep(300);
+        await("the watch's events to be lost", () -> proxy.discarded() > 0);
         proxy.stopDropping();
-        TimeUnit.MILLISECONDS.sleep(300);
         assertThat(objects.values())
                 .as("without a restart the informer receives nothing")
                 .contains("goes");
@@ -248,15 +252,16 @@ class InformerIT {
     }
 
     @Test
-    void aDeadWatchIsFoundByReadingTheLease() throws Exception {
+    void aDeadWatchIsFoundByReadingTheLease() {
         make("lease", "first");
         startWatching();
+        awaitWatch();
         var healthCheck = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
         healthCheck.check();
         proxy.dropAll();
         remove("lease");
         make("lease", "renewed");
-        TimeUnit.MILLISECONDS.sleep(300);
+        await("the watch's events to be lost", () -> proxy.discarded() > 0);
         proxy.stopDropping();
         int connections = proxy.connections();
 
@@ -273,21 +278,21 @@ class InformerIT {
     }
 
     @Test
-    void anIdleWatchWithoutChangesIsNotRestarted() throws Exception {
+    void anIdleWatchWithoutChangesIsNotRestarted() {
         make("lease", "first");
         startWatching();
-        make("later", "first");
-        awaitConvergence(); // the watch has begun
+        awaitWatch();
         var healthCheck = new WatchHealthCheck(watched, List.of(watched), () -> Optional.of(version("lease")));
         int connections = proxy.connections();
         for (int i = 0; i < 5; i++) {
             nanoTime.addAndGet(WatchHealthCheck.RENEWED.toNanos() + 1);
             healthCheck.check();
         }
-        TimeUnit.MILLISECONDS.sleep(300);
+        make("news", "first");
+        awaitConvergence(); // through the watch, which a restart would have closed
         assertThat(proxy.connections()).isEqualTo(connections);
 
-        nanoTime.addAndGet(WatchHealthCheck.BOOKMARKED.toNanos());
+        nanoTime.addAndGet(WatchHealthCheck.BOOKMARKED.toNanos() + 1);
         healthCheck.check();
 
         await("another watch", () -> proxy.connections() > connections);
@@ -331,6 +336,12 @@ class InformerIT {
 
     private static void remove(String name) {
         admin.configMaps().inNamespace("default").withName(name).delete();
+    }
+
+    /** A complete list does not mean that the watch has begun. */
+    private void awaitWatch() {
+        make("watched", "first");
+        awaitConvergence();
     }
 
     private void awaitConvergence() {
