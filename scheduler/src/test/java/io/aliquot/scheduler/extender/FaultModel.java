@@ -565,11 +565,11 @@ final class FaultModel {
             }
         }
         pass(Ledger.PREEMPTOR_RESERVATION_TIME.plus(BoundPods.GRACE));
+        for (Replica replica : replicas) {
+            replica.reconciler.reconcileAll(); // may find a resize that made a share smaller
+        }
         for (int i = 0; i < 4; i++) {
             pass(Duration.ofSeconds(10));
-        }
-        for (Replica replica : replicas) {
-            replica.reconciler.reconcileAll();
         }
     }
 
