@@ -24,7 +24,7 @@ make_jdk21_root() {
     local folder
     folder=$(jdk21_root)
     rm -rf "$cache"/jdk21-*
-    mmdebstrap --variant=minbase --include=openjdk-21-jdk-headless \
+    mmdebstrap --variant=minbase --include=openjdk-21-jdk-headless,e2fsprogs \
         --dpkgopt='path-exclude=/usr/share/doc/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' trixie "$folder"
     : > "$folder/complete"
