@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin;
 
+import io.aliquot.api.foreign.HamiRegistration;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.Gpu;
@@ -77,6 +78,9 @@ final class Reconciler {
 
     private final QuietTime withoutVgpus;
 
+    /** How long no pod has held a vGPU of the node while another owner serves the GPUs. */
+    private final QuietTime contested;
+
     /** How long GPUs of the inventory have been missing while no pod held a vGPU of the node. */
     private final QuietTime unlisted;
 
@@ -112,6 +116,7 @@ final class Reconciler {
                 ? Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON, Labels.OPERATOR_PLUGIN, Labels.OPERATOR_PLUGIN_OFF)
                 : Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON);
         withoutVgpus = new QuietTime(nanoTime, quietTime);
+        contested = new QuietTime(nanoTime, quietTime);
         unlisted = new QuietTime(nanoTime, quietTime);
         publisher = new InventoryPublisher(metrics, clock, nanoTime);
         healthReporter = new GpuHealthReporter(metrics, settings.nodeName());
@@ -146,7 +151,7 @@ final class Reconciler {
         NodeView node = latest.get();
         if (inventory == null) {
             Optional<Inventory> published = publishedInventory(node);
-            published.map(Inventory::totals).ifPresent(publisher::restoreExtendedResources);
+            published.ifPresent(publisher::restore);
             inventory = published.orElse(null);
         }
         Optional<String> release = DriverRelease.of(node);
@@ -159,7 +164,7 @@ final class Reconciler {
         DeviceHolders holders = podResources.list();
         if (hasLeft(node, holders, unmet)) {
             inventory = null;
-            registrar.withdraw();
+            registrar.withdraw("the node has left");
             publisher.withdraw(client, node, labels).ifPresent(unmet::add);
         } else {
             reconcile(client, node, reading, holders, unmet);
@@ -229,8 +234,9 @@ final class Reconciler {
                         requested.or(() -> previous.map(NodeSettings::of)).orElseThrow())
                 .withDriver(bootId, driver);
         counted |= holders instanceof DeviceHolders.Known;
-        Inventory shared =
+        Inventory judged =
                 OtherDevicePlugins.in(built, previous.map(Reconciler::withoutRelease), node, holders, counted);
+        Inventory shared = judged.withWithheld(withholds(judged, previous, holders));
         Inventory present = DriverRelease.of(node).map(shared::withConflict).orElse(shared);
         report(present, holders, unmet);
         if (present.gpus().isEmpty()) {
@@ -243,8 +249,34 @@ final class Reconciler {
         advertise(present, node);
         inventory = present;
         publisher
-                .publish(client, node, withoutKubelet(present).withCertificate(certificate), labels)
+                .publish(client, node, withoutKubelet(present).withCertificate(certificate), labels(node))
                 .ifPresent(unmet::add);
+    }
+
+    /** HAMi's nodes keep the GPU Operator's labels as they are. */
+    private Map<String, String> labels(NodeView node) {
+        return HamiRegistration.isOn(node.annotations()) ? Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON) : labels;
+    }
+
+    /**
+     * Whether the agent keeps totals and slots off the node, because another owner serves its GPUs. A kubelet that restarts
+     * rejects pods that request more of a resource than the Node has, so another owner's pods must not meet the agent's
+     * totals. It tolerates a resource that the Node lacks (pkg/kubelet/lifecycle/predicate.go,
+     * removeMissingExtendedResources), but while pods hold vGPUs, the node keeps what they were admitted with.
+     */
+    private boolean withholds(Inventory shared, Optional<Inventory> previous, DeviceHolders holders) {
+        if (shared.conflict().isEmpty()) {
+            contested.interrupt();
+            return false;
+        }
+        if (previous.map(Inventory::withheld).orElse(true)) { // nothing of the agent's is there
+            return holders instanceof DeviceHolders.Unavailable || !holdsVgpus(holders);
+        }
+        if (holdsVgpus(holders)) {
+            contested.interrupt();
+            return false;
+        }
+        return contested.isOver();
     }
 
     /** The inventory to publish: while the kubelet does not have the slots, it would reject the pods of new Bindings. */
@@ -317,6 +349,11 @@ final class Reconciler {
     }
 
     private void advertise(Inventory present, NodeView node) {
+        if (present.withheld()) {
+            registrar.withdraw("another owner serves the node's GPUs");
+            metrics.slots(0, 0);
+            return;
+        }
         AdvertisedSlots slots = InventoryBuilder.slots(present);
         registrar.advertise(slots);
         metrics.slots(slots.healthy(), slots.unhealthy());

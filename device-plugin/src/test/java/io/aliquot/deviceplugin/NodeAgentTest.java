@@ -613,12 +613,96 @@ final class NodeAgentTest {
         agent.wake();
         await(() -> node.inventory().conflict().contains("advertises nvidia.com/gpu"));
         await(() -> unready("advertises nvidia.com/gpu"));
+        await(() -> node.resources().equals(Map.of("nvidia.com/gpu", 4L)));
         assertThat(metrics.print()).contains("aliquot_agent_node_conflict 1.0");
 
         node.advertise("nvidia.com/gpu", 0);
         agent.wake();
         await(() -> node.inventory().conflict().isEmpty());
         await(() -> agent.readinessProblems().isEmpty());
+    }
+
+    /** A node that HAMi serves, with its label: a kubelet would reject HAMi's pods for amounts of the agent. */
+    @Test
+    void onANodeOfHamiTheAgentWritesNothingButTheConflict() throws Exception {
+        driver.install(A100, A100);
+        registerHami();
+        node.advertise("nvidia.com/gpu", 20);
+        node.advertise("nvidia.com/gpumem", 245_760); // not the agent's
+        Map<String, Long> before = node.resources();
+        start();
+        await(() -> unready("HAMi serves this node's GPUs"));
+        awaitPasses(10);
+
+        assertThat(node.resources()).isEqualTo(before);
+        assertThat(node.condition()).isEmpty();
+        assertThat(node.inventory().conflict()).startsWith(Inventory.HAMI).contains("chart value nodeLabel");
+        assertThat(node.inventory().withheld()).isTrue();
+        assertThat(node.labels()).isEqualTo(Map.of("gpu", "on", "aliquot.io/node-agent", "on"));
+        assertThat(sockets.toFile().list()).as("no socket but the kubelet's").hasSize(1);
+        int writes = node.writes();
+
+        agent.close();
+        agent = newAgent(driver::open);
+        start();
+        await(() -> unready("HAMi serves this node's GPUs"));
+        awaitPasses(10);
+        node.removeLabelAsAdmin("gpu");
+        await(() -> !node.labels().containsKey("aliquot.io/node-agent"));
+
+        assertThat(writes).isEqualTo(1);
+        assertThat(node.resources()).isEqualTo(before);
+    }
+
+    @Test
+    void whenHamiComesTheAgentRemovesItsAmountsWithTheLastVgpuAndReturnsWhenHamiHasGone() throws Exception {
+        driver.install(A100);
+        podResources.run("team", "ours", "aliquot.io/vgpu", "slot-001");
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+
+        registerHami();
+        await(() -> unready("HAMi serves this node's GPUs"));
+        node.zeroExtendedResources(); // a kubelet that has lost its checkpoint
+        awaitPasses(12);
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(81_920);
+        assertThat(sockets.toFile().list()).hasSize(2);
+
+        podResources.end("team", "ours");
+
+        await(() -> node.resources().isEmpty() && node.inventory().withheld());
+        await(() -> sockets.toFile().list().length == 1);
+        assertThat(node.condition()).isEmpty();
+
+        node.annotateAsAdmin("hami.io/node-handshake", "Deleted_2026.11.28 04:00:00");
+        kubelet.nextRegistration();
+        await(() -> agent.readinessProblems().isEmpty());
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(81_920);
+        assertThat(node.condition()).startsWith("true");
+        assertThat(node.inventory().withheld()).isFalse();
+    }
+
+    /** The agent of version 0.1 wrote amounts and slots whoever served the GPUs. */
+    @Test
+    void amountsOfAnEarlierAgentOnANodeOfAnotherOwnerAreRemoved() throws Exception {
+        driver.install(A100);
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+        agent.close();
+        registerHami();
+        node.zeroExtendedResources();
+
+        agent = newAgent(driver::open);
+        start();
+
+        await(() -> node.resources().isEmpty());
+        await(() -> node.inventory().withheld());
+        assertThat(sockets.toFile().list()).hasSize(1);
+    }
+
+    private void registerHami() {
+        node.annotateAsAdmin("hami.io/node-nvidia-register", "GPU-8f6e8f0c,10,122880,100,NVIDIA-A100,0,true:");
+        node.annotateAsAdmin("hami.io/node-handshake", "Requesting_2026.11.28 03:00:00");
     }
 
     @Test
@@ -843,6 +927,10 @@ final class NodeAgentTest {
 
         synchronized void advertise(String resource, long amount) {
             resources.put(resource, amount);
+        }
+
+        synchronized Map<String, Long> resources() {
+            return Map.copyOf(resources);
         }
 
         synchronized Map<String, String> labels() {

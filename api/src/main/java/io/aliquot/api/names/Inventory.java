@@ -38,6 +38,8 @@ import tools.jackson.databind.node.ObjectNode;
  * @param totals the extended resources of the Node that are larger than {@link #extendedResources}, because pods may hold as
  *     much since before an administrator lowered a scaling; by resource
  * @param certificate which certificate the node's agent serves: its {@link CertificateDigest}; empty if unknown
+ * @param withheld whether the agent has written no extended resources to the Node and advertises no vGPUs, because the GPUs
+ *     are another owner's: whatever amounts the Node has are not the agent's
  */
 public record Inventory(
         VisibleDevices visibleDevices,
@@ -49,12 +51,16 @@ public record Inventory(
         String bootId,
         String driverVersion,
         Map<String, Long> totals,
-        String certificate) {
+        String certificate,
+        boolean withheld) {
     /** How a {@link #conflict} begins while the node's driver is being upgraded and the agent does not use it. */
     public static final String DRIVER_UPGRADE = "the driver is being upgraded: ";
 
     /** The {@link #conflict} from the end of the kubelet's connection to the agent until the kubelet has its devices again. */
     public static final String KUBELET_GONE = "the kubelet has ended or restarted, and does not have the vGPUs yet";
+
+    /** How a {@link #conflict} begins while HAMi is registered on the node. */
+    public static final String HAMI = "HAMi serves this node's GPUs";
 
     private static final int VERSION = 1;
     private static final int LONGEST_CONFLICT = 300;
@@ -67,7 +73,7 @@ public record Inventory(
     /** An inventory without the optional parts. */
     public Inventory(
             VisibleDevices visibleDevices, Scaling memoryScaling, Scaling coreScaling, int slots, List<Gpu> gpus) {
-        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "", Map.of(), "");
+        this(visibleDevices, memoryScaling, coreScaling, slots, gpus, "", "", "", Map.of(), "", false);
     }
 
     public Inventory {
@@ -130,7 +136,8 @@ public record Inventory(
                 optionalText(root, "bootId"),
                 optionalText(root, "driverVersion"),
                 totals(root),
-                optionalText(root, "certificate"));
+                optionalText(root, "certificate"),
+                root.path("withheld").asBoolean(false));
     }
 
     private static Map<String, Long> totals(JsonNode root) {
@@ -143,27 +150,32 @@ public record Inventory(
 
     /** The same inventory with other GPUs. */
     public Inventory withGpus(List<Gpu> gpus) {
-        return with(gpus, conflict, bootId, driverVersion, totals, certificate);
+        return with(gpus, conflict, bootId, driverVersion, totals, certificate, withheld);
     }
 
     /** The same inventory with another {@link #conflict}. */
     public Inventory withConflict(String conflict) {
-        return with(gpus, conflict, bootId, driverVersion, totals, certificate);
+        return with(gpus, conflict, bootId, driverVersion, totals, certificate, withheld);
     }
 
     /** The same inventory as found under this boot and this driver. */
     public Inventory withDriver(String bootId, String driverVersion) {
-        return with(gpus, conflict, bootId, driverVersion, totals, certificate);
+        return with(gpus, conflict, bootId, driverVersion, totals, certificate, withheld);
     }
 
     /** The same inventory with other {@link #totals}. */
     public Inventory withTotals(Map<String, Long> totals) {
-        return with(gpus, conflict, bootId, driverVersion, totals, certificate);
+        return with(gpus, conflict, bootId, driverVersion, totals, certificate, withheld);
     }
 
     /** The same inventory of an agent with another {@link #certificate}. */
     public Inventory withCertificate(String certificate) {
-        return with(gpus, conflict, bootId, driverVersion, totals, certificate);
+        return with(gpus, conflict, bootId, driverVersion, totals, certificate, withheld);
+    }
+
+    /** The same inventory with or without the extended resources and vGPUs. */
+    public Inventory withWithheld(boolean withheld) {
+        return with(gpus, conflict, bootId, driverVersion, totals, certificate, withheld);
     }
 
     private Inventory with(
@@ -172,7 +184,8 @@ public record Inventory(
             String bootId,
             String driverVersion,
             Map<String, Long> totals,
-            String certificate) {
+            String certificate,
+            boolean withheld) {
         return new Inventory(
                 visibleDevices,
                 memoryScaling,
@@ -183,7 +196,8 @@ public record Inventory(
                 bootId,
                 driverVersion,
                 totals,
-                certificate);
+                certificate,
+                withheld);
     }
 
     public String print() {
@@ -205,6 +219,9 @@ public record Inventory(
         }
         if (!certificate.isEmpty()) {
             root.put("certificate", certificate);
+        }
+        if (withheld) {
+            root.put("withheld", true);
         }
         if (!totals.isEmpty()) {
             ObjectNode object = root.putObject("totals");

@@ -67,11 +67,12 @@ class InventoryTest {
                                             TreeMap::new))))
                     .toList();
             var inventory = new Inventory(
-                    new VisibleDevices("{uuid}"),
-                    new Scaling(10 + random.nextInt(9991)),
-                    new Scaling(10 + random.nextInt(9991)),
-                    1 + random.nextInt(SlotCount.MOST),
-                    gpus);
+                            new VisibleDevices("{uuid}"),
+                            new Scaling(10 + random.nextInt(9991)),
+                            new Scaling(10 + random.nextInt(9991)),
+                            1 + random.nextInt(SlotCount.MOST),
+                            gpus)
+                    .withWithheld(random.nextBoolean());
 
             assertThat(Inventory.parse(inventory.print())).isEqualTo(inventory);
         });

@@ -40,6 +40,9 @@ public final class InventoryPublisher {
     private final Backoff backoff;
     private final Problem failure = new Problem(LOG, Level.WARNING);
 
+    /** Whether this agent, or an earlier one, has written the Node's extended resources. */
+    private boolean ownsResources;
+
     public InventoryPublisher(AgentMetrics metrics, InstantSource clock, LongSupplier nanoTime) {
         this.metrics = metrics;
         this.clock = clock;
@@ -52,6 +55,9 @@ public final class InventoryPublisher {
      * @param labels of the Node that are to have these values
      */
     public Optional<String> publish(NodeClient client, NodeView node, Inventory inventory, Map<String, String> labels) {
+        if (inventory.withheld()) {
+            return withhold(client, node, inventory, labels);
+        }
         Map<String, Long> resources = extendedResources.of(inventory, node);
         String printed =
                 inventory.withTotals(extendedResources.beyond(inventory, node)).print();
@@ -61,14 +67,51 @@ public final class InventoryPublisher {
     }
 
     /**
+     * Publishes the inventory and the labels, and removes from the status what this agent wrote there. Amounts that the agent
+     * did not write are another owner's and stay.
+     */
+    private Optional<String> withhold(
+            NodeClient client, NodeView node, Inventory inventory, Map<String, String> labels) {
+        extendedResources.clear();
+        var annotations = Map.of(Annotations.GPUS, inventory.print());
+        var patch = MetadataPatch.set(differing(labels, node.labels()), differing(annotations, node.annotations()));
+        boolean hasCondition = node.conditions().containsKey(GpusHealthyCondition.TYPE);
+        if (patch.isEmpty() && !ownsResources && !hasCondition) {
+            return Optional.empty();
+        }
+        return attempt(() -> {
+            // Before the inventory says so: an agent that starts takes no amounts for its own then.
+            removeStatus(client, node);
+            if (!patch.isEmpty()) {
+                client.patchMetadata(patch);
+                metrics.nodePatched(PatchTarget.INVENTORY);
+            }
+        });
+    }
+
+    private void removeStatus(NodeClient client, NodeView node) throws NodeWriteException {
+        if (ownsResources) {
+            Set<String> totals = Resources.NODE_STATUS.stream()
+                    .filter(name -> node.capacity().containsKey(name)
+                            || node.allocatable().containsKey(name))
+                    .collect(Collectors.toSet());
+            if (!totals.isEmpty()) {
+                client.removeExtendedResources(totals);
+                metrics.nodePatched(PatchTarget.EXTENDED_RESOURCES);
+            }
+            ownsResources = false;
+        }
+        if (node.conditions().containsKey(GpusHealthyCondition.TYPE)) {
+            client.removeCondition(GpusHealthyCondition.TYPE);
+            metrics.nodePatched(PatchTarget.CONDITION);
+        }
+    }
+
+    /**
      * Removes what this agent has published; the labels in a last write of their own, because without them the
      * DaemonSet's controller ends this process. Returns why it could not; empty also if nothing was left to remove.
      */
     public Optional<String> withdraw(NodeClient client, NodeView node, Map<String, String> labels) {
-        Set<String> totals = Resources.NODE_STATUS.stream()
-                .filter(name ->
-                        node.capacity().containsKey(name) || node.allocatable().containsKey(name))
-                .collect(Collectors.toSet());
         Set<String> annotations =
                 node.annotations().containsKey(Annotations.GPUS) ? Set.of(Annotations.GPUS) : Set.of();
         Set<String> set = labels.entrySet().stream()
@@ -77,17 +120,11 @@ public final class InventoryPublisher {
                 .collect(Collectors.toSet());
         extendedResources.clear();
         return attempt(() -> {
+            // Before the inventory, which tells an agent that starts that the amounts are its own.
+            removeStatus(client, node);
             if (!annotations.isEmpty()) {
                 client.patchMetadata(MetadataPatch.remove(Set.of(), annotations));
                 metrics.nodePatched(PatchTarget.INVENTORY);
-            }
-            if (!totals.isEmpty()) {
-                client.removeExtendedResources(totals);
-                metrics.nodePatched(PatchTarget.EXTENDED_RESOURCES);
-            }
-            if (node.conditions().containsKey(GpusHealthyCondition.TYPE)) {
-                client.removeCondition(GpusHealthyCondition.TYPE);
-                metrics.nodePatched(PatchTarget.CONDITION);
             }
             if (!set.isEmpty()) {
                 client.patchMetadata(MetadataPatch.remove(set, Set.of()));
@@ -101,14 +138,16 @@ public final class InventoryPublisher {
         extendedResources.shrink();
     }
 
-    /** Takes over the extended resources that an earlier agent kept in the inventory. */
-    public void restoreExtendedResources(Map<String, Long> totals) {
-        extendedResources.restore(totals);
+    /** Takes over what an earlier agent has published. */
+    public void restore(Inventory published) {
+        extendedResources.restore(published.totals());
+        ownsResources = !published.withheld();
     }
 
     /** Forgets the extended resources published so far, because the Node object is gone. */
     public void nodeDeleted() {
         extendedResources.clear();
+        ownsResources = false;
     }
 
     private Optional<String> write(
@@ -128,6 +167,7 @@ public final class InventoryPublisher {
                 client.patchMetadata(metadata);
                 metrics.nodePatched(PatchTarget.INVENTORY);
             }
+            ownsResources = true;
             if (writeResources) {
                 client.setExtendedResources(resources);
                 metrics.nodePatched(PatchTarget.EXTENDED_RESOURCES);

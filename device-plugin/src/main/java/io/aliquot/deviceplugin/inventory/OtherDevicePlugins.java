@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin.inventory;
 
 import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.foreign.HamiRegistration;
 import io.aliquot.api.names.ForeignHolder;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.Gpu;
@@ -21,7 +22,8 @@ import java.util.regex.Pattern;
  * their GPUs: those count as wholly held until the pods end.
  *
  * <p>A plugin is recognized by its resource in the Node's allocatable, which the kubelet sets to 0 when the plugin's
- * connection ends (pkg/kubelet/cm/devicemanager, GetCapacity). A socket file that a killed plugin left is no plugin.
+ * connection ends (pkg/kubelet/cm/devicemanager, GetCapacity). A socket file that a killed plugin left is no plugin. HAMi's
+ * is recognized by its registration as well, which it keeps while its plugin restarts.
  */
 public final class OtherDevicePlugins {
     private static final Pattern HAMI = Pattern.compile("GPU-[0-9a-f-]{36}-[0-9]+");
@@ -50,6 +52,11 @@ public final class OtherDevicePlugins {
 
     private static String conflict(
             List<Gpu> gpus, Optional<Inventory> previous, NodeView node, DeviceHolders holders, boolean counted) {
+        if (HamiRegistration.isOn(node.annotations())) {
+            return Inventory.HAMI + " (annotation " + HamiRegistration.REGISTER
+                    + "); give Aliquot's nodes another label by the chart value nodeLabel, or remove HAMi from this node,"
+                    + " and then the annotation";
+        }
         Optional<String> advertised = foreignResource(node.allocatable(), 1);
         if (advertised.isPresent()) {
             return "another device plugin advertises " + advertised.get()

@@ -52,6 +52,7 @@ public final class KubeletRegistrar implements AutoCloseable {
     private volatile boolean kubeletGone;
     private volatile boolean closed;
     private volatile boolean withdrawn;
+    private volatile String withdrawnReason = "";
     private volatile boolean registered;
     private volatile String notRegisteredReason = "not registered with the kubelet yet";
 
@@ -133,9 +134,18 @@ public final class KubeletRegistrar implements AutoCloseable {
         }
     }
 
-    /** Ends the registration until the next {@link #advertise}; the kubelet then sets the Node's slots to 0. */
-    public synchronized void withdraw() {
+    /**
+     * Ends the registration until the next {@link #advertise}; the kubelet then sets the Node's slots to 0, and removes them
+     * after five minutes.
+     *
+     * @param reason for the administrator
+     */
+    public synchronized void withdraw(String reason) {
+        withdrawnReason = "no slots are advertised, because " + reason;
         withdrawn = true;
+        if (thread.getState() == Thread.State.NEW) {
+            unregistered(withdrawnReason);
+        }
         wake();
     }
 
@@ -234,7 +244,7 @@ public final class KubeletRegistrar implements AutoCloseable {
     private void poll() throws IOException {
         if (withdrawn) {
             closeRegistration();
-            unregistered("no slots are advertised, because the node has left");
+            unregistered(withdrawnReason);
             setKubeletGone(false);
             return;
         }

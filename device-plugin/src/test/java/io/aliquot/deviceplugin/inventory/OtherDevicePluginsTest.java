@@ -9,6 +9,7 @@ import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.node.NodeView;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -117,6 +118,26 @@ class OtherDevicePluginsTest {
         assertThat(in(node(Map.of(resource, 1L, "aliquot.io/vgpu", 20L)), NO_HOLDERS, GPUS)
                         .conflict())
                 .contains("advertises " + resource, "nvidia.com/gpu.deploy.device-plugin=false");
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "'GPU-0,10,122880,100,NVIDIA-A100,0,true:', Requesting_2026.11.28 03:00:00, true",
+        "'[{\"id\":\"GPU-0\"}]', Reported 2026-11-28 03:00:00, true",
+        "'GPU-0,10,122880,100,NVIDIA-A100,0,true:', , true",
+        "'GPU-0,10,122880,100,NVIDIA-A100,0,true:', Deleted_2026.11.28 03:00:00, false",
+        "[], Reported 2026-11-28 03:00:00, false",
+        "'', Reported 2026-11-28 03:00:00, false",
+    })
+    void aNodeOnWhichHamiIsRegisteredIsInConflict(String gpus, String handshake, boolean conflict) {
+        Map<String, String> annotations = new HashMap<>(Map.of("hami.io/node-nvidia-register", gpus));
+        if (handshake != null) {
+            annotations.put("hami.io/node-handshake", handshake);
+        }
+        var node = new NodeView(Map.of(), annotations, Map.of("nvidia.com/gpu", 0L), Map.of("nvidia.com/gpu", 0L));
+
+        assertThat(in(node, NO_HOLDERS, GPUS).conflict().startsWith(Inventory.HAMI))
+                .isEqualTo(conflict);
     }
 
     @Test
