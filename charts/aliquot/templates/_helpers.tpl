@@ -45,6 +45,20 @@ imagePullSecrets:
 aliquot-webhook-tls, aliquot-webhook-ca
 {{- end }}
 
+{{/* The nodes that HAMi serves, as JSON (module api: HamiRegistration). Needs a cluster. */}}
+{{- define "aliquot.hamiNodes" -}}
+{{- $nodes := list }}
+{{- range (lookup "v1" "Node" "" "").items }}
+{{- $annotations := .metadata.annotations | default dict }}
+{{- $gpus := get $annotations "hami.io/node-nvidia-register" | trim }}
+{{- $handshakes := printf "%s,%s" (get $annotations "hami.io/node-handshake") (get $annotations "hami.io/node-handshake-nvidia") }}
+{{- if not (or (has $gpus (list "" "[]")) (regexMatch "(^|,)Deleted" $handshakes)) }}
+{{- $nodes = append $nodes .metadata.name }}
+{{- end }}
+{{- end }}
+{{- toJson $nodes }}
+{{- end }}
+
 {{/* User names of the scheduler's and the node agents' service accounts. */}}
 {{- define "aliquot.schedulerUser" -}}
 system:serviceaccount:{{ .Release.Namespace }}:aliquot-scheduler

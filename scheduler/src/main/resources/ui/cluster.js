@@ -585,7 +585,7 @@ export function Cluster({ params, change }) {
           ${
             filtered
               ? 'No GPU matches the filters.'
-              : 'No node is labeled gpu=on yet, or its node agent has not reported GPUs.'
+              : 'No node has the label of Aliquot’s nodes yet (gpu=on by default), or its node agent has not reported GPUs.'
           }
         <//>`
         : html`<${Grid} groups=${groups} metric=${metric} />`

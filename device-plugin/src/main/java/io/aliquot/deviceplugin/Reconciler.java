@@ -182,17 +182,17 @@ final class Reconciler {
     }
 
     /**
-     * Whether the label gpu=on is gone and no pod of Aliquot's needs this node any more. The scheduler gives no new vGPUs on
+     * Whether the {@link Settings#nodeLabel} is gone and no pod of Aliquot's needs this node any more. The scheduler gives no new vGPUs on
      * a node without the label, but a pod may be bound already for which the kubelet has not called Allocate yet.
      */
     private boolean hasLeft(NodeView node, DeviceHolders holders, List<String> unmet) {
-        if (Labels.GPU_ON.equals(node.labels().get(Labels.GPU))) {
+        if (settings.nodeLabel().isOn(node.labels())) {
             withoutVgpus.interrupt();
             leaving.resolve();
             return false;
         }
-        unmet.add(leaving.report("the node has no label gpu=on: it gets no new vGPUs, and this agent stays until no pod"
-                + " holds one any more"));
+        unmet.add(leaving.report("the node has no label " + settings.nodeLabel()
+                + ": it gets no new vGPUs, and this agent stays until no pod holds one any more"));
         if (holdsVgpus(holders)) {
             withoutVgpus.interrupt();
             return false;
@@ -240,8 +240,8 @@ final class Reconciler {
         Inventory present = DriverRelease.of(node).map(shared::withConflict).orElse(shared);
         report(present, holders, unmet);
         if (present.gpus().isEmpty()) {
-            unmet.add(noGpu.report(
-                    "NVML lists no GPU on this node; a node without GPUs should not have the label gpu=on"));
+            unmet.add(noGpu.report("NVML lists no GPU on this node; a node without GPUs should not have the label "
+                    + settings.nodeLabel()));
         } else {
             noGpu.resolve();
         }

@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin;
 
 import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.SlotCount;
 import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.deviceplugin.health.XidTable;
@@ -18,6 +19,7 @@ import java.util.regex.Pattern;
  * All settings of this process, read from its environment. An unset or empty variable has its default.
  *
  * @param nodeName {@code NODE_NAME}: the name of the Node that this process serves, from the downward API; no default
+ * @param nodeLabel {@code ALIQUOT_NODE_LABEL}: the label of the nodes whose GPUs are shared; default {@code gpu=on}
  * @param slots {@code ALIQUOT_SLOTS}: vGPUs per GPU, 1 to 1000, where the Node has no annotation for it; default 10
  * @param visibleDevices {@code ALIQUOT_VISIBLE_DEVICES}: how the node's NVIDIA runtime names GPUs; default
  *     <code>{uuid}</code>
@@ -42,6 +44,7 @@ import java.util.regex.Pattern;
  */
 record Settings(
         String nodeName,
+        NodeLabel nodeLabel,
         int slots,
         VisibleDevices visibleDevices,
         Path kubeletDir,
@@ -67,6 +70,7 @@ record Settings(
     static Settings parse(Map<String, String> environment) {
         var reader = new Reader(environment);
         var nodeName = reader.read("NODE_NAME", "", Settings::nodeName);
+        var nodeLabel = reader.read("ALIQUOT_NODE_LABEL", NodeLabel.DEFAULT.toString(), NodeLabel::parse);
         var slots = reader.read(
                 "ALIQUOT_SLOTS", Integer.toString(SlotCount.DEFAULT), text -> SlotCount.parse("slots", text));
         var visibleDevices = reader.read("ALIQUOT_VISIBLE_DEVICES", "{uuid}", VisibleDevices::new);
@@ -85,6 +89,7 @@ record Settings(
         reader.throwIfInvalid();
         return new Settings(
                 nodeName.orElseThrow(),
+                nodeLabel.orElseThrow(),
                 slots.orElseThrow(),
                 visibleDevices.orElseThrow(),
                 kubeletDir.orElseThrow(),

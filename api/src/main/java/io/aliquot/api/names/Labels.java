@@ -2,13 +2,13 @@ package io.aliquot.api.names;
 
 /** Labels on nodes and namespaces, and the values they may have. */
 public final class Labels {
-    /** On a node: with {@value #GPU_ON} its GPUs are shared; without it, running pods stay and no new one comes. */
+    /** On a node: the default of {@link NodeLabel}, with the value {@value #GPU_ON}. */
     public static final String GPU = "gpu";
 
     public static final String GPU_ON = "on";
 
     /**
-     * On a node, only by its agent: with {@value #NODE_AGENT_ON} the agent stays when {@link #GPU} is removed, until no pod
+     * On a node, only by its agent: with {@value #NODE_AGENT_ON} the agent stays when the {@link NodeLabel} is removed, until no pod
      * holds a slot of the node any more.
      */
     public static final String NODE_AGENT = "aliquot.io/node-agent";

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.marcnuri.helm.Helm;
+import com.marcnuri.helm.InstallCommand;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.testing.ApiServer;
 import io.aliquot.testing.ApiServer.Caller;
@@ -651,16 +652,46 @@ class AdmissionPoliciesIT {
             upgrade();
         }
 
+        /** HAMi's nodes have Aliquot's default label. An upgrade is not stopped by them. */
         @Test
-        void warnsWhereHamiSharesGpusUnderTheSameNames() throws IOException {
+        void warnsOfHamisNodesAndAnInstallationIsRefusedUntilTheValuesSayWhatIsWhose() throws IOException {
             assertThat(upgrade()).doesNotContain("WARNING");
             admin.post("/api/v1/nodes", """
-                {apiVersion: v1, kind: Node, metadata: {name: hami-node, annotations: {hami.io/node-nvidia-register: "[]"}}}""").expectSuccess();
+                {apiVersion: v1, kind: Node, metadata: {name: hami-node, labels: {gpu: "on"}, annotations: {
+                  hami.io/node-nvidia-register: "GPU-0,10,122880,100,NVIDIA-A100,0,true:",
+                  hami.io/node-handshake: Requesting_2026.11.28 03:00:00}}}""").expectSuccess();
+            try {
+                assertThat(upgrade())
+                        .contains("WARNING: HAMi or ACK seem to share the GPUs of 1 nodes (hami-node)")
+                        .contains("--set sharedNames=true");
+                assertThatThrownBy(() -> install(Map.of()))
+                        .hasMessageContaining("HAMi serves the GPUs of 1 nodes (hami-node)")
+                        .hasMessageContaining("sharedNames=true")
+                        .hasMessageContaining("nodeLabel=aliquot.io/share-gpus=on");
+                for (Map<String, Object> values :
+                        List.<Map<String, Object>>of(Map.of("sharedNames", true), Map.of("nodeLabel", "a=b"))) {
+                    // Rendered, and refused later: this release's objects are another's.
+                    assertThatThrownBy(() -> install(values)).hasMessageNotContaining("HAMi");
+                }
+                admin.patch(
+                                "/api/v1/nodes/hami-node",
+                                "{\"metadata\": {\"annotations\": {\"hami.io/node-handshake\": \"Deleted_2026.11.28 04:00:00\"}}}")
+                        .expectSuccess();
+                assertThat(upgrade()).doesNotContain("WARNING");
+                assertThatThrownBy(() -> install(Map.of())).hasMessageNotContaining("HAMi");
+            } finally {
+                admin.delete("/api/v1/nodes/hami-node").expectSuccess();
+            }
+        }
 
-            assertThat(upgrade())
-                    .contains("WARNING: HAMi or ACK seem to share the GPUs of 1 nodes (hami-node)")
-                    .contains("--set sharedNames=true");
-            admin.delete("/api/v1/nodes/hami-node").expectSuccess();
+        private void install(Map<String, Object> values) throws IOException {
+            InstallCommand command = new Helm(Chart.FOLDER)
+                    .install()
+                    .withName("another")
+                    .withNamespace(Chart.NAMESPACE)
+                    .withKubeConfigContents(server.kubeconfig());
+            values.forEach(command::set);
+            command.call();
         }
 
         private String upgrade() throws IOException {

@@ -458,8 +458,26 @@ class ChartTest {
         assertThat(affinity.getRequiredDuringSchedulingIgnoredDuringExecution().getNodeSelectorTerms())
                 .extracting(NodeSelectorTerm::getMatchExpressions)
                 .containsExactly(
-                        List.of(new NodeSelectorRequirement(Labels.GPU, "In", List.of(Labels.GPU_ON))),
+                        List.of(new NodeSelectorRequirement("gpus.example.com/shared", "In", List.of("by-aliquot"))),
                         List.of(new NodeSelectorRequirement(Labels.NODE_AGENT, "In", List.of(Labels.NODE_AGENT_ON))));
+    }
+
+    @Test
+    void theNodesLabelIsAValueThatSchedulerAndAgentGet() {
+        assertThat(agent(Chart.render(DEFAULTS))
+                        .getAffinity()
+                        .getNodeAffinity()
+                        .getRequiredDuringSchedulingIgnoredDuringExecution()
+                        .getNodeSelectorTerms()
+                        .get(0)
+                        .getMatchExpressions())
+                .containsExactly(new NodeSelectorRequirement(Labels.GPU, "In", List.of(Labels.GPU_ON)));
+        for (Path scenario : List.of(DEFAULTS, EVERYTHING)) {
+            String label = scenario.equals(DEFAULTS) ? "gpu=on" : "gpus.example.com/shared=by-aliquot";
+            assertThat(containers(Chart.render(scenario)).stream()
+                            .flatMap(container -> variable(container, "ALIQUOT_NODE_LABEL").stream()))
+                    .containsExactly(label, label);
+        }
     }
 
     @Test
@@ -683,7 +701,8 @@ class ChartTest {
     @MethodSource("scenarios")
     void notesSayWhatToDoNext(Path scenario) {
         assertThat(Chart.notes(scenario))
-                .contains("kubectl label node NODE gpu=on")
+                .contains("kubectl label node NODE "
+                        + (scenario.equals(EVERYTHING) ? "gpus.example.com/shared=by-aliquot" : "gpu=on"))
                 .contains("kubectl -n " + Chart.NAMESPACE + " rollout status");
     }
 

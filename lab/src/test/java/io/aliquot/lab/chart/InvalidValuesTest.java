@@ -9,6 +9,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Values that the chart refuses, with a message that says what to set instead. */
 class InvalidValuesTest {
@@ -42,6 +43,12 @@ class InvalidValuesTest {
     @Test
     void takingEveryGpuPodOfAClusterThatSharesNamesIsRefused() {
         refused(Map.of("scope", "cluster", "sharedNames", true), "Set scope=opt-in and label the namespaces");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"gpu", "gpu=", "=on", "a b=c", "aliquot.io/node-agent=on"})
+    void aNodeLabelThatIsNoneIsRefused(String label) {
+        refused(Map.of("nodeLabel", label), "nodeLabel");
     }
 
     @Test

@@ -1,11 +1,13 @@
 package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.foreign.HamiRegistration;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Labels;
+import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.Quantity;
 import io.aliquot.api.names.Scaling;
@@ -36,22 +38,33 @@ public final class NodeReader {
             new Unavailable("no GPU inventory from the node's device plugin yet");
     private static final Unavailable CONFLICT =
             new Unavailable("another device plugin uses the node's GPUs, see the node's events");
+    private static final Unavailable HAMI =
+            new Unavailable("HAMi serves the node's GPUs, see the node's events", true, true);
     private static final Unavailable KUBELET_GONE =
             new Unavailable("the node's kubelet has ended or restarted, and does not have the vGPUs yet");
     private static final Unavailable DRIVER_UPGRADE =
             new Unavailable("the node's driver is being upgraded, see the node's events");
-    private static final Unavailable WITHDRAWING =
-            new Unavailable("no longer labelled gpu=on; its agent ends with the last vGPU");
     private static final Unavailable MISCONFIGURED =
             new Unavailable("GPU settings of the node have an error, see its events");
     private static final Unavailable UNREADABLE =
             new Unavailable("GPU inventory of the node cannot be read, see its events");
 
     private final Placement gpuPlacement;
+    private final NodeLabel nodeLabel;
+    private final Unavailable notLabeled;
+    private final Unavailable withdrawing;
+
+    /** Reads nodes of a cluster with the default label. */
+    public NodeReader(Placement gpuPlacement) {
+        this(gpuPlacement, NodeLabel.DEFAULT);
+    }
 
     /** {@code gpuPlacement} applies to nodes without a placement label. */
-    public NodeReader(Placement gpuPlacement) {
+    NodeReader(Placement gpuPlacement, NodeLabel nodeLabel) {
         this.gpuPlacement = gpuPlacement;
+        this.nodeLabel = nodeLabel;
+        notLabeled = Unavailable.notLabeled(nodeLabel);
+        withdrawing = new Unavailable("no longer labelled " + nodeLabel + "; its agent ends with the last vGPU");
     }
 
     /**
@@ -75,6 +88,12 @@ public final class NodeReader {
                 return new InventoryText(Optional.empty(), Annotations.GPUS + ": " + e.getMessage());
             }
         }
+    }
+
+    /** Whether HAMi serves the GPUs of a node with Aliquot's label. */
+    boolean isHamis(Node node) {
+        return nodeLabel.isOn(orEmpty(node.getMetadata().getLabels()))
+                && HamiRegistration.isOn(orEmpty(node.getMetadata().getAnnotations()));
     }
 
     public Reading read(Node node) {
@@ -103,9 +122,13 @@ public final class NodeReader {
     private FactsReading facts(Node node, InventoryText text) {
         Map<String, String> labels = orEmpty(node.getMetadata().getLabels());
         Map<String, String> annotations = orEmpty(node.getMetadata().getAnnotations());
-        if (!Labels.GPU_ON.equals(labels.get(Labels.GPU))) {
-            boolean withdrawing = Labels.NODE_AGENT_ON.equals(labels.get(Labels.NODE_AGENT));
-            return new FactsReading(withdrawing ? WITHDRAWING : NodeFacts.NOT_LABELED, "");
+        if (!nodeLabel.isOn(labels)) {
+            boolean leaves = Labels.NODE_AGENT_ON.equals(labels.get(Labels.NODE_AGENT));
+            return new FactsReading(leaves ? withdrawing : notLabeled, "");
+        }
+        if (HamiRegistration.isOn(annotations)) {
+            String conflict = text.inventory().map(Inventory::conflict).orElse("");
+            return new FactsReading(HAMI, conflict.startsWith(Inventory.HAMI) ? conflict : "");
         }
         Settings settings;
         try {

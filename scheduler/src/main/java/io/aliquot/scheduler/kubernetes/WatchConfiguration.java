@@ -120,9 +120,10 @@ class WatchConfiguration {
             Ledger ledger,
             NodeReports reports,
             GpuNodes gpuNodes,
+            HamiNodes hamiNodes,
             Events events,
             LongSupplier nanoTime) {
-        var reader = new NodeReader(settings.gpuPlacement());
+        var reader = new NodeReader(settings.gpuPlacement(), settings.nodeLabel());
         return Informer.start(
                 lists,
                 ResourceType.NODES,
@@ -133,11 +134,13 @@ class WatchConfiguration {
                     }
                     String name = node.getMetadata().getName();
                     reading.report().ifPresentOrElse(reports::put, () -> reports.remove(name));
+                    hamiNodes.put(name, reader.isHamis(node));
                     ledger.putNode(name, reading.facts());
                     gpuNodes.put(NodeReader.metadata(node));
                 },
                 node -> {
                     reports.remove(node.getMetadata().getName());
+                    hamiNodes.put(node.getMetadata().getName(), false);
                     ledger.removeNode(node.getMetadata().getName());
                     gpuNodes.remove(node.getMetadata().getName());
                 },

@@ -596,7 +596,7 @@ public final class Ledger {
     /** Whether the GPUs of this node are Aliquot's to share; true for a node that the ledger does not know. */
     public boolean sharesGpus(String node) {
         NodeAccount account = accounts.find(node);
-        return account == null || !account.facts().equals(NodeFacts.NOT_LABELED);
+        return account == null || !(account.facts() instanceof NodeFacts.Unavailable facts && facts.othersGpus());
     }
 
     /** A snapshot of a node. */

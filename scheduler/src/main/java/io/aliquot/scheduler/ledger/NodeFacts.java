@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.ledger;
 
 import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.SharingMode;
 import io.aliquot.scheduler.placement.HostResources;
@@ -9,9 +10,6 @@ import java.util.Set;
 
 /** What the ledger knows of a node. */
 public sealed interface NodeFacts {
-    /** A node whose GPUs Aliquot does not share. */
-    Unavailable NOT_LABELED = new Unavailable("not labelled gpu=on");
-
     /**
      * A node that shares its GPUs.
      *
@@ -34,6 +32,19 @@ public sealed interface NodeFacts {
      * A node that takes no pods now, for example because it has no GPU inventory. The ledger keeps the claims on it.
      *
      * @param reason a few constant words
+     * @param labeled whether the node has the {@link NodeLabel}
+     * @param othersGpus whether its GPUs are certainly another owner's: pods there that request none see what that owner lets
+     *     them see
      */
-    record Unavailable(String reason) implements NodeFacts {}
+    record Unavailable(String reason, boolean labeled, boolean othersGpus) implements NodeFacts {
+        /** A node whose GPUs are to be shared. */
+        public Unavailable(String reason) {
+            this(reason, true, false);
+        }
+
+        /** A node whose GPUs are not to be shared. */
+        public static Unavailable notLabeled(NodeLabel label) {
+            return new Unavailable("not labelled " + label, false, true);
+        }
+    }
 }

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.settings;
 
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
 import java.util.Arrays;
 import java.util.List;
@@ -21,6 +22,7 @@ import org.jspecify.annotations.Nullable;
  *     the pods that this scheduler binds
  * @param leaseName {@code ALIQUOT_LEASE_NAME}, default {@code aliquot-scheduler}: the Lease of kube-scheduler's leader
  *     election, in {@code namespace}
+ * @param nodeLabel {@code ALIQUOT_NODE_LABEL}, default {@code gpu=on}: the label of the nodes whose GPUs are shared
  * @param nodePlacement {@code ALIQUOT_NODE_PLACEMENT}, default {@code fragmentation}: the policy that selects the node
  *     of a pod that sets none
  * @param gpuPlacement {@code ALIQUOT_GPU_PLACEMENT}, default {@code fragmentation}: the policy that selects GPUs if
@@ -53,6 +55,7 @@ public record Settings(
         String namespace,
         String schedulerName,
         String leaseName,
+        NodeLabel nodeLabel,
         Placement nodePlacement,
         Placement gpuPlacement,
         Compatibility compatibility,
@@ -84,6 +87,7 @@ public record Settings(
                 required(environment, "POD_NAMESPACE"),
                 setting(environment, "ALIQUOT_SCHEDULER_NAME", "aliquot-scheduler", Settings::objectName),
                 setting(environment, "ALIQUOT_LEASE_NAME", "aliquot-scheduler", Settings::objectName),
+                setting(environment, "ALIQUOT_NODE_LABEL", NodeLabel.DEFAULT, (name, text) -> NodeLabel.parse(text)),
                 setting(environment, "ALIQUOT_NODE_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
                 setting(environment, "ALIQUOT_GPU_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
                 setting(environment, "ALIQUOT_COMPATIBILITY", Compatibility.NONE, Compatibility::parse),

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.kubernetes;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.SharingMode;
@@ -24,6 +25,8 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 class NodeReaderTest {
     private static final Inventory INVENTORY = Gpus.inventory(10, Gpus.gpu(1, 0, 80_000), Gpus.gpu(1, 1, 80_000));
+
+    private static final NodeFacts NOT_LABELED = NodeFacts.Unavailable.notLabeled(NodeLabel.DEFAULT);
 
     private final NodeReader reader = new NodeReader(Placement.BINPACK);
 
@@ -55,12 +58,43 @@ class NodeReaderTest {
     }
 
     @Test
+    void theLabelOfAliquotsNodesIsASetting() {
+        var other = new NodeReader(Placement.BINPACK, NodeLabel.parse("gpus.example.com/shared=by-aliquot"));
+        Map<String, String> annotations = Map.of("aliquot.io/gpus", INVENTORY.print());
+
+        assertThat(other.read(node(Map.of("gpu", "on"), annotations)).facts())
+                .isEqualTo(new NodeFacts.Unavailable("not labelled gpus.example.com/shared=by-aliquot", false, true));
+        assertThat(other.read(node(Map.of("gpus.example.com/shared", "by-aliquot"), annotations))
+                        .facts())
+                .isInstanceOf(NodeFacts.Sharing.class);
+    }
+
+    @Test
+    void aNodeThatHamiServesIsHamisAlsoBeforeItsAgentSaysSo() {
+        Map<String, String> labels = Map.of("gpu", "on");
+        var annotations = Map.of("hami.io/node-nvidia-register", "GPU-0,10,122880,100,NVIDIA-A100,0,true:");
+        String conflict = Inventory.HAMI + " (…)";
+        Map<String, String> reported = new HashMap<>(annotations);
+        reported.put("aliquot.io/gpus", INVENTORY.withConflict(conflict).print());
+
+        NodeReader.Reading reading = reader.read(node(labels, annotations));
+
+        assertThat(reading.facts())
+                .isEqualTo(new NodeFacts.Unavailable("HAMi serves the node's GPUs, see the node's events", true, true));
+        assertThat(reading.problem()).isEmpty();
+        assertThat(reader.read(node(labels, reported)).problem()).isEqualTo(conflict);
+        assertThat(reader.isHamis(node(labels, annotations))).isTrue();
+        assertThat(reader.isHamis(node(Map.of(), annotations))).isFalse();
+        assertThat(reader.isHamis(node(labels, Map.of()))).isFalse();
+    }
+
+    @Test
     void aNodeThatLosesItsLabelTakesNoPodsAndStaysAliquotsWhileItsAgentStays() {
         NodeReader.Reading reading =
                 reader.read(node(Map.of("aliquot.io/node-agent", "on"), Map.of("aliquot.io/gpus", INVENTORY.print())));
 
-        assertThat(reading.facts()).isInstanceOf(NodeFacts.Unavailable.class).isNotEqualTo(NodeFacts.NOT_LABELED);
-        assertThat(reader.read(node(Map.of(), Map.of())).facts()).isEqualTo(NodeFacts.NOT_LABELED);
+        assertThat(reading.facts()).isInstanceOf(NodeFacts.Unavailable.class).isNotEqualTo(NOT_LABELED);
+        assertThat(reader.read(node(Map.of(), Map.of())).facts()).isEqualTo(NOT_LABELED);
     }
 
     @Test

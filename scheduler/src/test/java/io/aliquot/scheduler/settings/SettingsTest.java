@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
 import java.util.HashMap;
 import java.util.Map;
@@ -18,6 +19,7 @@ class SettingsTest {
                         "n",
                         "aliquot-scheduler",
                         "aliquot-scheduler",
+                        NodeLabel.DEFAULT,
                         Placement.FRAGMENTATION,
                         Placement.FRAGMENTATION,
                         Compatibility.NONE,
@@ -41,6 +43,7 @@ class SettingsTest {
                 .hasMessage("ALIQUOT_NODE_PLACEMENT: \"best\" is unknown; allowed: binpack, spread, fragmentation");
         assertThatThrownBy(() -> read("ALIQUOT_COMPATIBILITY", "ack"))
                 .hasMessage("ALIQUOT_COMPATIBILITY: \"ack\" is unknown; allowed: none, hami");
+        assertThatThrownBy(() -> read("ALIQUOT_NODE_LABEL", "gpu")).hasMessageContaining("a node label such as gpu=on");
         assertThatThrownBy(() -> read("ALIQUOT_OVERUSE", "delete"))
                 .hasMessage("ALIQUOT_OVERUSE: \"delete\" is unknown; allowed: report, evict");
         assertThatThrownBy(() -> read("ALIQUOT_UNLIMITED_CONTAINERS", "evict"))

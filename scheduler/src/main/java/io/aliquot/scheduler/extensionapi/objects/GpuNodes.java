@@ -250,7 +250,7 @@ public final class GpuNodes {
     }
 
     private static boolean isOurs(NodeView view) {
-        return !view.facts().equals(NodeFacts.NOT_LABELED)
+        return !(view.facts() instanceof NodeFacts.Unavailable node && !node.labeled())
                 || !view.holdings().stream()
                         .allMatch(holding -> holding.perGpu().isEmpty());
     }
