@@ -104,6 +104,9 @@ class GpuApiIT {
                 .expectSuccess();
 
         long answered = System.currentTimeMillis();
+        assertThat(namespace.get("grows").getMetadata().getAnnotations())
+                .containsEntry("aliquot.io/total-memory-mib", "4000")
+                .containsEntry("aliquot.io/total-cores", "20");
         List<String> lines = seen.join().lines().toList();
         assertThat(Long.parseLong(lines.get(0)) - answered).isLessThan(RESIZE_TIMEOUT.toMillis());
         assertThat(lines.get(1)).contains("memory=4000Mi", "cores=20", "policy=elastic");

@@ -18,6 +18,15 @@ public final class Annotations {
     public static final String RESIZE_FENCE = "aliquot.io/resize-fence";
 
     /**
+     * On a pod, only by the scheduler: the GPU memory in MiB that its containers hold at once of all GPUs together, for
+     * programs that add up what pods use.
+     */
+    public static final String TOTAL_MEMORY_MIB = "aliquot.io/total-memory-mib";
+
+    /** On a pod, only by the scheduler: the compute that its containers hold at once likewise; 100 is one GPU. */
+    public static final String TOTAL_CORES = "aliquot.io/total-cores";
+
+    /**
      * On a pod, by the scheduler: the resourceVersion at which the response to a write was lost. Its only purpose is to
      * give the pod a new resourceVersion.
      */
@@ -117,7 +126,9 @@ public final class Annotations {
         return key.startsWith(VGPU_PREFIX)
                 || key.startsWith(VISIBLE_DEVICES_PREFIX)
                 || key.equals(FENCE)
-                || key.equals(RESIZE_FENCE);
+                || key.equals(RESIZE_FENCE)
+                || key.equals(TOTAL_MEMORY_MIB)
+                || key.equals(TOTAL_CORES);
     }
 
     private static String containerKey(String container) {

@@ -38,6 +38,8 @@ class SmallFormatsTest {
                 .isTrue();
         assertThat(Annotations.reservedOnPods("aliquot.io/fence")).isTrue();
         assertThat(Annotations.reservedOnPods("aliquot.io/resize-fence")).isTrue();
+        assertThat(Annotations.reservedOnPods("aliquot.io/total-memory-mib")).isTrue();
+        assertThat(Annotations.reservedOnPods("aliquot.io/total-cores")).isTrue();
         assertThat(Annotations.reservedOnPods("aliquot.io/node-placement")).isFalse();
     }
 

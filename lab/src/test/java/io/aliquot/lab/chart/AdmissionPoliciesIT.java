@@ -153,7 +153,9 @@ class AdmissionPoliciesIT {
                     "aliquot.io/vgpu.main",
                     "aliquot.io/visible-devices.main",
                     "aliquot.io/fence",
-                    "aliquot.io/resize-fence"
+                    "aliquot.io/resize-fence",
+                    "aliquot.io/total-memory-mib",
+                    "aliquot.io/total-cores"
                 })
         void administratorMayNotWriteThem(String key) {
             String name = create(plainPod());
@@ -228,7 +230,8 @@ class AdmissionPoliciesIT {
         void resizeKeepsTheFenceOfTheBinding() {
             String name = bound();
             String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
-            String resize = resize(version, "aliquot.io/resize-fence", "pod-a_1/3");
+            String resize = resize(version, "aliquot.io/resize-fence", "pod-a_1/3")
+                    .replace("\"annotations\": {", "\"annotations\": {\"aliquot.io/total-memory-mib\": \"4000\", ");
 
             forbidden(
                     scheduler.patch(
@@ -242,6 +245,8 @@ class AdmissionPoliciesIT {
             scheduler.patch(PODS + "/" + name, resize).expectSuccess();
             assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/fence"))
                     .isEqualTo("pod-a_1/3");
+            assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/total-memory-mib"))
+                    .isEqualTo("4000");
         }
 
         @Test
@@ -249,7 +254,11 @@ class AdmissionPoliciesIT {
             String name = bound();
 
             for (String key : new String[] {
-                "example.com/mine", "aliquot.io/fence", "aliquot.io/resize-fence", "aliquot.io/visible-devices.main"
+                "example.com/mine",
+                "aliquot.io/fence",
+                "aliquot.io/resize-fence",
+                "aliquot.io/visible-devices.main",
+                "aliquot.io/total-memory-mib"
             }) {
                 forbidden(scheduler.patch(PODS + "/" + name, annotation(key, "x")), "only");
             }

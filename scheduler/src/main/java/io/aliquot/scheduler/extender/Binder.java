@@ -19,6 +19,7 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.recovery.WriteReconciler;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
@@ -106,7 +107,7 @@ final class Binder {
             return send(
                     known,
                     attempt,
-                    AllocationAnnotations.annotations(Annotations.FENCE, attempt.fence(), Map.of()),
+                    AllocationAnnotations.annotations(Annotations.FENCE, attempt.fence(), Map.of(), List.of()),
                     "no GPU");
         }
         return switch (ledger.commit(pod, attempt.node(), known.request(), known.at())) {
@@ -197,8 +198,8 @@ final class Binder {
     }
 
     private static Map<String, String> annotations(Granted granted, Fence fence) {
-        Map<String, String> annotations =
-                AllocationAnnotations.annotations(Annotations.FENCE, fence, granted.containers());
+        Map<String, String> annotations = AllocationAnnotations.annotations(
+                Annotations.FENCE, fence, granted.containers(), granted.perGpu().values());
         granted.containers()
                 .forEach((container, vgpus) -> annotations.put(
                         Annotations.visibleDevices(container),

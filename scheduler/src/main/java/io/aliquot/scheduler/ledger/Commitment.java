@@ -2,6 +2,7 @@ package io.aliquot.scheduler.ledger;
 
 import io.aliquot.api.names.Vgpus;
 import io.aliquot.api.names.VisibleDevices;
+import io.aliquot.scheduler.placement.GpuAmount;
 import java.util.Map;
 
 /** The result of {@link Ledger#commit}. */
@@ -10,9 +11,11 @@ public sealed interface Commitment {
      * The pod holds these GPUs until it is released, ends or is deleted.
      *
      * @param containers by name
+     * @param perGpu what they hold at once of each GPU, by UUID
      * @param visibleDevices how the node's container runtime names GPUs
      */
-    record Granted(Map<String, Vgpus> containers, VisibleDevices visibleDevices) implements Commitment {}
+    record Granted(Map<String, Vgpus> containers, Map<String, GpuAmount> perGpu, VisibleDevices visibleDevices)
+            implements Commitment {}
 
     /** The pod is bound already. */
     record AlreadyBound(String node) implements Commitment {}

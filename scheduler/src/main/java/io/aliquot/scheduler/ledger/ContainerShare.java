@@ -17,7 +17,7 @@ public record ContainerShare(String container, ContainerKind kind, Vgpus vgpus) 
      *
      * @param shares in the order of the containers' declaration, init containers first
      */
-    static Map<String, GpuAmount> perGpu(List<ContainerShare> shares) {
+    public static Map<String, GpuAmount> perGpu(List<ContainerShare> shares) {
         var timed = new LinkedHashMap<String, List<GpuAmount.Timed>>();
         for (ContainerShare share : shares) {
             for (Vgpu vgpu : share.vgpus().list()) {

@@ -404,6 +404,7 @@ public final class Ledger {
                 // Only a node that shares its GPUs selects some.
                 var granted = new Granted(
                         selected.containers(),
+                        selected.perGpu(),
                         ((Sharing) account.facts()).inventory().visibleDevices());
                 account.put(Claim.assumed(
                         pod,

@@ -150,6 +150,7 @@ public final class Resizer {
         return AllocationAnnotations.annotations(
                 Annotations.RESIZE_FENCE,
                 fence,
-                shares.stream().collect(Collectors.toMap(ContainerShare::container, ContainerShare::vgpus)));
+                shares.stream().collect(Collectors.toMap(ContainerShare::container, ContainerShare::vgpus)),
+                ContainerShare.perGpu(shares).values());
     }
 }

@@ -45,7 +45,30 @@ class BinderTest {
                                 "aliquot.io/vgpu.main",
                                 Gpus.uuid(1, 0) + " memory=80000Mi cores=0 policy=fixed priority=0 context=0Mi\n",
                                 "aliquot.io/visible-devices.main",
-                                Gpus.uuid(1, 0))));
+                                Gpus.uuid(1, 0),
+                                "aliquot.io/total-memory-mib",
+                                "80000",
+                                "aliquot.io/total-cores",
+                                "0")));
+    }
+
+    /** The requests name 3000, 10 and nothing. An init container ends before the others begin. */
+    @Test
+    void theTotalsAreExactWhereRequestsArePerVgpuOrPercentagesOrWholeCards() {
+        assertThat(totals("two", "\"aliquot.io/vgpu\": 2, \"nvidia.com/gpumem\": 3000, \"nvidia.com/gpucores\": 30"))
+                .isEqualTo("6000 MiB, 60 cores");
+        assertThat(totals("percent", "\"aliquot.io/vgpu\": 1, \"nvidia.com/gpumem-percentage\": 10"))
+                .isEqualTo("8000 MiB, 0 cores");
+        assertThat(totals("card", "\"aliquot.io/vgpu\": 1")).isEqualTo("80000 MiB, 100 cores");
+    }
+
+    private String totals(String name, String limits) {
+        var cluster = new ExtenderFixture();
+        cluster.filterAndPrioritize(Placement.BINPACK, 0).filter(pod(name, limits), List.of("n1", "n2"));
+        assertThat(cluster.bind(name, "n1")).isEmpty();
+        Map<String, String> annotations = cluster.cluster.sent.getFirst().annotations();
+        return annotations.get("aliquot.io/total-memory-mib") + " MiB, " + annotations.get("aliquot.io/total-cores")
+                + " cores";
     }
 
     /**

@@ -46,7 +46,11 @@ class ResizerTest {
                                 Annotations.RESIZE_FENCE,
                                 "aliquot-1_uuid/3",
                                 Annotations.vgpu("main"),
-                                GPU + " memory=4000Mi cores=0 policy=fixed priority=0 context=0Mi\n")));
+                                GPU + " memory=4000Mi cores=0 policy=fixed priority=0 context=0Mi\n",
+                                Annotations.TOTAL_MEMORY_MIB,
+                                "4000",
+                                Annotations.TOTAL_CORES,
+                                "0")));
         assertThat(taken()).isEqualTo(4000);
         fixture.ledger.observeBound(ExtenderFixture.bound("a", 1, 6, 4000));
         assertThat(fixture.ledger.unresolvedBase("uid-a")).isEmpty();
