@@ -48,5 +48,11 @@ public final class Labels {
     /** On a node: ACK's name for {@link #PLACEMENT}, with the same values. */
     public static final String ACK_PLACEMENT = "ack.node.gpu.placement";
 
+    /**
+     * Not a label, but the key of a taint by which an administrator keeps pods of others off an autoscaled group of nodes;
+     * the webhook lets pods with shares tolerate it.
+     */
+    public static final String SHARED_TAINT = "aliquot.io/shared";
+
     private Labels() {}
 }

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.admission;
 import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.Labels;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -110,13 +111,14 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
     /**
      * Where GPU nodes have a taint, Kubernetes' admission plugin ExtendedResourceToleration lets pods that request
      * nvidia.com/gpu tolerate it (plugin/pkg/admission/extendedresourcetoleration/admission.go). It would add
-     * tolerations only for the resources that remain.
+     * tolerations only for the resources that remain. The other taint keeps all pods but these off a group of nodes.
      */
     private static void tolerateGpuNodes(EditedObject spec) {
-        ObjectNode toleration =
-                spec.tree().objectNode().put("key", ForeignResources.NVIDIA_GPU).put("operator", "Exists");
-        if (!JsonTree.objects(spec.tree(), "tolerations").contains(toleration)) {
-            spec.append("tolerations", toleration);
+        for (String taint : new String[] {ForeignResources.NVIDIA_GPU, Labels.SHARED_TAINT}) {
+            ObjectNode toleration = spec.tree().objectNode().put("key", taint).put("operator", "Exists");
+            if (!JsonTree.objects(spec.tree(), "tolerations").contains(toleration)) {
+                spec.append("tolerations", toleration);
+            }
         }
     }
 

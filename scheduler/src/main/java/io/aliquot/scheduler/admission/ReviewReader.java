@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.admission;
 
 import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.names.Labels;
 import io.aliquot.api.shim.ContainerPaths;
 import java.io.InputStream;
 import java.util.Map;
@@ -84,7 +85,11 @@ final class ReviewReader {
                             "schedulerName", ALL,
                             "runtimeClassName", ALL,
                             "affinity", AFFINITY,
-                            "tolerations", elements(new Kept.Matching("key", ForeignResources.NVIDIA_GPU::equals)),
+                            "tolerations",
+                                    elements(new Kept.Matching(
+                                            "key",
+                                            key -> key.equals(ForeignResources.NVIDIA_GPU)
+                                                    || key.equals(Labels.SHARED_TAINT))),
                             "volumes",
                                     elements(new Kept.Matching(
                                             "name", name -> name.startsWith(ContainerPaths.LIMIT_FILE_VOLUMES))),

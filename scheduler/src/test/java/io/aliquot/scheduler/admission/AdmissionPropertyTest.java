@@ -117,7 +117,7 @@ class AdmissionPropertyTest {
             pod.withArray("/spec/tolerations")
                     .add(JSON.createObjectNode().put("operator", "Exists"))
                     .add(JSON.createObjectNode()
-                            .put("key", "nvidia.com/gpu")
+                            .put("key", random.nextBoolean() ? "nvidia.com/gpu" : "aliquot.io/shared")
                             .put("operator", random.nextBoolean() ? "Exists" : "Equal"));
             for (Admission admission : List.of(GPU, VOID)) {
                 EditedObject whole = EditedObject.of(pod.deepCopy());

@@ -167,13 +167,17 @@ class GpuAdmissionTest {
     }
 
     @Test
-    void toleratesTheTaintOfGpuNodesOnce() {
-        String toleration = "{\"key\": \"nvidia.com/gpu\", \"operator\": \"Exists\"}";
+    void toleratesTheTaintsOfGpuNodesOnce() {
+        String gpu = "{\"key\": \"nvidia.com/gpu\", \"operator\": \"Exists\"}";
+        String shared = "{\"key\": \"aliquot.io/shared\", \"operator\": \"Exists\"}";
         ObjectNode own = gpuPod();
-        spec(own).set("tolerations", list(toleration));
+        spec(own).set("tolerations", list(shared + ", " + gpu));
+        ObjectNode partly = gpuPod();
+        spec(partly).set("tolerations", list(shared));
 
-        assertThat(spec(mutated(ADMISSION, gpuPod())).get("tolerations")).isEqualTo(list(toleration));
-        assertThat(spec(mutated(ADMISSION, own)).get("tolerations")).isEqualTo(list(toleration));
+        assertThat(spec(mutated(ADMISSION, gpuPod())).get("tolerations")).isEqualTo(list(gpu + ", " + shared));
+        assertThat(spec(mutated(ADMISSION, own)).get("tolerations")).isEqualTo(list(shared + ", " + gpu));
+        assertThat(spec(mutated(ADMISSION, partly)).get("tolerations")).isEqualTo(list(shared + ", " + gpu));
     }
 
     @Test
