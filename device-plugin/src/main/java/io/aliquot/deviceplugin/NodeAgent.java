@@ -66,6 +66,7 @@ final class NodeAgent implements AutoCloseable {
 
     private final String nodeName;
     private final KubeletRegistrar registrar;
+    private final Optional<KubeletRegistrar> readyRegistrar;
     private final NvmlSession nvml;
     private final Reconciler reconciler;
     private final PodResourcesClient podResources;
@@ -125,10 +126,14 @@ final class NodeAgent implements AutoCloseable {
                 interval,
                 this::wake,
                 nanoTime);
+        readyRegistrar = settings.readyResource()
+                .map(resource ->
+                        KubeletRegistrar.ofRefusedDevices(resource, settings.kubeletDir(), metrics, clock, nanoTime));
         reconciler = new Reconciler(
                 settings,
                 nvml,
                 registrar,
+                readyRegistrar,
                 podResources,
                 metrics,
                 new HealthTracker(
@@ -224,6 +229,7 @@ final class NodeAgent implements AutoCloseable {
             return End.CLOSED;
         } finally {
             registrar.close();
+            readyRegistrar.ifPresent(KubeletRegistrar::close);
             nvml.close();
             podResources.close();
             node.close();

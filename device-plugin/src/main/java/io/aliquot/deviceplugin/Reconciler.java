@@ -56,6 +56,10 @@ final class Reconciler {
     private final Settings settings;
     private final NvmlSession nvml;
     private final KubeletRegistrar registrar;
+
+    /** Of the devices by which Cluster Autoscaler takes the node for ready. */
+    private final Optional<KubeletRegistrar> readyRegistrar;
+
     private final PodResourcesClient podResources;
     private final InventoryPublisher publisher;
     private final GpuHealthReporter healthReporter;
@@ -94,6 +98,7 @@ final class Reconciler {
             Settings settings,
             NvmlSession nvml,
             KubeletRegistrar registrar,
+            Optional<KubeletRegistrar> readyRegistrar,
             PodResourcesClient podResources,
             AgentMetrics metrics,
             HealthTracker healthTracker,
@@ -106,6 +111,7 @@ final class Reconciler {
         this.settings = settings;
         this.nvml = nvml;
         this.registrar = registrar;
+        this.readyRegistrar = readyRegistrar;
         this.podResources = podResources;
         this.metrics = metrics;
         this.healthTracker = healthTracker;
@@ -165,6 +171,7 @@ final class Reconciler {
         if (hasLeft(node, holders, unmet)) {
             inventory = null;
             registrar.withdraw("the node has left");
+            readyRegistrar.ifPresent(ready -> ready.withdraw("the node has left"));
             publisher.withdraw(client, node, labels).ifPresent(unmet::add);
         } else {
             reconcile(client, node, reading, holders, unmet);
@@ -349,6 +356,7 @@ final class Reconciler {
     }
 
     private void advertise(Inventory present, NodeView node) {
+        readyRegistrar.ifPresent(ready -> advertise(ready, present, node));
         if (present.withheld()) {
             registrar.withdraw("another owner serves the node's GPUs");
             metrics.slots(0, 0);
@@ -358,6 +366,16 @@ final class Reconciler {
         registrar.advertise(slots);
         metrics.slots(slots.healthy(), slots.unhealthy());
         registrar.observeAllocatable(node.allocatable().getOrDefault(Resources.VGPU, 0L));
+    }
+
+    /** A node that another device plugin uses is that plugin's, also to an autoscaler; a driver upgrade passes. */
+    private void advertise(KubeletRegistrar ready, Inventory present, NodeView node) {
+        if (withoutRelease(present).conflict().isEmpty()) {
+            ready.advertise(new AdvertisedSlots(present.gpus().size(), 0));
+            ready.observeAllocatable(node.allocatable().getOrDefault(ready.resource(), 0L));
+        } else {
+            ready.withdraw("another owner serves the node's GPUs");
+        }
     }
 
     /** The admin's settings; empty while one of them is invalid. */

@@ -29,6 +29,8 @@ import java.util.regex.Pattern;
  *     {@code /var/lib/kubelet/pod-resources}
  * @param labelGpuOperator {@code ALIQUOT_LABEL_GPU_OPERATOR}: {@code true}: keeps the GPU Operator's device plugin off the
  *     node by a label; default {@code false}
+ * @param readyResource {@code ALIQUOT_READY_RESOURCE}: the resource by which Cluster Autoscaler is to take the node for
+ *     ready; default none
  * @param stateDir {@code ALIQUOT_STATE_DIR}: the folder of shims and regions, at the same path on the host and in this
  *     container; default {@code /var/lib/aliquot}
  * @param shimSource {@code ALIQUOT_SHIM_SOURCE}: the folder with {@code libaliquot.so} and {@code VERSION}; default
@@ -50,6 +52,7 @@ record Settings(
         Path kubeletDir,
         Path podResourcesDir,
         boolean labelGpuOperator,
+        Optional<String> readyResource,
         Path stateDir,
         Path shimSource,
         String nvml,
@@ -58,6 +61,7 @@ record Settings(
         int metricsPort,
         int reportPort,
         Path clientsDir) {
+    private static final String READY_RESOURCE = "microsoft.com/directx";
     private static final int LARGEST_PORT = 65_535;
     // A Node's name is a DNS subdomain (Kubernetes: object names).
     private static final Pattern NODE_NAME = Pattern.compile("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?");
@@ -78,6 +82,7 @@ record Settings(
         var podResourcesDir =
                 reader.read("ALIQUOT_POD_RESOURCES_DIR", "/var/lib/kubelet/pod-resources", Settings::folder);
         var labelGpuOperator = reader.read("ALIQUOT_LABEL_GPU_OPERATOR", "false", Settings::trueOrFalse);
+        var readyResource = reader.read("ALIQUOT_READY_RESOURCE", "", Settings::readyResource);
         var stateDir = reader.read("ALIQUOT_STATE_DIR", "/var/lib/aliquot", Settings::folder);
         var shimSource = reader.read("ALIQUOT_SHIM_SOURCE", "/opt/aliquot/shim", Settings::folder);
         var nvml = reader.read("ALIQUOT_NVML", "libnvidia-ml.so.1", Settings::library);
@@ -95,6 +100,7 @@ record Settings(
                 kubeletDir.orElseThrow(),
                 podResourcesDir.orElseThrow(),
                 labelGpuOperator.orElseThrow(),
+                readyResource.orElseThrow(),
                 stateDir.orElseThrow(),
                 shimSource.orElseThrow(),
                 nvml.orElseThrow(),
@@ -125,6 +131,14 @@ record Settings(
             throw new FormatException("expected true or false, found \"" + text + "\"");
         }
         return text.equals("true");
+    }
+
+    /** Other GPU resources that the autoscaler knows are other plugins', or not known to all its releases. */
+    private static Optional<String> readyResource(String text) {
+        if (!text.isEmpty() && !text.equals(READY_RESOURCE)) {
+            throw new FormatException("expected " + READY_RESOURCE + " or nothing, found \"" + text + "\"");
+        }
+        return Optional.of(text).filter(name -> !name.isEmpty());
     }
 
     private static String library(String text) {

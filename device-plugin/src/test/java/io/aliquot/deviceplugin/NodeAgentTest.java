@@ -21,11 +21,14 @@ import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.Shim;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.InstantSource;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Callable;
@@ -705,6 +708,39 @@ final class NodeAgentTest {
         node.annotateAsAdmin("hami.io/node-handshake", "Requesting_2026.11.28 03:00:00");
     }
 
+    /** The devices by which Cluster Autoscaler takes the node for ready are as many as its GPUs, and no conflict themselves. */
+    @Test
+    void theReadyResourceIsAdvertisedUnlessAnotherDevicePluginHasTheGpus() throws Exception {
+        driver.install(A100, A100);
+        agent.close();
+        agent = newAgent(driver::open, INTERVAL, Map.of("ALIQUOT_READY_RESOURCE", "microsoft.com/directx"));
+        start();
+        assertThat(List.of(
+                        kubelet.nextRegistration().getResourceName(),
+                        kubelet.nextRegistration().getResourceName()))
+                .containsExactlyInAnyOrder("aliquot.io/vgpu", "microsoft.com/directx");
+        kubelet.nextList(list -> list.size() == 2);
+        node.advertise("microsoft.com/directx", 2);
+        awaitPasses(2);
+        await(() -> agent.readinessProblems().isEmpty());
+        assertThat(sockets("aliquot.ready-*.sock")).hasSize(1);
+
+        node.advertise("nvidia.com/gpu", 4);
+        agent.wake();
+        await(() -> sockets("aliquot.ready-*.sock").isEmpty());
+        node.advertise("nvidia.com/gpu", 0);
+        agent.wake();
+        assertThat(kubelet.nextRegistration().getResourceName()).isEqualTo("microsoft.com/directx");
+    }
+
+    private List<Path> sockets(String glob) throws IOException {
+        try (var found = Files.newDirectoryStream(sockets, glob)) {
+            var list = new ArrayList<Path>();
+            found.forEach(list::add);
+            return list;
+        }
+    }
+
     @Test
     void aGpuIsHeldUntilThePodOfAnotherDevicePluginEnds() throws Exception {
         driver.install(A100, A100);
@@ -807,13 +843,17 @@ final class NodeAgentTest {
     }
 
     private NodeAgent newAgent(NvmlSession.Opener opener, Duration interval) throws IOException {
-        Settings settings = Settings.parse(Map.of(
-                "NODE_NAME",
-                "node1",
-                "ALIQUOT_POD_RESOURCES_DIR",
-                podResourcesFolder.toString(),
-                "ALIQUOT_LABEL_GPU_OPERATOR",
-                "true"));
+        return newAgent(opener, interval, Map.of());
+    }
+
+    private NodeAgent newAgent(NvmlSession.Opener opener, Duration interval, Map<String, String> more)
+            throws IOException {
+        Map<String, String> environment = new HashMap<>(more);
+        environment.put("NODE_NAME", "node1");
+        environment.put("ALIQUOT_KUBELET_DIR", sockets.toString());
+        environment.put("ALIQUOT_POD_RESOURCES_DIR", podResourcesFolder.toString());
+        environment.put("ALIQUOT_LABEL_GPU_OPERATOR", "true");
+        Settings settings = Settings.parse(environment);
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
         var registrar = new KubeletRegistrar(sockets, host, shim, metrics, InstantSource.system(), System::nanoTime);
         return new NodeAgent(

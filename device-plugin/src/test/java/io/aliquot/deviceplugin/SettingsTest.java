@@ -23,6 +23,7 @@ final class SettingsTest {
         assertThat(settings.metricsPort()).isEqualTo(9091);
         assertThat(settings.ignoreXids()).isEmpty();
         assertThat(settings.fatalXids()).isEmpty();
+        assertThat(settings.readyResource()).isEmpty();
     }
 
     @Test
@@ -66,6 +67,15 @@ final class SettingsTest {
                 .hasMessageContaining("ALIQUOT_METRICS_PORT: expected a port from 0 to 65535, found \"70000\"")
                 .hasMessageContaining("ALIQUOT_IGNORE_XIDS: expected XIDs from 1 to 9999")
                 .hasMessageContaining("ALIQUOT_FATAL_XIDS: expected XIDs from 1 to 9999");
+    }
+
+    @Test
+    void theReadyResourceIsOneThatEveryReleaseOfClusterAutoscalerKnowsAndNoPodOfLinuxRequests() {
+        assertThat(Settings.parse(Map.of("NODE_NAME", "n", "ALIQUOT_READY_RESOURCE", "microsoft.com/directx"))
+                        .readyResource())
+                .hasValue("microsoft.com/directx");
+        assertThatThrownBy(() -> Settings.parse(Map.of("NODE_NAME", "n", "ALIQUOT_READY_RESOURCE", "nvidia.com/gpu")))
+                .hasMessageContaining("ALIQUOT_READY_RESOURCE: expected microsoft.com/directx or nothing");
     }
 
     @Test

@@ -4,6 +4,7 @@ import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.v1beta1.AllocateRequest;
 import io.aliquot.deviceplugin.v1beta1.AllocateResponse;
 import io.aliquot.deviceplugin.v1beta1.ContainerAllocateRequest;
+import io.aliquot.deviceplugin.v1beta1.ContainerAllocateResponse;
 import io.aliquot.deviceplugin.v1beta1.DevicePluginGrpc;
 import io.aliquot.deviceplugin.v1beta1.DevicePluginOptions;
 import io.aliquot.deviceplugin.v1beta1.Empty;
@@ -22,7 +23,13 @@ import java.util.function.LongSupplier;
 final class DevicePluginService extends DevicePluginGrpc.DevicePluginImplBase {
     private static final Logger LOG = System.getLogger(DevicePluginService.class.getName());
 
-    private final Allocator allocator;
+    /** Answers Allocate for one container. */
+    interface ContainerAllocator {
+        /** See {@link Allocator#allocate}. */
+        ContainerAllocateResponse allocate(List<String> slots, int everAdvertised) throws StatusException;
+    }
+
+    private final ContainerAllocator allocator;
     private final AgentMetrics metrics;
     private final LongSupplier nanoTime;
 
@@ -34,7 +41,7 @@ final class DevicePluginService extends DevicePluginGrpc.DevicePluginImplBase {
     private Runnable onStreamEnd = () -> {};
     private boolean streamOpened;
 
-    DevicePluginService(Allocator allocator, AgentMetrics metrics, LongSupplier nanoTime) {
+    DevicePluginService(ContainerAllocator allocator, AgentMetrics metrics, LongSupplier nanoTime) {
         this.allocator = allocator;
         this.metrics = metrics;
         this.nanoTime = nanoTime;

@@ -5,6 +5,7 @@ import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.problem.Backoff;
 import io.aliquot.deviceplugin.problem.Problem;
 import io.aliquot.deviceplugin.shim.Shim;
+import io.grpc.Status;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
@@ -20,7 +21,7 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Serves {@code aliquot.io/vgpu} to the kubelet and stays registered, on a thread of its own.
+ * Serves {@code aliquot.io/vgpu}, or another resource, to the kubelet and stays registered, on a thread of its own.
  *
  * <p>A registration ends when the kubelet restarts (it empties the plugin folder and creates a new socket), when it
  * closes the ListAndWatch stream, or when the Node has no {@code aliquot.io/vgpu} although slots are advertised. The
@@ -37,9 +38,18 @@ public final class KubeletRegistrar implements AutoCloseable {
     private static final Logger LOG = System.getLogger(KubeletRegistrar.class.getName());
     private static final int LONGEST_PAUSE_IN_INTERVALS = 30;
 
+    private static final Duration POLL_INTERVAL = Duration.ofSeconds(1);
+
+    /**
+     * The kubelet writes changed devices to the Node with its status: every 10 s by default, every minute in the slowest
+     * configurations that we know (nodeStatusUpdateFrequency).
+     */
+    private static final Duration TOLERANCE = Duration.ofSeconds(75);
+
     /** After a failed registration. A kubelet creates its socket some microseconds before it listens on it. */
     private static final Duration FIRST_PAUSE = Duration.ofMillis(10);
 
+    private final String resource;
     private final PluginFolder folder;
     private final DevicePluginService service;
     private final AgentMetrics metrics;
@@ -78,9 +88,7 @@ public final class KubeletRegistrar implements AutoCloseable {
     public KubeletRegistrar(
             Path folder, Path stateDir, Shim shim, AgentMetrics metrics, InstantSource clock, LongSupplier nanoTime)
             throws IOException {
-        // The kubelet writes changed devices to the Node with its status: every 10 s by default, every minute in the
-        // slowest configurations that we know (nodeStatusUpdateFrequency).
-        this(folder, stateDir, shim, metrics, clock, nanoTime, Duration.ofSeconds(1), Duration.ofSeconds(75));
+        this(folder, stateDir, shim, metrics, clock, nanoTime, POLL_INTERVAL, TOLERANCE);
     }
 
     /**
@@ -99,17 +107,62 @@ public final class KubeletRegistrar implements AutoCloseable {
             Duration interval,
             Duration tolerance)
             throws IOException {
-        this.folder = new PluginFolder(folder, clock);
+        this(
+                Resources.VGPU,
+                new PluginFolder(folder, "", clock),
+                vgpus(shim, stateDir),
+                metrics,
+                nanoTime,
+                interval,
+                tolerance);
+    }
+
+    private KubeletRegistrar(
+            String resource,
+            PluginFolder folder,
+            DevicePluginService.ContainerAllocator allocator,
+            AgentMetrics metrics,
+            LongSupplier nanoTime,
+            Duration interval,
+            Duration tolerance) {
+        this.resource = resource;
+        this.folder = folder;
         this.metrics = metrics;
         this.interval = interval;
         this.nanoTime = nanoTime;
         backoff = new Backoff(nanoTime, FIRST_PAUSE, interval.multipliedBy(LONGEST_PAUSE_IN_INTERVALS));
         allocatableCheck = new AllocatableCheck(nanoTime, tolerance);
+        service = new DevicePluginService(allocator, metrics, nanoTime);
+        thread = new Thread(this::run, "kubelet " + resource);
+        thread.setDaemon(true);
+    }
+
+    private static DevicePluginService.ContainerAllocator vgpus(Shim shim, Path stateDir) throws IOException {
         var allocator = new Allocator(shim, stateDir);
         allocator.warmUp();
-        service = new DevicePluginService(allocator, metrics, nanoTime);
-        thread = new Thread(this::run, "kubelet");
-        thread.setDaemon(true);
+        return allocator::allocate;
+    }
+
+    /**
+     * Prepares to advertise devices of another resource that no container gets: where one requests them, the kubelet ends its
+     * pod as UnexpectedAdmissionError. Cluster Autoscaler takes the node for ready by them.
+     */
+    public static KubeletRegistrar ofRefusedDevices(
+            String resource, Path folder, AgentMetrics metrics, InstantSource clock, LongSupplier nanoTime) {
+        return new KubeletRegistrar(
+                resource,
+                new PluginFolder(folder, ".ready", clock),
+                (slots, everAdvertised) -> {
+                    throw Status.PERMISSION_DENIED
+                            .withDescription(
+                                    resource + " stands for the node's GPUs, which Aliquot shares, and is given to no"
+                                            + " container; request " + Resources.VGPU)
+                            .asException();
+                },
+                metrics,
+                nanoTime,
+                POLL_INTERVAL,
+                TOLERANCE);
     }
 
     /** Calls this whenever {@link #kubeletGone} has changed; to be set before the first {@link #advertise}. */
@@ -120,6 +173,11 @@ public final class KubeletRegistrar implements AutoCloseable {
     /** Whether the kubelet had the slots and does not have them now, most probably because it has ended or restarted. */
     public boolean kubeletGone() {
         return kubeletGone;
+    }
+
+    /** The name of the devices. */
+    public String resource() {
+        return resource;
     }
 
     /** Advertises these slots to the kubelet from now on; the first call starts the registration. */
@@ -168,11 +226,10 @@ public final class KubeletRegistrar implements AutoCloseable {
                 wake();
             }
             case OTHER_PLUGIN ->
-                otherPlugin.report(
-                        "the node has " + allocatable + " " + Resources.VGPU + " where this plugin advertises "
-                                + advertised + ": another device plugin has registered " + Resources.VGPU
-                                + " with the kubelet (other sockets in the folder: " + folder.otherSockets()
-                                + "); remove it from this node, then restart the kubelet or this pod");
+                otherPlugin.report("the node has " + allocatable + " " + resource + " where this plugin advertises "
+                        + advertised + ": another device plugin has registered " + resource
+                        + " with the kubelet (other sockets in the folder: " + folder.otherSockets()
+                        + "); remove it from this node, then restart the kubelet or this pod");
         }
     }
 
@@ -281,7 +338,7 @@ public final class KubeletRegistrar implements AutoCloseable {
         synchronized (this) {
             if (registrationLost) {
                 registrationLost = false;
-                return Optional.of("the Node has no " + Resources.VGPU + " although slots are advertised");
+                return Optional.of("the Node has no " + resource + " although slots are advertised");
             }
         }
         if (!kubelet.equals(Optional.of(registration.kubelet()))) {
@@ -300,7 +357,8 @@ public final class KubeletRegistrar implements AutoCloseable {
             // First, because a kubelet that starts removes the plugin's socket, and would then wait for it in Register.
             KubeletInstance kubelet = folder.listeningKubelet();
             folder.removeOwnSockets();
-            registration = Registration.open(kubelet, folder.kubeletSocket(), socket, service, this::wake, nanoTime);
+            registration =
+                    Registration.open(resource, kubelet, folder.kubeletSocket(), socket, service, this::wake, nanoTime);
         } catch (IOException e) {
             Files.deleteIfExists(socket);
             failed("cannot register at " + folder.kubeletSocket() + ": " + e.getMessage());
@@ -316,7 +374,7 @@ public final class KubeletRegistrar implements AutoCloseable {
         LOG.log(
                 Level.INFO,
                 "Registered {0} with the kubelet: {1} slots",
-                Resources.VGPU,
+                resource,
                 service.advertised().total());
     }
 

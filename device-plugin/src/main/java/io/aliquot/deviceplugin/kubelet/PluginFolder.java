@@ -24,14 +24,17 @@ import java.util.Optional;
 /** The folder in which the kubelet and its device plugins have their sockets. */
 final class PluginFolder {
     private static final String KUBELET_SOCKET = "kubelet.sock";
-    private static final String OWN_PREFIX = "aliquot-";
+    private static final String OURS = "aliquot";
     private static final String SUFFIX = ".sock";
 
     private final Path path;
+    private final String ownPrefix;
     private final InstantSource clock;
 
-    PluginFolder(Path path, InstantSource clock) {
+    /** {@code plugin} tells the sockets of Aliquot's plugins apart; it is no prefix of another one's. */
+    PluginFolder(Path path, String plugin, InstantSource clock) {
         this.path = path;
+        this.ownPrefix = OURS + plugin + "-";
         this.clock = clock;
     }
 
@@ -103,24 +106,24 @@ final class PluginFolder {
 
     /** The path for a new socket of this plugin. An earlier run cannot have used it, because it contains the time. */
     Path newOwnSocket() {
-        return path.resolve(OWN_PREFIX + Long.toHexString(clock.millis()) + SUFFIX);
+        return path.resolve(ownPrefix + Long.toHexString(clock.millis()) + SUFFIX);
     }
 
     void removeOwnSockets() throws IOException {
-        try (DirectoryStream<Path> sockets = Files.newDirectoryStream(path, OWN_PREFIX + "*" + SUFFIX)) {
+        try (DirectoryStream<Path> sockets = Files.newDirectoryStream(path, ownPrefix + "*" + SUFFIX)) {
             for (Path socket : sockets) {
                 Files.deleteIfExists(socket);
             }
         }
     }
 
-    /** The names of other plugins' sockets, sorted. */
+    /** The names of the sockets of plugins that are not Aliquot's, sorted. */
     List<String> otherSockets() {
         var names = new ArrayList<String>();
         try (DirectoryStream<Path> sockets = Files.newDirectoryStream(path, "*" + SUFFIX)) {
             for (Path socket : sockets) {
                 String name = socket.getFileName().toString();
-                if (!name.equals(KUBELET_SOCKET) && !name.startsWith(OWN_PREFIX)) {
+                if (!name.equals(KUBELET_SOCKET) && !name.startsWith(OURS + "-") && !name.startsWith(OURS + ".")) {
                     names.add(name);
                 }
             }

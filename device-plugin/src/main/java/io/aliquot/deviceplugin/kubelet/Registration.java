@@ -1,6 +1,5 @@
 package io.aliquot.deviceplugin.kubelet;
 
-import io.aliquot.api.names.Resources;
 import io.aliquot.deviceplugin.v1beta1.RegisterRequest;
 import io.aliquot.deviceplugin.v1beta1.RegistrationGrpc;
 import io.grpc.ManagedChannel;
@@ -72,11 +71,13 @@ final class Registration implements AutoCloseable {
     /**
      * Serves on {@code socket} and registers it with the kubelet.
      *
+     * @param resource the name of the devices
      * @param onChange called when {@link #end} or {@link #hasDevices} may have changed; must not block
      * @param nanoTime a clock such as {@link System#nanoTime}
      * @throws IOException if the socket cannot be created or the kubelet refuses the registration
      */
     static Registration open(
+            String resource,
             KubeletInstance kubelet,
             Path kubeletSocket,
             Path socket,
@@ -99,7 +100,7 @@ final class Registration implements AutoCloseable {
                     .register(RegisterRequest.newBuilder()
                             .setVersion(API_VERSION)
                             .setEndpoint(socket.getFileName().toString())
-                            .setResourceName(Resources.VGPU)
+                            .setResourceName(resource)
                             .build());
             return registration;
         } catch (StatusRuntimeException e) {

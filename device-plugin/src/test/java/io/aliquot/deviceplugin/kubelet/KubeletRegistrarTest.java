@@ -338,6 +338,38 @@ final class KubeletRegistrarTest {
                 folder, host, SHIM, new AgentMetrics(), InstantSource.system(), System::nanoTime, INTERVAL, tolerance);
     }
 
+    /** Cluster Autoscaler takes the node for ready by them. The two plugins have sockets in one folder. */
+    @Test
+    void devicesOfAnotherResourceAreAdvertisedBesideTheSlotsAndGivenToNoContainer() throws Exception {
+        register(20);
+        try (var ready = KubeletRegistrar.ofRefusedDevices(
+                "microsoft.com/directx", folder, new AgentMetrics(), InstantSource.system(), System::nanoTime)) {
+            ready.advertise(new AdvertisedSlots(2, 0));
+
+            assertThat(kubelet.nextRegistration().getResourceName()).isEqualTo("microsoft.com/directx");
+            assertThat(kubelet.nextList(list -> list.size() == 2))
+                    .extracting(Device::getHealth)
+                    .containsOnly("Healthy");
+            assertThatThrownBy(() -> kubelet.allocate("slot-000"))
+                    .isInstanceOfSatisfying(
+                            StatusRuntimeException.class,
+                            e -> assertThat(e.getStatus().getCode()).isEqualTo(Status.Code.PERMISSION_DENIED))
+                    .hasMessageContaining("microsoft.com/directx stands for the node's GPUs");
+            assertThat(registrar.problem()).as("its socket is still there").isEmpty();
+
+            kubelet.kill();
+            kubelet.start();
+            assertThat(List.of(
+                            kubelet.nextRegistration().getResourceName(),
+                            kubelet.nextRegistration().getResourceName()))
+                    .containsExactlyInAnyOrder("aliquot.io/vgpu", "microsoft.com/directx");
+
+            ready.withdraw();
+            await(() -> ready.problem().isPresent());
+            assertThat(registrar.problem()).isEmpty();
+        }
+    }
+
     private void register(int slots) throws Exception {
         registrar.advertise(new AdvertisedSlots(slots, 0));
         kubelet.nextRegistration();
