@@ -164,8 +164,8 @@ request.userInfo.extra['authentication.kubernetes.io/node-name'] == [object.meta
 {{- end }}
 
 {{/*
-True if a request changes only the status of a node, this annotation, and these labels between absent and a value. Needs the
-variables new and old. Call with (dict "annotation" KEY "labels" (dict KEY VALUE)).
+True if a request changes only the status of a node, these annotations, and these labels between absent and a value. Needs the
+variables new and old. Call with (dict "annotations" (list KEY) "labels" (dict KEY VALUE)).
 */}}
 {{- define "aliquot.cel.onlyMetadata" -}}
 object.spec == oldObject.spec &&
@@ -178,8 +178,8 @@ old.all(k, k in new{{ range $key, $value := .labels }} || k == '{{ $key }}'{{ en
 {{- end }}
 (has(object.metadata.finalizers) ? object.metadata.finalizers : []) == (has(oldObject.metadata.finalizers) ? oldObject.metadata.finalizers : []) &&
 (has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : []) == (has(oldObject.metadata.ownerReferences) ? oldObject.metadata.ownerReferences : []) &&
-variables.new.all(k, k == '{{ .annotation }}' || (k in variables.old && variables.old[k] == variables.new[k])) &&
-variables.old.all(k, k == '{{ .annotation }}' || k in variables.new)
+variables.new.all(k, k in ['{{ join "', '" .annotations }}'] || (k in variables.old && variables.old[k] == variables.new[k])) &&
+variables.old.all(k, k in ['{{ join "', '" .annotations }}'] || k in variables.new)
 {{- end }}
 
 {{/* Policy variables: the annotations after and before the request. */}}

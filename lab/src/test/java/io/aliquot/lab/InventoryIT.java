@@ -25,6 +25,8 @@ import org.junit.jupiter.api.parallel.Isolated;
 @Isolated
 class InventoryIT {
     private static final String MALFORMED = "malformed-inventory";
+    private static final String KEPT = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
+    private static final String KEPT_MARK = "aliquot.io/scale-down-disabled";
     private static final PatchContext MERGE = PatchContext.of(PatchType.JSON_MERGE);
 
     @Test
@@ -78,6 +80,30 @@ class InventoryIT {
         } finally {
             lab.client().nodes().withName(MALFORMED).delete();
         }
+    }
+
+    /** AWS' label. The annotation and its mark are in one write, so the first one that is seen has both. */
+    @Test
+    void aNodeThatClusterAutoscalerMayTakeForEmptyIsKeptWhilePodsHoldShares(Lab lab, TestNamespace namespace) {
+        String node = lab.nodes().get(1);
+        namespace.run(Pods.onNode(Pods.withGpuMemory(lab, "holds", 1000), node));
+        lab.kubectl("label", "node", node, "k8s.amazonaws.com/accelerator=nvidia-a100")
+                .expectSuccess();
+        try {
+            awaitTrue("the annotation", EVENTUALLY, () -> annotations(lab, node).containsKey(KEPT));
+            assertThat(annotations(lab, node)).containsEntry(KEPT, "true").containsEntry(KEPT_MARK, "true");
+            assertThat(lab.kubectl("get", "gpunode", node, "--output", "jsonpath={.status.conditions}")
+                            .expectSuccess())
+                    .contains("ClusterAutoscalerReady", "False", "k8s.amazonaws.com/accelerator");
+        } finally {
+            lab.kubectl("label", "node", node, "k8s.amazonaws.com/accelerator-").expectSuccess();
+        }
+        awaitTrue("no annotation", EVENTUALLY, () -> !annotations(lab, node).containsKey(KEPT));
+        assertThat(annotations(lab, node)).doesNotContainKey(KEPT_MARK);
+    }
+
+    private static Map<String, String> annotations(Lab lab, String node) {
+        return lab.client().nodes().withName(node).get().getMetadata().getAnnotations();
     }
 
     @Test

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler;
 
+import io.aliquot.scheduler.autoscaler.ScaleDownProtection;
 import io.aliquot.scheduler.explain.PendingPodEvents;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -36,6 +37,7 @@ class PeriodicConfiguration {
             OveruseMonitor overuseMonitor,
             ContainerEvents containerEvents,
             RejectedPodEvents rejectedPodEvents,
+            ScaleDownProtection scaleDownProtection,
             WatchHealthCheck watches,
             LongSupplier nanoTime) {
         List<PeriodicTask> tasks = List.of(
@@ -50,6 +52,7 @@ class PeriodicConfiguration {
                 new PeriodicTask("overuse", Duration.ofSeconds(2), overuseMonitor::check),
                 new PeriodicTask("container-events", Duration.ofSeconds(5), containerEvents::report),
                 new PeriodicTask("rejected-pod-events", Duration.ofSeconds(1), rejectedPodEvents::report),
+                new PeriodicTask("scale-down-protection", Duration.ofSeconds(5), scaleDownProtection::update),
                 new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check));
         return new PeriodicTasks(tasks, nanoTime);
     }

@@ -865,6 +865,34 @@ class AdmissionPoliciesIT {
             forbidden(scheduler.patch(NODE1 + "/status", totals(1)), "");
         }
 
+        @ParameterizedTest
+        @CsvSource({
+            "cluster-autoscaler.kubernetes.io/scale-down-disabled, aliquot.io/scale-down-disabled",
+            "karpenter.sh/do-not-disrupt, aliquot.io/do-not-disrupt"
+        })
+        void schedulerKeepsAutoscalersFromNodesAndRemovesOnlyWhatItWrote(String key, String mark) {
+            String both = "{\"metadata\": {\"annotations\": {\"%s\": %s, \"%s\": %s}}}";
+
+            forbidden(scheduler.patch(NODE2, annotation(key, "true")), "only with " + mark);
+            forbidden(scheduler.patch(NODE2, annotation(mark, "true")), "only with " + mark);
+            forbidden(scheduler.patch(NODE2, both.formatted(key, "\"false\"", mark, "\"true\"")), "only with " + mark);
+            scheduler
+                    .patch(NODE2, both.formatted(key, "\"true\"", mark, "\"true\""))
+                    .expectSuccess();
+            forbidden(scheduler.patch(NODE2, both.formatted(key, "null", mark, "\"true\"")), "only with " + mark);
+            scheduler.patch(NODE2, both.formatted(key, "null", mark, "null")).expectSuccess();
+
+            admin.patch(NODE2, annotation(key, "true")).expectSuccess();
+            forbidden(scheduler.patch(NODE2, both.formatted(key, "null", mark, "null")), "only with " + mark);
+            admin.patch(NODE2, both.formatted(key, "\"false\"", mark, "\"true\""))
+                    .expectSuccess();
+            forbidden(scheduler.patch(NODE2, both.formatted(key, "null", mark, "null")), "only with " + mark);
+            scheduler
+                    .patch(NODE2, both.formatted(key, "\"false\"", mark, "null"))
+                    .expectSuccess();
+            admin.patch(NODE2, both.formatted(key, "null", mark, "null")).expectSuccess();
+        }
+
         private static String totals(int amount) {
             return """
                 {"status": {"capacity": {"nvidia.com/gpumem": "%1$d", "nvidia.com/gpucores": "%1$d", "nvidia.com/gpumem-percentage": "%1$d"},

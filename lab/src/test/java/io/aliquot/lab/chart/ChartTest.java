@@ -398,6 +398,9 @@ class ChartTest {
         assertThat(variable(extender, "ALIQUOT_OVERUSE")).contains("evict");
         assertThat(variable(extender, "ALIQUOT_UNLIMITED_CONTAINERS")).contains("report");
         assertThat(variable(extender, "ALIQUOT_RUNTIME_CLASS")).contains("nvidia-cdi");
+        assertThat(variable(extender, "ALIQUOT_KEEPS_NODES_FROM")).contains("karpenter");
+        assertThat(variable(scheduler(Chart.render(DEFAULTS)).getContainers().get(0), "ALIQUOT_KEEPS_NODES_FROM"))
+                .contains("cluster_autoscaler");
         assertThat(extender.getEnv())
                 .filteredOn(variable -> variable.getName().startsWith("POD_NAME"))
                 .allMatch(variable -> variable.getValueFrom().getFieldRef() != null)
@@ -434,6 +437,9 @@ class ChartTest {
         Container agent = pod.getContainers().get(0);
 
         assertThat(variable(agent, "ALIQUOT_SLOTS")).contains("1000");
+        assertThat(variable(agent, "ALIQUOT_READY_RESOURCE")).contains("microsoft.com/directx");
+        assertThat(variable(agent(Chart.render(DEFAULTS)).getContainers().get(0), "ALIQUOT_READY_RESOURCE"))
+                .isEmpty();
         assertThat(variable(agent, "ALIQUOT_VISIBLE_DEVICES")).contains("{uuid}");
         assertThat(variable(agent, "ALIQUOT_KUBELET_DIR")).contains("/data/kubelet/device-plugins");
         assertThat(variable(agent, "ALIQUOT_STATE_DIR")).contains("/data/aliquot");

@@ -60,6 +60,12 @@ class InvalidValuesTest {
     }
 
     @Test
+    void aReadyResourceThatOtherPluginsServeIsRefused() {
+        refused(Map.of("autoscaler.readyResource", "nvidia.com/gpu"), "Set microsoft.com/directx, or remove");
+        refused(Map.of("autoscaler.readyResource", "amd.com/gpu"), "/autoscaler/readyResource");
+    }
+
+    @Test
     void anXidThatIsIgnoredAndFatalIsRefused() {
         refused(
                 Map.of("health.ignoreXids[0]", 74, "health.fatalXids[0]", 74),

@@ -6,6 +6,7 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
 
 /**
@@ -107,6 +108,9 @@ public interface Cluster {
 
     /** Sets the annotations, if the uid and version of the pod still match. */
     WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations);
+
+    /** Sets the annotations of the node, and removes those without a value, if its version still matches. */
+    WriteOutcome annotate(String node, long version, Map<String, Optional<String>> annotations);
 
     /** Advances the resourceVersion of the pod if it still is this one, and reads the pod. */
     PodState bumpVersion(PodId pod, long version);

@@ -33,6 +33,7 @@ import io.micrometer.core.instrument.Timer;
 import java.io.IOException;
 import java.time.Clock;
 import java.time.Duration;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -40,6 +41,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -164,6 +166,14 @@ final class KubernetesCluster implements Cluster {
     @Override
     public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
         return writer.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, annotations));
+    }
+
+    @Override
+    public WriteOutcome annotate(String node, long version, Map<String, Optional<String>> annotations) {
+        Map<String, @Nullable String> values = new LinkedHashMap<>();
+        annotations.forEach((key, value) -> values.put(key, value.orElse(null))); // a null removes (RFC 7386)
+        var metadata = Map.of("resourceVersion", Long.toString(version), "annotations", values);
+        return writer.write("PATCH", MERGE_PATCH, "/api/v1/nodes/" + node, Map.of("metadata", metadata));
     }
 
     @Override

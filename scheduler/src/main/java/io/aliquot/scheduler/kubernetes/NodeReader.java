@@ -14,6 +14,8 @@ import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.SharingMode;
 import io.aliquot.api.names.SlotCount;
 import io.aliquot.scheduler.apiserver.NodeId;
+import io.aliquot.scheduler.autoscaler.ClusterAutoscaler;
+import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Condition;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes.NodeMetadata;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
@@ -24,11 +26,13 @@ import io.aliquot.scheduler.placement.NodeGpus;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.ObjectMeta;
 import java.time.Instant;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.function.BiFunction;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /** Reads from a Node object what the ledger needs. */
@@ -48,6 +52,8 @@ public final class NodeReader {
             new Unavailable("GPU settings of the node have an error, see its events");
     private static final Unavailable UNREADABLE =
             new Unavailable("GPU inventory of the node cannot be read, see its events");
+
+    private static final String CLUSTER_AUTOSCALER_READY = "ClusterAutoscalerReady";
 
     private final Placement gpuPlacement;
     private final NodeLabel nodeLabel;
@@ -114,7 +120,22 @@ public final class NodeReader {
                 metadata.getCreationTimestamp() == null
                         ? Instant.EPOCH
                         : Instant.parse(metadata.getCreationTimestamp()),
-                orEmpty(metadata.getLabels()));
+                orEmpty(metadata.getLabels()),
+                conditions(node));
+    }
+
+    static Map<String, String> annotations(Node node) {
+        return orEmpty(node.getMetadata().getAnnotations());
+    }
+
+    private static List<Condition> conditions(Node node) {
+        return ClusterAutoscaler.readiness(orEmpty(node.getMetadata().getLabels()), namesOfAllocatable(node)).stream()
+                .map(readiness -> new Condition(
+                        CLUSTER_AUTOSCALER_READY,
+                        readiness.ready() ? "True" : "False",
+                        readiness.reason(),
+                        readiness.message()))
+                .toList();
     }
 
     private record FactsReading(NodeFacts facts, String problem) {}
@@ -205,11 +226,18 @@ public final class NodeReader {
 
     /** Without waiting for the agent: pods of the other device plugin may come as soon as the Node has the resource. */
     private static boolean otherPluginAdvertises(Node node) {
-        return node.getStatus() != null
-                && node.getStatus().getAllocatable() != null
-                && node.getStatus().getAllocatable().entrySet().stream()
-                        .anyMatch(entry -> ForeignResources.servedByOtherPlugins(entry.getKey())
-                                && Quantity.parse(entry.getValue().toString()).scaled(0) > 0);
+        return namesOfAllocatable(node).stream().anyMatch(ForeignResources::servedByOtherPlugins);
+    }
+
+    /** The extended resources of which the node has some. */
+    private static Set<String> namesOfAllocatable(Node node) {
+        return node.getStatus() == null || node.getStatus().getAllocatable() == null
+                ? Set.of()
+                : node.getStatus().getAllocatable().entrySet().stream()
+                        .filter(entry -> entry.getKey().contains("/")
+                                && Quantity.parse(entry.getValue().toString()).scaled(0) > 0)
+                        .map(Map.Entry::getKey)
+                        .collect(Collectors.toSet());
     }
 
     private static HostResources allocatable(Node node) {

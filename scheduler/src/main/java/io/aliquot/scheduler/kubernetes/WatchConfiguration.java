@@ -1,7 +1,9 @@
 package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.autoscaler.ScaleDownProtection;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes;
+import io.aliquot.scheduler.extensionapi.objects.GpuNodes.NodeMetadata;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
@@ -82,6 +84,11 @@ class WatchConfiguration {
                 });
     }
 
+    @Bean
+    ScaleDownProtection scaleDownProtection(Settings settings, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
+        return new ScaleDownProtection(settings.keepsNodesFrom(), ledger, cluster, nanoTime);
+    }
+
     /** Looks up the watches lazily: components that the watches feed need this bean first. */
     @Bean
     Cluster cluster(
@@ -121,6 +128,7 @@ class WatchConfiguration {
             NodeReports reports,
             GpuNodes gpuNodes,
             HamiNodes hamiNodes,
+            ScaleDownProtection scaleDownProtection,
             Events events,
             LongSupplier nanoTime) {
         var reader = new NodeReader(settings.gpuPlacement(), settings.nodeLabel());
@@ -136,13 +144,16 @@ class WatchConfiguration {
                     reading.report().ifPresentOrElse(reports::put, () -> reports.remove(name));
                     hamiNodes.put(name, reader.isHamis(node));
                     ledger.putNode(name, reading.facts());
-                    gpuNodes.put(NodeReader.metadata(node));
+                    NodeMetadata metadata = NodeReader.metadata(node);
+                    gpuNodes.put(metadata);
+                    scaleDownProtection.put(name, metadata.version(), metadata.labels(), NodeReader.annotations(node));
                 },
                 node -> {
                     reports.remove(node.getMetadata().getName());
                     hamiNodes.put(node.getMetadata().getName(), false);
                     ledger.removeNode(node.getMetadata().getName());
                     gpuNodes.remove(node.getMetadata().getName());
+                    scaleDownProtection.remove(node.getMetadata().getName());
                 },
                 progress(gpuNodes::listed, gpuNodes::reached),
                 nanoTime);

@@ -527,6 +527,17 @@ public final class Ledger {
         }
     }
 
+    /** Whether a pod holds a share of this node's GPUs, or may hold it; a reservation is none. */
+    public boolean holdsShares(String node) {
+        NodeAccount account = accounts.find(node);
+        if (account == null) {
+            return false;
+        }
+        synchronized (account) {
+            return account.holdsShares();
+        }
+    }
+
     /** Whether these pods together hold more of a GPU than its capacity. */
     public boolean overallocated(String node, String gpu, Collection<BoundPod> holders) {
         NodeAccount account = accounts.find(node);

@@ -8,6 +8,7 @@ import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.OfContainer;
 import io.aliquot.api.usage.UsageReport.OfGpu;
+import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.ledger.NodeFacts.Sharing;
 import io.aliquot.scheduler.ledger.NodeFacts.Unavailable;
 import io.aliquot.scheduler.placement.CandidatePlacements;
@@ -287,6 +288,13 @@ final class NodeAccount implements NodeAccountView {
 
     Iterable<Claim> claims() {
         return claims.values();
+    }
+
+    boolean holdsShares() {
+        return claims.values().stream()
+                .anyMatch(claim -> !claim.perGpu.isEmpty()
+                        && claim.state != State.RESERVED
+                        && claim.state != State.RESERVED_FOR_PREEMPTOR);
     }
 
     /** Sets the pod's claim; if its amounts are those of the former claim, the account counts as unchanged. */

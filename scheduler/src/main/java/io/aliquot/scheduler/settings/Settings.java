@@ -4,9 +4,11 @@ import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
+import io.aliquot.scheduler.autoscaler.Autoscaler;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.Set;
 import java.util.function.BiFunction;
 import java.util.function.Function;
 import java.util.stream.Collectors;
@@ -47,6 +49,8 @@ import org.jspecify.annotations.Nullable;
  *     configurations by which the API server calls this scheduler
  * @param apiGroupService {@code ALIQUOT_API_GROUP_SERVICE}, default none: the Service through which the API server
  *     reaches the API group {@code gpu.aliquot.io}; the scheduler then serves the group
+ * @param keepsNodesFrom {@code ALIQUOT_KEEPS_NODES_FROM}, default none: the autoscalers that must not remove a node while
+ *     pods hold shares of it, comma-separated, such as {@code cluster_autoscaler,karpenter}
  * @param logFormat {@code ALIQUOT_LOG_FORMAT}, default text: one of {@link #LOG_FORMATS}. Spring Boot reads the
  *     variable before this class ({@code application.properties})
  */
@@ -68,6 +72,7 @@ public record Settings(
         String authoritySecret,
         String webhookConfiguration,
         String apiGroupService,
+        Set<Autoscaler> keepsNodesFrom,
         String logFormat) {
     private static final String OBJECT_NAME = "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?";
     /** Spring Boot's structured formats. */
@@ -100,6 +105,7 @@ public record Settings(
                 setting(environment, "ALIQUOT_AUTHORITY_SECRET", "aliquot-webhook-ca", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_CONFIGURATION", "aliquot", Settings::objectName),
                 setting(environment, "ALIQUOT_API_GROUP_SERVICE", "", Settings::objectName),
+                setting(environment, "ALIQUOT_KEEPS_NODES_FROM", Set.of(), Settings::autoscalers),
                 setting(environment, "ALIQUOT_LOG_FORMAT", "", Settings::logFormat));
     }
 
@@ -138,6 +144,12 @@ public record Settings(
             throw new FormatException(variable + ": \"" + value + "\" is not the name of a Kubernetes object");
         }
         return value;
+    }
+
+    private static Set<Autoscaler> autoscalers(String variable, String value) {
+        return Arrays.stream(value.split(",", -1))
+                .map(name -> oneOf(Autoscaler.values(), variable, name))
+                .collect(Collectors.toSet());
     }
 
     private static String logFormat(String variable, String value) {

@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 
@@ -18,7 +19,10 @@ public final class FakeCluster implements Cluster {
     /** {@code node} is empty for annotations only. */
     public record Sent(PodId pod, long version, String node, Map<String, String> annotations) {}
 
+    public record NodeWrite(String node, long version, Map<String, Optional<String>> annotations) {}
+
     public final List<Sent> sent = new ArrayList<>();
+    public final List<NodeWrite> nodeWrites = new ArrayList<>();
     public final List<String> woken = new ArrayList<>();
     public final Deque<WriteOutcome> outcomes = new ArrayDeque<>();
     public volatile Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.Leads(new Fence("aliquot-1_uuid", 3));
@@ -69,6 +73,13 @@ public final class FakeCluster implements Cluster {
     @Override
     public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
         return bind(pod, version, "", annotations);
+    }
+
+    @Override
+    public WriteOutcome annotate(String node, long version, Map<String, Optional<String>> annotations) {
+        nodeWrites.add(new NodeWrite(node, version, annotations));
+        WriteOutcome outcome = outcomes.poll();
+        return outcome == null ? new WriteOutcome.Done() : outcome;
     }
 
     @Override

@@ -838,6 +838,11 @@ final class FaultModel {
             return write(pod, version, "", annotations);
         }
 
+        @Override
+        public WriteOutcome annotate(String node, long version, Map<String, Optional<String>> annotations) {
+            return new WriteOutcome.Done();
+        }
+
         private WriteOutcome write(PodId pod, long version, String node, Map<String, String> annotations) {
             // It was restarted while it waited for an answer: a killed process sends nothing, and hears of no change.
             if (!replicas.contains(this)) {

@@ -226,7 +226,8 @@ class ApiScaleProgram {
                         "uid-" + name(node),
                         ++version,
                         Instant.EPOCH.plusSeconds(node),
-                        Map.of("kubernetes.io/hostname", name(node), "kubernetes.io/arch", "amd64")));
+                        Map.of("kubernetes.io/hostname", name(node), "kubernetes.io/arch", "amd64"),
+                        List.of()));
             }
             for (int i = 0; i < count; i++) {
                 report(next(), ++version, true);

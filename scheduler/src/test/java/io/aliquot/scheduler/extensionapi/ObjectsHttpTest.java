@@ -97,6 +97,9 @@ class ObjectsHttpTest {
                 .isEqualTo("{\"total\":80000,\"allocated\":60000,\"free\":20000}");
         assertThat(node.at("/status/shares").asInt()).isEqualTo(4);
         assertThat(node.at("/status/strandedMemoryMiB").asInt()).isEqualTo(20_000);
+        assertThat(node.at("/status/conditions").toString())
+                .isEqualTo("[{\"type\":\"ClusterAutoscalerReady\",\"status\":\"False\","
+                        + "\"reason\":\"NoKnownGpuResource\",\"message\":\"why\"}]");
         assertThat(node.at("/status/schedulable").asBoolean()).isTrue();
         String name = node.at("/status/gpus/1").asString();
         assertThat(name).isEqualTo(Gpus.uuid(1, 1).toLowerCase(java.util.Locale.ROOT));

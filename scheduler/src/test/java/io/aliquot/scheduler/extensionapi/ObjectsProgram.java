@@ -15,6 +15,7 @@ import io.aliquot.scheduler.extensionapi.identity.IdentityFilter;
 import io.aliquot.scheduler.extensionapi.identity.PodVisibility;
 import io.aliquot.scheduler.extensionapi.identity.RequestUser;
 import io.aliquot.scheduler.extensionapi.machinery.Watches;
+import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Condition;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodeResource;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes.NodeMetadata;
@@ -68,6 +69,7 @@ import org.springframework.core.env.Environment;
         includeFilters = @ComponentScan.Filter(type = FilterType.REGEX, pattern = ".*ErrorResponses"))
 @Import({SystemClocks.class, ObjectsProgram.Objects.class})
 class ObjectsProgram {
+    static final Condition CONDITION = new Condition("ClusterAutoscalerReady", "False", "NoKnownGpuResource", "why");
     private static final int MEMORY = 40_000;
 
     static ConfigurableApplicationContext start() {
@@ -172,7 +174,8 @@ class ObjectsProgram {
                     "uid-n" + number,
                     version.incrementAndGet(),
                     Instant.EPOCH.plusSeconds(number),
-                    Map.of("zone", "z" + number)));
+                    Map.of("zone", "z" + number),
+                    List.of(CONDITION)));
         }
 
         PodId id(String namespace, String name) {

@@ -151,7 +151,7 @@ final class WebPageProgram implements AutoCloseable {
                                 Gpus.inventory(10, list), Placement.BINPACK, new HostResources(1000, 1000)));
         changes.nodes()
                 .put(new NodeMetadata(
-                        name, "uid-" + name, changes.version().incrementAndGet(), Instant.EPOCH, Map.of()));
+                        name, "uid-" + name, changes.version().incrementAndGet(), Instant.EPOCH, Map.of(), List.of()));
     }
 
     /** Adds a bound pod whose container {@code main} holds a part of a GPU. */

@@ -14,6 +14,8 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.testing.ApiServer;
 import io.aliquot.testing.FaultyTcpProxy;
 import io.fabric8.kubernetes.api.model.Event;
+import io.fabric8.kubernetes.api.model.Node;
+import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
@@ -199,6 +201,34 @@ class KubernetesClusterIT {
         assertThat(cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION))
                 .isInstanceOf(WriteOutcome.Unheard.class);
         assertThat(admin.resource(pod).get().getSpec().getNodeName()).isNull();
+    }
+
+    @Test
+    void annotationsOfANodeAreSetAndRemovedOnlyAtTheVersionThatWasRead() {
+        String name = "annotated";
+        Node node = admin.resource(new NodeBuilder()
+                        .withNewMetadata()
+                        .withName(name)
+                        .addToAnnotations("example.com/other", "stays")
+                        .endMetadata()
+                        .build())
+                .create();
+        long version = Long.parseLong(node.getMetadata().getResourceVersion());
+
+        assertThat(cluster.annotate(name, version, Map.of("a", Optional.of("true"), "b", Optional.of("true"))))
+                .isEqualTo(new WriteOutcome.Done());
+        assertThat(cluster.annotate(name, version, Map.of("a", Optional.empty())))
+                .as("an older version")
+                .isInstanceOf(WriteOutcome.Conflicts.class);
+        node = admin.nodes().withName(name).get();
+        assertThat(node.getMetadata().getAnnotations())
+                .isEqualTo(Map.of("example.com/other", "stays", "a", "true", "b", "true"));
+
+        version = Long.parseLong(node.getMetadata().getResourceVersion());
+        assertThat(cluster.annotate(name, version, Map.of("a", Optional.empty(), "b", Optional.empty())))
+                .isEqualTo(new WriteOutcome.Done());
+        assertThat(admin.nodes().withName(name).get().getMetadata().getAnnotations())
+                .isEqualTo(Map.of("example.com/other", "stays"));
     }
 
     @Test

@@ -169,6 +169,28 @@ class NodeReaderTest {
                 .isEqualTo(read(Map.of(), Map.of()).facts());
     }
 
+    /** As the API server stores it: an amount of 0 is none. */
+    @Test
+    void aNodeThatClusterAutoscalerTakesForUnreadyHasACondition() {
+        Node node = node(Map.of("gpu", "on", "cloud.google.com/gke-accelerator", "nvidia-l4"), Map.of());
+        node.getMetadata().setResourceVersion("7");
+        node.getStatus().getAllocatable().put("nvidia.com/gpu", new Quantity("0"));
+
+        assertThat(NodeReader.metadata(node).conditions())
+                .singleElement()
+                .satisfies(
+                        condition -> assertThat(condition.type() + " " + condition.status() + " " + condition.reason())
+                                .isEqualTo("ClusterAutoscalerReady False NoKnownGpuResource"));
+
+        node.getStatus().getAllocatable().put("microsoft.com/directx", new Quantity("2"));
+        assertThat(NodeReader.metadata(node).conditions())
+                .singleElement()
+                .satisfies(condition -> assertThat(condition.status()).isEqualTo("True"));
+
+        node.getMetadata().getLabels().remove("cloud.google.com/gke-accelerator");
+        assertThat(NodeReader.metadata(node).conditions()).isEmpty();
+    }
+
     @Test
     void theNodesShareLabelDecidesTheSharingMode() {
         assertThat(sharing(Map.of("aliquot.io/share", "memory"), Map.of())

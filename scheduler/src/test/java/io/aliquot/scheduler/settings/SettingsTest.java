@@ -8,6 +8,7 @@ import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 class SettingsTest {
@@ -32,6 +33,7 @@ class SettingsTest {
                         "aliquot-webhook-ca",
                         "aliquot",
                         "",
+                        Set.of(),
                         ""));
     }
 
@@ -52,6 +54,8 @@ class SettingsTest {
                 .hasMessage("ALIQUOT_RUNTIME_CLASS: \"NV!\" is not the name of a Kubernetes object");
         assertThatThrownBy(() -> read("ALIQUOT_LOG_FORMAT", "xml"))
                 .hasMessage("ALIQUOT_LOG_FORMAT: \"xml\" is unknown; allowed: empty for text, ecs, logstash, gelf");
+        assertThatThrownBy(() -> read("ALIQUOT_KEEPS_NODES_FROM", "karpenter,all"))
+                .hasMessage("ALIQUOT_KEEPS_NODES_FROM: \"all\" is unknown; allowed: cluster_autoscaler, karpenter");
         assertThatThrownBy(() -> read("POD_NAME", "")).hasMessage("POD_NAME is not set; the chart sets it");
     }
 

@@ -92,8 +92,25 @@ public final class ApiTypes {
             Long strandedMemoryMiB,
 
             @JsonPropertyDescription(
+                    "What the scheduler concludes from the Node object; empty if there is nothing to say.")
+            List<Condition> conditions,
+
+            @JsonPropertyDescription(
                     "Capacity that is taken without a bound pod, as this replica of the scheduler knows it.")
             List<Reservation> reservations) {}
+
+    @JsonClassDescription("A conclusion about an object.")
+    public record Condition(
+            @JsonPropertyDescription("What it is about, in CamelCase.")
+            String type,
+
+            @JsonPropertyDescription("True or False.") String status,
+
+            @JsonPropertyDescription("Why, in one CamelCase word.")
+            String reason,
+
+            @JsonPropertyDescription("For the administrator: why, and what to do if the status is False.")
+            String message) {}
 
     @JsonClassDescription("Capacity that the scheduler counts as taken although no bound pod is known for it.")
     public record Reservation(

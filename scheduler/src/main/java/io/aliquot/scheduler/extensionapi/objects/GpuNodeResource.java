@@ -82,6 +82,7 @@ public final class GpuNodeResource extends NodesResource<GpuNode> {
                         status.slots(),
                         status.shares(),
                         stored.strandedMiB(),
+                        status.conditions(),
                         status.reservations()));
     }
 

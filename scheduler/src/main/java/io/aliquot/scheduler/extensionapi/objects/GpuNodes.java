@@ -7,6 +7,7 @@ import io.aliquot.scheduler.extensionapi.machinery.MetaTypes;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.Metadata;
 import io.aliquot.scheduler.extensionapi.machinery.WatchCache;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Amounts;
+import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Condition;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Gpu;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuNode;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuNodeStatus;
@@ -60,10 +61,22 @@ public final class GpuNodes {
 
     private static final Duration SIZES_TIME = Duration.ofSeconds(15);
 
-    /** The metadata of a Node object; {@code version} is its resourceVersion. */
-    public record NodeMetadata(String name, String uid, long version, Instant created, Map<String, String> labels) {
+    /**
+     * What a Node object says.
+     *
+     * @param version its resourceVersion
+     * @param conditions what the scheduler concludes from it
+     */
+    public record NodeMetadata(
+            String name,
+            String uid,
+            long version,
+            Instant created,
+            Map<String, String> labels,
+            List<Condition> conditions) {
         public NodeMetadata {
             labels = Map.copyOf(labels);
+            conditions = List.copyOf(conditions);
         }
     }
 
@@ -299,6 +312,7 @@ public final class GpuNodes {
                         sum(gpus, GpuStatus::slots),
                         gpus.stream().mapToInt(gpu -> gpu.status().shares()).sum(),
                         null,
+                        node.conditions(),
                         reservations(view)));
     }
 
