@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.autoscaler;
 
-import io.aliquot.api.names.Labels;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
@@ -50,12 +49,8 @@ public final class ScaleDownProtection {
 
     private final Map<String, Attempt> attempts = new HashMap<>();
 
-    /**
-     * A node as the watch shows it.
-     *
-     * @param leaves it is no longer to be Aliquot's
-     */
-    private record Watched(long version, boolean leaves, Set<Autoscaler> removable, Map<String, String> annotations) {}
+    /** A node as the watch shows it. */
+    private record Watched(long version, boolean stays, Set<Autoscaler> removable, Map<String, String> annotations) {}
 
     /**
      * The last write to a node.
@@ -81,8 +76,13 @@ public final class ScaleDownProtection {
         this.nanoTime = nanoTime;
     }
 
-    /** Adds or updates a node. */
-    public void put(String node, long version, Map<String, String> labels, Map<String, String> annotations) {
+    /**
+     * Adds or updates a node.
+     *
+     * @param stays whether it is to be Aliquot's after its last share
+     */
+    public void put(
+            String node, long version, boolean stays, Map<String, String> labels, Map<String, String> annotations) {
         Map<String, String> relevant = new HashMap<>();
         Set<Autoscaler> removable = EnumSet.noneOf(Autoscaler.class);
         for (Autoscaler autoscaler : Autoscaler.values()) {
@@ -94,8 +94,7 @@ public final class ScaleDownProtection {
         }
         boolean marked = Arrays.stream(Autoscaler.values()).anyMatch(one -> relevant.containsKey(one.mark));
         if (marked || !removable.isEmpty()) {
-            boolean leaves = !Labels.GPU_ON.equals(labels.get(Labels.GPU));
-            nodes.put(node, new Watched(version, leaves, removable, Map.copyOf(relevant)));
+            nodes.put(node, new Watched(version, stays, removable, Map.copyOf(relevant)));
         } else {
             nodes.remove(node);
         }
@@ -136,7 +135,7 @@ public final class ScaleDownProtection {
             lastHeld.put(name, now);
         }
         boolean keptLong = now - lastHeld.computeIfAbsent(name, unseen -> now) >= KEPT.toNanos();
-        boolean empty = !held && (keptLong || node.leaves());
+        boolean empty = !held && (keptLong || !node.stays());
         var patch = new LinkedHashMap<String, Optional<String>>();
         for (Autoscaler autoscaler : Autoscaler.values()) {
             boolean removable = node.removable().contains(autoscaler);

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.kubernetes;
 
+import io.aliquot.api.names.Labels;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.autoscaler.ScaleDownProtection;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes;
@@ -146,7 +147,12 @@ class WatchConfiguration {
                     ledger.putNode(name, reading.facts());
                     NodeMetadata metadata = NodeReader.metadata(node);
                     gpuNodes.put(metadata);
-                    scaleDownProtection.put(name, metadata.version(), metadata.labels(), NodeReader.annotations(node));
+                    scaleDownProtection.put(
+                            name,
+                            metadata.version(),
+                            Labels.GPU_ON.equals(metadata.labels().get(Labels.GPU)),
+                            metadata.labels(),
+                            NodeReader.annotations(node));
                 },
                 node -> {
                     reports.remove(node.getMetadata().getName());

@@ -22,7 +22,7 @@ class ScaleDownProtectionTest {
     private static final String DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
     private static final String MARK = "aliquot.io/scale-down-disabled";
     private static final Map<String, String> OURS = Map.of(DISABLED, "true", MARK, "true");
-    private static final Map<String, String> GKE = Map.of("gpu", "on", "cloud.google.com/gke-accelerator", "nvidia-l4");
+    private static final Map<String, String> GKE = Map.of("cloud.google.com/gke-accelerator", "nvidia-l4");
 
     private final ExtenderFixture fixture = new ExtenderFixture();
     private ScaleDownProtection protection = replica(Autoscaler.CLUSTER_AUTOSCALER);
@@ -189,7 +189,7 @@ class ScaleDownProtectionTest {
     @Test
     void aNodeThatLeavesIsReleasedWithItsLastShare() {
         BoundPod pod = holds();
-        show(Map.of("cloud.google.com/gke-accelerator", "nvidia-l4"), OURS);
+        show(false, GKE, OURS);
         run(Duration.ofMinutes(10));
         assertThat(fixture.cluster.nodeWrites).isEmpty();
         fixture.ledger.observeEnded(pod.id().uid());
@@ -227,7 +227,7 @@ class ScaleDownProtectionTest {
         for (int i = 1; i <= 50; i++) {
             ExtenderFixture.node(fixture.ledger, i);
             fixture.holds("pod-" + i, i, 0, 1000, 0);
-            protection.put("n" + i, i, GKE, Map.of());
+            protection.put("n" + i, i, true, GKE, Map.of());
         }
         run(PERIOD);
         assertThat(fixture.cluster.nodeWrites).hasSize(ScaleDownProtection.MAX_WRITES_PER_RUN);
@@ -254,9 +254,13 @@ class ScaleDownProtectionTest {
         return fixture.holds("train-" + ++version, 1, 0, 1000, 0);
     }
 
+    private void show(boolean stays, Map<String, String> labels, Map<String, String> annotations) {
+        protection.put("n1", ++version, stays, labels, annotations);
+    }
+
     /** The watch shows node n1 in its next version. */
     private void show(Map<String, String> labels, Map<String, String> annotations) {
-        protection.put("n1", ++version, labels, annotations);
+        show(true, labels, annotations);
     }
 
     private void run(Duration time) {
