@@ -364,7 +364,7 @@ final class KubeletRegistrarTest {
                             kubelet.nextRegistration().getResourceName()))
                     .containsExactlyInAnyOrder("aliquot.io/vgpu", "microsoft.com/directx");
 
-            ready.withdraw();
+            ready.withdraw("of this test");
             await(() -> ready.problem().isPresent());
             assertThat(registrar.problem()).isEmpty();
         }

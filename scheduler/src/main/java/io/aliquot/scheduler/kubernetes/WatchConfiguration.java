@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.kubernetes;
 
-import io.aliquot.api.names.Labels;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.autoscaler.ScaleDownProtection;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes;
@@ -150,7 +149,7 @@ class WatchConfiguration {
                     scaleDownProtection.put(
                             name,
                             metadata.version(),
-                            Labels.GPU_ON.equals(metadata.labels().get(Labels.GPU)),
+                            settings.nodeLabel().isOn(metadata.labels()),
                             metadata.labels(),
                             NodeReader.annotations(node));
                 },
