@@ -10,4 +10,5 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/node.sh"
 . "$here/other-plugin.sh"
 . "$here/install.sh"
+. "$here/conformance.sh"
 . "$here/test.sh"

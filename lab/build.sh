@@ -130,7 +130,7 @@ build_informer() { # VERSION
 }
 
 # Builds those of the tests' programs that the cache lacks. Before build_programs, which removes the compiled packages.
-build_test_programs() {
+build_test_programs() { # [PART of the long tier]
     local version
     lock_cache
     mkdir -p "$cache/programs"
@@ -138,6 +138,8 @@ build_test_programs() {
         [ -x "$(informer_program "$version")" ] ||
             step "informer-$version" "Building a client with client-go $version, once; about 1 minute" contained build_informer "$version"
     done
+    [ "${1:-}" != conformance ] || [ -d "$(conformance_programs)" ] ||
+        step conformance "Building Kubernetes' conformance tests, once; about 10 minutes on 2 cores" contained build_conformance_programs
     unlock_cache
 }
 

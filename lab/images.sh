@@ -11,6 +11,7 @@ image_inputs() {
         kube-scheduler) printf '%s\n' lab/images/kube-scheduler/Dockerfile ;;
         sample) printf '%s\n' lab/images/sample/Dockerfile native-shim/build/fake-driver/vgpu-sample ;;
         nvidia-device-plugin) printf '%s\n' lab/images/nvidia-device-plugin/Dockerfile ;;
+        conformance-*) printf '%s\n' lab/images/conformance/{Dockerfile,curl} ;;
         aliquot-scheduler)
             printf '%s\n' scheduler/Dockerfile scheduler/{java.options,entrypoint} \
                 {scheduler/target/aliquot-scheduler,simulator/target/aliquot-simulator}.jar
@@ -34,6 +35,7 @@ image_hash() { # NAME
         case $1 in
             kube-scheduler) cluster_programs ;;
             nvidia-device-plugin) nvidia_plugin_programs; base_file ;;
+            conformance-*) conformance_programs; base_file ;;
             *) base_file ;;
         esac
         declare -f build_image buildah_
@@ -102,7 +104,7 @@ import_base() { # into buildah's storage, unless it is there
 
 build_image() { # NAME FILE
     local name=$1 file=$2 context=$cache/images/tmp/context dockerfile input
-    local -a inputs
+    local -a inputs target=()
     rm -rf "$context"
     mkdir -p "$context"
     mapfile -t inputs < <(image_inputs "$name")
@@ -113,9 +115,10 @@ build_image() { # NAME FILE
         pause) gcc -Wall -Wextra -Werror -Os -s -static -o "$context/pause" lab/images/pause/pause.c ;;
         kube-scheduler) cp "$(cluster_programs)/kube-scheduler" "$context" ;;
         nvidia-device-plugin) cp "$(nvidia_plugin_programs)"/* "$context" ;;
+        conformance-*) cp "$(conformance_programs)"/{agnhost,localhost.*} "$context"; target=(--target "${name#*-}") ;;
     esac
     grep -q "^FROM $base_image" "$dockerfile" && import_base
-    buildah_ bud --layers --pull-never --file "$context/$dockerfile" --tag "$(image_name "$name")" "$context"
+    buildah_ bud --layers --pull-never "${target[@]}" --file "$context/$dockerfile" --tag "$(image_name "$name")" "$context"
     rm -f "$file.tmp"
     buildah_ push --quiet "$(image_name "$name")" "docker-archive:$file.tmp:$(image_name "$name")"
     # Deletes images of this name that no build has used for two hours. Another checkout may still load younger ones.

@@ -5,13 +5,14 @@
 # 18; the others have not been timed, and 45 minutes is the target of each.
 long_parts() {
     cat <<-'END'
-		java       ten million steps against the ledger, the web page with 5,000 GPUs, more generated requests
-		placement  fragmentation against FGD on each workload of openb
-		native     5,000 kills of allocating programs, programs from PyPI, all GPU profiles, the whole acceptance kit, and the
-		           node agent
-		lab        the tests on the cluster that take minutes, without those of 'faults'
-		faults     every fault of the scheduler's replicas, of its API, of nodes and of the control plane
-		jdk21      the unit and component tests on JDK 21
+		java        ten million steps against the ledger, the web page with 5,000 GPUs, more generated requests
+		placement   fragmentation against FGD on each workload of openb
+		native      5,000 kills of allocating programs, programs from PyPI, all GPU profiles, the whole acceptance kit, and the
+		            node agent
+		lab         the tests on the cluster that take minutes, without those of 'faults'
+		faults      every fault of the scheduler's replicas, of its API, of nodes and of the control plane
+		conformance Kubernetes' own conformance tests, without Aliquot and with it, and those of the scheduler on shares
+		jdk21       the unit and component tests on JDK 21
 	END
 }
 
@@ -132,6 +133,7 @@ run_part() { # PART
         native) ALIQUOT_KILL_ROUNDS=5000 maven -pl api,native-shim,device-plugin ;;
         lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!}" ;;
         faults) maven_lab -Dtest=None "-Dit.test=$fault_tests" ;;
+        conformance) run_conformance ;;
         jdk21)
             unset ALIQUOT_LONG
             cmake -S native-shim -B native-shim/build &&
