@@ -5,6 +5,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
+import java.io.IOException;
+import java.nio.file.Files;
 import java.time.Duration;
 import java.util.List;
 import java.util.Locale;
@@ -56,6 +58,23 @@ class GpuApiIT {
                 EVENTUALLY,
                 () -> kubectl(lab, namespace, "describe", "gpushare", "unmatched")
                         .matches("(?s).*fit the pod's GPU requests.*node affinity/selector.*"));
+    }
+
+    @Test
+    void theDocumentedQueryNamesThePodsOfAGpu(Lab lab, TestNamespace namespace) throws IOException {
+        Pod pod = namespace.run(Pods.withLimits(lab, "holds", LIMITS));
+        namespace.create(Pods.withGpuMemory(lab, "waits", 200_000));
+        namespace.awaitUnschedulable("waits");
+        String uuid = Allocations.of(pod, Pods.MAIN).getFirst().uuid();
+        String template = Files.readString(lab.root().resolve("docs/coexistence.md"))
+                .replaceFirst("(?s).*go-template='([^']*)'.*", "$1")
+                .replaceFirst("GPU-8f6e8f0c-…", uuid);
+
+        String pods = lab.kubectl("get", "gpushares", "-A", "-o", "go-template=" + template)
+                .expectSuccess();
+
+        assertThat(pods.lines().filter(line -> line.startsWith(namespace.name() + "/")))
+                .containsExactly(namespace.name() + "/holds");
     }
 
     @Test
