@@ -18,6 +18,7 @@ import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.kubelet.PodResourcesClient;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.node.DraDevice;
 import io.aliquot.deviceplugin.node.DriverRelease;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.node.NodeSettings;
@@ -119,7 +120,13 @@ final class Reconciler {
         this.bootId = bootId;
         this.certificate = certificate;
         labels = settings.labelGpuOperator()
-                ? Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON, Labels.OPERATOR_PLUGIN, Labels.OPERATOR_PLUGIN_OFF)
+                ? Map.of(
+                        Labels.NODE_AGENT,
+                        Labels.NODE_AGENT_ON,
+                        Labels.OPERATOR_PLUGIN,
+                        Labels.OPERATOR_PLUGIN_OFF,
+                        Labels.OPERATOR_DRA_DRIVER,
+                        Labels.OPERATOR_PLUGIN_OFF)
                 : Map.of(Labels.NODE_AGENT, Labels.NODE_AGENT_ON);
         withoutVgpus = new QuietTime(nanoTime, quietTime);
         contested = new QuietTime(nanoTime, quietTime);
@@ -225,6 +232,11 @@ final class Reconciler {
                     + " inventory yet: " + unavailable.reason()));
             return;
         }
+        Optional<List<DraDevice>> published = client.draDevices();
+        if (published.isEmpty()) {
+            unmet.add("the API server has not listed this node's ResourceSlices yet");
+            return;
+        }
         List<PhysicalGpu> detected = reading instanceof NvmlReading.Gpus gpus ? gpus.list() : List.of();
         Map<String, GpuHealth> health =
                 healthTracker.assess(reading, nvml.readAt(), nvml.takeXids(), previous, node.annotations());
@@ -241,8 +253,8 @@ final class Reconciler {
                         requested.or(() -> previous.map(NodeSettings::of)).orElseThrow())
                 .withDriver(bootId, driver);
         counted |= holders instanceof DeviceHolders.Known;
-        Inventory judged =
-                OtherDevicePlugins.in(built, previous.map(Reconciler::withoutRelease), node, holders, counted);
+        Inventory judged = OtherDevicePlugins.in(
+                built, previous.map(Reconciler::withoutRelease), node, published.get(), holders, counted);
         Inventory shared = judged.withWithheld(withholds(judged, previous, holders));
         Inventory present = DriverRelease.of(node).map(shared::withConflict).orElse(shared);
         report(present, holders, unmet);

@@ -11,6 +11,7 @@ import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.kubelet.TestKubelet;
 import io.aliquot.deviceplugin.kubelet.TestPodResources;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.deviceplugin.node.DraDevice;
 import io.aliquot.deviceplugin.node.MetadataPatch;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.node.NodeCondition;
@@ -31,6 +32,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -564,7 +566,8 @@ final class NodeAgentTest {
         await(() -> node.labels().containsKey("aliquot.io/node-agent"));
         assertThat(node.labels())
                 .containsEntry("aliquot.io/node-agent", "on")
-                .containsEntry("nvidia.com/gpu.deploy.device-plugin", "false");
+                .containsEntry("nvidia.com/gpu.deploy.device-plugin", "false")
+                .containsEntry("nvidia.com/gpu.deploy.dra-driver", "false");
     }
 
     @Test
@@ -701,6 +704,29 @@ final class NodeAgentTest {
         await(() -> node.resources().isEmpty());
         await(() -> node.inventory().withheld());
         assertThat(sockets.toFile().list()).hasSize(1);
+    }
+
+    /** From a claim that the kubelet reports to the GPU that its driver has published, and after the driver's end. */
+    @Test
+    void aNodeWhoseGpusADraDriverPublishesIsTheDriversAndAClaimHoldsItsGpu() throws Exception {
+        driver.install(A100, A100);
+        node.publish(List.of());
+        start();
+        await(() -> agent.readinessProblems().isEmpty());
+        String uuid = node.inventory().gpus().get(1).uuid();
+
+        podResources.claim("team", "dra", "gpu.nvidia.com", "node1", "gpu-1");
+        node.publish(List.of(new DraDevice("gpu.nvidia.com", "node1/gpu-1", Set.of(uuid))));
+        await(() -> unready("DRA driver gpu.nvidia.com publishes"));
+        await(() -> node.resources().isEmpty());
+        assertThat(node.gpu(uuid).heldBy()).containsExactly(new ForeignHolder("team/dra", "gpu.nvidia.com"));
+        assertThat(node.inventory().gpus().get(0).heldBy()).isEmpty();
+
+        node.publish(List.of());
+        podResources.end("team", "dra");
+        await(() -> agent.readinessProblems().isEmpty());
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
+        assertThat(node.gpu(uuid).heldBy()).isEmpty();
     }
 
     private void registerHami() {
@@ -906,6 +932,16 @@ final class NodeAgentTest {
         private int writes;
         private int conditionWrites;
         private boolean rejecting;
+        private List<DraDevice> published = List.of();
+
+        synchronized void publish(List<DraDevice> devices) {
+            published = devices;
+        }
+
+        @Override
+        public synchronized Optional<List<DraDevice>> draDevices() {
+            return Optional.of(published);
+        }
 
         @Override
         public synchronized Optional<NodeView> latest() {

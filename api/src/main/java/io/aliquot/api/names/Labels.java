@@ -23,6 +23,9 @@ public final class Labels {
 
     public static final String OPERATOR_PLUGIN_OFF = "false";
 
+    /** On a node: the same for NVIDIA's driver of dynamic resource allocation (GPU Operator 26.7 and later). */
+    public static final String OPERATOR_DRA_DRIVER = "nvidia.com/gpu.deploy.dra-driver";
+
     /** On a node: the policy that selects GPUs within the node, a {@link Placement}. */
     public static final String PLACEMENT = "aliquot.io/placement";
 

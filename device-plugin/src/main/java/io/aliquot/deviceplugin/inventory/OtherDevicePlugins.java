@@ -8,16 +8,21 @@ import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Labels;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
+import io.aliquot.deviceplugin.node.DraDevice;
 import io.aliquot.deviceplugin.node.NodeView;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
- * What other device plugins do on this node with the GPUs that Aliquot is to share. While one of them advertises GPUs, the
+ * What other device plugins and drivers of dynamic resource allocation do on this node with the GPUs that Aliquot is to share. While one of them advertises GPUs, the
  * node takes no pods, because neither plugin knows what the other gives away. When it has gone, its running pods keep
  * their GPUs: those count as wholly held until the pods end.
  *
@@ -35,23 +40,35 @@ public final class OtherDevicePlugins {
      *
      * @param inventory as NVML and the administrator's settings make it
      * @param previous as last published; its holders and its conflict count while the kubelet does not answer
+     * @param published devices of drivers of dynamic resource allocation
      * @param counted whether the kubelet has answered since the agent started; until then, a plugin may have come and gone
      *     unseen
      */
     public static Inventory in(
-            Inventory inventory, Optional<Inventory> previous, NodeView node, DeviceHolders holders, boolean counted) {
+            Inventory inventory,
+            Optional<Inventory> previous,
+            NodeView node,
+            List<DraDevice> published,
+            DeviceHolders holders,
+            boolean counted) {
+        Set<String> drivers = gpuDrivers(inventory.gpus(), published);
         List<Gpu> gpus = switch (holders) {
-            case DeviceHolders.Known known -> held(inventory.gpus(), known.list());
+            case DeviceHolders.Known known -> held(inventory.gpus(), ofOthers(known.list(), published, drivers));
             case DeviceHolders.Unavailable unavailable ->
                 held(
                         inventory.gpus(),
                         previousHolders(previous.map(Inventory::gpus).orElse(List.of())));
         };
-        return inventory.withGpus(gpus).withConflict(conflict(gpus, previous, node, holders, counted));
+        return inventory.withGpus(gpus).withConflict(conflict(gpus, previous, node, drivers, holders, counted));
     }
 
     private static String conflict(
-            List<Gpu> gpus, Optional<Inventory> previous, NodeView node, DeviceHolders holders, boolean counted) {
+            List<Gpu> gpus,
+            Optional<Inventory> previous,
+            NodeView node,
+            Set<String> drivers,
+            DeviceHolders holders,
+            boolean counted) {
         if (HamiRegistration.isOn(node.annotations())) {
             return Inventory.HAMI + " (annotation " + HamiRegistration.REGISTER
                     + "); give Aliquot's nodes another label by the chart value nodeLabel, or remove HAMi from this node,"
@@ -62,6 +79,12 @@ public final class OtherDevicePlugins {
             return "another device plugin advertises " + advertised.get()
                     + " on this node; remove it from the node, with the GPU Operator by the node's label "
                     + Labels.OPERATOR_PLUGIN + "=" + Labels.OPERATOR_PLUGIN_OFF;
+        }
+        if (!drivers.isEmpty()) {
+            return "the DRA driver " + drivers.iterator().next()
+                    + " publishes this node's GPUs in ResourceSlices; keep it off"
+                    + " this node, with the GPU Operator by the node's label " + Labels.OPERATOR_DRA_DRIVER + "="
+                    + Labels.OPERATOR_PLUGIN_OFF;
         }
         // The kubelet forgets a resource 5 minutes after its plugin has gone; the former conflict outlasts that.
         boolean mayBeHeld = !counted
@@ -82,6 +105,45 @@ public final class OtherDevicePlugins {
                 .min(Comparator.naturalOrder());
     }
 
+    /** The drivers that publish GPUs of the node, by name: NVIDIA's, and any whose devices have the UUID of a GPU. */
+    private static Set<String> gpuDrivers(List<Gpu> gpus, List<DraDevice> published) {
+        return published.stream()
+                .filter(device -> device.driver().equals(DeviceHolders.NVIDIA_DRIVER)
+                        || gpus.stream().map(Gpu::uuid).anyMatch(device.gpus()::contains))
+                .map(DraDevice::driver)
+                .collect(Collectors.toCollection(TreeSet::new));
+    }
+
+    /**
+     * Who holds GPUs by other device plugins and by claims; of a claim's device the UUIDs, if it is still published. A driver
+     * withdraws its slices when it ends, and its claims stay.
+     */
+    private static List<DeviceHolders.Holder> ofOthers(
+            List<DeviceHolders.Holder> holders, List<DraDevice> published, Set<String> drivers) {
+        var others = new ArrayList<DeviceHolders.Holder>();
+        for (DeviceHolders.Holder holder : holders) {
+            if (ForeignResources.servedByOtherPlugins(holder.resource())) {
+                others.add(holder);
+            } else if (holder.resource().equals(DeviceHolders.NVIDIA_DRIVER) || drivers.contains(holder.resource())) {
+                List<String> ids = holder.deviceIds().stream()
+                        .flatMap(id -> gpusOf(holder.resource(), id, published))
+                        .toList();
+                others.add(new DeviceHolders.Holder(holder.pod(), holder.container(), holder.resource(), ids));
+            }
+        }
+        return others;
+    }
+
+    private static Stream<String> gpusOf(String driver, String id, List<DraDevice> published) {
+        return published.stream()
+                .filter(device -> device.driver().equals(driver) && device.id().equals(id))
+                .map(DraDevice::gpus)
+                .filter(gpus -> !gpus.isEmpty())
+                .findFirst()
+                .map(Set::stream)
+                .orElse(Stream.of(id));
+    }
+
     private static List<DeviceHolders.Holder> previousHolders(List<Gpu> previous) {
         return previous.stream()
                 .flatMap(gpu -> gpu.heldBy().stream()
@@ -100,8 +162,7 @@ public final class OtherDevicePlugins {
     private static List<ForeignHolder> of(Gpu gpu, List<Gpu> all, List<DeviceHolders.Holder> holders) {
         var found = new ArrayList<ForeignHolder>();
         for (DeviceHolders.Holder holder : holders) {
-            if (ForeignResources.servedByOtherPlugins(holder.resource())
-                    && holder.deviceIds().stream().anyMatch(id -> mayBe(id, gpu, all))) {
+            if (holder.deviceIds().stream().anyMatch(id -> mayBe(id, gpu, all))) {
                 try {
                     found.add(new ForeignHolder(
                             holder.pod(),

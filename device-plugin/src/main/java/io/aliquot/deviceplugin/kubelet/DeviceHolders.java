@@ -4,6 +4,9 @@ import java.util.List;
 
 /** Which pods of the node have which devices of any device plugin, as the kubelet says. */
 public sealed interface DeviceHolders {
+    /** NVIDIA's driver of dynamic resource allocation for GPUs (github.com/NVIDIA/k8s-dra-driver-gpu). */
+    String NVIDIA_DRIVER = "gpu.nvidia.com";
+
     /**
      * The kubelet's answer. It leaves out ordinary init containers, and older kubelets still list pods that have ended.
      *
@@ -27,8 +30,8 @@ public sealed interface DeviceHolders {
      *
      * @param pod its namespace and name, such as {@code team/train}
      * @param container its name; empty: unknown
-     * @param resource such as {@code nvidia.com/gpu}
-     * @param deviceIds as the device plugin named them
+     * @param resource such as {@code nvidia.com/gpu}; of devices of a claim their driver, which has no slash
+     * @param deviceIds as the device plugin named them; of devices of a claim {@code pool/device}
      */
     record Holder(String pod, String container, String resource, List<String> deviceIds) {
         public Holder {

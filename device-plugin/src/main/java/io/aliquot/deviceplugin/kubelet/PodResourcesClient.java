@@ -1,5 +1,7 @@
 package io.aliquot.deviceplugin.kubelet;
 
+import io.aliquot.deviceplugin.podresources.v1.CDIDevice;
+import io.aliquot.deviceplugin.podresources.v1.ClaimResource;
 import io.aliquot.deviceplugin.podresources.v1.ContainerDevices;
 import io.aliquot.deviceplugin.podresources.v1.ContainerResources;
 import io.aliquot.deviceplugin.podresources.v1.ListPodResourcesRequest;
@@ -99,12 +101,29 @@ public final class PodResourcesClient implements AutoCloseable {
                             .computeIfAbsent(devices.getResourceName(), resource -> new ArrayList<>())
                             .addAll(devices.getDeviceIdsList());
                 }
+                container.getDynamicResourcesList().stream()
+                        .flatMap(claim -> claim.getClaimResourcesList().stream())
+                        .forEach(device -> byResource
+                                .computeIfAbsent(driver(device), driver -> new ArrayList<>())
+                                .add(device.getPoolName() + "/" + device.getDeviceName()));
                 byResource.values().removeIf(List::isEmpty);
                 byResource.forEach((resource, ids) -> holders.add(new DeviceHolders.Holder(
                         pod.getNamespace() + "/" + pod.getName(), container.getName(), resource, ids)));
             }
         }
         return holders;
+    }
+
+    /** Before 1.34 the kubelet names CDI devices only, whose class is the driver's name by convention. */
+    private static String driver(ClaimResource device) {
+        if (!device.getDriverName().isEmpty()) {
+            return device.getDriverName();
+        }
+        return device.getCdiDevicesList().stream()
+                        .map(CDIDevice::getName)
+                        .anyMatch(name -> name.contains(DeviceHolders.NVIDIA_DRIVER))
+                ? DeviceHolders.NVIDIA_DRIVER
+                : "unknown";
     }
 
     @Override

@@ -34,6 +34,22 @@ public final class ApiServerClient {
     /** Where the kubelet mounts a pod's service account. */
     public static final Path SERVICE_ACCOUNT = Path.of("/var/run/secrets/kubernetes.io/serviceaccount");
 
+    /** The API server refused a request. */
+    static final class RefusedException extends IOException {
+        private static final long serialVersionUID = 1;
+
+        private final int status;
+
+        RefusedException(int status, String message) {
+            super(message);
+            this.status = status;
+        }
+
+        int status() {
+            return status;
+        }
+    }
+
     private static final Duration TIMEOUT = Duration.ofSeconds(15);
     private static final JsonMapper JSON = new JsonMapper();
 
@@ -142,7 +158,8 @@ public final class ApiServerClient {
             message =
                     new String(body, StandardCharsets.UTF_8).lines().findFirst().orElse("");
         }
-        throw new IOException("the API server answered " + status + " to " + path + ": " + message);
+        String answer = "the API server answered " + status + " to " + path + ": " + message;
+        throw status == 403 || status == 404 ? new RefusedException(status, answer) : new IOException(answer);
     }
 
     private static SSLContext contextTrusting(Path authorities) throws IOException, GeneralSecurityException {

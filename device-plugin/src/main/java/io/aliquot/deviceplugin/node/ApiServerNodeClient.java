@@ -19,6 +19,7 @@ public final class ApiServerNodeClient implements NodeClient {
     private final ApiServerClient server;
     private final String name;
     private final NodeInformer informer;
+    private final ResourceSlices slices;
 
     /**
      * Starts to watch the Node.
@@ -31,11 +32,17 @@ public final class ApiServerNodeClient implements NodeClient {
         this.server = server;
         this.name = name;
         informer = new NodeInformer(server, name, onChange, nanoTime);
+        slices = new ResourceSlices(server, name, onChange, nanoTime);
     }
 
     @Override
     public Optional<NodeView> latest() {
         return informer.latest();
+    }
+
+    @Override
+    public Optional<List<DraDevice>> draDevices() {
+        return slices.devices();
     }
 
     @Override
@@ -103,6 +110,7 @@ public final class ApiServerNodeClient implements NodeClient {
     @Override
     public void close() {
         informer.close();
+        slices.close();
     }
 
     private void patch(String path, JsonNode patch) throws NodeWriteException {

@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin.node;
 
 import java.util.Collection;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
@@ -8,6 +9,12 @@ import java.util.Optional;
 public interface NodeClient extends AutoCloseable {
     /** The latest Node that the watch has delivered; empty before the first one and after a deletion. Never blocks. */
     Optional<NodeView> latest();
+
+    /**
+     * The devices that drivers of dynamic resource allocation publish for the node; empty before the API server's first answer.
+     * Never blocks.
+     */
+    Optional<List<DraDevice>> draDevices();
 
     /**
      * Sets and removes labels and annotations; others stay.

@@ -8,11 +8,13 @@ import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
+import io.aliquot.deviceplugin.node.DraDevice;
 import io.aliquot.deviceplugin.node.NodeView;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -36,7 +38,7 @@ class OtherDevicePluginsTest {
     }
 
     private static Inventory in(NodeView node, DeviceHolders holders, List<Gpu> previous) {
-        return OtherDevicePlugins.in(inventory(GPUS), Optional.of(inventory(previous)), node, holders, true);
+        return OtherDevicePlugins.in(inventory(GPUS), Optional.of(inventory(previous)), node, List.of(), holders, true);
     }
 
     private static Inventory inventory(List<Gpu> gpus) {
@@ -94,10 +96,11 @@ class OtherDevicePluginsTest {
     void aConflictOutlastsTheResourceWhileTheKubeletDoesNotAnswer() {
         Inventory before = inventory(GPUS).withConflict("another device plugin");
 
-        Inventory unknown = OtherDevicePlugins.in(inventory(GPUS), Optional.of(before), OURS, UNAVAILABLE, true);
+        Inventory unknown =
+                OtherDevicePlugins.in(inventory(GPUS), Optional.of(before), OURS, List.of(), UNAVAILABLE, true);
 
         assertThat(unknown.conflict()).contains("cannot be counted");
-        assertThat(OtherDevicePlugins.in(inventory(GPUS), Optional.of(unknown), OURS, NO_HOLDERS, true)
+        assertThat(OtherDevicePlugins.in(inventory(GPUS), Optional.of(unknown), OURS, List.of(), NO_HOLDERS, true)
                         .conflict())
                 .isEmpty();
     }
@@ -141,6 +144,41 @@ class OtherDevicePluginsTest {
     }
 
     @Test
+    void aDraDriverThatPublishesTheNodesGpusIsInConflict() {
+        var devices = List.of(
+                new DraDevice("net.example.com", "node1/nic-0", Set.of()),
+                new DraDevice("shares.example.com", "node1/gpu-1", Set.of(UUID_1)));
+
+        assertThat(withDra(devices, NO_HOLDERS).conflict())
+                .contains("DRA driver shares.example.com publishes", "nvidia.com/gpu.deploy.dra-driver=false");
+        assertThat(withDra(List.of(new DraDevice("gpu.nvidia.com", "node1/mig", Set.of())), NO_HOLDERS)
+                        .conflict())
+                .contains("DRA driver gpu.nvidia.com publishes");
+        assertThat(withDra(devices.subList(0, 1), NO_HOLDERS).conflict()).isEmpty();
+    }
+
+    @Test
+    void theGpuOfAClaimIsHeldByItsPodAlsoWhenTheDriverHasGone() {
+        DeviceHolders holders = held("gpu.nvidia.com", "node1/gpu-1");
+        var holder = new ForeignHolder("team/train", "gpu.nvidia.com");
+
+        Inventory published = withDra(List.of(new DraDevice("gpu.nvidia.com", "node1/gpu-1", Set.of(UUID_1))), holders);
+
+        assertThat(published.gpus().get(0).heldBy()).isEmpty();
+        assertThat(published.gpus().get(1).heldBy()).containsExactly(holder);
+        assertThat(in(OURS, UNAVAILABLE, published.gpus()).gpus()).isEqualTo(published.gpus());
+        assertThat(withDra(List.of(), holders).gpus())
+                .as("which of them is not known any more")
+                .allSatisfy(gpu -> assertThat(gpu.heldBy()).containsExactly(holder));
+        assertThat(withDra(List.of(), held("net.example.com", "node1/nic-0")).gpus())
+                .isEqualTo(GPUS);
+    }
+
+    private static Inventory withDra(List<DraDevice> published, DeviceHolders holders) {
+        return OtherDevicePlugins.in(inventory(GPUS), Optional.empty(), OURS, published, holders, true);
+    }
+
+    @Test
     void aPluginThatHasGoneIsNoConflict() {
         assertThat(in(node(Map.of("nvidia.com/gpu", 0L)), NO_HOLDERS, GPUS).conflict())
                 .isEmpty();
@@ -162,10 +200,12 @@ class OtherDevicePluginsTest {
     /** A plugin may have come, started pods and been forgotten by the kubelet while no agent ran. */
     @Test
     void untilTheKubeletHasAnsweredANewAgentTheNodeIsInConflict() {
-        assertThat(OtherDevicePlugins.in(inventory(GPUS), Optional.of(inventory(GPUS)), OURS, UNAVAILABLE, false)
+        assertThat(OtherDevicePlugins.in(
+                                inventory(GPUS), Optional.of(inventory(GPUS)), OURS, List.of(), UNAVAILABLE, false)
                         .conflict())
                 .contains("cannot be counted: no socket");
-        assertThat(OtherDevicePlugins.in(inventory(GPUS), Optional.of(inventory(GPUS)), OURS, NO_HOLDERS, false)
+        assertThat(OtherDevicePlugins.in(
+                                inventory(GPUS), Optional.of(inventory(GPUS)), OURS, List.of(), NO_HOLDERS, false)
                         .conflict())
                 .isEmpty();
     }

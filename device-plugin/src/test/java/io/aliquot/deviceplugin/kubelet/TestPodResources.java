@@ -1,7 +1,10 @@
 package io.aliquot.deviceplugin.kubelet;
 
+import io.aliquot.deviceplugin.podresources.v1.CDIDevice;
+import io.aliquot.deviceplugin.podresources.v1.ClaimResource;
 import io.aliquot.deviceplugin.podresources.v1.ContainerDevices;
 import io.aliquot.deviceplugin.podresources.v1.ContainerResources;
+import io.aliquot.deviceplugin.podresources.v1.DynamicResource;
 import io.aliquot.deviceplugin.podresources.v1.ListPodResourcesRequest;
 import io.aliquot.deviceplugin.podresources.v1.ListPodResourcesResponse;
 import io.aliquot.deviceplugin.podresources.v1.PodResources;
@@ -65,6 +68,25 @@ public final class TestPodResources implements AutoCloseable {
                                 .addDevices(ContainerDevices.newBuilder()
                                         .setResourceName(resource)
                                         .addAllDeviceIds(List.of(deviceIds))))
+                        .build());
+    }
+
+    /** A running pod with one container that has this device by a claim. */
+    public void claim(String namespace, String name, String driver, String pool, String device) {
+        pods.put(
+                namespace + "/" + name,
+                PodResources.newBuilder()
+                        .setNamespace(namespace)
+                        .setName(name)
+                        .addContainers(ContainerResources.newBuilder()
+                                .setName("main")
+                                .addDynamicResources(DynamicResource.newBuilder()
+                                        .addClaimResources(ClaimResource.newBuilder()
+                                                .setDriverName(driver)
+                                                .setPoolName(pool)
+                                                .setDeviceName(device)
+                                                .addCdiDevices(CDIDevice.newBuilder()
+                                                        .setName("k8s." + driver + "/claim=" + device)))))
                         .build());
     }
 

@@ -19,6 +19,8 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -44,6 +46,9 @@ final class ApiServerNodeClientTest {
     private volatile String list =
             items(node(7, "\"gpu\":\"on\"", "\"aliquot.io/slots\":\"20\"", "\"aliquot.io/vgpu\":\"20\""));
     private volatile int patchStatus = 200;
+    private final BlockingQueue<String> sliceEvents = new LinkedBlockingQueue<>();
+    private final List<String> sliceRequests = new CopyOnWriteArrayList<>();
+    private volatile String slices = "";
 
     ApiServerNodeClientTest(@TempDir Path folder) throws IOException {
         token = folder.resolve("token");
@@ -74,6 +79,43 @@ final class ApiServerNodeClientTest {
         assertThat(requests.get(0))
                 .contains("GET /api/v1/nodes?fieldSelector=metadata.name%3Dnode1")
                 .contains("Bearer first");
+    }
+
+    @Test
+    void withoutTheApiOfResourceSlicesThereAreNone() throws Exception {
+        await(() -> node.draDevices().isPresent());
+
+        assertThat(node.draDevices()).contains(List.of());
+        assertThat(sliceRequests)
+                .containsExactly("/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.nodeName%3Dnode1");
+    }
+
+    @Test
+    void returnsTheDevicesOfTheNodesResourceSlicesAndTheirChanges() throws Exception {
+        slices = items("");
+        try (var other = new ApiServerNodeClient(
+                new ApiServerClient(
+                        URI.create("http://127.0.0.1:" + server.getAddress().getPort()),
+                        HttpClient.newHttpClient(),
+                        token),
+                "node2",
+                () -> {},
+                System::nanoTime)) {
+            await(() -> other.draDevices().equals(Optional.of(List.of())));
+            slices = items("""
+                    {"spec":{"driver":"gpu.nvidia.com","nodeName":"node2","pool":{"name":"node2"},"devices":[
+                      {"name":"gpu-0","attributes":{"uuid":{"string":"GPU-0"},"index":{"int":0},
+                        "driverVersion":{"version":"580.0.0"}}},
+                      {"name":"gpu-1-mig-0","attributes":{"parentUUID":{"string":"GPU-1"},"uuid":{"string":"MIG-7"}}},
+                      {"name":"nic"}]}}""");
+            sliceEvents.add("{\"type\":\"ADDED\",\"object\":{}}\n");
+
+            await(() -> other.draDevices()
+                    .equals(Optional.of(List.of(
+                            new DraDevice("gpu.nvidia.com", "node2/gpu-0", Set.of("GPU-0")),
+                            new DraDevice("gpu.nvidia.com", "node2/gpu-1-mig-0", Set.of("GPU-1")),
+                            new DraDevice("gpu.nvidia.com", "node2/nic", Set.of())))));
+        }
     }
 
     @Test
@@ -210,6 +252,10 @@ final class ApiServerNodeClientTest {
 
     private void answer(HttpExchange exchange) throws IOException {
         try (exchange) {
+            if (exchange.getRequestURI().getPath().startsWith("/apis/resource.k8s.io/")) {
+                answerSlices(exchange);
+                return;
+            }
             String body = new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8);
             requests.add(exchange.getRequestMethod() + " " + exchange.getRequestURI() + " "
                     + String.join(" ", exchange.getRequestHeaders().getOrDefault("Content-Type", List.of())) + " "
@@ -233,6 +279,16 @@ final class ApiServerNodeClientTest {
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
+        }
+    }
+
+    private void answerSlices(HttpExchange exchange) throws IOException, InterruptedException {
+        sliceRequests.add(exchange.getRequestURI().toString());
+        if (exchange.getRequestURI().toString().contains("watch=true")) {
+            exchange.sendResponseHeaders(200, 0);
+            exchange.getResponseBody().write(sliceEvents.take().getBytes(StandardCharsets.UTF_8));
+        } else {
+            send(exchange, slices.isEmpty() ? 404 : 200, slices.isEmpty() ? "404 page not found" : slices);
         }
     }
 

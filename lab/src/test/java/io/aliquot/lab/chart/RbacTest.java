@@ -120,7 +120,8 @@ class RbacTest {
     void agentHasTheseRights() {
         assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-device-plugin")
                         .getRules()))
-                .containsExactlyInAnyOrder("nodes: list watch patch", "nodes/status: patch");
+                .containsExactlyInAnyOrder(
+                        "nodes: list watch patch", "nodes/status: patch", "resource.k8s.io/resourceslices: list watch");
     }
 
     @Test

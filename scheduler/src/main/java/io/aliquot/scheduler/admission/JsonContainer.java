@@ -126,6 +126,14 @@ final class JsonContainer {
         return requested("limits").contains(Resources.VGPU);
     }
 
+    /** Whether it has devices by dynamic resource allocation, among which may be GPUs. */
+    boolean claimsDevices() {
+        return JsonTree.object(tree, "resources")
+                .map(resources -> resources.path("claims"))
+                .filter(claims -> !claims.isEmpty())
+                .isPresent();
+    }
+
     /** Whether its spec, not its image, says which GPUs it sees. */
     boolean setsVisibleDevices() {
         return JsonTree.objects(tree, "env").stream()

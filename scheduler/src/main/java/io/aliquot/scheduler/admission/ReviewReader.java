@@ -63,7 +63,7 @@ final class ReviewReader {
     private static final Kept CONTAINERS = new Kept.Elements(
             fields(Map.of(
                     "name", ALL,
-                    "resources", fields(Map.of("limits", ALL, "requests", ALL)),
+                    "resources", fields(Map.of("limits", ALL, "requests", ALL, "claims", elements(fields(Map.of())))),
                     "securityContext", fields(Map.of("privileged", ALL, "capabilities", fields(Map.of("add", ALL)))),
                     "env", elements(new Kept.Matching("name", JsonContainer.VISIBLE_DEVICES::equals)),
                     "volumeMounts", elements(new Kept.Matching("mountPath", ReservedPaths::concerns)),

@@ -14,6 +14,9 @@ import tools.jackson.databind.node.ObjectNode;
  * <ul>
  *   <li>containers that set the variable in their own spec, as NVIDIA's DaemonSets do, unless they are in a pod that
  *       gets GPUs from Aliquot;
+ *   <li>containers with {@code resources.claims}, unless they are in such a pod: there a claim for any device, such as a
+ *       network interface, would show all GPUs to a container whose image asks for them. GPUs of a claim do not depend on the
+ *       variable;
  *   <li>pods that get a GPU from another device plugin;
  *   <li>pods that only a node can run whose GPUs Aliquot does not share.
  * </ul>
@@ -35,7 +38,9 @@ record VoidAdmission(Set<String> existingContainers, Predicate<String> sharesGpu
         }
         containers.stream()
                 .filter(container -> !existingContainers.contains(container.name())
-                        && (gpuPod ? !container.requestsSomeGpu() : !container.setsVisibleDevices()))
+                        && (gpuPod
+                                ? !container.requestsSomeGpu()
+                                : !container.setsVisibleDevices() && !container.claimsDevices()))
                 .forEach(JsonContainer::hideGpus);
         return List.of();
     }

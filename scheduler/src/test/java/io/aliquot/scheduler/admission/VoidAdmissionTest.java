@@ -47,6 +47,24 @@ class VoidAdmissionTest {
         assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
     }
 
+    @Test
+    void leavesAContainerWithClaimsAloneUnlessItsPodGetsGpusFromAliquot() {
+        ObjectNode pod = requesting("{\"cpu\": \"1\"}");
+        pod.withObject("/spec/containers/0/resources")
+                .putArray("claims")
+                .addObject()
+                .put("name", "gpu");
+        pod.withArray("/spec/containers").add(parse("{\"name\": \"other\"}"));
+
+        ObjectNode mutated = mutated(ADMISSION, pod);
+
+        assertThat(container(mutated, 0)).isEqualTo(container(pod, 0));
+        assertThat(container(mutated, 1).get("env")).isEqualTo(VOID);
+        pod.withArray("/spec/containers")
+                .add(parse("{\"name\": \"share\", \"resources\": {\"limits\": {\"aliquot.io/vgpu\": \"1\"}}}"));
+        assertThat(container(mutated(ADMISSION, pod), 0).get("env")).isEqualTo(VOID);
+    }
+
     @ParameterizedTest
     @ValueSource(
             strings = {
