@@ -68,6 +68,40 @@ system:serviceaccount:{{ .Release.Namespace }}:aliquot-device-plugin
 {{- end }}
 
 {{/*
+"true" if containers of pods that request no GPU get NVIDIA_VISIBLE_DEVICES=void. auto: where NVIDIA's runtime is the default
+runtime of nodes, which an empty runtimeClass.name or a ClusterPolicy says; and an upgrade never takes the webhook away.
+*/}}
+{{- define "aliquot.hideImplicitGpus" -}}
+{{- if kindIs "bool" .Values.hideImplicitGpus }}
+{{- if .Values.hideImplicitGpus }}true{{ end }}
+{{- else if not .Values.runtimeClass.name }}true
+{{- else if include "aliquot.hasCluster" . }}
+{{- $hide := false }}
+{{- if .Release.IsUpgrade }}
+{{- range (lookup "admissionregistration.k8s.io/v1" "MutatingWebhookConfiguration" "" "aliquot").webhooks }}
+{{- if eq .name "void.aliquot.io" }}{{ $hide = true }}{{ end }}
+{{- end }}
+{{- end }}
+{{- /* lookup fails for a kind that the cluster does not have. */}}
+{{- if .Capabilities.APIVersions.Has "nvidia.com/v1/ClusterPolicy" }}
+{{- range (lookup "nvidia.com/v1" "ClusterPolicy" "" "").items }}
+{{- $toolkit := .spec.toolkit | default dict }}
+{{- /* gpu-operator, controllers/object_controls.go, transformToolkitCtrForCDI: with CDI, NVIDIA's runtime is not the default,
+       unless a variable of the toolkit says so. */}}
+{{- $default := not (dig "cdi" "enabled" false .spec) }}
+{{- range $toolkit.env }}
+{{- if has .name (list "NVIDIA_RUNTIME_SET_AS_DEFAULT" "CONTAINERD_SET_AS_DEFAULT" "CRIO_SET_AS_DEFAULT") }}
+{{- $default = eq (toString .value) "true" }}
+{{- end }}
+{{- end }}
+{{- if and $default (dig "enabled" true $toolkit) }}{{ $hide = true }}{{ end }}
+{{- end }}
+{{- end }}
+{{- if $hide }}true{{ end }}
+{{- end }}
+{{- end }}
+
+{{/*
 CEL expressions. They use only features of Kubernetes 1.29 and earlier: a 1.30 API server rejects newer ones in stored
 objects, since its predecessor could not evaluate them.
 */}}
@@ -248,4 +282,14 @@ Not empty if Helm talks to a cluster, so that lookups work: Helm's default API v
 {{- else -}}
 {}
 {{- end -}}
+{{- end }}
+
+{{/* True if a runtime or a plugin of one may read annotation k of a pod as names of CDI devices. */}}
+{{- define "aliquot.cel.cdiKey" -}}
+k.matches('^(nvidia[.]cdi[.]k8s[.]io|cdi[.]k8s[.]io|cdi-devices[.]noderesource[.]dev|cdi-devices[.]nri[.]io|cdi[.]nri[.]io)(/|$)')
+{{- end }}
+
+{{/* A list of CDI devices, with commas or as YAML, that contains one of a kind of NVIDIA's. */}}
+{{- define "aliquot.cel.nvidiaKind" -}}
+(^|[^A-Za-z0-9._-])([A-Za-z0-9_-]+[.])*nvidia[.]com/
 {{- end }}

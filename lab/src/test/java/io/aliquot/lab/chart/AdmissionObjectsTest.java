@@ -26,7 +26,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Webhooks and policies as rendered; {@link AdmissionPoliciesIT} tests the policies on an API server. */
 class AdmissionObjectsTest {
-    private static final List<Rendered> RENDERED = Chart.render();
+    private static final List<Rendered> RENDERED = Chart.renderWith(Map.of("hideImplicitGpus", true));
 
     private static final List<String> ACK =
             List.of(ForeignResources.ACK_GPU, ForeignResources.ACK_MEMORY, ForeignResources.ACK_CORES);
@@ -89,12 +89,19 @@ class AdmissionObjectsTest {
     void scopeClusterNeedsNoLabel() {
         List<MutatingWebhook> webhooks = webhooks(Map.of("scope", "cluster"));
 
-        assertThat(webhooks)
-                .extracting(MutatingWebhook::getName)
-                .containsExactly("gpu.aliquot.io", "void.aliquot.io", "debug.aliquot.io");
+        assertThat(webhooks).extracting(MutatingWebhook::getName).containsExactly("gpu.aliquot.io", "debug.aliquot.io");
         assertThat(webhooks.get(0).getMatchConditions().get(0).getExpression())
                 .contains("'nvidia.com/gpu'")
                 .doesNotContain("aliquot.io/gpu'");
+    }
+
+    /** {@link AdmissionPoliciesIT} has what a cluster says; here there is none to ask. */
+    @Test
+    void withoutAClusterGpusAreHiddenOnlyWhereTheValuesSayThatNvidiasRuntimeIsTheDefault() {
+        assertThat(webhooks(Map.of())).extracting(MutatingWebhook::getName).doesNotContain("void.aliquot.io");
+        assertThat(webhooks(Map.of("runtimeClass.name", "", "runtimeClass.create", false)))
+                .extracting(MutatingWebhook::getName)
+                .contains("void.aliquot.io");
     }
 
     @Test
@@ -110,6 +117,8 @@ class AdmissionObjectsTest {
     @Test
     void selectorsNarrowEveryWebhook() {
         List<MutatingWebhook> webhooks = webhooks(Map.of(
+                "hideImplicitGpus",
+                true,
                 "webhooks.namespaceSelector.matchLabels.team",
                 "a",
                 "webhooks.objectSelector.matchLabels.gpu-pod",

@@ -63,6 +63,7 @@ class AdmissionPoliciesIT {
                 .withNamespace(Chart.NAMESPACE)
                 .createNamespace()
                 .withKubeConfigContents(server.kubeconfig())
+                .set("hideImplicitGpus", true)
                 .call();
         admin.post("/api/v1/namespaces", """
             {apiVersion: v1, kind: Namespace, metadata: {name: tenant, labels: {aliquot.io/webhook: ignore}}}""").expectSuccess();
@@ -95,6 +96,8 @@ class AdmissionPoliciesIT {
         for (Supplier<Response> refused : List.<Supplier<Response>>of(
                 () -> admin.post(PODS + DRY_RUN, pod("probe", "annotations: {aliquot.io/fence: x}")),
                 () -> admin.post(PODS + DRY_RUN, gpuPod("probe").replace("value: void", "value: all")),
+                () -> admin.post(
+                        PODS + DRY_RUN, pod("probe", "annotations: {nvidia.cdi.k8s.io/pod: nvidia.com/gpu=0}")),
                 () -> admin.patch(node + DRY_RUN, annotation("aliquot.io/gpus", "x")),
                 () -> admin.patch(
                         node + "/status" + DRY_RUN, "{\"status\": {\"capacity\": {\"nvidia.com/gpumem\": \"1\"}}}"),
@@ -428,6 +431,86 @@ class AdmissionPoliciesIT {
             String name = create(plainPod());
 
             admin.post(PODS + "/" + name + "/binding", binding(name, "{}")).expectSuccess();
+        }
+    }
+
+    /** Without the policy each of these pods is created; with one of the plugins on its node it would see GPUs. */
+    @Nested
+    class CdiAnnotations {
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
+                    "nvidia.cdi.k8s.io/pod: 'nvidia.com/gpu=all'",
+                    "nvidia.cdi.k8s.io/container.main: 'nvidia.com/gpu=0'",
+                    "nvidia.cdi.k8s.io/container.side: 'vendor.example/nic=0,nvidia.com/gpu=0'",
+                    "nvidia.cdi.k8s.io/container.main: 'management.nvidia.com/gpu=all'",
+                    "nvidia.cdi.k8s.io/container.main: 'vendor.example/nic=0, management.nvidia.com/gpu=all'",
+                    "nvidia.cdi.k8s.io: 'nvidia.com/gpu=all'",
+                    "cdi.k8s.io/any: 'nvidia.com/gpu=all'",
+                    "cdi.k8s.io/any: 'runtime.nvidia.com/gpu=all'",
+                    "cdi.k8s.io/claim: 'k8s.gpu.nvidia.com/claim=0a1b'",
+                    "cdi-devices.noderesource.dev/container.main: \"- vendor.example/nic=0\\n- nvidia.com/gpu=0\"",
+                    "cdi-devices.nri.io/pod: \"[nvidia.com/gpu=0]\"",
+                    "cdi.nri.io/container.main: 'nvidia.com/mig=0:1'"
+                })
+        void ofNvidiasDevicesAreRefused(String annotation) {
+            forbidden(
+                    admin.post(PODS, pod(unique(), "annotations: {" + annotation + "}")), "no scheduler has allocated");
+            String name = unique();
+            String metadata = "metadata: {name: %s%s}";
+            forbidden(
+                    admin.post(
+                            PODS,
+                            gpuPod(name)
+                                    .replace(
+                                            metadata.formatted(name, ""),
+                                            metadata.formatted(name, ", annotations: {" + annotation + "}"))),
+                    "no scheduler has allocated");
+        }
+
+        @ParameterizedTest
+        @ValueSource(
+                strings = {
+                    "nvidia.cdi.k8s.io/pod: 'vendor.example/nic=0'",
+                    "cdi.k8s.io/nic: 'vendor.example/nic=0,vendor.example/nic=1'",
+                    "cdi-devices.nri.io/container.main: '- notnvidia.com/gpu=0'",
+                    "example.com/note: 'nvidia.com/gpu=all'",
+                    "nvidia.com/cdi: 'nvidia.com/gpu=all'"
+                })
+        void ofOthersPassUntouched(String annotation) {
+            String name = create(pod(unique(), "annotations: {" + annotation + "}"));
+
+            assertThat(admin.get(PODS + "/" + name).body()).contains(annotation.replaceAll(".*'(.*)'", "$1"));
+        }
+
+        @Test
+        void noUpdateAndNoBindingAddsOne() {
+            String name = create(plainPod());
+            String key = "nvidia.cdi.k8s.io/container.main";
+            for (String path : List.of(PODS + "/" + name, PODS + "/" + name + "/status")) {
+                forbidden(admin.patch(path, annotation(key, "nvidia.com/gpu=0")), key);
+            }
+            forbidden(
+                    admin.post(PODS + "/" + name + "/binding", binding(name, "{" + key + ": nvidia.com/gpu=0}")), key);
+            admin.patch(PODS + "/" + name, annotation(key, "vendor.example/nic=0"))
+                    .expectSuccess();
+            forbidden(admin.patch(PODS + "/" + name, annotation(key, "nvidia.com/gpu=0")), key);
+        }
+
+        @ParameterizedTest
+        @ValueSource(strings = {"gpu-operator", "kube-system", Chart.NAMESPACE})
+        void namespacesOfTheOperatorAndOfTheSystemAreExcepted(String namespace) {
+            admin.post(
+                    "/api/v1/namespaces",
+                    "{apiVersion: v1, kind: Namespace, metadata: {name: %s}}".formatted(namespace));
+            String pods = "/api/v1/namespaces/" + namespace + "/pods";
+            String name = unique();
+            String key = "nvidia.cdi.k8s.io/container.main";
+
+            admin.post(pods, pod(name, "annotations: {" + key + ": management.nvidia.com/gpu=all}"))
+                    .expectSuccess();
+            admin.patch(pods + "/" + name, annotation(key, "nvidia.com/gpu=all"))
+                    .expectSuccess();
         }
     }
 
@@ -933,6 +1016,82 @@ class AdmissionPoliciesIT {
             assertThat(admin.get("/apis/apps/v1/namespaces/" + Chart.NAMESPACE + "/deployments/aliquot-scheduler")
                             .body())
                     .contains("{\"name\":\"ALIQUOT_NODES_PER_FILTER\",\"value\":\"8\"}");
+        }
+    }
+
+    /** Whether the webhook for pods that request no GPU is there. */
+    @Nested
+    class HiddenGpus {
+        private static final String WEBHOOKS =
+                "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/aliquot";
+        private static final String CLUSTER_POLICIES = "/apis/nvidia.com/v1/clusterpolicies";
+
+        @Test
+        void anUpgradeKeepsThemHiddenAndAClusterPolicyHidesThem() throws IOException {
+            upgrade("scheduler.nodesPerFilter", 9);
+            assertThat(hidden()).as("after a release that hid them").isTrue();
+
+            upgrade("hideImplicitGpus", false);
+            assertThat(hidden()).isFalse();
+            upgrade("hideImplicitGpus", "auto");
+            assertThat(hidden())
+                    .as("nothing says that NVIDIA's runtime is the default")
+                    .isFalse();
+
+            admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", """
+                apiVersion: apiextensions.k8s.io/v1
+                kind: CustomResourceDefinition
+                metadata: {name: clusterpolicies.nvidia.com}
+                spec:
+                  group: nvidia.com
+                  names: {kind: ClusterPolicy, plural: clusterpolicies}
+                  scope: Cluster
+                  versions:
+                  - name: v1
+                    served: true
+                    storage: true
+                    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+                """)
+                    .expectSuccess();
+            assertThat(eventually(() -> admin.get(CLUSTER_POLICIES), 200)).isTrue();
+            for (String otherRuntime : List.of(
+                    "{cdi: {enabled: true}}",
+                    "{toolkit: {enabled: false}}",
+                    "{toolkit: {env: [{name: CONTAINERD_SET_AS_DEFAULT, value: \"false\"}]}}")) {
+                clusterPolicy(otherRuntime);
+                upgrade("hideImplicitGpus", "auto");
+                assertThat(hidden()).as(otherRuntime).isFalse();
+            }
+            clusterPolicy(
+                    "{cdi: {enabled: true}, toolkit: {env: [{name: NVIDIA_RUNTIME_SET_AS_DEFAULT, value: \"true\"}]}}");
+            upgrade("hideImplicitGpus", "auto");
+            assertThat(hidden()).isTrue();
+            admin.delete(CLUSTER_POLICIES + "/cluster-policy").expectSuccess();
+            upgrade("hideImplicitGpus", "auto");
+            assertThat(hidden()).isTrue();
+        }
+
+        private static void clusterPolicy(String spec) {
+            admin.delete(CLUSTER_POLICIES + "/cluster-policy");
+            admin.post(
+                            CLUSTER_POLICIES,
+                            "{apiVersion: nvidia.com/v1, kind: ClusterPolicy, metadata: {name: cluster-policy}, spec: %s}"
+                                    .formatted(spec))
+                    .expectSuccess();
+        }
+
+        private static boolean hidden() {
+            return admin.get(WEBHOOKS).expectSuccess().body().contains("void.aliquot.io");
+        }
+
+        private static void upgrade(String key, Object value) throws IOException {
+            new Helm(Chart.FOLDER)
+                    .upgrade()
+                    .withName(Chart.RELEASE)
+                    .withNamespace(Chart.NAMESPACE)
+                    .withKubeConfigContents(server.kubeconfig())
+                    .set(key, value)
+                    .call();
         }
     }
 

@@ -211,7 +211,7 @@ class ChartTest {
         for (Map<String, Object> change : List.<Map<String, Object>>of(
                 Map.of("scheduler.image.tag", "other"),
                 Map.of("scheduler.nodeSelector.disk", "ssd"),
-                Map.of("hideImplicitGpus", false),
+                Map.of("hideImplicitGpus", true),
                 Map.of("scope", "cluster"),
                 Map.of("api.enabled", false))) {
             Job other = caBundles(Chart.renderWith(change));
