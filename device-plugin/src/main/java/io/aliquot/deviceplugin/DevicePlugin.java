@@ -12,6 +12,7 @@ import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.report.AgentCertificate;
 import io.aliquot.deviceplugin.report.ReportServer;
 import io.aliquot.deviceplugin.shim.Shim;
+import io.aliquot.deviceplugin.usage.AllocationMetrics;
 import io.aliquot.deviceplugin.usage.UsageMetrics;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -112,13 +113,16 @@ public final class DevicePlugin {
                     InstantSource.system(),
                     nanoTime);
             metrics.add(new UsageMetrics(settings.nodeName(), agent::usage));
+            var allocation = new AllocationMetrics(settings.nodeName(), nanoTime);
+            metrics.add(allocation);
             var reports = new ReportServer(
                     settings.reportPort(),
                     settings.clientsDir(),
                     certificate,
                     agent::report,
                     agent::pods,
-                    agent::history);
+                    agent::history,
+                    allocation::accept);
             reports.start();
             var monitoring = new MonitoringServer(
                     settings.metricsPort(), metrics, agent::livenessProblems, agent::readinessProblems);

@@ -14,7 +14,9 @@ import io.grpc.netty.shaded.io.netty.channel.epoll.EpollIoHandler;
 import io.grpc.netty.shaded.io.netty.channel.epoll.EpollServerSocketChannel;
 import io.grpc.netty.shaded.io.netty.channel.socket.SocketChannel;
 import io.grpc.netty.shaded.io.netty.handler.codec.http.DefaultFullHttpResponse;
+import io.grpc.netty.shaded.io.netty.handler.codec.http.FullHttpRequest;
 import io.grpc.netty.shaded.io.netty.handler.codec.http.HttpHeaderNames;
+import io.grpc.netty.shaded.io.netty.handler.codec.http.HttpObjectAggregator;
 import io.grpc.netty.shaded.io.netty.handler.codec.http.HttpRequest;
 import io.grpc.netty.shaded.io.netty.handler.codec.http.HttpResponseStatus;
 import io.grpc.netty.shaded.io.netty.handler.codec.http.HttpServerCodec;
@@ -55,6 +57,9 @@ public final class HttpPort implements AutoCloseable {
     /** Of authenticated clients. The scheduler sends a request every 9 s. */
     private static final Duration IDLE = Duration.ofMinutes(1);
 
+    /** Of authenticated clients; others' are not read. A longer one is answered with 413. */
+    private static final int LARGEST_BODY = 1 << 20;
+
     private static final Logger LOG = System.getLogger(HttpPort.class.getName());
 
     /**
@@ -62,8 +67,9 @@ public final class HttpPort implements AutoCloseable {
      *
      * @param path without the query
      * @param query empty if there is none
+     * @param body empty if there is none, and without TLS
      */
-    public record Request(String path, String query) {}
+    public record Request(String path, String query, String body) {}
 
     /** What a request is answered with. */
     public record Answer(int status, String contentType, String text) {}
@@ -139,7 +145,11 @@ public final class HttpPort implements AutoCloseable {
             engine.setNeedClientAuth(true);
             channel.pipeline().addLast(new SslHandler(engine));
         });
-        channel.pipeline().addLast(new HttpServerCodec(), new Exchange());
+        channel.pipeline().addLast(new HttpServerCodec());
+        if (tls.isPresent()) {
+            channel.pipeline().addLast(new HttpObjectAggregator(LARGEST_BODY));
+        }
+        channel.pipeline().addLast(new Exchange());
     }
 
     private void forget(Channel channel) {
@@ -160,9 +170,7 @@ public final class HttpPort implements AutoCloseable {
             }
             last = tls.isEmpty()
                     || !HttpUtil.isKeepAlive(request)
-                    || request.decoderResult().isFailure()
-                    || HttpUtil.isTransferEncodingChunked(request)
-                    || HttpUtil.getContentLength(request, 0L) > 0;
+                    || request.decoderResult().isFailure();
             Answer answer = answer(request);
             var response = new DefaultFullHttpResponse(
                     HttpVersion.HTTP_1_1,
@@ -186,9 +194,13 @@ public final class HttpPort implements AutoCloseable {
             }
             String uri = request.uri();
             int mark = uri.indexOf('?');
+            String body =
+                    request instanceof FullHttpRequest full ? full.content().toString(StandardCharsets.UTF_8) : "";
             try {
                 return answers.apply(
-                        mark < 0 ? new Request(uri, "") : new Request(uri.substring(0, mark), uri.substring(mark + 1)));
+                        mark < 0
+                                ? new Request(uri, "", body)
+                                : new Request(uri.substring(0, mark), uri.substring(mark + 1), body));
             } catch (RuntimeException e) {
                 LOG.log(Level.ERROR, "a request for " + uri + " failed", e);
                 return new Answer(HttpResponseStatus.INTERNAL_SERVER_ERROR.code(), "text/plain", "internal error\n");

@@ -19,6 +19,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import javax.net.ssl.SSLContext;
@@ -43,6 +44,7 @@ public final class ReportServer implements AutoCloseable {
     private final Supplier<Optional<UsageReport>> report;
     private final Supplier<Optional<Set<String>>> pods;
     private final Function<String, Optional<UsageHistory>> history;
+    private final Consumer<String> allocation;
     private final Problem problem = new Problem(LOG, Level.WARNING);
     private final ScheduledExecutorService reloads = Executors.newSingleThreadScheduledExecutor(threads("clients"));
     private @Nullable Clients clients;
@@ -57,6 +59,7 @@ public final class ReportServer implements AutoCloseable {
      * @param report empty while there are no figures
      * @param pods the UIDs of all pods that have a cgroup; empty if that is not known. Read on demand
      * @param history of a GPU by its UUID; empty if there is no such GPU
+     * @param allocation takes what the scheduler says of this node; must not block
      */
     public ReportServer(
             int port,
@@ -64,13 +67,15 @@ public final class ReportServer implements AutoCloseable {
             AgentCertificate certificate,
             Supplier<Optional<UsageReport>> report,
             Supplier<Optional<Set<String>>> pods,
-            Function<String, Optional<UsageHistory>> history) {
+            Function<String, Optional<UsageHistory>> history,
+            Consumer<String> allocation) {
         this.port = port;
         this.folder = folder;
         this.certificate = certificate;
         this.report = report;
         this.pods = pods;
         this.history = history;
+        this.allocation = allocation;
     }
 
     /** Begins to look for the file. */
@@ -109,6 +114,9 @@ public final class ReportServer implements AutoCloseable {
     }
 
     private Answer answer(Request request) {
+        if (request.path().equals(UsageReport.PATH) && !request.body().isEmpty()) {
+            allocation.accept(request.body());
+        }
         return switch (request.path()) {
             case UsageReport.PATH ->
                 report.get()

@@ -63,6 +63,7 @@ final class ReportServerTest {
     private final AgentCertificate agent = AgentCertificate.create();
     private final Identity scheduler = Identity.create(Duration.ofDays(90));
     private Optional<UsageReport> report = Optional.of(REPORT);
+    private final List<String> allocations = new ArrayList<>();
     private final ReportServer server;
 
     ReportServerTest(@TempDir Path folder) {
@@ -73,7 +74,8 @@ final class ReportServerTest {
                 agent,
                 () -> report,
                 () -> Optional.of(PODS),
-                gpu -> gpu.equals(GPU) ? Optional.of(HISTORY) : Optional.empty());
+                gpu -> gpu.equals(GPU) ? Optional.of(HISTORY) : Optional.empty(),
+                allocations::add);
     }
 
     @AfterEach
@@ -89,6 +91,25 @@ final class ReportServerTest {
         assertThat(UsageHistory.parse(
                         get(scheduler, UsageHistory.PATH + "?gpu=" + GPU).body()))
                 .isEqualTo(HISTORY);
+    }
+
+    @Test
+    void theSchedulersRequestTellsWhatIsAllocatedOnAKeptConnection() throws Exception {
+        serve(scheduler);
+        HttpClient client = client(Optional.of(scheduler));
+        String longText = "x".repeat(100_000);
+
+        for (String body : List.of("first", longText)) {
+            HttpRequest request = HttpRequest.newBuilder(uri(UsageReport.PATH))
+                    .timeout(Duration.ofSeconds(5))
+                    .method("GET", HttpRequest.BodyPublishers.ofString(body))
+                    .build();
+            HttpResponse<String> answer = client.send(request, BodyHandlers.ofString());
+            assertThat(UsageReport.parse(answer.body())).isEqualTo(REPORT);
+            assertThat(answer.headers().firstValue("connection")).isEmpty();
+        }
+
+        assertThat(allocations).containsExactly("first", longText);
     }
 
     @Test
@@ -217,9 +238,12 @@ final class ReportServerTest {
     }
 
     private HttpResponse<String> send(HttpClient client, String path) throws Exception {
-        URI uri = URI.create("https://localhost:" + server.port().orElseThrow() + path);
         return client.send(
-                HttpRequest.newBuilder(uri).timeout(Duration.ofSeconds(5)).build(), BodyHandlers.ofString());
+                HttpRequest.newBuilder(uri(path)).timeout(Duration.ofSeconds(5)).build(), BodyHandlers.ofString());
+    }
+
+    private URI uri(String path) {
+        return URI.create("https://localhost:" + server.port().orElseThrow() + path);
     }
 
     private static HttpClient client(Optional<Identity> client) throws Exception {

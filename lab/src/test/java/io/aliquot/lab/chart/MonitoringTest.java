@@ -17,6 +17,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -207,6 +208,60 @@ class MonitoringTest {
             promtool("check", "rules", rules.toString());
             promtool("test", "rules", test.toString());
         }
+    }
+
+    /**
+     * At 2,000 GPUs the limits once ended, and with them these alerts and the chargeback. The alerts in three tests of 100
+     * nodes: promtool loads at most 10,000 samples for a query (prometheus, promql/promqltest, LazyLoader).
+     */
+    @Test
+    void alertsAndChargebackCoverTheContainersOf2400Gpus(@TempDir Path folder) throws Exception {
+        var alerts = new StringBuilder("rule_files: [%s/alerts.yaml]\nevaluation_interval: 1h\ntests:\n"
+                .formatted(Chart.FOLDER.resolve("rules")));
+        for (int first = 0; first < 300; first += 100) {
+            alerts.append("""
+                    - interval: 1h
+                      promql_expr_test:
+                      - expr: count by (alertname) (ALERTS{alertstate="firing", gpu!=""})
+                        eval_time: 2h
+                        exp_samples:
+                        - {labels: '{alertname="AliquotUsageAboveGrant"}', value: 800}
+                        - {labels: '{alertname="AliquotIdleShare"}', value: 800}
+                      input_series:
+                    """);
+            alerts.append(limits(first, first + 100));
+            for (int gpu = first * 8; gpu < (first + 100) * 8; gpu++) {
+                alerts.append("""
+                          - {series: 'aliquot_container_memory_used_bytes{namespace="a",pod="p-%1$d",container="c",gpu="GPU-%1$d",node="n%2$d",kind="charged"}', values: 2000000000x2}
+                          - {series: 'aliquot_gpu_memory_used_bytes{gpu="GPU-%1$d",node="n%2$d",scope="shares"}', values: 2000000000x2}
+                        """.formatted(gpu, gpu / 8));
+            }
+        }
+        String usage = """
+                rule_files: [%s/usage.yaml]
+                tests:
+                - promql_expr_test:
+                  - expr: namespace:aliquot_container_memory_limit_bytes:sum
+                    eval_time: 1m
+                    exp_samples:
+                    - {labels: 'namespace:aliquot_container_memory_limit_bytes:sum{namespace="a"}', value: 2400000000000}
+                  input_series:
+                """.formatted(Chart.FOLDER.resolve("rules")) + limits(0, 300);
+
+        promtool(
+                "test",
+                "rules",
+                Files.writeString(folder.resolve("alerts.yaml"), alerts).toString(),
+                Files.writeString(folder.resolve("usage.yaml"), usage).toString());
+    }
+
+    /** The limit of a container on each of the eight GPUs of these nodes, as a node's agent shows it. */
+    private static String limits(int first, int end) {
+        return IntStream.range(first * 8, end * 8)
+                .mapToObj(gpu -> """
+                          - {series: 'aliquot_container_memory_limit_bytes{namespace="a",pod="p-%1$d",container="c",gpu="GPU-%1$d",node="n%2$d"}', values: 1000000000x2}
+                        """.formatted(gpu, gpu / 8))
+                .collect(Collectors.joining());
     }
 
     @Test

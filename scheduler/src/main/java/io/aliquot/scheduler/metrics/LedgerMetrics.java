@@ -1,6 +1,5 @@
 package io.aliquot.scheduler.metrics;
 
-import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
@@ -22,14 +21,12 @@ import java.util.function.ToDoubleBiFunction;
 
 /*
  * Why a collector and not gauges: the values are read from the ledger at each scrape, since gauges for tens of
- * thousands of GPUs would cost hundreds of MB. For the same reason a large cluster has series by node and none by GPU.
+ * thousands of GPUs would cost hundreds of MB. Nothing here grows with the number of GPUs of a node or of containers:
+ * those series come from the node's agent, to which AgentUsage sends what the ledger says of it.
  */
-/** Capacity, allocated, free and stranded, of each GPU and each node; the limits of containers; the size of the ledger. */
+/** Capacity, allocated, free and stranded of each node; the size of the ledger. */
 final class LedgerMetrics implements MultiCollector {
-    /** With more GPUs than this there are no series by GPU. */
-    static final int MAX_GPUS = 2000;
-
-    /** What is measured of a GPU, and summed over the GPUs of a node. */
+    /** What is measured of a GPU and summed over the GPUs of a node. */
     private record Measure(String name, String help, ToDoubleBiFunction<GpuInfo, ShareSizes> value) {}
 
     private static final List<Measure> MEASURES = List.of(
@@ -77,8 +74,7 @@ final class LedgerMetrics implements MultiCollector {
                     (gpu, sizes) -> gpu.capacity().slots() - gpu.allocated().slots()),
             new Measure(
                     "schedulable",
-                    "1 for a GPU that is healthy, not cordoned and not held through another device plugin; for a node, the"
-                            + " number of such GPUs",
+                    "GPUs that are healthy, not cordoned and not held through another device plugin",
                     (gpu, sizes) -> gpu.capacity().schedulable() ? 1 : 0));
 
     private final Ledger ledger;
@@ -99,69 +95,19 @@ final class LedgerMetrics implements MultiCollector {
                 .toList();
         ShareSizes sizes = ShareSizes.of(views, pending);
         int gpus = views.stream().mapToInt(view -> view.gpus().size()).sum();
-        var ofGpus = new Series("aliquot_gpu_");
         var ofNodes = new Series("aliquot_node_gpu_");
         for (NodeView view : views) {
             if (view.gpus().isEmpty()) {
                 continue;
             }
             ofNodes.add(Labels.of("node", view.name()), view.gpus(), sizes);
-            if (gpus <= MAX_GPUS) {
-                for (GpuInfo gpu : view.gpus()) {
-                    Labels labels = Labels.of(
-                            "node", view.name(),
-                            "gpu", gpu.gpu().uuid(),
-                            "model", gpu.gpu().model());
-                    ofGpus.add(labels, List.of(gpu), sizes);
-                }
-            }
         }
         var all = new ArrayList<MetricSnapshot>();
-        ofGpus.build(all);
         ofNodes.build(all);
-        if (gpus <= MAX_GPUS) {
-            addLimits(views, all);
-        }
         all.add(size(views, gpus));
         all.add(holdings(views));
         all.add(waiting());
         return new MetricSnapshots(all);
-    }
-
-    private static void addLimits(List<NodeView> views, List<MetricSnapshot> all) {
-        var memory = GaugeSnapshot.builder()
-                .name("aliquot_container_memory_limit_bytes")
-                .help("Device memory that a container may use of a GPU");
-        var compute = GaugeSnapshot.builder()
-                .name("aliquot_container_gpu_share_ratio")
-                .help("Compute that a container may use of a GPU; 1 is the whole GPU");
-        for (NodeView view : views) {
-            for (Holding holding : view.holdings()) {
-                if (holding.state() == Holding.State.HELD) {
-                    addLimits(view, holding, memory, compute);
-                }
-            }
-        }
-        all.add(memory.build());
-        all.add(compute.build());
-    }
-
-    private static void addLimits(
-            NodeView view, Holding holding, GaugeSnapshot.Builder memory, GaugeSnapshot.Builder compute) {
-        holding.shares().forEach(share -> {
-            for (Vgpu vgpu : share.vgpus().list()) {
-                Labels labels = Labels.of(
-                        "namespace", holding.pod().namespace(),
-                        "pod", holding.pod().name(),
-                        "container", share.container(),
-                        "gpu", vgpu.uuid(),
-                        "node", view.name());
-                memory.dataPoint(point(labels, bytes(vgpu.memoryMiB())));
-                if (vgpu.cores() > 0) { // 0 is no limit
-                    compute.dataPoint(point(labels, ratio(vgpu.cores())));
-                }
-            }
-        });
     }
 
     private static double bytes(long mebibytes) {

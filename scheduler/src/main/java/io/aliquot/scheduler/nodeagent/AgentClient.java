@@ -15,6 +15,7 @@ import java.net.URISyntaxException;
 import java.net.http.HttpClient;
 import java.net.http.HttpConnectTimeoutException;
 import java.net.http.HttpRequest;
+import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodySubscriber;
 import java.net.http.HttpTimeoutException;
@@ -86,23 +87,26 @@ final class AgentClient implements AutoCloseable {
      *
      * @param address of its pod
      * @param certificate the {@link CertificateDigest} of the one that it has to present
+     * @param body of the request; empty for none
      * @return the text of its answer; fails with an {@link AgentException}, also as the cause of a CompletionException
      */
-    CompletableFuture<String> get(String address, String certificate, String path, String query) {
+    CompletableFuture<String> get(String address, String certificate, String path, String query, String body) {
         HttpRequest request;
         HttpClient http;
         try {
-            request = HttpRequest.newBuilder(uri(address, path, query)).build();
+            request = HttpRequest.newBuilder(uri(address, path, query))
+                    .method("GET", body.isEmpty() ? BodyPublishers.noBody() : BodyPublishers.ofString(body))
+                    .build();
             http = http();
         } catch (AgentException e) {
             return CompletableFuture.failedFuture(e);
         }
-        var body = new LimitedBody(buffered);
-        CompletableFuture<HttpResponse<byte[]>> reply = http.sendAsync(request, response -> body);
+        var answerBody = new LimitedBody(buffered);
+        CompletableFuture<HttpResponse<byte[]>> reply = http.sendAsync(request, response -> answerBody);
         CompletableFuture<String> answer = reply.thenApply(response -> text(response, certificate));
         return answer.orTimeout(timeout.toMillis(), TimeUnit.MILLISECONDS)
                 .whenComplete((text, failure) -> {
-                    body.release();
+                    answerBody.release();
                     reply.cancel(true); // ends the exchange after a timeout
                 })
                 .exceptionallyCompose(failure -> CompletableFuture.failedFuture(explained(failure)));

@@ -4,13 +4,22 @@ import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.usage.NodeAllocation;
+import io.aliquot.api.usage.NodeAllocation.Amount;
+import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
+import io.aliquot.scheduler.ledger.ContainerShare;
+import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
+import io.aliquot.scheduler.placement.GpuInfo;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.EnumSet;
 import java.util.List;
@@ -208,7 +217,7 @@ public final class AgentUsage {
             throw new AgentException(Outcome.NO_AGENT, "node " + node + " has no ready node agent");
         }
         try {
-            return ask(node, agent.address, UsageHistory.PATH, "gpu=" + GpuUuids.check(gpu))
+            return ask(node, agent.address, UsageHistory.PATH, "gpu=" + GpuUuids.check(gpu), "")
                     .thenApply(UsageHistory::parse)
                     .get();
         } catch (FormatException e) {
@@ -261,9 +270,16 @@ public final class AgentUsage {
     private void fetch(String node, Agent agent) {
         String address = agent.address;
         String query = ledger.awaitsPods(node) ? UsageReport.WITH_PODS : "";
+        // Names of pods are for an agent that has shown its certificate.
+        String body = agent.outcome == Outcome.DONE
+                ? ledger.view(node)
+                        .map(AgentUsage::allocation)
+                        .map(NodeAllocation::print)
+                        .orElse("")
+                : "";
         long askedAt = nanoTime.getAsLong();
         CompletableFuture<UsageReport> answer =
-                ask(node, address, UsageReport.PATH, query).thenApply(text -> report(node, text));
+                ask(node, address, UsageReport.PATH, query, body).thenApply(text -> report(node, text));
         var unused = answer.whenComplete((report, failure) -> {
             Outcome outcome = Outcome.DONE;
             if (failure == null) {
@@ -290,10 +306,52 @@ public final class AgentUsage {
         });
     }
 
-    private CompletableFuture<String> ask(String node, String address, String path, String query) {
+    /** What the node's agent shows as metrics: the same in each replica, since only pods that the watch reported count. */
+    private static NodeAllocation allocation(NodeView view) {
+        List<NodeAllocation.OfGpu> gpus = view.gpus().stream()
+                .limit(UsageReport.MOST_GPUS)
+                .map(AgentUsage::allocation)
+                .toList();
+        List<NodeAllocation.Limit> limits = new ArrayList<>();
+        for (Holding holding : view.holdings()) {
+            if (holding.state() != Holding.State.HELD) {
+                continue;
+            }
+            for (ContainerShare share : holding.shares()) {
+                var container = new PodContainer(
+                        holding.pod().namespace(),
+                        holding.pod().name(),
+                        holding.pod().uid(),
+                        share.container());
+                for (Vgpu vgpu : share.vgpus().list()) {
+                    if (limits.size() < UsageReport.MOST_CONTAINERS) {
+                        limits.add(new NodeAllocation.Limit(container, vgpu.uuid(), vgpu.memoryMiB(), vgpu.cores()));
+                    }
+                }
+            }
+        }
+        return new NodeAllocation(gpus, limits);
+    }
+
+    private static NodeAllocation.OfGpu allocation(GpuInfo gpu) {
+        return new NodeAllocation.OfGpu(
+                gpu.gpu().uuid(),
+                gpu.gpu().model(),
+                new Amount(
+                        gpu.capacity().memoryMiB(),
+                        gpu.capacity().cores(),
+                        gpu.capacity().slots()),
+                new Amount(
+                        gpu.allocated().memoryMiB(),
+                        gpu.allocated().cores(),
+                        gpu.allocated().slots()),
+                gpu.capacity().schedulable());
+    }
+
+    private CompletableFuture<String> ask(String node, String address, String path, String query, String body) {
         return certificates
                 .apply(node)
-                .map(certificate -> client.get(address, certificate, path, query))
+                .map(certificate -> client.get(address, certificate, path, query, body))
                 .orElseGet(() -> CompletableFuture.failedFuture(
                         new AgentException(Outcome.NO_AGENT, "its node's inventory names no certificate")));
     }

@@ -38,7 +38,7 @@ class AgentClientTest {
                     FakeAgent.text(200, "{\"ä\":1}").to(exchange);
                 });
                 var client = new AgentClient(TLS, agent.port(), PATIENT)) {
-            assertThat(answer(client.get(HERE, DIGEST, "/v1/history", "gpu=GPU-1")))
+            assertThat(answer(client.get(HERE, DIGEST, "/v1/history", "gpu=GPU-1", "")))
                     .isEqualTo("{\"ä\":1}");
         }
         assertThat(asked.get()).isEqualTo("GET /v1/history?gpu=GPU-1");
@@ -49,12 +49,12 @@ class AgentClientTest {
         KeyStore other = FakeAgent.keys("aliquot-node-agent"); // the same name, another key
         try (var agent = new FakeAgent(FakeAgent.text(200, "usage"));
                 var client = new AgentClient(TLS, agent.port(), PATIENT)) {
-            assertThat(answer(client.get(HERE, DIGEST, "/v1/usage", ""))).isEqualTo("usage");
+            assertThat(answer(client.get(HERE, DIGEST, "/v1/usage", "", ""))).isEqualTo("usage");
             assertFails(
-                    () -> answer(client.get(HERE, FakeAgent.digest(other), "/v1/usage", "")),
+                    () -> answer(client.get(HERE, FakeAgent.digest(other), "/v1/usage", "", "")),
                     Outcome.UNTRUSTED,
                     "another certificate than the one that its node's inventory names");
-            assertThat(answer(client.get(HERE, DIGEST, "/v1/usage", ""))).isEqualTo("usage");
+            assertThat(answer(client.get(HERE, DIGEST, "/v1/usage", "", ""))).isEqualTo("usage");
         }
     }
 
@@ -64,7 +64,7 @@ class AgentClientTest {
         AgentTls stranger = FakeAgent.presenting(FakeAgent.keys("aliquot-webhook"));
         try (var agent = new FakeAgent(FakeAgent.text(200, "x"));
                 var client = new AgentClient(stranger, agent.port(), PATIENT)) {
-            assertThatThrownBy(() -> answer(client.get(HERE, DIGEST, "/v1/usage", "")))
+            assertThatThrownBy(() -> answer(client.get(HERE, DIGEST, "/v1/usage", "", "")))
                     .cause()
                     .isInstanceOfSatisfying(
                             AgentException.class,
@@ -79,19 +79,19 @@ class AgentClientTest {
         AgentTls tls = FakeAgent.presenting(FakeAgent.SCHEDULERS);
         try (var agent = new FakeAgent(FakeAgent.AGENTS, renewed, 0, FakeAgent.text(200, "new"));
                 var client = new AgentClient(tls, agent.port(), PATIENT)) {
-            assertThatThrownBy(() -> answer(client.get(HERE, DIGEST, "/", "")))
+            assertThatThrownBy(() -> answer(client.get(HERE, DIGEST, "/", "", "")))
                     .hasCauseInstanceOf(AgentException.class);
 
             tls.use(FakeAgent.key(renewed), FakeAgent.certificate(renewed));
 
-            assertThat(answer(client.get(HERE, DIGEST, "/", ""))).isEqualTo("new");
+            assertThat(answer(client.get(HERE, DIGEST, "/", "", ""))).isEqualTo("new");
         }
     }
 
     @Test
     void nothingIsSentWithoutACertificate() {
         try (var client = new AgentClient(new AgentTls(), 1, PATIENT)) {
-            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "")), Outcome.NO_AGENT, "no certificate");
+            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "", "")), Outcome.NO_AGENT, "no certificate");
         }
     }
 
@@ -101,8 +101,8 @@ class AgentClientTest {
         int port = agent.port();
         agent.close();
         try (var client = new AgentClient(TLS, port, PATIENT)) {
-            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "")), Outcome.UNREACHABLE, "not reachable");
-            assertFails(() -> answer(client.get("a b", DIGEST, "/", "")), Outcome.UNREACHABLE, "address");
+            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "", "")), Outcome.UNREACHABLE, "not reachable");
+            assertFails(() -> answer(client.get("a b", DIGEST, "/", "", "")), Outcome.UNREACHABLE, "address");
         }
     }
 
@@ -115,7 +115,8 @@ class AgentClientTest {
                 var second = new Socket(here, full.getLocalPort());
                 var client = new AgentClient(TLS, full.getLocalPort(), Duration.ofSeconds(1))) {
             assertThat(first.isConnected()).isEqualTo(second.isConnected());
-            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "")), Outcome.UNREACHABLE, "cannot be connected to");
+            assertFails(
+                    () -> answer(client.get(HERE, DIGEST, "/", "", "")), Outcome.UNREACHABLE, "cannot be connected to");
         }
     }
 
@@ -130,10 +131,10 @@ class AgentClientTest {
                     FakeAgent.text(200, "fast").to(exchange);
                 });
                 var client = new AgentClient(TLS, agent.port(), SHORT)) {
-            List<CompletableFuture<String>> waiting = Stream.generate(() -> client.get(HERE, DIGEST, "/slow", ""))
+            List<CompletableFuture<String>> waiting = Stream.generate(() -> client.get(HERE, DIGEST, "/slow", "", ""))
                     .limit(100)
                     .toList();
-            assertThat(answer(client.get(HERE, DIGEST, "/fast", ""))).isEqualTo("fast");
+            assertThat(answer(client.get(HERE, DIGEST, "/fast", "", ""))).isEqualTo("fast");
             for (CompletableFuture<String> one : waiting) {
                 assertFails(() -> answer(one), Outcome.TIMEOUT, "did not answer within 10 s");
             }
@@ -145,7 +146,8 @@ class AgentClientTest {
         var end = new CountDownLatch(1);
         try (var agent = new FakeAgent(FakeAgent.stalledAfter("{\"version\":", end));
                 var client = new AgentClient(TLS, agent.port(), SHORT)) {
-            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "")), Outcome.TIMEOUT, "did not answer within 10 s");
+            assertFails(
+                    () -> answer(client.get(HERE, DIGEST, "/", "", "")), Outcome.TIMEOUT, "did not answer within 10 s");
         }
     }
 
@@ -157,10 +159,10 @@ class AgentClientTest {
                         .to(exchange));
                 var client = new AgentClient(TLS, agent.port(), PATIENT)) {
             for (int i = 0; i < 20; i++) { // more than all answers together may have
-                assertThat(answer(client.get(HERE, DIGEST, "/longest", ""))).hasSize(AgentClient.LARGEST_ANSWER);
+                assertThat(answer(client.get(HERE, DIGEST, "/longest", "", ""))).hasSize(AgentClient.LARGEST_ANSWER);
             }
             assertFails(
-                    () -> answer(client.get(HERE, DIGEST, "/longer", "")),
+                    () -> answer(client.get(HERE, DIGEST, "/longer", "", "")),
                     Outcome.INVALID,
                     "longer than 4194304 bytes");
         }
@@ -178,8 +180,10 @@ class AgentClientTest {
                 });
                 var client = new AgentClient(TLS, agent.port(), PATIENT)) {
             assertFails(
-                    () -> answer(client.get(HERE, DIGEST, "/gpu", "")), Outcome.REFUSED, "status 404: no GPU GPU-1");
-            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "")), Outcome.REFUSED, "status 500");
+                    () -> answer(client.get(HERE, DIGEST, "/gpu", "", "")),
+                    Outcome.REFUSED,
+                    "status 404: no GPU GPU-1");
+            assertFails(() -> answer(client.get(HERE, DIGEST, "/", "", "")), Outcome.REFUSED, "status 500");
         }
     }
 

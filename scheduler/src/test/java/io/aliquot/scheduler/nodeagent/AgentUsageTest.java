@@ -7,8 +7,10 @@ import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
 import com.sun.net.httpserver.HttpExchange;
+import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
+import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.kubernetes.Await;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -18,6 +20,7 @@ import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -25,6 +28,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
@@ -96,6 +100,37 @@ class AgentUsageTest {
         now.addAndGet(AgentUsage.PERIOD.toNanos() + 1);
         assertThat(usage.usage("n1")).isEmpty();
         assertThat(usage.all()).isEmpty();
+    }
+
+    @Test
+    void anAgentThatHasAnsweredIsToldWhatIsAllocatedOnItsNode() {
+        ExtenderFixture.node(ledger, 1);
+        ledger.observeBound(BoundPods.of(
+                ExtenderFixture.id("a"),
+                "n1",
+                1,
+                BoundPods.main(Gpus.uuid(1, 0), new GpuAmount(50_000, 30, 1, false))));
+        List<String> told = new CopyOnWriteArrayList<>();
+        answers.put("127.0.0.1", exchange -> {
+            told.add(new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8));
+            reportOf("n1").to(exchange);
+        });
+        usage.putAgent("n1", true, "127.0.0.1");
+        period();
+        awaitOutcome("done", 1);
+        period();
+        awaitOutcome("done", 2);
+
+        assertThat(told.get(0)).as("its certificate is not known yet").isEmpty();
+        NodeAllocation allocation = NodeAllocation.parse(told.get(1));
+        assertThat(allocation.gpus()).hasSize(2);
+        assertThat(allocation.gpus().get(0).allocated()).isEqualTo(new NodeAllocation.Amount(50_000, 30, 1));
+        assertThat(allocation.gpus().get(1).allocated()).isEqualTo(new NodeAllocation.Amount(0, 0, 0));
+        assertThat(allocation.limits()).singleElement().satisfies(limit -> {
+            assertThat(limit.container().pod()).isEqualTo("a");
+            assertThat(limit.memoryMiB()).isEqualTo(50_000);
+            assertThat(limit.cores()).isEqualTo(30);
+        });
     }
 
     @Test

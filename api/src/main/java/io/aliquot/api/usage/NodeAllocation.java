@@ -1,0 +1,115 @@
+package io.aliquot.api.usage;
+
+import static io.aliquot.api.names.JsonFields.expect;
+import static io.aliquot.api.names.JsonFields.field;
+import static io.aliquot.api.names.JsonFields.integer;
+import static io.aliquot.api.names.JsonFields.list;
+import static io.aliquot.api.names.JsonFields.text;
+import static io.aliquot.api.names.JsonFields.versioned;
+import static io.aliquot.api.names.JsonFields.whole;
+
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.names.JsonFields;
+import java.util.List;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.node.ArrayNode;
+import tools.jackson.databind.node.ObjectNode;
+
+/**
+ * What the scheduler's ledger says of a node: the body of its request for a {@link UsageReport}, JSON. The node's agent
+ * shows it as metrics, so that the metrics of the scheduler do not grow with the number of GPUs and containers.
+ *
+ * @param gpus each GPU once, at most {@value UsageReport#MOST_GPUS}
+ * @param limits each container and GPU once, at most {@value UsageReport#MOST_CONTAINERS}
+ */
+public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
+    private static final int VERSION = 1;
+
+    /** Of compute, the unit is a percent of a whole GPU. */
+    public record Amount(long memoryMiB, int cores, int slots) {
+        private static Amount parse(JsonNode amount) {
+            return new Amount(whole(amount, "memoryMiB"), integer(amount, "cores"), integer(amount, "slots"));
+        }
+
+        private void print(ObjectNode object) {
+            object.put("memoryMiB", memoryMiB).put("cores", cores).put("slots", slots);
+        }
+    }
+
+    /**
+     * A GPU.
+     *
+     * @param capacity for vGPUs
+     * @param allocated to pods
+     * @param schedulable whether it takes new vGPUs
+     */
+    public record OfGpu(String gpu, String model, Amount capacity, Amount allocated, boolean schedulable) {
+        public OfGpu {
+            GpuUuids.check(gpu);
+        }
+    }
+
+    /**
+     * What a container may use of a GPU.
+     *
+     * @param cores percent of the GPU; 0: no limit
+     */
+    public record Limit(PodContainer container, String gpu, long memoryMiB, int cores) {
+        public Limit {
+            GpuUuids.check(gpu);
+        }
+    }
+
+    public NodeAllocation {
+        gpus = List.copyOf(gpus);
+        limits = List.copyOf(limits);
+        expect(gpus.size() <= UsageReport.MOST_GPUS, "at most " + UsageReport.MOST_GPUS + " GPUs", gpus.size());
+        expect(
+                limits.size() <= UsageReport.MOST_CONTAINERS,
+                "at most " + UsageReport.MOST_CONTAINERS + " limits",
+                limits.size());
+    }
+
+    /** Throws a {@link FormatException} that names the field which is wrong. */
+    public static NodeAllocation parse(String text) {
+        JsonNode root = versioned("a scheduler's allocation of a node", text, VERSION);
+        return new NodeAllocation(
+                list(root, "gpus", UsageReport.MOST_GPUS, NodeAllocation::gpu),
+                list(root, "limits", UsageReport.MOST_CONTAINERS, NodeAllocation::limit));
+    }
+
+    private static OfGpu gpu(JsonNode gpu) {
+        JsonNode schedulable = field(gpu, "schedulable");
+        expect(schedulable.isBoolean(), "schedulable true or false", schedulable);
+        return new OfGpu(
+                text(gpu, "gpu"),
+                text(gpu, "model"),
+                Amount.parse(field(gpu, "capacity")),
+                Amount.parse(field(gpu, "allocated")),
+                schedulable.booleanValue());
+    }
+
+    private static Limit limit(JsonNode limit) {
+        return new Limit(
+                PodContainer.parse(limit), text(limit, "gpu"), whole(limit, "memoryMiB"), integer(limit, "cores"));
+    }
+
+    public String print() {
+        ObjectNode root = JsonFields.JSON.createObjectNode().put("version", VERSION);
+        ArrayNode ofGpus = root.putArray("gpus");
+        gpus.forEach(gpu -> {
+            ObjectNode object = ofGpus.addObject().put("gpu", gpu.gpu).put("model", gpu.model);
+            gpu.capacity.print(object.putObject("capacity"));
+            gpu.allocated.print(object.putObject("allocated"));
+            object.put("schedulable", gpu.schedulable);
+        });
+        ArrayNode ofContainers = root.putArray("limits");
+        limits.forEach(limit -> {
+            ObjectNode object = ofContainers.addObject();
+            limit.container.print(object);
+            object.put("gpu", limit.gpu).put("memoryMiB", limit.memoryMiB).put("cores", limit.cores);
+        });
+        return root.toString();
+    }
+}

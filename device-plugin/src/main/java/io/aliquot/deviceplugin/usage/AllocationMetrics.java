@@ -1,0 +1,147 @@
+package io.aliquot.deviceplugin.usage;
+
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.usage.NodeAllocation;
+import io.aliquot.api.usage.NodeAllocation.Amount;
+import io.aliquot.api.usage.PodContainer;
+import io.aliquot.deviceplugin.problem.Problem;
+import io.prometheus.metrics.model.registry.MultiCollector;
+import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
+import io.prometheus.metrics.model.snapshots.GaugeSnapshot.GaugeDataPointSnapshot;
+import io.prometheus.metrics.model.snapshots.Labels;
+import io.prometheus.metrics.model.snapshots.MetricSnapshot;
+import io.prometheus.metrics.model.snapshots.MetricSnapshots;
+import java.lang.System.Logger.Level;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.LongSupplier;
+import java.util.function.ToDoubleFunction;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What the scheduler has allocated of this node's GPUs, and the limits of containers, as it said last; none if that is
+ * longer than a minute ago. Thread-safe.
+ */
+public final class AllocationMetrics implements MultiCollector {
+    /** The scheduler sends it every 9 s; its figures of an agent are valid for as long. */
+    private static final Duration VALID = Duration.ofMinutes(1);
+
+    private static final double PERCENT = 100;
+    private static final double MIB = 1 << 20;
+
+    /** What is shown of a GPU. */
+    private record Measure(String name, String help, ToDoubleFunction<NodeAllocation.OfGpu> value) {}
+
+    private static final List<Measure> MEASURES = List.of(
+            new Measure(
+                    "memory_bytes",
+                    "Device memory for vGPUs.",
+                    gpu -> MIB * gpu.capacity().memoryMiB()),
+            new Measure(
+                    "memory_allocated_bytes",
+                    "Device memory allocated to pods.",
+                    gpu -> MIB * gpu.allocated().memoryMiB()),
+            new Measure(
+                    "memory_free_bytes",
+                    "Device memory that is not allocated.",
+                    gpu -> MIB * free(gpu, Amount::memoryMiB)),
+            new Measure(
+                    "cores_ratio",
+                    "Compute for vGPUs; 1 is a whole GPU.",
+                    gpu -> gpu.capacity().cores() / PERCENT),
+            new Measure(
+                    "cores_allocated_ratio",
+                    "Compute allocated to pods.",
+                    gpu -> gpu.allocated().cores() / PERCENT),
+            new Measure(
+                    "cores_free_ratio", "Compute that is not allocated.", gpu -> free(gpu, Amount::cores) / PERCENT),
+            new Measure(
+                    "slots", "Largest number of vGPUs.", gpu -> gpu.capacity().slots()),
+            new Measure(
+                    "slots_allocated",
+                    "vGPUs allocated to pods.",
+                    gpu -> gpu.allocated().slots()),
+            new Measure("slots_free", "vGPUs that are not allocated.", gpu -> free(gpu, Amount::slots)),
+            new Measure(
+                    "schedulable",
+                    "1 for a GPU that is healthy, not cordoned and not held through another device plugin, else 0.",
+                    gpu -> gpu.schedulable() ? 1 : 0));
+
+    private record Received(NodeAllocation allocation, long at) {}
+
+    private final String node;
+    private final LongSupplier nanoTime;
+    private final Problem problem = new Problem(System.getLogger(AllocationMetrics.class.getName()), Level.WARNING);
+    private volatile @Nullable Received received;
+
+    /** Shows nothing at first. */
+    public AllocationMetrics(String node, LongSupplier nanoTime) {
+        this.node = node;
+        this.nanoTime = nanoTime;
+    }
+
+    private static double free(NodeAllocation.OfGpu gpu, ToDoubleFunction<Amount> part) {
+        return part.applyAsDouble(gpu.capacity()) - part.applyAsDouble(gpu.allocated());
+    }
+
+    /** Takes what the scheduler sent, a {@link NodeAllocation}; another text changes nothing. */
+    public void accept(String text) {
+        try {
+            received = new Received(NodeAllocation.parse(text), nanoTime.getAsLong());
+            problem.resolve();
+        } catch (FormatException e) {
+            problem.report("no metrics of what is allocated: the scheduler, perhaps of another version, sent "
+                    + e.getMessage());
+        }
+    }
+
+    @Override
+    public MetricSnapshots collect() {
+        Received latest = received;
+        if (latest == null || nanoTime.getAsLong() - latest.at > VALID.toNanos()) {
+            return new MetricSnapshots();
+        }
+        var all = new ArrayList<MetricSnapshot>();
+        for (Measure measure : MEASURES) {
+            var gauge =
+                    GaugeSnapshot.builder().name("aliquot_gpu_" + measure.name).help(measure.help);
+            for (NodeAllocation.OfGpu gpu : latest.allocation.gpus()) {
+                Labels labels = Labels.of("node", node, "gpu", gpu.gpu(), "model", gpu.model());
+                gauge.dataPoint(point(labels, measure.value.applyAsDouble(gpu)));
+            }
+            all.add(gauge.build());
+        }
+        var memory = GaugeSnapshot.builder()
+                .name("aliquot_container_memory_limit_bytes")
+                .help("Device memory that a container may use of a GPU.");
+        var compute = GaugeSnapshot.builder()
+                .name("aliquot_container_gpu_share_ratio")
+                .help("Compute that a container may use of a GPU; 1 is the whole GPU.");
+        for (NodeAllocation.Limit limit : latest.allocation.limits()) {
+            PodContainer of = limit.container();
+            Labels labels = Labels.of(
+                    "namespace",
+                    of.namespace(),
+                    "pod",
+                    of.pod(),
+                    "container",
+                    of.container(),
+                    "gpu",
+                    limit.gpu(),
+                    "node",
+                    node);
+            memory.dataPoint(point(labels, limit.memoryMiB() * MIB));
+            if (limit.cores() > 0) {
+                compute.dataPoint(point(labels, limit.cores() / PERCENT));
+            }
+        }
+        all.add(memory.build());
+        all.add(compute.build());
+        return new MetricSnapshots(all);
+    }
+
+    private static GaugeDataPointSnapshot point(Labels labels, double value) {
+        return GaugeDataPointSnapshot.builder().labels(labels).value(value).build();
+    }
+}
