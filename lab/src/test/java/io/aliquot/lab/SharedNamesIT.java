@@ -142,9 +142,14 @@ class SharedNamesIT {
                     () -> lab.nodeEvents(node).stream()
                             .anyMatch(event -> event.getMessage().startsWith(Inventory.HAMI)));
             assertThat(state(namespace, node)).isEqualTo(before);
-            assertThat(lab.kubectl("get", "gpunode", node, "-o", "jsonpath={.status.schedulable} {.status.reason}")
+            assertThat(lab.kubectl(
+                                    "get",
+                                    "gpunode",
+                                    node,
+                                    "-o",
+                                    "jsonpath={.status.schedulable} {.status.conditions[?(@.type==\"SoleGpuOwner\")].reason}")
                             .expectSuccess())
-                    .isEqualTo("false HAMi serves the node's GPUs, see the node's events");
+                    .isEqualTo("false HAMi");
 
             lab.kill(node + "/kubelet");
             lab.start(node + "/kubelet");

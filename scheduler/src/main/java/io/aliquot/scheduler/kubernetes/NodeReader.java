@@ -33,6 +33,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.function.BiFunction;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /** Reads from a Node object what the ledger needs. */
@@ -54,6 +55,9 @@ public final class NodeReader {
             new Unavailable("GPU inventory of the node cannot be read, see its events");
 
     private static final String CLUSTER_AUTOSCALER_READY = "ClusterAutoscalerReady";
+
+    /** A condition of nodes whose GPUs another owner serves. */
+    private static final String SOLE_GPU_OWNER = "SoleGpuOwner";
 
     private final Placement gpuPlacement;
     private final NodeLabel nodeLabel;
@@ -111,7 +115,7 @@ public final class NodeReader {
     }
 
     /** What the node's objects of the aggregated API show of its metadata. */
-    static NodeMetadata metadata(Node node) {
+    static NodeMetadata metadata(Node node, Reading reading) {
         ObjectMeta metadata = node.getMetadata();
         return new NodeMetadata(
                 metadata.getName(),
@@ -121,21 +125,34 @@ public final class NodeReader {
                         ? Instant.EPOCH
                         : Instant.parse(metadata.getCreationTimestamp()),
                 orEmpty(metadata.getLabels()),
-                conditions(node));
+                conditions(node, reading));
     }
 
     static Map<String, String> annotations(Node node) {
         return orEmpty(node.getMetadata().getAnnotations());
     }
 
-    private static List<Condition> conditions(Node node) {
-        return ClusterAutoscaler.readiness(orEmpty(node.getMetadata().getLabels()), namesOfAllocatable(node)).stream()
-                .map(readiness -> new Condition(
-                        CLUSTER_AUTOSCALER_READY,
-                        readiness.ready() ? "True" : "False",
-                        readiness.reason(),
-                        readiness.message()))
-                .toList();
+    private static List<Condition> conditions(Node node, Reading reading) {
+        Stream<Condition> ready =
+                ClusterAutoscaler.readiness(orEmpty(node.getMetadata().getLabels()), namesOfAllocatable(node)).stream()
+                        .map(readiness -> new Condition(
+                                CLUSTER_AUTOSCALER_READY,
+                                readiness.ready() ? "True" : "False",
+                                readiness.reason(),
+                                readiness.message()));
+        return Stream.concat(ready, otherOwner(reading).stream()).toList();
+    }
+
+    /** Present only while it is false: other nodes need none. */
+    private static Optional<Condition> otherOwner(Reading reading) {
+        if (!(reading.facts() instanceof Unavailable node) || !(node.equals(HAMI) || node.equals(CONFLICT))) {
+            return Optional.empty();
+        }
+        return Optional.of(new Condition(
+                SOLE_GPU_OWNER,
+                "False",
+                node.equals(HAMI) ? "HAMi" : "OtherOwner",
+                reading.problem().isEmpty() ? node.reason() : reading.problem()));
     }
 
     private record FactsReading(NodeFacts facts, String problem) {}

@@ -144,7 +144,7 @@ class WatchConfiguration {
                     reading.report().ifPresentOrElse(reports::put, () -> reports.remove(name));
                     hamiNodes.put(name, reader.isHamis(node));
                     ledger.putNode(name, reading.facts());
-                    NodeMetadata metadata = NodeReader.metadata(node);
+                    NodeMetadata metadata = NodeReader.metadata(node, reading);
                     gpuNodes.put(metadata);
                     scaleDownProtection.put(
                             name,

@@ -170,6 +170,20 @@ class AdmissionReviewTest {
     }
 
     @Test
+    void readsThatAContainerClaimsDevices() {
+        ObjectNode pod = Pods.requesting("{\"cpu\": \"1\"}");
+        var hiding = new VoidAdmission(Set.of(), node -> true);
+        assertThat(respond(review(pod), hiding).has("patch")).isTrue();
+
+        pod.withObject("/spec/containers/0/resources")
+                .putArray("claims")
+                .addObject()
+                .put("name", "gpu");
+
+        assertThat(respond(review(pod), hiding).has("patch")).isFalse();
+    }
+
+    @Test
     void allowsAPodWithoutChangesWithoutAPatch() {
         JsonNode response = respond(review(Pods.mutated(GPU, Pods.gpuPod())), GPU);
 

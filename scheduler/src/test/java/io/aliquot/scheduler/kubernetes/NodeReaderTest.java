@@ -8,6 +8,7 @@ import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.SharingMode;
 import io.aliquot.scheduler.apiserver.NodeId;
+import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Condition;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.nodeagent.NodeReport;
 import io.aliquot.scheduler.placement.GpuCapacity;
@@ -83,6 +84,10 @@ class NodeReaderTest {
                 .isEqualTo(new NodeFacts.Unavailable("HAMi serves the node's GPUs, see the node's events", true, true));
         assertThat(reading.problem()).isEmpty();
         assertThat(reader.read(node(labels, reported)).problem()).isEqualTo(conflict);
+        Node hamis = node(labels, reported);
+        hamis.getMetadata().setResourceVersion("1");
+        assertThat(NodeReader.metadata(hamis, reader.read(hamis)).conditions())
+                .containsExactly(new Condition("SoleGpuOwner", "False", "HAMi", conflict));
         assertThat(reader.isHamis(node(labels, annotations))).isTrue();
         assertThat(reader.isHamis(node(Map.of(), annotations))).isFalse();
         assertThat(reader.isHamis(node(labels, Map.of()))).isFalse();
@@ -176,19 +181,19 @@ class NodeReaderTest {
         node.getMetadata().setResourceVersion("7");
         node.getStatus().getAllocatable().put("nvidia.com/gpu", new Quantity("0"));
 
-        assertThat(NodeReader.metadata(node).conditions())
+        assertThat(NodeReader.metadata(node, reader.read(node)).conditions())
                 .singleElement()
                 .satisfies(
                         condition -> assertThat(condition.type() + " " + condition.status() + " " + condition.reason())
                                 .isEqualTo("ClusterAutoscalerReady False NoKnownGpuResource"));
 
         node.getStatus().getAllocatable().put("microsoft.com/directx", new Quantity("2"));
-        assertThat(NodeReader.metadata(node).conditions())
+        assertThat(NodeReader.metadata(node, reader.read(node)).conditions())
                 .singleElement()
                 .satisfies(condition -> assertThat(condition.status()).isEqualTo("True"));
 
         node.getMetadata().getLabels().remove("cloud.google.com/gke-accelerator");
-        assertThat(NodeReader.metadata(node).conditions()).isEmpty();
+        assertThat(NodeReader.metadata(node, reader.read(node)).conditions()).isEmpty();
     }
 
     @Test
