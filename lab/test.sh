@@ -11,6 +11,7 @@ long_parts() {
 		            node agent
 		lab         the tests on the cluster that take minutes, without those of 'faults'
 		faults      every fault of the scheduler's replicas, of its API, of nodes and of the control plane
+		upgrade     from an earlier commit to this one and back, under load: from ALIQUOT_EARLIER, or this commit's parent
 		conformance Kubernetes' own conformance tests, without Aliquot and with it, and those of the scheduler on shares
 		jdk21       the unit and component tests on JDK 21
 	END
@@ -125,6 +126,44 @@ run_gate() {
     return "$status"
 }
 
+earlier=$root/lab/target/earlier
+
+# Runs a function of an earlier commit's scripts, in its checkout.
+of_earlier() { # FUNCTION [ARGUMENT...]
+    setpriv --pdeathsig KILL bash "$earlier/lab/step.sh" "$@" 8<&- 9<&-
+}
+
+build_earlier() {
+    local revision
+    revision=$(git -C "$root" rev-parse "${ALIQUOT_EARLIER:-HEAD~}")
+    say "The earlier commit is $(git -C "$root" log -1 --format='%h, %s' "$revision")"
+    rm -rf "$earlier"
+    mkdir -p "$earlier"
+    git -C "$root" archive "$revision" | tar -x -C "$earlier"
+    of_earlier build_aliquot_if_changed
+    of_earlier build_images aliquot-scheduler aliquot-device-plugin
+}
+
+# Loads the earlier commit's images into a new cluster, and gives them another tag: those of this commit have the same.
+load_earlier() {
+    local name node
+    find_lab
+    for name in aliquot-scheduler aliquot-device-plugin; do
+        for node in "${shared_nodes[@]}"; do
+            import_image "$node" "$(of_earlier image_file "$name")"
+            in_node "$node" ctr --namespace k8s.io images tag --force "$(image_name "$name")" "$(image_name "$name" | sed 's/:lab$/:earlier/')"
+        done
+    done
+}
+
+run_upgrade() {
+    build_earlier
+    setpriv --pdeathsig KILL "$root/aliquot" down < /dev/null
+    setpriv --pdeathsig KILL "$root/aliquot" up --without-aliquot < /dev/null
+    load_earlier
+    ALIQUOT_LONG_EARLIER=$earlier maven_lab -Dtest=None -Dit.test=UpgradeIT
+}
+
 run_part() { # PART
     export ALIQUOT_LONG=1
     case $1 in
@@ -134,6 +173,7 @@ run_part() { # PART
         lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!}" ;;
         faults) maven_lab -Dtest=None "-Dit.test=$fault_tests" ;;
         conformance) run_conformance ;;
+        upgrade) run_upgrade ;;
         jdk21)
             unset ALIQUOT_LONG
             cmake -S native-shim -B native-shim/build &&

@@ -41,23 +41,34 @@ final class AuditLog {
      * happen when there are no pods.
      */
     List<Write> aliquotWrites() {
+        return writes().stream()
+                .filter(write -> write.user().startsWith(ALIQUOT_ACCOUNTS))
+                .filter(write ->
+                        !write.object().startsWith("events") && !write.object().startsWith("leases"))
+                .map(write -> new Write(
+                        write.user().substring(ALIQUOT_ACCOUNTS.length()), write.verb(), write.object(), write.code()))
+                .toList();
+    }
+
+    /** The Bindings of all schedulers. */
+    List<Write> bindings() {
+        return writes().stream()
+                .filter(write -> write.verb().equals("create") && write.object().startsWith("pods/binding "))
+                .toList();
+    }
+
+    private List<Write> writes() {
         var writes = new ArrayList<Write>();
         for (String line : read().split("\n", -1)) {
             if (line.isEmpty()) {
                 continue;
             }
             JsonNode entry = parse(line);
-            String user = entry.path("user").path("username").asString("");
             JsonNode object = entry.path("objectRef");
-            String resource = object.path("resource").asString("");
-            if (!user.startsWith(ALIQUOT_ACCOUNTS)
-                    || List.of("events", "leases").contains(resource)) {
-                continue;
-            }
             writes.add(new Write(
-                    user.substring(ALIQUOT_ACCOUNTS.length()),
+                    entry.path("user").path("username").asString(""),
                     entry.path("verb").asString(""),
-                    resource
+                    object.path("resource").asString("")
                             + (object.has("subresource")
                                     ? "/" + object.get("subresource").asString("")
                                     : "")
