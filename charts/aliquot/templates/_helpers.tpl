@@ -293,3 +293,16 @@ k.matches('^(nvidia[.]cdi[.]k8s[.]io|cdi[.]k8s[.]io|cdi-devices[.]noderesource[.
 {{- define "aliquot.cel.nvidiaKind" -}}
 (^|[^A-Za-z0-9._-])([A-Za-z0-9_-]+[.])*nvidia[.]com/
 {{- end }}
+
+{{/*
+Not empty while the installed scheduler sends Bindings without the label topology.aliquot.io/fenced: this upgrade replaces
+it, and until its pods have ended aliquot-fence must see all Bindings. The next upgrade finds the annotation of this
+version's pods. Without a cluster to ask, as in Argo CD, no such scheduler is assumed.
+*/}}
+{{- define "aliquot.unlabeledLeader" -}}
+{{- if include "aliquot.hasCluster" . -}}
+{{- with lookup "apps/v1" "Deployment" .Release.Namespace "aliquot-scheduler" -}}
+{{- if not (hasKey (dig "spec" "template" "metadata" "annotations" dict .) "aliquot.io/labels-bindings") }}yes{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -5,6 +5,7 @@ import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.Labels;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -53,7 +54,11 @@ class FailClosedIT {
                 .inNamespace(namespace.name())
                 .withName("limited")
                 .edit(pod -> Pods.withAnnotations(
-                        pod,
+                        pod.edit()
+                                .editMetadata()
+                                .addToLabels(Labels.RESIZED, Labels.RESIZED_TRUE)
+                                .endMetadata()
+                                .build(),
                         Map.of(
                                 Annotations.vgpu(Pods.MAIN),
                                 limits,

@@ -124,7 +124,7 @@ public final class ApiServer implements AutoCloseable {
     }
 
     /** The folder with etcd and Kubernetes' programs, which {@code ./aliquot} makes in the user's cache. */
-    private static Path programs() throws IOException, InterruptedException {
+    public static Path programs() throws IOException, InterruptedException {
         Path root = Path.of("").toAbsolutePath();
         while (!Files.isRegularFile(root.resolve("lab/all.sh"))) {
             root = root.getParent();

@@ -45,6 +45,20 @@ public final class Labels {
 
     public static final String WEBHOOK_IGNORE = "ignore";
 
+    /**
+     * On a Binding, by the scheduler: the policy {@code aliquot-fence} selects Bindings with it. From Kubernetes 1.35 on the
+     * API server copies it to the pod. The prefix is one that the policies of earlier versions let the scheduler set, so
+     * that a rollback refuses no Binding.
+     */
+    public static final String FENCED = "topology.aliquot.io/fenced";
+
+    public static final String FENCED_TRUE = "true";
+
+    /** On a pod, by the scheduler with the pod's first resize: the policy {@code aliquot-resize-fence} selects it. */
+    public static final String RESIZED = "aliquot.io/resized";
+
+    public static final String RESIZED_TRUE = "true";
+
     /** On a node: ACK's name for {@link #SHARE}, with other values. */
     public static final String ACK_SHARE = "ack.node.gpu.schedule";
 

@@ -213,14 +213,21 @@ class AdmissionObjectsTest {
     }
 
     @Test
-    void bindingsAreAllowedWhileTheLeaseIsMissing() {
+    void theFenceSelectsOurBindingsSoAMissingLeaseRefusesNoOthers() {
         var parameter = Chart.the(RENDERED, ValidatingAdmissionPolicyBinding.class, "aliquot-fence")
                 .getSpec()
                 .getParamRef();
 
         assertThat(parameter.getName()).isEqualTo("aliquot-scheduler");
         assertThat(parameter.getNamespace()).isEqualTo(Chart.NAMESPACE);
-        assertThat(parameter.getParameterNotFoundAction()).isEqualTo("Allow");
+        assertThat(parameter.getParameterNotFoundAction()).isEqualTo("Deny");
+        assertThat(Chart.the(RENDERED, ValidatingAdmissionPolicy.class, "aliquot-fence")
+                        .getSpec()
+                        .getMatchConstraints()
+                        .getObjectSelector()
+                        .getMatchExpressions())
+                .singleElement()
+                .satisfies(selector -> assertThat(selector.getKey()).isEqualTo("topology.aliquot.io/fenced"));
     }
 
     @ParameterizedTest

@@ -25,6 +25,7 @@ import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
@@ -91,9 +92,14 @@ class AdmissionPoliciesIT {
     }
 
     /** Waits until every policy denies a request: a policy takes effect some 100 ms after its creation. */
-    private static void awaitPolicies() throws InterruptedException {
+    private static void awaitPolicies() {
+        refused().forEach(refused -> assertThat(eventually(refused, 403)).isTrue());
+    }
+
+    /** A request for each of several policies. */
+    private static List<Supplier<Response>> refused() {
         String node = "/api/v1/nodes/node1";
-        for (Supplier<Response> refused : List.<Supplier<Response>>of(
+        return List.of(
                 () -> admin.post(PODS + DRY_RUN, pod("probe", "annotations: {aliquot.io/fence: x}")),
                 () -> admin.post(PODS + DRY_RUN, gpuPod("probe").replace("value: void", "value: all")),
                 () -> admin.post(
@@ -104,15 +110,18 @@ class AdmissionPoliciesIT {
                 () -> agent1.patch(node + DRY_RUN, annotation("x", "x")),
                 () -> scheduler.patch(node + DRY_RUN, annotation("x", "x")),
                 () -> scheduler.post(SECRETS + DRY_RUN, "{apiVersion: v1, kind: Secret, metadata: {name: probe}}"),
-                () -> scheduler.post(PODS + "/none/binding" + DRY_RUN, binding("none", "{aliquot.io/vgpu.main: x}")))) {
-            assertThat(eventually(refused, 403)).isTrue();
-        }
+                () -> scheduler.post(PODS + "/none/binding" + DRY_RUN, binding("none", "{aliquot.io/vgpu.main: x}")),
+                () -> scheduler.post(PODS + "/none/binding" + DRY_RUN, fenced("none", "{aliquot.io/vgpu.main: x}")));
     }
 
     /** Repeats a request until its response has this code; false if it has not after some seconds. */
     private static boolean eventually(Supplier<Response> request, int code) {
+        return eventually(() -> request.get().code() == code);
+    }
+
+    private static boolean eventually(BooleanSupplier condition) {
         for (int i = 0; i < 1000; i++) {
-            if (request.get().code() == code) {
+            if (condition.getAsBoolean()) {
                 return true;
             }
             LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(10));
@@ -179,7 +188,7 @@ class AdmissionPoliciesIT {
             scheduler
                     .post(
                             PODS + "/" + name + "/binding",
-                            binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/1}"))
+                            fenced(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/1}"))
                     .expectSuccess();
 
             for (String path : new String[] {PODS + "/" + name, PODS + "/" + name + "/status"}) {
@@ -227,6 +236,22 @@ class AdmissionPoliciesIT {
             forbidden(
                     scheduler.patch(PODS + "/" + name, resize(version, "aliquot.io/resize-fence", "pod-a_1/2")),
                     "no longer leads");
+        }
+
+        /** Without the label the API server would not look at the fence. */
+        @Test
+        void resizeSetsTheLabelByWhichItsFenceIsChecked() {
+            String name = bound();
+            String version = admin.get(PODS + "/" + name).field("metadata", "resourceVersion");
+            String resize = resize(version, "aliquot.io/resize-fence", "pod-a_1/3");
+
+            forbidden(
+                    scheduler.patch(
+                            PODS + "/" + name, resize.replace("\"labels\": {\"aliquot.io/resized\": \"true\"},", "")),
+                    "must set the label");
+            forbidden(
+                    scheduler.patch(PODS + "/" + name, "{\"metadata\": {\"labels\": {\"aliquot.io/resized\": \"x\"}}}"),
+                    "only");
         }
 
         @Test
@@ -343,7 +368,7 @@ class AdmissionPoliciesIT {
                     .patch(PODS + "/" + name, annotation("aliquot.io/moved-on", version))
                     .expectSuccess();
             String old =
-                    binding(name, GRANTED).replace("metadata: {", "metadata: {resourceVersion: \"" + version + "\", ");
+                    fenced(name, GRANTED).replace("metadata: {", "metadata: {resourceVersion: \"" + version + "\", ");
             assertThat(old).contains(version);
             assertThat(scheduler.post(PODS + "/" + name + "/binding", old).code())
                     .isEqualTo(409);
@@ -354,14 +379,15 @@ class AdmissionPoliciesIT {
             lease("pod-a_1", 3);
             String name = create(plainPod().replace("resources: {}", "resources: {requests: {cpu: 1}}"));
             scheduler
-                    .post(PODS + "/" + name + "/binding", binding(name, GRANTED))
+                    .post(PODS + "/" + name + "/binding", fenced(name, GRANTED))
                     .expectSuccess();
             return name;
         }
 
         private static String resize(String version, String key, String value) {
             return """
-                {"metadata": {"resourceVersion": "%s", "annotations": {"aliquot.io/vgpu.main": "more", "%s": "%s"}}}""".formatted(version, key, value);
+                {"metadata": {"resourceVersion": "%s", "labels": {"aliquot.io/resized": "true"},
+                 "annotations": {"aliquot.io/vgpu.main": "more", "%s": "%s"}}}""".formatted(version, key, value);
         }
     }
 
@@ -375,7 +401,7 @@ class AdmissionPoliciesIT {
             scheduler
                     .post(
                             PODS + "/" + name + "/binding",
-                            binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}"))
+                            fenced(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}"))
                     .expectSuccess();
             assertThat(admin.get(PODS + "/" + name).field("spec", "nodeName")).isEqualTo("node1");
             assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/vgpu.main"))
@@ -387,7 +413,7 @@ class AdmissionPoliciesIT {
         void formerLeaderMayNotBind(String fence) {
             lease("pod-a_1", 3);
             String name = create(plainPod());
-            String body = binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: \"%s\"}".formatted(fence));
+            String body = fenced(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: \"%s\"}".formatted(fence));
             forbidden(scheduler.post(PODS + "/" + name + "/binding", body), "no longer leads");
             forbidden(scheduler.post("/api/v1/namespaces/tenant/bindings", body), "no longer leads");
         }
@@ -398,20 +424,22 @@ class AdmissionPoliciesIT {
             String name = create(plainPod());
 
             forbidden(
-                    scheduler.post(PODS + "/" + name + "/binding", binding(name, "{aliquot.io/vgpu.main: granted}")),
+                    scheduler.post(PODS + "/" + name + "/binding", fenced(name, "{aliquot.io/vgpu.main: granted}")),
                     "must carry aliquot.io/fence");
         }
 
         /** The API server copies them to the pod. */
         @ParameterizedTest
-        @ValueSource(strings = {"annotations: {example.com/mine: x, ", "labels: {app: other}, annotations: {"})
+        @ValueSource(strings = {"annotations: {example.com/mine: x, ", "labels: {app: other, "})
         void schedulersBindingGivesAPodNoOtherMetadata(String metadata) {
             lease("pod-a_1", 3);
             String name = create(plainPod());
-            String binding = binding(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}");
+            String binding = fenced(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}");
 
             forbidden(
-                    scheduler.post(PODS + "/" + name + "/binding", binding.replace("annotations: {", metadata)),
+                    scheduler.post(
+                            PODS + "/" + name + "/binding",
+                            binding.replace(metadata.substring(0, metadata.indexOf('{') + 1), metadata)),
                     "Bindings may carry only");
         }
 
@@ -424,12 +452,39 @@ class AdmissionPoliciesIT {
         }
 
         @Test
-        void missingLeaseDeniesNoBinding() throws InterruptedException {
+        void otherSchedulersBindingMayNotCarryTheLabel() {
             lease("pod-a_1", 3);
-            admin.delete(LEASES + "/aliquot-scheduler").expectSuccess();
-            TimeUnit.MILLISECONDS.sleep(200);
             String name = create(plainPod());
 
+            for (String annotations : new String[] {"{}", "{aliquot.io/fence: pod-a_1/3}"}) {
+                Response response = admin.post(PODS + "/" + name + "/binding", fenced(name, annotations));
+                assertThat(response.code()).isEqualTo(403);
+            }
+            forbidden(admin.post(PODS + "/" + name + "/binding", fenced(name, "{}")), "only the Aliquot scheduler");
+        }
+
+        @ParameterizedTest
+        @ValueSource(strings = {"aliquot.io/vgpu.main", "aliquot.io/visible-devices.main", "aliquot.io/fence"})
+        void schedulersBindingWithGpusMustCarryTheLabel(String key) {
+            lease("pod-a_1", 3);
+            String name = create(plainPod());
+
+            forbidden(
+                    scheduler.post(PODS + "/" + name + "/binding", binding(name, "{%s: pod-a_1/3}".formatted(key))),
+                    "must carry the label");
+        }
+
+        @Test
+        void missingLeaseDeniesTheSchedulersBindingsAndNoOthers() {
+            lease("pod-a_1", 3);
+            admin.delete(LEASES + "/aliquot-scheduler").expectSuccess();
+            String name = create(plainPod());
+            String ours = fenced(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}");
+
+            assertThat(eventually(() -> scheduler.post(PODS + "/" + name + "/binding" + DRY_RUN, ours), 422))
+                    .isTrue();
+            assertThat(scheduler.post(PODS + "/" + name + "/binding", ours).field("message"))
+                    .contains("no params found");
             admin.post(PODS + "/" + name + "/binding", binding(name, "{}")).expectSuccess();
         }
     }
@@ -732,7 +787,7 @@ class AdmissionPoliciesIT {
             lease("pod-a_1", 1);
             String name = create(plainPod().replace("resources: {}", "resources: {limits: {nvidia.com/gpu: 1}}"));
             scheduler
-                    .post(PODS + "/" + name + "/binding", binding(name, "{aliquot.io/fence: pod-a_1/1}"))
+                    .post(PODS + "/" + name + "/binding", fenced(name, "{aliquot.io/fence: pod-a_1/1}"))
                     .expectSuccess();
 
             assertThatThrownBy(this::upgrade)
@@ -786,6 +841,34 @@ class AdmissionPoliciesIT {
             command.call();
         }
 
+        /** A scheduler that sets no label leads until the upgrade has replaced it; the next upgrade finds the new one. */
+        @Test
+        void acceptsTheBindingsOfAnEarlierSchedulerUntilTheNextUpgrade() throws IOException {
+            lease("pod-a_1", 3);
+            String deployment = "/apis/apps/v1/namespaces/" + Chart.NAMESPACE + "/deployments/aliquot-scheduler";
+            admin.patch(
+                            deployment,
+                            "{\"spec\": {\"template\": {\"metadata\": {\"annotations\": {\"aliquot.io/labels-bindings\": null}}}}}")
+                    .expectSuccess();
+            String name = create(plainPod());
+            String path = PODS + "/" + name + "/binding" + DRY_RUN;
+            String current = "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}";
+            String former = current.replace("pod-a_1/3", "pod-a_1/2");
+
+            assertThat(upgrade()).contains("narrow it");
+            assertThat(eventually(() -> scheduler.post(path, binding(name, current)), 201))
+                    .isTrue();
+            scheduler.post(path, fenced(name, current)).expectSuccess();
+            forbidden(scheduler.post(path, binding(name, former)), "no longer leads");
+            forbidden(admin.post(path, fenced(name, "{}")), "only the Aliquot scheduler");
+            admin.post(path, binding(name, "{}")).expectSuccess();
+
+            assertThat(upgrade()).doesNotContain("narrow it");
+            assertThat(eventually(() -> scheduler.post(path, binding(name, current)), 403))
+                    .isTrue();
+            scheduler.post(path, fenced(name, current)).expectSuccess();
+        }
+
         private String upgrade() throws IOException {
             return new Helm(Chart.FOLDER)
                     .upgrade()
@@ -794,6 +877,54 @@ class AdmissionPoliciesIT {
                     .withKubeConfigContents(server.kubeconfig())
                     .call()
                     .getOutput();
+        }
+    }
+
+    /** The commands of docs/install.md, "What a policy can stop, and how to switch it off". */
+    @Nested
+    class Emergency {
+        @Test
+        void everyPolicyIsSwitchedOffByDeletingItsBinding() throws Exception {
+            List<List<String>> rows = Files.readAllLines(Chart.root().resolve("docs/install.md")).stream()
+                    .dropWhile(line -> !line.equals("#### What a policy can stop, and how to switch it off"))
+                    .skip(1)
+                    .takeWhile(line -> !line.startsWith("#"))
+                    .filter(line -> line.startsWith("| `"))
+                    .map(line -> List.of(line.split(" *\\| *", -1)))
+                    .toList();
+            List<String> bindings = rows.stream()
+                    .flatMap(row -> Stream.of(row.get(3).replace("`", "").split(", ")))
+                    .toList();
+            String path = "/apis/admissionregistration.k8s.io/v1/";
+            assertThat(bindings)
+                    .containsExactlyInAnyOrderElementsOf(rows.stream()
+                            .flatMap(
+                                    row -> Stream.of(row.get(1).replace("`", "").split(", ")))
+                            .toList())
+                    .containsExactlyInAnyOrderElementsOf(new KubernetesSerialization()
+                                    .unmarshal(
+                                            admin.get(path + "validatingadmissionpolicies")
+                                                    .body(),
+                                            GenericKubernetesResourceList.class)
+                                    .getItems()
+                                    .stream()
+                                    .map(policy -> policy.getMetadata().getName())
+                                    .toList());
+
+            for (String binding : bindings) {
+                admin.delete(path + "validatingadmissionpolicybindings/" + binding)
+                        .expectSuccess();
+            }
+            for (Supplier<Response> request : refused()) {
+                assertThat(eventually(() -> request.get().code() != 403)).isTrue();
+            }
+            new Helm(Chart.FOLDER)
+                    .upgrade()
+                    .withName(Chart.RELEASE)
+                    .withNamespace(Chart.NAMESPACE)
+                    .withKubeConfigContents(server.kubeconfig())
+                    .call();
+            awaitPolicies();
         }
     }
 
@@ -1262,7 +1393,7 @@ class AdmissionPoliciesIT {
                      "spec": {"holderIdentity": "%s", "leaseTransitions": %d, "leaseDurationSeconds": 15}}""".formatted(version, holder, transitions))
                 .expectSuccess();
         String current =
-                binding("none", "{aliquot.io/vgpu.main: x, aliquot.io/fence: %s/%d}".formatted(holder, transitions));
+                fenced("none", "{aliquot.io/vgpu.main: x, aliquot.io/fence: %s/%d}".formatted(holder, transitions));
         assertThat(eventually(() -> scheduler.post(PODS + "/none/binding" + DRY_RUN, current), 404))
                 .isTrue();
     }
@@ -1291,6 +1422,12 @@ class AdmissionPoliciesIT {
             metadata: {name: %s, annotations: %s}
             target: {apiVersion: v1, kind: Node, name: node1}
             """.formatted(pod, annotations);
+    }
+
+    /** A Binding as the scheduler writes it. */
+    private static String fenced(String pod, String annotations) {
+        return binding(pod, annotations)
+                .replace("metadata: {", "metadata: {labels: {topology.aliquot.io/fenced: \"true\"}, ");
     }
 
     private static String plainPod() {

@@ -106,8 +106,8 @@ public interface Cluster {
     /** Binds the pod to the node and sets the annotations, in one write, if its uid and version still match. */
     WriteOutcome bind(PodId pod, long version, String node, Map<String, String> annotations);
 
-    /** Sets the annotations, if the uid and version of the pod still match. */
-    WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations);
+    /** Sets the annotations of a new allocation, if the uid and version of the pod still match. */
+    WriteOutcome resize(PodId pod, long version, Map<String, String> annotations);
 
     /** Sets the annotations of the node, and removes those without a value, if its version still matches. */
     WriteOutcome annotate(String node, long version, Map<String, Optional<String>> annotations);

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Labels;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.NodeId;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
@@ -58,6 +59,9 @@ final class KubernetesCluster implements Cluster {
 
     /** Negligible compared with the second or more until the pod's container runs. */
     private static final Duration BATCH_PERIOD = Duration.ofMillis(30);
+
+    /** Of every Binding. */
+    private static final Map<String, String> FENCED_LABEL = Map.of(Labels.FENCED, Labels.FENCED_TRUE);
 
     private static final String MERGE_PATCH = "application/merge-patch+json";
     private static final int NOT_FOUND = 404;
@@ -132,7 +136,12 @@ final class KubernetesCluster implements Cluster {
 
     /** {@code uid} and {@code resourceVersion} are preconditions (k8s.io/kubernetes, pkg/registry/core/pod/storage). */
     private record Preconditions(
-            String namespace, String name, String uid, String resourceVersion, Map<String, String> annotations) {}
+            String namespace,
+            String name,
+            String uid,
+            String resourceVersion,
+            Map<String, String> labels,
+            Map<String, String> annotations) {}
 
     private record Target(String apiVersion, String kind, String name) {}
 
@@ -141,7 +150,8 @@ final class KubernetesCluster implements Cluster {
         var binding = new Binding(
                 "v1",
                 "Binding",
-                new Preconditions(pod.namespace(), pod.name(), pod.uid(), Long.toString(version), annotations),
+                new Preconditions(
+                        pod.namespace(), pod.name(), pod.uid(), Long.toString(version), FENCED_LABEL, annotations),
                 new Target("v1", "Node", node));
         pause(bindBatcher.await());
         latency.bindingSent(pod.uid());
@@ -164,8 +174,10 @@ final class KubernetesCluster implements Cluster {
     }
 
     @Override
-    public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
-        return writer.write("PATCH", MERGE_PATCH, path(pod), patch(pod, version, annotations));
+    public WriteOutcome resize(PodId pod, long version, Map<String, String> annotations) {
+        Pod patch = patch(pod, version, annotations);
+        patch.getMetadata().setLabels(Map.of(Labels.RESIZED, Labels.RESIZED_TRUE));
+        return writer.write("PATCH", MERGE_PATCH, path(pod), patch);
     }
 
     @Override

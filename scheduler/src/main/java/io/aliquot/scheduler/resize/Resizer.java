@@ -115,7 +115,7 @@ public final class Resizer {
 
     private Attempt write(Prepared prepared, Fence fence) {
         PodId pod = prepared.pod();
-        return switch (cluster.annotate(pod, prepared.version(), annotations(prepared.shares(), fence))) {
+        return switch (cluster.resize(pod, prepared.version(), annotations(prepared.shares(), fence))) {
             case WriteOutcome.Refused refused -> {
                 ledger.rollbackResize(pod.uid(), prepared.version());
                 yield Attempt.last(

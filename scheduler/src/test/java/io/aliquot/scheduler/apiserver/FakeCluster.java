@@ -71,7 +71,7 @@ public final class FakeCluster implements Cluster {
     }
 
     @Override
-    public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
+    public WriteOutcome resize(PodId pod, long version, Map<String, String> annotations) {
         return bind(pod, version, "", annotations);
     }
 

@@ -834,7 +834,7 @@ final class FaultModel {
         }
 
         @Override
-        public WriteOutcome annotate(PodId pod, long version, Map<String, String> annotations) {
+        public WriteOutcome resize(PodId pod, long version, Map<String, String> annotations) {
             return write(pod, version, "", annotations);
         }
 

@@ -197,6 +197,7 @@ class KubernetesClusterTest {
         assertThat(request.token()).isEqualTo("Bearer a-token");
         assertThat(request.body())
                 .contains("\"uid\":\"uid-a\"", "\"resourceVersion\":\"7\"", "\"aliquot.io/fence\":\"f/1\"")
+                .contains("\"labels\":{\"topology.aliquot.io/fenced\":\"true\"}")
                 .contains("\"kind\":\"Node\"", "\"name\":\"n1\"");
     }
 
