@@ -43,6 +43,8 @@ class GpuApiFaultsIT {
     /** A report older than a minute does not count; agents are asked every 15 s. */
     private static final Duration USAGE_EXPIRES = Duration.ofSeconds(90);
 
+    private static final int MINUTES_AWAY = Integer.getInteger("aliquot.minutesAway", 10);
+
     enum Fault {
         ROLLING_UPDATE {
             @Override
@@ -241,6 +243,71 @@ class GpuApiFaultsIT {
         public void close() {
             watch.close();
         }
+    }
+
+    /**
+     * The namespace controller deletes nothing while the discovery of any group fails, and the API server notices within a
+     * minute that it fails (kube-aggregator, handler_discovery.go).
+     */
+    @Test
+    void namespacesAreDeletedWhileNoSchedulerIsThere(Lab lab) throws InterruptedException {
+        String namespace = "away-" + Long.toString(System.nanoTime(), 36);
+        lab.client()
+                .resource(new NamespaceBuilder()
+                        .withNewMetadata()
+                        .withName(namespace)
+                        .endMetadata()
+                        .build())
+                .create();
+        var pods = lab.client().pods().inNamespace(namespace);
+        pods.resource(Pods.withGpuMemory(lab, "holder", MEMORY)).create();
+        awaitTrue(
+                "the pod runs",
+                EVENTUALLY,
+                () -> TestNamespace.isRunning(pods.withName("holder").get()));
+        var replicas = new SchedulerReplicas(lab);
+        int count = replicas.all().size();
+        var deployment =
+                lab.client().apps().deployments().inNamespace(Lab.NAMESPACE).withName("aliquot-scheduler");
+        deployment.scale(0);
+        try {
+            awaitTrue("no replica is left", EVENTUALLY, () -> replicas.all().isEmpty());
+            long gone = System.nanoTime();
+            for (int minute = 1; minute <= MINUTES_AWAY; minute++) {
+                while (System.nanoTime() - gone < TimeUnit.MINUTES.toNanos(minute)) {
+                    TimeUnit.SECONDS.sleep(1);
+                }
+                Lab.Output resources = lab.kubectl("api-resources");
+                assertThat(resources.expectSuccess()).contains("gpushares");
+                assertThat(resources.err()).isEmpty();
+                assertThat(lab.kubectl("get", "gpunodes").err()).contains("no replica of aliquot-scheduler is ready");
+                long end = System.nanoTime();
+                if (minute == 1) {
+                    lab.client().namespaces().withName(namespace).delete();
+                    awaitTrue(
+                            "the pod has ended",
+                            EVENTUALLY,
+                            () -> pods.list().getItems().isEmpty());
+                    end = System.nanoTime();
+                    awaitTrue(
+                            "the namespace is gone",
+                            LONGEST_DELAY,
+                            () -> lab.client().namespaces().withName(namespace).get() == null);
+                } else {
+                    deletions(lab, "away-" + minute, count(1));
+                }
+                long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - end);
+                System.out.printf("%d min without a scheduler: a namespace is gone after %d ms%n", minute, millis);
+                assertThat(millis).isLessThan(10_000);
+            }
+        } finally {
+            deployment.scale(count);
+            replicas.awaitReady(RESTART_TIMEOUT);
+        }
+        awaitTrue(
+                "the API answers again",
+                EVENTUALLY,
+                () -> lab.kubectl("get", "gpunodes").exit() == 0);
     }
 
     /** Old and new replicas side by side: a client that repeats what is answered with 503, as client-go does, reads on. */

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler;
 
+import io.aliquot.scheduler.apiproxy.ApiProxy;
 import io.aliquot.scheduler.certificate.CaBundles;
 import java.io.IOException;
 import java.util.Arrays;
@@ -14,14 +15,20 @@ import org.springframework.boot.webmvc.autoconfigure.error.ErrorMvcAutoConfigura
 public class SchedulerApplication {
     private static final int USAGE_ERROR = 2;
     private static final String CA_BUNDLES = "ca-bundles";
+    private static final String API_PROXY = "api-proxy";
 
     /**
      * Takes properties of Spring Boot only, {@code --name=value}; exits with status 2 if there is another argument. After
-     * {@code ca-bundles}, takes the arguments of {@link CaBundles#write} and does that alone.
+     * {@code ca-bundles}, takes the arguments of {@link CaBundles#write} and does that alone; after {@code api-proxy}, those
+     * of {@link ApiProxy#run}.
      */
     public static void main(String[] args) throws IOException, InterruptedException {
         if (args.length > 0 && args[0].equals(CA_BUNDLES)) {
             CaBundles.write(Arrays.asList(args).subList(1, args.length));
+            return;
+        }
+        if (args.length > 0 && args[0].equals(API_PROXY)) {
+            ApiProxy.run(Arrays.asList(args).subList(1, args.length), System.getenv(), new SystemClocks().nanoTime());
             return;
         }
         Optional<String> unknown =

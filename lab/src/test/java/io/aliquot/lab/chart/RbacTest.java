@@ -108,6 +108,7 @@ class RbacTest {
                 .doesNotContain(
                         "APIService v1alpha1.gpu.aliquot.io",
                         "Service aliquot-extension-api",
+                        "Deployment aliquot-api",
                         "RoleBinding aliquot-scheduler:authentication-reader",
                         "ClusterRole aliquot-view",
                         "ClusterRole aliquot-gpu-viewer",

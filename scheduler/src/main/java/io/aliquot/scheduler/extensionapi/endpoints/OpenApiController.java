@@ -1,10 +1,5 @@
 package io.aliquot.scheduler.extensionapi.endpoints;
 
-import io.aliquot.api.names.Sha256;
-import io.aliquot.scheduler.extensionapi.machinery.Discovery;
-import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
-import java.nio.charset.StandardCharsets;
-import java.util.Map;
 import org.springframework.http.MediaType;
 import org.springframework.http.ResponseEntity;
 import org.springframework.web.bind.annotation.GetMapping;
@@ -13,25 +8,15 @@ import org.springframework.web.bind.annotation.RestController;
 /** Serves the description of the group, OpenAPI 3.0, for {@code kubectl explain}. */
 @RestController
 public final class OpenApiController {
-    private static final String PATH = "/openapi/v3" + Discovery.VERSION_PATH;
+    private final byte[] document = OpenApiDocuments.document();
+    private final byte[] index = OpenApiDocuments.index(document);
 
-    private final byte[] document = JsonResponse.json(OpenApi.document());
-    /** The API server asks again for a document when its address in the index changes. */
-    private final Map<String, Object> index;
-
-    OpenApiController() {
-        String hash = Sha256.hex(new String(document, StandardCharsets.UTF_8));
-        index = Map.of(
-                "paths",
-                Map.of(Discovery.VERSION_PATH.substring(1), Map.of("serverRelativeURL", PATH + "?hash=" + hash)));
-    }
-
-    @GetMapping("/openapi/v3")
+    @GetMapping(OpenApiDocuments.INDEX_PATH)
     ResponseEntity<byte[]> index() {
-        return json(JsonResponse.json(index));
+        return json(index);
     }
 
-    @GetMapping(PATH)
+    @GetMapping(OpenApiDocuments.PATH)
     ResponseEntity<byte[]> document() {
         return json(document);
     }

@@ -1,0 +1,244 @@
+package io.aliquot.scheduler.extensionapi;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.scheduler.apiproxy.ApiProxy;
+import io.aliquot.scheduler.extensionapi.Authority.Identity;
+import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;
+import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
+import io.aliquot.scheduler.extensionapi.machinery.Discovery;
+import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.testing.FaultyTcpProxy;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.cert.Certificate;
+import java.security.cert.X509Certificate;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import javax.net.ssl.KeyManagerFactory;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLSocket;
+import javax.net.ssl.TrustManagerFactory;
+import org.bouncycastle.asn1.x509.KeyPurposeId;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.springframework.context.ConfigurableApplicationContext;
+import tools.jackson.databind.JsonNode;
+import tools.jackson.databind.json.JsonMapper;
+
+/** The proxy in front of a replica's port, with real TLS connections. */
+class ApiProxyTest {
+    private static final String NODES = Discovery.VERSION_PATH + "/gpunodes";
+    private static final String AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    private static final char[] PASSWORD = "x".toCharArray();
+
+    @TempDir
+    static Path folder;
+
+    private static Authority ca;
+    private static Identity frontProxy;
+    private static ConfigurableApplicationContext replica;
+    private static FaultyTcpProxy service;
+    private static ApiProxy proxy;
+
+    @BeforeAll
+    static void start() throws Exception {
+        ca = new Authority("aliquot");
+        var frontProxyCa = new Authority("front-proxy-ca");
+        frontProxy = frontProxyCa.client("front-proxy-client");
+        replica = ExtensionApiProgram.start();
+        Identity server = issue();
+        ExtensionApiProgram.serve(replica, server);
+        replica.getBean(FakeControlPlane.class).authentication =
+                FakeControlPlane.of(frontProxyCa.pem(), "[\"front-proxy-client\"]", ca.pem());
+        replica.getBean(FrontProxyKeeper.class).read();
+        service = new FaultyTcpProxy(RandomPorts.webhooks(replica));
+        proxy = new ApiProxy(
+                0, new InetSocketAddress(InetAddress.getLoopbackAddress(), service.port()), folder, System::nanoTime);
+        Thread.ofPlatform().daemon().start(() -> {
+            try {
+                proxy.serve();
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        });
+    }
+
+    /** Writes a new certificate and its key to the folder of the proxy. */
+    private static Identity issue() throws Exception {
+        Identity server = ca.issue("localhost", KeyPurposeId.id_kp_serverAuth, Duration.ofDays(1));
+        Authority.write(folder, "tls.key", server.key());
+        Authority.write(folder, "tls.crt", server.certificate());
+        return server;
+    }
+
+    @AfterAll
+    static void stop() throws IOException {
+        proxy.close();
+        service.close();
+        replica.close();
+    }
+
+    @BeforeEach
+    void aSchedulerAnswers() throws Exception {
+        schedulerAnswers(true);
+    }
+
+    /** As kube-proxy does with a Service: it refuses connections while no replica is ready. */
+    private static void schedulerAnswers(boolean answers) throws InterruptedException {
+        if (answers) {
+            service.startListening();
+        } else {
+            service.stopListening();
+        }
+    }
+
+    @Test
+    void theSchedulerChecksTheFrontProxysCertificateThroughTheProxy() throws Exception {
+        try (HttpClient apiServer = client(true);
+                HttpClient stranger = client(false)) {
+            HttpResponse<String> answer = get(apiServer, NODES, "application/json");
+            assertThat(answer.statusCode()).as(answer.body()).isEqualTo(200);
+            assertThat(json(answer).get("name").asString()).isEqualTo("alice");
+            assertThat(get(stranger, NODES, "application/json").statusCode()).isEqualTo(401);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"/apis", Discovery.GROUP_PATH, Discovery.VERSION_PATH})
+    void discoveryIsTheSameWhileNoSchedulerAnswers(String path) throws Exception {
+        for (String accept : List.of("application/json", AGGREGATED + ",application/json")) {
+            try (HttpClient apiServer = client(true)) {
+                schedulerAnswers(true);
+                HttpResponse<String> expected = get(apiServer, path, accept);
+                schedulerAnswers(false);
+                HttpResponse<String> found = get(apiServer, path, accept);
+
+                assertThat(found.statusCode()).isEqualTo(200);
+                assertThat(json(found)).isEqualTo(json(expected));
+                assertThat(found.headers().firstValue("Content-Type"))
+                        .isEqualTo(expected.headers().firstValue("Content-Type"));
+            }
+        }
+    }
+
+    /** The namespace controller deletes what has this verb, and would ask a scheduler that is away. */
+    @Test
+    void noResourceCanBeDeleted() {
+        assertThat(JsonMapper.shared().writeValueAsString(List.of(Discovery.resources(), Discovery.aggregated())))
+                .contains("patch", "gpushares")
+                .doesNotContain("delete");
+    }
+
+    @Test
+    void aRequestForDataIsToldToComeBackAndFindsTheSchedulerThen() throws Exception {
+        try (HttpClient apiServer = client(true)) {
+            schedulerAnswers(false);
+            HttpResponse<String> away = get(apiServer, NODES, "application/json");
+            assertThat(away.statusCode()).isEqualTo(503);
+            assertThat(away.headers().firstValue("Retry-After")).hasValue("2");
+            assertThat(json(away).get("kind").asString()).isEqualTo("Status");
+            assertThat(get(apiServer, "/admission/gpu", "application/json").statusCode())
+                    .isEqualTo(404);
+
+            schedulerAnswers(true);
+            assertThat(get(apiServer, NODES, "application/json").statusCode()).isEqualTo(200);
+        }
+    }
+
+    @Test
+    void aNewCertificateIsServedWithoutARestart() throws Exception {
+        schedulerAnswers(false);
+        X509Certificate former = served();
+        Identity renewed = issue();
+
+        for (int i = 0; i < 100 && served().equals(former); i++) {
+            Thread.sleep(100);
+        }
+        assertThat(served()).isEqualTo(renewed.certificate());
+    }
+
+    @Test
+    void silentAndManyStrangersKeepNoRequestOut() throws Exception {
+        schedulerAnswers(false);
+        var strangers = new ArrayList<Socket>();
+        try (HttpClient apiServer = client(true)) {
+            for (int i = 0; i < 600; i++) {
+                var stranger = new Socket(InetAddress.getLoopbackAddress(), proxy.port());
+                strangers.add(stranger);
+                stranger.getOutputStream().write(0x16);
+                if (i % 100 == 99) {
+                    assertThat(get(apiServer, Discovery.VERSION_PATH, "application/json")
+                                    .statusCode())
+                            .isEqualTo(200);
+                }
+            }
+        } finally {
+            for (Socket stranger : strangers) {
+                stranger.close();
+            }
+        }
+    }
+
+    private static JsonNode json(HttpResponse<String> answer) {
+        return JsonMapper.shared().readTree(answer.body());
+    }
+
+    private static HttpResponse<String> get(HttpClient client, String path, String accept) throws Exception {
+        return client.send(
+                HttpRequest.newBuilder(URI.create("https://localhost:" + proxy.port() + path))
+                        .header("Accept", accept)
+                        .header("X-Remote-User", "alice")
+                        .timeout(Duration.ofSeconds(20))
+                        .build(),
+                BodyHandlers.ofString());
+    }
+
+    private static X509Certificate served() throws Exception {
+        try (var socket = (SSLSocket) tls(false).getSocketFactory().createSocket("localhost", proxy.port())) {
+            socket.startHandshake();
+            return (X509Certificate) socket.getSession().getPeerCertificates()[0];
+        }
+    }
+
+    private static HttpClient client(boolean frontProxys) throws Exception {
+        return HttpClient.newBuilder()
+                .version(HttpClient.Version.HTTP_1_1)
+                .sslContext(tls(frontProxys))
+                .build();
+    }
+
+    private static SSLContext tls(boolean frontProxys) throws Exception {
+        var store = KeyStore.getInstance("PKCS12");
+        store.load(null, null);
+        if (frontProxys) {
+            store.setKeyEntry("c", frontProxy.key(), PASSWORD, new Certificate[] {frontProxy.certificate()});
+        }
+        var keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+        keys.init(store, PASSWORD);
+        SSLContext context = SSLContext.getInstance("TLS");
+        var trusted = KeyStore.getInstance("PKCS12");
+        trusted.load(null, null);
+        trusted.setCertificateEntry("ca", ca.certificate);
+        var servers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        servers.init(trusted);
+        context.init(keys.getKeyManagers(), servers.getTrustManagers(), null);
+        return context;
+    }
+}
