@@ -26,6 +26,21 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 {{- end }}
 
+{{/*
+Resources of a container of the scheduler. Without a memory limit: `first` MiB for up to 100 nodes and `further` hundredths of
+a MiB for each further one, of which `requested` percent are requested (docs/install.md, "Memory of the scheduler").
+*/}}
+{{- define "aliquot.resources" -}}
+{{- $limits := .resources.limits | default dict }}
+{{- $requests := .resources.requests | default dict }}
+{{- if not $limits.memory }}
+{{- $memory := add .first (div (mul .further (sub (max 100 (int .root.Values.cluster.nodes)) 100)) 100) }}
+{{- $requests = merge (dict) $requests (dict "memory" (printf "%dMi" (div (mul $memory .requested) 100))) }}
+{{- $limits = merge (dict) $limits (dict "memory" (printf "%dMi" $memory)) }}
+{{- end }}
+{{- dict "requests" $requests "limits" $limits | toYaml }}
+{{- end }}
+
 {{/* A list of numbers with commas between them. */}}
 {{- define "aliquot.numbers" -}}
 {{- range $i, $number := . }}{{ if $i }},{{ end }}{{ int $number }}{{ end }}

@@ -869,6 +869,19 @@ class AdmissionPoliciesIT {
             scheduler.post(path, fenced(name, current)).expectSuccess();
         }
 
+        @Test
+        void isRefusedWhereTheClusterHasFarMoreNodesThanTheMemoryIsFor() {
+            assertThatThrownBy(() -> new Helm(Chart.FOLDER)
+                            .upgrade()
+                            .withName(Chart.RELEASE)
+                            .withNamespace(Chart.NAMESPACE)
+                            .withKubeConfigContents(server.kubeconfig())
+                            .set("cluster.nodes", 1)
+                            .call())
+                    .hasMessageContaining("the memory of the scheduler's containers is for 1")
+                    .hasMessageContaining("Set cluster.nodes");
+        }
+
         private String upgrade() throws IOException {
             return new Helm(Chart.FOLDER)
                     .upgrade()

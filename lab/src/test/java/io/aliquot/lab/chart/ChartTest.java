@@ -250,6 +250,32 @@ class ChartTest {
         assertThat(pod.getSecurityContext().getRunAsNonRoot()).isTrue();
     }
 
+    @ParameterizedTest
+    @CsvSource({"1, 384, 1024", "100, 384, 1024", "300, 452, 1104", "1000, 690, 1384", "5000, 2050, 2984"})
+    void theMemoryOfTheSchedulerFollowsFromTheNumberOfNodes(int nodes, int extender, int kubeScheduler) {
+        List<Container> containers = scheduler(Chart.renderWith(Map.of("cluster.nodes", nodes)))
+                .getContainers();
+
+        assertThat(containers)
+                .extracting(container ->
+                        container.getResources().getLimits().get("memory").toString())
+                .containsExactly(extender + "Mi", kubeScheduler + "Mi");
+        assertThat(containers)
+                .allSatisfy(container -> assertThat(container.getResources().getRequests())
+                        .containsKeys("cpu", "memory"));
+    }
+
+    @Test
+    void aMemoryLimitOfTheUsersIsKeptAndNothingRequestedBeyondIt() {
+        List<Container> containers = scheduler(Chart.renderWith(Map.of(
+                        "cluster.nodes", 5000, "scheduler.resources.limits.memory", "512Mi")))
+                .getContainers();
+
+        assertThat(containers.get(0).getResources().getLimits().get("memory").toString())
+                .isEqualTo("512Mi");
+        assertThat(containers.get(0).getResources().getRequests()).containsOnlyKeys("cpu");
+    }
+
     @Test
     void twoReplicasAreSpreadAndNeverBothUnavailable() {
         List<Rendered> rendered = Chart.render(DEFAULTS);
