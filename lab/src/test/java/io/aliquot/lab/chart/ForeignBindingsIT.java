@@ -148,7 +148,7 @@ class ForeignBindingsIT {
             while (goesOn.get()) {
                 try {
                     admin.post("/api/v1/namespaces/" + NAMESPACE + "/pods", """
-                        {apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, image: i}]}}""".formatted(
+                        {apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {tolerations: [{operator: Exists}], containers: [{name: c, image: i}]}}""".formatted(
                                     prefix + names.incrementAndGet()));
                 } catch (RuntimeException e) {
                     // the API server is away
