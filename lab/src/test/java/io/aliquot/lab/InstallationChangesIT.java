@@ -61,7 +61,8 @@ class InstallationChangesIT {
             ClusterSnapshot before = ClusterSnapshot.of(lab.client());
             var changesAnyway = new TreeSet<>(RENEWED);
             first.changesTo(before).forEach(change -> changesAnyway.add(change.place()));
-            // kubectl calls some objects "configured", such as those with a number for a quantity, however often it applies
+            // kubectl calls some objects "configured", such as those with a number for a quantity, however often it
+            // applies
             String applied = apply(lab, namespace, workloads);
             Map<String, String> pods = pods(lab, namespace);
 

@@ -20,6 +20,7 @@ import io.fabric8.kubernetes.api.model.NodeSelectorRequirement;
 import io.fabric8.kubernetes.api.model.NodeSelectorTerm;
 import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.api.model.PodTemplateSpec;
+import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.api.model.Service;
 import io.fabric8.kubernetes.api.model.Volume;
 import io.fabric8.kubernetes.api.model.VolumeMount;
@@ -253,26 +254,24 @@ class ChartTest {
     @ParameterizedTest
     @CsvSource({"1, 384, 1024", "100, 384, 1024", "300, 452, 1104", "1000, 690, 1384", "5000, 2050, 2984"})
     void theMemoryOfTheSchedulerFollowsFromTheNumberOfNodes(int nodes, int extender, int kubeScheduler) {
-        List<Container> containers = scheduler(Chart.renderWith(Map.of("cluster.nodes", nodes)))
-                .getContainers();
+        List<Container> containers =
+                scheduler(Chart.renderWith(Map.of("cluster.nodes", nodes))).getContainers();
 
         assertThat(containers)
-                .extracting(container ->
-                        container.getResources().getLimits().get("memory").toString())
-                .containsExactly(extender + "Mi", kubeScheduler + "Mi");
+                .extracting(container -> container.getResources().getLimits().get("memory"))
+                .containsExactly(new Quantity(extender + "Mi"), new Quantity(kubeScheduler + "Mi"));
         assertThat(containers)
-                .allSatisfy(container -> assertThat(container.getResources().getRequests())
-                        .containsKeys("cpu", "memory"));
+                .allSatisfy(container ->
+                        assertThat(container.getResources().getRequests()).containsKeys("cpu", "memory"));
     }
 
     @Test
     void aMemoryLimitOfTheUsersIsKeptAndNothingRequestedBeyondIt() {
-        List<Container> containers = scheduler(Chart.renderWith(Map.of(
-                        "cluster.nodes", 5000, "scheduler.resources.limits.memory", "512Mi")))
+        List<Container> containers = scheduler(
+                        Chart.renderWith(Map.of("cluster.nodes", 5000, "scheduler.resources.limits.memory", "512Mi")))
                 .getContainers();
 
-        assertThat(containers.get(0).getResources().getLimits().get("memory").toString())
-                .isEqualTo("512Mi");
+        assertThat(containers.get(0).getResources().getLimits()).containsEntry("memory", new Quantity("512Mi"));
         assertThat(containers.get(0).getResources().getRequests()).containsOnlyKeys("cpu");
     }
 
