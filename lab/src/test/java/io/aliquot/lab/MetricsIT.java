@@ -35,10 +35,7 @@ class MetricsIT {
         docs.substring(docs.indexOf(heading), docs.indexOf("\n## ", docs.indexOf(heading) + 1))
                 .lines()
                 .filter(line -> line.startsWith("| `aliquot_"))
-                .forEach(row -> addNames(
-                        row,
-                        component.equals("scheduler"),
-                        row.contains("ot there before the first") ? absentAtFirst : documented));
+                .forEach(row -> addNames(row, row.contains("ot there before the first") ? absentAtFirst : documented));
 
         assertThat(scraped).containsAll(documented);
         documented.addAll(absentAtFirst);
@@ -46,17 +43,8 @@ class MetricsIT {
         assertThat(documented).containsAll(scraped);
     }
 
-    private static void addNames(String row, boolean ofScheduler, Set<String> names) {
-        DOCUMENTED
-                .matcher(row.substring(0, row.indexOf('|', 1)))
-                .results()
-                .map(match -> match.group(1))
-                .forEach(name -> {
-                    names.add(name);
-                    if (ofScheduler && name.startsWith("aliquot_gpu_")) { // also per node, as the docs say
-                        names.add(name.replace("aliquot_gpu_", "aliquot_node_gpu_"));
-                    }
-                });
+    private static void addNames(String row, Set<String> names) {
+        DOCUMENTED.matcher(row.substring(0, row.indexOf('|', 1))).results().forEach(match -> names.add(match.group(1)));
     }
 
     private static Set<String> typesOf(String metrics) {

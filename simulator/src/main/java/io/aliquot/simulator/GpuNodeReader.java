@@ -1,6 +1,7 @@
 package io.aliquot.simulator;
 
 import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.foreign.HamiRegistration;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.Gpu;
@@ -36,7 +37,7 @@ import tools.jackson.databind.json.JsonMapper;
  * versions, a JSON array. ACK: labels {@code aliyun.accelerator/nvidia_name}, {@code _mem}, {@code _count}.
  */
 final class GpuNodeReader {
-    static final String HAMI = "hami.io/node-nvidia-register";
+    static final String HAMI = HamiRegistration.REGISTER;
     private static final String PRODUCT = "nvidia.com/gpu.product";
     private static final String MEMORY = "nvidia.com/gpu.memory";
     private static final String COUNT = "nvidia.com/gpu.count";
@@ -75,7 +76,7 @@ final class GpuNodeReader {
         Map<String, String> annotations = orEmpty(node.getMetadata().getAnnotations());
         try {
             if (annotations.containsKey(Annotations.GPUS)) {
-                return new Reading.Known(SimulatedNode.read(node), false, false);
+                return new Reading.Known(SimulatedNode.read(withDefaultLabel(node, labels)), false, false);
             }
             if (annotations.containsKey(HAMI)) {
                 return withHami(node, annotations.getOrDefault(HAMI, ""));
@@ -96,6 +97,17 @@ final class GpuNodeReader {
                                 + Annotations.GPUS + " or " + HAMI + ", or the label " + PRODUCT);
     }
 
+    /** The label of Aliquot's nodes is a setting of the cluster, which a dump does not tell; the agent's label is not. */
+    private static Node withDefaultLabel(Node node, Map<String, String> labels) {
+        return Labels.NODE_AGENT_ON.equals(labels.get(Labels.NODE_AGENT))
+                ? new NodeBuilder(node)
+                        .editMetadata()
+                        .addToLabels(Labels.GPU, Labels.GPU_ON)
+                        .endMetadata()
+                        .build()
+                : node;
+    }
+
     /**
      * The node as if it ran Aliquot's agent with this inventory, and shared its GPUs instead of its present device plugin.
      * Its other settings remain.
@@ -107,6 +119,7 @@ final class GpuNodeReader {
                 .editMetadata()
                 .addToLabels(Labels.GPU, Labels.GPU_ON)
                 .addToAnnotations(Annotations.GPUS, inventory.print())
+                .removeFromAnnotations(HAMI)
                 .endMetadata()
                 .editOrNewStatus()
                 .withAllocatable(remaining)

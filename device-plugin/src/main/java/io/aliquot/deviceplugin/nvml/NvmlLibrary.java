@@ -68,7 +68,8 @@ final class NvmlLibrary {
                     NvmlException.Kind.NO_LIBRARY,
                     "cannot open " + name + " (" + reason + "): on a GPU node install NVIDIA's driver and"
                             + " container toolkit and give this pod NVIDIA's runtime (chart value runtimeClass.name"
-                            + " where it is not the default); a node without GPUs should not have the label of nodes that share GPUs");
+                            + " where it is not the default); a node without GPUs should not have the label of Aliquot's"
+                            + " nodes (chart value nodeLabel, gpu=on by default)");
         }
         int code = Calls.nvmlInit_v2();
         if (code != SUCCESS) {
