@@ -185,7 +185,10 @@ class InstallationChangesIT {
         if (PENDING.contains(pod.getMetadata().getName())) {
             return pod.getStatus().getPhase().equals("Pending");
         }
-        return pod.getStatus().getPhase().equals("Succeeded") || TestNamespace.isReady(pod);
+        // The Job controller takes its finalizer away once it has counted the pod.
+        return (pod.getStatus().getPhase().equals("Succeeded")
+                        && pod.getMetadata().getFinalizers().isEmpty())
+                || TestNamespace.isReady(pod);
     }
 
     private static String usedPods(Lab lab, TestNamespace namespace) {
