@@ -32,8 +32,13 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.ClassOrderer;
 import org.junit.jupiter.api.Nested;
+import org.junit.jupiter.api.Order;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestClassOrder;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -43,6 +48,7 @@ import org.junit.jupiter.params.provider.ValueSource;
  * What the chart's policies deny and allow, on a real API server. No webhook runs here: pods are created in a namespace
  * that the webhooks exclude, in the form in which the webhook stores them.
  */
+@TestClassOrder(ClassOrderer.OrderAnnotation.class)
 class AdmissionPoliciesIT {
     private static final String PODS = "/api/v1/namespaces/tenant/pods";
     private static final String DRY_RUN = "?dryRun=All";
@@ -858,6 +864,9 @@ class AdmissionPoliciesIT {
             assertThat(upgrade()).contains("narrow it");
             assertThat(eventually(() -> scheduler.post(path, binding(name, current)), 201))
                     .isTrue();
+            assertThat(eventually(() -> scheduler.post(path, binding(name, former)), 403))
+                    .as("the API server reads one policy after the other")
+                    .isTrue();
             scheduler.post(path, fenced(name, current)).expectSuccess();
             forbidden(scheduler.post(path, binding(name, former)), "no longer leads");
             forbidden(admin.post(path, fenced(name, "{}")), "only the Aliquot scheduler");
@@ -893,8 +902,12 @@ class AdmissionPoliciesIT {
         }
     }
 
-    /** The commands of docs/install.md, "What a policy can stop, and how to switch it off". */
+    /**
+     * The commands of docs/install.md, "What a policy can stop, and how to switch it off". The last test: without a policy
+     * that reads Leases, this API server stops to watch them (kubernetes/kubernetes#130887).
+     */
     @Nested
+    @Order(Integer.MAX_VALUE)
     class Emergency {
         @Test
         void everyPolicyIsSwitchedOffByDeletingItsBinding() throws Exception {
@@ -1171,6 +1184,8 @@ class AdmissionPoliciesIT {
         private static final String CLUSTER_POLICIES = "/apis/nvidia.com/v1/clusterpolicies";
 
         @Test
+        @Tag("long")
+        @EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
         void anUpgradeKeepsThemHiddenAndAClusterPolicyHidesThem() throws IOException {
             upgrade("scheduler.nodesPerFilter", 9);
             assertThat(hidden()).as("after a release that hid them").isTrue();
