@@ -3,7 +3,6 @@ package io.aliquot.deviceplugin.node;
 import io.aliquot.deviceplugin.problem.Backoff;
 import io.aliquot.deviceplugin.problem.Problem;
 import java.io.IOException;
-import java.io.InputStream;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -13,18 +12,13 @@ import org.jspecify.annotations.Nullable;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.MappingIterator;
-import tools.jackson.databind.json.JsonMapper;
 
 /** Keeps the latest state of one Node, by list and watch with a field selector, on a thread of its own. Thread-safe. */
 final class NodeInformer implements AutoCloseable {
     private static final Logger LOG = System.getLogger(NodeInformer.class.getName());
-    private static final JsonMapper JSON = new JsonMapper();
 
     /** The API server ends a watch after this time. */
     private static final Duration WATCH_TIMEOUT = Duration.ofMinutes(4);
-
-    /** A watch that lasts longer than this has lost its server. */
-    private static final Duration WATCH_DEADLINE = WATCH_TIMEOUT.plusSeconds(30);
 
     private static final Duration FIRST_PAUSE = Duration.ofMillis(500);
     private static final Duration LONGEST_PAUSE = Duration.ofSeconds(30);
@@ -33,13 +27,12 @@ final class NodeInformer implements AutoCloseable {
     private final String name;
     private final Runnable onChange;
     private final LongSupplier nanoTime;
+    private final WatchStream watch;
     private final Thread thread;
     private volatile boolean closed;
 
-    // Guarded by this.
+    /** Guarded by this. */
     private @Nullable JsonNode latest;
-    private @Nullable InputStream watch;
-    private long watchOpenedAt;
 
     /**
      * Starts to list and watch, until {@link #close}.
@@ -51,6 +44,7 @@ final class NodeInformer implements AutoCloseable {
         this.name = name;
         this.onChange = onChange;
         this.nanoTime = nanoTime;
+        watch = new WatchStream(WATCH_TIMEOUT, nanoTime);
         thread = new Thread(this::run, "node");
         thread.setDaemon(true);
         thread.start();
@@ -58,9 +52,7 @@ final class NodeInformer implements AutoCloseable {
 
     /** The latest state; empty before the first list and while there is no Node of this name. */
     synchronized Optional<NodeView> latest() {
-        if (watch != null && nanoTime.getAsLong() - watchOpenedAt > WATCH_DEADLINE.toNanos()) {
-            closeWatch();
-        }
+        watch.closeIfOverdue();
         return Optional.ofNullable(latest).map(NodeView::parse);
     }
 
@@ -79,9 +71,7 @@ final class NodeInformer implements AutoCloseable {
     @Override
     public void close() {
         closed = true;
-        synchronized (this) {
-            closeWatch();
-        }
+        watch.close();
         thread.interrupt();
     }
 
@@ -96,8 +86,10 @@ final class NodeInformer implements AutoCloseable {
                 failure.resolve();
                 backoff.reset();
                 String version = list.path("metadata").path("resourceVersion").asString("");
-                follow(server.watch(path + "&watch=true&allowWatchBookmarks=true&timeoutSeconds="
-                        + WATCH_TIMEOUT.toSeconds() + "&resourceVersion=" + version));
+                watch.follow(
+                        server.watch(path + "&watch=true&allowWatchBookmarks=true&timeoutSeconds="
+                                + WATCH_TIMEOUT.toSeconds() + "&resourceVersion=" + version),
+                        this::storeEvents);
             } catch (IOException | JacksonException e) {
                 if (!closed) {
                     failure.report("cannot watch node " + name + ", retrying: " + e);
@@ -114,27 +106,16 @@ final class NodeInformer implements AutoCloseable {
     }
 
     /** Reads events until the stream ends. The next list contains whatever the watch missed. */
-    private void follow(InputStream events) throws IOException {
-        synchronized (this) {
-            watch = events;
-            watchOpenedAt = nanoTime.getAsLong();
-        }
-        try (events;
-                MappingIterator<JsonNode> each = JSON.readerFor(JsonNode.class).readValues(events)) {
-            while (!closed && each.hasNextValue()) {
-                JsonNode event = each.nextValue();
-                switch (event.path("type").asString("")) {
-                    case "ADDED", "MODIFIED" -> store(event.path("object"));
-                    case "DELETED" -> delete();
-                    case "ERROR" -> {
-                        return; // the resourceVersion is too old: list again
-                    }
-                    default -> {} // a bookmark
+    private void storeEvents(MappingIterator<JsonNode> events) {
+        while (!closed && events.hasNextValue()) {
+            JsonNode event = events.nextValue();
+            switch (event.path("type").asString("")) {
+                case "ADDED", "MODIFIED" -> store(event.path("object"));
+                case "DELETED" -> delete();
+                case "ERROR" -> {
+                    return; // the resourceVersion is too old: list again
                 }
-            }
-        } finally {
-            synchronized (this) {
-                watch = null;
+                default -> {} // a bookmark
             }
         }
     }
@@ -153,17 +134,6 @@ final class NodeInformer implements AutoCloseable {
             latest = null;
         }
         onChange.run();
-    }
-
-    private synchronized void closeWatch() {
-        try {
-            if (watch != null) {
-                watch.close();
-            }
-        } catch (IOException e) {
-            LOG.log(Level.DEBUG, "Cannot close the watch", e);
-        }
-        watch = null;
     }
 
     private static boolean sameUid(JsonNode one, JsonNode other) {

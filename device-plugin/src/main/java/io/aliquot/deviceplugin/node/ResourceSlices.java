@@ -3,7 +3,6 @@ package io.aliquot.deviceplugin.node;
 import io.aliquot.deviceplugin.problem.Backoff;
 import io.aliquot.deviceplugin.problem.Problem;
 import java.io.IOException;
-import java.io.InputStream;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -17,7 +16,6 @@ import org.jspecify.annotations.Nullable;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.MappingIterator;
-import tools.jackson.databind.json.JsonMapper;
 
 /**
  * The devices of the node's ResourceSlices ({@code resource.k8s.io/v1}, Kubernetes 1.34 and later), on a thread of its own.
@@ -26,9 +24,7 @@ import tools.jackson.databind.json.JsonMapper;
  */
 final class ResourceSlices implements AutoCloseable {
     private static final Logger LOG = System.getLogger(ResourceSlices.class.getName());
-    private static final JsonMapper JSON = new JsonMapper();
     private static final Duration WATCH_TIMEOUT = Duration.ofMinutes(5);
-    private static final Duration WATCH_DEADLINE = WATCH_TIMEOUT.plusSeconds(30);
     private static final Duration FIRST_PAUSE = Duration.ofMillis(500);
     private static final Duration LONGEST_PAUSE = Duration.ofSeconds(30);
 
@@ -40,23 +36,18 @@ final class ResourceSlices implements AutoCloseable {
     private final ApiServerClient server;
     private final String path;
     private final Runnable onChange;
-    private final LongSupplier nanoTime;
+    private final WatchStream watch;
     private final Backoff backoff;
     private final Problem failure = new Problem(LOG, Level.WARNING);
     private final Thread thread;
     private volatile boolean closed;
     private volatile @Nullable List<DraDevice> devices;
 
-    // Guarded by this.
-    private @Nullable InputStream watch;
-
-    private long watchOpenedAt;
-
     /** Starts to list and watch, until {@link #close}. */
     ResourceSlices(ApiServerClient server, String node, Runnable onChange, LongSupplier nanoTime) {
         this.server = server;
         this.onChange = onChange;
-        this.nanoTime = nanoTime;
+        watch = new WatchStream(WATCH_TIMEOUT, nanoTime);
         path = "/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.nodeName%3D" + node;
         backoff = new Backoff(nanoTime, FIRST_PAUSE, LONGEST_PAUSE);
         thread = new Thread(this::run, "resource-slices");
@@ -66,30 +57,15 @@ final class ResourceSlices implements AutoCloseable {
 
     /** The devices now; empty before the API server's first answer. Without the API there are none. */
     Optional<List<DraDevice>> devices() {
-        synchronized (this) {
-            if (watch != null && nanoTime.getAsLong() - watchOpenedAt > WATCH_DEADLINE.toNanos()) {
-                closeWatch(); // a network that drops packets ends no watch
-            }
-        }
+        watch.closeIfOverdue();
         return Optional.ofNullable(devices);
     }
 
     @Override
     public void close() {
         closed = true;
-        closeWatch();
+        watch.close();
         thread.interrupt();
-    }
-
-    private synchronized void closeWatch() {
-        try {
-            if (watch != null) {
-                watch.close();
-            }
-        } catch (IOException e) {
-            LOG.log(Level.DEBUG, "Cannot close the watch", e);
-        }
-        watch = null;
     }
 
     private void run() {
@@ -110,8 +86,10 @@ final class ResourceSlices implements AutoCloseable {
             failure.resolve();
             backoff.reset();
             String version = list.path("metadata").path("resourceVersion").asString("");
-            awaitChange(server.watch(
-                    path + "&watch=true&timeoutSeconds=" + WATCH_TIMEOUT.toSeconds() + "&resourceVersion=" + version));
+            watch.follow(
+                    server.watch(path + "&watch=true&timeoutSeconds=" + WATCH_TIMEOUT.toSeconds() + "&resourceVersion="
+                            + version),
+                    this::awaitChange);
             return FIRST_PAUSE; // a driver replaces several slices one after the other
         } catch (ApiServerClient.RefusedException e) {
             if (e.status() != 404) {
@@ -135,20 +113,9 @@ final class ResourceSlices implements AutoCloseable {
         }
     }
 
-    private void awaitChange(InputStream events) throws IOException {
-        synchronized (this) {
-            watch = events;
-            watchOpenedAt = nanoTime.getAsLong();
-        }
-        try (events;
-                MappingIterator<JsonNode> each = JSON.readerFor(JsonNode.class).readValues(events)) {
-            if (!closed) {
-                each.hasNextValue();
-            }
-        } finally {
-            synchronized (this) {
-                watch = null;
-            }
+    private void awaitChange(MappingIterator<JsonNode> events) {
+        if (!closed) {
+            events.hasNextValue();
         }
     }
 
