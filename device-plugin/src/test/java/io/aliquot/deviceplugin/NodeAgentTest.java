@@ -688,7 +688,7 @@ final class NodeAgentTest {
         assertThat(node.inventory().withheld()).isFalse();
     }
 
-    /** The agent of version 0.1 wrote amounts and slots whoever served the GPUs. */
+    /** The agent of version 0.1 wrote amounts and slots beside every other owner of the GPUs. */
     @Test
     void amountsOfAnEarlierAgentOnANodeOfAnotherOwnerAreRemoved() throws Exception {
         driver.install(A100);

@@ -177,7 +177,7 @@ class SharedNamesIT {
         }
     }
 
-    /** What the kubelet and HAMi read of the node and of the namespace's pods; the kubelet writes times anew. */
+    /** What the kubelet and HAMi read of the node and of the namespace's pods; without times, which the kubelet renews. */
     private static Map<String, Object> state(TestNamespace namespace, String node) {
         NodeStatus status = namespace.client().nodes().withName(node).get().getStatus();
         Map<String, Object> state = new TreeMap<>();

@@ -162,7 +162,7 @@ class ScaleDownProtectionTest {
         show(GKE, Map.of());
         run(PERIOD.multipliedBy(4));
         assertThat(fixture.cluster.nodeWrites).hasSize(1);
-        fixture.cluster.outcomes.add(new WriteOutcome.Refused("a policy of somebody"));
+        fixture.cluster.outcomes.add(new WriteOutcome.Refused("a policy of the cluster"));
         show(GKE, Map.of());
         run(PERIOD.multipliedBy(4));
         assertThat(fixture.cluster.nodeWrites).hasSize(2);

@@ -133,7 +133,7 @@ class ObjectsHttpTest {
         assertThat(refreshed(gpu).at("/status/nodeName").asString()).isEqualTo("n9");
     }
 
-    /** Waits until the server makes its objects anew, which it does not do for each request, and reads the answer. */
+    /** Waits until the server renews its objects, which it does not do for each request, and reads the answer. */
     private JsonNode refreshed(String path) throws Exception {
         Thread.sleep(250);
         return ok(path);
