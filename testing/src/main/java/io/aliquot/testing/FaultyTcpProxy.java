@@ -44,19 +44,21 @@ public final class FaultyTcpProxy implements AutoCloseable {
     private volatile boolean dropResponses;
     private volatile boolean stopped;
     private ServerSocket listener;
+    private Thread acceptor;
 
     /** Opens a port that forwards to {@code targetPort}. */
     public FaultyTcpProxy(int targetPort) throws IOException {
         this.targetPort = targetPort;
-        this.listener = open(0);
-        this.port = listener.getLocalPort();
+        ServerSocket socket = listen(0);
+        this.listener = socket;
+        this.acceptor = startDaemon(() -> accept(socket));
+        this.port = socket.getLocalPort();
     }
 
-    private ServerSocket open(int at) throws IOException {
+    private static ServerSocket listen(int at) throws IOException {
         var socket = new ServerSocket();
         socket.setReuseAddress(true);
         socket.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), at));
-        startDaemon(() -> accept(socket));
         return socket;
     }
 
@@ -81,16 +83,19 @@ public final class FaultyTcpProxy implements AutoCloseable {
     }
 
     /** Resets every connection and refuses new ones. */
-    public synchronized void stopListening() {
+    public synchronized void stopListening() throws InterruptedException {
         stopped = true;
         close(listener);
+        acceptor.join(); // the kernel accepts connections until the call accept() has returned
         resetConnections();
     }
 
     public synchronized void startListening() throws InterruptedException {
         for (int i = 1; stopped; i++) {
             try {
-                listener = open(port);
+                ServerSocket socket = listen(port);
+                listener = socket;
+                acceptor = startDaemon(() -> accept(socket));
                 stopped = false;
             } catch (BindException e) { // the kernel has not released the port yet
                 if (i == 100) {
@@ -127,11 +132,6 @@ public final class FaultyTcpProxy implements AutoCloseable {
                 accepted.incrementAndGet();
                 var connection = new Connection(client, new Socket(InetAddress.getLoopbackAddress(), targetPort));
                 connections.add(connection);
-                if (socket.isClosed()) { // stopListening() may have reset the connections before this one was added
-                    connection.reset();
-                    connections.remove(connection);
-                    return;
-                }
                 startDaemon(() -> forward(connection, connection.client(), connection.server(), false));
                 startDaemon(() -> forward(connection, connection.server(), connection.client(), true));
             } catch (IOException e) {
@@ -169,10 +169,11 @@ public final class FaultyTcpProxy implements AutoCloseable {
         }
     }
 
-    private static void startDaemon(Runnable work) {
+    private static Thread startDaemon(Runnable work) {
         var thread = new Thread(work, "faulty-tcp-proxy");
         thread.setDaemon(true);
         thread.start();
+        return thread;
     }
 
     private static void close(ServerSocket socket) {

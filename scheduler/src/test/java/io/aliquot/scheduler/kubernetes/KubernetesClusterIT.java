@@ -160,7 +160,7 @@ class KubernetesClusterIT {
     }
 
     @Test
-    void aBindingToAServerThatIsDownHasNoEffect() {
+    void aBindingToAServerThatIsDownHasNoEffect() throws InterruptedException {
         Pod pod = create("");
         proxy.stopListening();
 
