@@ -6,7 +6,6 @@ import com.sun.net.httpserver.HttpsServer;
 import io.aliquot.scheduler.extensionapi.endpoints.OpenApiDocuments;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
-import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -15,25 +14,21 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
-import java.security.KeyFactory;
 import java.security.KeyStore;
-import java.security.PrivateKey;
 import java.security.cert.Certificate;
-import java.security.cert.CertificateFactory;
-import java.security.spec.PKCS8EncodedKeySpec;
 import java.util.Arrays;
-import java.util.Base64;
 import java.util.Map;
 import java.util.concurrent.Executors;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
+import org.springframework.boot.ssl.pem.PemContent;
 
 /**
  * Answers in place of the scheduler: discovery and OpenAPI as the scheduler does, and 503 to every other request. It
  * listens on 127.0.0.1 and closes each connection after one answer, so that the next request may reach a scheduler.
  */
 final class StandIn implements AutoCloseable {
-    private static final String PASSWORD = "none"; // the key store never leaves memory
+    private static final char[] PASSWORD = {'x'}; // the key store never leaves memory
     private static final int RETRY_AFTER_SECONDS = 2;
 
     private static final byte[] OPEN_API = OpenApiDocuments.document();
@@ -149,27 +144,18 @@ final class StandIn implements AutoCloseable {
 
     private static SSLContext context(String pem) throws IOException {
         try {
-            int key = pem.indexOf("-----BEGIN PRIVATE KEY-----");
-            if (key < 0) {
-                throw new IOException("expected a PKCS #8 key in tls.key, found none");
-            }
-            String base64 = pem.substring(key).replaceAll("-----[A-Z ]+-----|\\s", "");
-            PrivateKey privateKey = KeyFactory.getInstance("EC")
-                    .generatePrivate(new PKCS8EncodedKeySpec(Base64.getDecoder().decode(base64)));
-            Certificate[] chain = CertificateFactory.getInstance("X.509")
-                    .generateCertificates(
-                            new ByteArrayInputStream(pem.substring(0, key).getBytes(StandardCharsets.US_ASCII)))
-                    .toArray(Certificate[]::new);
+            PemContent content = PemContent.of(pem);
             var store = KeyStore.getInstance("PKCS12");
             store.load(null, null);
-            store.setKeyEntry("tls", privateKey, PASSWORD.toCharArray(), chain);
+            var chain = content.getCertificates().toArray(Certificate[]::new);
+            store.setKeyEntry("tls", content.getPrivateKey(), PASSWORD, chain);
             var keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-            keys.init(store, PASSWORD.toCharArray());
+            keys.init(store, PASSWORD);
             SSLContext context = SSLContext.getInstance("TLS");
             context.init(keys.getKeyManagers(), null, null);
             return context;
-        } catch (GeneralSecurityException | IllegalArgumentException e) {
-            throw new IOException("tls.crt and tls.key are no certificate and its key", e);
+        } catch (GeneralSecurityException | RuntimeException e) { // PemContent throws several
+            throw new IOException("expected a certificate in tls.crt and its key in tls.key", e);
         }
     }
 }
