@@ -86,6 +86,8 @@ class InstallationChangesIT {
                     .isEmpty();
             assertThat(changesAnyway)
                     .noneMatch(place -> place.startsWith(" Pod spec") || place.startsWith(" Pod metadata.annotations"));
+
+            podsStartWithoutAnyReplica(lab, namespace);
         } finally {
             lab.kubectl("delete", "--namespace", namespace.name(), "-f", workloads.toString());
             setDefaultRuntime(lab, "runc", "nvidia");
@@ -160,6 +162,43 @@ class InstallationChangesIT {
                 "the nodes have vGPUs",
                 EVENTUALLY,
                 () -> lab.nodes().stream().allMatch(node -> lab.allocatable(node, Resources.VGPU) > 0));
+    }
+
+    /** Pods that request no GPU, while neither the scheduler nor aliquot-api has a pod. */
+    private static void podsStartWithoutAnyReplica(Lab lab, TestNamespace namespace) {
+        lab.kubectl("delete", "resourcequota,jobs,pods", "--all", "--namespace", namespace.name())
+                .expectSuccess();
+        lab.kubectl(
+                        "scale",
+                        "deployment/aliquot-scheduler",
+                        "deployment/aliquot-api",
+                        "--replicas=0",
+                        "--namespace",
+                        Lab.NAMESPACE)
+                .expectSuccess();
+        lab.kubectl(
+                        "wait",
+                        "--for=delete",
+                        "pod",
+                        "-l",
+                        "app.kubernetes.io/component in (scheduler, api)",
+                        "--namespace",
+                        Lab.NAMESPACE,
+                        "--timeout=120s")
+                .expectSuccess();
+        lab.kubectl(
+                        "create",
+                        "deployment",
+                        "plain",
+                        "--image=" + lab.sampleImage(),
+                        "--replicas=200",
+                        "--namespace",
+                        namespace.name())
+                .expectSuccess();
+        lab.kubectl("rollout", "status", "deployment/plain", "--timeout=300s", "--namespace", namespace.name())
+                .expectSuccess();
+        lab.kubectl("delete", "deployment", "plain", "--namespace", namespace.name())
+                .expectSuccess();
     }
 
     private static String apply(Lab lab, TestNamespace namespace, Path workloads) {
