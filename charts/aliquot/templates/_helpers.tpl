@@ -214,14 +214,17 @@ request.userInfo.extra['authentication.kubernetes.io/node-name'] == [object.meta
 
 {{/*
 True if a request changes only the status of a node, these annotations, and these labels between absent and a value. Needs the
-variables new and old. Call with (dict "annotations" (list KEY) "labels" (dict KEY VALUE)).
+variables new and old. Call with (dict "annotations" (list KEY) "labels" (dict KEY VALUE)); with "gpuLabels" true also the
+labels of variable gpuLabels that are new or in variable written.
 */}}
 {{- define "aliquot.cel.onlyMetadata" -}}
 object.spec == oldObject.spec &&
 {{- if .labels }}
 [has(object.metadata.labels) ? object.metadata.labels : {}].all(new, [has(oldObject.metadata.labels) ? oldObject.metadata.labels : {}].all(old,
-new.all(k, (k in old && old[k] == new[k]){{ range $key, $value := .labels }} || (k == '{{ $key }}' && new[k] == '{{ $value }}'){{ end }}) &&
-old.all(k, k in new{{ range $key, $value := .labels }} || k == '{{ $key }}'{{ end }}))) &&
+new.all(k, (k in old && old[k] == new[k]){{ range $key, $value := .labels }} || (k == '{{ $key }}' && new[k] == '{{ $value }}'){{ end }}
+{{- if .gpuLabels }} || (k in variables.gpuLabels && (!(k in old) || k in variables.written)){{ end }}) &&
+old.all(k, k in new{{ range $key, $value := .labels }} || k == '{{ $key }}'{{ end }}
+{{- if .gpuLabels }} || (k in variables.gpuLabels && k in variables.written){{ end }}))) &&
 {{- else }}
 (has(object.metadata.labels) ? object.metadata.labels : {}) == (has(oldObject.metadata.labels) ? oldObject.metadata.labels : {}) &&
 {{- end }}

@@ -9,6 +9,7 @@ import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.names.Resources;
 import io.aliquot.deviceplugin.health.HealthTracker;
+import io.aliquot.deviceplugin.inventory.FeatureLabelPublisher;
 import io.aliquot.deviceplugin.inventory.GpuHealthReporter;
 import io.aliquot.deviceplugin.inventory.InventoryBuilder;
 import io.aliquot.deviceplugin.inventory.InventoryPublisher;
@@ -23,6 +24,7 @@ import io.aliquot.deviceplugin.node.DriverRelease;
 import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.node.NodeSettings;
 import io.aliquot.deviceplugin.node.NodeView;
+import io.aliquot.deviceplugin.nvml.NodeFeatures;
 import io.aliquot.deviceplugin.nvml.NvmlReading;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
@@ -63,6 +65,7 @@ final class Reconciler {
 
     private final PodResourcesClient podResources;
     private final InventoryPublisher publisher;
+    private final FeatureLabelPublisher featureLabels;
     private final GpuHealthReporter healthReporter;
     private final AgentMetrics metrics;
     private final HealthTracker healthTracker;
@@ -132,6 +135,7 @@ final class Reconciler {
         contested = new QuietTime(nanoTime, quietTime);
         unlisted = new QuietTime(nanoTime, quietTime);
         publisher = new InventoryPublisher(metrics, clock, nanoTime);
+        featureLabels = new FeatureLabelPublisher(metrics, nanoTime);
         healthReporter = new GpuHealthReporter(metrics, settings.nodeName());
     }
 
@@ -179,7 +183,9 @@ final class Reconciler {
             inventory = null;
             registrar.withdraw("the node has left");
             readyRegistrar.ifPresent(ready -> ready.withdraw("the node has left"));
-            publisher.withdraw(client, node, labels).ifPresent(unmet::add);
+            // Before the agent's labels, without which the DaemonSet's controller ends this process.
+            Optional<String> kept = featureLabels.withdraw(client, node);
+            kept.or(() -> publisher.withdraw(client, node, labels)).ifPresent(unmet::add);
         } else {
             reconcile(client, node, reading, holders, unmet);
         }
@@ -270,6 +276,11 @@ final class Reconciler {
         publisher
                 .publish(client, node, withoutKubelet(present).withCertificate(certificate), labels(node))
                 .ifPresent(unmet::add);
+        featureLabels.publish(
+                client,
+                node,
+                reading instanceof NvmlReading.Gpus gpus ? gpus.features() : NodeFeatures.UNKNOWN,
+                withoutRelease(present).conflict().isEmpty());
     }
 
     /** HAMi's nodes keep the GPU Operator's labels as they are. */

@@ -2,6 +2,7 @@ package io.aliquot.deviceplugin;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.foreign.FeatureDiscovery;
 import io.aliquot.api.names.ForeignHolder;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.GpuHealth;
@@ -571,6 +572,30 @@ final class NodeAgentTest {
     }
 
     @Test
+    void describesItsNodesGpusWhereNoOtherProgramDoes() throws Exception {
+        driver.install(A100, A100);
+        start();
+        await(() -> node.labels().containsKey("nvidia.com/gpu.product"));
+        assertThat(node.labels())
+                .containsEntry("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB")
+                .containsEntry("nvidia.com/gpu.count", "2")
+                .containsKeys(FeatureDiscovery.LABELS.toArray(String[]::new));
+
+        node.advertise("nvidia.com/gpu", 2);
+        agent.wake();
+
+        await(() -> FeatureDiscovery.LABELS.stream().noneMatch(node.labels()::containsKey));
+        node.advertise("nvidia.com/gpu", 0);
+        agent.wake();
+        await(() -> node.labels().containsKey("nvidia.com/gpu.product"));
+        node.annotateAsAdmin("aliquot.io/release-driver", "true");
+        await(() -> unready("release-driver"));
+        assertThat(node.labels()).containsKey("nvidia.com/gpu.product");
+        node.labelAsAdmin("nvidia.com/gpu.deploy.driver", "true");
+        await(() -> !node.labels().containsKey("nvidia.com/gpu.product"));
+    }
+
+    @Test
     void afterItsLabelIsGoneANodeLeavesWithItsLastVgpuAndLeavesNothingBehind() throws Exception {
         driver.install(A100);
         podResources.run("team", "ours", "aliquot.io/vgpu", "slot-001");
@@ -958,7 +983,20 @@ final class NodeAgentTest {
             annotations.putAll(patch.annotations());
             labels.keySet().removeAll(patch.removedLabels());
             annotations.keySet().removeAll(patch.removedAnnotations());
-            writes++;
+            if (!isOfFeatureLabels(patch)) {
+                writes++;
+            }
+        }
+
+        private static boolean isOfFeatureLabels(MetadataPatch patch) {
+            return patch.annotations().containsKey("aliquot.io/gpu-labels")
+                    || patch.removedAnnotations().contains("aliquot.io/gpu-labels")
+                    || patch.labels().keySet().stream().anyMatch(FeatureDiscovery.LABELS::contains);
+        }
+
+        @Override
+        public synchronized Optional<Boolean> hasGpuOperator() {
+            return Optional.of(false);
         }
 
         @Override

@@ -4,6 +4,7 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.foreign.FeatureDiscovery;
 import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.ForeignHolder;
@@ -219,9 +220,12 @@ class CoexistenceIT {
                 () -> lab.allocatable(lab.otherNode(), ForeignResources.NVIDIA_GPU) == 8);
     }
 
-    /** Only its image sets NVIDIA_VISIBLE_DEVICES, and it names a node whose GPUs Aliquot does not share. */
+    /**
+     * Only its image sets NVIDIA_VISIBLE_DEVICES, and it names a node whose GPUs Aliquot does not share. The other nodes have the
+     * same GPUs, and the labels from their agents.
+     */
     @Test
-    void gpuFeatureDiscoveryRunsUnchanged(Lab lab, TestNamespace namespace) {
+    void gpuFeatureDiscoveryRunsUnchangedAndPrintsTheLabelsOfAliquotsNodes(Lab lab, TestNamespace namespace) {
         Pod discovery = Pods.withoutGpu(lab, "discovery")
                 .edit()
                 .editSpec()
@@ -242,9 +246,21 @@ class CoexistenceIT {
                 pod -> List.of("Succeeded", "Failed").contains(pod.getStatus().getPhase()));
 
         assertThat(stored.getContainers().get(0).getEnv()).isEmpty();
-        assertThat(lab.kubectl("logs", "discovery", "--namespace", namespace.name())
-                        .expectSuccess())
-                .contains("nvidia.com/gpu.count=2", "nvidia.com/gpu.memory=81920");
+        List<String> printed = lab.kubectl("logs", "discovery", "--namespace", namespace.name())
+                .expectSuccess()
+                .lines()
+                .filter(line -> line.startsWith("nvidia.com/"))
+                .sorted()
+                .toList();
+        assertThat(printed).contains("nvidia.com/gpu.count=2", "nvidia.com/gpu.memory=81920");
+        for (String node : lab.nodes()) {
+            assertThat(lab.client().nodes().withName(node).get().getMetadata().getLabels().entrySet().stream()
+                            .filter(label -> FeatureDiscovery.LABELS.contains(label.getKey()))
+                            .map(label -> label.getKey() + "=" + label.getValue())
+                            .sorted())
+                    .as(node)
+                    .containsExactlyElementsOf(printed);
+        }
     }
 
     private static Pod plugin(Lab lab) {

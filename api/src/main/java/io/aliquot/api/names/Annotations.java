@@ -35,6 +35,14 @@ public final class Annotations {
     /** On a node, only by its agent: the {@link Inventory}. */
     public static final String GPUS = "aliquot.io/gpus";
 
+    /**
+     * On a node, only by its agent: the names of the labels among {@code FeatureDiscovery.LABELS} that the agent
+     * has written, with commas between them, or {@value #NO_GPU_LABELS} and why it writes none.
+     */
+    public static final String GPU_LABELS = "aliquot.io/gpu-labels";
+
+    public static final String NO_GPU_LABELS = "none: ";
+
     /** On one node, only by the scheduler: a timestamp that makes kube-scheduler retry Pending pods. */
     public static final String WAKE = "aliquot.io/wake";
 

@@ -41,7 +41,7 @@ public final class AgentMetrics {
     private final Counter nodePatches = Counter.builder()
             .name("aliquot_agent_node_patches_total")
             .help("PATCHes of the Node, by target: inventory (an annotation), extended_resources"
-                    + " or condition (its status).")
+                    + " or condition (its status), gpu_labels (those of GPU feature discovery).")
             .labelNames("target")
             .withoutExemplars()
             .register(registry);
@@ -117,7 +117,8 @@ public final class AgentMetrics {
     public enum PatchTarget {
         INVENTORY,
         EXTENDED_RESOURCES,
-        CONDITION;
+        CONDITION,
+        GPU_LABELS;
 
         private String label() {
             return name().toLowerCase(Locale.ROOT);

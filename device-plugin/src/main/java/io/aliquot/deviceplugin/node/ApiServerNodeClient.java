@@ -1,6 +1,9 @@
 package io.aliquot.deviceplugin.node;
 
+import io.aliquot.deviceplugin.problem.Problem;
 import java.io.IOException;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
@@ -14,12 +17,18 @@ import tools.jackson.databind.node.ObjectNode;
 
 /** Reads the Node from an informer and writes it with merge patches that contain only what changes. Thread-safe. */
 public final class ApiServerNodeClient implements NodeClient {
+    private static final Logger LOG = System.getLogger(ApiServerNodeClient.class.getName());
     private static final JsonNodeFactory JSON = JsonNodeFactory.instance;
+
+    /** What makes the GPU Operator handle nodes (NVIDIA/gpu-operator, controllers/nodelabeling_controller.go). */
+    private static final List<String> OPERATOR_SETTINGS =
+            List.of("/apis/nvidia.com/v1/clusterpolicies", "/apis/nvidia.com/v1alpha1/gpuclusters");
 
     private final ApiServerClient server;
     private final String name;
     private final NodeInformer informer;
     private final ResourceSlices slices;
+    private final Problem noOperatorAnswer = new Problem(LOG, Level.WARNING);
 
     /**
      * Starts to watch the Node.
@@ -43,6 +52,36 @@ public final class ApiServerNodeClient implements NodeClient {
     @Override
     public Optional<List<DraDevice>> draDevices() {
         return slices.devices();
+    }
+
+    @Override
+    public synchronized Optional<Boolean> hasGpuOperator() {
+        try {
+            for (String path : OPERATOR_SETTINGS) {
+                if (hasItems(path)) {
+                    return Optional.of(true);
+                }
+            }
+            noOperatorAnswer.resolve();
+            return Optional.of(false);
+        } catch (IOException e) {
+            noOperatorAnswer.report("cannot tell whether the GPU Operator is installed: " + e.getMessage());
+            return Optional.empty();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return Optional.empty();
+        }
+    }
+
+    private boolean hasItems(String path) throws IOException, InterruptedException {
+        try {
+            return !server.get(path + "?limit=1").path("items").isEmpty();
+        } catch (ApiServerClient.RefusedException e) {
+            if (e.status() == 404) {
+                return false; // the cluster does not have the kind
+            }
+            throw e;
+        }
     }
 
     @Override

@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.node;
 
+import io.aliquot.api.foreign.GpuOperator;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Inventory;
 import java.util.Map;
@@ -28,9 +29,7 @@ public final class DriverRelease {
             "pod-restart-required",
             "upgrade-failed");
 
-    /** On a node, by the GPU Operator's driver manager, for each of the Operator's parts that use the driver. */
-    private static final String DEPLOY = "nvidia.com/gpu.deploy.";
-
+    /** In labels of {@link GpuOperator#DEPLOY}, by the GPU Operator's driver manager, for parts that use the driver. */
     private static final String PAUSED = "paused-for-driver-upgrade";
 
     private DriverRelease() {}
@@ -46,8 +45,8 @@ public final class DriverRelease {
                     Inventory.DRIVER_UPGRADE + "the node has the annotation " + Annotations.RELEASE_DRIVER + "=true");
         }
         return node.labels().entrySet().stream()
-                .filter(label ->
-                        label.getKey().startsWith(DEPLOY) && label.getValue().contains(PAUSED))
+                .filter(label -> label.getKey().startsWith(GpuOperator.DEPLOY)
+                        && label.getValue().contains(PAUSED))
                 .map(Map.Entry::getKey)
                 .min(String::compareTo)
                 .map(label -> Inventory.DRIVER_UPGRADE + "the node's label " + label + " says " + PAUSED);

@@ -17,6 +17,14 @@ public interface NodeClient extends AutoCloseable {
     Optional<List<DraDevice>> draDevices();
 
     /**
+     * Asks the API server whether the GPU Operator is installed: whether the cluster has a ClusterPolicy or a GPUCluster. Waits
+     * for the answer.
+     *
+     * @return empty if the API server did not answer
+     */
+    Optional<Boolean> hasGpuOperator();
+
+    /**
      * Sets and removes labels and annotations; others stay.
      *
      * @throws NodeWriteException if the API server did not accept it

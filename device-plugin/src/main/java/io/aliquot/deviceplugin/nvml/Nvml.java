@@ -75,6 +75,7 @@ public final class Nvml implements AutoCloseable {
     private final NvmlLibrary library;
     private final GpuTopology topology;
     private final UsageReader usageReader;
+    private final FeatureReader featureReader;
 
     /** The properties of each GPU that do not change, by UUID; read once. */
     private final Map<String, Properties> properties = new HashMap<>();
@@ -84,10 +85,11 @@ public final class Nvml implements AutoCloseable {
 
     private @Nullable Pointer eventSet;
 
-    private Nvml(NvmlLibrary library, GpuTopology topology) {
+    private Nvml(NvmlLibrary library, GpuTopology topology, Path sys) {
         this.library = library;
         this.topology = topology;
         usageReader = new UsageReader(library);
+        featureReader = new FeatureReader(library, topology, sys);
     }
 
     /**
@@ -99,7 +101,7 @@ public final class Nvml implements AutoCloseable {
      */
     public static Nvml open(String library, Path sys) throws NvmlException {
         NvmlLibrary opened = NvmlLibrary.open(library);
-        return new Nvml(opened, new GpuTopology(opened, sys));
+        return new Nvml(opened, new GpuTopology(opened, sys), sys);
     }
 
     /** The version of the loaded driver. */
@@ -138,15 +140,26 @@ public final class Nvml implements AutoCloseable {
                         known.links));
             }
         }
-        return new Listing(gpus, gpus.size() == count());
+        boolean complete = gpus.size() == count();
+        return new Listing(gpus, complete, complete ? features(handles) : NodeFeatures.UNKNOWN);
+    }
+
+    private NodeFeatures features(Map<String, Pointer> handles) {
+        try {
+            return featureReader.read(driverVersion(), handles);
+        } catch (NvmlException e) {
+            LOG.log(Level.DEBUG, "NVML does not describe all GPUs: {0}", e.getMessage());
+            return NodeFeatures.UNKNOWN;
+        }
     }
 
     /**
      * The GPUs of one reading.
      *
      * @param complete whether no GPU that NVML lists was left out
+     * @param features of all these GPUs; unknown if one was left out
      */
-    public record Listing(List<PhysicalGpu> gpus, boolean complete) {
+    public record Listing(List<PhysicalGpu> gpus, boolean complete, NodeFeatures features) {
         public Listing {
             gpus = List.copyOf(gpus);
         }

@@ -11,8 +11,10 @@ public sealed interface NvmlReading {
      * @param complete whether each GPU that NVML lists returned its UUID
      * @param driver the version of the driver
      * @param driverLoads how often this process found the driver loaded after it was not; the number only grows
+     * @param features of all these GPUs; without GPUs if they are unknown
      */
-    record Gpus(List<PhysicalGpu> list, boolean complete, String driver, int driverLoads) implements NvmlReading {
+    record Gpus(List<PhysicalGpu> list, boolean complete, String driver, int driverLoads, NodeFeatures features)
+            implements NvmlReading {
         public Gpus {
             list = List.copyOf(list);
         }

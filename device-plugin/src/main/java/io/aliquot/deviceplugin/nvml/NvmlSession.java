@@ -300,7 +300,7 @@ public final class NvmlSession implements AutoCloseable {
                         > interval.multipliedBy(INTERVALS_BEFORE_REOPENING).toNanos()) {
             closeNvml();
         }
-        return new NvmlReading.Gpus(listing.gpus(), listing.complete(), driverVersion, driverLoads);
+        return new NvmlReading.Gpus(listing.gpus(), listing.complete(), driverVersion, driverLoads, listing.features());
     }
 
     private Open openNvml() throws NvmlException {

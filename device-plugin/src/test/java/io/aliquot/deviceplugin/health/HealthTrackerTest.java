@@ -11,6 +11,7 @@ import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.api.usage.UsageHistory.HealthChange;
 import io.aliquot.deviceplugin.nvml.GpuCondition;
+import io.aliquot.deviceplugin.nvml.NodeFeatures;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.nvml.NvmlReading;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
@@ -188,7 +189,7 @@ final class HealthTrackerTest {
     private static NvmlReading reading(boolean reportsRecovery, String driver, int loads) {
         var condition = new GpuCondition(true, List.of(), reportsRecovery, Set.of());
         var gpu = new PhysicalGpu(UUID, 0, "NVIDIA A100", 40_960, 216, -1, condition, Map.of());
-        return new NvmlReading.Gpus(List.of(gpu), true, driver, loads);
+        return new NvmlReading.Gpus(List.of(gpu), true, driver, loads, NodeFeatures.UNKNOWN);
     }
 
     private static Inventory inventory(GpuHealth health, String driver) {

@@ -23,6 +23,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -49,6 +50,7 @@ final class ApiServerNodeClientTest {
     private final BlockingQueue<String> sliceEvents = new LinkedBlockingQueue<>();
     private final List<String> sliceRequests = new CopyOnWriteArrayList<>();
     private volatile String slices = "";
+    private final Map<String, String> operatorSettings = new ConcurrentHashMap<>();
 
     ApiServerNodeClientTest(@TempDir Path folder) throws IOException {
         token = folder.resolve("token");
@@ -234,6 +236,18 @@ final class ApiServerNodeClientTest {
     }
 
     @Test
+    void aClusterPolicyOrAGpuClusterSaysThatTheGpuOperatorIsInstalled() {
+        assertThat(node.hasGpuOperator()).as("neither kind is known").hasValue(false);
+
+        operatorSettings.put("/apis/nvidia.com/v1/clusterpolicies", "{\"items\":[]}");
+        assertThat(node.hasGpuOperator()).hasValue(false);
+        operatorSettings.put("/apis/nvidia.com/v1alpha1/gpuclusters", "{\"items\":[{}]}");
+        assertThat(node.hasGpuOperator()).hasValue(true);
+        operatorSettings.put("/apis/nvidia.com/v1/clusterpolicies", "");
+        assertThat(node.hasGpuOperator()).as("no right to list them").isEmpty();
+    }
+
+    @Test
     void outsideAPodTheErrorNamesTheMissingEnvironment(@TempDir Path account) {
         assertThatThrownBy(() -> ApiServerClient.ofPod(Map.of(), account))
                 .isInstanceOf(FormatException.class)
@@ -252,6 +266,12 @@ final class ApiServerNodeClientTest {
 
     private void answer(HttpExchange exchange) throws IOException {
         try (exchange) {
+            if (exchange.getRequestURI().getPath().startsWith("/apis/nvidia.com/")) {
+                String found =
+                        operatorSettings.getOrDefault(exchange.getRequestURI().getPath(), "404 page not found");
+                send(exchange, found.startsWith("{") ? 200 : found.isEmpty() ? 403 : 404, found);
+                return;
+            }
             if (exchange.getRequestURI().getPath().startsWith("/apis/resource.k8s.io/")) {
                 answerSlices(exchange);
                 return;

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.marcnuri.helm.Helm;
 import com.marcnuri.helm.InstallCommand;
+import io.aliquot.api.foreign.FeatureDiscovery;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.testing.ApiServer;
 import io.aliquot.testing.ApiServer.Caller;
@@ -984,6 +985,39 @@ class AdmissionPoliciesIT {
             assertThat(admin.get(NODE1).body()).doesNotContain("gpumem", "node-agent");
         }
 
+        /** Also where GPU feature discovery has written a label since the agent last saw the node. */
+        @Test
+        void agentChangesOnlyThoseLabelsOfGpuFeatureDiscoveryThatItHasWritten() {
+            String all = FeatureDiscovery.LABELS.stream()
+                    .map("\"%s\": \"1\""::formatted)
+                    .collect(Collectors.joining(", "));
+            String names = String.join(",", FeatureDiscovery.LABELS);
+            String product = "{\"metadata\": {\"labels\": {\"nvidia.com/gpu.product\": %s}}}";
+
+            agent1.patch(NODE1, gpuLabels(all, "\"" + names + "\"")).expectSuccess();
+            agent1.patch(NODE1, product.formatted("\"2\"")).expectSuccess();
+            agent1.patch(NODE1, gpuLabels(all.replace("\"1\"", "null"), "null")).expectSuccess();
+            assertThat(admin.get(NODE1).body()).doesNotContain("nvidia.com/gpu.product", "gpu-labels");
+
+            admin.patch(NODE1, product.formatted("\"theirs\"")).expectSuccess();
+            forbidden(agent1.patch(NODE1, gpuLabels(all, "\"" + names + "\"")), "agent may change");
+            agent1.patch(NODE1, gpuLabels("\"nvidia.com/gpu.count\": \"1\"", "\"nvidia.com/gpu.count\""))
+                    .expectSuccess();
+            forbidden(agent1.patch(NODE1, product.formatted("null")), "agent may change");
+            forbidden(
+                    agent1.patch(
+                            NODE1, annotation("aliquot.io/gpu-labels", "nvidia.com/gpu.count,nvidia.com/gpu.product")),
+                    "name no others");
+            forbidden(agent1.patch(NODE2, product.formatted("\"1\"")), "own");
+            admin.patch(NODE1, gpuLabels("\"nvidia.com/gpu.product\": null, \"nvidia.com/gpu.count\": null", "null"))
+                    .expectSuccess();
+        }
+
+        private static String gpuLabels(String labels, String record) {
+            return "{\"metadata\": {\"labels\": {%s}, \"annotations\": {\"aliquot.io/gpu-labels\": %s}}}"
+                    .formatted(labels, record);
+        }
+
         @Test
         void agentSetsAndRemovesItsConditionAndNoOther() {
             agent1.strategicPatch(NODE1 + "/status", condition("AliquotGPUsHealthy", "False"))
@@ -1025,6 +1059,7 @@ class AdmissionPoliciesIT {
                     "{\"metadata\": {\"labels\": {\"gpu\": \"off\"}}}",
                     "{\"metadata\": {\"labels\": {\"node-role.kubernetes.io/control-plane\": \"\"}}}",
                     "{\"metadata\": {\"labels\": {\"nvidia.com/gpu.deploy.device-plugin\": \"false\"}}}",
+                    "{\"metadata\": {\"labels\": {\"nvidia.com/gpu.present\": \"true\"}}}",
                     "{\"metadata\": {\"annotations\": {\"example.com/kept\": \"no\"}}}",
                     "{\"metadata\": {\"annotations\": {\"example.com/kept\": null}}}",
                     "{\"metadata\": {\"annotations\": {\"aliquot.io/slots\": \"1000\"}}}",

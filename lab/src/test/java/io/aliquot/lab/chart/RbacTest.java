@@ -122,7 +122,11 @@ class RbacTest {
         assertThat(rules(Chart.the(RENDERED, ClusterRole.class, "aliquot-device-plugin")
                         .getRules()))
                 .containsExactlyInAnyOrder(
-                        "nodes: list watch patch", "nodes/status: patch", "resource.k8s.io/resourceslices: list watch");
+                        "nodes: list watch patch",
+                        "nodes/status: patch",
+                        "resource.k8s.io/resourceslices: list watch",
+                        "nvidia.com/clusterpolicies: list",
+                        "nvidia.com/gpuclusters: list");
     }
 
     @Test

@@ -1,0 +1,108 @@
+package io.aliquot.deviceplugin.nvml;
+
+import static io.aliquot.deviceplugin.nvml.NvmlLibrary.NOT_SUPPORTED;
+import static io.aliquot.deviceplugin.nvml.NvmlLibrary.SUCCESS;
+import static io.aliquot.deviceplugin.nvml.NvmlLibrary.check;
+
+import com.sun.jna.Function;
+import com.sun.jna.Memory;
+import com.sun.jna.Native;
+import com.sun.jna.Pointer;
+import com.sun.jna.ptr.IntByReference;
+import io.aliquot.deviceplugin.nvml.NvmlLibrary.Calls;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+
+/** Reads {@link NodeFeatures}. They do not change while NVML lists the same GPUs, and are read once. Not thread-safe. */
+final class FeatureReader {
+    private static final int NAME_LENGTH = 96;
+    private static final int MEMORY_SIZE = 24; // nvmlMemory_t: total, free, used
+    private static final long BYTES_PER_MIB = 1L << 20;
+    private static final int VIRTUALIZATION_MODE_VGPU = 2; // NVML_GPU_VIRTUALIZATION_MODE_VGPU
+
+    private final NvmlLibrary library;
+    private final GpuTopology topology;
+    private final Path sys;
+    private Set<String> uuids = Set.of();
+    private NodeFeatures features = NodeFeatures.UNKNOWN;
+
+    FeatureReader(NvmlLibrary library, GpuTopology topology, Path sys) {
+        this.library = library;
+        this.topology = topology;
+        this.sys = sys;
+    }
+
+    /**
+     * Reads the features.
+     *
+     * @param handles of all GPUs that NVML lists, by UUID, in the order of their indexes
+     * @throws NvmlException if NVML does not describe a GPU
+     */
+    NodeFeatures read(String driver, Map<String, Pointer> handles) throws NvmlException {
+        if (!handles.keySet().equals(uuids)) {
+            List<NodeFeatures.Gpu> gpus = new ArrayList<>();
+            for (Pointer handle : handles.values()) {
+                gpus.add(gpu(handle));
+            }
+            features = new NodeFeatures(driver, cuda(), firstLine(sys.resolve("class/dmi/id/product_name")), gpus);
+            uuids = Set.copyOf(handles.keySet());
+        }
+        return features;
+    }
+
+    private NodeFeatures.Gpu gpu(Pointer handle) throws NvmlException {
+        var name = new byte[NAME_LENGTH];
+        check("nvmlDeviceGetName", Calls.nvmlDeviceGetName(handle, name, NAME_LENGTH));
+        var major = new IntByReference();
+        var minor = new IntByReference();
+        call("nvmlDeviceGetCudaComputeCapability", handle, major, minor);
+        var current = new IntByReference();
+        var mode = new IntByReference();
+        int virtualization = invoke("nvmlDeviceGetVirtualizationMode", handle, mode);
+        String busId = topology.busId(handle);
+        return new NodeFeatures.Gpu(
+                Native.toString(name),
+                totalMemory(handle) / BYTES_PER_MIB,
+                major.getValue(),
+                minor.getValue(),
+                invoke("nvmlDeviceGetMigMode", handle, current, new IntByReference()) == SUCCESS,
+                busId.isEmpty() ? "" : firstLine(sys.resolve("bus/pci/devices/" + busId + "/class")),
+                virtualization == SUCCESS && mode.getValue() == VIRTUALIZATION_MODE_VGPU);
+    }
+
+    private static long totalMemory(Pointer handle) throws NvmlException {
+        try (var memory = new Memory(MEMORY_SIZE)) {
+            check("nvmlDeviceGetMemoryInfo", Calls.nvmlDeviceGetMemoryInfo(handle, memory));
+            return memory.getLong(0);
+        }
+    }
+
+    private int cuda() throws NvmlException {
+        var version = new IntByReference();
+        call("nvmlSystemGetCudaDriverVersion", version);
+        return version.getValue();
+    }
+
+    private void call(String name, Object... arguments) throws NvmlException {
+        check(name, invoke(name, arguments));
+    }
+
+    private int invoke(String name, Object... arguments) {
+        Optional<Function> function = library.function(name);
+        return function.isPresent() ? function.get().invokeInt(arguments) : NOT_SUPPORTED;
+    }
+
+    private static String firstLine(Path file) {
+        try {
+            return Files.readString(file).strip();
+        } catch (IOException e) {
+            return "";
+        }
+    }
+}
