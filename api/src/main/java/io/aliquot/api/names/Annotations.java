@@ -102,6 +102,9 @@ public final class Annotations {
     /** On a pod, by its user or the webhook: the product whose meaning its resources have, a {@link Compatibility}. */
     public static final String COMPATIBILITY = "aliquot.io/compatibility";
 
+    /** On a node, by its admin: how single GPUs are shared, in a {@link NodeSharing}. */
+    public static final String GPU_SHARE = "aliquot.io/gpu-share";
+
     /** On a node, by its admin: GPUs that get no new vGPU, a list of UUIDs. */
     public static final String CORDON_GPUS = "aliquot.io/cordon-gpus";
 

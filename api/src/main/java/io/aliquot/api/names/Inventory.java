@@ -108,14 +108,18 @@ public record Inventory(
      * can get, also if the scaling is below 1. If compute is not reserved, {@link Resources#CORES} is 100 for each
      * slot, because kube-scheduler counts the requests all the same.
      */
-    public Map<String, Long> extendedResources(SharingMode mode) {
+    public Map<String, Long> extendedResources(NodeSharing sharing) {
         return Map.of(
                 Resources.MEMORY,
                 gpus.stream().mapToLong(this::allocatableMiB).sum(),
                 Resources.MEMORY_PERCENTAGE,
                 Math.max(100, memoryScaling.of(100)) * gpus.size(),
                 Resources.CORES,
-                (long) (mode == SharingMode.MEMORY ? 100 * slots : allocatableCores()) * gpus.size());
+                gpus.stream()
+                        .mapToLong(gpu -> sharing.mode(gpu) == SharingMode.MEMORY
+                                ? 100L * sharing.slots(gpu, slots)
+                                : allocatableCores())
+                        .sum());
     }
 
     public static Inventory parse(String text) {

@@ -242,9 +242,10 @@ class InventoryTest {
         var less = new Inventory(visible, new Scaling(90), Scaling.ONE, 1, List.of(gpu));
         var more = new Inventory(visible, new Scaling(150), Scaling.ONE, 1, List.of(gpu));
 
-        assertThat(less.extendedResources(SharingMode.CORE_MEMORY))
+        assertThat(less.extendedResources(NodeSharing.all(SharingMode.CORE_MEMORY)))
                 .containsEntry(Resources.MEMORY, 900L)
                 .containsEntry(Resources.MEMORY_PERCENTAGE, 100L);
-        assertThat(more.extendedResources(SharingMode.CORE_MEMORY)).containsEntry(Resources.MEMORY_PERCENTAGE, 150L);
+        assertThat(more.extendedResources(NodeSharing.all(SharingMode.CORE_MEMORY)))
+                .containsEntry(Resources.MEMORY_PERCENTAGE, 150L);
     }
 }

@@ -2,6 +2,7 @@ package io.aliquot.deviceplugin.inventory;
 
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.NodeSharing;
 import io.aliquot.api.names.SharingMode;
 import io.aliquot.deviceplugin.node.NodeView;
 import java.util.HashMap;
@@ -23,7 +24,7 @@ final class ExtendedResources {
 
     /** The amounts for this inventory, or those that the Node had before where they are larger. */
     Map<String, Long> of(Inventory inventory, NodeView node) {
-        Map<String, Long> amounts = inventory.extendedResources(sharingMode(node));
+        Map<String, Long> amounts = inventory.extendedResources(sharing(node));
         shrinking &= !amounts.entrySet().stream()
                 .allMatch(entry -> entry.getValue().equals(node.capacity().getOrDefault(entry.getKey(), 0L)));
         if (shrinking) {
@@ -40,7 +41,7 @@ final class ExtendedResources {
 
     /** Those of the Node's amounts that are larger than the inventory's. */
     Map<String, Long> beyond(Inventory inventory, NodeView node) {
-        Map<String, Long> amounts = inventory.extendedResources(sharingMode(node));
+        Map<String, Long> amounts = inventory.extendedResources(sharing(node));
         Map<String, Long> larger = new HashMap<>(largest);
         larger.entrySet().removeIf(entry -> entry.getValue() <= amounts.getOrDefault(entry.getKey(), 0L));
         return larger;
@@ -61,12 +62,12 @@ final class ExtendedResources {
         largest.clear();
     }
 
-    /** Any mode if the Node's label is invalid: the amounts cannot shrink, so they stay. */
-    private static SharingMode sharingMode(NodeView node) {
+    /** Any mode if the Node's label or annotation is invalid: the amounts cannot shrink, so they stay. */
+    private static NodeSharing sharing(NodeView node) {
         try {
-            return SharingMode.of(node.labels());
+            return NodeSharing.of(node.labels(), node.annotations());
         } catch (FormatException e) {
-            return SharingMode.CORE_MEMORY;
+            return NodeSharing.all(SharingMode.CORE_MEMORY);
         }
     }
 }

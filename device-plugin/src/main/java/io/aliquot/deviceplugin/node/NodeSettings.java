@@ -3,8 +3,8 @@ package io.aliquot.deviceplugin.node;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.NodeSharing;
 import io.aliquot.api.names.Scaling;
-import io.aliquot.api.names.SharingMode;
 import io.aliquot.api.names.SlotCount;
 import java.util.ArrayList;
 import java.util.List;
@@ -31,8 +31,8 @@ public record NodeSettings(int slots, Scaling memoryScaling, Scaling coreScaling
     }
 
     /**
-     * Reads the settings from a Node. Also checks its label for the sharing mode, which the scheduler applies, so that
-     * the agent's log and metrics report an invalid one.
+     * Reads the settings from a Node. Also checks its label and annotation for the sharing modes, which the scheduler
+     * applies, so that the agent's log and metrics report an invalid one.
      *
      * @param defaultSlots the number of slots if the Node has no annotation for it
      * @throws FormatException with each invalid value of the Node, and what is allowed
@@ -40,7 +40,7 @@ public record NodeSettings(int slots, Scaling memoryScaling, Scaling coreScaling
     public static NodeSettings parse(NodeView node, int defaultSlots) {
         List<String> errors = new ArrayList<>();
         try {
-            SharingMode.of(node.labels());
+            var unused = NodeSharing.of(node.labels(), node.annotations());
         } catch (FormatException e) {
             errors.add(e.getMessage());
         }

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.GpuHealth;
 import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.NodeSharing;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.SharingMode;
 import io.aliquot.api.names.VisibleDevices;
@@ -29,7 +30,7 @@ final class InventoryBuilderTest {
         Inventory inventory = InventoryBuilder.build(
                 List.of(gpu(0, "a"), gpu(1, "b")), List.of(), B_UNHEALTHY, gpu -> 0, UUIDS, TEN_SLOTS);
 
-        assertThat(inventory.extendedResources(SharingMode.CORE_MEMORY))
+        assertThat(inventory.extendedResources(NodeSharing.all(SharingMode.CORE_MEMORY)))
                 .isEqualTo(Map.of(
                         "nvidia.com/gpumem", 2000L, "nvidia.com/gpumem-percentage", 200L, "nvidia.com/gpucores", 200L));
         assertThat(InventoryBuilder.slots(inventory)).isEqualTo(new AdvertisedSlots(20, 10));
@@ -48,8 +49,8 @@ final class InventoryBuilderTest {
         assertThat(now.gpus()).extracting(Gpu::uuid).containsExactly(uuid("a"), uuid("b"));
         assertThat(now.gpus()).extracting(Gpu::index).containsExactly(0, 1);
         assertThat(now.gpus()).extracting(Gpu::healthy).containsExactly(true, false);
-        assertThat(now.extendedResources(SharingMode.CORE_MEMORY))
-                .isEqualTo(before.extendedResources(SharingMode.CORE_MEMORY));
+        assertThat(now.extendedResources(NodeSharing.all(SharingMode.CORE_MEMORY)))
+                .isEqualTo(before.extendedResources(NodeSharing.all(SharingMode.CORE_MEMORY)));
     }
 
     @Test
@@ -73,7 +74,7 @@ final class InventoryBuilderTest {
                 .mapToLong(gpu -> gpu.memoryMiB() * 3L / 2)
                 .sum();
 
-        assertThat(inventory.extendedResources(SharingMode.CORE_MEMORY))
+        assertThat(inventory.extendedResources(NodeSharing.all(SharingMode.CORE_MEMORY)))
                 .isEqualTo(Map.of(
                         "nvidia.com/gpumem",
                         memory,

@@ -8,6 +8,7 @@ import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.names.NodeLabel;
+import io.aliquot.api.names.NodeSharing;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.Quantity;
 import io.aliquot.api.names.Scaling;
@@ -86,7 +87,7 @@ public final class NodeReader {
     public record Reading(NodeFacts facts, String problem, Optional<NodeReport> report) {}
 
     /** The settings that the administrator made in labels and annotations. */
-    private record Settings(Placement placement, SharingMode share, Set<String> cordoned) {}
+    private record Settings(Placement placement, NodeSharing share, Set<String> cordoned) {}
 
     /** The text of the inventory, read; an error if it is not readable; neither if there is none. */
     private record InventoryText(Optional<Inventory> inventory, String error) {
@@ -174,7 +175,7 @@ public final class NodeReader {
         } catch (FormatException e) {
             return new FactsReading(MISCONFIGURED, String.valueOf(e.getMessage()));
         }
-        if (settings.share() == SharingMode.NONE) {
+        if (settings.share().mode() == SharingMode.NONE) {
             return new FactsReading(NOT_SHARED, "");
         }
         if (!text.error().isEmpty()) {
@@ -197,17 +198,22 @@ public final class NodeReader {
         Inventory placeable = inventory.withDriver("", "").withTotals(Map.of()).withCertificate("");
         var gpus = new NodeGpus(placeable, settings.share(), settings.cordoned());
         return new FactsReading(
-                new Sharing(gpus, settings.placement(), allocatable(node)),
-                unknownGpus(inventory, settings.cordoned()));
+                new Sharing(gpus, settings.placement(), allocatable(node)), unknownGpus(inventory, settings));
     }
 
     /** The other GPUs stay available: a mistyped cordon must not stop them. */
-    private static String unknownGpus(Inventory inventory, Set<String> cordoned) {
-        Set<String> unknown = NodeGpus.unknown(inventory, cordoned);
+    private static String unknownGpus(Inventory inventory, Settings settings) {
+        return Stream.concat(
+                        unknownGpus(Annotations.CORDON_GPUS, NodeGpus.unknown(inventory, settings.cordoned())),
+                        unknownGpus(Annotations.GPU_SHARE, settings.share().unknown(inventory.gpus())))
+                .collect(Collectors.joining("; "));
+    }
+
+    private static Stream<String> unknownGpus(String annotation, Set<String> unknown) {
         return unknown.isEmpty()
-                ? ""
-                : Annotations.CORDON_GPUS + ": the node has no GPU " + String.join(", ", new TreeSet<>(unknown))
-                        + "; its GPUs are in its annotation " + Annotations.GPUS;
+                ? Stream.of()
+                : Stream.of(annotation + ": the node has no GPU " + String.join(", ", new TreeSet<>(unknown))
+                        + "; its GPUs are in its annotation " + Annotations.GPUS);
     }
 
     private Settings settings(Map<String, String> labels, Map<String, String> annotations) {
@@ -218,7 +224,7 @@ public final class NodeReader {
         String cordoned = annotations.get(Annotations.CORDON_GPUS);
         return new Settings(
                 placement(labels),
-                SharingMode.of(labels),
+                NodeSharing.of(labels, annotations),
                 cordoned == null || cordoned.isBlank()
                         ? Set.of()
                         : GpuUuids.parseList(Annotations.CORDON_GPUS, cordoned));

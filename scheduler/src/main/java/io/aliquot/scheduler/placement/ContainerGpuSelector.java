@@ -1,7 +1,6 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.names.Numa;
-import io.aliquot.api.names.SharingMode;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
@@ -65,7 +64,7 @@ final class ContainerGpuSelector {
         this.anyUsed = any;
         GpuCapacity first = gpus.get(0).capacity;
         this.linksKnown = useLinks && first.linksKnown();
-        this.linksFirst = linksKnown && (topology || first.sharingMode == SharingMode.TOPOLOGY);
+        this.linksFirst = linksKnown && (topology || first.linksFirst());
     }
 
     /**

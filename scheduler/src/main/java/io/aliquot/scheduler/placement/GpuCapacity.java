@@ -51,7 +51,7 @@ public final class GpuCapacity {
         return gpu;
     }
 
-    /** The sharing mode of the GPU's node. */
+    /** How the GPU is shared. */
     public SharingMode sharingMode() {
         return sharingMode;
     }
@@ -105,6 +105,11 @@ public final class GpuCapacity {
     /** The {@link GpuTopology} score of the link to another GPU of the node; 0 if unknown. */
     int linkScoreTo(GpuCapacity other) {
         return topology.linkScore(position, other.position);
+    }
+
+    /** Whether links come before the placement policy on the GPU's node. */
+    boolean linksFirst() {
+        return topology.first();
     }
 
     /** Whether any link between GPUs of the node is known. */

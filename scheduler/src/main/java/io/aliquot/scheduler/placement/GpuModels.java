@@ -56,8 +56,12 @@ public final class GpuModels {
         return largest;
     }
 
-    /** The larger one; the first if they are equal. */
+    /** The larger one; the first if they are equal. Of a GPU for shares and one for whole cards the former, which takes both. */
     static GpuCapacity larger(GpuCapacity one, GpuCapacity other) {
+        boolean whole = one.sharingMode == SharingMode.EXCLUSIVE;
+        if (whole != (other.sharingMode == SharingMode.EXCLUSIVE)) {
+            return whole ? other : one;
+        }
         return other.memoryMiB > one.memoryMiB ? other : one;
     }
 

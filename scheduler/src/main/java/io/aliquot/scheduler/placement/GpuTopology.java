@@ -21,14 +21,18 @@ final class GpuTopology {
     /** The score of GPUs i and j at {@code i * gpus + j}; empty if no link is known. */
     private final int[] scores;
 
-    private GpuTopology(int gpus, int[] scores) {
+    /** Whether links come before the placement policy. */
+    private final boolean first;
+
+    private GpuTopology(int gpus, boolean first, int[] scores) {
         this.gpus = gpus;
+        this.first = first;
         this.scores = scores;
     }
 
-    static GpuTopology of(List<Gpu> gpus) {
+    static GpuTopology of(List<Gpu> gpus, boolean first) {
         if (gpus.stream().allMatch(gpu -> gpu.links().isEmpty())) {
-            return new GpuTopology(gpus.size(), new int[0]);
+            return new GpuTopology(gpus.size(), first, new int[0]);
         }
         Map<String, Integer> positions = new HashMap<>();
         gpus.forEach(gpu -> positions.put(gpu.uuid(), positions.size()));
@@ -45,7 +49,7 @@ final class GpuTopology {
                 }
             }
         }
-        return new GpuTopology(gpus.size(), scores);
+        return new GpuTopology(gpus.size(), first, scores);
     }
 
     private static int linkScore(Link link) {
@@ -62,6 +66,11 @@ final class GpuTopology {
     /** Whether at least one link is known. */
     boolean known() {
         return scores.length > 0;
+    }
+
+    /** Whether links are known and come before the placement policy for all pods of the node. */
+    boolean first() {
+        return first && known();
     }
 
     /** The score of two GPUs, by their positions in the inventory. */

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.placement;
 import io.aliquot.api.names.ForeignHolder;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.NodeSharing;
 import io.aliquot.api.names.SharingMode;
 import java.util.HashSet;
 import java.util.List;
@@ -18,10 +19,15 @@ import org.jspecify.annotations.Nullable;
  */
 public final class NodeGpus {
     private final Inventory inventory;
-    private final SharingMode sharingMode;
+    private final NodeSharing sharing;
     private final Set<String> cordoned;
     private final List<GpuCapacity> list;
     private final GpuTopology topology;
+
+    /** GPUs that are all shared in the same way. */
+    public NodeGpus(Inventory inventory, SharingMode sharingMode, Set<String> cordoned) {
+        this(inventory, NodeSharing.all(sharingMode), cordoned);
+    }
 
     /**
      * Computes the capacity of each GPU of an inventory.
@@ -29,12 +35,12 @@ public final class NodeGpus {
      * @param cordoned UUIDs of GPUs that take no new vGPUs; UUIDs that the inventory lacks are ignored, see
      *     {@link #unknown}
      */
-    public NodeGpus(Inventory inventory, SharingMode sharingMode, Set<String> cordoned) {
+    public NodeGpus(Inventory inventory, NodeSharing sharing, Set<String> cordoned) {
         this.inventory = inventory;
-        this.sharingMode = sharingMode;
+        this.sharing = sharing;
         this.cordoned = Set.copyOf(cordoned);
         List<Gpu> gpus = inventory.gpus();
-        var topology = GpuTopology.of(gpus);
+        var topology = GpuTopology.of(gpus, sharing.mode() == SharingMode.TOPOLOGY);
         this.list = capacities(gpus, topology);
         this.topology = topology;
     }
@@ -43,10 +49,10 @@ public final class NodeGpus {
         return IntStream.range(0, gpus.size())
                 .mapToObj(position -> new GpuCapacity(
                         gpus.get(position),
-                        sharingMode,
+                        sharing.mode(gpus.get(position)),
                         inventory.allocatableMiB(gpus.get(position)),
                         inventory.allocatableCores(),
-                        inventory.slots(),
+                        sharing.slots(gpus.get(position), inventory.slots()),
                         cordoned.contains(gpus.get(position).uuid()),
                         position,
                         topology))
@@ -85,25 +91,25 @@ public final class NodeGpus {
         return inventory;
     }
 
-    public SharingMode sharingMode() {
-        return sharingMode;
+    public NodeSharing sharing() {
+        return sharing;
     }
 
     @Override
     public boolean equals(@Nullable Object other) {
         return other instanceof NodeGpus that
                 && inventory.equals(that.inventory)
-                && sharingMode == that.sharingMode
+                && sharing.equals(that.sharing)
                 && cordoned.equals(that.cordoned);
     }
 
     @Override
     public int hashCode() {
-        return Objects.hash(inventory, sharingMode, cordoned);
+        return Objects.hash(inventory, sharing, cordoned);
     }
 
     @Override
     public String toString() {
-        return sharingMode.print() + " " + inventory.print() + " without " + cordoned;
+        return sharing.print() + " " + inventory.print() + " without " + cordoned;
     }
 }

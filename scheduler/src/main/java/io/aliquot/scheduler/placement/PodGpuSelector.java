@@ -291,6 +291,8 @@ final class PodGpuSelector {
         GpuInfo other = gpus.get(second);
         if (one.capacity.gpu.memoryMiB() != other.capacity.gpu.memoryMiB()
                 || one.capacity.schedulable != other.capacity.schedulable
+                || one.capacity.sharingMode != other.capacity.sharingMode
+                || one.capacity.slots != other.capacity.slots
                 || !one.allocated().equals(other.allocated())
                 || (pod.numa().isPresent() && numa(first) != numa(second))
                 || pod.takes(one.capacity.gpu) != pod.takes(other.capacity.gpu)) {

@@ -98,7 +98,7 @@ public final class SimulatedNode {
 
     /** Amounts of the extended resources that the node reports to kube-scheduler, by their names. */
     public Map<String, Long> extendedResources() {
-        return inventory().extendedResources(facts.gpus().sharingMode());
+        return inventory().extendedResources(facts.gpus().sharing());
     }
 
     /** Allocatable CPU less the requests of the pods that stay on the node. */

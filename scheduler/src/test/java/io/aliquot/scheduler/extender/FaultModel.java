@@ -10,6 +10,7 @@ import io.aliquot.api.names.Fence;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.NodeSharing;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.SharingMode;
@@ -521,7 +522,17 @@ final class FaultModel {
         return calm || random.nextInt(3) > 0 ? Scaling.ONE : SCALINGS.get(random.nextInt(SCALINGS.size()));
     }
 
-    private SharingMode sharing() {
+    private NodeSharing sharing() {
+        return new NodeSharing(
+                sharingMode(),
+                calm || random.nextInt(3) > 0
+                        ? Map.of()
+                        : Map.of(
+                                String.valueOf(random.nextInt(GPUS)),
+                                new NodeSharing.OfGpu(sharingMode(), 1 + random.nextInt(3))));
+    }
+
+    private SharingMode sharingMode() {
         return calm || random.nextInt(3) > 0 ? CORE_MEMORY : SHARES[random.nextInt(SHARES.length)];
     }
 

@@ -1,9 +1,11 @@
 package io.aliquot.scheduler.kubernetes;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.tuple;
 
 import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.NodeLabel;
+import io.aliquot.api.names.NodeSharing;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.SharingMode;
@@ -200,14 +202,31 @@ class NodeReaderTest {
     void theNodesShareLabelDecidesTheSharingMode() {
         assertThat(sharing(Map.of("aliquot.io/share", "memory"), Map.of())
                         .gpus()
-                        .sharingMode())
-                .isEqualTo(SharingMode.MEMORY);
+                        .sharing())
+                .isEqualTo(NodeSharing.all(SharingMode.MEMORY));
         var acks = Map.of("ack.node.gpu.schedule", "topology", "ack.node.gpu.placement", "spread");
-        assertThat(sharing(acks, Map.of()).gpus().sharingMode()).isEqualTo(SharingMode.TOPOLOGY);
+        assertThat(sharing(acks, Map.of()).gpus().sharing().mode()).isEqualTo(SharingMode.TOPOLOGY);
         assertThat(sharing(acks, Map.of()).gpuPlacement()).isEqualTo(Placement.SPREAD);
         NodeReader.Reading none = read(Map.of("aliquot.io/share", "none"), Map.of());
         assertThat(none.facts()).isEqualTo(new NodeFacts.Unavailable("gives no GPUs (label aliquot.io/share=none)"));
         assertThat(none.problem()).isEmpty();
+    }
+
+    @Test
+    void anAnnotationSharesSingleGpusInAnotherWay() {
+        var cards = sharing(
+                        Map.of("aliquot.io/share", "memory"),
+                        Map.of("aliquot.io/gpu-share", "0=exclusive, " + Gpus.uuid(1, 1) + "=core-memory:4"))
+                .gpus();
+
+        assertThat(cards.list())
+                .extracting(GpuCapacity::sharingMode, GpuCapacity::slots)
+                .containsExactly(tuple(SharingMode.EXCLUSIVE, 10), tuple(SharingMode.CORE_MEMORY, 4));
+        NodeReader.Reading unknown = read(Map.of(), Map.of("aliquot.io/gpu-share", "7=exclusive,1=memory"));
+        assertThat(unknown.problem()).startsWith("aliquot.io/gpu-share: the node has no GPU 7;");
+        assertThat(((NodeFacts.Sharing) unknown.facts()).gpus().list())
+                .extracting(GpuCapacity::sharingMode)
+                .containsExactly(SharingMode.CORE_MEMORY, SharingMode.MEMORY);
     }
 
     @Test
@@ -253,6 +272,7 @@ class NodeReaderTest {
         "label,aliquot.io/share,all,is unknown; allowed: core-memory",
         "label,ack.node.gpu.schedule,all,is unknown; allowed: default",
         "annotation,aliquot.io/cordon-gpus,GPU-1,expected a GPU's UUID",
+        "annotation,aliquot.io/gpu-share,0=topology,allowed: core-memory",
         "annotation,aliquot.io/memory-scaling,much,is not a scaling",
         "annotation,aliquot.io/core-scaling,0,is not a scaling",
         "annotation,aliquot.io/slots,many,is not a number of slots"

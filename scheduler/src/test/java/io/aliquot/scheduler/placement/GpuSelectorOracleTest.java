@@ -6,6 +6,7 @@ import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Link;
+import io.aliquot.api.names.NodeSharing;
 import io.aliquot.api.names.Numa;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.SharingMode;
@@ -39,7 +40,7 @@ class GpuSelectorOracleTest {
             new Link(Link.Kind.SYS, 0));
 
     /** A node and a pod. */
-    record Case(int seed, PodGpuRequest pod, List<GpuInfo> gpus, PlacementPolicy policy) {}
+    record Case(int seed, PodGpuRequest pod, List<GpuInfo> gpus, boolean topologyNode, PlacementPolicy policy) {}
 
     @Test
     void aPodFitsIfAndOnlyIfAValidAssignmentExists() {
@@ -76,7 +77,7 @@ class GpuSelectorOracleTest {
                 List<GpuInfo> empty = one.gpus.stream()
                         .map(gpu -> new GpuInfo(gpu.capacity(), GpuAmount.NOTHING))
                         .toList();
-                assertThat(assignments(new Case(seed, one.pod, empty, one.policy)))
+                assertThat(assignments(new Case(seed, one.pod, empty, one.topologyNode, one.policy)))
                         .as("seed %d: %s", seed, refused.reason())
                         .isEmpty();
             }
@@ -216,8 +217,7 @@ class GpuSelectorOracleTest {
                 set -> set.stream().mapToLong(i -> one.gpus.get(i).fullness).sum());
         Comparator<Set<Integer>> small = Comparator.comparing(set ->
                 -set.stream().mapToLong(i -> one.gpus.get(i).gpu().memoryMiB()).sum());
-        boolean topology = one.pod.topology()
-                || one.gpus.stream().allMatch(gpu -> gpu.capacity().sharingMode() == SharingMode.TOPOLOGY);
+        boolean topology = one.pod.topology() || one.topologyNode;
         Comparator<Set<Integer>> policy = one.policy == PlacementPolicy.SPREAD ? fullness.reversed() : fullness;
         if (topology && one.pod.mostVgpus() > 1 && links(one, members((1 << one.gpus.size()) - 1)) > 0) {
             return numa.thenComparing(links).thenComparing(policy);
@@ -307,11 +307,30 @@ class GpuSelectorOracleTest {
                 SharingMode.MEMORY,
                 SharingMode.EXCLUSIVE);
         Set<String> cordoned = random.nextInt(6) == 0 ? Set.of(Gpus.uuid(1, random.nextInt(gpus))) : Set.of();
-        List<GpuInfo> free = new NodeGpus(inventory, sharingMode, cordoned)
+        List<GpuInfo> free = new NodeGpus(inventory, new NodeSharing(sharingMode, exceptions(random, gpus)), cordoned)
                 .list().stream()
                         .map(capacity -> new GpuInfo(capacity, allocated(random)))
                         .toList();
-        return new Case(seed, request(random), free, pick(random, PlacementPolicy.BINPACK, PlacementPolicy.SPREAD));
+        return new Case(
+                seed,
+                request(random),
+                free,
+                sharingMode == SharingMode.TOPOLOGY,
+                pick(random, PlacementPolicy.BINPACK, PlacementPolicy.SPREAD));
+    }
+
+    private static Map<String, NodeSharing.OfGpu> exceptions(Random random, int gpus) {
+        var exceptions = new HashMap<String, NodeSharing.OfGpu>();
+        for (int gpu = 0; gpu < gpus; gpu++) {
+            if (random.nextInt(6) == 0) {
+                exceptions.put(
+                        String.valueOf(gpu),
+                        new NodeSharing.OfGpu(
+                                pick(random, SharingMode.CORE_MEMORY, SharingMode.MEMORY, SharingMode.EXCLUSIVE),
+                                pick(random, 10, 1, 2)));
+            }
+        }
+        return exceptions;
     }
 
     private static GpuAmount allocated(Random random) {

@@ -301,7 +301,7 @@ public final class GpuNodes {
                 new GpuNodeStatus(
                         reason.isEmpty(),
                         reason.isEmpty() ? null : reason,
-                        sharing.map(one -> one.gpus().sharingMode().print()).orElse(null),
+                        sharing.map(one -> one.gpus().sharing().print()).orElse(null),
                         sharing.map(one -> one.gpuPlacement().print()).orElse(null),
                         gpus.stream().map(gpu -> gpu.metadata().name()).toList(),
                         (int) gpus.stream()
