@@ -14,6 +14,9 @@ import java.util.stream.Stream;
 public final class FeatureDiscovery {
     public static final String NFD_LABELS = "nfd.node.kubernetes.io/feature-labels";
 
+    /** The model of a node's GPUs. */
+    public static final String PRODUCT = "nvidia.com/gpu.product";
+
     /**
      * The labels that the agent publishes where GFD does not run: those of GFD 0.19.0 for whole GPUs without sharing
      * (NVIDIA/k8s-device-plugin, internal/lm). Not among them: {@code gfd.timestamp}, which is GFD's mark; labels of MIG
@@ -39,7 +42,7 @@ public final class FeatureDiscovery {
             "nvidia.com/gpu.machine",
             "nvidia.com/gpu.memory",
             "nvidia.com/gpu.mode",
-            "nvidia.com/gpu.product",
+            PRODUCT,
             "nvidia.com/gpu.replicas",
             "nvidia.com/gpu.sharing-strategy",
             "nvidia.com/mig.capable",

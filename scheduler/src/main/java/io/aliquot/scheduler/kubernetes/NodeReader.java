@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.kubernetes;
 
+import io.aliquot.api.foreign.FeatureDiscovery;
 import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.foreign.HamiRegistration;
 import io.aliquot.api.names.Annotations;
@@ -127,6 +128,17 @@ public final class NodeReader {
                         : Instant.parse(metadata.getCreationTimestamp()),
                 orEmpty(metadata.getLabels()),
                 conditions(node, reading));
+    }
+
+    /**
+     * Why the GPUs of a node are not described in the labels of GPU feature discovery, which the node's agent leaves to others; empty if the labels are there.
+     */
+    static Optional<String> missingGpuLabels(Node node) {
+        return Optional.ofNullable(annotations(node).get(Annotations.GPU_LABELS))
+                .filter(text -> text.startsWith(Annotations.NO_GPU_LABELS)
+                        && !orEmpty(node.getMetadata().getLabels()).containsKey(FeatureDiscovery.PRODUCT))
+                .map(text -> "the node has no label " + FeatureDiscovery.PRODUCT + ": "
+                        + text.substring(Annotations.NO_GPU_LABELS.length()));
     }
 
     static Map<String, String> annotations(Node node) {

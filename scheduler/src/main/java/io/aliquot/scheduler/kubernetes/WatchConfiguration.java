@@ -140,6 +140,8 @@ class WatchConfiguration {
                     if (!reading.problem().isEmpty()) {
                         events.warn(node, "GpuNodeLeftOut", reading.problem());
                     }
+                    NodeReader.missingGpuLabels(node)
+                            .ifPresent(message -> events.warn(node, "GpuLabelsMissing", message));
                     String name = node.getMetadata().getName();
                     reading.report().ifPresentOrElse(reports::put, () -> reports.remove(name));
                     hamiNodes.put(name, reader.isHamis(node));

@@ -213,6 +213,20 @@ class NodeReaderTest {
     }
 
     @Test
+    void labelsOfGpuFeatureDiscoveryThatTheAgentLeavesToOthersMayBeMissing() {
+        var left = Map.of("aliquot.io/gpu-labels", "none: the GPU Operator is installed; it labels nodes");
+        var labeled = Map.of("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB");
+
+        assertThat(NodeReader.missingGpuLabels(node(Map.of(), left)))
+                .hasValue(
+                        "the node has no label nvidia.com/gpu.product: the GPU Operator is installed; it labels nodes");
+        assertThat(NodeReader.missingGpuLabels(node(labeled, left))).isEmpty();
+        assertThat(NodeReader.missingGpuLabels(node(Map.of(), Map.of()))).isEmpty();
+        assertThat(NodeReader.missingGpuLabels(node(Map.of(), Map.of("aliquot.io/gpu-labels", "nvidia.com/gpu.count"))))
+                .isEmpty();
+    }
+
+    @Test
     void anAnnotationSharesSingleGpusInAnotherWay() {
         var cards = sharing(
                         Map.of("aliquot.io/share", "memory"),
