@@ -78,9 +78,12 @@ final class FeatureLabels {
             put(labels, "gpu.compute.minor", first.computeMinor());
         }
         put(labels, "gpu.mode", mode(gpus));
-        put(labels, "gpu.replicas", 1);
+        // For GFD, GPUs in MIG mode are not the resource nvidia.com/gpu.
+        boolean whole =
+                gpus.stream().anyMatch(gpu -> gpu.model().equals(first.model()) && gpu.mig() != NodeFeatures.Mig.ON);
+        put(labels, "gpu.replicas", whole ? 1 : 0);
         put(labels, "gpu.sharing-strategy", "none");
-        put(labels, "mig.capable", gpus.stream().anyMatch(NodeFeatures.Gpu::migCapable));
+        put(labels, "mig.capable", gpus.stream().anyMatch(gpu -> gpu.mig() != NodeFeatures.Mig.NOT_CAPABLE));
         // True would start the daemon of NVIDIA's MPS, whose DaemonSet selects nodes by it.
         put(labels, "mps.capable", false);
         put(labels, "vgpu.present", gpus.stream().anyMatch(NodeFeatures.Gpu::virtual));

@@ -9,17 +9,21 @@ import com.sun.jna.Memory;
 import com.sun.jna.Native;
 import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
+import io.aliquot.deviceplugin.nvml.NodeFeatures.Mig;
 import io.aliquot.deviceplugin.nvml.NvmlLibrary.Calls;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Set;
 
-/** Reads {@link NodeFeatures}. They do not change while NVML lists the same GPUs, and are read once. Not thread-safe. */
+/**
+ * Reads {@link NodeFeatures}. They do not change while NVML lists the same GPUs in the same MIG modes, and are read once. Not
+ * thread-safe.
+ */
 final class FeatureReader {
     private static final int NAME_LENGTH = 96;
     private static final int MEMORY_SIZE = 24; // nvmlMemory_t: total, free, used
@@ -29,7 +33,7 @@ final class FeatureReader {
     private final NvmlLibrary library;
     private final GpuTopology topology;
     private final Path sys;
-    private Set<String> uuids = Set.of();
+    private Map<String, Mig> known = Map.of();
     private NodeFeatures features = NodeFeatures.UNKNOWN;
 
     FeatureReader(NvmlLibrary library, GpuTopology topology, Path sys) {
@@ -45,24 +49,25 @@ final class FeatureReader {
      * @throws NvmlException if NVML does not describe a GPU
      */
     NodeFeatures read(String driver, Map<String, Pointer> handles) throws NvmlException {
-        if (!handles.keySet().equals(uuids)) {
+        Map<String, Mig> modes = new LinkedHashMap<>();
+        handles.forEach((uuid, handle) -> modes.put(uuid, mig(handle)));
+        if (!modes.equals(known)) {
             List<NodeFeatures.Gpu> gpus = new ArrayList<>();
-            for (Pointer handle : handles.values()) {
-                gpus.add(gpu(handle));
+            for (Map.Entry<String, Mig> gpu : modes.entrySet()) {
+                gpus.add(gpu(Optional.ofNullable(handles.get(gpu.getKey())).orElseThrow(), gpu.getValue()));
             }
             features = new NodeFeatures(driver, cuda(), firstLine(sys.resolve("class/dmi/id/product_name")), gpus);
-            uuids = Set.copyOf(handles.keySet());
+            known = modes;
         }
         return features;
     }
 
-    private NodeFeatures.Gpu gpu(Pointer handle) throws NvmlException {
+    private NodeFeatures.Gpu gpu(Pointer handle, Mig mig) throws NvmlException {
         var name = new byte[NAME_LENGTH];
         check("nvmlDeviceGetName", Calls.nvmlDeviceGetName(handle, name, NAME_LENGTH));
         var major = new IntByReference();
         var minor = new IntByReference();
         call("nvmlDeviceGetCudaComputeCapability", handle, major, minor);
-        var current = new IntByReference();
         var mode = new IntByReference();
         int virtualization = invoke("nvmlDeviceGetVirtualizationMode", handle, mode);
         String busId = topology.busId(handle);
@@ -71,9 +76,17 @@ final class FeatureReader {
                 totalMemory(handle) / BYTES_PER_MIB,
                 major.getValue(),
                 minor.getValue(),
-                invoke("nvmlDeviceGetMigMode", handle, current, new IntByReference()) == SUCCESS,
+                mig,
                 busId.isEmpty() ? "" : firstLine(sys.resolve("bus/pci/devices/" + busId + "/class")),
                 virtualization == SUCCESS && mode.getValue() == VIRTUALIZATION_MODE_VGPU);
+    }
+
+    private Mig mig(Pointer handle) {
+        var current = new IntByReference();
+        if (invoke("nvmlDeviceGetMigMode", handle, current, new IntByReference()) != SUCCESS) {
+            return Mig.NOT_CAPABLE;
+        }
+        return current.getValue() == 0 ? Mig.OFF : Mig.ON;
     }
 
     private static long totalMemory(Pointer handle) throws NvmlException {

@@ -18,7 +18,7 @@ public record NodeFeatures(String driver, int cuda, String machine, List<Gpu> gp
      *
      * @param memoryMiB all of it, with what the driver reserves for itself
      * @param computeMajor of the CUDA compute capability
-     * @param migCapable whether it can be divided into MIG instances
+     * @param mig whether it can be divided into MIG instances, and is in the mode to be
      * @param pciClass as the kernel prints it, such as {@code 0x030200}; empty if unknown
      * @param virtual whether it is an NVIDIA vGPU in a virtual machine
      */
@@ -27,9 +27,16 @@ public record NodeFeatures(String driver, int cuda, String machine, List<Gpu> gp
             long memoryMiB,
             int computeMajor,
             int computeMinor,
-            boolean migCapable,
+            Mig mig,
             String pciClass,
             boolean virtual) {}
+
+    /** Multi-instance GPU. */
+    public enum Mig {
+        NOT_CAPABLE,
+        OFF,
+        ON
+    }
 
     public NodeFeatures {
         gpus = List.copyOf(gpus);

@@ -28,7 +28,8 @@ final class FeatureLabelPublisherTest {
             "580.159.04",
             13_000,
             "DGX",
-            List.of(new NodeFeatures.Gpu("NVIDIA A100-SXM4-80GB", 81_920, 8, 0, true, "0x030200", false)));
+            List.of(new NodeFeatures.Gpu(
+                    "NVIDIA A100-SXM4-80GB", 81_920, 8, 0, NodeFeatures.Mig.OFF, "0x030200", false)));
     private static final String PRODUCT = "nvidia.com/gpu.product";
     private static final String NFD = "nfd.node.kubernetes.io/feature-labels";
 

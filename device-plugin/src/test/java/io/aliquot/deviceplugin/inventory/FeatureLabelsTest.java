@@ -7,6 +7,7 @@ import io.aliquot.api.foreign.FeatureDiscovery;
 import io.aliquot.api.names.Labels;
 import io.aliquot.deviceplugin.nvml.FakeDriver;
 import io.aliquot.deviceplugin.nvml.NodeFeatures;
+import io.aliquot.deviceplugin.nvml.NodeFeatures.Mig;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -23,8 +24,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 final class FeatureLabelsTest {
-    private static final NodeFeatures.Gpu A100 = gpu("NVIDIA A100-SXM4-80GB", 8, 0, true);
-    private static final NodeFeatures.Gpu T4 = gpu("Tesla T4", 7, 5, false);
+    private static final NodeFeatures.Gpu A100 = gpu("NVIDIA A100-SXM4-80GB", 8, 0, Mig.OFF);
+    private static final NodeFeatures.Gpu T4 = gpu("Tesla T4", 7, 5, Mig.NOT_CAPABLE);
 
     /**
      * Each file is the output of the program gpu-feature-discovery of github.com/NVIDIA/k8s-device-plugin 0.19.0 on the
@@ -91,7 +92,7 @@ final class FeatureLabelsTest {
         "12, 0, blackwell"
     })
     void familyFollowsTheComputeCapability(int major, int minor, String family) {
-        assertThat(labels(gpu("model", major, minor, false))).containsEntry("nvidia.com/gpu.family", family);
+        assertThat(labels(gpu("model", major, minor, Mig.NOT_CAPABLE))).containsEntry("nvidia.com/gpu.family", family);
     }
 
     @ParameterizedTest
@@ -103,8 +104,8 @@ final class FeatureLabelsTest {
         "0x040300, 0x040300, unknown"
     })
     void modeIsThatOfAllGpus(String first, String second, String mode) {
-        var one = new NodeFeatures.Gpu("m", 1, 8, 0, false, first, false);
-        var other = new NodeFeatures.Gpu("m", 1, 8, 0, false, second, false);
+        var one = new NodeFeatures.Gpu("m", 1, 8, 0, Mig.NOT_CAPABLE, first, false);
+        var other = new NodeFeatures.Gpu("m", 1, 8, 0, Mig.NOT_CAPABLE, second, false);
 
         assertThat(labels(one, other)).containsEntry("nvidia.com/gpu.mode", mode);
     }
@@ -118,9 +119,20 @@ final class FeatureLabelsTest {
                         entry("nvidia.com/mig.capable", "true"));
     }
 
+    /** GFD without a MIG strategy, internal/lm/mig-strategy.go, newGPULabelers. */
+    @Test
+    void gpusInMigModeAreCountedAndHaveNoReplicasOfTheirOwn() {
+        NodeFeatures.Gpu divided = gpu("NVIDIA A100-SXM4-80GB", 8, 0, Mig.ON);
+
+        assertThat(labels(divided, divided))
+                .contains(entry("nvidia.com/gpu.count", "2"), entry("nvidia.com/gpu.replicas", "0"));
+        assertThat(labels(divided, A100))
+                .contains(entry("nvidia.com/gpu.count", "2"), entry("nvidia.com/gpu.replicas", "1"));
+    }
+
     @Test
     void whatIsUnknownOrNoLabelValueIsLeftOut() {
-        var nameless = new NodeFeatures.Gpu("x".repeat(64), 0, 0, 0, false, "", false);
+        var nameless = new NodeFeatures.Gpu("x".repeat(64), 0, 0, 0, Mig.NOT_CAPABLE, "", false);
         var node = new NodeFeatures("580", 13_010, "Standard PC (Q35 + ICH9, 2009).", List.of(nameless));
 
         assertThat(FeatureLabels.of(node))
@@ -148,10 +160,10 @@ final class FeatureLabelsTest {
         assertThat(hasMigCapableGpu(labels(A100))).isTrue();
         assertThat(hasMigCapableGpu(labels(T4))).isFalse();
         assertThat(hasMigCapableGpu(labels(T4, A100))).isTrue();
-        assertThat(hasMigCapableGpu(labels(gpu("NVIDIA A30", 8, 0, false))))
+        assertThat(hasMigCapableGpu(labels(gpu("NVIDIA A30", 8, 0, Mig.NOT_CAPABLE))))
                 .as("the label goes before the model's name")
                 .isFalse();
-        assertThat(hasMigCapableGpu(labels(new NodeFeatures.Gpu("GRID A100D-20C", 1, 8, 0, false, "", true))))
+        assertThat(hasMigCapableGpu(labels(new NodeFeatures.Gpu("GRID A100D-20C", 1, 8, 0, Mig.NOT_CAPABLE, "", true))))
                 .isFalse();
         assertThat(hasMigCapableGpu(Map.of())).isFalse();
         assertThat(hasMigCapableGpu(Map.of("nvidia.com/gpu.product", "NVIDIA-H100-PCIe")))
@@ -207,7 +219,7 @@ final class FeatureLabelsTest {
         return FeatureLabels.of(new NodeFeatures("580.159.04", 13_000, "", List.of(gpus)));
     }
 
-    private static NodeFeatures.Gpu gpu(String model, int major, int minor, boolean migCapable) {
-        return new NodeFeatures.Gpu(model, 81_920, major, minor, migCapable, "0x030200", false);
+    private static NodeFeatures.Gpu gpu(String model, int major, int minor, Mig mig) {
+        return new NodeFeatures.Gpu(model, 81_920, major, minor, mig, "0x030200", false);
     }
 }
