@@ -36,7 +36,7 @@ final class FeatureLabelsTest {
     @ParameterizedTest
     @CsvSource({
         "NVIDIA A100-SXM4-80GB, 81920, 108, 4",
-        "NVIDIA A30, 24576, 56, 1",
+        "NVIDIA H200, 143771, 132, 1",
         "NVIDIA H100 80GB HBM3, 81559, 132, 8",
         "NVIDIA B200, 183359, 148, 2"
     })
