@@ -128,7 +128,7 @@ objects, since its predecessor could not evaluate them.
 
 {{/* Resources that the webhook translates when a pod is created (module api: ForeignResources.NAMES). */}}
 {{- define "aliquot.cel.foreign" -}}
-'nvidia.com/gpu', 'nvidia.com/priority', {{ include "aliquot.cel.ack" . }}
+'nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/priority', {{ include "aliquot.cel.ack" . }}
 {{- end }}
 {{- define "aliquot.cel.ack" -}}
 'aliyun.com/gpu', 'aliyun.com/gpu-mem', 'aliyun.com/gpu-core.percentage'
@@ -172,11 +172,26 @@ has(object.spec.schedulerName) && object.spec.schedulerName == 'aliquot-schedule
 {{- define "aliquot.cel.ours" -}}
 {{- $own := include "aliquot.cel.own" . }}
 {{- if not .Values.sharedNames }}{{ $own = printf "%s, %s" $own (include "aliquot.cel.ack" .) }}{{ end -}}
+{{- range .Values.claims }}{{ $own = printf "%s, 'nvidia.com/%s'" $own . }}{{ end -}}
 {{ include "aliquot.cel.podRequests" (dict "resources" $own "root" .) }} ||
 ({{ include "aliquot.cel.podRequests" (dict "resources" (include "aliquot.cel.optional" .) "root" .) }}
 {{- if eq .Values.scope "opt-in" }} &&
 (({{ include "aliquot.cel.namesScheduler" . }}) ||
 (has(object.metadata.labels) && 'aliquot.io/gpu' in object.metadata.labels && object.metadata.labels['aliquot.io/gpu'] == 'on'))
+{{- end }}) ||
+({{ include "aliquot.cel.namesScheduler" . }} && {{ include "aliquot.cel.podRequests" (dict "resources" "'nvidia.com/gpu.shared'" "root" .) }})
+{{- end }}
+
+{{/*
+True if Aliquot placed the pod that an update changes, and the update changes what its webhook writes. The API server
+refuses most of these updates; of those that do not differ after the translation, nothing is left.
+*/}}
+{{- define "aliquot.cel.changesRequest" -}}
+has(oldObject.spec.schedulerName) && oldObject.spec.schedulerName == 'aliquot-scheduler' &&
+(object.spec.containers != oldObject.spec.containers ||
+(has(object.spec.schedulerName) && object.spec.schedulerName != 'aliquot-scheduler') ||
+{{- range $i, $field := list "initContainers" "tolerations" }}
+{{ if $i }}||{{ end }} (has(object.spec.{{ $field }}) ? object.spec.{{ $field }} : []) != (has(oldObject.spec.{{ $field }}) ? oldObject.spec.{{ $field }} : [])
 {{- end }})
 {{- end }}
 
@@ -243,8 +258,8 @@ variables.old.all(k, k in ['{{ join "', '" .annotations }}'] || k in variables.n
 {{- end }}
 
 {{/*
-The namespaces whose pods a webhook is called for; with labeled only those labeled aliquot.io/gpu=on. Call with
-(dict "labeled" BOOLEAN "root" $).
+The namespaces whose pods a webhook is called for; with a label only those where it is on. Call with
+(dict "label" KEY "root" $).
 */}}
 {{- define "aliquot.namespaceSelector" -}}
 {{- with .root.Values.webhooks.namespaceSelector.matchLabels }}
@@ -253,8 +268,8 @@ matchLabels: {{- toYaml . | nindent 2 }}
 matchExpressions:
 - {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, {{ .root.Release.Namespace }}]}
 - {key: aliquot.io/webhook, operator: NotIn, values: [ignore]}
-{{- if .labeled }}
-- {key: aliquot.io/gpu, operator: In, values: ["on"]}
+{{- with .label }}
+- {key: {{ . }}, operator: In, values: ["on"]}
 {{- end }}
 {{- with .root.Values.webhooks.namespaceSelector.matchExpressions }}
 {{ toYaml . }}

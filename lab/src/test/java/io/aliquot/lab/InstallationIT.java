@@ -199,7 +199,12 @@ class InstallationIT {
         assertThat(webhooks)
                 .extracting(MutatingWebhook::getName)
                 .containsExactlyInAnyOrder(
-                        "gpu.aliquot.io", "namespace.gpu.aliquot.io", "void.aliquot.io", "debug.aliquot.io");
+                        "gpu.aliquot.io",
+                        "namespace.gpu.aliquot.io",
+                        "gpu-shared.gpu.aliquot.io",
+                        "update.gpu.aliquot.io",
+                        "void.aliquot.io",
+                        "debug.aliquot.io");
         var caBundles = new HashSet<String>();
         for (MutatingWebhook webhook : webhooks) {
             String bundle = webhook.getClientConfig().getCaBundle();

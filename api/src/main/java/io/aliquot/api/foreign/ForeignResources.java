@@ -6,6 +6,7 @@ import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.Priority;
 import io.aliquot.api.names.Quantity;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.names.SliceDefaults;
 import io.aliquot.api.names.Vgpu;
 import java.math.BigDecimal;
 import java.math.BigInteger;
@@ -25,6 +26,9 @@ import org.jspecify.annotations.Nullable;
  * defaultContainerResourceRequirements). The GPU Operator evicts the pods of a node before it replaces the driver, and
  * finds them by a resource that begins with {@value #DRIVER_MANAGER_PREFIX} (github.com/NVIDIA/k8s-driver-manager).
  *
+ * <p>A time slice of NVIDIA's device plugin, {@code nvidia.com/gpu.shared} or, where {@link SliceDefaults} say so,
+ * {@code nvidia.com/gpu}, is a vGPU of the size that the defaults give it.
+ *
  * <p>ACK: {@code aliyun.com/gpu-mem} is the GiB on all of a container's GPUs together; the pod's label
  * {@code aliyun.com/gpu-count} is their number (Alibaba Cloud, Container Service for Kubernetes: Enable multi-GPU
  * sharing; Allocate computing power by scheduling shared GPU). {@code aliyun.com/gpu} is whole GPUs with the best links
@@ -35,6 +39,8 @@ import org.jspecify.annotations.Nullable;
 public final class ForeignResources {
     /** GPUs of NVIDIA's device plugin; in a translated container with the amount 0. */
     public static final String NVIDIA_GPU = "nvidia.com/gpu";
+    /** Time slices of NVIDIA's device plugin with {@code renameByDefault}; each on another GPU. */
+    public static final String NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared";
     /** GiB of device memory. */
     public static final String ACK_MEMORY = "aliyun.com/gpu-mem";
     /** Compute, in percent of one GPU. */
@@ -47,7 +53,8 @@ public final class ForeignResources {
     public static final String PRIORITY = "nvidia.com/priority";
 
     /** All resources that are translated. */
-    public static final List<String> NAMES = List.of(NVIDIA_GPU, PRIORITY, ACK_GPU, ACK_MEMORY, ACK_CORES);
+    public static final List<String> NAMES =
+            List.of(NVIDIA_GPU, NVIDIA_GPU_SHARED, PRIORITY, ACK_GPU, ACK_MEMORY, ACK_CORES);
 
     private static final String DRIVER_MANAGER_PREFIX = "nvidia.com/gpu";
     private static final String NONE = "0";
@@ -77,22 +84,49 @@ public final class ForeignResources {
         return limits.containsKey(ACK_GPU);
     }
 
+    /** Whether the meaning of a container's limits depends on {@link SliceDefaults}. */
+    public static boolean dependsOnDefaults(Map<String, String> limits) {
+        return !statesSize(limits)
+                && !limits.containsKey(Resources.VGPU)
+                && Stream.of(NVIDIA_GPU, NVIDIA_GPU_SHARED).anyMatch(name -> requests(limits, name));
+    }
+
+    /**
+     * The limits as their author wrote them, of limits into which an update has merged what the author wrote and what
+     * {@link #toAliquot} has made of it at the pod's creation. A container that names another product's resource did
+     * not name those that only the translation adds, or it would have been refused.
+     */
+    public static Map<String, String> asWritten(Map<String, String> merged) {
+        var written = new LinkedHashMap<>(merged);
+        if (usesAckResources(merged)) {
+            written.keySet().removeAll(Resources.SUPPORTED);
+            written.remove(NVIDIA_GPU);
+        } else if (Stream.of(NVIDIA_GPU, NVIDIA_GPU_SHARED).anyMatch(name -> requests(merged, name))) {
+            written.remove(Resources.VGPU);
+        }
+        return written;
+    }
+
     /**
      * A container's limits with Aliquot's resources in place of other products'. Other resources stay.
      *
      * @param limits resource name to quantity
      * @param labels the pod's
      * @param compatibility the product whose meaning {@code nvidia.com} resources have
+     * @param defaults the size of slices
      * @throws FormatException if an amount is invalid, with what to write instead
      */
     public static Map<String, String> toAliquot(
-            Map<String, String> limits, Map<String, String> labels, Compatibility compatibility) {
+            Map<String, String> limits,
+            Map<String, String> labels,
+            Compatibility compatibility,
+            SliceDefaults defaults) {
         var translated = new LinkedHashMap<>(limits);
         translated.remove(PRIORITY);
         if (usesAckResources(limits)) {
             translateAck(translated, labels);
         }
-        translateNvidia(translated);
+        translateNvidia(translated, defaults);
         if (compatibility == Compatibility.HAMI) {
             normalizeHami(translated);
         }
@@ -129,21 +163,57 @@ public final class ForeignResources {
         });
     }
 
-    private static void translateNvidia(Map<String, String> translated) {
+    private static void translateNvidia(Map<String, String> translated, SliceDefaults defaults) {
+        String slices = translated.remove(NVIDIA_GPU_SHARED);
         String gpus = translated.get(NVIDIA_GPU);
         boolean done = translated.containsKey(Resources.VGPU);
+        if (slices != null) {
+            if (done || requests(translated, NVIDIA_GPU)) {
+                throw new FormatException("write either " + NVIDIA_GPU_SHARED + " or "
+                        + (done ? Resources.VGPU : NVIDIA_GPU) + ", not both");
+            }
+            addSlices(translated, NVIDIA_GPU_SHARED, slices, defaults);
+            done = true;
+        }
         if (gpus != null && done && !isZero(gpus)) {
             throw new FormatException("write either " + NVIDIA_GPU + " or " + Resources.VGPU
                     + ", not both; the former may be the default of a LimitRange in the namespace");
         }
         if (gpus != null && !done) {
-            translated.put(Resources.VGPU, text(whole(NVIDIA_GPU, gpus, 0, GpuRequest.MOST_VGPUS, "vGPUs")));
+            if (defaults.gpu() == SliceDefaults.Meaning.SLICE) {
+                addSlices(translated, NVIDIA_GPU, gpus, defaults);
+            } else {
+                translated.put(Resources.VGPU, text(whole(NVIDIA_GPU, gpus, 0, GpuRequest.MOST_VGPUS, "vGPUs")));
+            }
             translated.put(NVIDIA_GPU, NONE);
         }
         if (translated.containsKey(Resources.VGPU)
                 && translated.keySet().stream().noneMatch(name -> name.startsWith(DRIVER_MANAGER_PREFIX))) {
             translated.put(NVIDIA_GPU, NONE);
         }
+    }
+
+    private static void addSlices(Map<String, String> translated, String name, String amount, SliceDefaults defaults) {
+        int slices = whole(name, amount, 0, GpuRequest.MOST_VGPUS, "slices");
+        translated.put(Resources.VGPU, text(slices));
+        if (slices > 0 && !statesSize(translated)) {
+            try {
+                translated.putAll(defaults.amounts());
+            } catch (FormatException e) {
+                throw new FormatException(name + ": " + e.getMessage(), e);
+            }
+        }
+    }
+
+    private static boolean statesSize(Map<String, String> limits) {
+        return limits.containsKey(Resources.MEMORY)
+                || limits.containsKey(Resources.MEMORY_PERCENTAGE)
+                || requests(limits, Resources.CORES);
+    }
+
+    private static boolean requests(Map<String, String> limits, String name) {
+        String amount = limits.get(name);
+        return amount != null && !isZero(amount);
     }
 
     private static boolean isZero(String amount) {
@@ -155,7 +225,7 @@ public final class ForeignResources {
         String memory = translated.remove(ACK_MEMORY);
         String cores = translated.remove(ACK_CORES);
         String named = gpus != null ? ACK_GPU : memory != null ? ACK_MEMORY : ACK_CORES;
-        for (String name : Stream.concat(Stream.of(NVIDIA_GPU), Resources.SUPPORTED.stream())
+        for (String name : Stream.concat(Stream.of(NVIDIA_GPU, NVIDIA_GPU_SHARED), Resources.SUPPORTED.stream())
                 .toList()) {
             if (translated.containsKey(name)) {
                 throw new FormatException("write either " + named + " or " + name + ", not both");

@@ -105,6 +105,12 @@ public final class Annotations {
     /** On a node, by its admin: how single GPUs are shared, in a {@link NodeSharing}. */
     public static final String GPU_SHARE = "aliquot.io/gpu-share";
 
+    /**
+     * On a namespace, by its admin: prefix of the keys of its {@link SliceDefaults}: {@code aliquot.io/default-gpu},
+     * {@code -memory}, {@code -memory-percentage} and {@code -cores}.
+     */
+    public static final String DEFAULT_PREFIX = "aliquot.io/default-";
+
     /** On a node, by its admin: GPUs that get no new vGPU, a list of UUIDs. */
     public static final String CORDON_GPUS = "aliquot.io/cordon-gpus";
 

@@ -7,6 +7,7 @@ import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.names.SliceDefaults;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -18,11 +19,11 @@ class ForeignResourcesTest {
     private static final Map<String, String> NO_LABELS = Map.of();
 
     private static Map<String, String> translated(Map<String, String> limits) {
-        return ForeignResources.toAliquot(limits, NO_LABELS, Compatibility.NONE);
+        return ForeignResources.toAliquot(limits, NO_LABELS, Compatibility.NONE, SliceDefaults.NONE);
     }
 
     private static Map<String, String> translatedForHami(Map<String, String> limits) {
-        return ForeignResources.toAliquot(limits, NO_LABELS, Compatibility.HAMI);
+        return ForeignResources.toAliquot(limits, NO_LABELS, Compatibility.HAMI, SliceDefaults.NONE);
     }
 
     @Test
@@ -36,10 +37,16 @@ class ForeignResourcesTest {
     @Test
     void dividesGibibytesOverTheNumberOfGpusInThePodsLabel() {
         assertThat(ForeignResources.toAliquot(
-                        Map.of("aliyun.com/gpu-mem", "8"), Map.of("aliyun.com/gpu-count", "2"), Compatibility.NONE))
+                        Map.of("aliyun.com/gpu-mem", "8"),
+                        Map.of("aliyun.com/gpu-count", "2"),
+                        Compatibility.NONE,
+                        SliceDefaults.NONE))
                 .isEqualTo(Map.of("aliquot.io/vgpu", "2", "nvidia.com/gpumem", "4096"));
         assertThatThrownBy(() -> ForeignResources.toAliquot(
-                        Map.of("aliyun.com/gpu-mem", "9"), Map.of("aliyun.com/gpu-count", "2"), Compatibility.NONE))
+                        Map.of("aliyun.com/gpu-mem", "9"),
+                        Map.of("aliyun.com/gpu-count", "2"),
+                        Compatibility.NONE,
+                        SliceDefaults.NONE))
                 .hasMessageContaining("9 GiB cannot be divided equally over 2 GPUs")
                 .hasMessageContaining("write a multiple of 2");
     }
@@ -48,7 +55,10 @@ class ForeignResourcesTest {
     @ValueSource(strings = {"", "0", "two", "-1", "1025", "1.0"})
     void rejectsALabelThatIsNotANumberOfGpus(String count) {
         assertThatThrownBy(() -> ForeignResources.toAliquot(
-                        Map.of("aliyun.com/gpu-mem", "8"), Map.of("aliyun.com/gpu-count", count), Compatibility.NONE))
+                        Map.of("aliyun.com/gpu-mem", "8"),
+                        Map.of("aliyun.com/gpu-count", count),
+                        Compatibility.NONE,
+                        SliceDefaults.NONE))
                 .hasMessageContaining("is not a number of GPUs from 1 to 1024");
     }
 

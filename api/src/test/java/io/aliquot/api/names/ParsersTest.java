@@ -111,7 +111,8 @@ class ParsersTest {
                         text -> ForeignResources.toAliquot(
                                 Map.of("aliyun.com/gpu-mem", text, "cpu", text),
                                 Map.of(ForeignResources.ACK_GPU_COUNT_LABEL, text),
-                                Compatibility.NONE)),
+                                Compatibility.NONE,
+                                SliceDefaults.NONE)),
                 annotation(Annotations.USE_GPU_MODEL, "A100,RTX*"),
                 annotation(Annotations.AVOID_GPU_UUID, GPU + "," + GPU),
                 annotation(Annotations.USE_GPU_INDEX, "0,1"),

@@ -54,17 +54,26 @@ class AdmissionObjectsTest {
 
     @Test
     void gpuPodsDependOnTheWebhookAndOtherPodsDoNot() {
-        for (String ours : List.of("gpu.aliquot.io", "namespace.gpu.aliquot.io")) {
+        for (String ours : List.of("gpu.aliquot.io", "namespace.gpu.aliquot.io", "gpu-shared.gpu.aliquot.io")) {
             assertThat(webhook(ours).getFailurePolicy()).isEqualTo("Fail");
         }
         for (String other : List.of("void.aliquot.io", "debug.aliquot.io")) {
             assertThat(webhook(other).getFailurePolicy()).isEqualTo("Ignore");
             assertThat(webhook(other).getTimeoutSeconds()).isEqualTo(1);
         }
+        assertThat(webhook("update.gpu.aliquot.io").getFailurePolicy()).isEqualTo("Ignore");
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"gpu.aliquot.io", "namespace.gpu.aliquot.io", "void.aliquot.io", "debug.aliquot.io"})
+    @ValueSource(
+            strings = {
+                "gpu.aliquot.io",
+                "namespace.gpu.aliquot.io",
+                "gpu-shared.gpu.aliquot.io",
+                "update.gpu.aliquot.io",
+                "void.aliquot.io",
+                "debug.aliquot.io"
+            })
     void webhookIsReinvokedAfterOtherWebhooksAndSkipsExcludedNamespaces(String name) {
         MutatingWebhook webhook = webhook(name);
 
@@ -86,10 +95,27 @@ class AdmissionObjectsTest {
     }
 
     @Test
+    void timeSlicesAreAliquotsWhereTheNamespaceOrTheChartClaimsThem() {
+        MutatingWebhook labeled = webhook("gpu-shared.gpu.aliquot.io");
+        assertThat(labeled.getNamespaceSelector().getMatchExpressions())
+                .contains(new LabelSelectorRequirement("aliquot.io/gpu.shared", "In", List.of("on")));
+        assertThat(resources(labeled, "requests-slices")).containsExactly(ForeignResources.NVIDIA_GPU_SHARED);
+
+        List<MutatingWebhook> claimed = webhooks(Map.of("claims[0]", "gpu.shared"));
+        assertThat(claimed).extracting(MutatingWebhook::getName).doesNotContain("gpu-shared.gpu.aliquot.io");
+        String condition = claimed.get(0).getMatchConditions().get(0).getExpression();
+        assertThat(resources(condition.substring(0, condition.indexOf("nvidia.com/gpu'"))))
+                .contains(ForeignResources.NVIDIA_GPU_SHARED);
+    }
+
+    @Test
     void scopeClusterNeedsNoLabel() {
         List<MutatingWebhook> webhooks = webhooks(Map.of("scope", "cluster"));
 
-        assertThat(webhooks).extracting(MutatingWebhook::getName).containsExactly("gpu.aliquot.io", "debug.aliquot.io");
+        assertThat(webhooks)
+                .extracting(MutatingWebhook::getName)
+                .containsExactly(
+                        "gpu.aliquot.io", "gpu-shared.gpu.aliquot.io", "update.gpu.aliquot.io", "debug.aliquot.io");
         assertThat(webhooks.get(0).getMatchConditions().get(0).getExpression())
                 .contains("'nvidia.com/gpu'")
                 .doesNotContain("aliquot.io/gpu'");
@@ -110,8 +136,13 @@ class AdmissionObjectsTest {
 
         assertThat(webhooks)
                 .extracting(MutatingWebhook::getName)
-                .containsExactly("gpu.aliquot.io", "namespace.gpu.aliquot.io", "debug.aliquot.io");
-        assertThat(webhooks.get(2).getMatchConditions()).hasSize(1);
+                .containsExactly(
+                        "gpu.aliquot.io",
+                        "namespace.gpu.aliquot.io",
+                        "gpu-shared.gpu.aliquot.io",
+                        "update.gpu.aliquot.io",
+                        "debug.aliquot.io");
+        assertThat(webhooks.get(4).getMatchConditions()).hasSize(1);
     }
 
     @Test
@@ -124,7 +155,7 @@ class AdmissionObjectsTest {
                 "webhooks.objectSelector.matchLabels.gpu-pod",
                 "yes"));
 
-        assertThat(webhooks).hasSize(4).allSatisfy(webhook -> {
+        assertThat(webhooks).hasSize(6).allSatisfy(webhook -> {
             assertThat(webhook.getNamespaceSelector().getMatchLabels()).isEqualTo(Map.of("team", "a"));
             assertThat(webhook.getNamespaceSelector().getMatchExpressions()).hasSizeGreaterThanOrEqualTo(2);
             assertThat(webhook.getObjectSelector().getMatchLabels()).isEqualTo(Map.of("gpu-pod", "yes"));
@@ -134,7 +165,7 @@ class AdmissionObjectsTest {
     @Test
     void upgradesKeepTheCaBundleThatTheSchedulerWrote() {
         assertThat(webhooks())
-                .hasSize(4)
+                .hasSize(6)
                 .allMatch(webhook -> webhook.getClientConfig().getCaBundle() == null);
     }
 

@@ -649,6 +649,7 @@ class AdmissionPoliciesIT {
         @ValueSource(
                 strings = {
                     "nvidia.com/gpu",
+                    "nvidia.com/gpu.shared",
                     "nvidia.com/priority",
                     "aliyun.com/gpu",
                     "aliyun.com/gpu-mem",

@@ -37,6 +37,7 @@ class RbacTest {
                         "pods/eviction: create",
                         "policy/poddisruptionbudgets: list watch",
                         "nodes: get list watch patch",
+                        "namespaces: get",
                         "events: create",
                         "authorization.k8s.io/subjectaccessreviews: create",
                         "admissionregistration.k8s.io/mutatingwebhookconfigurations aliquot: get",

@@ -2,8 +2,8 @@ package io.aliquot.scheduler.admission;
 
 import java.util.List;
 
-/** What a webhook changes in a pod when the pod is created or when an ephemeral container is added to it. */
-sealed interface Admission permits GpuAdmission, VoidAdmission {
+/** What a webhook changes in a pod when the pod is created or updated. */
+sealed interface Admission permits GpuAdmission, UpdateAdmission, VoidAdmission {
     /**
      * Changes the pod.
      *

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.admission;
 
 import io.aliquot.scheduler.admission.AdmissionReview.Oversized;
+import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.settings.Settings;
 import jakarta.servlet.http.HttpServletResponse;
@@ -17,21 +18,35 @@ import org.springframework.web.bind.annotation.RestController;
 /** The webhooks' HTTP endpoints. Package server has checked the request's size and path before. */
 @RestController
 final class AdmissionController {
-    private final GpuAdmission gpuAdmission;
+    private final Settings settings;
     private final Ledger ledger;
+    private final Namespaces namespaces;
     private final ReviewMemory memory = new ReviewMemory();
 
-    AdmissionController(Settings settings, Ledger ledger) {
+    AdmissionController(Settings settings, Ledger ledger, ApiServerClient apiServer) {
+        this.settings = settings;
         this.ledger = ledger;
-        this.gpuAdmission =
-                new GpuAdmission(settings.schedulerName(), settings.runtimeClass(), settings.compatibility());
+        this.namespaces = new Namespaces(apiServer);
     }
 
     @PostMapping("/admission/gpu")
     void admitGpuPod(InputStream body, HttpServletResponse response) throws IOException {
         respond(body, response, Oversized.DENIED, review -> {
-            review.requireCreation();
-            return gpuAdmission;
+            review.require(AdmissionReview.Operation.CREATE);
+            return new GpuAdmission(
+                    settings.schedulerName(),
+                    settings.runtimeClass(),
+                    settings.compatibility(),
+                    () -> namespaces.sliceDefaults(review.namespace(), settings.sliceDefaults()));
+        });
+    }
+
+    @PostMapping("/admission/update")
+    void admitUpdate(InputStream body, HttpServletResponse response) throws IOException {
+        // The API server refuses what differs from the stored pod, whatever this answer.
+        respond(body, response, Oversized.UNCHANGED, review -> {
+            review.require(AdmissionReview.Operation.UPDATE);
+            return new UpdateAdmission(settings.schedulerName());
         });
     }
 

@@ -15,12 +15,16 @@ import tools.jackson.databind.node.ObjectNode;
  *
  * @param uid the request's, repeated in the response
  * @param operation what the API server is about to do
+ * @param namespace of the pod
  * @param pod as the user and earlier webhooks wrote it, with the API server's defaults
  * @param existingContainers the names of the containers that the stored pod has; empty for {@link Operation#CREATE}
  */
-record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<String> existingContainers) {
+record AdmissionReview(
+        String uid, Operation operation, String namespace, ObjectNode pod, Set<String> existingContainers) {
     enum Operation {
         CREATE,
+        /** UPDATE of the pod itself, as by {@code kubectl apply}. */
+        UPDATE,
         /** UPDATE of the subresource {@code ephemeralcontainers}, as by {@code kubectl debug}. */
         ADD_EPHEMERAL_CONTAINER
     }
@@ -107,11 +111,12 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
         String uid = JsonTree.text(request, "uid")
                 .orElseThrow(() -> new MalformedReviewException("expected the request to have a uid"));
         Operation operation = operation(request);
+        String namespace = JsonTree.text(request, "namespace").orElse("");
         ObjectNode pod = object(request, "object");
         return switch (operation) {
-            case CREATE -> new AdmissionReview(uid, operation, pod, Set.of());
+            case CREATE, UPDATE -> new AdmissionReview(uid, operation, namespace, pod, Set.of());
             case ADD_EPHEMERAL_CONTAINER ->
-                new AdmissionReview(uid, operation, pod, containerNames(object(request, "oldObject")));
+                new AdmissionReview(uid, operation, namespace, pod, containerNames(object(request, "oldObject")));
         };
     }
 
@@ -121,15 +126,18 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
                         && hasText(kind, "version", "v1")
                         && JsonTree.text(kind, "group").isEmpty())
                 .isPresent();
-        if (pod
-                && hasText(request, "operation", "CREATE")
-                && JsonTree.text(request, "subResource").isEmpty()) {
-            return Operation.CREATE;
+        if (pod && JsonTree.text(request, "subResource").isEmpty()) {
+            if (hasText(request, "operation", "CREATE")) {
+                return Operation.CREATE;
+            }
+            if (hasText(request, "operation", "UPDATE")) {
+                return Operation.UPDATE;
+            }
         }
         if (pod && hasText(request, "operation", "UPDATE") && hasText(request, "subResource", "ephemeralcontainers")) {
             return Operation.ADD_EPHEMERAL_CONTAINER;
         }
-        throw unexpectedOperation("the CREATE of a v1 Pod, or the UPDATE of its ephemeralcontainers");
+        throw unexpectedOperation("the CREATE or UPDATE of a v1 Pod, or the UPDATE of its ephemeralcontainers");
     }
 
     private static Set<String> containerNames(ObjectNode pod) {
@@ -148,10 +156,10 @@ record AdmissionReview(String uid, Operation operation, ObjectNode pod, Set<Stri
                 "expected " + expected + "; check the rules of the MutatingWebhookConfiguration");
     }
 
-    /** @throws MalformedReviewException if the pod exists already */
-    void requireCreation() {
-        if (operation != Operation.CREATE) {
-            throw unexpectedOperation("the CREATE of a v1 Pod");
+    /** @throws MalformedReviewException if the API server is about to do something else */
+    void require(Operation expected) {
+        if (operation != expected) {
+            throw unexpectedOperation("the " + expected + " of a v1 Pod");
         }
     }
 

@@ -52,6 +52,14 @@ final class DeniedException extends RuntimeException {
                 Code.BUSY, "Aliquot's webhook reads too many other large pods now: create the pod again");
     }
 
+    /** The API server did not tell what the pod's namespace says about it. */
+    static DeniedException unreadableNamespace(String namespace, String why) {
+        return new DeniedException(
+                Code.BUSY,
+                printable("Aliquot's webhook could not read the annotations of the namespace " + namespace + " (" + why
+                        + "): create the pod again"));
+    }
+
     Code code() {
         return code;
     }

@@ -4,10 +4,12 @@ import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.Labels;
+import io.aliquot.api.names.SliceDefaults;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Supplier;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
@@ -18,9 +20,12 @@ import tools.jackson.databind.node.ObjectNode;
  * @param schedulerName the {@code schedulerName} of the kube-scheduler that the extender serves
  * @param runtimeClass for pods without a RuntimeClass; empty: such pods stay without one
  * @param compatibility the meaning of resources in pods that neither have the annotation nor use ACK's names
+ * @param sliceDefaults those of the pod's namespace; called at most once, and only if the pod's meaning depends on them
  */
-record GpuAdmission(String schedulerName, String runtimeClass, Compatibility compatibility) implements Admission {
-    private static final String DEFAULT_SCHEDULER = "default-scheduler";
+record GpuAdmission(
+        String schedulerName, String runtimeClass, Compatibility compatibility, Supplier<SliceDefaults> sliceDefaults)
+        implements Admission {
+    static final String DEFAULT_SCHEDULER = "default-scheduler";
 
     @Override
     public List<String> admit(EditedObject pod) {
@@ -30,10 +35,16 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
         List<JsonContainer> containers = JsonContainer.of(pod);
         var derived = new DerivedAnnotations(
                 annotations, compatibility, containers.stream().anyMatch(JsonContainer::usesAckResources));
+        SliceDefaults defaults = containers.stream().anyMatch(JsonContainer::dependsOnDefaults)
+                ? sliceDefaults.get()
+                : SliceDefaults.NONE;
         var gpuContainers = new ArrayList<JsonContainer>();
         var others = new ArrayList<JsonContainer>();
         for (JsonContainer container : containers) {
-            derived.add(container, container.translateAliases(labels, derived.compatibility()));
+            JsonContainer.Translation translation =
+                    container.translateAliases(labels, derived.compatibility(), defaults);
+            derived.add(container, translation);
+            translation.warning().ifPresent(warnings::add);
             (container.requestsGpu() ? gpuContainers : others).add(container);
         }
         if (gpuContainers.isEmpty()) {
@@ -64,7 +75,7 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
         return warnings;
     }
 
-    private static Map<String, String> metadata(ObjectNode pod, String field) {
+    static Map<String, String> metadata(ObjectNode pod, String field) {
         return JsonTree.object(pod, "metadata")
                 .map(metadata -> JsonTree.texts(metadata, field))
                 .orElse(Map.of());
@@ -113,7 +124,7 @@ record GpuAdmission(String schedulerName, String runtimeClass, Compatibility com
      * nvidia.com/gpu tolerate it (plugin/pkg/admission/extendedresourcetoleration/admission.go). It would add
      * tolerations only for the resources that remain. The other taint keeps all pods but these off a group of nodes.
      */
-    private static void tolerateGpuNodes(EditedObject spec) {
+    static void tolerateGpuNodes(EditedObject spec) {
         for (String taint : new String[] {ForeignResources.NVIDIA_GPU, Labels.SHARED_TAINT}) {
             ObjectNode toleration = spec.tree().objectNode().put("key", taint).put("operator", "Exists");
             if (!JsonTree.objects(spec.tree(), "tolerations").contains(toleration)) {

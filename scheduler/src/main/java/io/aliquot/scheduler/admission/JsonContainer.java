@@ -6,6 +6,7 @@ import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.names.SliceDefaults;
 import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.api.shim.ContainerPaths;
 import java.util.ArrayList;
@@ -70,17 +71,34 @@ final class JsonContainer {
      *
      * @param priority of the pod, as {@link io.aliquot.api.names.Priority}; null if it states none
      * @param bestLinked whether the container requests GPUs with the best links
+     * @param warning for the pod's author, what was read as what; empty if nothing was translated
      */
-    record Translation(@Nullable Integer priority, boolean bestLinked) {}
+    record Translation(@Nullable Integer priority, boolean bestLinked, Optional<String> warning) {}
 
     /**
      * Replaces resources of other products by Aliquot's.
      *
      * @param labels the pod's
+     * @param defaults the size of slices
      * @throws DeniedException if an amount is invalid
      */
-    Translation translateAliases(Map<String, String> labels, Compatibility compatibility) {
+    Translation translateAliases(Map<String, String> labels, Compatibility compatibility, SliceDefaults defaults) {
         Map<String, String> limits = resources("limits");
+        return translate(limits, limits, labels, compatibility, defaults);
+    }
+
+    /** The same in an update of a container that was translated at its pod's creation. */
+    Translation translateAliasesAgain(Map<String, String> labels, Compatibility compatibility) {
+        Map<String, String> limits = resources("limits");
+        return translate(limits, ForeignResources.asWritten(limits), labels, compatibility, SliceDefaults.NONE);
+    }
+
+    private Translation translate(
+            Map<String, String> limits,
+            Map<String, String> written,
+            Map<String, String> labels,
+            Compatibility compatibility,
+            SliceDefaults defaults) {
         resources("requests").keySet().stream()
                 .filter(name -> (Resources.SUPPORTED.contains(name) || ForeignResources.NAMES.contains(name))
                         && !limits.containsKey(name))
@@ -89,16 +107,56 @@ final class JsonContainer {
                     throw denied("write " + name + " under resources.limits; requests alone set no limit");
                 });
         try {
-            Map<String, String> translated = ForeignResources.toAliquot(limits, labels, compatibility);
+            Map<String, String> translated = ForeignResources.toAliquot(written, labels, compatibility, defaults);
             if (!translated.equals(limits)) {
                 replaceAmounts(limits, translated);
             }
-            OptionalInt priority = ForeignResources.priority(limits, compatibility);
+            OptionalInt priority = ForeignResources.priority(written, compatibility);
             return new Translation(
-                    priority.isPresent() ? priority.getAsInt() : null, ForeignResources.requestsBestLinks(limits));
+                    priority.isPresent() ? priority.getAsInt() : null,
+                    ForeignResources.requestsBestLinks(written),
+                    warning(written, translated, priority, compatibility));
         } catch (FormatException e) {
             throw denied(e);
         }
+    }
+
+    private Optional<String> warning(
+            Map<String, String> written,
+            Map<String, String> translated,
+            OptionalInt priority,
+            Compatibility compatibility) {
+        var from = new ArrayList<String>();
+        written.forEach((name, amount) -> {
+            boolean became = !amount.equals("0") && !amount.equals(translated.get(name));
+            if (became) {
+                from.add(name + ": " + amount);
+            }
+        });
+        if (from.isEmpty()) {
+            return Optional.empty();
+        }
+        var to = new ArrayList<String>();
+        for (String name : Resources.SUPPORTED) {
+            String amount = translated.get(name);
+            if (amount != null && !amount.equals(written.get(name))) {
+                to.add(name + ": " + amount);
+            }
+        }
+        if (to.size() == 1
+                && GpuRequest.parse(translated)
+                        .filter(request -> request.as(compatibility).exclusive())
+                        .isPresent()) {
+            to.set(0, to.get(0) + " (whole cards)");
+        }
+        priority.ifPresent(value -> to.add("annotation " + Annotations.PRIORITY + ": " + value));
+        return Optional.of(about("Aliquot reads " + String.join(", ", from) + " as "
+                + (to.isEmpty() ? "nothing" : String.join(", ", to))));
+    }
+
+    /** Whether the meaning of its resources depends on its namespace. */
+    boolean dependsOnDefaults() {
+        return ForeignResources.dependsOnDefaults(resources("limits"));
     }
 
     boolean usesAckResources() {

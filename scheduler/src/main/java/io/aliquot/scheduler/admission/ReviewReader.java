@@ -108,6 +108,7 @@ final class ReviewReader {
                             "kind", ALL,
                             "operation", ALL,
                             "subResource", ALL,
+                            "namespace", ALL,
                             "object", POD,
                             "oldObject",
                                     fields(Map.of(

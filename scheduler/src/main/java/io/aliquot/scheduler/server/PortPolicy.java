@@ -31,12 +31,14 @@ record PortPolicy(Set<String> paths, String below, int largestBody) {
      * 8 MiB: a review of an update has the pod before and after it, and the API server itself accepts no request over 3
      * (k8s.io/apiserver, MaxRequestBodyBytes).
      */
-    static final PortPolicy WEBHOOKS = new PortPolicy(Set.of("/admission/gpu", "/admission/void"), "", 8 << 20);
+    static final PortPolicy WEBHOOKS =
+            new PortPolicy(Set.of("/admission/gpu", "/admission/update", "/admission/void"), "", 8 << 20);
 
     /** The same port where it serves the aggregated API, too. */
     static final PortPolicy WEBHOOKS_AND_API = new PortPolicy(
             Set.of(
                     "/admission/gpu",
+                    "/admission/update",
                     "/admission/void",
                     "/apis",
                     "/openapi/v3",

@@ -4,6 +4,7 @@ import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
+import io.aliquot.api.names.SliceDefaults;
 import io.aliquot.scheduler.autoscaler.Autoscaler;
 import java.util.Arrays;
 import java.util.List;
@@ -31,6 +32,9 @@ import org.jspecify.annotations.Nullable;
  *     neither the pod nor the node sets one
  * @param compatibility {@code ALIQUOT_COMPATIBILITY}, default {@code none}: what resources mean on a pod that does not
  *     set it
+ * @param sliceDefaults {@code ALIQUOT_DEFAULT_GPU}, {@code ALIQUOT_DEFAULT_MEMORY},
+ *     {@code ALIQUOT_DEFAULT_MEMORY_PERCENTAGE} and {@code ALIQUOT_DEFAULT_CORES}, default none: the size of slices in
+ *     namespaces that set none
  * @param nodesPerFilter {@code ALIQUOT_NODES_PER_FILTER}, 0 to 100,000, default 100: the maximum number of nodes in an
  *     answer to Filter; 0 for all that fit
  * @param overuse {@code ALIQUOT_OVERUSE}, default {@code report}: what happens to pods that use more GPU memory than
@@ -63,6 +67,7 @@ public record Settings(
         Placement nodePlacement,
         Placement gpuPlacement,
         Compatibility compatibility,
+        SliceDefaults sliceDefaults,
         int nodesPerFilter,
         OverusePolicy overuse,
         UnlimitedPolicy unlimitedContainers,
@@ -96,6 +101,7 @@ public record Settings(
                 setting(environment, "ALIQUOT_NODE_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
                 setting(environment, "ALIQUOT_GPU_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
                 setting(environment, "ALIQUOT_COMPATIBILITY", Compatibility.NONE, Compatibility::parse),
+                SliceDefaults.NONE.with(Settings::sliceVariable, environment),
                 setting(environment, "ALIQUOT_NODES_PER_FILTER", 100, Settings::nodesPerFilter),
                 setting(environment, "ALIQUOT_OVERUSE", OverusePolicy.REPORT, OverusePolicy::parse),
                 setting(environment, "ALIQUOT_UNLIMITED_CONTAINERS", UnlimitedPolicy.END, UnlimitedPolicy::parse),
@@ -107,6 +113,16 @@ public record Settings(
                 setting(environment, "ALIQUOT_API_GROUP_SERVICE", "", Settings::objectName),
                 setting(environment, "ALIQUOT_KEEPS_NODES_FROM", Set.of(), Settings::autoscalers),
                 setting(environment, "ALIQUOT_LOG_FORMAT", "", Settings::logFormat));
+    }
+
+    private static String sliceVariable(String value) {
+        return switch (value) {
+            case "gpu" -> "ALIQUOT_DEFAULT_GPU";
+            case "memory" -> "ALIQUOT_DEFAULT_MEMORY";
+            case "memory-percentage" -> "ALIQUOT_DEFAULT_MEMORY_PERCENTAGE";
+            case "cores" -> "ALIQUOT_DEFAULT_CORES";
+            default -> throw new IllegalArgumentException(value);
+        };
     }
 
     private static <T> T setting(

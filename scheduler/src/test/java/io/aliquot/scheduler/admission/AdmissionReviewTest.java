@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.SliceDefaults;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -20,7 +21,8 @@ import tools.jackson.databind.node.ObjectNode;
 
 class AdmissionReviewTest {
     private static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
-    private static final GpuAdmission GPU = new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE);
+    private static final GpuAdmission GPU =
+            new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, () -> SliceDefaults.NONE);
 
     /** An AdmissionReview as kube-apiserver 1.35 sends it. */
     static ObjectNode review(ObjectNode pod) {
@@ -243,8 +245,8 @@ class AdmissionReviewTest {
         deployment.withObject("/request/kind").put("kind", "Deployment");
         ObjectNode other = review(Pods.gpuPod());
         other.withObject("/request/kind").put("group", "example.com");
-        ObjectNode update = review(Pods.gpuPod());
-        update.withObject("/request").put("operation", "UPDATE");
+        ObjectNode deletion = review(Pods.gpuPod());
+        deletion.withObject("/request").put("operation", "DELETE");
         ObjectNode binding = review(Pods.gpuPod());
         binding.withObject("/request").put("subResource", "binding");
         ObjectNode withoutPod = review(Pods.gpuPod());
@@ -252,7 +254,8 @@ class AdmissionReviewTest {
         ObjectNode withoutUid = review(Pods.gpuPod());
         withoutUid.withObject("/request").put("uid", "");
 
-        for (ObjectNode review : new ObjectNode[] {beta, deployment, other, update, binding, withoutPod, withoutUid}) {
+        for (ObjectNode review :
+                new ObjectNode[] {beta, deployment, other, deletion, binding, withoutPod, withoutUid}) {
             assertMalformed(review.toString());
         }
     }
@@ -274,7 +277,7 @@ class AdmissionReviewTest {
         });
 
         assertThat(seen.get(0).existingContainers()).containsExactlyInAnyOrder("main", "earlier");
-        assertThatThrownBy(seen.get(0)::requireCreation)
+        assertThatThrownBy(() -> seen.get(0).require(AdmissionReview.Operation.CREATE))
                 .isInstanceOf(MalformedReviewException.class)
                 .hasMessageStartingWith("expected the CREATE of a v1 Pod;");
         adding.withObject("/request").putNull("oldObject");

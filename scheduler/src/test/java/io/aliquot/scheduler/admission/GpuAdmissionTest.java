@@ -11,7 +11,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.names.SliceDefaults;
 import java.util.List;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -20,7 +23,8 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ObjectNode;
 
 class GpuAdmissionTest {
-    private static final GpuAdmission ADMISSION = new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE);
+    private static final GpuAdmission ADMISSION =
+            new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, () -> SliceDefaults.NONE);
     private static final String VOID = "{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}";
     private static final String ALLOCATED = """
         {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {
@@ -166,6 +170,82 @@ class GpuAdmissionTest {
         assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
     }
 
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            value = {
+                "{'nvidia.com/gpu.shared': '2'} | {'aliquot.io/vgpu': '2', 'nvidia.com/gpumem-percentage': '25', 'nvidia.com/gpucores': '20'}",
+                "{'nvidia.com/gpu': '1'} | {'nvidia.com/gpu': '0', 'aliquot.io/vgpu': '1', 'nvidia.com/gpumem-percentage': '25', 'nvidia.com/gpucores': '20'}",
+                "{'nvidia.com/gpu': '1', 'nvidia.com/gpumem': '3k'} | {'nvidia.com/gpu': '0', 'aliquot.io/vgpu': '1', 'nvidia.com/gpumem': '3k'}",
+                "{'nvidia.com/gpu': '0'} | {'nvidia.com/gpu': '0', 'aliquot.io/vgpu': '0'}",
+                "{'aliquot.io/vgpu': '1'} | {'aliquot.io/vgpu': '1', 'nvidia.com/gpu': '0'}",
+                "{'aliyun.com/gpu': '1'} | {'aliquot.io/vgpu': '1', 'nvidia.com/gpu': '0'}",
+            })
+    void aSliceHasTheSizeOfItsNamespacesDefaults(String limits, String expected) {
+        var slices = new SliceDefaults(SliceDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20);
+        var admission = new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, () -> slices);
+        ObjectNode pod = mutated(admission, requesting(limits.replace('\'', '"')));
+
+        assertThat(container(pod, 0).at("/resources/limits")).isEqualTo(parse(expected.replace('\'', '"')));
+        assertThat(container(pod, 0).at("/resources/requests")).isEqualTo(parse(expected.replace('\'', '"')));
+        assertThat(mutated(admission, pod)).as("reinvoked").isEqualTo(pod);
+    }
+
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            value = {
+                "{'nvidia.com/gpu.shared': '1'} | annotation aliquot.io/default-memory",
+                "{'nvidia.com/gpu.shared': '1', 'nvidia.com/gpu': '1'} | write either nvidia.com/gpu.shared or nvidia.com/gpu",
+                "{'nvidia.com/gpu.shared': '1', 'aliquot.io/vgpu': '1'} | write either nvidia.com/gpu.shared or aliquot.io/vgpu",
+                "{'nvidia.com/gpu.shared': '1', 'aliyun.com/gpu-mem': '3'} | not both",
+                "{'nvidia.com/gpu.shared': '1.5', 'nvidia.com/gpumem': '100'} | a whole number from 0 to 1024 (slices)",
+            })
+    void deniesSlicesWithoutASizeAndContainersThatAskInTwoWays(String limits, String message) {
+        assertDenied(requesting(limits.replace('\'', '"')), "container main: ", message);
+    }
+
+    @Test
+    void onlyRequestsWithoutAmountsDependOnTheNamespace() {
+        Supplier<SliceDefaults> unreadable = () -> {
+            throw DeniedException.unreadableNamespace("team", "timed out");
+        };
+        var admission = new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, unreadable);
+
+        mutated(admission, gpuPod());
+        mutated(admission, requesting("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"}"));
+        mutated(admission, mutated(ADMISSION, requesting("{\"nvidia.com/gpu\": \"1\"}")));
+        for (String name : List.of("nvidia.com/gpu", "nvidia.com/gpu.shared")) {
+            assertThatThrownBy(() -> mutated(admission, requesting("{\"" + name + "\": \"1\"}")))
+                    .hasMessageContaining("could not read the annotations of the namespace team (timed out)");
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            value = {
+                "{'nvidia.com/gpu': '2'} | nvidia.com/gpu: 2 as aliquot.io/vgpu: 2 (whole cards)",
+                "{'nvidia.com/gpu': '1', 'nvidia.com/gpumem': '3k'} | nvidia.com/gpu: 1 as aliquot.io/vgpu: 1",
+                "{'aliyun.com/gpu-mem': '3'} | aliyun.com/gpu-mem: 3 as aliquot.io/vgpu: 1, nvidia.com/gpumem: 3072",
+                "{'nvidia.com/gpumem': '3k', 'nvidia.com/priority': '7'} | nvidia.com/priority: 7 as annotation aliquot.io/priority: 7",
+            })
+    void aWarningNamesWhatWasTranslated(String limits, String warning) {
+        ObjectNode pod = requesting(limits.replace('\'', '"'));
+
+        assertThat(warnings(pod)).containsExactly("container main: Aliquot reads " + warning);
+        assertThat(warnings(mutated(ADMISSION, pod))).as("reinvoked").isEmpty();
+        assertThat(warnings(gpuPod())).isEmpty();
+    }
+
+    private static List<String> warnings(ObjectNode pod) {
+        return Pods.respond(AdmissionReviewTest.review(pod), ADMISSION)
+                .path("warnings")
+                .valueStream()
+                .map(JsonNode::stringValue)
+                .toList();
+    }
+
     @Test
     void toleratesTheTaintsOfGpuNodesOnce() {
         String gpu = "{\"key\": \"nvidia.com/gpu\", \"operator\": \"Exists\"}";
@@ -194,7 +274,7 @@ class GpuAdmissionTest {
 
     @Test
     void setsTheRuntimeClassIfConfiguredAndAbsent() {
-        var admission = new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE);
+        var admission = new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE, () -> SliceDefaults.NONE);
         ObjectNode own = gpuPod();
         spec(own).put("runtimeClassName", "mine");
 
@@ -316,7 +396,7 @@ class GpuAdmissionTest {
 
     @Test
     void withHamiCompatibilityAnnotatesThePodAndReducesCoresTo100() {
-        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI);
+        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI, () -> SliceDefaults.NONE);
         ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\","
                 + " \"nvidia.com/gpumem-percentage\": \"50\", \"nvidia.com/gpucores\": \"150\","
                 + " \"nvidia.com/priority\": \"0\"}");
@@ -334,7 +414,7 @@ class GpuAdmissionTest {
 
     @Test
     void allCoresByAcksResourceAreNotAWholeCardWhateverTheDefault() {
-        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI);
+        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI, () -> SliceDefaults.NONE);
         ObjectNode pod = requesting("{\"aliyun.com/gpu-mem\": \"4\", \"aliyun.com/gpu-core.percentage\": \"100\"}");
         ObjectNode hamis = pod.deepCopy();
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
@@ -357,7 +437,7 @@ class GpuAdmissionTest {
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
         ObjectNode withAnnotation = pod.deepCopy();
         withAnnotation.withObject("/metadata/annotations").put("aliquot.io/compatibility", "none");
-        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI);
+        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI, () -> SliceDefaults.NONE);
 
         assertThat(mutated(ADMISSION, hamis)
                         .at("/spec/containers/0/resources/limits/nvidia.com~1gpucores")

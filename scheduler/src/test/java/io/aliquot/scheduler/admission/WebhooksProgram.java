@@ -3,6 +3,7 @@ package io.aliquot.scheduler.admission;
 import io.aliquot.scheduler.server.KeyStores;
 import io.aliquot.scheduler.server.RandomPorts;
 import io.aliquot.scheduler.server.TlsCertificate;
+import io.fabric8.kubernetes.client.Config;
 import java.security.KeyStore;
 import java.security.PrivateKey;
 import java.security.cert.X509Certificate;
@@ -22,6 +23,8 @@ final class WebhooksProgram {
                         "POD_NAME=aliquot-1",
                         "POD_NAMESPACE=aliquot",
                         "ALIQUOT_API_GROUP_SERVICE=aliquot-extension-api")
+                // Reads no namespaces: the pods of its tests do not depend on them.
+                .initializers(starting -> WebhooksTest.Program.reading(starting, Config.empty()))
                 .run();
         KeyStore identity = KeyStores.selfSigned("localhost");
         context.getBean(TlsCertificate.class)

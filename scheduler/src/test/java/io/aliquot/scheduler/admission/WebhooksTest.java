@@ -4,9 +4,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.scheduler.certificate.CertificateKeeperFixture;
+import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.server.RandomPorts;
+import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.server.mock.EnableKubernetesMockClient;
 import java.io.ByteArrayInputStream;
@@ -77,6 +79,12 @@ class WebhooksTest {
         Ledger ledger() {
             return new Ledger(System::nanoTime, new LedgerEvents());
         }
+
+        /** Lets the webhooks read namespaces from the API server of a configuration. */
+        static void reading(ConfigurableApplicationContext starting, Config apiServer) {
+            ((GenericApplicationContext) starting)
+                    .registerBean(ApiServerClient.class, () -> new ApiServerClient(apiServer));
+        }
     }
 
     @BeforeEach
@@ -84,7 +92,9 @@ class WebhooksTest {
         keeper = new CertificateKeeperFixture(kubernetes);
         context = new SpringApplicationBuilder(Program.class)
                 .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot")
-                .initializers(starting -> keeper.registerIn((GenericApplicationContext) starting))
+                .initializers(
+                        starting -> keeper.registerIn((GenericApplicationContext) starting),
+                        starting -> Program.reading(starting, kubernetes.getConfiguration()))
                 .run();
     }
 

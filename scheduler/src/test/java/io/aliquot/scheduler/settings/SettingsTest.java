@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
+import io.aliquot.api.names.SliceDefaults;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
@@ -24,6 +25,7 @@ class SettingsTest {
                         Placement.FRAGMENTATION,
                         Placement.FRAGMENTATION,
                         Compatibility.NONE,
+                        SliceDefaults.NONE,
                         100,
                         OverusePolicy.REPORT,
                         UnlimitedPolicy.END,
@@ -45,6 +47,8 @@ class SettingsTest {
                 .hasMessage("ALIQUOT_NODE_PLACEMENT: \"best\" is unknown; allowed: binpack, spread, fragmentation");
         assertThatThrownBy(() -> read("ALIQUOT_COMPATIBILITY", "ack"))
                 .hasMessage("ALIQUOT_COMPATIBILITY: \"ack\" is unknown; allowed: none, hami");
+        assertThatThrownBy(() -> read("ALIQUOT_DEFAULT_MEMORY", "3Gi"))
+                .hasMessage("ALIQUOT_DEFAULT_MEMORY: nvidia.com/gpumem counts MiB: write 3072 instead of 3Gi");
         assertThatThrownBy(() -> read("ALIQUOT_NODE_LABEL", "gpu")).hasMessageContaining("a node label such as gpu=on");
         assertThatThrownBy(() -> read("ALIQUOT_OVERUSE", "delete"))
                 .hasMessage("ALIQUOT_OVERUSE: \"delete\" is unknown; allowed: report, evict");

@@ -1,0 +1,312 @@
+package io.aliquot.scheduler.admission;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.names.Resources;
+import io.aliquot.scheduler.server.KeyStores;
+import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.scheduler.server.TlsCertificate;
+import io.aliquot.testing.ApiServer;
+import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodList;
+import io.fabric8.kubernetes.api.model.Quantity;
+import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.PrivateKey;
+import java.security.cert.X509Certificate;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.springframework.boot.builder.SpringApplicationBuilder;
+import org.springframework.context.ConfigurableApplicationContext;
+
+/**
+ * kubectl applies the manifests of docs/manifests.md to a real API server, which calls the real webhooks by the chart's
+ * configuration and checks the pods by its policies.
+ */
+class ManifestsIT {
+    private static final Path ROOT = Path.of("..").toAbsolutePath().normalize();
+    private static final Pattern BLOCK = Pattern.compile("(?ms)^```yaml\n(.*?)^```$(?:\n\nStored: `([^`]*)`$)?");
+
+    @SuppressWarnings("NullAway.Init") // set by start(), like the others
+    private static Path folder;
+
+    @SuppressWarnings("NullAway.Init")
+    private static ApiServer server;
+
+    @SuppressWarnings("NullAway.Init")
+    private static ConfigurableApplicationContext scheduler;
+
+    @SuppressWarnings("NullAway.Init")
+    private static String manifests;
+
+    @SuppressWarnings("NullAway.Init")
+    private static Map<String, String> stored;
+
+    /** What kubectl printed, errors included. */
+    private record Output(int status, String text) {
+        Output expectSuccess() {
+            assertThat(status).as(text).isZero();
+            return this;
+        }
+    }
+
+    @BeforeAll
+    static void start(@TempDir Path temporary) throws Exception {
+        folder = temporary;
+        server = new ApiServer(Files.createDirectory(folder.resolve("server")));
+        scheduler = new SpringApplicationBuilder(WebhooksTest.Program.class)
+                .properties("POD_NAME=aliquot-1", "POD_NAMESPACE=aliquot")
+                .initializers(starting ->
+                        WebhooksTest.Program.reading(starting, server.client().build()))
+                .run();
+        KeyStore identity = KeyStores.selfSigned("localhost");
+        var certificate = (X509Certificate) identity.getCertificate(KeyStores.ALIAS);
+        scheduler
+                .getBean(TlsCertificate.class)
+                .serve((PrivateKey) identity.getKey(KeyStores.ALIAS, KeyStores.PASSWORD.toCharArray()), certificate);
+        Files.writeString(folder.resolve("kubeconfig"), server.kubeconfig());
+        kubectl("create", "namespace", "aliquot").expectSuccess();
+        apply(rendered()
+                        .replaceAll(
+                                "(?m)^    service: \\{name: aliquot-webhook, .* path: (.*)\\}$",
+                                Matcher.quoteReplacement(
+                                                "    url: https://localhost:" + RandomPorts.webhooks(scheduler))
+                                        + "$1\n    caBundle: "
+                                        + Base64.getEncoder().encodeToString(pem(certificate))))
+                .expectSuccess();
+        read(Files.readString(ROOT.resolve("docs/manifests.md")));
+        // The API server reads the configurations some 100 ms after their creation: the policy denies, and the webhook
+        // changes.
+        String probe =
+                "{apiVersion: v1, kind: Pod, metadata: {name: probe, namespace: default}, spec: {containers: [{name: c,"
+                        + " image: i, resources: {limits: {aliyun.com/gpu-mem: 1}}}]}}";
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (!apply(probe, "--dry-run=server", "-o=yaml").text().contains("schedulerName: aliquot-scheduler")) {
+            assertThat(System.nanoTime()).as("the webhooks are called").isLessThan(end);
+        }
+    }
+
+    @AfterAll
+    static void stop() {
+        scheduler.close();
+        server.close();
+    }
+
+    private static void read(String document) {
+        var blocks = new ArrayList<String>();
+        stored = new TreeMap<>();
+        Matcher block = BLOCK.matcher(document);
+        while (block.find()) {
+            blocks.add(block.group(1));
+            if (block.group(2) != null) {
+                Matcher name = Pattern.compile("(?s).*kind: Pod\nmetadata:\n  name: (\\S+)\n.*")
+                        .matcher(block.group(1));
+                assertThat(name.matches()).as(block.group(1)).isTrue();
+                stored.put(name.group(1), block.group(2));
+            }
+        }
+        assertThat(stored).hasSizeGreaterThanOrEqualTo(9);
+        manifests = String.join("---\n", blocks);
+    }
+
+    @Test
+    void eachManifestIsStoredAsTheDocumentSaysAndApplyingItAgainChangesNothing() throws Exception {
+        String printed = apply(manifests).expectSuccess().text();
+
+        assertThat(requests()).isEqualTo(stored);
+        assertThat(printed)
+                .contains(
+                        "Warning: container main: Aliquot reads nvidia.com/gpu: 1 as aliquot.io/vgpu: 1 (whole cards)")
+                .contains(
+                        "Aliquot reads nvidia.com/gpu.shared: 1 as aliquot.io/vgpu: 1, nvidia.com/gpumem-percentage: 25")
+                .contains("nvidia.com/priority: 1 as aliquot.io/vgpu: 2, annotation aliquot.io/priority: 1")
+                .contains("Aliquot reads aliyun.com/gpu-core.percentage: 30, aliyun.com/gpu-mem: 8 as");
+
+        String versions = versions();
+        assertThat(apply(manifests).expectSuccess().text()).doesNotContain("created");
+        assertThat(versions()).as("after kubectl apply").isEqualTo(versions);
+        assertThat(kubectlWith(manifests, "diff", "-f", "-").expectSuccess().text())
+                .isEmpty();
+
+        // Kubernetes refuses another amount, as of every pod.
+        String changed = manifests;
+        List<String> changes = List.of(
+                "nvidia.com/gpu: ,1,2",
+                "nvidia.com/gpu.shared: ,1,2",
+                "aliyun.com/gpu-mem: ,8,10",
+                "nvidia.com/priority: ,1,0",
+                "nvidia.com/gpumem: ,2048,2049");
+        for (String change : changes) {
+            String[] parts = change.split(",", -1);
+            String before = changed;
+            changed = changed.replaceFirst(parts[0] + parts[1] + "(?=[ \n])", parts[0] + parts[2]);
+            assertThat(changed).isNotEqualTo(before);
+        }
+        Output refused = apply(changed);
+        assertThat(refused.text().split("pod updates may not change fields", -1))
+                .as(refused.text())
+                .hasSize(changes.size() + 1);
+        assertThat(refused.status()).isEqualTo(1);
+        assertThat(versions()).as("after refusals").isEqualTo(versions);
+    }
+
+    @Test
+    void applyingAManifestAgainOnTheServerChangesNothing() throws Exception {
+        String others = manifests.replaceAll("(?m)(kind: Pod\nmetadata:\n  name: )", "$1server-side-");
+        apply(others, "--server-side").expectSuccess();
+        String versions = versions();
+
+        apply(others, "--server-side").expectSuccess();
+        assertThat(versions()).as("after kubectl apply --server-side").isEqualTo(versions);
+        assertThat(kubectlWith(others, "diff", "--server-side", "-f", "-")
+                        .expectSuccess()
+                        .text())
+                .isEmpty();
+    }
+
+    /** What a namespace says counts when a pod is created. */
+    @Test
+    void aPodKeepsItsSizeWhenItsNamespaceSaysSomethingElse() throws Exception {
+        String slices = manifests
+                .substring(manifests.indexOf("kind: Namespace\nmetadata:\n  name: team-slices") - 15)
+                .replace("team-slices", "team-changing");
+        slices = slices.substring(0, slices.indexOf("---", slices.indexOf("gpu-that-is-a-slice")));
+        apply(slices).expectSuccess();
+        String versions = versions();
+
+        for (String changed : List.of(
+                slices.replace("default-memory-percentage: \"25\"", "default-memory-percentage: \"50\""),
+                slices.replaceAll("(?m)^  +aliquot.io/(gpu|gpu.shared): \"on\".*\n", "")
+                        .replace("  labels:\n", ""))) {
+            assertThat(changed).isNotEqualTo(slices);
+            apply(changed).expectSuccess();
+            assertThat(versions()).isEqualTo(versions);
+        }
+        kubectl("annotate", "namespace", "team-changing", "--overwrite", "aliquot.io/default-cores=all")
+                .expectSuccess();
+        kubectl("label", "namespace", "team-changing", "aliquot.io/gpu.shared=on")
+                .expectSuccess();
+        assertThat(apply(slices.substring(slices.indexOf("---")).replace("name: time-slice", "name: another"))
+                        .text())
+                .contains("the namespace team-changing has an invalid annotation: aliquot.io/default-cores: ");
+    }
+
+    /** A pod that Aliquot does not claim is what it would be without Aliquot. */
+    @Test
+    void timeSlicesOfOtherNamespacesStayAsTheyWereWritten() throws Exception {
+        String pod = manifests
+                .substring(manifests.indexOf("---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: time-slice"))
+                .replaceFirst("(?s)---\n(.*?)---.*", "$1")
+                .replace("team-slices", "default");
+        String claimed =
+                apply(pod, "--dry-run=server", "-o=yaml").expectSuccess().text();
+        String ignored = apply(
+                        pod.replace("namespace: default", "namespace: kube-system"), "--dry-run=server", "-o=yaml")
+                .expectSuccess()
+                .text();
+
+        assertThat(claimed).contains("nvidia.com/gpu.shared", "schedulerName: default-scheduler");
+        assertThat(withoutIdentity(claimed)).isEqualTo(withoutIdentity(ignored).replace("kube-system", "default"));
+    }
+
+    private static String withoutIdentity(String pod) {
+        return pod.replaceAll("(?m)^  (uid|creationTimestamp): .*\n", "");
+    }
+
+    /** The limits that ask for GPUs, by the names of the pods. */
+    private static Map<String, String> requests() throws Exception {
+        var requests = new TreeMap<String, String>();
+        String json = kubectl("get", "pods", "-A", "-o=json").text();
+        for (Pod pod :
+                new KubernetesSerialization().unmarshal(json, PodList.class).getItems()) {
+            if (stored.containsKey(pod.getMetadata().getName())) {
+                Map<String, Quantity> limits =
+                        pod.getSpec().getContainers().getFirst().getResources().getLimits();
+                var names = new ArrayList<>(Resources.SUPPORTED);
+                limits.keySet().stream().filter(name -> !names.contains(name)).forEach(names::add);
+                names.retainAll(limits.keySet());
+                requests.put(
+                        pod.getMetadata().getName(),
+                        names.stream()
+                                .map(name -> name + ": " + limits.get(name))
+                                .collect(Collectors.joining(", ")));
+            }
+        }
+        return requests;
+    }
+
+    private static String versions() throws Exception {
+        return kubectl(
+                        "get",
+                        "pods",
+                        "-A",
+                        "-o=custom-columns=:metadata.name,:metadata.resourceVersion,:metadata.generation")
+                .expectSuccess()
+                .text();
+    }
+
+    private static String rendered() throws Exception {
+        return run(
+                        "",
+                        "helm",
+                        "template",
+                        "aliquot",
+                        ROOT.resolve("charts/aliquot").toString(),
+                        "--namespace=aliquot",
+                        "--kube-version=1.35.4",
+                        "--show-only=templates/webhook/mutatingwebhookconfiguration.yaml",
+                        "--show-only=templates/policies/gpu-pods.yaml",
+                        "--show-only=templates/policies/gpu-pods-binding.yaml")
+                .expectSuccess()
+                .text();
+    }
+
+    private static byte[] pem(X509Certificate certificate) throws Exception {
+        return ("-----BEGIN CERTIFICATE-----\n"
+                        + Base64.getMimeEncoder().encodeToString(certificate.getEncoded())
+                        + "\n-----END CERTIFICATE-----\n")
+                .getBytes(UTF_8);
+    }
+
+    private static Output apply(String objects, String... options) throws Exception {
+        var arguments = new ArrayList<>(List.of("apply", "-f", "-"));
+        arguments.addAll(List.of(options));
+        return kubectlWith(objects, arguments.toArray(String[]::new));
+    }
+
+    private static Output kubectl(String... arguments) throws Exception {
+        return kubectlWith("", arguments);
+    }
+
+    private static Output kubectlWith(String input, String... arguments) throws Exception {
+        var command = new ArrayList<>(List.of("kubectl", "--kubeconfig=" + folder.resolve("kubeconfig")));
+        command.addAll(List.of(arguments));
+        return run(input, command.toArray(String[]::new));
+    }
+
+    private static Output run(String input, String... command) throws IOException, InterruptedException {
+        command[0] = ApiServer.programs().resolve(command[0]).toString();
+        Path output = folder.resolve("output");
+        Process process = new ProcessBuilder(command)
+                .redirectErrorStream(true)
+                .redirectInput(Files.writeString(folder.resolve("input"), input).toFile())
+                .redirectOutput(output.toFile())
+                .start();
+        return new Output(process.waitFor(), Files.readString(output));
+    }
+}
