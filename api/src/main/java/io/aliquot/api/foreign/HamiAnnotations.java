@@ -8,9 +8,11 @@ import io.aliquot.api.names.Numa;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.PlacementPreferences;
 import io.aliquot.api.names.Resources;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
@@ -51,6 +53,25 @@ public final class HamiAnnotations {
             GPU_POLICY,
             VULKAN);
 
+    /** Those of {@link #NAMES} that become another annotation, in their order. */
+    private static final Map<String, String> EQUIVALENTS = equivalents();
+
+    /**
+     * Variables by which a container changes its limits or its priority in HAMi (pkg/util/types.go,
+     * pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go at 4707fb02).
+     */
+    private static final Set<String> VARIABLES = Set.of(
+            "CUDA_DISABLE_CONTROL",
+            "CUDA_DEVICE_SM_LIMIT",
+            "CUDA_OVERSUBSCRIBE",
+            "CUDA_TASK_PRIORITY",
+            "GPU_CORE_UTILIZATION_POLICY");
+
+    private static final String MEMORY_LIMIT_VARIABLES = "CUDA_DEVICE_MEMORY_LIMIT";
+
+    private static final String WEBHOOK_LABEL = "hami.io/webhook";
+    private static final int MOST_NAMED = 3;
+
     private static final List<String> UNSUPPORTED =
             List.of("nvidia.com/mig-profile-preference", "hami.io/numa-alignment");
     /** Precedes NVML's model name in HAMi's. */
@@ -60,6 +81,58 @@ public final class HamiAnnotations {
     private static final Set<String> FALSE = Set.of("0", "f", "F", "FALSE", "false", "False");
 
     private HamiAnnotations() {}
+
+    private static Map<String, String> equivalents() {
+        var equivalents = new LinkedHashMap<String, String>();
+        equivalents.put(USE_TYPE, Annotations.USE_GPU_MODEL);
+        equivalents.put(NO_TYPE, Annotations.AVOID_GPU_MODEL);
+        equivalents.put(USE_UUID, Annotations.USE_GPU_UUID);
+        equivalents.put(NO_UUID, Annotations.AVOID_GPU_UUID);
+        equivalents.put(USE_INDEX, Annotations.USE_GPU_INDEX);
+        equivalents.put(NO_INDEX, Annotations.AVOID_GPU_INDEX);
+        equivalents.put(NUMA_BIND, Annotations.NUMA);
+        equivalents.put(NODE_POLICY, Annotations.NODE_PLACEMENT);
+        equivalents.put(GPU_POLICY, Annotations.GPU_PLACEMENT);
+        return Collections.unmodifiableMap(equivalents);
+    }
+
+    /**
+     * What a pod's author should know of its annotations and labels for HAMi, a sentence each: which are read as
+     * Aliquot's, and which have no effect.
+     */
+    public static List<String> warnings(Map<String, String> annotations, Map<String, String> labels) {
+        var warnings = new ArrayList<String>();
+        List<String> read = EQUIVALENTS.entrySet().stream()
+                .filter(entry -> annotations.containsKey(entry.getKey()))
+                .map(entry -> entry.getKey() + " as " + entry.getValue())
+                .toList();
+        if (!read.isEmpty()) {
+            warnings.add("Aliquot reads the annotation " + several(read));
+        }
+        List<String> others = annotations.keySet().stream()
+                .filter(name -> name.startsWith("hami.io/") || name.startsWith("nvidia.com/"))
+                .filter(name -> !EQUIVALENTS.containsKey(name))
+                .sorted()
+                .toList();
+        if (!others.isEmpty()) {
+            warnings.add("no effect in Aliquot has the annotation " + several(others));
+        }
+        if ("ignore".equals(labels.get(WEBHOOK_LABEL))) {
+            warnings.add("no effect in Aliquot has the label " + WEBHOOK_LABEL
+                    + ": ignore; the namespace's label aliquot.io/webhook=ignore leaves its pods alone");
+        }
+        return warnings;
+    }
+
+    private static String several(List<String> names) {
+        String first = String.join(", ", names.subList(0, Math.min(MOST_NAMED, names.size())));
+        return names.size() <= MOST_NAMED ? first : first + " and " + (names.size() - MOST_NAMED) + " more";
+    }
+
+    /** Whether a container changes its limits in HAMi by this environment variable. It has no effect in Aliquot. */
+    public static boolean isVariable(String name) {
+        return VARIABLES.contains(name) || name.startsWith(MEMORY_LIMIT_VARIABLES);
+    }
 
     /**
      * Reads a pod's annotations, Aliquot's and HAMi's. If a pod has one of each with the same meaning, Aliquot's counts.

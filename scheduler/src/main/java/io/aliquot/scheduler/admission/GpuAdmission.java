@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.admission;
 
 import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.foreign.HamiAnnotations;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.Labels;
@@ -51,6 +52,8 @@ record GpuAdmission(
             return warnings;
         }
         warnings.addAll(removeReservedAnnotations(pod, annotations));
+        warnings.addAll(HamiAnnotations.warnings(annotations, labels));
+        gpuContainers.forEach(container -> container.variableWithoutEffect().ifPresent(warnings::add));
         EditedObject spec = pod.object("spec");
         checkScheduler(spec.tree());
         gpuContainers.forEach(GpuAdmission::checkConfined);

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.admission;
 
 import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.foreign.HamiAnnotations;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
@@ -198,6 +199,16 @@ final class JsonContainer {
                 .anyMatch(variable -> JsonTree.text(variable, "name")
                         .filter(VISIBLE_DEVICES::equals)
                         .isPresent());
+    }
+
+    /** A warning about the first variable by which it would change its limits in HAMi. */
+    Optional<String> variableWithoutEffect() {
+        return JsonTree.objects(tree, "env").stream()
+                .flatMap(variable -> JsonTree.text(variable, "name").stream())
+                .filter(HamiAnnotations::isVariable)
+                .findFirst()
+                .map(variable -> about("no effect in Aliquot has the variable " + variable + "; see the annotation "
+                        + Annotations.CORE_POLICY));
     }
 
     private Set<String> requested(String kind) {

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.admission;
 
 import io.aliquot.api.foreign.ForeignResources;
+import io.aliquot.api.foreign.HamiAnnotations;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.shim.ContainerPaths;
 import java.io.InputStream;
@@ -65,7 +66,11 @@ final class ReviewReader {
                     "name", ALL,
                     "resources", fields(Map.of("limits", ALL, "requests", ALL, "claims", elements(fields(Map.of())))),
                     "securityContext", fields(Map.of("privileged", ALL, "capabilities", fields(Map.of("add", ALL)))),
-                    "env", elements(new Kept.Matching("name", JsonContainer.VISIBLE_DEVICES::equals)),
+                    "env",
+                            elements(new Kept.Matching(
+                                    "name",
+                                    name -> name.equals(JsonContainer.VISIBLE_DEVICES)
+                                            || HamiAnnotations.isVariable(name))),
                     "volumeMounts", elements(new Kept.Matching("mountPath", ReservedPaths::concerns)),
                     "volumeDevices", elements(fields(Map.of("devicePath", ALL))),
                     "terminationMessagePath", ALL)),

@@ -16,6 +16,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -75,6 +78,29 @@ class GoldenManifestsTest {
         }
         check(folder.resolve("admitted.yaml"), String.join("", pods));
         check(folder.resolve("refused.txt"), String.join("", refusals));
+    }
+
+    /** docs/compatibility.md says of each of HAMi's examples whether it is accepted. */
+    @Test
+    void theDocumentNamesEachOfHamisExamplesAndWhetherItIsAccepted() throws IOException {
+        var documented = new TreeMap<String, Boolean>();
+        for (String line : Files.readAllLines(Path.of("../docs/compatibility.md"))) {
+            Matcher row = Pattern.compile("\\| (`[a-z`, *-]+) \\| (yes|\\*\\*no\\*\\*) \\|.*")
+                    .matcher(line);
+            if (row.matches()) {
+                Pattern.compile("`([a-z-]+)`")
+                        .matcher(row.group(1))
+                        .results()
+                        .forEach(example ->
+                                documented.put(example.group(1), row.group(2).equals("yes")));
+            }
+        }
+        var tested = new TreeMap<String, Boolean>();
+        cases().stream()
+                .filter(folder -> folder.startsWith(FOLDER.resolve("hami")))
+                .forEach(folder ->
+                        tested.put(folder.getFileName().toString(), !Files.exists(folder.resolve("refused.txt"))));
+        assertThat(tested).hasSize(23).isEqualTo(documented);
     }
 
     private static void check(Path file, String found) throws IOException {

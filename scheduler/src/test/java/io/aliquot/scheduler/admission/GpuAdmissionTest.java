@@ -238,6 +238,32 @@ class GpuAdmissionTest {
         assertThat(warnings(gpuPod())).isEmpty();
     }
 
+    @Test
+    void warningsNameWhatOfHamiIsReadAndWhatHasNoEffect() {
+        ObjectNode pod = gpuPod();
+        pod.withObject("/metadata/annotations")
+                .put("nvidia.com/use-gputype", "A100")
+                .put("hami.io/gpu-scheduler-policy", "spread")
+                .put("nvidia.com/vgpu-mode", "hami-core")
+                .put("hami.io/device-scoring-weights", "1,1,1")
+                .put("example.com/other", "x");
+        pod.withObject("/metadata/labels").put("hami.io/webhook", "ignore");
+        container(pod, 0).set("env", list("""
+                {"name": "A", "value": "1"}, {"name": "GPU_CORE_UTILIZATION_POLICY", "value": "disable"}"""));
+
+        assertThat(warnings(pod))
+                .containsExactly(
+                        "Aliquot reads the annotation nvidia.com/use-gputype as aliquot.io/use-gpu-model,"
+                                + " hami.io/gpu-scheduler-policy as aliquot.io/gpu-placement",
+                        "no effect in Aliquot has the annotation hami.io/device-scoring-weights, nvidia.com/vgpu-mode",
+                        "no effect in Aliquot has the label hami.io/webhook: ignore; the namespace's label"
+                                + " aliquot.io/webhook=ignore leaves its pods alone",
+                        "container main: no effect in Aliquot has the variable GPU_CORE_UTILIZATION_POLICY; see the"
+                                + " annotation aliquot.io/core-policy");
+        assertThat(mutated(ADMISSION, pod).at("/spec/containers/0/env/1/value").stringValue())
+                .isEqualTo("disable");
+    }
+
     private static List<String> warnings(ObjectNode pod) {
         return Pods.respond(AdmissionReviewTest.review(pod), ADMISSION)
                 .path("warnings")
