@@ -7,6 +7,7 @@
 #include "cuda_work.h"
 #include "driver_state.h"
 #include "gpu_health.h"
+#include "gpu_mig.h"
 #include "gpu_profile.h"
 
 #include <errno.h>
@@ -123,6 +124,20 @@ static void after_fork(void) {
     }
 }
 
+static bool is_instance(const gpu_file *gpu) {
+    struct gpu_instance instance;
+    return gpu_instance(gpu, &instance);
+}
+
+/* What CUDA uses of a card: in MIG mode its first instance, or nothing if it has none. */
+static gpu_file *device_of_card(gpu_file *card) {
+    if (card == NULL || is_instance(card) || !gpu_mig_mode(card)) {
+        return card;
+    }
+    gpu_file *instances[GPU_MIG_SLICES];
+    return gpu_instances(gpu_identity(card)->uuid, all_gpus, all_gpu_count, instances) != 0 ? instances[0] : NULL;
+}
+
 static bool add_visible_device(gpu_file *gpu) {
     for (size_t i = 0; i < visible_count; i++) {
         if (visible_devices[i].gpu == gpu) {
@@ -143,7 +158,7 @@ static gpu_file *find_gpu_by_field(const char *field, size_t length) {
     }
     memcpy(text, field, length);
     text[length] = '\0';
-    if (strncasecmp(text, "GPU-", 4) == 0) {
+    if (strncasecmp(text, "GPU-", 4) == 0 || strncasecmp(text, "MIG-", 4) == 0) {
         gpu_file *found = NULL;
         for (size_t i = 0; i < all_gpu_count; i++) {
             if (strncasecmp(gpu_identity(all_gpus[i])->uuid, text, length) != 0) {
@@ -159,21 +174,36 @@ static gpu_file *find_gpu_by_field(const char *field, size_t length) {
     char *end;
     errno = 0;
     long index = strtol(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || index < 0 || (size_t)index >= all_gpu_count) {
+    if (errno != 0 || end == text || *end != '\0' || index < 0) {
         return NULL;
     }
-    return all_gpus[index];
+    for (size_t i = 0; i < all_gpu_count; i++) {
+        if (!is_instance(all_gpus[i]) && index-- == 0) {
+            return all_gpus[i];
+        }
+    }
+    return NULL;
 }
 
 /*
  * Reads CUDA_VISIBLE_DEVICES as the CUDA programming guide specifies it ("Environment Variables"): without it, all
  * GPUs are visible; the first field that names no GPU ends the list; if a GPU is named twice, none is visible.
+ *
+ * A process uses at most one MIG instance, and no other GPU beside it (MIG user guide, "CUDA Device Enumeration"): the
+ * first that is named; without the variable the first that there is.
  */
 static void read_visible_devices(void) {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
     if (list == NULL) {
         for (size_t i = 0; i < all_gpu_count; i++) {
-            add_visible_device(all_gpus[i]);
+            if (is_instance(all_gpus[i])) {
+                visible_count = 0;
+                add_visible_device(all_gpus[i]);
+                return;
+            }
+            if (!gpu_mig_mode(all_gpus[i])) {
+                add_visible_device(all_gpus[i]);
+            }
         }
         return;
     }
@@ -184,15 +214,15 @@ static void read_visible_devices(void) {
         while (length > 0 && (list[length - 1] == ' ' || list[length - 1] == '\t')) {
             length--;
         }
-        gpu_file *gpu = find_gpu_by_field(list, length);
-        if (gpu == NULL) {
+        gpu_file *gpu = device_of_card(find_gpu_by_field(list, length));
+        if (gpu == NULL || (is_instance(gpu) && visible_count != 0)) {
             return;
         }
         if (!add_visible_device(gpu)) {
             visible_count = 0;
             return;
         }
-        if (list[field] == '\0') {
+        if (list[field] == '\0' || is_instance(gpu)) {
             return;
         }
         list += field + 1;

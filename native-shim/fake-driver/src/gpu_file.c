@@ -34,7 +34,10 @@ struct slot {
 
 struct gpu_layout {
     struct file_header header;
-    unsigned char padding1[2048 - sizeof(struct file_header)];
+    unsigned char padding1[1024 - sizeof(struct file_header)];
+    struct gpu_instance instance; /* zero in the file of a card, as in files of earlier versions */
+    _Atomic uint32_t instances;   /* that the card ever had */
+    unsigned char padding3[1024 - sizeof(struct gpu_instance) - sizeof(uint32_t)];
     uint64_t unused;      /* the XID in files of earlier versions */
     uint64_t reservation; /* the process that holds the lock on its first byte may reserve memory */
     struct gpu_health_record health;
@@ -46,6 +49,7 @@ struct gpu_layout {
 };
 
 _Static_assert(sizeof(struct slot) == 64, "a slot is a cache line");
+_Static_assert(offsetof(struct gpu_layout, instance) == 1024, "the file's layout is fixed");
 _Static_assert(offsetof(struct gpu_layout, health) == 2064, "the file's layout is fixed");
 _Static_assert(offsetof(struct gpu_layout, slots) == 4096, "the file's layout is fixed");
 _Static_assert(sizeof(struct gpu_identity) == 48 + 64 + 16 + 16 + 24 + GPU_MAX_PER_NODE,
@@ -58,9 +62,12 @@ const char *gpu_directory(void) {
 }
 
 bool gpu_is_uuid(const char *text) {
-    static const char form[] = "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+    static const char form[] = "-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+    if (strncmp(text, "GPU", 3) != 0 && strncmp(text, "MIG", 3) != 0) {
+        return false;
+    }
     for (size_t i = 0; i < sizeof form; i++) {
-        char c = text[i];
+        char c = text[i + 3];
         bool right = form[i] == 'x' ? (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') : c == form[i];
         if (!right) {
             return false;
@@ -215,6 +222,10 @@ gpu_file *gpu_open(const char *path, char error[GPU_ERROR_LENGTH]) {
     gpu->fd = fd;
     gpu->slot = -1;
     gpu->identity = header.identity;
+    gpu->instance = gpu->map->instance;
+    if (gpu->instance.profile >= GPU_MIG_PROFILES || gpu->instance.card[sizeof gpu->instance.card - 1] != '\0') {
+        gpu->instance = (struct gpu_instance){.id = 0}; /* containers can write the file */
+    }
     pthread_mutex_init(&gpu->mutex, NULL);
     gpu->health = &gpu->map->health;
     gpu->schedule = &gpu->map->schedule;
@@ -223,13 +234,16 @@ gpu_file *gpu_open(const char *path, char error[GPU_ERROR_LENGTH]) {
     return gpu;
 }
 
+/* A card comes before its instances. */
 static int compare_index(const void *a, const void *b) {
-    const struct gpu_identity *left = &(*(gpu_file *const *)a)->identity;
-    const struct gpu_identity *right = &(*(gpu_file *const *)b)->identity;
-    if (left->index != right->index) {
-        return left->index < right->index ? -1 : 1;
+    const gpu_file *left = *(gpu_file *const *)a, *right = *(gpu_file *const *)b;
+    if (left->identity.index != right->identity.index) {
+        return left->identity.index < right->identity.index ? -1 : 1;
     }
-    return strcmp(left->uuid, right->uuid);
+    if (left->instance.id != right->instance.id) {
+        return left->instance.id < right->instance.id ? -1 : 1;
+    }
+    return strcmp(left->identity.uuid, right->identity.uuid);
 }
 
 size_t gpu_open_all(const char *directory, gpu_file **gpus, size_t max, void (*warn)(const char *sentence)) {
@@ -455,7 +469,7 @@ size_t gpu_processes(gpu_file *gpu, struct gpu_process *processes, size_t max) {
 
 /* Writes the file under a temporary name and renames it, so that the final name never refers to a partial file. */
 static enum gpu_create create_new(const char *directory, const char *path, const struct file_header *header,
-                                  char error[GPU_ERROR_LENGTH]) {
+                                  const struct gpu_instance *instance, char error[GPU_ERROR_LENGTH]) {
     char temporary[4096];
     int length = snprintf(temporary, sizeof temporary, "%s/.new-%s", directory, header->identity.uuid);
     if (length < 0 || (size_t)length >= sizeof temporary) {
@@ -465,9 +479,11 @@ static enum gpu_create create_new(const char *directory, const char *path, const
     (void)unlink(temporary); /* left by an installer that was killed */
     int fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     /* Containers run as any user, and all of them use the GPU. */
-    bool written = fd >= 0 && fchmod(fd, 0666) == 0 && ftruncate(fd, (off_t)sizeof(struct gpu_layout)) == 0 &&
-                   pwrite(fd, header, sizeof *header, 0) == (ssize_t)sizeof *header && fsync(fd) == 0 &&
-                   rename(temporary, path) == 0;
+    bool written =
+        fd >= 0 && fchmod(fd, 0666) == 0 && ftruncate(fd, (off_t)sizeof(struct gpu_layout)) == 0 &&
+        pwrite(fd, header, sizeof *header, 0) == (ssize_t)sizeof *header &&
+        pwrite(fd, instance, sizeof *instance, offsetof(struct gpu_layout, instance)) == (ssize_t)sizeof *instance &&
+        fsync(fd) == 0 && rename(temporary, path) == 0;
     if (!written) {
         snprintf(error, GPU_ERROR_LENGTH, "cannot write %.300s: %s", path, strerror(errno));
     }
@@ -502,6 +518,15 @@ static enum gpu_create rewrite_header(int fd, const char *path, const struct fil
 }
 
 enum gpu_create gpu_create(const char *directory, const struct gpu_identity *identity, char error[GPU_ERROR_LENGTH]) {
+    return gpu_create_instance(directory, identity, &(struct gpu_instance){.id = 0}, error);
+}
+
+uint32_t gpu_next_instance(gpu_file *card) {
+    return atomic_fetch_add(&card->map->instances, 1) + 1;
+}
+
+enum gpu_create gpu_create_instance(const char *directory, const struct gpu_identity *identity,
+                                    const struct gpu_instance *instance, char error[GPU_ERROR_LENGTH]) {
     struct file_header header;
     memset(&header, 0, sizeof header);
     header.magic = MAGIC;
@@ -521,7 +546,7 @@ enum gpu_create gpu_create(const char *directory, const struct gpu_identity *ide
     }
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT) {
-        return create_new(directory, path, &header, error);
+        return create_new(directory, path, &header, instance, error);
     }
     if (fd < 0) {
         snprintf(error, GPU_ERROR_LENGTH, "cannot open %.300s: %s", path, strerror(errno));

@@ -15,9 +15,9 @@
 #include <stdint.h>
 
 enum {
-    GPU_UUID_LENGTH = 40, /* "GPU-" and 8-4-4-4-12 hexadecimal digits */
-    GPU_SLOTS = 1024,     /* processes that can use one GPU at the same time */
-    GPU_MAX_PER_NODE = 64,
+    GPU_UUID_LENGTH = 40,  /* "GPU-" or "MIG-" and 8-4-4-4-12 hexadecimal digits */
+    GPU_SLOTS = 1024,      /* processes that can use one GPU at the same time */
+    GPU_MAX_PER_NODE = 64, /* with their MIG instances */
     GPU_MAX_INDEX = GPU_MAX_PER_NODE - 1,
     GPU_ERROR_LENGTH = 512,
     GPU_NVLINKS = 18,     /* per GPU, nvml.h: NVML_NVLINK_MAX_LINKS */
@@ -128,7 +128,7 @@ enum gpu_create { GPU_CREATED, GPU_KEPT, GPU_CHANGED, GPU_BUSY, GPU_CREATE_FAILE
  */
 enum gpu_create gpu_create(const char *directory, const struct gpu_identity *identity, char error[GPU_ERROR_LENGTH]);
 
-/* Whether text has the form GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in lower-case hexadecimal. */
+/* Whether text is GPU or, for an instance, MIG, and -xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in lower-case hexadecimal. */
 bool gpu_is_uuid(const char *text);
 
 /* The 16 bytes of a UUID that gpu_is_uuid accepts. */

@@ -6,6 +6,7 @@
 #define ALIQUOT_FAKE_GPU_FILE_INTERNAL_H
 
 #include "gpu_health.h"
+#include "gpu_mig.h"
 #include "gpu_time_internal.h"
 
 struct gpu_layout;
@@ -28,6 +29,7 @@ struct gpu_file {
     pthread_mutex_t mutex;
     struct gpu_layout *map;
     struct gpu_identity identity;
+    struct gpu_instance instance; /* its card is empty: a card itself */
     struct gpu_health_record *health;
     struct gpu_schedule *schedule;
     struct gpu_collective_starts *collectives;
@@ -41,6 +43,13 @@ void gpu_schedule_unlock(const gpu_file *gpu);
 /* While this process holds the lock, no process attaches or reserves memory. Threads need gpu_file.mutex as well. */
 void gpu_reservation_lock(const gpu_file *gpu);
 void gpu_reservation_unlock(const gpu_file *gpu);
+
+/* Creates the file of an instance, as gpu_create creates that of a card. */
+enum gpu_create gpu_create_instance(const char *directory, const struct gpu_identity *identity,
+                                    const struct gpu_instance *instance, char error[GPU_ERROR_LENGTH]);
+
+/* Counts the instances that a card ever had: the number of the next one, from 1. */
+uint32_t gpu_next_instance(gpu_file *card);
 
 /* Whether another process owns the slot. */
 bool gpu_slot_alive(const gpu_file *gpu, int slot);

@@ -127,7 +127,7 @@ bool gpu_reset(gpu_file *gpu, char error[GPU_ERROR_LENGTH]) {
 void gpu_heal(gpu_file *gpu) {
     struct gpu_health_record *record = gpu->health;
     begin_change(gpu);
-    atomic_store(&record->states, 0);
+    atomic_fetch_and(&record->states, GPU_MIG_ON | GPU_MIG_PENDING);
     atomic_store(&record->recovery, GPU_RECOVERY_NONE);
     atomic_store(&record->xid, 0);
     atomic_store(&record->remapped_rows, 0);

@@ -25,6 +25,8 @@ enum {
     GPU_UUID_HIDDEN = 16,   /* NVML does not tell its UUID */
     GPU_REMAP_PENDING = 32, /* a remapped row takes effect at the next reset */
     GPU_REMAP_FAILED = 64,  /* a row could not be remapped */
+    GPU_MIG_ON = 128,       /* the card is in MIG mode */
+    GPU_MIG_PENDING = 256,  /* the card will be in MIG mode after its next reset */
 };
 
 /* nvmlDeviceGpuRecoveryAction_t of nvml.h, 570 and later */
@@ -69,7 +71,7 @@ void gpu_set_state(gpu_file *gpu, uint32_t state, bool on);
  */
 bool gpu_reset(gpu_file *gpu, char error[GPU_ERROR_LENGTH]);
 
-/* Makes the GPU a healthy one that never failed. Events that a client has not read yet stay. */
+/* Makes the GPU a healthy one that never failed. Events that a client has not read yet and its MIG mode stay. */
 void gpu_heal(gpu_file *gpu);
 
 #endif

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "driver_state.h"
 #include "gpu_health.h"
+#include "gpu_mig.h"
 #include "gpu_time.h"
 
 #include <errno.h>
@@ -28,6 +29,10 @@ static const char usage[] =
     "       aliquot-fake-driver recover UUID none|reset|reboot|drain-p2p|drain-reset [--root DIR]\n"
     "       aliquot-fake-driver driver [--version V] [--load|--unload] [--mismatch on|off] [--hang on|off]\n"
     "                                  [--with|--without recovery-actions] [--root DIR]\n"
+    "       aliquot-fake-driver mig UUID on|off [--root DIR [--cdi DIR]]\n"
+    "       aliquot-fake-driver mig-create UUID PROFILE [--root DIR [--cdi DIR]]\n"
+    "       aliquot-fake-driver mig-destroy UUID [--root DIR [--cdi DIR]]\n"
+    "       aliquot-fake-driver reboot [--root DIR [--cdi DIR]]\n"
     "       aliquot-fake-driver list|usage [--root DIR]\n"
     "\n"
     "Aliquot's simulated NVIDIA driver: GPUs that are files, to try Aliquot without a real GPU.\n"
@@ -37,10 +42,12 @@ static const char usage[] =
     "         --cdi/aliquot-fake-driver.json, through which NVIDIA's container runtime injects the GPUs into\n"
     "         containers. --gpus names a file with one line per GPU:\n"
     "             model;memory in MiB;multiprocessors        NVIDIA A100-SXM4-80GB;81920;108\n"
-    "         Four optional fields may follow, each of which may be empty: the MiB that a process's CUDA contexts\n"
+    "         Five optional fields may follow, each of which may be empty: the MiB that a process's CUDA contexts\n"
     "         take; the NUMA node (default: four GPUs per node); links to other GPUs by their index (nvlink<n>, pix,\n"
-    "         pxb, phb, node, sys); and the MiB that the driver reserves beside the memory (default: 0):\n"
+    "         pxb, phb, node, sys); the MiB that the driver reserves beside the memory (default: 0); and the profiles\n"
+    "         of MIG instances, which a GPU without any gets:\n"
     "             NVIDIA A100-SXM4-80GB;81920;108;256;0;1=nvlink12,2=sys;600\n"
+    "             NVIDIA A100-SXM4-80GB;81920;108;;;;;1g.10gb,2g.20gb,3g.40gb\n"
     "         --node names the node; the GPUs' UUIDs derive from it. install can be repeated at any time.\n"
     "fail     raises an XID event on a GPU, as NVML's clients see it; each call is one event. The default is 79: the\n"
     "         GPU has fallen off the bus and is lost. 48, 94 and 95 add an uncorrectable ECC error, 63 adds a pending\n"
@@ -60,6 +67,11 @@ static const char usage[] =
     "         returns after the next nvmlInit; it ends in -fake. --unload and --load: the kernel module. --mismatch:\n"
     "         nvmlInit finds a kernel module of another version. --hang: nvmlInit and calls that reach a GPU do not\n"
     "         return. --without recovery-actions: the driver is too old to report them.\n"
+    "mig      turns MIG on or off: at once on a GPU that no process uses, else at its next reset. Off needs a GPU\n"
+    "         without instances.\n"
+    "mig-create, mig-destroy  create an instance of a profile, such as 1g.10gb, and destroy one that no process uses,\n"
+    "         by its UUID. The --cdi specification is written anew, as nvidia-ctk cdi generate does.\n"
+    "reboot   what a reboot of the node does: instances are gone; a Hopper or newer GPU is no longer in MIG mode.\n"
     "list     prints the driver's version and states, and for each GPU: index, UUID, model, MiB in use and total, MiB\n"
     "         per process for CUDA contexts, XID, and every state that differs from a healthy GPU's.\n"
     "usage    prints for each GPU how many seconds a kernel ran on it since its file was made, and for each process "
@@ -312,15 +324,33 @@ static void mirror_links(struct gpu_identity *gpus, size_t count, const char *fi
     }
 }
 
-static void parse_gpu(char *line, const char *file, size_t line_number, const char *node, struct gpu_identity *gpu) {
+/* Whether the card has room for them shows when they are created. */
+static void check_profiles(const char *list, const char *file, size_t line_number, const struct gpu_identity *card) {
+    char text[256];
+    snprintf(text, sizeof text, "%s", list != NULL ? list : "");
+    char *rest = text[0] != '\0' ? text : NULL;
+    for (const char *profile; (profile = strsep(&rest, ",")) != NULL;) {
+        unsigned number = gpu_mig_capable(card) ? 0 : GPU_MIG_PROFILES;
+        while (number < GPU_MIG_PROFILES && strcmp(gpu_mig_profile(card, number).name, profile) != 0) {
+            number++;
+        }
+        if (number == GPU_MIG_PROFILES) {
+            die("%s, line %zu: %s has no MIG profile \"%s\"", file, line_number, card->name, profile);
+        }
+    }
+}
+
+static void parse_gpu(char *line, const char *file, size_t line_number, const char *node, struct gpu_identity *gpu,
+                      const char **instances) {
     char *rest = line;
     const char *model = strsep(&rest, ";"), *memory = strsep(&rest, ";"), *multiprocessors = strsep(&rest, ";"),
                *context = strsep(&rest, ";"), *numa = strsep(&rest, ";");
     char *links = strsep(&rest, ";");
     const char *reserved = strsep(&rest, ";");
+    *instances = strsep(&rest, ";");
     if (multiprocessors == NULL || rest != NULL || model[0] == '\0' || strlen(model) >= sizeof gpu->name) {
         die("%s, line %zu: expected model;memory in MiB;multiprocessors, like NVIDIA A100-SXM4-80GB;81920;108, and "
-            "optionally ;MiB that a process's CUDA contexts take;NUMA node;links;reserved MiB",
+            "optionally ;MiB that a process's CUDA contexts take;NUMA node;links;reserved MiB;MIG profiles",
             file, line_number);
     }
     for (const char *c = model; *c != '\0'; c++) {
@@ -365,9 +395,11 @@ static void parse_gpu(char *line, const char *file, size_t line_number, const ch
     gpu->multiprocessors = (uint32_t)processors;
     derive_capability(gpu);
     derive_identity(gpu, node);
+    check_profiles(*instances, file, line_number, gpu);
 }
 
-static size_t parse_gpus(const char *file, const char *node, struct gpu_identity *gpus) {
+/* instances: of each GPU the list of its MIG profiles, or NULL; in the text of the file, which stays allocated. */
+static size_t parse_gpus(const char *file, const char *node, struct gpu_identity *gpus, const char **instances) {
     size_t size, count = 0, line_number = 0;
     char *text = read_whole_file(file, &size);
     if (text == NULL) {
@@ -391,11 +423,10 @@ static size_t parse_gpus(const char *file, const char *node, struct gpu_identity
         }
         memset(&gpus[count], 0, sizeof gpus[count]);
         gpus[count].index = (uint32_t)count;
-        parse_gpu(line, file, line_number, node, &gpus[count]);
+        parse_gpu(line, file, line_number, node, &gpus[count], &instances[count]);
         count++;
     }
     mirror_links(gpus, count, file);
-    free(text);
     return count;
 }
 
@@ -410,16 +441,46 @@ static void write_mount(FILE *out, const char *before, const char *host_director
 }
 
 static void write_device(FILE *out, const char *before, const char *name, const char *gpus_directory,
-                         const struct gpu_identity *gpus, size_t count) {
+                         gpu_file *const *gpus, size_t count) {
     fprintf(out, "%s\n    {\"name\": \"%s\", \"containerEdits\": {\"mounts\": [", before, name);
     for (size_t i = 0; i < count; i++) {
-        write_mount(out, i == 0 ? "\n      " : ",\n      ", gpus_directory, gpus[i].uuid, GPU_DEFAULT_DIRECTORY, "rw");
+        write_mount(out, i == 0 ? "\n      " : ",\n      ", gpus_directory, gpu_identity(gpus[i])->uuid,
+                    GPU_DEFAULT_DIRECTORY, "rw");
     }
     fputs("]}}", out);
 }
 
+/* A card in MIG mode is no device; each of its instances is one, with the card, which NVML shows beside it. */
+static void write_devices(FILE *out, const char *directory, gpu_file *const *gpus, size_t count) {
+    const char *before = "";
+    for (size_t i = 0; i < count; i++) {
+        const struct gpu_identity *card = gpu_identity(gpus[i]);
+        struct gpu_instance instance;
+        gpu_file *instances[GPU_MIG_SLICES];
+        char name[32];
+        if (gpu_instance(gpus[i], &instance)) {
+            continue;
+        }
+        if (!gpu_mig_mode(gpus[i])) {
+            snprintf(name, sizeof name, "%u", card->index);
+            write_device(out, before, name, directory, &gpus[i], 1);
+            write_device(out, ",", card->uuid, directory, &gpus[i], 1);
+            before = ",";
+        }
+        size_t found = gpu_instances(card->uuid, gpus, count, instances);
+        for (size_t n = 0; n < found; n++) {
+            gpu_file *both[] = {gpus[i], instances[n]};
+            snprintf(name, sizeof name, "%u:%zu", card->index, n);
+            write_device(out, before, name, directory, both, 2);
+            write_device(out, ",", gpu_identity(instances[n])->uuid, directory, both, 2);
+            before = ",";
+        }
+    }
+    write_device(out, before, "all", directory, gpus, count);
+}
+
 /* Version 0.6.0 of https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md */
-static char *cdi_specification(const char *root, const struct gpu_identity *gpus, size_t count, size_t *size) {
+static char *cdi_specification(const char *root, gpu_file *const *gpus, size_t count, size_t *size) {
     char *text = NULL, lib[PATH_LENGTH], bin[PATH_LENGTH], gpu[PATH_LENGTH];
     join_path(lib, root, "lib");
     join_path(bin, root, "bin");
@@ -429,13 +490,7 @@ static char *cdi_specification(const char *root, const struct gpu_identity *gpus
         die("out of memory");
     }
     fputs("{\n  \"cdiVersion\": \"0.6.0\",\n  \"kind\": \"nvidia.com/gpu\",\n  \"devices\": [", out);
-    for (size_t i = 0; i < count; i++) {
-        char index[16];
-        snprintf(index, sizeof index, "%u", gpus[i].index);
-        write_device(out, i == 0 ? "" : ",", index, gpu, &gpus[i], 1);
-        write_device(out, ",", gpus[i].uuid, gpu, &gpus[i], 1);
-    }
-    write_device(out, ",", "all", gpu, gpus, count);
+    write_devices(out, gpu, gpus, count);
     fputs("\n  ],\n  \"containerEdits\": {\"mounts\": [", out);
 #if defined(__aarch64__)
     const char *libraries = "/usr/lib/aarch64-linux-gnu";
@@ -452,6 +507,41 @@ static char *cdi_specification(const char *root, const struct gpu_identity *gpus
         die("out of memory");
     }
     return text;
+}
+
+static void print_warning(const char *sentence) {
+    fprintf(stderr, "aliquot-fake-driver: %s\n", sentence);
+}
+
+/* Writes the specification of the GPUs that are in the list, and of their instances. */
+static void write_cdi(const char *root, const char *cdi, const struct gpu_identity *list, size_t listed) {
+    char directory[PATH_LENGTH], spec[PATH_LENGTH];
+    gpu_file *gpus[GPU_MAX_PER_NODE];
+    size_t size, count = 0;
+    join_path(directory, root, "gpus");
+    join_path(spec, cdi, "aliquot-fake-driver.json");
+    size_t found = gpu_open_all(directory, gpus, GPU_MAX_PER_NODE, print_warning);
+    for (size_t i = 0; i < found; i++) {
+        struct gpu_instance instance;
+        const char *card = gpu_instance(gpus[i], &instance) ? instance.card : gpu_identity(gpus[i])->uuid;
+        bool wanted = list == NULL;
+        for (size_t n = 0; n < listed; n++) {
+            wanted |= strcmp(list[n].uuid, card) == 0;
+        }
+        if (wanted) {
+            gpus[count++] = gpus[i];
+        } else {
+            gpu_close(gpus[i]);
+        }
+    }
+    char *text = cdi_specification(root, gpus, count, &size);
+    if (update_file(spec, text, size, 0644)) {
+        printf("wrote %s\n", spec);
+    }
+    free(text);
+    for (size_t i = 0; i < count; i++) {
+        gpu_close(gpus[i]);
+    }
 }
 
 /* ---- commands ---- */
@@ -473,6 +563,34 @@ static void check_path(const char *option, const char *path) {
     }
 }
 
+/* Gives a GPU without instances those of the list, as a service of the node does after a boot. */
+static void install_instances(const char *directory, const char *uuid, const char *profiles) {
+    char path[PATH_LENGTH], error[GPU_ERROR_LENGTH], list[256];
+    gpu_file *gpus[GPU_MAX_PER_NODE], *present[GPU_MIG_SLICES];
+    size_t count = gpu_open_all(directory, gpus, GPU_MAX_PER_NODE, NULL);
+    bool any = gpu_instances(uuid, gpus, count, present) != 0;
+    for (size_t i = 0; i < count; i++) {
+        gpu_close(gpus[i]);
+    }
+    if (any) {
+        return;
+    }
+    join_path(path, directory, uuid);
+    gpu_file *card = gpu_open(path, error);
+    if (card == NULL || !gpu_mig_set_mode(directory, card, true, error)) {
+        die("%s", error);
+    }
+    snprintf(list, sizeof list, "%s", profiles);
+    char *rest = list;
+    for (const char *profile; (profile = strsep(&rest, ",")) != NULL;) {
+        if (!gpu_mig_create(directory, card, profile, error)) {
+            die("%s", error);
+        }
+        printf("created instance %s %s of %s\n", profile, error, uuid);
+    }
+    gpu_close(card);
+}
+
 static int install_command(const struct options *options) {
     const struct {
         const char *name, *value;
@@ -492,7 +610,8 @@ static int install_command(const struct options *options) {
     }
 
     struct gpu_identity gpus[GPU_MAX_PER_NODE];
-    size_t count = parse_gpus(options->gpus, options->node, gpus);
+    const char *instances[GPU_MAX_PER_NODE];
+    size_t count = parse_gpus(options->gpus, options->node, gpus, instances);
     char lib[PATH_LENGTH], bin[PATH_LENGTH], directory[PATH_LENGTH], spec[PATH_LENGTH];
     join_path(lib, options->root, "lib");
     join_path(bin, options->root, "bin");
@@ -532,6 +651,9 @@ static int install_command(const struct options *options) {
         case GPU_CREATE_FAILED:
             die("%s", error);
         }
+        if (instances[i] != NULL && instances[i][0] != '\0') {
+            install_instances(directory, gpus[i].uuid, instances[i]);
+        }
     }
     if (count == 0) { /* a CDI specification without devices is invalid */
         if (unlink(spec) != 0 && errno != ENOENT) {
@@ -540,12 +662,7 @@ static int install_command(const struct options *options) {
         printf("%s lists no GPU, so %s has no GPU\n", options->gpus, options->node);
         return 0;
     }
-    size_t size;
-    char *text = cdi_specification(options->root, gpus, count, &size);
-    if (update_file(spec, text, size, 0644)) {
-        printf("wrote %s\n", spec);
-    }
-    free(text);
+    write_cdi(options->root, options->cdi, gpus, count);
     printf("%s has %zu simulated GPU%s\n", options->node, count, count == 1 ? "" : "s");
     return 0;
 }
@@ -572,6 +689,21 @@ static gpu_file *open_gpu(const struct options *options) {
     return gpu;
 }
 
+/* The instances of a lost card are lost with it. */
+static void spread_loss(const struct options *options, const gpu_file *card) {
+    char directory[PATH_LENGTH];
+    gpu_file *gpus[GPU_MAX_PER_NODE], *instances[GPU_MIG_SLICES];
+    gpu_directory_of(options, directory);
+    size_t count = gpu_open_all(directory, gpus, GPU_MAX_PER_NODE, NULL);
+    size_t found = gpu_instances(gpu_identity(card)->uuid, gpus, count, instances);
+    for (size_t i = 0; i < found; i++) {
+        gpu_set_state(instances[i], GPU_LOST, gpu_is_lost(card));
+    }
+    for (size_t i = 0; i < count; i++) {
+        gpu_close(gpus[i]);
+    }
+}
+
 static int fail_command(const struct options *options) {
     uint64_t xid = options->xid != NULL ? positive_number(options->xid, GPU_MAX_XID) : GPU_XID_FELL_OFF_BUS;
     if (xid == 0) {
@@ -579,6 +711,7 @@ static int fail_command(const struct options *options) {
     }
     gpu_file *gpu = open_gpu(options);
     gpu_raise_xid(gpu, (uint32_t)xid);
+    spread_loss(options, gpu);
     gpu_close(gpu);
     return 0;
 }
@@ -586,16 +719,19 @@ static int fail_command(const struct options *options) {
 static int heal_command(const struct options *options) {
     gpu_file *gpu = open_gpu(options);
     gpu_heal(gpu);
+    spread_loss(options, gpu);
     gpu_close(gpu);
     return 0;
 }
 
 static int reset_command(const struct options *options) {
-    char error[GPU_ERROR_LENGTH];
+    char directory[PATH_LENGTH], error[GPU_ERROR_LENGTH];
     gpu_file *gpu = open_gpu(options);
+    gpu_directory_of(options, directory);
     if (!gpu_reset(gpu, error)) {
         die("%s", error);
     }
+    gpu_mig_reset(directory, gpu);
     gpu_close(gpu);
     return 0;
 }
@@ -624,6 +760,7 @@ static int recover_command(const struct options *options) {
 static int set_state(const struct options *options, uint32_t state, bool on) {
     gpu_file *gpu = open_gpu(options);
     gpu_set_state(gpu, state, on);
+    spread_loss(options, gpu);
     gpu_close(gpu);
     return 0;
 }
@@ -659,6 +796,72 @@ static bool parse_switch(const char *name, const char *value) {
 
 static int power_brake_command(const struct options *options) {
     return set_state(options, GPU_POWER_BRAKE, parse_switch("power-brake", options->word));
+}
+
+/* Writes the specification of the containers' devices anew, if the caller names where it is. */
+static int mig_changed(const struct options *options) {
+    if (options->cdi != NULL && options->root != NULL) {
+        write_cdi(options->root, options->cdi, NULL, 0);
+    }
+    return 0;
+}
+
+static int mig_command(const struct options *options) {
+    char directory[PATH_LENGTH], error[GPU_ERROR_LENGTH];
+    bool on = parse_switch("mig", options->word);
+    gpu_directory_of(options, directory);
+    gpu_file *gpu = open_gpu(options);
+    if (!gpu_mig_set_mode(directory, gpu, on, error)) {
+        die("%s", error);
+    }
+    if (gpu_mig_mode(gpu) != on) {
+        printf("%s is in use: MIG is to be turned %s at its next reset\n", options->uuid, options->word);
+    }
+    gpu_close(gpu);
+    return mig_changed(options);
+}
+
+static int mig_create_command(const struct options *options) {
+    char directory[PATH_LENGTH], error[GPU_ERROR_LENGTH];
+    gpu_directory_of(options, directory);
+    gpu_file *gpu = open_gpu(options);
+    if (!gpu_mig_create(directory, gpu, options->word != NULL ? options->word : "", error)) {
+        die("%s", error);
+    }
+    puts(error); /* its UUID */
+    gpu_close(gpu);
+    return mig_changed(options);
+}
+
+static int mig_destroy_command(const struct options *options) {
+    char directory[PATH_LENGTH], error[GPU_ERROR_LENGTH];
+    gpu_directory_of(options, directory);
+    gpu_file *gpu = open_gpu(options);
+    if (!gpu_mig_destroy(directory, gpu, false, error)) {
+        die("%s", error);
+    }
+    gpu_close(gpu);
+    return mig_changed(options);
+}
+
+static int reboot_command(const struct options *options) {
+    char directory[PATH_LENGTH];
+    gpu_file *gpus[GPU_MAX_PER_NODE];
+    gpu_directory_of(options, directory);
+    size_t count = gpu_open_all(directory, gpus, GPU_MAX_PER_NODE, print_warning);
+    for (size_t i = 0; i < count; i++) {
+        struct gpu_instance instance;
+        if (!gpu_instance(gpus[i], &instance)) {
+            if (gpu_identity(gpus[i])->compute_major >= 9) { /* MIG user guide: the mode is not persistent there */
+                gpu_set_state(gpus[i], GPU_MIG_PENDING, false);
+            }
+            gpu_mig_reset(directory, gpus[i]);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        gpu_close(gpus[i]);
+    }
+    return mig_changed(options);
 }
 
 static void check_capability(const char *name, const char *value) {
@@ -727,10 +930,6 @@ static int driver_command(const struct options *options) {
     return 0;
 }
 
-static void print_warning(const char *sentence) {
-    fprintf(stderr, "aliquot-fake-driver: %s\n", sentence);
-}
-
 struct state_name {
     uint32_t state;
     const char *name;
@@ -762,7 +961,9 @@ static void print_gpu(gpu_file *file) {
                                               {GPU_REMOVED, "removed"},
                                               {GPU_HOT, "hot"},
                                               {GPU_POWER_BRAKE, "power-brake"},
-                                              {GPU_UUID_HIDDEN, "uuid-hidden"}};
+                                              {GPU_UUID_HIDDEN, "uuid-hidden"},
+                                              {GPU_MIG_ON, "mig"},
+                                              {GPU_MIG_PENDING, "mig-pending"}};
     const struct gpu_identity *gpu = gpu_identity(file);
     struct gpu_health health = gpu_health(file);
     printf("%u %s %s %llu/%llu MiB context %llu MiB xid %u", gpu->index, gpu->uuid, gpu->name,
@@ -777,7 +978,9 @@ static void print_gpu(gpu_file *file) {
     if (health.remapped_rows != 0) {
         printf(" remapped %u", health.remapped_rows);
     }
-    print_states(health.states, names, sizeof names / sizeof names[0]);
+    uint32_t states = health.states;
+    states &= ~(uint32_t)((states & GPU_MIG_ON) != 0 ? GPU_MIG_PENDING : 0); /* it stays so */
+    print_states(states, names, sizeof names / sizeof names[0]);
     putchar('\n');
 }
 
@@ -832,6 +1035,10 @@ static const struct command {
     {"power-brake", 2, power_brake_command},
     {"hide-uuid", 1, hide_uuid_command},
     {"heal", 1, heal_command},
+    {"mig", 2, mig_command},
+    {"mig-create", 2, mig_create_command},
+    {"mig-destroy", 1, mig_destroy_command},
+    {"reboot", 0, reboot_command},
     {"driver", 0, driver_command},
     {"list", 0, list_command},
     {"usage", 0, usage_command},

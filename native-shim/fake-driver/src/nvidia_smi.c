@@ -57,6 +57,8 @@ static const char usage[] = "usage: nvidia-smi\n"
     CALL(nvmlDeviceGetPerformanceState, (nvmlDevice_t, unsigned *))                                                    \
     CALL(nvmlDeviceGetTotalEccErrors, (nvmlDevice_t, unsigned, unsigned, unsigned long long *))                        \
     CALL(nvmlDeviceGetCudaComputeCapability, (nvmlDevice_t, int *, int *))                                             \
+    CALL(nvmlDeviceGetMaxMigDeviceCount, (nvmlDevice_t, unsigned *))                                                   \
+    CALL(nvmlDeviceGetMigDeviceHandleByIndex, (nvmlDevice_t, unsigned, nvmlDevice_t *))                                \
     CALL(nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t, unsigned *, nvmlProcessInfo_v2_t *))                  \
     CALL(nvmlDeviceGetProcessUtilization,                                                                              \
          (nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long))
@@ -453,6 +455,18 @@ static void list_gpus(void) {
         read_value(find_field("name"), selected_gpus[gpu], name, sizeof name);
         read_value(find_field("uuid"), selected_gpus[gpu], uuid, sizeof uuid);
         printf("GPU %s: %s (UUID: %s)\n", index, name, uuid);
+        unsigned most = 0;
+        nvmlDevice_t mig;
+        (void)nvmlDeviceGetMaxMigDeviceCount(selected_gpus[gpu], &most);
+        for (unsigned i = 0; i < most; i++) {
+            if (nvmlDeviceGetMigDeviceHandleByIndex(selected_gpus[gpu], i, &mig) != NVML_SUCCESS) {
+                continue;
+            }
+            read_value(find_field("name"), mig, name, sizeof name);
+            read_value(find_field("uuid"), mig, uuid, sizeof uuid);
+            const char *profile = strstr(name, " MIG ");
+            printf("  MIG %-15s Device %2u: (UUID: %s)\n", profile != NULL ? profile + 5 : name, i, uuid);
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include "driver_state.h"
 #include "gpu_health.h"
+#include "gpu_mig.h"
 #include "gpu_time.h"
 #include "nvml_abi.h"
 
@@ -31,6 +32,7 @@
 
 enum {
     SWITCH_BUS = 0xc0,
+    DEVICES = 2 * GPU_MAX_PER_NODE,
     EVENT_POLL_MS = 100,
     HANG_POLL_MS = 10,
     GRAPHICS_MHZ = 1410,
@@ -44,18 +46,22 @@ enum {
 struct nvmlDevice_st {
     gpu_file *gpu;
     const struct gpu_identity *identity;
-    unsigned index; /* among the GPUs that are visible to this process */
+    unsigned index;    /* in nvml_devices; of a card, its index among those that are visible to this process */
+    nvmlDevice_t card; /* of a MIG device; of a card NULL */
+    struct gpu_instance instance;
 };
 
 struct nvmlEventSet_st {
-    unsigned long long types[GPU_MAX_PER_NODE];
-    uint64_t seen[GPU_MAX_PER_NODE]; /* number of the latest XID event that the client has seen */
+    unsigned long long types[DEVICES];
+    uint64_t seen[DEVICES]; /* number of the latest XID event that the client has seen */
 };
 
 static pthread_mutex_t nvml_mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint init_count;
-static struct nvmlDevice_st nvml_devices[GPU_MAX_PER_NODE];
+/* The cards, and from GPU_MAX_PER_NODE on the MIG devices that the client has asked for. */
+static struct nvmlDevice_st nvml_devices[DEVICES];
 static atomic_uint device_count;
+static atomic_uint mig_count;
 static const struct driver_file *_Atomic driver_file;
 static atomic_uint session_loads; /* driver_state.loads at nvmlInit */
 static char session_version[DRIVER_VERSION_LENGTH];
@@ -82,17 +88,27 @@ static void wait_while_driver_hangs(const struct driver_file *file) {
     }
 }
 
-static bool is_device(nvmlDevice_t device) {
-    for (unsigned i = 0; i < atomic_load(&device_count); i++) {
-        if (device == &nvml_devices[i]) {
+static bool is_mig_device(nvmlDevice_t device) {
+    for (unsigned i = 0; i < atomic_load(&mig_count); i++) {
+        if (device == &nvml_devices[GPU_MAX_PER_NODE + i]) {
             return true;
         }
     }
     return false;
 }
 
+/* The handle of an instance that was destroyed is none of a device. */
+static bool is_device(nvmlDevice_t device) {
+    for (unsigned i = 0; i < atomic_load(&device_count); i++) {
+        if (device == &nvml_devices[i]) {
+            return true;
+        }
+    }
+    return is_mig_device(device) && (gpu_health(device->gpu).states & GPU_REMOVED) == 0;
+}
+
 static bool is_device_lost(nvmlDevice_t device) {
-    return gpu_is_lost(device->gpu);
+    return gpu_is_lost(device->card != NULL ? device->card->gpu : device->gpu);
 }
 
 /* Every query of a device's identity starts with this check. */
@@ -146,7 +162,8 @@ static void open_gpus(void) {
     size_t found = gpu_open_all(gpu_directory(), gpus, GPU_MAX_PER_NODE, NULL);
     unsigned kept = 0;
     for (size_t i = 0; i < found; i++) {
-        if ((gpu_health(gpus[i]).states & GPU_REMOVED) != 0) {
+        struct gpu_instance instance;
+        if ((gpu_health(gpus[i]).states & GPU_REMOVED) != 0 || gpu_instance(gpus[i], &instance)) {
             gpu_close(gpus[i]);
             continue;
         }
@@ -197,6 +214,10 @@ API nvmlReturn_t nvmlShutdown(void) {
         unsigned open = atomic_exchange(&device_count, 0);
         for (unsigned i = 0; i < open; i++) {
             gpu_close(nvml_devices[i].gpu);
+        }
+        unsigned migs = atomic_exchange(&mig_count, 0);
+        for (unsigned i = 0; i < migs; i++) {
+            gpu_close(nvml_devices[GPU_MAX_PER_NODE + i].gpu);
         }
     }
     pthread_mutex_unlock(&nvml_mutex);
@@ -303,6 +324,8 @@ API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t 
 OTHER_NAME(nvmlDeviceGetHandleByIndex, (unsigned int index, nvmlDevice_t *device), nvmlDeviceGetHandleByIndex_v2,
            (index, device))
 
+static unsigned mig_devices(nvmlDevice_t card, nvmlDevice_t migs[GPU_MIG_SLICES]);
+
 static nvmlReturn_t find_device(const char *value, nvmlDevice_t *device,
                                 bool (*matches)(const struct gpu_identity *, const char *)) {
     nvmlReturn_t result = check_session();
@@ -340,7 +363,18 @@ static bool has_pci_bus_id(const struct gpu_identity *gpu, const char *id) {
 }
 
 API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
-    return find_device(uuid, device, has_uuid);
+    nvmlReturn_t result = find_device(uuid, device, has_uuid);
+    for (unsigned i = 0; result == NVML_ERROR_NOT_FOUND && i < atomic_load(&device_count); i++) {
+        nvmlDevice_t migs[GPU_MIG_SLICES];
+        unsigned count = mig_devices(&nvml_devices[i], migs);
+        for (unsigned n = 0; n < count; n++) {
+            if (has_uuid(migs[n]->identity, uuid)) {
+                *device = migs[n];
+                return NVML_SUCCESS;
+            }
+        }
+    }
+    return result;
 }
 
 API nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device) {
@@ -376,6 +410,9 @@ API nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned
 
 API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index) {
     nvmlReturn_t result = check_device(device, index);
+    if (result == NVML_SUCCESS && device->card != NULL) {
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
     if (result == NVML_SUCCESS) {
         *index = device->index;
     }
@@ -585,13 +622,24 @@ static unsigned long long reserved_bytes(nvmlDevice_t device) {
     return (unsigned long long)device->identity->reserved_mib << 20;
 }
 
+/* Of a card in MIG mode, what the processes of its instances use. */
+static unsigned long long used_bytes(nvmlDevice_t device) {
+    nvmlDevice_t migs[GPU_MIG_SLICES];
+    unsigned long long used = gpu_used(device->gpu);
+    unsigned count = device->card == NULL && gpu_mig_mode(device->gpu) ? mig_devices(device, migs) : 0;
+    for (unsigned i = 0; i < count; i++) {
+        used += gpu_used(migs[i]->gpu);
+    }
+    return used;
+}
+
 API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
     nvmlReturn_t result = check_reachable(device, memory);
     if (result != NVML_SUCCESS) {
         return result;
     }
     memory->total = device->identity->memory_bytes + reserved_bytes(device);
-    memory->used = gpu_used(device->gpu) + reserved_bytes(device); /* nvml.h: reserved and allocated */
+    memory->used = used_bytes(device) + reserved_bytes(device); /* nvml.h: reserved and allocated */
     memory->free = memory->total - memory->used;
     return NVML_SUCCESS;
 }
@@ -606,7 +654,7 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t
     }
     memory->total = device->identity->memory_bytes + reserved_bytes(device);
     memory->reserved = reserved_bytes(device);
-    memory->used = gpu_used(device->gpu);
+    memory->used = used_bytes(device);
     memory->free = device->identity->memory_bytes - memory->used;
     return NVML_SUCCESS;
 }
@@ -655,6 +703,9 @@ static nvmlUtilization_t latest_utilization(nvmlDevice_t device) {
 
 API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization) {
     nvmlReturn_t result = check_reachable(device, utilization);
+    if (result == NVML_SUCCESS && device->card != NULL) {
+        return NVML_ERROR_NOT_SUPPORTED; /* nvml.h: not on MIG devices */
+    }
     if (result == NVML_SUCCESS) {
         *utilization = latest_utilization(device);
     }
@@ -913,25 +964,261 @@ API nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device
 OTHER_NAME(nvmlDeviceGetSupportedClocksEventReasons, (nvmlDevice_t device, unsigned long long *reasons),
            nvmlDeviceGetSupportedClocksThrottleReasons, (device, reasons))
 
-/* ---- multi-instance GPUs, which the simulation does not have ---- */
+/* ---- multi-instance GPUs ---- */
 
 API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
-    nvmlReturn_t result = answer_constant(device, current, NVML_FEATURE_DISABLED);
-    return result == NVML_SUCCESS ? answer_constant(device, pending, NVML_FEATURE_DISABLED) : result;
+    nvmlReturn_t result = check_reachable(device, current != NULL ? pending : NULL);
+    if (result != NVML_SUCCESS) {
+        return result;
+    }
+    if (device->card != NULL || !gpu_mig_capable(device->identity)) {
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
+    *current = gpu_mig_mode(device->gpu) ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
+    *pending = gpu_mig_pending(device->gpu) ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
+    return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is) {
-    return answer_constant(device, is, 0);
+    nvmlReturn_t result = check_device(device, is);
+    if (result == NVML_SUCCESS) {
+        *is = device->card != NULL;
+    }
+    return result;
 }
 
-API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *devices_possible) {
-    return answer_constant(device, devices_possible, 0);
+API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count) {
+    nvmlReturn_t result = check_reachable(device, count);
+    if (result == NVML_SUCCESS) {
+        *count = device->card == NULL && gpu_mig_capable(device->identity) ? GPU_MIG_SLICES : 0;
+    }
+    return result;
+}
+
+/* The handle of an instance, which stays the same; takes over the open file or closes it. NULL: there are too many. */
+static nvmlDevice_t mig_device(nvmlDevice_t card, gpu_file *gpu) {
+    unsigned known = atomic_load(&mig_count), at = known;
+    for (unsigned i = known; i-- > 0;) {
+        nvmlDevice_t device = &nvml_devices[GPU_MAX_PER_NODE + i];
+        if (strcmp(device->identity->uuid, gpu_identity(gpu)->uuid) == 0) {
+            gpu_close(gpu);
+            return device;
+        }
+        at = (gpu_health(device->gpu).states & GPU_REMOVED) != 0 ? i : at;
+    }
+    if (at == GPU_MAX_PER_NODE) {
+        gpu_close(gpu);
+        return NULL;
+    }
+    nvmlDevice_t device = &nvml_devices[GPU_MAX_PER_NODE + at];
+    if (at < known) {
+        gpu_close(device->gpu);
+    }
+    *device =
+        (struct nvmlDevice_st){.gpu = gpu, .identity = gpu_identity(gpu), .index = GPU_MAX_PER_NODE + at, .card = card};
+    (void)gpu_instance(gpu, &device->instance);
+    atomic_store(&mig_count, at < known ? known : known + 1);
+    return device;
+}
+
+/* The MIG devices of a card, in the order of their IDs; they come and go while NVML is initialized. */
+static unsigned mig_devices(nvmlDevice_t card, nvmlDevice_t migs[GPU_MIG_SLICES]) {
+    gpu_file *gpus[GPU_MAX_PER_NODE], *instances[GPU_MIG_SLICES];
+    unsigned found = 0;
+    pthread_mutex_lock(&nvml_mutex);
+    size_t count = gpu_open_all(gpu_directory(), gpus, GPU_MAX_PER_NODE, NULL);
+    size_t wanted = gpu_instances(card->identity->uuid, gpus, count, instances);
+    for (size_t i = 0; i < count; i++) {
+        struct gpu_instance instance;
+        if (!gpu_instance(gpus[i], &instance) || strcmp(instance.card, card->identity->uuid) != 0) {
+            gpu_close(gpus[i]);
+        }
+    }
+    for (size_t i = 0; i < wanted; i++) {
+        nvmlDevice_t device = mig_device(card, instances[i]);
+        if (device != NULL) {
+            migs[found++] = device;
+        }
+    }
+    pthread_mutex_unlock(&nvml_mutex);
+    return found;
 }
 
 API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *mig) {
-    (void)index;
     nvmlReturn_t result = check_reachable(device, mig);
-    return result == NVML_SUCCESS ? NVML_ERROR_NOT_FOUND : result;
+    if (result != NVML_SUCCESS) {
+        return result;
+    }
+    if (device->card != NULL || !gpu_mig_capable(device->identity)) {
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
+    nvmlDevice_t migs[GPU_MIG_SLICES];
+    unsigned count = mig_devices(device, migs);
+    if (index >= count) {
+        return index < GPU_MIG_SLICES ? NVML_ERROR_NOT_FOUND : NVML_ERROR_INVALID_ARGUMENT;
+    }
+    *mig = migs[index];
+    return NVML_SUCCESS;
+}
+
+/* Every query of a MIG device starts with this check. */
+static nvmlReturn_t check_mig_device(nvmlDevice_t device, const void *answer) {
+    nvmlReturn_t result = check_device(device, answer);
+    return result == NVML_SUCCESS && device->card == NULL ? NVML_ERROR_INVALID_ARGUMENT : result;
+}
+
+API nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig, nvmlDevice_t *device) {
+    nvmlReturn_t result = check_mig_device(mig, device);
+    if (result == NVML_SUCCESS) {
+        *device = mig->card;
+    }
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id) {
+    nvmlReturn_t result = check_mig_device(device, id);
+    if (result == NVML_SUCCESS) {
+        *id = device->instance.id;
+    }
+    return result;
+}
+
+API nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *id) {
+    nvmlReturn_t result = check_mig_device(device, id);
+    if (result == NVML_SUCCESS) {
+        *id = 0;
+    }
+    return result;
+}
+
+static struct gpu_mig_profile profile_of(nvmlDevice_t device) {
+    return gpu_mig_profile(device->card->identity, device->instance.profile);
+}
+
+API nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes) {
+    nvmlReturn_t result = check_reachable(device, attributes);
+    if (result != NVML_SUCCESS) {
+        return result;
+    }
+    if (device->card == NULL) {
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
+    struct gpu_mig_profile profile = profile_of(device);
+    *attributes = (nvmlDeviceAttributes_t){.multiprocessorCount = device->identity->multiprocessors,
+                                           .sharedCopyEngineCount = profile.slices,
+                                           .sharedDecoderCount = profile.media ? 1 : profile.slices / 2,
+                                           .sharedJpegCount = profile.media || profile.slices == GPU_MIG_SLICES,
+                                           .sharedOfaCount = profile.media || profile.slices == GPU_MIG_SLICES,
+                                           .gpuInstanceSliceCount = profile.slices,
+                                           .computeInstanceSliceCount = profile.slices,
+                                           .memorySizeMB = device->identity->memory_bytes >> 20};
+    return NVML_SUCCESS;
+}
+OTHER_NAME(nvmlDeviceGetAttributes, (nvmlDevice_t device, nvmlDeviceAttributes_t *attributes),
+           nvmlDeviceGetAttributes_v2, (device, attributes))
+
+/* A GPU instance and its one compute instance are, as pointers, the MIG device. */
+static nvmlDevice_t device_of(const void *instance) {
+    nvmlDevice_t device = NULL;
+    memcpy(&device, &instance, sizeof device);
+    return device;
+}
+
+API nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *instance) {
+    nvmlReturn_t result = check_reachable(device, instance);
+    if (result != NVML_SUCCESS) {
+        return result;
+    }
+    nvmlDevice_t migs[GPU_MIG_SLICES];
+    unsigned count = device->card == NULL ? mig_devices(device, migs) : 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (migs[i]->instance.id == id) {
+            memcpy(instance, &migs[i], sizeof *instance);
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+API nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t instance, nvmlGpuInstanceInfo_t *info) {
+    nvmlDevice_t device = device_of(instance);
+    nvmlReturn_t result = check_mig_device(device, info);
+    if (result == NVML_SUCCESS) {
+        struct gpu_mig_profile profile = profile_of(device);
+        *info = (nvmlGpuInstanceInfo_t){.device = device->card,
+                                        .id = device->instance.id,
+                                        .profileId = profile.id,
+                                        .placement = {device->instance.start, profile.memory_slices}};
+    }
+    return result;
+}
+
+API nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t instance, unsigned int id,
+                                                       nvmlComputeInstance_t *compute) {
+    nvmlReturn_t result = check_mig_device(device_of(instance), compute);
+    if (result == NVML_SUCCESS && id != 0) {
+        return NVML_ERROR_NOT_FOUND;
+    }
+    if (result == NVML_SUCCESS) {
+        memcpy(compute, &instance, sizeof *compute);
+    }
+    return result;
+}
+
+API nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t compute, nvmlComputeInstanceInfo_t *info) {
+    nvmlDevice_t device = device_of(compute);
+    nvmlReturn_t result = check_mig_device(device, info);
+    if (result == NVML_SUCCESS) {
+        struct gpu_mig_profile profile = profile_of(device);
+        *info = (nvmlComputeInstanceInfo_t){
+            .device = device, .profileId = profile.compute_number, .placement = {0, profile.slices}};
+        memcpy(&info->gpuInstance, &compute, sizeof info->gpuInstance);
+    }
+    return result;
+}
+OTHER_NAME(nvmlComputeInstanceGetInfo, (nvmlComputeInstance_t compute, nvmlComputeInstanceInfo_t *info),
+           nvmlComputeInstanceGetInfo_v2, (compute, info))
+
+API nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned int number,
+                                                     nvmlGpuInstanceProfileInfo_t *info) {
+    nvmlReturn_t result = check_reachable(device, info);
+    if (result != NVML_SUCCESS) {
+        return result;
+    }
+    for (unsigned i = 0; device->card == NULL && gpu_mig_capable(device->identity) && i < GPU_MIG_PROFILES; i++) {
+        struct gpu_mig_profile profile = gpu_mig_profile(device->identity, i);
+        if (profile.number == number) {
+            *info = (nvmlGpuInstanceProfileInfo_t){.id = profile.id,
+                                                   .sliceCount = profile.slices,
+                                                   .instanceCount = profile.most,
+                                                   .multiprocessorCount = profile.multiprocessors,
+                                                   .copyEngineCount = profile.slices,
+                                                   .memorySizeMB = profile.memory_mib};
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+/* Only the profile of the whole instance: there are no smaller compute instances. */
+API nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t instance, unsigned int number,
+                                                              unsigned int engines,
+                                                              nvmlComputeInstanceProfileInfo_t *info) {
+    nvmlDevice_t device = device_of(instance);
+    nvmlReturn_t result = check_mig_device(device, info);
+    if (result != NVML_SUCCESS) {
+        return result;
+    }
+    struct gpu_mig_profile profile = profile_of(device);
+    if (number != profile.compute_number || engines != 0) {
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
+    *info = (nvmlComputeInstanceProfileInfo_t){.id = profile.compute_number,
+                                               .sliceCount = profile.slices,
+                                               .instanceCount = 1,
+                                               .multiprocessorCount = profile.multiprocessors,
+                                               .sharedCopyEngineCount = profile.slices};
+    return NVML_SUCCESS;
 }
 
 /* ---- processes ---- */
@@ -970,7 +1257,7 @@ static bool is_same_process(const struct gpu_process *a, const struct gpu_proces
 static struct {
     struct gpu_process process;
     uint32_t pid; /* in this process's namespace; 0: none found */
-} found_pids[GPU_MAX_PER_NODE][GPU_SLOTS];
+} found_pids[DEVICES][GPU_SLOTS];
 static pthread_mutex_t found_pids_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* Searches /proc for the processes from `first` on, moves those that it finds to the front, and counts these. */
@@ -1048,10 +1335,19 @@ static nvmlReturn_t running_processes(nvmlDevice_t device, unsigned int *count, 
     if (all == NULL) {
         return NVML_ERROR_MEMORY;
     }
-    size_t found = resolve_pids(device->index, all, gpu_processes(device->gpu, all, GPU_SLOTS));
-    for (size_t i = 0; i < found && i < *count; i++) {
-        nvmlProcessDetail_v1_t info = {all[i].pid, all[i].used_bytes, UINT32_MAX, UINT32_MAX, 0};
-        memcpy((char *)infos + i * info_bytes, &info, info_bytes);
+    nvmlDevice_t parts[1 + GPU_MIG_SLICES] = {device}; /* a card has the processes of its instances too */
+    unsigned part_count = 1 + (device->card == NULL && gpu_mig_mode(device->gpu) ? mig_devices(device, parts + 1) : 0);
+    size_t found = 0;
+    for (unsigned part = 0; part < part_count; part++) {
+        nvmlDevice_t of = parts[part];
+        size_t here = resolve_pids(of->index, all, gpu_processes(of->gpu, all, GPU_SLOTS));
+        for (size_t i = 0; i < here && found + i < *count; i++) {
+            unsigned instance = of->card != NULL ? of->instance.id : UINT32_MAX;
+            unsigned compute = of->card != NULL ? 0 : UINT32_MAX;
+            nvmlProcessDetail_v1_t info = {all[i].pid, all[i].used_bytes, instance, compute, 0};
+            memcpy((char *)infos + (found + i) * info_bytes, &info, info_bytes);
+        }
+        found += here;
     }
     free(all);
     bool fits = found <= *count;
@@ -1167,6 +1463,9 @@ API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProces
     nvmlProcessUtilizationInfo_v1_t *infos = NULL;
     size_t found = 0;
     nvmlReturn_t result = check_reachable(device, count);
+    if (result == NVML_SUCCESS && (device->card != NULL || gpu_mig_mode(device->gpu))) {
+        return NVML_ERROR_NOT_SUPPORTED; /* nvml.h: not on MIG-enabled GPUs */
+    }
     if (result == NVML_SUCCESS) {
         result = query_process_usage(device, since, false, &infos, &found);
     }
@@ -1274,30 +1573,44 @@ API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long lon
     if ((types & ~NVML_EVENT_XID) != 0) {
         return NVML_ERROR_NOT_SUPPORTED;
     }
+    nvmlDevice_t migs[GPU_MIG_SLICES];
+    unsigned count = device->card == NULL && gpu_mig_mode(device->gpu) ? mig_devices(device, migs) : 0;
+    for (unsigned i = 0; i < count; i++) {
+        set->seen[migs[i]->index] = gpu_xid_events(migs[i]->gpu);
+    }
     set->types[device->index] |= types;
     set->seen[device->index] = gpu_xid_events(device->gpu);
     return NVML_SUCCESS;
 }
 
-/* The next event that the client has not seen. Of more than GPU_KEPT_EVENTS, it gets the latest ones. */
-static bool next_xid_event(nvmlEventSet_t set, nvmlEventData_t *data) {
-    for (unsigned i = 0; i < atomic_load(&device_count); i++) {
-        uint64_t raised = gpu_xid_events(nvml_devices[i].gpu);
-        if ((set->types[i] & NVML_EVENT_XID) == 0 || raised <= set->seen[i]) {
-            continue;
-        }
-        if (raised - set->seen[i] > GPU_KEPT_EVENTS) {
-            set->seen[i] = raised - GPU_KEPT_EVENTS;
-        }
-        set->seen[i]++;
-        *data = (nvmlEventData_t){.device = &nvml_devices[i],
-                                  .eventType = NVML_EVENT_XID,
-                                  .eventData = gpu_xid_event(nvml_devices[i].gpu, set->seen[i]),
-                                  .gpuInstanceId = UINT32_MAX,
-                                  .computeInstanceId = UINT32_MAX};
-        return true;
+/* The next event of a device that the client has not seen. Of more than GPU_KEPT_EVENTS, it gets the latest ones. */
+static bool next_xid_event_of(nvmlEventSet_t set, nvmlDevice_t device, nvmlEventData_t *data) {
+    uint64_t raised = gpu_xid_events(device->gpu), *seen = &set->seen[device->index];
+    nvmlDevice_t card = device->card != NULL ? device->card : device;
+    if ((set->types[card->index] & NVML_EVENT_XID) == 0 || raised <= *seen) {
+        return false;
     }
-    return false;
+    if (raised - *seen > GPU_KEPT_EVENTS) {
+        *seen = raised - GPU_KEPT_EVENTS;
+    }
+    ++*seen;
+    *data = (nvmlEventData_t){.device = card,
+                              .eventType = NVML_EVENT_XID,
+                              .eventData = gpu_xid_event(device->gpu, *seen),
+                              .gpuInstanceId = device->card != NULL ? device->instance.id : UINT32_MAX,
+                              .computeInstanceId = device->card != NULL ? 0 : UINT32_MAX};
+    return true;
+}
+
+static bool next_xid_event(nvmlEventSet_t set, nvmlEventData_t *data) {
+    bool found = false;
+    for (unsigned i = 0; !found && i < atomic_load(&device_count); i++) {
+        found = next_xid_event_of(set, &nvml_devices[i], data);
+    }
+    for (unsigned i = 0; !found && i < atomic_load(&mig_count); i++) {
+        found = next_xid_event_of(set, &nvml_devices[GPU_MAX_PER_NODE + i], data);
+    }
+    return found;
 }
 
 API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms) {

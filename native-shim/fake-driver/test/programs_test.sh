@@ -185,6 +185,51 @@ smi_shows_memory_in_mib_and_states_that_no_gpu_is_real() {
     smi -q | grep -q "Product Name .*: NVIDIA L4"
 }
 
+instance() { # instance PROFILE: the UUID of the first instance of this profile
+    smi -L | sed -n "s/^  MIG $1 .*(UUID: \(.*\))$/\1/p" | head -n 1
+}
+
+a_card_in_mig_mode_consists_of_its_instances() {
+    printf 'NVIDIA A100-SXM4-80GB;81920;108;;;;;1g.10gb,1g.10gb,2g.20gb,3g.40gb\nNVIDIA L4;23034;58\n' >"$folder/gpus"
+    install >/dev/null
+    uuids=$(ls "$root/gpus")
+    install >/dev/null
+    equal "$uuids" "$(ls "$root/gpus")"
+    equal "1g.10gb 1g.10gb 2g.20gb 3g.40gb" "$(smi -L | awk '/^  MIG/ {print $2}' | xargs)"
+    two=$(instance 2g.20gb)
+    equal "info: 19968 MiB free of 19968 MiB" "$(CUDA_VISIBLE_DEVICES=$two "$driver/vgpu-sample" info)"
+    equal "info: 9856 MiB free of 9856 MiB" "$("$driver/vgpu-sample" info)" # the first instance, and no other GPU
+    equal "info: 23034 MiB free of 23034 MiB" "$(CUDA_VISIBLE_DEVICES=1 "$driver/vgpu-sample" info)"
+    CUDA_VISIBLE_DEVICES=$two hold 19000
+    equal 19000 "$(smi -i 0 --query-gpu=memory.used --format=csv,noheader,nounits)"
+    refused "is in use" "$root/bin/aliquot-fake-driver" mig-destroy "$two"
+    "$root/bin/aliquot-fake-driver" mig-destroy "$(instance 3g.40gb)" --root "$root" --cdi "$folder/cdi"
+    card=$(smi -i 0 --query-gpu=uuid --format=csv,noheader)
+    refused "has 3 instances" "$root/bin/aliquot-fake-driver" mig "$card" off
+    refused "has no room" "$root/bin/aliquot-fake-driver" mig-create "$card" 7g.80gb
+    refused "has no profile" "$root/bin/aliquot-fake-driver" mig-create "$card" 1g.5gb
+    refused "not capable" "$root/bin/aliquot-fake-driver" mig "$(smi -i 1 --query-gpu=uuid --format=csv,noheader)" on
+    grep -q "$two" "$folder/cdi/aliquot-fake-driver.json"
+    equal 4 "$(grep -o '"name": "0:[0-2]"\|"name": "1"' "$folder/cdi/aliquot-fake-driver.json" | wc -l)"
+    "$root/bin/aliquot-fake-driver" reboot
+    equal "" "$(smi -L | grep MIG || true)"
+    install >/dev/null
+    [ "$two" != "$(instance 2g.20gb)" ] || fail "the instance has the UUID of the one before the reboot"
+}
+
+the_mig_mode_of_a_card_in_use_changes_at_its_reset() {
+    install >/dev/null
+    card=$(smi -i 0 --query-gpu=uuid --format=csv,noheader)
+    hold 100
+    "$root/bin/aliquot-fake-driver" mig "$card" on | grep -q "at its next reset"
+    "$root/bin/aliquot-fake-driver" list | grep -q "$card .* mig-pending$"
+    kill -9 $users
+    wait $users || true
+    "$root/bin/aliquot-fake-driver" reset "$card"
+    "$root/bin/aliquot-fake-driver" list | grep -q "$card .* mig$"
+    refused CUDA_ERROR_NO_DEVICE env CUDA_VISIBLE_DEVICES=0 "$driver/vgpu-sample" info
+}
+
 contexts_take_the_memory_that_the_list_specifies() {
     printf 'NVIDIA A100-SXM4-80GB;81920;108;256\n' >"$folder/gpus"
     install >/dev/null

@@ -107,6 +107,36 @@ class PynvmlTest(unittest.TestCase):
         self.assertEqual(pynvml.NVML_TOPOLOGY_NODE, pynvml.nvmlDeviceGetTopologyCommonAncestor(
             device, pynvml.nvmlDeviceGetHandleByIndex(1)))
 
+    def test_instances_come_and_go_while_nvml_is_initialized(self):
+        card, other = (pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(2))
+        with self.assertRaises(pynvml.NVMLError_NotSupported):
+            pynvml.nvmlDeviceGetMigMode(other)
+        installer("mig", UUIDS[0], "on")
+        uuid = installer("mig-create", UUIDS[0], "1g.10gb+me").strip()
+        try:
+            self.assertEqual([1, 1], list(pynvml.nvmlDeviceGetMigMode(card)))
+            self.assertEqual(7, pynvml.nvmlDeviceGetMaxMigDeviceCount(card))
+            mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(card, 0)
+            with self.assertRaises(pynvml.NVMLError_NotFound):
+                pynvml.nvmlDeviceGetMigDeviceHandleByIndex(card, 1)
+            self.assertEqual(uuid, pynvml.nvmlDeviceGetUUID(mig))
+            self.assertEqual("NVIDIA A100-SXM4-80GB MIG 1g.10gb+me", pynvml.nvmlDeviceGetName(mig))
+            self.assertTrue(pynvml.nvmlDeviceIsMigDeviceHandle(mig))
+            attributes = pynvml.nvmlDeviceGetAttributes(mig)
+            self.assertEqual((14, 1, 1, 9856), (attributes.multiprocessorCount, attributes.gpuInstanceSliceCount,
+                                                attributes.computeInstanceSliceCount, attributes.memorySizeMB))
+            self.assertEqual(9856 << 20, pynvml.nvmlDeviceGetMemoryInfo(mig).total)
+            self.assertEqual(1, pynvml.nvmlDeviceGetGpuInstanceId(mig))
+            parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig)
+            self.assertEqual(UUIDS[0], pynvml.nvmlDeviceGetUUID(parent))
+            with self.assertRaises(pynvml.NVMLError_NotSupported):
+                pynvml.nvmlDeviceGetUtilizationRates(mig)
+        finally:
+            installer("mig-destroy", uuid)
+            installer("mig", UUIDS[0], "off")
+        with self.assertRaises(pynvml.NVMLError_InvalidArgument):
+            pynvml.nvmlDeviceGetMemoryInfo(mig)
+
     def test_numa_nodes_and_links_match_the_list(self):
         with tempfile.TemporaryDirectory() as root:
             with open(f"{root}/list", "w") as gpus:
