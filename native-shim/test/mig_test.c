@@ -59,3 +59,19 @@ TEST(MIG_devices_by_UUID_are_shown_as_the_driver_shows_them) {
         CHECK(strcmp(uuid, uuids[i]) == 0, "%s", uuid);
     }
 }
+
+TEST(a_MIG_device_that_the_limit_file_names_is_shown_as_the_share) {
+    static const char limits[] = "MIG-5f2c1d3e-0002-4a5b-9c3d-000000000002 memory=3000Mi cores=30\n";
+    nvmlMemory_t memory = {0};
+    nvmlDevice_t mig = NULL;
+    sandbox(1 * MIB, 0);
+    write_file(sandbox_limits, limits, sizeof limits - 1);
+    CHECK_EQUAL(NVML(nvmlInit_v2, void)(), NVML_SUCCESS);
+    for (unsigned index = 0; index < 2; index++) { /* the second has a UUID of the old form, which no file names */
+        CHECK_EQUAL(NVML(nvmlDeviceGetMigDeviceHandleByIndex, nvmlDevice_t, unsigned, nvmlDevice_t *)(nvml_device(0),
+                                                                                                      index, &mig),
+                    NVML_SUCCESS);
+        CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(mig, &memory), NVML_SUCCESS);
+        CHECK_EQUAL(memory.total, index == 0 ? 3000 * MIB : (size_t)20 << 30);
+    }
+}

@@ -164,6 +164,14 @@ has(c.resources) && [has(c.resources.limits) ? c.resources.limits : {}, has(c.re
 {{ include "aliquot.cel.containers" .root }}.exists(c, {{ include "aliquot.cel.requests" (printf "k in [%s]" .resources) }})
 {{- end }}
 
+{{/*
+True if a container of the pod requests whole MIG instances by Aliquot's name, or by NVIDIA's where the value claims has
+mig.
+*/}}
+{{- define "aliquot.cel.podRequestsInstances" -}}
+{{ include "aliquot.cel.containers" . }}.exists(c, {{ include "aliquot.cel.requests" (printf "k.startsWith('mig.aliquot.io/')%s" (ternary " || k.startsWith('nvidia.com/mig-')" "" (has "mig" .Values.claims))) }})
+{{- end }}
+
 {{- define "aliquot.cel.namesScheduler" -}}
 has(object.spec.schedulerName) && object.spec.schedulerName == 'aliquot-scheduler'
 {{- end }}
@@ -174,6 +182,7 @@ has(object.spec.schedulerName) && object.spec.schedulerName == 'aliquot-schedule
 {{- if not .Values.sharedNames }}{{ $own = printf "%s, %s" $own (include "aliquot.cel.ack" .) }}{{ end -}}
 {{- range .Values.claims }}{{ $own = printf "%s, 'nvidia.com/%s'" $own . }}{{ end -}}
 {{ include "aliquot.cel.podRequests" (dict "resources" $own "root" .) }} ||
+{{ include "aliquot.cel.podRequestsInstances" . }} ||
 ({{ include "aliquot.cel.podRequests" (dict "resources" (include "aliquot.cel.optional" .) "root" .) }}
 {{- if eq .Values.scope "opt-in" }} &&
 (({{ include "aliquot.cel.namesScheduler" . }}) ||
@@ -197,7 +206,7 @@ has(oldObject.spec.schedulerName) && oldObject.spec.schedulerName == 'aliquot-sc
 
 {{/* True if a container of the pod requests a GPU or a part of one from any device plugin. */}}
 {{- define "aliquot.cel.requestsSomeGpu" -}}
-{{ include "aliquot.cel.containers" . }}.exists(c, {{ include "aliquot.cel.requests" "k == 'aliquot.io/vgpu' || ['nvidia.com/gpu', 'nvidia.com/mig-', 'aliyun.com/gpu'].exists(prefix, k.startsWith(prefix))" }})
+{{ include "aliquot.cel.containers" . }}.exists(c, {{ include "aliquot.cel.requests" "k == 'aliquot.io/vgpu' || ['nvidia.com/gpu', 'nvidia.com/mig-', 'mig.aliquot.io/', 'aliyun.com/gpu'].exists(prefix, k.startsWith(prefix))" }})
 {{- end }}
 
 {{/* True if container c still requests a resource that the webhook translates. */}}
@@ -278,16 +287,17 @@ matchExpressions:
 
 {{/*
 A simulated GPU as the installer of the simulated driver reads it:
-model;memory MiB;multiprocessors;context MiB;NUMA node;links
+model;memory MiB;multiprocessors;context MiB;NUMA node;links;reserved MiB;MIG profiles
 */}}
 {{- define "aliquot.fakeGpu" -}}
 {{- $links := list }}
 {{- range $gpu, $link := .links }}{{ $links = append $links (printf "%s=%s" $gpu $link) }}{{ end }}
 {{- $parts := list .model (int .memoryMiB) (int .multiprocessors) }}
-{{- $placed := or (hasKey . "numa") (not (empty $links)) }}
+{{- $placed := or (hasKey . "numa") (not (empty $links)) (not (empty .mig)) }}
 {{- if or .contextMiB $placed }}{{ $parts = append $parts (int .contextMiB) }}{{ end }}
 {{- if $placed }}{{ $parts = append $parts (ternary (toString (int .numa)) "" (hasKey . "numa")) }}{{ end }}
-{{- if $links }}{{ $parts = append $parts (join "," $links) }}{{ end }}
+{{- if or $links .mig }}{{ $parts = append $parts (join "," $links) }}{{ end }}
+{{- if .mig }}{{ $parts = concat $parts (list "" (join "," .mig)) }}{{ end }}
 {{- join ";" $parts }}
 {{- end }}
 

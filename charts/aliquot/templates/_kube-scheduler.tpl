@@ -24,6 +24,12 @@ profiles:
       - name: NodeResourcesFit
       - name: NodeResourcesBalancedAllocation
   pluginConfig:
+  # Whole MIG instances: no node has these resources, and the extender counts the instances of each profile.
+  - name: NodeResourcesFit
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: NodeResourcesFitArgs
+      ignoredResourceGroups: [mig.aliquot.io]
   # No default topology spread constraints, which would counteract binpack.
   - name: PodTopologySpread
     args:

@@ -185,12 +185,13 @@ static struct span next_field(struct span *rest) {
 }
 
 static bool parse_line(const struct parser *parser, struct span line, struct aliquot_vgpu *vgpu) {
-    static const char prefix[] = "GPU-";
+    static const char prefix[] = "GPU-", mig_prefix[] = "MIG-";
     size_t prefix_length = sizeof prefix - 1;
     struct span uuid = next_field(&line);
-    if (uuid.length < prefix_length || memcmp(uuid.at, prefix, prefix_length) != 0 ||
+    if (uuid.length < prefix_length ||
+        (memcmp(uuid.at, prefix, prefix_length) != 0 && memcmp(uuid.at, mig_prefix, prefix_length) != 0) ||
         !aliquot_uuid_parse(uuid.at + prefix_length, uuid.length - prefix_length, vgpu->uuid)) {
-        return fail_expected(parser, "GPU-<UUID in lower-case hex> first");
+        return fail_expected(parser, "GPU-<UUID in lower-case hex> or MIG-<UUID> first");
     }
     unsigned seen = 0;
     while (line.length > 0) {

@@ -18,7 +18,10 @@
 
 enum { NOT_LIMITED = -2, NOT_GRANTED = -1 };
 
-/* Device number of an NVML device, or NOT_GRANTED. What the driver shows of a MIG device is part of a GPU already. */
+/*
+ * Device number of an NVML device, or NOT_GRANTED. What the driver shows of a MIG device that the limit file does not
+ * name is part of a GPU already.
+ */
 static int find_device(nvmlDevice_t handle) {
     static const char prefix[] = "GPU-", mig_prefix[] = "MIG-";
     char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
@@ -28,13 +31,13 @@ static int find_device(nvmlDevice_t handle) {
         aliquot_real.nvmlDeviceGetUUID(handle, text, sizeof text) != NVML_SUCCESS) {
         return NOT_GRANTED;
     }
-    if (strncmp(text, mig_prefix, sizeof mig_prefix - 1) == 0) {
-        return NOT_LIMITED;
+    bool is_mig = strncmp(text, mig_prefix, start) == 0;
+    if ((!is_mig && strncmp(text, prefix, start) != 0) ||
+        !aliquot_uuid_parse(text + start, strlen(text + start), uuid)) {
+        return is_mig ? NOT_LIMITED : NOT_GRANTED; /* MIG-GPU-<UUID>/<ID>/<ID> before driver 470 */
     }
-    if (strncmp(text, prefix, start) != 0 || !aliquot_uuid_parse(text + start, strlen(text + start), uuid)) {
-        return NOT_GRANTED;
-    }
-    return aliquot_account_device(uuid);
+    int device = aliquot_account_device(uuid);
+    return device < 0 && is_mig ? NOT_LIMITED : device;
 }
 
 static nvmlReturn_t resolve_device(nvmlDevice_t handle, int *device) {

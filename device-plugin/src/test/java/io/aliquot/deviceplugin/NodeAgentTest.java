@@ -6,6 +6,7 @@ import io.aliquot.api.foreign.FeatureDiscovery;
 import io.aliquot.api.names.ForeignHolder;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.names.GpuKind;
 import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
@@ -448,6 +449,28 @@ final class NodeAgentTest {
         await(() -> node.inventory().gpus().size() == 2);
         await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
         assertThat(node.gpu(uuid).healthy()).isTrue();
+    }
+
+    @Test
+    void anInstanceThatIsDestroyedUnderAPodIsUnhealthyAndANewOneIsAGpuAtOnce() throws Exception {
+        driver.install(A100 + ";;;;;1g.10gb,2g.20gb");
+        podResources.run("team", "ours", "aliquot.io/vgpu", "slot-001");
+        start();
+        await(() -> node.capacity("nvidia.com/gpumem") == 9_856 + 19_968);
+        Gpu first = node.inventory().gpus().get(0);
+        GpuKind.MigInstance instance = first.instance().orElseThrow();
+        assertThat(instance.profile()).isEqualTo("1g.10gb");
+
+        driver.run("mig-destroy", first.uuid());
+        await(() -> reason(first.uuid()).equals("NVML does not list it any more"));
+        driver.run("mig-create", instance.card(), "1g.10gb");
+        await(() -> node.inventory().gpus().size() == 3);
+        assertThat(node.inventory().gpus().stream().filter(Gpu::healthy)).hasSize(2);
+        assertThat(node.inventory().gpus()).extracting(Gpu::uuid).doesNotContain(instance.card());
+
+        podResources.end("team", "ours");
+        await(() -> node.inventory().gpus().size() == 2);
+        assertThat(node.inventory().gpus()).allMatch(Gpu::healthy);
     }
 
     @Test

@@ -126,6 +126,7 @@ public final class ForeignResources {
         if (usesAckResources(limits)) {
             translateAck(translated, labels);
         }
+        translateInstances(translated);
         translateNvidia(translated, defaults);
         if (compatibility == Compatibility.HAMI) {
             normalizeHami(translated);
@@ -161,6 +162,15 @@ public final class ForeignResources {
                         + " webhook is called; write " + String.join(", ", Resources.SUPPORTED));
             }
         });
+    }
+
+    private static void translateInstances(Map<String, String> translated) {
+        for (String name : List.copyOf(translated.keySet())) {
+            if (name.startsWith(Resources.NVIDIA_INSTANCE_PREFIX)) {
+                String profile = Resources.instanceProfile(name).orElseThrow();
+                translated.put(Resources.INSTANCE_GROUP + profile, translated.remove(name));
+            }
+        }
     }
 
     private static void translateNvidia(Map<String, String> translated, SliceDefaults defaults) {

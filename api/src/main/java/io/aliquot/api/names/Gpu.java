@@ -2,9 +2,10 @@ package io.aliquot.api.names;
 
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 
 /**
- * One physical GPU of a node's {@link Inventory}.
+ * One physical GPU of a node's {@link Inventory}, or an instance of one.
  *
  * @param uuid as NVML prints it
  * @param index NVML's index on the node, 0 to 1023
@@ -17,6 +18,7 @@ import java.util.Map;
  * @param links the other GPU's UUID to the link to it; a missing one is unknown
  * @param heldBy pods that got it from another device plugin, at most {@value #MOST_HOLDERS}; as long as there is one, the
  *     GPU gets no vGPUs
+ * @param kind whether it is a card or an instance
  */
 public record Gpu(
         String uuid,
@@ -28,14 +30,15 @@ public record Gpu(
         GpuHealth health,
         String mode,
         Map<String, Link> links,
-        List<ForeignHolder> heldBy) {
+        List<ForeignHolder> heldBy,
+        GpuKind kind) {
     public static final String SHIM = "shim";
     public static final GpuHealth HEALTHY = new GpuHealth.Healthy();
 
     /** Time-slicing may give a GPU to hundreds of pods; these are enough to say why it is not shared. */
     public static final int MOST_HOLDERS = 16;
 
-    /** A GPU that no pod holds through another device plugin. */
+    /** A card that no pod holds through another device plugin. */
     public Gpu(
             String uuid,
             int index,
@@ -46,7 +49,7 @@ public record Gpu(
             GpuHealth health,
             String mode,
             Map<String, Link> links) {
-        this(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, List.of());
+        this(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, List.of(), GpuKind.CARD);
     }
 
     public Gpu {
@@ -70,14 +73,24 @@ public record Gpu(
 
     /** The same GPU with another health. */
     public Gpu withHealth(GpuHealth health) {
-        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, heldBy);
+        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, heldBy, kind);
     }
 
     /** The same GPU with other holders; of more than {@value #MOST_HOLDERS} only the first. */
     public Gpu withHolders(List<ForeignHolder> holders) {
         List<ForeignHolder> kept =
                 holders.stream().sorted().distinct().limit(MOST_HOLDERS).toList();
-        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, kept);
+        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, kept, kind);
+    }
+
+    /** The same GPU with another {@link #index}. */
+    public Gpu withIndex(int index) {
+        return new Gpu(uuid, index, model, memoryMiB, contextMiB, numa, health, mode, links, heldBy, kind);
+    }
+
+    /** What it is if it is an instance; empty for a card. */
+    public Optional<GpuKind.MigInstance> instance() {
+        return kind instanceof GpuKind.MigInstance instance ? Optional.of(instance) : Optional.empty();
     }
 
     private static void check(boolean holds, String expected, Object found) {

@@ -1,6 +1,7 @@
 package io.aliquot.api.names;
 
 import java.math.BigDecimal;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
@@ -11,13 +12,19 @@ import org.jspecify.annotations.Nullable;
  * @param vgpus 1 to {@value #MOST_VGPUS}
  * @param memory of each vGPU
  * @param cores of each vGPU, in percent of one GPU, 0 to 100; 0: neither limited nor reserved
- * @param exclusive whether it requests whole cards; by Aliquot's names, if it requests neither memory nor cores
+ * @param exclusive whether it requests whole GPUs; by Aliquot's names, if it requests neither memory nor cores
+ * @param profile of the MIG instances that it requests, such as {@code 1g.10gb.me}; empty: it names none
  */
-public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exclusive) {
+public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exclusive, String profile) {
     /** More than a node has GPUs; keeps sums far from overflow. */
     public static final int MOST_VGPUS = 1024;
 
     private static final int ALL_CORES = 100;
+
+    /** A request that names no profile. */
+    public GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exclusive) {
+        this(vgpus, memory, cores, exclusive, "");
+    }
 
     public GpuRequest {
         if (vgpus < 1 || vgpus > MOST_VGPUS) {
@@ -46,6 +53,18 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
                 ? amount(Resources.VGPU, limits.get(Resources.VGPU), 0, MOST_VGPUS, "vGPUs")
                 : -1;
         boolean hasSize = memory != null || percentage != null || cores > 0;
+        Optional<GpuRequest> instances = instances(limits);
+        if (instances.isPresent()) {
+            if (hasSize) {
+                throw new FormatException("an instance of MIG is always whole: remove "
+                        + String.join(" and ", List.of(Resources.MEMORY, Resources.MEMORY_PERCENTAGE, Resources.CORES))
+                        + " beside it, or the instance");
+            }
+            if (vgpus >= 0 && vgpus != instances.get().vgpus()) {
+                throw new FormatException("write either " + Resources.VGPU + " or instances of MIG, not both");
+            }
+            return instances;
+        }
         if (vgpus <= 0 && !hasSize) {
             return Optional.empty();
         }
@@ -58,6 +77,23 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
                     + ", not both: each says how much memory a vGPU gets");
         }
         return Optional.of(new GpuRequest(Math.max(vgpus, 1), memory(memory, percentage), cores, !hasSize));
+    }
+
+    private static Optional<GpuRequest> instances(Map<String, String> limits) {
+        Optional<GpuRequest> found = Optional.empty();
+        for (Map.Entry<String, String> limit : limits.entrySet()) {
+            Optional<String> profile = Resources.instanceProfile(limit.getKey());
+            int count = profile.isEmpty() ? 0 : amount(limit.getKey(), limit.getValue(), 0, MOST_VGPUS, "instances");
+            if (count > 0 && found.isPresent()) {
+                throw new FormatException(
+                        "a container gets instances of one MIG profile: split it, or remove " + limit.getKey());
+            }
+            if (count > 0) {
+                found = Optional.of(
+                        new GpuRequest(count, new MemoryRequest.WholeCard(), 0, true, profile.orElseThrow()));
+            }
+        }
+        return found;
     }
 
     /**

@@ -246,6 +246,14 @@ public record Inventory(
             ObjectNode links = node.putObject("links");
             // Sorted, so that an unchanged inventory prints the same text and is not written again.
             new TreeMap<>(gpu.links()).forEach((uuid, link) -> links.put(uuid, link.print()));
+            gpu.instance()
+                    .ifPresent(instance -> node.putObject("mig")
+                            .put("card", instance.card())
+                            .put("profile", instance.profile())
+                            .put("slices", instance.slices())
+                            .put("cardSlices", instance.cardSlices())
+                            .put("multiprocessors", instance.multiprocessors())
+                            .put("cardMiB", instance.cardMiB()));
             if (!gpu.heldBy().isEmpty()) {
                 ArrayNode holders = node.putArray("heldBy");
                 for (ForeignHolder holder : gpu.heldBy()) {
@@ -298,7 +306,23 @@ public record Inventory(
                 health(node),
                 text(node, "mode"),
                 links,
-                holders);
+                holders,
+                kind(node));
+    }
+
+    private static GpuKind kind(JsonNode gpu) {
+        if (!gpu.has("mig")) {
+            return GpuKind.CARD;
+        }
+        JsonNode mig = gpu.get("mig");
+        expect(mig.isObject(), "an object mig", mig.getNodeType());
+        return new GpuKind.MigInstance(
+                text(mig, "card"),
+                text(mig, "profile"),
+                integer(mig, "slices"),
+                integer(mig, "cardSlices"),
+                integer(mig, "multiprocessors"),
+                integer(mig, "cardMiB"));
     }
 
     /** Before {@code reason} was added, {@code healthy} stood alone. */

@@ -76,9 +76,18 @@ public record NodeSharing(SharingMode mode, Map<String, OfGpu> exceptions) {
                 new OfGpu(mode, slots));
     }
 
-    /** The mode of one of the node's GPUs. */
+    /**
+     * The mode of one of the node's GPUs. Of MIG instances and cards, {@code mig} is the instances', and cards are exclusive;
+     * in {@code mig-shim} both are shared as {@code core-memory}. In all other modes instances are exclusive.
+     */
     public SharingMode mode(Gpu gpu) {
-        return exception(gpu).mode();
+        boolean card = gpu.instance().isEmpty();
+        SharingMode mode = exception(gpu).mode();
+        return switch (mode) {
+            case MIG -> card ? SharingMode.EXCLUSIVE : SharingMode.MIG;
+            case MIG_SHIM -> SharingMode.CORE_MEMORY;
+            case CORE_MEMORY, MEMORY, NONE, EXCLUSIVE, TOPOLOGY -> card ? mode : SharingMode.EXCLUSIVE;
+        };
     }
 
     /** The number of vGPUs of one of the node's GPUs, at most {@code ofNode}. */

@@ -15,9 +15,13 @@ public enum SharingMode {
     /** Only whole cards are allocated. */
     EXCLUSIVE,
     /** As {@link #CORE_MEMORY}; a container with several GPUs gets those with the best links. */
-    TOPOLOGY;
+    TOPOLOGY,
+    /** Memory and compute request a MIG instance that is large enough, as a whole; cards are allocated whole. */
+    MIG,
+    /** As {@link #CORE_MEMORY}; MIG instances are shared like cards. */
+    MIG_SHIM;
 
-    private static final List<String> UNSUPPORTED = List.of("mig", "mps");
+    private static final List<String> UNSUPPORTED = List.of("mps");
 
     /**
      * ACK's values (Container Service for Kubernetes: labels used by ACK to control GPUs). ACK's {@code share} sets no
@@ -34,8 +38,8 @@ public enum SharingMode {
     public static SharingMode parse(String where, String text) {
         if (UNSUPPORTED.contains(text)) {
             throw new FormatException(where + ": " + FormatException.quote(text)
-                    + " is not supported yet: its GPUs would be shared by the hardware or by NVIDIA's daemon instead of"
-                    + " the shim; allowed: core-memory, memory, none, exclusive, topology");
+                    + " is not supported yet: its GPUs would be shared by NVIDIA's daemon instead of the shim; allowed:"
+                    + " core-memory, memory, none, exclusive, topology, mig, mig-shim");
         }
         return Keywords.parse(where, text, List.of(values()), SharingMode::print);
     }

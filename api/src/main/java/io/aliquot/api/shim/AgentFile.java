@@ -109,7 +109,7 @@ public final class AgentFile {
     public static void write(FileChannel file, int entry, Device device) throws IOException {
         int at = deviceAt(Objects.checkIndex(entry, DEVICES));
         ByteBuffer bytes = ByteBuffer.allocate(VALUES_END).order(ByteOrder.LITTLE_ENDIAN);
-        UUID uuid = UUID.fromString(device.uuid.substring(Device.UUID_PREFIX.length()));
+        UUID uuid = UUID.fromString(GpuUuids.digits(device.uuid));
         bytes.putLong(UUID_AT, Long.reverseBytes(uuid.getMostSignificantBits()));
         bytes.putLong(UUID_AT + Long.BYTES, Long.reverseBytes(uuid.getLeastSignificantBits()));
         bytes.putLong(GRANT_AT, device.grant.word());
@@ -162,7 +162,7 @@ public final class AgentFile {
 
         public Device {
             GpuUuids.check(uuid);
-            UUID value = UUID.fromString(uuid.substring(UUID_PREFIX.length()));
+            UUID value = UUID.fromString(GpuUuids.digits(uuid));
             if (value.getMostSignificantBits() == 0 || value.getLeastSignificantBits() == 0) {
                 throw FormatException.expected("a GPU's UUID without a half of zeros", uuid);
             }

@@ -10,6 +10,21 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 class GpuRequestTest {
     @Test
+    void instancesAreWholeAndOfOneProfile() {
+        var two = new GpuRequest(2, new MemoryRequest.WholeCard(), 0, true, "1g.10gb.me");
+        assertThat(GpuRequest.parse(Map.of("nvidia.com/mig-1g.10gb.me", "2"))).contains(two);
+        assertThat(GpuRequest.parse(Map.of("mig.aliquot.io/1g.10gb.me", "2", "aliquot.io/vgpu", "2")))
+                .contains(two);
+        assertThat(GpuRequest.parse(Map.of("nvidia.com/mig-1g.10gb", "0"))).isEmpty();
+        assertThatThrownBy(() -> GpuRequest.parse(Map.of("nvidia.com/mig-1g.10gb", "1", "nvidia.com/gpumem", "5000")))
+                .hasMessageContaining("an instance of MIG is always whole");
+        assertThatThrownBy(() -> GpuRequest.parse(Map.of("nvidia.com/mig-1g.10gb", "1", "aliquot.io/vgpu", "2")))
+                .hasMessageContaining("write either aliquot.io/vgpu or instances");
+        assertThatThrownBy(() -> GpuRequest.parse(Map.of("nvidia.com/mig-1g.10gb", "1", "nvidia.com/mig-2g.20gb", "1")))
+                .hasMessageContaining("instances of one MIG profile");
+    }
+
+    @Test
     void parsesMemoryAndCores() {
         assertThat(GpuRequest.parse(
                         Map.of("aliquot.io/vgpu", "2", "nvidia.com/gpumem", "3k", "nvidia.com/gpucores", "30")))

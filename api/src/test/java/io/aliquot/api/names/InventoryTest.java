@@ -212,6 +212,31 @@ class InventoryTest {
     }
 
     @Test
+    void parsesAndPrintsAnInstance() {
+        var instance =
+                new GpuKind.MigInstance("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", "1g.10gb+me", 1, 7, 14, 81_920);
+        var gpu = new Gpu(
+                "MIG-5f2c1d3e-0002-4a5b-9c3d-000000000002",
+                100,
+                "NVIDIA A100-SXM4-80GB MIG 1g.10gb+me",
+                9_856,
+                0,
+                0,
+                Gpu.HEALTHY,
+                Gpu.SHIM,
+                Map.of(),
+                List.of(),
+                instance);
+        var inventory = new Inventory(new VisibleDevices("{uuid}"), Scaling.ONE, Scaling.ONE, 10, List.of(gpu));
+
+        assertThat(inventory.print())
+                .contains("\"mig\":{\"card\":\"GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001\",\"profile\":\"1g.10gb+me\","
+                        + "\"slices\":1,\"cardSlices\":7,\"multiprocessors\":14,\"cardMiB\":81920}");
+        assertThat(Inventory.parse(inventory.print())).isEqualTo(inventory);
+        assertThat(instance.profileInResources()).isEqualTo("1g.10gb.me");
+    }
+
+    @Test
     void rejectsTwoGpusWithOneIndex() {
         var one =
                 new Gpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 0, "m", 1, 0, -1, Gpu.HEALTHY, Gpu.SHIM, Map.of());

@@ -74,6 +74,8 @@ class SmallFormatsTest {
     void readsTheSharingModeFromAliquotsLabelOrAcks() {
         assertThat(SharingMode.of(Map.of())).isEqualTo(SharingMode.CORE_MEMORY);
         assertThat(SharingMode.of(Map.of(Labels.SHARE, "topology"))).isEqualTo(SharingMode.TOPOLOGY);
+        assertThat(SharingMode.of(Map.of(Labels.SHARE, "mig"))).isEqualTo(SharingMode.MIG);
+        assertThat(SharingMode.of(Map.of(Labels.SHARE, "mig-shim"))).isEqualTo(SharingMode.MIG_SHIM);
         assertThat(SharingMode.of(Map.of(Labels.ACK_SHARE, "core_mem"))).isEqualTo(SharingMode.CORE_MEMORY);
         assertThat(SharingMode.of(Map.of(Labels.ACK_SHARE, "default"))).isEqualTo(SharingMode.EXCLUSIVE);
         assertThat(SharingMode.of(Map.of(Labels.ACK_SHARE, "cgpu", Labels.SHARE, "none")))
@@ -82,12 +84,12 @@ class SmallFormatsTest {
 
     @Test
     void rejectsAnUnknownSharingModeAndNamesTheAllowedOnes() {
-        assertThatThrownBy(() -> SharingMode.of(Map.of(Labels.SHARE, "mig")))
+        assertThatThrownBy(() -> SharingMode.of(Map.of(Labels.SHARE, "mps")))
                 .hasMessageContaining("not supported yet")
-                .hasMessageContaining("allowed: core-memory, memory, none, exclusive, topology");
+                .hasMessageContaining("allowed: core-memory, memory, none, exclusive, topology, mig, mig-shim");
         assertThatThrownBy(() -> SharingMode.of(Map.of(Labels.SHARE, "all")))
                 .hasMessage("aliquot.io/share: \"all\" is unknown; allowed: core-memory, memory, none, exclusive,"
-                        + " topology");
+                        + " topology, mig, mig-shim");
         assertThatThrownBy(() -> SharingMode.of(Map.of(Labels.ACK_SHARE, "mps")))
                 .hasMessageContaining("not supported yet; allowed: default, core_mem");
     }

@@ -55,7 +55,9 @@ public final class InventoryBuilder {
                     gpu.numa(),
                     health.getOrDefault(gpu.uuid(), Gpu.HEALTHY),
                     Gpu.SHIM,
-                    gpu.links()));
+                    gpu.links(),
+                    List.of(),
+                    gpu.kind()));
             indexes.add(gpu.index());
             uuids.add(gpu.uuid());
         }
@@ -65,7 +67,7 @@ public final class InventoryBuilder {
                 while (!indexes.add(index)) {
                     index = (index + 1) % INDEXES; // NVML has renumbered the others
                 }
-                gpus.add(withIndex(missing, index).withHealth(health.getOrDefault(missing.uuid(), missing.health())));
+                gpus.add(missing.withIndex(index).withHealth(health.getOrDefault(missing.uuid(), missing.health())));
             }
         }
         gpus.sort(Comparator.comparing(Gpu::index));
@@ -77,19 +79,5 @@ public final class InventoryBuilder {
         int unhealthy =
                 (int) inventory.gpus().stream().filter(gpu -> !gpu.healthy()).count();
         return new AdvertisedSlots(inventory.gpus().size() * inventory.slots(), unhealthy * inventory.slots());
-    }
-
-    private static Gpu withIndex(Gpu gpu, int index) {
-        return new Gpu(
-                gpu.uuid(),
-                index,
-                gpu.model(),
-                gpu.memoryMiB(),
-                gpu.contextMiB(),
-                gpu.numa(),
-                gpu.health(),
-                gpu.mode(),
-                gpu.links(),
-                gpu.heldBy());
     }
 }

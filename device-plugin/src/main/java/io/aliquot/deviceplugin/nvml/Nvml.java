@@ -2,6 +2,8 @@ package io.aliquot.deviceplugin.nvml;
 
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.FUNCTION_NOT_FOUND;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.GPU_IS_LOST;
+import static io.aliquot.deviceplugin.nvml.NvmlLibrary.INVALID_ARGUMENT;
+import static io.aliquot.deviceplugin.nvml.NvmlLibrary.NOT_FOUND;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.NOT_SUPPORTED;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.RESET_REQUIRED;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.SUCCESS;
@@ -16,7 +18,9 @@ import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
 import com.sun.jna.ptr.LongByReference;
 import com.sun.jna.ptr.PointerByReference;
+import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuHealth.Recovery;
+import io.aliquot.api.names.GpuKind;
 import io.aliquot.api.names.Link;
 import io.aliquot.deviceplugin.nvml.GpuCondition.Fault;
 import io.aliquot.deviceplugin.nvml.NvmlLibrary.Calls;
@@ -33,6 +37,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -52,6 +57,8 @@ public final class Nvml implements AutoCloseable {
     private static final int MEMORY_V2_SIZE = 40; // nvmlMemory_v2_t: version, total, reserved, free, used
     private static final int MEMORY_V2 = MEMORY_V2_SIZE | 2 << 24;
     private static final int EVENT_SIZE = 32; // nvmlEventData_t: device, type, data, GPU instance, compute instance
+    private static final int EVENT_GPU_INSTANCE = 24;
+    private static final int NO_GPU_INSTANCE = -1; // nvmlEventData_t: 0xFFFFFFFF
     private static final long XID_CRITICAL_ERROR = 8;
 
     // nvmlFieldValue_t: field, scope, timestamp, latency, type of the value, return code, value
@@ -70,6 +77,18 @@ public final class Nvml implements AutoCloseable {
     private static final int VOLATILE = 0; // nvmlEccCounterType_t
     private static final long CLOCKS_THERMAL = 0x20 | 0x40; // nvmlClocksEventReason: SwThermal-, HwThermalSlowdown
     private static final long CLOCKS_POWER_BRAKE = 0x80; // HwPowerBrakeSlowdown
+    // nvmlDeviceAttributes_t: SMs, five kinds of engines, slices of the GPU and of the compute instance, MiB
+    private static final int ATTRIBUTES_SIZE = 40;
+    private static final int ATTRIBUTES_GPU_SLICES = 24;
+    private static final int ATTRIBUTES_COMPUTE_SLICES = 28;
+    private static final int ATTRIBUTES_MIB = 32;
+    private static final String PROFILE_IN_NAME = " MIG "; // NVIDIA A100-SXM4-80GB MIG 1g.10gb
+
+    /** The {@link PhysicalGpu#index} of the first card's first instance. */
+    static final int INSTANCES_FROM = 100;
+
+    private static final int INSTANCES_OF_CARD = 10; // a card has at most 7
+
     private static final int VERSION_LENGTH = 80; // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
     private final NvmlLibrary library;
@@ -79,6 +98,15 @@ public final class Nvml implements AutoCloseable {
 
     /** The properties of each GPU that do not change, by UUID; read once. */
     private final Map<String, Properties> properties = new HashMap<>();
+
+    /** The last known mode of each card: one that is lost does not tell it. */
+    private final Map<Pointer, MigMode> modes = new ConcurrentHashMap<>();
+
+    /** Compute instances that share the memory of a GPU instance with others, so they are left out. */
+    private final Set<String> unsupported = new HashSet<>();
+
+    /** Cards in MIG mode without an instance; each is logged once. */
+    private final Set<String> empty = new HashSet<>();
 
     /** GPUs whose properties could not be read yet; each is logged once. */
     private final Set<String> unreadable = new HashSet<>();
@@ -112,21 +140,21 @@ public final class Nvml implements AutoCloseable {
     }
 
     /**
-     * The GPUs that NVML lists, with their condition. A GPU that does not return its UUID, or has never returned its
+     * The GPUs that NVML lists, with their condition; of a card in MIG mode its instances instead. A GPU that does not return its UUID, or has never returned its
      * memory, is left out; {@link io.aliquot.deviceplugin.inventory.InventoryBuilder} keeps a known one as unhealthy. Reading their
      * condition makes no CUDA context.
      *
      * @throws NvmlException if NVML as a whole fails
      */
     public synchronized Listing gpus() throws NvmlException {
-        List<Device> devices = devices();
-        Map<String, Pointer> handles = new LinkedHashMap<>();
-        devices.forEach(device -> handles.put(device.uuid, device.handle));
-        if (!properties.keySet().containsAll(handles.keySet())) {
-            readProperties(handles);
+        Devices devices = devices();
+        devices.list.removeIf(device -> unsupported.contains(device.uuid));
+        if (!devices.list.stream().map(Device::uuid).allMatch(properties::containsKey)) {
+            readProperties(devices.list);
+            devices.list.removeIf(device -> unsupported.contains(device.uuid));
         }
         var gpus = new ArrayList<PhysicalGpu>();
-        for (Device device : devices) {
+        for (Device device : devices.list) {
             Properties known = properties.get(device.uuid);
             if (known != null) {
                 gpus.add(new PhysicalGpu(
@@ -136,17 +164,18 @@ public final class Nvml implements AutoCloseable {
                         known.memoryMiB,
                         known.leastContextMiB,
                         known.numaNode,
-                        condition(device.handle),
-                        known.links));
+                        condition(device),
+                        known.links,
+                        known.kind));
             }
         }
-        boolean complete = gpus.size() == count();
-        return new Listing(gpus, complete, complete ? features(handles) : NodeFeatures.UNKNOWN);
+        boolean complete = devices.complete && gpus.size() == devices.list.size();
+        return new Listing(gpus, complete, complete ? features(devices.cards) : NodeFeatures.UNKNOWN);
     }
 
-    private NodeFeatures features(Map<String, Pointer> handles) {
+    private NodeFeatures features(Map<String, Pointer> cards) {
         try {
-            return featureReader.read(driverVersion(), handles);
+            return featureReader.read(driverVersion(), cards);
         } catch (NvmlException e) {
             LOG.log(Level.DEBUG, "NVML does not describe all GPUs: {0}", e.getMessage());
             return NodeFeatures.UNKNOWN;
@@ -174,7 +203,7 @@ public final class Nvml implements AutoCloseable {
      */
     public List<GpuUsage> usage(Map<String, Long> since) throws NvmlException {
         var usage = new ArrayList<GpuUsage>();
-        for (Device device : devices()) {
+        for (Device device : devices().list) {
             try {
                 usage.add(usageReader.read(device.uuid, device.handle, since.getOrDefault(device.uuid, 0L)));
             } catch (NvmlException e) {
@@ -184,19 +213,69 @@ public final class Nvml implements AutoCloseable {
         return usage;
     }
 
-    /** The GPUs that return their UUID. */
-    private static List<Device> devices() throws NvmlException {
+    /** The cards and instances that return their UUID. */
+    private Devices devices() throws NvmlException {
         var devices = new ArrayList<Device>();
+        var cards = new LinkedHashMap<String, Pointer>();
+        boolean complete = true;
         int count = count();
         for (int index = 0; index < count; index++) {
             try {
                 Pointer handle = handle(index);
-                devices.add(new Device(index, uuid(handle), handle));
+                var card = new Device(index, uuid(handle), handle, handle);
+                cards.put(card.uuid, handle);
+                if (migMode(handle).on()) {
+                    List<Device> instances = instances(card);
+                    warnIfEmpty(card.uuid, instances);
+                    devices.addAll(instances);
+                } else {
+                    devices.add(card);
+                }
             } catch (NvmlException e) {
+                complete = false;
                 LOG.log(Level.DEBUG, "GPU {0} does not return its UUID: {1}", index, e.getMessage());
             }
         }
-        return devices;
+        return new Devices(devices, cards, complete);
+    }
+
+    /** The instances of a card, whose indexes NVML does not promise to be contiguous. */
+    private List<Device> instances(Device card) throws NvmlException {
+        Optional<Function> byIndex = library.function("nvmlDeviceGetMigDeviceHandleByIndex");
+        var instances = new ArrayList<Device>();
+        int most = mostInstances(card.handle);
+        for (int number = 0; number < most && byIndex.isPresent(); number++) {
+            var handle = new PointerByReference();
+            int code = byIndex.get().invokeInt(new Object[] {card.handle, number, handle});
+            if (code == NOT_FOUND || code == INVALID_ARGUMENT) {
+                continue;
+            }
+            check("nvmlDeviceGetMigDeviceHandleByIndex", code);
+            int index = INSTANCES_FROM + card.index * INSTANCES_OF_CARD + number;
+            instances.add(new Device(index, uuid(handle.getValue()), handle.getValue(), card.handle));
+        }
+        return instances;
+    }
+
+    private int mostInstances(Pointer card) throws NvmlException {
+        var most = new IntByReference();
+        int code = library.function("nvmlDeviceGetMaxMigDeviceCount")
+                .map(function -> function.invokeInt(new Object[] {card, most}))
+                .orElse(FUNCTION_NOT_FOUND);
+        check("nvmlDeviceGetMaxMigDeviceCount", code);
+        return most.getValue();
+    }
+
+    private synchronized void warnIfEmpty(String card, List<Device> instances) {
+        if (!instances.isEmpty()) {
+            empty.remove(card);
+        } else if (empty.add(card)) {
+            LOG.log(
+                    Level.WARNING,
+                    "GPU {0} is in MIG mode and has no instance, so it gives nothing to pods: create instances with"
+                            + " nvidia-smi mig -cgi, or turn the mode off with nvidia-smi -mig 0",
+                    card);
+        }
     }
 
     /** Registers for critical XID errors: {@link #nextXid} returns those from now on. */
@@ -207,29 +286,56 @@ public final class Nvml implements AutoCloseable {
     /**
      * Waits for the next critical XID error of any GPU.
      *
-     * @return empty if none came within {@code timeout}; also, after that time, if the driver does not report XID
-     *     errors
+     * @return the error for each GPU that it is about, which are all instances of a card in MIG mode if NVML does not name
+     *     one; empty if none came within {@code timeout}; also, after that time, if the driver does not report XID errors
      */
-    Optional<Xid> nextXid(Duration timeout) throws NvmlException, InterruptedException {
+    List<Xid> nextXid(Duration timeout) throws NvmlException, InterruptedException {
         Optional<Pointer> set = eventSet();
         Optional<Function> wait = library.function("nvmlEventSetWait_v2");
         if (set.isEmpty() || wait.isEmpty()) {
             Thread.sleep(timeout.toMillis());
-            return Optional.empty();
+            return List.of();
         }
         try (var event = new Memory(EVENT_SIZE)) {
             event.clear();
             int code = wait.get().invokeInt(new Object[] {set.get(), event, (int) timeout.toMillis()});
             if (code == TIMEOUT) {
-                return Optional.empty();
+                return List.of();
             }
             check("nvmlEventSetWait_v2", code);
             if (event.getLong(8) != XID_CRITICAL_ERROR) {
-                return Optional.empty();
+                return List.of();
             }
             Pointer device = event.getPointer(0);
-            return Optional.of(new Xid(event.getLong(16), device == null ? "" : uuidIfReadable(device)));
+            int instance = event.getInt(EVENT_GPU_INSTANCE);
+            return (device == null ? List.of("") : affected(device, instance))
+                    .stream().map(uuid -> new Xid(event.getLong(16), uuid)).toList();
         }
+    }
+
+    private List<String> affected(Pointer card, int instance) {
+        if (!migMode(card).on()) {
+            return List.of(uuidIfReadable(card));
+        }
+        try {
+            List<Device> all = instances(new Device(0, uuidIfReadable(card), card, card));
+            List<String> named = all.stream()
+                    .filter(device -> instance == gpuInstance(device.handle))
+                    .map(Device::uuid)
+                    .toList();
+            return named.isEmpty() ? all.stream().map(Device::uuid).toList() : named;
+        } catch (NvmlException e) {
+            LOG.log(Level.WARNING, "Cannot list the instances of a GPU with an XID error: {0}", e.getMessage());
+            return List.of("");
+        }
+    }
+
+    private int gpuInstance(Pointer handle) {
+        var id = new IntByReference(NO_GPU_INSTANCE);
+        int code = library.function("nvmlDeviceGetGpuInstanceId")
+                .map(function -> function.invokeInt(new Object[] {handle, id}))
+                .orElse(NOT_SUPPORTED);
+        return code == SUCCESS ? id.getValue() : NO_GPU_INSTANCE - 1;
     }
 
     /**
@@ -301,43 +407,91 @@ public final class Nvml implements AutoCloseable {
         }
     }
 
-    private void readProperties(Map<String, Pointer> handles) throws NvmlException {
+    private void readProperties(List<Device> devices) throws NvmlException {
+        Map<String, Pointer> cards = new LinkedHashMap<>();
         Map<String, String> busIds = new HashMap<>();
-        handles.forEach((uuid, handle) -> busIds.put(uuid, topology.busId(handle)));
-        for (var gpu : handles.entrySet()) {
-            String uuid = gpu.getKey();
-            Pointer handle = gpu.getValue();
-            var name = new byte[NAME_LENGTH];
-            check("nvmlDeviceGetName", Calls.nvmlDeviceGetName(handle, name, NAME_LENGTH));
+        for (Device device : devices) {
+            busIds.put(device.uuid, topology.busId(device.card));
+            if (!device.isInstance()) {
+                cards.put(device.uuid, device.handle);
+            }
+        }
+        for (Device device : devices) {
+            String uuid = device.uuid;
+            Pointer handle = device.handle;
             try {
+                var name = new byte[NAME_LENGTH];
+                check("nvmlDeviceGetName", Calls.nvmlDeviceGetName(handle, name, NAME_LENGTH));
+                int numa = topology.numaNode(device.card, busIds.getOrDefault(uuid, ""));
                 properties.put(
                         uuid,
-                        new Properties(
-                                Native.toString(name),
-                                Math.toIntExact(usableMemory(handle) / BYTES_PER_MIB),
-                                leastContextMiB(handle),
-                                topology.numaNode(handle, busIds.getOrDefault(uuid, "")),
-                                topology.links(uuid, handles, busIds)));
+                        device.isInstance()
+                                ? instanceProperties(device, Native.toString(name), numa)
+                                : new Properties(
+                                        Native.toString(name),
+                                        Math.toIntExact(usableMemory(handle) / BYTES_PER_MIB),
+                                        leastContextMiB(handle, 1),
+                                        numa,
+                                        topology.links(uuid, cards, busIds),
+                                        GpuKind.CARD));
                 unreadable.remove(uuid);
             } catch (NvmlException e) {
                 if (unreadable.add(uuid)) {
-                    LOG.log(Level.WARNING, "Cannot read the memory of GPU {0}: {1}", uuid, e.getMessage());
+                    LOG.log(Level.WARNING, "Cannot read the properties of GPU {0}: {1}", uuid, e.getMessage());
                 }
             }
         }
     }
 
-    private GpuCondition condition(Pointer handle) {
+    /**
+     * What NVML tells of an instance by its own handle and by its card's.
+     *
+     * @throws NvmlException also for one of several compute instances of a GPU instance, which share its memory
+     */
+    private Properties instanceProperties(Device device, String name, int numa) throws NvmlException {
+        int cardSlices = mostInstances(device.card);
+        try (var attributes = new Memory(ATTRIBUTES_SIZE)) {
+            attributes.clear();
+            int code = library.function("nvmlDeviceGetAttributes_v2")
+                    .map(function -> function.invokeInt(new Object[] {device.handle, attributes}))
+                    .orElse(FUNCTION_NOT_FOUND);
+            check("nvmlDeviceGetAttributes_v2", code);
+            int slices = attributes.getInt(ATTRIBUTES_GPU_SLICES);
+            int at = name.lastIndexOf(PROFILE_IN_NAME);
+            if (at < 0 || slices != attributes.getInt(ATTRIBUTES_COMPUTE_SLICES)) {
+                unsupported.add(device.uuid);
+                throw new NvmlException("it is one of several compute instances, or has no profile in its name " + name
+                        + "; Aliquot takes GPU instances with one compute instance of the same size");
+            }
+            int memoryMiB = Math.toIntExact(attributes.getLong(ATTRIBUTES_MIB));
+            var instance = new GpuKind.MigInstance(
+                    uuid(device.card),
+                    name.substring(at + PROFILE_IN_NAME.length()),
+                    slices,
+                    cardSlices,
+                    attributes.getInt(0),
+                    Math.toIntExact(usableMemory(device.card) / BYTES_PER_MIB));
+            int context = Math.min(memoryMiB, leastContextMiB(device.card, (double) slices / cardSlices));
+            return new Properties(name, memoryMiB, context, numa, Map.of(), instance);
+        } catch (FormatException e) {
+            throw new NvmlException(String.valueOf(e.getMessage()));
+        }
+    }
+
+    private GpuCondition condition(Device device) {
+        Pointer handle = device.card;
         try (var memory = new Memory(MEMORY_V1_SIZE)) {
-            int code = Calls.nvmlDeviceGetMemoryInfo(handle, memory);
+            int code = Calls.nvmlDeviceGetMemoryInfo(device.handle, memory);
             if (code != SUCCESS) {
                 return new GpuCondition(false, List.of(unreadable(code)), false, Set.of());
             }
         }
         var faults = new ArrayList<Fault>();
-        if (inMigMode(handle)) {
+        MigMode mode = migMode(handle);
+        if (mode.on() != mode.pending()) {
             faults.add(new Fault(
-                    "it is in MIG mode, which is not supported yet; turn it off with nvidia-smi -mig 0",
+                    "MIG mode of its card is to be turned " + (mode.pending() ? "on" : "off")
+                            + " at the next reset of the card; reset it, or take the change back with nvidia-smi -mig",
                     Recovery.PROBE));
         }
         Optional<Integer> action = recoveryAction(handle);
@@ -427,14 +581,18 @@ public final class Nvml implements AutoCloseable {
         return slowdowns;
     }
 
-    private boolean inMigMode(Pointer handle) {
+    private record MigMode(boolean on, boolean pending) {}
+
+    private MigMode migMode(Pointer card) {
         var current = new IntByReference();
         var pending = new IntByReference();
-        return library.function("nvmlDeviceGetMigMode")
-                        .map(function -> function.invokeInt(new Object[] {handle, current, pending}))
-                        .filter(code -> code == SUCCESS)
-                        .isPresent()
-                && current.getValue() == 1;
+        int code = library.function("nvmlDeviceGetMigMode")
+                .map(function -> function.invokeInt(new Object[] {card, current, pending}))
+                .orElse(NOT_SUPPORTED);
+        if (code == SUCCESS) {
+            modes.put(card, new MigMode(current.getValue() == 1, pending.getValue() == 1));
+        }
+        return modes.getOrDefault(card, new MigMode(false, false));
     }
 
     private static String uuid(Pointer handle) throws NvmlException {
@@ -473,8 +631,12 @@ public final class Nvml implements AutoCloseable {
         }
     }
 
-    /** See {@link ContextMemory}; 0 if the driver does not tell. */
-    private int leastContextMiB(Pointer handle) {
+    /**
+     * See {@link ContextMemory}; 0 if the driver does not tell.
+     *
+     * @param part of the card's compute
+     */
+    private int leastContextMiB(Pointer handle, double part) {
         Optional<Function> capability = library.function("nvmlDeviceGetCudaComputeCapability");
         Optional<Function> coreCount = library.function("nvmlDeviceGetNumGpuCores");
         var major = new IntByReference();
@@ -484,12 +646,28 @@ public final class Nvml implements AutoCloseable {
                         && capability.get().invokeInt(new Object[] {handle, major, minor}) == SUCCESS
                         && coreCount.isPresent()
                         && coreCount.get().invokeInt(new Object[] {handle, cores}) == SUCCESS
-                ? ContextMemory.leastMiB(major.getValue(), minor.getValue(), cores.getValue())
+                ? ContextMemory.leastMiB(major.getValue(), minor.getValue(), (int) (cores.getValue() * part))
                 : 0;
     }
 
-    private record Device(int index, String uuid, Pointer handle) {}
+    /**
+     * A card, or an instance with the handle of its card.
+     *
+     * @param card of a card its own handle
+     */
+    private record Device(int index, String uuid, Pointer handle, Pointer card) {
+        boolean isInstance() {
+            return !handle.equals(card);
+        }
+    }
+
+    /**
+     * What can be allocated, and all cards.
+     *
+     * @param cards their handles by UUID, in the order of their indexes
+     */
+    private record Devices(List<Device> list, Map<String, Pointer> cards, boolean complete) {}
 
     private record Properties(
-            String model, int memoryMiB, int leastContextMiB, int numaNode, Map<String, Link> links) {}
+            String model, int memoryMiB, int leastContextMiB, int numaNode, Map<String, Link> links, GpuKind kind) {}
 }

@@ -18,7 +18,9 @@ import java.util.concurrent.atomic.AtomicBoolean;
 final class NvmlLibrary {
     // nvmlReturn_t in nvml.h
     static final int SUCCESS = 0;
+    static final int INVALID_ARGUMENT = 2;
     static final int NOT_SUPPORTED = 3;
+    static final int NOT_FOUND = 6;
     static final int INSUFFICIENT_SIZE = 7;
     static final int TIMEOUT = 10;
     static final int FUNCTION_NOT_FOUND = 13;

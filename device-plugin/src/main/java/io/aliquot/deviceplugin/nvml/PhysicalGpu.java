@@ -1,17 +1,20 @@
 package io.aliquot.deviceplugin.nvml;
 
+import io.aliquot.api.names.GpuKind;
 import io.aliquot.api.names.Link;
 import java.util.Map;
 
 /**
- * One GPU as NVML describes it. The inventory's {@code Gpu} checks the ranges.
+ * One GPU or MIG instance as NVML describes it. The inventory's {@code Gpu} checks the ranges.
  *
  * @param uuid as NVML prints it
- * @param index NVML's, from 0
+ * @param index NVML's, from 0; of an instance {@link Nvml#INSTANCES_FROM} plus 10 for each card before its own, plus its
+ *     number on the card
  * @param model product name
  * @param memoryMiB device memory without what the driver reserves for itself
  * @param leastContextMiB what a CUDA context takes of it at least; 0 if the architecture is not known
  * @param numa the NUMA node that the GPU is attached to; -1 if unknown
+ * @param kind whether it is a card or an instance
  * @param links by the other GPU's UUID; absent if unknown
  */
 public record PhysicalGpu(
@@ -22,7 +25,21 @@ public record PhysicalGpu(
         int leastContextMiB,
         int numa,
         GpuCondition condition,
-        Map<String, Link> links) {
+        Map<String, Link> links,
+        GpuKind kind) {
+    /** A card. */
+    public PhysicalGpu(
+            String uuid,
+            int index,
+            String model,
+            int memoryMiB,
+            int leastContextMiB,
+            int numa,
+            GpuCondition condition,
+            Map<String, Link> links) {
+        this(uuid, index, model, memoryMiB, leastContextMiB, numa, condition, links, GpuKind.CARD);
+    }
+
     public PhysicalGpu {
         if (uuid.isBlank() || index < 0) {
             throw new IllegalArgumentException(

@@ -4,7 +4,7 @@ import io.aliquot.deviceplugin.problem.Problem;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
-import java.util.Optional;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
@@ -53,9 +53,9 @@ final class XidWatcher implements AutoCloseable {
         try {
             while (closed.getCount() > 0) {
                 try {
-                    Optional<Nvml.Xid> xid = nvml.nextXid(WAIT);
+                    List<Nvml.Xid> xids = nvml.nextXid(WAIT);
                     listening.resolve();
-                    xid.ifPresent(onXid);
+                    xids.forEach(onXid);
                 } catch (NvmlException e) {
                     listening.report("Cannot listen for XID errors, retrying: " + e.getMessage());
                     if (closed.await(PAUSE_AFTER_FAILURE.toMillis(), TimeUnit.MILLISECONDS)) {

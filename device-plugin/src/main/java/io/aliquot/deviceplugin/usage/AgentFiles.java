@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.shim.AgentFile;
 import io.aliquot.api.shim.Region;
 import java.io.IOException;
@@ -71,7 +72,7 @@ final class AgentFiles {
     /** The entry of a GPU, or else a free one; empty if neither exists. */
     private static Optional<Integer> entry(AgentFile file, String uuid) {
         for (var entry : file.devices().entrySet()) {
-            if (entry.getValue().uuid().equals(uuid)) {
+            if (GpuUuids.digits(entry.getValue().uuid()).equals(GpuUuids.digits(uuid))) {
                 return Optional.of(entry.getKey());
             }
         }

@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.shim.Region;
 import io.aliquot.deviceplugin.kubelet.ContainerFiles;
 import java.io.IOException;
@@ -44,13 +45,13 @@ final class Regions {
         }
     }
 
-    /** The claims of a slot's container by GPU UUID; empty if its region cannot be read. */
+    /** The claims of a slot's container by {@link GpuUuids#digits} of the GPU; empty if its region cannot be read. */
     Optional<Map<String, Claim>> read(String slot) {
         try (var file = ContainerFiles.open(folder.resolve(slot))) {
             Region region = Region.read(file, buffer);
             Map<String, Claim> claims = new HashMap<>();
             for (Region.Device device : region.devices()) {
-                claims.put(device.uuid(), claim(region, device));
+                claims.put(GpuUuids.digits(device.uuid()), claim(region, device));
             }
             return Optional.of(claims);
         } catch (IOException | FormatException e) {

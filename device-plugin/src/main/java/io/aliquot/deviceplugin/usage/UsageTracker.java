@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.usage;
 
+import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.kubelet.ContainerFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
@@ -237,7 +238,7 @@ public final class UsageTracker {
             for (ContainerName container : holders) {
                 var key = new Key(container, gpu.uuid());
                 if (counters.containsKey(key)
-                        || reading.after.getOrDefault(container, Map.of()).containsKey(gpu.uuid())) {
+                        || reading.after.getOrDefault(container, Map.of()).containsKey(GpuUuids.digits(gpu.uuid()))) {
                     reading.uses.putIfAbsent(key, new Processes());
                 }
             }
@@ -352,7 +353,7 @@ public final class UsageTracker {
 
         static Optional<Claim> claim(Map<ContainerName, Map<String, Claim>> claims, Key key) {
             return Optional.ofNullable(claims.get(key.container))
-                    .map(byGpu -> byGpu.getOrDefault(key.uuid, Claim.NONE));
+                    .map(byGpu -> byGpu.getOrDefault(GpuUuids.digits(key.uuid), Claim.NONE));
         }
 
         boolean isRegionKnown(Key key) {

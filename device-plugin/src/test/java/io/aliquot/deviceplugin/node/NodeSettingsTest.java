@@ -27,7 +27,7 @@ final class NodeSettingsTest {
 
     @Test
     void anUnsupportedSharingModeIsInvalid() {
-        assertThatThrownBy(() -> NodeSettings.parse(node(Map.of("aliquot.io/share", "mig"), Map.of()), 10))
+        assertThatThrownBy(() -> NodeSettings.parse(node(Map.of("aliquot.io/share", "mps"), Map.of()), 10))
                 .hasMessageContaining("not supported yet")
                 .hasMessageContaining("allowed: core-memory");
     }

@@ -8,6 +8,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.Stream;
 
 /** The fake driver that {@code native-shim} builds. Its GPUs are files in a folder that all tests of this JVM share. */
@@ -68,11 +69,17 @@ public final class FakeDriver {
 
     /** Starts a program that uses the GPUs; its {@code --help} lists its steps. */
     public Process sample(String... steps) throws IOException {
+        return sample(Map.of(), steps);
+    }
+
+    /** As {@link #sample(String...)}, with more environment variables. */
+    public Process sample(Map<String, String> environment, String... steps) throws IOException {
         List<String> command =
                 new ArrayList<>(List.of(BUILD.resolve("vgpu-sample").toString()));
         command.addAll(List.of(steps));
         var builder = new ProcessBuilder(command).redirectErrorStream(true);
         builder.environment().put("LD_LIBRARY_PATH", BUILD.toString());
+        builder.environment().putAll(environment);
         return builder.start();
     }
 

@@ -177,7 +177,9 @@ final class JsonContainer {
     boolean requestsSomeGpu() {
         return Stream.of("limits", "requests")
                 .flatMap(kind -> requested(kind).stream())
-                .anyMatch(name -> Resources.SUPPORTED.contains(name) || ForeignResources.servedByOtherPlugins(name));
+                .anyMatch(name -> Resources.SUPPORTED.contains(name)
+                        || name.startsWith(Resources.INSTANCE_GROUP)
+                        || ForeignResources.servedByOtherPlugins(name));
     }
 
     /** Whether it requests a slot of Aliquot, as every GPU container does after admission. */
@@ -276,12 +278,17 @@ final class JsonContainer {
         setVisibleDevices(variable);
     }
 
-    /** Adds one vGPU where only memory or cores are requested; requests of extended resources must equal limits. */
+    /**
+     * Adds one vGPU where only memory or cores are requested, and as many as MIG instances; requests of extended resources
+     * must equal limits.
+     */
     void defaultToOneGpu() {
         EditedObject resources = container.object("resources");
         EditedObject limits = resources.object("limits");
         if (!limits.tree().has(Resources.VGPU)) {
-            limits.put(Resources.VGPU, "1");
+            int vgpus =
+                    GpuRequest.parse(resources("limits")).map(GpuRequest::vgpus).orElse(1);
+            limits.put(Resources.VGPU, Integer.toString(vgpus));
         }
         EditedObject requests = resources.object("requests");
         if (!requests.tree().has(Resources.VGPU)) {

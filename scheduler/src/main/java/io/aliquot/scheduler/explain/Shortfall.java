@@ -2,7 +2,6 @@ package io.aliquot.scheduler.explain;
 
 import io.aliquot.api.names.GpuHealth.Unhealthy;
 import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.SharingMode;
 import io.aliquot.scheduler.explain.Explanation.GpuShortfall;
 import io.aliquot.scheduler.explain.Explanation.NodeShortfall;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
@@ -81,9 +80,9 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
 
     private static boolean fitsIfFree(PodGpuRequest pod, GpuRequest request, GpuCapacity card) {
         return card.schedulable()
-                && (request.exclusive() || card.sharingMode() != SharingMode.EXCLUSIVE)
-                && request.memory().on(card.vgpuMiB()) <= card.vgpuMiB()
-                && cores(request, card) <= card.cores()
+                && card.admits(request)
+                && card.memoryMiB(request) <= card.vgpuMiB()
+                && card.cores(request) <= card.cores()
                 && pod.takes(card.gpu());
     }
 
@@ -117,8 +116,11 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         if (!pod.takes(card.gpu())) {
             return "is excluded by the pod's annotations (model, UUID or index)";
         }
-        if (!request.exclusive() && card.sharingMode() == SharingMode.EXCLUSIVE) {
-            return "is allocated as a whole card only";
+        if (!card.admits(request)) {
+            return card.gpu()
+                    .instance()
+                    .map(instance -> "is a MIG instance " + instance.profile())
+                    .orElse(request.profile().isEmpty() ? "is allocated as a whole card only" : "is no MIG instance");
         }
         Optional<Unhealthy> unhealthy = card.gpu().health().unhealthy();
         if (unhealthy.isPresent()) {
@@ -130,13 +132,9 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         if (!card.gpu().heldBy().isEmpty()) {
             return "is " + card.gpu().heldBy().get(0).print();
         }
-        return cores(request, card) > card.cores()
+        return card.cores(request) > card.cores()
                 ? "has at most " + card.cores() + " % of its cores for vGPUs"
                 : "has at most " + card.vgpuMiB() + " MiB for a vGPU";
-    }
-
-    private static int cores(GpuRequest request, GpuCapacity card) {
-        return card.sharingMode() == SharingMode.MEMORY ? 0 : request.cores();
     }
 
     private static RankedGpu rank(ContainerGpuRequest container, GpuInfo free) {
@@ -145,11 +143,11 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         GpuAmount allocated = free.allocated();
         String gpu = card.gpu().uuid();
         if (allocated.exclusive()) {
-            String text = "is allocated as a whole card";
+            String text = "is allocated as a whole " + (card.gpu().instance().isPresent() ? "instance" : "card");
             return new RankedGpu(
                     new GpuShortfall(container.name(), gpu, text, allocated.memoryMiB(), 0, 1), WHOLE_CARD_DISTANCE);
         }
-        if (request.exclusive()) {
+        if (card.givesWhole(request)) {
             boolean empty = allocated.slots() == 0;
             double memoryRatio = (double) allocated.memoryMiB() / card.memoryMiB();
             var shortfall = new GpuShortfall(
@@ -162,8 +160,8 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
             return new RankedGpu(shortfall, empty ? 0 : 1 + memoryRatio);
         }
         long freeMiB = Math.max(0, card.memoryMiB() - allocated.memoryMiB());
-        long memoryMiB = Math.max(0, request.memory().on(card.vgpuMiB()) - freeMiB);
-        int cores = Math.max(0, cores(request, card) - Math.max(0, card.cores() - allocated.cores()));
+        long memoryMiB = Math.max(0, card.memoryMiB(request) - freeMiB);
+        int cores = Math.max(0, card.cores(request) - Math.max(0, card.cores() - allocated.cores()));
         int slots = allocated.slots() < card.slots() ? 0 : 1;
         double distance = (double) memoryMiB / card.memoryMiB() + (double) cores / card.cores() + slots * SLOT_DISTANCE;
         return new RankedGpu(

@@ -40,6 +40,16 @@ final class Suggestions {
                 pod.containers().stream().limit(MAX_CONTAINERS).toList()) {
             GpuRequest request = container.request();
             int vgpus = request.vgpus();
+            if (!request.profile().isEmpty()) {
+                String resource = Resources.INSTANCE_GROUP + request.profile();
+                suggest(
+                        container,
+                        resource,
+                        1,
+                        vgpus,
+                        less -> new GpuRequest(less, request.memory(), 0, true, request.profile()));
+                continue;
+            }
             int cores = request.cores();
             MemoryRequest memory = request.memory();
             boolean exclusive = request.exclusive();

@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.SharingMode;
 import java.util.List;
 import java.util.Optional;
 
@@ -71,8 +72,9 @@ public final class CandidatePlacements {
      * @param node its free capacity
      * @param host its free CPU and memory, to the byte
      * @param freeGpus every GPU of the node
-     * @param policy how its GPUs are selected. If the policy scores candidates and the pod requests one vGPU, every GPU
-     *     that holds it is a candidate; otherwise the selection of {@link GpuSelector} is the only candidate
+     * @param policy how its GPUs are selected. If the policy scores candidates, the pod requests one vGPU and no share
+     *     takes a whole MIG instance, every GPU that holds it is a candidate; otherwise the selection of {@link
+     *     GpuSelector}, of instances the smallest, is the only candidate
      */
     public void find(FreeCapacity node, HostResources host, List<GpuInfo> freeGpus, PlacementPolicy policy) {
         int largest = largestMiB(freeGpus);
@@ -90,7 +92,7 @@ public final class CandidatePlacements {
             gpuBefore = new long[most];
             gpuAfter = new long[most];
         }
-        if (policy.scoresCandidates() && request.requestsOneVgpu()) {
+        if (policy.scoresCandidates() && request.requestsOneVgpu() && !givesWholeInstances(freeGpus)) {
             eachGpu(freeGpus, policy);
         } else {
             selected(freeGpus, policy);
@@ -115,6 +117,15 @@ public final class CandidatePlacements {
         }
     }
 
+    private static boolean givesWholeInstances(List<GpuInfo> gpus) {
+        for (int gpu = 0; gpu < gpus.size(); gpu++) {
+            if (gpus.get(gpu).capacity.sharingMode == SharingMode.MIG) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     private static int largestMiB(List<GpuInfo> gpus) {
         if (gpus.isEmpty()) {
             return 1;
@@ -136,10 +147,10 @@ public final class CandidatePlacements {
         return FreeCapacity.left(
                 before.shape(),
                 gpu,
-                GpuSelector.memoryMiB(vgpu, gpu.capacity),
-                GpuSelector.cores(vgpu, gpu.capacity),
+                gpu.capacity.memoryMiB(vgpu),
+                gpu.capacity.cores(vgpu),
                 1,
-                vgpu.exclusive());
+                gpu.capacity.givesWhole(vgpu));
     }
 
     private void selected(List<GpuInfo> freeGpus, PlacementPolicy policy) {

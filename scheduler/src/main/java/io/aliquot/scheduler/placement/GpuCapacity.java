@@ -1,14 +1,24 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuKind;
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.MemoryRequest;
 import io.aliquot.api.names.SharingMode;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What is allocatable of a GPU: what its node offers of it to pods, allocated or not. Immutable; {@link NodeGpus} creates
  * it.
  */
 public final class GpuCapacity {
+    private static final int ALL_CORES = 100;
+    /** More than any scaling allows. */
+    private static final int TOO_MANY_CORES = 1_000_000;
+
+    private static final int SLICE_BITS = 6;
+
     final Gpu gpu;
     final SharingMode sharingMode;
     final long memoryMiB;
@@ -16,7 +26,10 @@ public final class GpuCapacity {
     final int cores;
     final int slots;
     final boolean schedulable;
+    /** Of an instance, as in names of resources; empty for a card. */
+    final String profile;
 
+    private final GpuKind.@Nullable MigInstance instance;
     private final boolean cordoned;
     private final int position;
     private final GpuTopology topology;
@@ -42,6 +55,8 @@ public final class GpuCapacity {
         this.cores = cores;
         this.slots = slots;
         this.schedulable = gpu.healthy() && !cordoned && gpu.heldBy().isEmpty();
+        this.instance = gpu.instance().orElse(null);
+        this.profile = instance == null ? "" : instance.profileInResources();
         this.cordoned = cordoned;
         this.position = position;
         this.topology = topology;
@@ -72,6 +87,53 @@ public final class GpuCapacity {
     /** Compute for all vGPUs of the GPU together, in percent of the GPU; above 100 if the node over-commits compute. */
     public int cores() {
         return cores;
+    }
+
+    /**
+     * Whether GPUs of this kind are given to such a request: an instance to those that name its profile, a card as a whole
+     * to those that name none, and a part to the others if the GPU is shared.
+     */
+    public boolean admits(GpuRequest request) {
+        if (!request.profile().isEmpty() || request.exclusive()) {
+            return request.profile().equals(profile);
+        }
+        return sharingMode != SharingMode.EXCLUSIVE;
+    }
+
+    /** Whether such a request takes all of the GPU: a whole card, or an instance that is not shared. */
+    public boolean givesWhole(GpuRequest request) {
+        return request.exclusive() || sharingMode == SharingMode.MIG;
+    }
+
+    /**
+     * Memory that a vGPU of such a request gets, in MiB; more than {@link #vgpuMiB} if the GPU is too small. A percentage is
+     * one of the card's memory, also on an instance.
+     */
+    public int memoryMiB(GpuRequest request) {
+        MemoryRequest memory = request.memory();
+        int needed = memory.on(
+                memory instanceof MemoryRequest.Percentage && instance != null ? instance.cardMiB() : vgpuMiB);
+        return sharingMode == SharingMode.MIG ? Math.max(needed, vgpuMiB) : needed;
+    }
+
+    /**
+     * Cores that a vGPU of such a request gets, in percent of the GPU; 0 where compute is not shared; more than {@link
+     * #cores} if the GPU has too few. On an instance the request is in percent of its card.
+     */
+    public int cores(GpuRequest request) {
+        if (sharingMode == SharingMode.MEMORY || instance == null) {
+            return sharingMode == SharingMode.MEMORY ? 0 : request.cores();
+        }
+        int needed = instance.coresOf(request.cores());
+        if (needed > ALL_CORES) {
+            return TOO_MANY_CORES;
+        }
+        return sharingMode == SharingMode.MIG ? 0 : needed;
+    }
+
+    /** Orders GPUs by size: memory first, then slices of compute. */
+    long size() {
+        return ((long) gpu.memoryMiB() << SLICE_BITS) + (instance == null ? 0 : instance.slices());
     }
 
     /** The number of vGPUs that the GPU can be split into. */

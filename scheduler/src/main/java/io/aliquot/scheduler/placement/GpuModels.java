@@ -121,7 +121,7 @@ public final class GpuModels {
     public DemandVector demand(PodGpuRequest request) {
         int memoryMiB = 1;
         for (Map.Entry<Model, Known> model : models.entrySet()) {
-            if (takes(request, model.getKey(), model.getValue())) {
+            if (takes(request, model.getValue())) {
                 memoryMiB = Math.max(memoryMiB, model.getValue().sample().vgpuMiB);
             }
         }
@@ -166,17 +166,15 @@ public final class GpuModels {
     private long models(PodGpuRequest request) {
         long taken = DemandVector.ANY;
         for (Map.Entry<Model, Known> model : models.entrySet()) {
-            if (model.getValue().number() < LAST && !takes(request, model.getKey(), model.getValue())) {
+            if (model.getValue().number() < LAST && !takes(request, model.getValue())) {
                 taken &= ~(1L << model.getValue().number());
             }
         }
         return taken;
     }
 
-    private static boolean takes(PodGpuRequest request, Model model, Known known) {
+    private static boolean takes(PodGpuRequest request, Known known) {
         return request.takesModel(known.sample().gpu)
-                && (!model.wholeOnly()
-                        || request.containers().stream()
-                                .allMatch(one -> one.request().exclusive()));
+                && request.containers().stream().allMatch(one -> known.sample().admits(one.request()));
     }
 }

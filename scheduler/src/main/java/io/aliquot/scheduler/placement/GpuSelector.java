@@ -1,7 +1,6 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.names.GpuRequest;
-import io.aliquot.api.names.SharingMode;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
 import io.aliquot.scheduler.placement.Feasibility.Fits;
@@ -87,7 +86,10 @@ public final class GpuSelector {
         }
         GpuInfo free = gpus.get(gpu);
         GpuRequest request = pod.containers().get(0).request();
-        sum += free.fullnessWith(memoryMiB(request, free.capacity), cores(request, free.capacity), request.exclusive())
+        sum += free.fullnessWith(
+                        free.capacity.memoryMiB(request),
+                        free.capacity.cores(request),
+                        free.capacity.givesWhole(request))
                 - free.fullness;
         return (double) sum / GpuInfo.FULL / gpus.size();
     }
@@ -96,30 +98,20 @@ public final class GpuSelector {
     static Vgpu vgpu(PodGpuRequest pod, GpuRequest request, GpuCapacity capacity) {
         return new Vgpu(
                 capacity.gpu.uuid(),
-                memoryMiB(request, capacity),
-                cores(request, capacity),
+                capacity.memoryMiB(request),
+                capacity.cores(request),
                 pod.corePolicy(),
                 pod.priority(),
                 capacity.gpu.contextMiB(),
-                request.exclusive());
-    }
-
-    /** Memory that a vGPU needs on a GPU, in MiB; more than {@link GpuCapacity#vgpuMiB} if the GPU is too small. */
-    static int memoryMiB(GpuRequest request, GpuCapacity capacity) {
-        return request.memory().on(capacity.vgpuMiB);
-    }
-
-    /** Cores that a vGPU needs on a GPU, in percent of the GPU; 0 where the node does not share compute. */
-    static int cores(GpuRequest request, GpuCapacity capacity) {
-        return capacity.sharingMode == SharingMode.MEMORY ? 0 : request.cores();
+                capacity.givesWhole(request));
     }
 
     /** Whether a GPU would hold a vGPU if the GPU were empty. */
     static boolean holdsWhenEmpty(PodGpuRequest pod, GpuRequest request, GpuCapacity capacity) {
         return capacity.schedulable
-                && (request.exclusive() || capacity.sharingMode != SharingMode.EXCLUSIVE)
-                && memoryMiB(request, capacity) <= capacity.vgpuMiB
-                && cores(request, capacity) <= capacity.cores
+                && capacity.admits(request)
+                && capacity.memoryMiB(request) <= capacity.vgpuMiB
+                && capacity.cores(request) <= capacity.cores
                 && pod.takes(capacity.gpu);
     }
 
@@ -130,8 +122,9 @@ public final class GpuSelector {
 
     /** Whether a GPU holds one vGPU of a container, with no other vGPU of the pod on that GPU. */
     static boolean holds(PodGpuRequest pod, GpuRequest request, GpuInfo free) {
-        return free.holds(memoryMiB(request, free.capacity), cores(request, free.capacity), 1, request.exclusive())
-                && holdsWhenEmpty(pod, request, free.capacity);
+        GpuCapacity capacity = free.capacity;
+        return free.holds(capacity.memoryMiB(request), capacity.cores(request), 1, capacity.givesWhole(request))
+                && holdsWhenEmpty(pod, request, capacity);
     }
 
     /**
@@ -144,9 +137,11 @@ public final class GpuSelector {
         }
         GpuAmount allocated = gpu.allocated();
         return Optional.of(new GpuAmount(
-                Math.max(0, memoryMiB(request, gpu.capacity) - gpu.freeMiB),
-                Math.max(0, cores(request, gpu.capacity) - gpu.freeCores),
-                request.exclusive() || allocated.exclusive() ? allocated.slots() : Math.max(0, 1 - gpu.freeSlots),
+                Math.max(0, gpu.capacity.memoryMiB(request) - gpu.freeMiB),
+                Math.max(0, gpu.capacity.cores(request) - gpu.freeCores),
+                gpu.capacity.givesWhole(request) || allocated.exclusive()
+                        ? allocated.slots()
+                        : Math.max(0, 1 - gpu.freeSlots),
                 false));
     }
 

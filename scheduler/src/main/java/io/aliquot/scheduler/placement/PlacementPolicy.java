@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.names.Placement;
+import io.aliquot.api.names.SharingMode;
 
 /*
  * How to add a policy:
@@ -63,8 +64,9 @@ public enum PlacementPolicy {
      */
     long rateGpu(int fullness, GpuCapacity gpu) {
         return switch (this) {
-            case BINPACK, FRAGMENTATION -> ((long) fullness << 32) - gpu.gpu.memoryMiB();
-            case SPREAD -> -fullness;
+            case BINPACK, FRAGMENTATION -> ((long) fullness << 32) - gpu.size();
+            // A share that takes an instance as a whole takes the smallest: what is left over is lost.
+            case SPREAD -> ((long) -fullness << 32) - (gpu.sharingMode == SharingMode.MIG ? gpu.size() : 0);
         };
     }
 

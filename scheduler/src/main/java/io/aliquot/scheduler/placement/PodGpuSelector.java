@@ -2,7 +2,6 @@ package io.aliquot.scheduler.placement;
 
 import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.SharingMode;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
 import io.aliquot.scheduler.placement.Feasibility.Fits;
@@ -198,10 +197,10 @@ final class PodGpuSelector {
                 GpuRequest request = request(container);
                 peak.add(
                         containers.get(container).kind(),
-                        GpuSelector.memoryMiB(request, capacity),
-                        GpuSelector.cores(request, capacity),
+                        capacity.memoryMiB(request),
+                        capacity.cores(request),
                         1,
-                        request.exclusive());
+                        capacity.givesWhole(request));
             }
         }
         return peak.amount();
@@ -289,8 +288,9 @@ final class PodGpuSelector {
     private boolean areEquivalent(int first, int second) {
         GpuInfo one = gpus.get(first);
         GpuInfo other = gpus.get(second);
-        if (one.capacity.gpu.memoryMiB() != other.capacity.gpu.memoryMiB()
-                || one.capacity.schedulable != other.capacity.schedulable
+        if (one.capacity.schedulable != other.capacity.schedulable
+                || one.capacity.size() != other.capacity.size()
+                || !one.capacity.profile.equals(other.capacity.profile)
                 || one.capacity.sharingMode != other.capacity.sharingMode
                 || one.capacity.slots != other.capacity.slots
                 || !one.allocated().equals(other.allocated())
@@ -417,10 +417,10 @@ final class PodGpuSelector {
                 pod,
                 request,
                 free,
-                GpuSelector.memoryMiB(request, free.capacity),
-                GpuSelector.cores(request, free.capacity),
+                free.capacity.memoryMiB(request),
+                free.capacity.cores(request),
                 1,
-                request.exclusive());
+                free.capacity.givesWhole(request));
     }
 
     private static Reason obstacle(
@@ -432,8 +432,10 @@ final class PodGpuSelector {
             int slots,
             boolean exclusive) {
         GpuCapacity capacity = free.capacity;
-        if (capacity.sharingMode == SharingMode.EXCLUSIVE && !request.exclusive()) {
-            return Reason.WHOLE_CARDS_ONLY;
+        if (!capacity.admits(request)) {
+            return request.profile().isEmpty() && capacity.profile.isEmpty()
+                    ? Reason.WHOLE_CARDS_ONLY
+                    : Reason.INSTANCE;
         }
         if (!pod.takesModel(capacity.gpu)) {
             return Reason.MODEL;
@@ -441,10 +443,10 @@ final class PodGpuSelector {
         if (!pod.takes(capacity.gpu)) {
             return Reason.GPU;
         }
-        if (GpuSelector.memoryMiB(request, capacity) > capacity.vgpuMiB) {
+        if (capacity.memoryMiB(request) > capacity.vgpuMiB) {
             return Reason.TOO_SMALL;
         }
-        if (GpuSelector.cores(request, capacity) > capacity.cores) {
+        if (capacity.cores(request) > capacity.cores) {
             return Reason.TOO_FEW_CORES;
         }
         if (!capacity.schedulable) {
@@ -455,7 +457,7 @@ final class PodGpuSelector {
         if (free.holds(memoryMiB, cores, slots, exclusive)) {
             return Reason.NONE;
         }
-        if (request.exclusive()) {
+        if (capacity.givesWhole(request)) {
             return Reason.NOT_WHOLLY_FREE;
         }
         if (!free.respectsExclusivity(exclusive) || memoryMiB > free.freeMiB) {

@@ -17,6 +17,7 @@ final class RefusalReasons {
      */
     enum Reason {
         // Obstacles on empty GPUs, too: preemption cannot remove them.
+        INSTANCE,
         WHOLE_CARDS_ONLY,
         TOO_FEW_GPUS,
         MODEL,
@@ -73,6 +74,13 @@ final class RefusalReasons {
         String none = vgpus == 1 ? "no GPU" : "fewer than " + vgpus + " GPUs";
         String memory = describe(request.memory());
         return switch (reason) {
+            case INSTANCE ->
+                !request.profile().isEmpty()
+                        ? none + (vgpus == 1 ? " that is a" : " that are") + " MIG " + request.profile()
+                        : request.exclusive()
+                                ? none + " but MIG instances, which whole cards do not include"
+                                : none + " but MIG instances, which are shared only with the node label"
+                                        + " aliquot.io/share=mig or mig-shim";
             case WHOLE_CARDS_ONLY -> "gives whole cards only";
             case TOO_FEW_GPUS -> "requests " + vgpus + (vgpus == 1 ? " vGPU" : " vGPUs") + ", the node has fewer GPUs";
             case MODEL -> none + " of a model that the pod takes";

@@ -477,9 +477,19 @@ class GpuAdmissionTest {
     @Test
     void deniesAResourceOfAnotherDevicePluginInAGpuPod() {
         ObjectNode pod = gpuPod();
-        pod.withArray("/spec/containers").add(containerRequesting("mig", "{\"nvidia.com/mig-1g.10gb\": \"1\"}"));
+        pod.withArray("/spec/containers").add(containerRequesting("other", "{\"nvidia.com/gpu.other\": \"1\"}"));
 
-        assertDenied(pod, "container mig: nvidia.com/mig-1g.10gb belongs to another device plugin");
+        assertDenied(pod, "container other: nvidia.com/gpu.other belongs to another device plugin");
+    }
+
+    @Test
+    void instancesOfMigAreVgpusAndKeepTheirProfileUnderAliquotsName() {
+        ObjectNode pod = mutated(ADMISSION, requesting("{\"nvidia.com/mig-1g.10gb.me\": \"2\"}"));
+
+        assertThat(pod.at("/spec/containers/0/resources/limits").toString())
+                .contains("\"mig.aliquot.io/1g.10gb.me\":\"2\"", "\"aliquot.io/vgpu\":\"2\"")
+                .doesNotContain("nvidia.com");
+        assertThat(pod.at("/spec/schedulerName").stringValue()).isEqualTo("aliquot-scheduler");
     }
 
     @Test

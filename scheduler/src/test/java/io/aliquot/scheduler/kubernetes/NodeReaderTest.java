@@ -282,7 +282,7 @@ class NodeReaderTest {
     @CsvSource({
         "label,aliquot.io/placement,best,is unknown; allowed: binpack",
         "label,ack.node.gpu.placement,best,is unknown; allowed: binpack",
-        "label,aliquot.io/share,mig,is not supported yet",
+        "label,aliquot.io/share,mps,is not supported yet",
         "label,aliquot.io/share,all,is unknown; allowed: core-memory",
         "label,ack.node.gpu.schedule,all,is unknown; allowed: default",
         "annotation,aliquot.io/cordon-gpus,GPU-1,expected a GPU's UUID",

@@ -363,7 +363,7 @@ public final class GpuNodes {
         String uuid = card.gpu().uuid();
         String name = name(uuid);
         return new Gpu(
-                metadata(node, name, name.startsWith("gpu-") ? name.substring("gpu-".length()) : name),
+                metadata(node, name, name.replaceFirst("^(gpu|mig)-", "")),
                 new GpuStatus(
                         uuid,
                         view.name(),
