@@ -114,7 +114,7 @@ class PlacementPreferencesTest {
 
     @ParameterizedTest
     @ValueSource(
-            strings = {"", "0", "GPU-8F6E8F0C-0001-4A5B-9C3D-000000000001", "MIG-8f6e8f0c-0001-4a5b-9c3d-000000000001"})
+            strings = {"", "0", "GPU-8F6E8F0C-0001-4A5B-9C3D-000000000001", "CPU-8f6e8f0c-0001-4a5b-9c3d-000000000001"})
     void rejectsInvalidUuids(String list) {
         assertThatThrownBy(() -> GpuUuids.parseList("aliquot.io/cordon-gpus", list))
                 .hasMessageStartingWith("aliquot.io/cordon-gpus: expected a GPU's UUID such as GPU-8f6e8f0c");

@@ -120,7 +120,7 @@ class UsageReportTest {
                 "\"at\":\"2026-11-26T20:00:00Z\" | \"at\":\"now\" | expected a time at",
                 "\"namespace\":\"team\",\"pod\":\"train\" | \"namespace\":\"../x\",\"pod\":\"train\" | expected a namespace",
                 "\"pod\":\"train\" | \"pod\":\"<script>\" | expected a pod",
-                "\"gpu\":\"GPU-11111111 | \"gpu\":\"MIG-11111111 | expected a GPU's UUID",
+                "\"gpu\":\"GPU-11111111 | \"gpu\":\"MPS-11111111 | expected a GPU's UUID",
                 "\"/etc/aliquot\" | \"etc/aliquot\" | expected a path in a container",
                 "\"/etc/aliquot\" | \"/etc/\\n\" | expected a path in a container",
                 "\"coveredPath\" | \"path\" | expected the field coveredPath",

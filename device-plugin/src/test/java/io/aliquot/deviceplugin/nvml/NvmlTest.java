@@ -3,20 +3,25 @@ package io.aliquot.deviceplugin.nvml;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.api.names.GpuKind;
 import io.aliquot.api.names.Link;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.TreeMap;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 @Timeout(60)
 final class NvmlTest {
@@ -46,6 +51,161 @@ final class NvmlTest {
                 assertThat(gpu.uuid()).matches("GPU-[0-9a-f-]{36}");
                 assertThat(gpu.links()).hasSize(2).doesNotContainKey(gpu.uuid());
                 assertThat(gpu.links().values()).allMatch(link -> link.kind() != Link.Kind.NVLINK);
+            }
+        }
+    }
+
+    /** The figures of the simulated driver, after published listings; the percentage is what a user writes as gpucores. */
+    @ParameterizedTest
+    @CsvSource({
+        "NVIDIA A100-SXM4-80GB;81920;108, 1g.10gb, 9856, 14, 15",
+        "NVIDIA A100-SXM4-80GB;81920;108, 1g.10gb+me, 9856, 14, 15",
+        "NVIDIA A100-SXM4-80GB;81920;108, 1g.20gb, 19968, 14, 15",
+        "NVIDIA A100-SXM4-80GB;81920;108, 2g.20gb, 19968, 28, 29",
+        "NVIDIA A100-SXM4-80GB;81920;108, 3g.40gb, 40192, 42, 43",
+        "NVIDIA A100-SXM4-80GB;81920;108, 4g.40gb, 40192, 56, 58",
+        "NVIDIA A100-SXM4-80GB;81920;108, 7g.80gb, 80384, 98, 100",
+        "NVIDIA H100 80GB HBM3;81559;132, 1g.10gb, 9810, 16, 15",
+        "NVIDIA H100 80GB HBM3;81559;132, 1g.10gb+me, 9810, 16, 15",
+        "NVIDIA H100 80GB HBM3;81559;132, 1g.20gb, 19877, 26, 15",
+        "NVIDIA H100 80GB HBM3;81559;132, 2g.20gb, 19877, 32, 29",
+        "NVIDIA H100 80GB HBM3;81559;132, 3g.40gb, 40015, 60, 43",
+        "NVIDIA H100 80GB HBM3;81559;132, 4g.40gb, 40015, 64, 58",
+        "NVIDIA H100 80GB HBM3;81559;132, 7g.80gb, 80030, 132, 100"
+    })
+    void anInstanceIsListedInsteadOfItsCard(
+            String card, String profile, int memoryMiB, int multiprocessors, int percent) throws Exception {
+        driver.install(card + ";;;;;" + profile, "NVIDIA T4;15360;40");
+        try (Nvml nvml = driver.open()) {
+            assertThat(nvml.gpus().complete()).isTrue();
+            List<PhysicalGpu> gpus = nvml.gpus().gpus();
+            assertThat(gpus).extracting(PhysicalGpu::index).containsExactly(100, 1);
+            PhysicalGpu gpu = gpus.getFirst();
+            assertThat(gpu.uuid()).matches("MIG-[0-9a-f-]{36}");
+            assertThat(gpu.model()).endsWith(" MIG " + profile);
+            assertThat(gpu.memoryMiB()).isEqualTo(memoryMiB);
+            assertThat(gpu.condition()).isEqualTo(GpuCondition.good());
+            var instance = (GpuKind.MigInstance) gpu.kind();
+            assertThat(instance.card()).startsWith("GPU-");
+            assertThat(instance.profile()).isEqualTo(profile);
+            assertThat(instance.multiprocessors()).isEqualTo(multiprocessors);
+            assertThat(instance.percent()).isEqualTo(percent);
+            assertThat(instance.coresOf(percent)).isEqualTo(100);
+        }
+    }
+
+    @Test
+    void instancesOfAnOpenSessionComeAndGoAndHaveTheirOwnProcessesAndXids() throws Exception {
+        driver.install(A100 + ";;;;;1g.10gb,2g.20gb");
+        var xids = new LinkedBlockingQueue<Nvml.Xid>();
+        try (Nvml nvml = driver.open();
+                var watcher = new XidWatcher(nvml, xids::add)) {
+            assertThat(watcher).isNotNull();
+            List<PhysicalGpu> two = nvml.gpus().gpus();
+            assertThat(two).hasSize(2);
+            String card = ((GpuKind.MigInstance) two.getFirst().kind()).card();
+            Process sample =
+                    driver.sample(Map.of("CUDA_VISIBLE_DEVICES", two.get(1).uuid()), "alloc", "2900", "hold");
+            try (BufferedReader output = sample.inputReader()) {
+                assertThat(output.readLine()).contains("alloc 2900 MiB: CUDA_SUCCESS");
+                assertThat(nvml.usage(Map.of()))
+                        .extracting(usage -> usage.processes().size())
+                        .containsExactly(0, 1);
+            } finally {
+                sample.destroyForcibly().waitFor();
+            }
+
+            driver.fail(two.get(1).uuid(), 48);
+            assertThat(xids.poll(20, TimeUnit.SECONDS))
+                    .isEqualTo(new Nvml.Xid(48, two.get(1).uuid()));
+            driver.fail(card, 31);
+            assertThat(xids.poll(20, TimeUnit.SECONDS))
+                    .isEqualTo(new Nvml.Xid(31, two.get(0).uuid()));
+            assertThat(xids.poll(20, TimeUnit.SECONDS))
+                    .isEqualTo(new Nvml.Xid(31, two.get(1).uuid()));
+
+            driver.run("mig-create", card, "3g.40gb");
+            assertThat(nvml.gpus().gpus()).extracting(PhysicalGpu::memoryMiB).containsExactly(9856, 19968, 40192);
+            driver.run("lose", card);
+            assertThat(nvml.gpus().complete()).isFalse();
+            assertThat(nvml.gpus().gpus()).isEmpty();
+            driver.run("return", card);
+            driver.run("reset", card);
+            assertThat(nvml.gpus()).isEqualTo(new Nvml.Listing(List.of(), true));
+            driver.run("mig", card, "off");
+            assertThat(nvml.gpus().gpus()).extracting(PhysicalGpu::uuid).containsExactly(card);
+        }
+    }
+
+    /**
+     * The files are the output of the program gpu-feature-discovery of github.com/NVIDIA/k8s-device-plugin 0.19.0 on these
+     * GPUs of the simulated NVML, sorted and without engines: {@code --oneshot --use-node-feature-api=false --no-timestamp
+     * --output-file= --mig-strategy=mixed}, or {@code single}. Its device plugin, given the file /proc/driver/nvidia-caps/mig-minors,
+     * serves the same names with {@code mixed}, but counts a profile with {@code +me} under the name without.
+     */
+    @Test
+    void theInstancesAreThoseThatGpuFeatureDiscoveryLists() throws Exception {
+        String h100 = "NVIDIA H100 80GB HBM3;81559;132;;;;;";
+        driver.install(
+                A100 + ";;;;;1g.10gb,1g.10gb,2g.20gb,3g.40gb", h100 + "4g.40gb,1g.20gb,1g.10gb+me", h100 + "7g.80gb");
+        var mixed = new TreeMap<String, String>();
+        try (Nvml nvml = driver.open()) {
+            for (PhysicalGpu gpu : nvml.gpus().gpus()) {
+                var instance = (GpuKind.MigInstance) gpu.kind();
+                String prefix = "nvidia.com/mig-" + instance.profileInResources() + ".";
+                mixed.merge(prefix + "count", "1", (one, more) -> Integer.toString(Integer.parseInt(one) + 1));
+                mixed.put(prefix + "memory", Integer.toString(gpu.memoryMiB()));
+                mixed.put(prefix + "multiprocessors", Integer.toString(instance.multiprocessors()));
+                mixed.put(prefix + "product", gpu.model().replace(' ', '-').replace('+', '.'));
+                mixed.put(prefix + "slices.gi", Integer.toString(instance.slices()));
+                mixed.put(prefix + "slices.ci", Integer.toString(instance.slices()));
+                mixed.put(prefix + "replicas", "1");
+                mixed.put(prefix + "sharing-strategy", "none");
+            }
+        }
+        assertThat(mixed).isEqualTo(featureDiscovery("mig-mixed.txt"));
+
+        driver.install(A100 + ";;;;;" + String.join(",", Collections.nCopies(7, "1g.10gb")));
+        driver.run("reboot");
+        driver.install(A100 + ";;;;;" + String.join(",", Collections.nCopies(7, "1g.10gb")));
+        Map<String, String> single = featureDiscovery("mig-single.txt");
+        try (Nvml nvml = driver.open()) {
+            List<PhysicalGpu> seven = nvml.gpus().gpus().stream()
+                    .filter(gpu -> gpu.model().contains("A100"))
+                    .toList();
+            assertThat(single).containsEntry("nvidia.com/gpu.count", Integer.toString(seven.size()));
+            assertThat(seven)
+                    .allSatisfy(gpu -> assertThat(single)
+                            .containsEntry("nvidia.com/gpu.product", gpu.model().replace(' ', '-'))
+                            .containsEntry("nvidia.com/gpu.memory", Integer.toString(gpu.memoryMiB()))
+                            .containsEntry("nvidia.com/gpu.multiprocessors", "14")
+                            .containsEntry("nvidia.com/gpu.slices.gi", "1"));
+        }
+    }
+
+    private static Map<String, String> featureDiscovery(String file) throws IOException {
+        var labels = new TreeMap<String, String>();
+        for (String line : Files.readAllLines(Path.of("src/test/resources/gfd", file))) {
+            String[] label = line.split("=", 2);
+            labels.put(label[0], label[1]);
+        }
+        return labels;
+    }
+
+    @Test
+    void aCardWhoseMigModeIsAboutToChangeHasAFault() throws Exception {
+        driver.install(A100);
+        try (Nvml nvml = driver.open()) {
+            String card = nvml.gpus().gpus().getFirst().uuid();
+            Process sample = driver.sample(Map.of(), "alloc", "100", "hold");
+            try (BufferedReader output = sample.inputReader()) {
+                assertThat(output.readLine()).contains("CUDA_SUCCESS");
+                driver.run("mig", card, "on");
+                assertThat(faults(nvml, 0))
+                        .containsExactly("PROBE MIG mode of its card is to be turned on at the next reset of the card;"
+                                + " reset it, or take the change back with nvidia-smi -mig");
+            } finally {
+                sample.destroyForcibly().waitFor();
             }
         }
     }
