@@ -68,9 +68,14 @@ public final class Explainer {
      *
      * @param shortfalls sorted, nearest first
      * @param unhealthy what is wrong with each GPU that would fit, on nodes where no eviction would help
+     * @param overQuota whether a quota refuses the GPUs of a node
      */
     private record Evaluation(
-            List<String> fitting, List<Refusal> refusals, List<Shortfall> shortfalls, List<Unhealthy> unhealthy) {
+            List<String> fitting,
+            List<Refusal> refusals,
+            List<Shortfall> shortfalls,
+            List<Unhealthy> unhealthy,
+            boolean overQuota) {
         List<Shortfall> nearest() {
             return shortfalls.stream().limit(MAX_EXAMINED_NODES).toList();
         }
@@ -88,9 +93,10 @@ public final class Explainer {
             PodId pod, PodGpuRequest request, int priority, boolean mayPreempt, Collection<String> nodes) {
         Evaluation evaluation = evaluate(pod, request, nodes);
         List<Shortfall> nearest = evaluation.nearest();
-        boolean pending = evaluation.fitting().isEmpty();
+        Optional<String> overQuota = ledger.overQuota(pod, request);
+        boolean pending = overQuota.isEmpty() && evaluation.fitting().isEmpty();
         return new Explanation(
-                summary(evaluation),
+                overQuota.map(why -> why + "; ").orElse("") + summary(evaluation),
                 evaluation.fitting(),
                 evaluation.refusals(),
                 nearest.stream().limit(MAX_NEAREST).map(Shortfall::node).toList(),
@@ -114,6 +120,10 @@ public final class Explainer {
      * Empty if a node fits the pod. Takes some microseconds for each node.
      */
     public Optional<String> eventText(PodId pod, PodGpuRequest request, Collection<String> nodes) {
+        Optional<String> overQuota = ledger.overQuota(pod, request);
+        if (overQuota.isPresent()) {
+            return overQuota;
+        }
         Evaluation evaluation = evaluate(pod, request, nodes);
         if (!evaluation.fitting().isEmpty()) {
             return Optional.empty();
@@ -130,12 +140,18 @@ public final class Explainer {
 
     /** The main cause for which the pod is Pending, for metrics. */
     public PendingCause cause(PodId pod, PodGpuRequest request, Collection<String> nodes) {
+        if (ledger.overQuota(pod, request).isPresent()) {
+            return PendingCause.QUOTA;
+        }
         Evaluation evaluation = evaluate(pod, request, nodes);
         if (!evaluation.fitting().isEmpty()) {
             return PendingCause.ELSEWHERE;
         }
         if (!evaluation.shortfalls().isEmpty()) {
             return evaluation.shortfalls().get(0).cause();
+        }
+        if (evaluation.overQuota()) {
+            return PendingCause.QUOTA;
         }
         boolean fitsOpenNode = nodes.stream()
                 .flatMap(node -> ledger.view(node).stream())
@@ -158,9 +174,20 @@ public final class Explainer {
         var refusing = new HashMap<Feasibility.Refused, List<String>>();
         var shortfalls = new ArrayList<Shortfall>();
         var unhealthy = new ArrayList<Unhealthy>();
+        boolean quotaDependsOnNode = ledger.quotaDependsOnNode(pod, request);
+        boolean anyOverQuota = false;
         for (String node : nodes.stream().sorted().distinct().toList()) {
             switch (ledger.feasibility(node, pod.uid(), request)) {
-                case Feasibility.Fits fits -> fitting.add(node);
+                case Feasibility.Fits fits -> {
+                    Optional<String> overQuota =
+                            quotaDependsOnNode ? ledger.overQuotaOn(node, pod, request, Set.of()) : Optional.empty();
+                    overQuota.ifPresentOrElse(
+                            why -> refusing.computeIfAbsent(
+                                            new Feasibility.Refused(why, true), any -> new ArrayList<>())
+                                    .add(node),
+                            () -> fitting.add(node));
+                    anyOverQuota |= overQuota.isPresent();
+                }
                 case Feasibility.Refused refusal -> {
                     refusing.computeIfAbsent(refusal, any -> new ArrayList<>()).add(node);
                     ledger.view(node)
@@ -184,7 +211,7 @@ public final class Explainer {
                         .thenComparing(refusal -> -refusal.nodes().count())
                         .thenComparing(Refusal::reason))
                 .toList();
-        return new Evaluation(fitting, refusals, shortfalls, unhealthy);
+        return new Evaluation(fitting, refusals, shortfalls, unhealthy, anyOverQuota);
     }
 
     private static String summary(Evaluation evaluation) {

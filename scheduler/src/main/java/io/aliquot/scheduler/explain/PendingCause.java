@@ -12,6 +12,8 @@ public enum PendingCause {
     WHOLE_CARD,
     /** Each vGPU of the pod fits alone, but not all of them together. */
     TOGETHER,
+    /** The quotas of its namespace. */
+    QUOTA,
     /** The GPUs that would fit are cordoned or unhealthy, or the node's agent is not ready. */
     CLOSED,
     /** No node would fit the pod even if it were empty and all its GPUs took new vGPUs. */

@@ -110,7 +110,9 @@ public final class PendingPodEvents {
     }
 
     private boolean report(PendingPod pod, Reported report, long now) {
-        Optional<String> why = known.get(pod.kind(), kind -> why(pod));
+        // Pods of one kind that kube-scheduler refused itself may be of several namespaces.
+        Optional<String> why =
+                ledger.overQuota(pod.pod(), pod.kind().request()).or(() -> known.get(pod.kind(), kind -> why(pod)));
         boolean old = now - report.writtenAt() >= REPEAT_AFTER.toNanos();
         boolean isNew = why.filter(text -> old || !text.equals(report.text())).isPresent();
         if (isNew) {

@@ -18,6 +18,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.stream.Collectors;
 
 /** The verbs filter and prioritize: the nodes that a pod fits on, and their scores. */
@@ -77,10 +78,18 @@ final class FilterAndPrioritize {
                     "requests " + request.mostVgpus() + " vGPUs on different GPUs, no node has more than " + most
                             + (most == 1 ? " GPU" : " GPUs"));
         }
-        FilterResult result = rankNodes(id, request, nodes, pod.nominatedNodeName());
-        if (result.nodeNames().isEmpty()) {
-            pending.doesNotFit(unbound, nodes);
-        } else {
+        if (ledger.overQuota(id, request).isPresent()) {
+            // First: room that appears after the second look finds the pod in PendingPods.
+            pending.overQuota(unbound, nodes);
+            Optional<String> overQuota = ledger.overQuota(id, request);
+            if (overQuota.isPresent()) {
+                return none(nodes, overQuota.get());
+            }
+        }
+        FilterResult result = ledger.quotaDependsOnNode(id, request)
+                ? rankNodesWithinQuota(unbound, nodes, pod.nominatedNodeName())
+                : rankNodes(unbound, nodes, pod.nominatedNodeName(), most(request, nodes));
+        if (!result.nodeNames().isEmpty()) {
             pending.fits(unbound);
             ledger.reserve(id, result.nodeNames().get(0), request);
         }
@@ -92,20 +101,46 @@ final class FilterAndPrioritize {
      * accepted the node, so its search for victims finds that none is needed and writes an error with the node's name
      * into the pod's status, a different one each time (1.35, framework/preemption/preemption.go, DryRunPreemption).
      * The Evictor handles a shortage of single GPUs. The nominated node is the exception: if it were unresolvable,
-     * kube-scheduler would preempt once more (defaultpreemption, PodEligibleToPreemptOthers).
+     * kube-scheduler would preempt once more (defaultpreemption, PodEligibleToPreemptOthers). What a quota refuses is always
+     * unresolvable: no pod is evicted for it.
      */
-    private FilterResult rankNodes(PodId pod, PodGpuRequest request, List<String> nodes, String nominated) {
+    private FilterResult rankNodes(UnboundPod pod, List<String> nodes, String nominated, int most) {
+        PodGpuRequest request = pod.request();
         NodeRanking ranking =
-                scoring.forPod(pod.uid(), request, request.nodePlacement().orElse(nodePlacement));
+                scoring.forPod(pod.id().uid(), request, request.nodePlacement().orElse(nodePlacement));
         var failed = new HashMap<String, String>(1);
         var unresolvable = new HashMap<String, String>();
-        // A pod with preferences of its own may score highest a node that the policy here scores lowest.
-        boolean all = nodesPerFilter == 0 || request.preferences();
         List<String> best = ranking.best(
                 nodes,
-                all ? nodes.size() : nodesPerFilter,
+                most,
                 (node, refuses) -> (node.equals(nominated) ? failed : unresolvable).put(node, refuses.reason()));
+        if (best.isEmpty()) {
+            pending.doesNotFit(pod, nodes);
+        }
         return new FilterResult(best, failed, unresolvable, "");
+    }
+
+    private int most(PodGpuRequest request, List<String> nodes) {
+        // A pod with preferences of its own may score highest a node that the policy here scores lowest.
+        boolean all = nodesPerFilter == 0 || request.preferences();
+        return all ? nodes.size() : nodesPerFilter;
+    }
+
+    /** As {@link #rankNodes}, without the nodes whose GPUs are more than the pod's quotas allow. */
+    private FilterResult rankNodesWithinQuota(UnboundPod pod, List<String> nodes, String nominated) {
+        pending.overQuota(pod, nodes); // first, as in filter
+        FilterResult fitting = rankNodes(pod, nodes, nominated, nodes.size());
+        var within = new ArrayList<String>();
+        var unresolvable = new HashMap<>(fitting.failedAndUnresolvableNodes());
+        int most = most(pod.request(), nodes);
+        for (String node : fitting.nodeNames()) {
+            if (within.size() == most) {
+                break;
+            }
+            ledger.overQuotaOn(node, pod.id(), pod.request(), Set.of())
+                    .ifPresentOrElse(why -> unresolvable.put(node, why), () -> within.add(node));
+        }
+        return new FilterResult(within, fitting.failedNodes(), unresolvable, "");
     }
 
     /** Scores from 0 to 10; 0 for all nodes if the request is malformed or has no GPU. */

@@ -15,6 +15,7 @@ import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.placement.PodHostRequests;
+import io.aliquot.scheduler.placement.PodScopes;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -147,7 +148,8 @@ final class Wire {
                     spec.resources.requests,
                     spec.overhead,
                     HamiAnnotations.preferences(metadata.annotations),
-                    spec.preferences());
+                    spec.preferences(),
+                    spec.scopes());
         }
 
         UnboundPod requesting(PodGpuRequest request) {
@@ -180,7 +182,9 @@ final class Wire {
             Map<String, Affinity> affinity,
             List<TopologySpreadConstraint> topologySpreadConstraints,
             int priority,
-            String preemptionPolicy)
+            String priorityClassName,
+            String preemptionPolicy,
+            @Nullable Long activeDeadlineSeconds)
             implements Partial {
         /** Whether the pod has preferred affinities or spread constraints. */
         private boolean preferences() {
@@ -188,6 +192,10 @@ final class Wire {
                             .anyMatch(kind -> !kind.preferredDuringSchedulingIgnoredDuringExecution.isEmpty())
                     || topologySpreadConstraints.stream()
                             .anyMatch(constraint -> constraint.whenUnsatisfiable.equals("ScheduleAnyway"));
+        }
+
+        private PodScopes scopes() {
+            return new PodScopes(priorityClassName, activeDeadlineSeconds != null);
         }
 
         private PreemptionRank rank() {
@@ -229,7 +237,8 @@ final class Wire {
             Map<String, String> podRequests,
             Map<String, String> overhead,
             PlacementPreferences placement,
-            boolean preferences) {
+            boolean preferences,
+            PodScopes scopes) {
         /**
          * Parses the request.
          *
@@ -245,7 +254,9 @@ final class Wire {
                 ContainerGpuRequest.parse(container.name(), ContainerKind.APP, container.resources.limits)
                         .ifPresent(requests::add);
             }
-            return PodGpuRequest.of(requests, placement, preferences).withHostRequests(requests());
+            return PodGpuRequest.of(requests, placement, preferences)
+                    .withHostRequests(requests())
+                    .withScopes(scopes);
         }
 
         private HostResources requests() {

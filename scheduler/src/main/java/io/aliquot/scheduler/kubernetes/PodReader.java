@@ -21,6 +21,7 @@ import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.placement.PodHostRequests;
+import io.aliquot.scheduler.placement.PodScopes;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.ContainerStatus;
 import io.fabric8.kubernetes.api.model.ManagedFieldsEntry;
@@ -128,6 +129,7 @@ public final class PodReader {
                         version(pod),
                         shares,
                         requests(pod),
+                        scopes(pod),
                         Optional.ofNullable(pod.getSpec().getPriority()).orElse(0),
                         created(pod),
                         boundAt(pod).orElseGet(() -> created(pod)),
@@ -288,7 +290,9 @@ public final class PodReader {
             ContainerGpuRequest.parse(part.name(), part.kind(), limits(part.container()))
                     .ifPresent(requests::add);
         }
-        return PodGpuRequest.of(requests, annotations(pod), false).withHostRequests(requests(pod));
+        return PodGpuRequest.of(requests, annotations(pod), false)
+                .withHostRequests(requests(pod))
+                .withScopes(scopes(pod));
     }
 
     /**
@@ -345,6 +349,12 @@ public final class PodReader {
                 unschedulableMessage(pod),
                 request,
                 shares));
+    }
+
+    private static PodScopes scopes(Pod pod) {
+        return new PodScopes(
+                Optional.ofNullable(pod.getSpec().getPriorityClassName()).orElse(""),
+                pod.getSpec().getActiveDeadlineSeconds() != null);
     }
 
     static Map<String, String> labels(Pod pod) {

@@ -7,6 +7,7 @@ import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.placement.PodScopes;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -18,6 +19,7 @@ import java.util.Map;
  * @param version resourceVersion: a larger one is newer (KEP-5504, comparable resource versions)
  * @param shares what its containers hold, init containers first, in the order of their declaration
  * @param hostRequests CPU and memory that it requests
+ * @param scopes what decides which quotas count it
  * @param priority value of the pod's PriorityClass
  * @param created time of creation
  * @param bound time of binding
@@ -31,6 +33,7 @@ public record BoundPod(
         long version,
         List<ContainerShare> shares,
         HostResources hostRequests,
+        PodScopes scopes,
         int priority,
         Instant created,
         Instant bound,

@@ -3,6 +3,8 @@ package io.aliquot.scheduler.ledger;
 import io.aliquot.scheduler.ledger.Holding.State;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.placement.PodScopes;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -32,6 +34,10 @@ final class Claim {
     /** What counts beyond {@link #shares}. */
     private final Excess excess;
 
+    private final PodScopes scopes;
+    /** What counts in the quotas of the namespace. */
+    private final QuotaAmount quotaAmount;
+
     private Claim(
             PodId pod,
             State state,
@@ -42,6 +48,8 @@ final class Claim {
             long base,
             @Nullable List<ContainerShare> resize,
             Excess excess,
+            PodScopes scopes,
+            QuotaAmount quotaAmount,
             long since) {
         this.pod = pod;
         this.state = state;
@@ -52,32 +60,56 @@ final class Claim {
         this.base = base;
         this.resize = resize;
         this.excess = excess;
+        this.scopes = scopes;
+        this.quotaAmount = quotaAmount;
         this.since = since;
     }
 
-    static Claim reserved(PodId pod, Map<String, GpuAmount> perGpu, HostResources hostRequests, long now) {
-        return new Claim(pod, State.RESERVED, List.of(), perGpu, hostRequests, null, 0, null, Excess.NONE, now);
-    }
-
-    static Claim reservedForPreemptor(PodId pod, Map<String, GpuAmount> perGpu, HostResources hostRequests, long now) {
-        return new Claim(
-                pod, State.RESERVED_FOR_PREEMPTOR, List.of(), perGpu, hostRequests, null, 0, null, Excess.NONE, now);
-    }
-
-    /** A Binding was sent. */
-    static Claim assumed(
+    /**
+     * A claim of a pod that was not reported yet.
+     *
+     * @param state {@code RESERVED}, {@code RESERVED_FOR_PREEMPTOR}, or {@code ASSUMED} if a Binding is sent
+     * @param shares what the pod's containers get
+     * @param base the version that the Binding is conditional on; 0 without one
+     */
+    static Claim of(
+            State state,
             PodId pod,
             List<ContainerShare> shares,
             Map<String, GpuAmount> perGpu,
-            HostResources hostRequests,
+            PodGpuRequest request,
             long base,
             long now) {
-        return new Claim(pod, State.ASSUMED, shares, perGpu, hostRequests, null, base, null, Excess.NONE, now);
+        return new Claim(
+                pod,
+                state,
+                state == State.ASSUMED ? shares : List.of(),
+                perGpu,
+                request.hostRequests(),
+                null,
+                base,
+                null,
+                Excess.NONE,
+                request.scopes(),
+                QuotaAmount.of(shares),
+                now);
     }
 
     /** The pod was reported or read in a version that shows the outcome of every write. */
     static Claim observed(State state, BoundPod pod, Excess excess, long now) {
-        return new Claim(pod.id(), state, pod.shares(), pod.perGpu(), pod.hostRequests(), pod, 0, null, excess, now);
+        return new Claim(
+                pod.id(),
+                state,
+                pod.shares(),
+                pod.perGpu(),
+                pod.hostRequests(),
+                pod,
+                0,
+                null,
+                excess,
+                pod.scopes(),
+                QuotaAmount.of(pod.shares()),
+                now);
     }
 
     /** The claim of a pod that was reported, without a resize and with another excess. */
@@ -110,6 +142,8 @@ final class Claim {
                 pod.version(),
                 wanted,
                 excess,
+                pod.scopes(),
+                QuotaAmount.of(pod.shares()).max(QuotaAmount.of(wanted)),
                 now);
     }
 
@@ -118,12 +152,46 @@ final class Claim {
         List<ContainerShare> wanted = Objects.requireNonNull(resize);
         Map<String, GpuAmount> most = ContainerShare.larger(pod.perGpu(), ContainerShare.perGpu(wanted));
         return new Claim(
-                pod.id(), State.HELD, pod.shares(), most, pod.hostRequests(), pod, base, wanted, excess, since);
+                pod.id(),
+                State.HELD,
+                pod.shares(),
+                most,
+                pod.hostRequests(),
+                pod,
+                base,
+                wanted,
+                excess,
+                pod.scopes(),
+                QuotaAmount.of(pod.shares()).max(QuotaAmount.of(wanted)),
+                since);
     }
 
-    /** The pod was deleted by force. A write that was sent may have taken effect before. */
+    /**
+     * The pod was deleted by force. A write that was sent may have taken effect before. Quotas count it no more, as those of
+     * Kubernetes: the pod is gone, and another replica may not know of it.
+     */
     Claim lingering(long now) {
-        return new Claim(pod, State.LINGERING, shares, perGpu, hostRequests, observed, 0, null, excess, now);
+        return new Claim(
+                pod,
+                State.LINGERING,
+                shares,
+                perGpu,
+                hostRequests,
+                observed,
+                0,
+                null,
+                excess,
+                scopes,
+                QuotaAmount.NONE,
+                now);
+    }
+
+    PodScopes scopes() {
+        return scopes;
+    }
+
+    QuotaAmount quotaAmount() {
+        return quotaAmount;
     }
 
     boolean hasAmountsOf(Claim other) {

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.ledger;
 
+import io.aliquot.api.names.SharingMode;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.ledger.Commitment.AlreadyBound;
 import io.aliquot.scheduler.ledger.Commitment.Conflict;
@@ -12,9 +13,9 @@ import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.GpuModels;
 import io.aliquot.scheduler.placement.GpuSelection.Selected;
-import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -77,10 +78,18 @@ public final class Ledger {
     private final DeletedPods deletedPods;
 
     private final AtomicLong factsChanges = new AtomicLong();
-    private volatile MaxGpus maxGpus = new MaxGpus(-1, 0);
+    private volatile Extremes extremes = new Extremes(-1, 0, 0, 0, true);
 
-    /** The most GPUs of any node, and the count of changes when they were counted. */
-    private record MaxGpus(long factsChanges, int gpus) {}
+    /**
+     * What no node exceeds.
+     *
+     * @param factsChanges the count of changes when this was counted
+     * @param gpus the most GPUs of a node
+     * @param smallestMiB the least memory of a GPU for one vGPU
+     * @param largestMiB the most
+     * @param coresCount whether each node shares cores
+     */
+    private record Extremes(long factsChanges, int gpus, int smallestMiB, int largestMiB, boolean coresCount) {}
 
     public Ledger(LongSupplier nanoTime, LedgerListener listener) {
         this.nanoTime = nanoTime;
@@ -296,6 +305,71 @@ public final class Ledger {
         }
     }
 
+    // Quotas.
+
+    /** Adds or replaces a quota. What is held already counts, and stays where it is more than the quota allows. */
+    public void putQuota(Quota quota) {
+        accounts.quotas.put(quota);
+    }
+
+    public void removeQuota(String namespace, String name) {
+        accounts.quotas.remove(namespace, name);
+    }
+
+    /** All quotas and what is used of them. */
+    public List<QuotaUsage> quotas() {
+        return accounts.quotas.usage();
+    }
+
+    /** Lets {@link #takeNamespacesWithRoom} return this one. */
+    public void hasRoom(String namespace) {
+        accounts.quotas.freed(namespace);
+    }
+
+    /** Takes the namespaces in which a quota has room again, or is gone. */
+    public Set<String> takeNamespacesWithRoom() {
+        return accounts.quotas.takeFreed();
+    }
+
+    /**
+     * Why the quotas of its namespace allow a pod no GPUs on any node; empty if they may allow some. Amounts in percent and
+     * whole cards count as on the smallest GPU of the cluster.
+     */
+    public Optional<String> overQuota(PodId pod, PodGpuRequest request) {
+        if (!accounts.quotas.limit(pod.namespace())) {
+            return Optional.empty();
+        }
+        Extremes gpus = extremes();
+        return accounts.quotas.lacking(
+                pod, request.scopes(), QuotaAmount.of(request, gpus.smallestMiB, gpus.coresCount));
+    }
+
+    /** Whether quotas may allow a pod GPUs on some nodes and not on others: what it counts for depends on the GPU. */
+    public boolean quotaDependsOnNode(PodId pod, PodGpuRequest request) {
+        return accounts.quotas.limit(pod.namespace())
+                && accounts.quotas
+                        .lacking(pod, request.scopes(), QuotaAmount.of(request, extremes().largestMiB, true))
+                        .isPresent();
+    }
+
+    /**
+     * Why the quotas of its namespace do not allow a pod the GPUs that it would get on this node; empty if they do, or if it
+     * does not fit.
+     *
+     * @param without uids of pods whose GPUs count as free; quotas count them nevertheless
+     */
+    public Optional<String> overQuotaOn(String node, PodId pod, PodGpuRequest request, Set<String> without) {
+        NodeAccount account = accounts.find(node);
+        if (account == null || !accounts.quotas.limit(pod.namespace())) {
+            return Optional.empty();
+        }
+        synchronized (account) {
+            return account.select(pod.uid(), request, without) instanceof Selected selected
+                    ? accounts.quotas.lacking(pod, request.scopes(), QuotaAmount.of(shares(request, selected)))
+                    : Optional.empty();
+        }
+    }
+
     // Operations of the verbs.
 
     /** Whether a pod fits on a node now. */
@@ -315,7 +389,7 @@ public final class Ledger {
 
     /** Reserves capacity between Filter and Bind, for {@link #RESERVATION_TIME}, if the pod fits on the node. */
     public void reserve(PodId pod, String node, PodGpuRequest request) {
-        reserve(pod, node, request, Set.of(), Claim::reserved);
+        reserve(pod, node, request, Set.of(), State.RESERVED);
     }
 
     /**
@@ -323,10 +397,11 @@ public final class Ledger {
      * reservation while the pod is Pending. Until the victims are gone no pod gets the capacity, the preemptor included.
      *
      * @param victims uids
-     * @return whether it is reserved; not if the pod does not fit without the victims, or may be bound already
+     * @return whether it is reserved; not if the pod does not fit without the victims, if a quota of its namespace, which
+     *     counts the victims, has no room for it, or if it may be bound already
      */
     public boolean reserveFor(PodId pod, String node, PodGpuRequest request, Set<String> victims) {
-        return reserve(pod, node, request, victims, Claim::reservedForPreemptor);
+        return reserve(pod, node, request, victims, State.RESERVED_FOR_PREEMPTOR);
     }
 
     /** Ends the reservation for a preemptor that is gone or goes elsewhere. */
@@ -334,13 +409,8 @@ public final class Ledger {
         claims.removeIf(uid, claim -> claim.state == State.RESERVED_FOR_PREEMPTOR);
     }
 
-    private interface Reservation {
-        Claim of(PodId pod, Map<String, GpuAmount> perGpu, HostResources hostRequests, long now);
-    }
-
     /** If the pod does not fit, its reservation ends; one for a preemptor stays, because the victims may still be running. */
-    private boolean reserve(
-            PodId pod, String node, PodGpuRequest request, Set<String> victims, Reservation reservation) {
+    private boolean reserve(PodId pod, String node, PodGpuRequest request, Set<String> victims, State state) {
         var reserved = new boolean[1];
         claims.compute(pod.uid(), (before, freed) -> {
             Optional<Claim> known = claims.at(before, pod.uid());
@@ -349,8 +419,11 @@ public final class Ledger {
             }
             reserved[0] = accounts.withAccount(node, account -> {
                 if (account.select(pod.uid(), request, victims) instanceof Selected selected) {
-                    account.put(reservation.of(pod, selected.perGpu(), request.hostRequests(), nanoTime.getAsLong()));
-                    return true;
+                    Claim claim = claim(state, pod, request, selected, 0);
+                    if (accounts.quotas.admit(claim).isEmpty()) {
+                        account.put(claim);
+                        return true;
+                    }
                 }
                 return false;
             });
@@ -401,29 +474,32 @@ public final class Ledger {
         return switch (account.select(pod.uid(), request, Set.of())) {
             case Refused refused -> new Conflict(refused.reason());
             case Selected selected -> {
+                Claim claim = claim(State.ASSUMED, pod, request, selected, version);
+                Optional<String> overQuota = accounts.quotas.admit(claim);
+                if (overQuota.isPresent()) {
+                    yield new Conflict(overQuota.get());
+                }
+                account.put(claim);
                 // Only a node that shares its GPUs selects some.
-                var granted = new Granted(
+                yield new Granted(
                         selected.containers(),
                         selected.perGpu(),
                         ((Sharing) account.facts()).inventory().visibleDevices());
-                account.put(Claim.assumed(
-                        pod,
-                        shares(request, granted),
-                        selected.perGpu(),
-                        request.hostRequests(),
-                        version,
-                        nanoTime.getAsLong()));
-                yield granted;
             }
         };
     }
 
-    private static List<ContainerShare> shares(PodGpuRequest request, Granted granted) {
+    private Claim claim(State state, PodId pod, PodGpuRequest request, Selected selected, long version) {
+        return Claim.of(
+                state, pod, shares(request, selected), selected.perGpu(), request, version, nanoTime.getAsLong());
+    }
+
+    private static List<ContainerShare> shares(PodGpuRequest request, Selected selected) {
         return request.containers().stream()
                 .map(container -> new ContainerShare(
                         container.name(),
                         container.kind(),
-                        Objects.requireNonNull(granted.containers().get(container.name()))))
+                        Objects.requireNonNull(selected.containers().get(container.name()))))
                 .toList();
     }
 
@@ -566,25 +642,37 @@ public final class Ledger {
 
     /** The most GPUs that any node has. */
     public int maxGpusPerNode() {
-        MaxGpus known = maxGpus;
-        long changes = factsChanges.get();
-        if (known.factsChanges != changes) {
-            known = new MaxGpus(changes, countMaxGpusPerNode());
-            maxGpus = known;
-        }
-        return known.gpus;
+        return extremes().gpus;
     }
 
-    private int countMaxGpusPerNode() {
+    private Extremes extremes() {
+        Extremes known = extremes;
+        long changes = factsChanges.get();
+        if (known.factsChanges != changes) {
+            known = countExtremes(changes);
+            extremes = known;
+        }
+        return known;
+    }
+
+    private Extremes countExtremes(long changes) {
         int most = 0;
+        int smallestMiB = Integer.MAX_VALUE;
+        int largestMiB = 0;
+        boolean coresCount = true;
         for (NodeAccount account : accounts.all()) {
             synchronized (account) {
                 if (account.facts() instanceof Sharing sharing) {
                     most = Math.max(most, sharing.inventory().gpus().size());
+                    for (GpuCapacity gpu : account.gpuCapacities()) {
+                        smallestMiB = Math.min(smallestMiB, gpu.vgpuMiB());
+                        largestMiB = Math.max(largestMiB, gpu.vgpuMiB());
+                        coresCount &= gpu.sharingMode() != SharingMode.MEMORY;
+                    }
                 }
             }
         }
-        return most;
+        return new Extremes(changes, most, Math.min(smallestMiB, largestMiB), largestMiB, coresCount);
     }
 
     /** The known nodes, in no order. */

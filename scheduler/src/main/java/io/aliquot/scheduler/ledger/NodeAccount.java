@@ -256,7 +256,8 @@ final class NodeAccount implements NodeAccountView {
                 gpuCapacities(), facts instanceof Sharing sharing ? sharing.allocatable() : HostResources.NONE);
     }
 
-    private List<GpuCapacity> gpuCapacities() {
+    /** The GPUs that the node shares now. */
+    List<GpuCapacity> gpuCapacities() {
         return gpuCapacities;
     }
 
@@ -300,6 +301,7 @@ final class NodeAccount implements NodeAccountView {
     /** Sets the pod's claim; if its amounts are those of the former claim, the account counts as unchanged. */
     void put(Claim claim) {
         Claim before = claims.put(claim.pod.uid(), claim);
+        accounts.quotas.put(claim);
         bumpRevision();
         if (before == null) {
             add(claim, 1);
@@ -347,6 +349,7 @@ final class NodeAccount implements NodeAccountView {
     Optional<Claim> remove(String uid) {
         Claim claim = claims.remove(uid);
         if (claim != null) {
+            accounts.quotas.remove(claim);
             add(claim, -1);
         }
         return Optional.ofNullable(claim);

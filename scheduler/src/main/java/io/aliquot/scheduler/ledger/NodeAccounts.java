@@ -19,6 +19,7 @@ import org.jspecify.annotations.Nullable;
 /** The accounts of all nodes, by name. Thread-safe. */
 final class NodeAccounts {
     final GpuModels models = new GpuModels();
+    final Quotas quotas = new Quotas();
 
     private final Map<String, NodeAccount> byName = new ConcurrentHashMap<>();
     /** Nodes whose agent is not ready, whether or not the node is known; true if the node has an agent. */

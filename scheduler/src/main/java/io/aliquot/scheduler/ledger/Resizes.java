@@ -53,7 +53,10 @@ final class Resizes {
         }
         Claim resizing = claim.resizing(pod, wanted, nanoTime.getAsLong());
         Optional<String> obstacle = account.unsuitable(pod.shares(), wanted)
-                .or(() -> account.lacking(pod, ContainerShare.larger(pod.perGpu(), ContainerShare.perGpu(wanted))));
+                .or(() -> account.lacking(pod, ContainerShare.larger(pod.perGpu(), ContainerShare.perGpu(wanted))))
+                .or(() -> apply
+                        ? accounts.quotas.admit(resizing)
+                        : accounts.quotas.lacking(pod.id(), pod.scopes(), resizing.quotaAmount()));
         if (obstacle.isPresent()) {
             return new Resizing.Refused(obstacle.get());
         }

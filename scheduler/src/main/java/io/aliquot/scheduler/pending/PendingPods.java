@@ -34,8 +34,9 @@ public final class PendingPods {
      * What pods of one kind have in common: request, rank and feasible nodes. Thousands of pods share one object.
      *
      * @param nodes those that kube-scheduler sent, which means that its own filters accept them
+     * @param overQuotaIn the namespace whose quotas refused the pod when kube-scheduler asked last; empty if none did
      */
-    public record PodKind(PodGpuRequest request, PreemptionRank rank, NodeSet nodes) {
+    public record PodKind(PodGpuRequest request, PreemptionRank rank, NodeSet nodes, String overQuotaIn) {
         /** The nodes by name; {@code all} if the pod may run on any node. */
         public Collection<String> nodesOr(Supplier<? extends Collection<String>> all) {
             Collection<String> named = nodes.names();
@@ -85,6 +86,11 @@ public final class PendingPods {
         put(pod, nodeSets.everywhere(), true);
     }
 
+    /** Records that the quotas of its namespace refuse the pod, which may fit on these nodes. */
+    public void overQuota(UnboundPod pod, Collection<String> nodes) {
+        put(pod, kind(pod, nodeSets.of(nodes), pod.id().namespace()), true);
+    }
+
     /** Records that the pod fits on none of these nodes, all that the filters of kube-scheduler accept. */
     public void doesNotFit(UnboundPod pod, Collection<String> nodes) {
         put(pod, nodeSets.of(nodes), true);
@@ -104,25 +110,33 @@ public final class PendingPods {
 
     /** Records a pod for which pods are evicted and which filter may never have evaluated; an existing entry stays. */
     public void holdsCapacity(UnboundPod pod) {
-        entries.asMap().putIfAbsent(pod.id().uid(), entry(pod, nodeSets.everywhere(), false));
+        entries.asMap().putIfAbsent(pod.id().uid(), entry(pod, kind(pod, nodeSets.everywhere(), ""), false));
     }
 
     /** Records that kube-scheduler marked the pod Unschedulable, perhaps without calling the extender. */
     public void markedUnschedulable(PodId pod, PodGpuRequest request) {
         unschedulable.put(
-                pod.uid(), pendingPod(pod, new PodKind(request, PreemptionRank.LOWEST, nodeSets.everywhere())));
+                pod.uid(), pendingPod(pod, new PodKind(request, PreemptionRank.LOWEST, nodeSets.everywhere(), "")));
     }
 
     private void put(UnboundPod pod, NodeSet nodes, boolean pending) {
+        put(pod, kind(pod, nodes, ""), pending);
+    }
+
+    private static PodKind kind(UnboundPod pod, NodeSet nodes, String overQuotaIn) {
+        return new PodKind(pod.request(), pod.rank(), nodes, overQuotaIn);
+    }
+
+    private void put(UnboundPod pod, PodKind kind, boolean pending) {
         String uid = pod.id().uid();
-        entries.put(uid, entry(pod, nodes, pending));
+        entries.put(uid, entry(pod, kind, pending));
         if (forgotten.getIfPresent(uid) != null) {
             entries.invalidate(uid);
         }
     }
 
-    private Entry entry(UnboundPod pod, NodeSet nodes, boolean pending) {
-        return new Entry(pendingPod(pod.id(), new PodKind(pod.request(), pod.rank(), nodes)), pod.version(), pending);
+    private Entry entry(UnboundPod pod, PodKind kind, boolean pending) {
+        return new Entry(pendingPod(pod.id(), kind), pod.version(), pending);
     }
 
     private PendingPod pendingPod(PodId pod, PodKind kind) {

@@ -7,6 +7,7 @@ import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods.PendingPod;
 import io.aliquot.scheduler.placement.Feasibility;
+import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -113,12 +114,17 @@ public final class Waker {
             return; // the events stay in the queue
         }
         Set<String> freed = events.takeFreed();
-        if (freed.isEmpty()) {
+        Set<String> namespaces = ledger.takeNamespacesWithRoom();
+        if (freed.isEmpty() && namespaces.isEmpty()) {
             return;
         }
         List<PendingPod> kinds = new ArrayList<>(pending.kinds());
+        if (wakeWithin(namespaces, kinds)) {
+            return; // one write wakes all pods
+        }
         // No other pod fits into what is reserved for one.
         reservations.pods().forEach(pod -> pending.pending(pod.uid()).ifPresent(kinds::add));
+        kinds.removeIf(waiting -> !waiting.kind().overQuotaIn().isEmpty() && isOverQuota(waiting));
         List<String> nodes = new ArrayList<>(freed);
         int atOnce = Math.max(1, MAX_CHECKS / Math.max(1, kinds.size()));
         for (String node : nodes.subList(0, Math.min(atOnce, nodes.size()))) {
@@ -138,5 +144,39 @@ public final class Waker {
             }
         }
         nodes.stream().skip(atOnce).forEach(events::capacityFreed);
+    }
+
+    /**
+     * Wakes a pod that a quota of these namespaces refused and that fits now; kube-scheduler sees no event when a quota
+     * changes.
+     */
+    private boolean wakeWithin(Set<String> namespaces, List<PendingPod> kinds) {
+        int checks = 0;
+        for (PendingPod waiting : kinds) {
+            if (!namespaces.contains(waiting.kind().overQuotaIn()) || isOverQuota(waiting)) {
+                continue;
+            }
+            for (String node : waiting.kind().nodesOr(ledger::nodeNames)) {
+                // After many checks without checking: a retry costs less.
+                if (checks++ >= MAX_CHECKS || fitsWithinQuota(node, waiting)) {
+                    boolean works = write(node, waiting.pod());
+                    if (!works) {
+                        namespaces.forEach(ledger::hasRoom); // next time
+                    }
+                    return works;
+                }
+            }
+        }
+        return false;
+    }
+
+    private boolean isOverQuota(PendingPod waiting) {
+        return ledger.overQuota(waiting.pod(), waiting.kind().request()).isPresent();
+    }
+
+    private boolean fitsWithinQuota(String node, PendingPod waiting) {
+        PodGpuRequest request = waiting.kind().request();
+        return ledger.feasibility(node, waiting.pod().uid(), request) instanceof Feasibility.Fits
+                && ledger.overQuotaOn(node, waiting.pod(), request, Set.of()).isEmpty();
     }
 }

@@ -28,6 +28,7 @@ public final class PodGpuRequest {
     private final PlacementPreferences placement;
     private final boolean preferences;
     private final HostResources hostRequests;
+    private final PodScopes scopes;
 
     private final boolean choosesGpus;
     private final boolean oneDomain;
@@ -47,6 +48,7 @@ public final class PodGpuRequest {
                 placement,
                 preferences,
                 HostResources.NONE,
+                PodScopes.NONE,
                 placement.numa().filter(Numa.REQUIRED::equals).isPresent());
     }
 
@@ -55,18 +57,20 @@ public final class PodGpuRequest {
             PlacementPreferences placement,
             boolean preferences,
             HostResources hostRequests,
+            PodScopes scopes,
             boolean oneDomain) {
         this.containers = List.copyOf(containers);
         this.placement = placement;
         this.preferences = preferences;
         this.hostRequests = hostRequests;
+        this.scopes = scopes;
         this.choosesGpus = placement.choosesGpus();
         this.oneDomain = oneDomain;
         this.mostVgpus = containers.stream()
                 .mapToInt(container -> container.request().vgpus())
                 .max()
                 .orElse(0);
-        this.hash = Objects.hash(containers, placement, preferences, hostRequests, oneDomain);
+        this.hash = Objects.hash(containers, placement, preferences, hostRequests, scopes, oneDomain);
         this.refusals = new ArrayList<>(containers.size());
         containers.forEach(container -> refusals.add(new RefusalReasons(container, containers.size() > 1)));
     }
@@ -96,21 +100,28 @@ public final class PodGpuRequest {
 
     /** The same pod with other requests of its containers. */
     public PodGpuRequest with(List<ContainerGpuRequest> containers) {
-        return new PodGpuRequest(containers, placement, preferences, hostRequests, oneDomain);
+        return new PodGpuRequest(containers, placement, preferences, hostRequests, scopes, oneDomain);
     }
 
     /** The same pod with these requests of CPU and memory; {@link #of} creates it without. */
     public PodGpuRequest withHostRequests(HostResources amount) {
         return hostRequests.equals(amount)
                 ? this
-                : new PodGpuRequest(containers, placement, preferences, amount, oneDomain);
+                : new PodGpuRequest(containers, placement, preferences, amount, scopes, oneDomain);
     }
 
-    /** The same pod without requests of CPU and memory. */
+    /** The same pod in these scopes of quotas; {@link #of} creates it without. */
+    public PodGpuRequest withScopes(PodScopes scopes) {
+        return this.scopes.equals(scopes)
+                ? this
+                : new PodGpuRequest(containers, placement, preferences, hostRequests, scopes, oneDomain);
+    }
+
+    /** The same pod without requests of CPU and memory, and without scopes of quotas. */
     public PodGpuRequest withoutHostRequests() {
         PodGpuRequest without = cachedWithoutHostRequests;
         if (without == null) { // a race creates equal objects
-            without = withHostRequests(HostResources.NONE);
+            without = withHostRequests(HostResources.NONE).withScopes(PodScopes.NONE);
             cachedWithoutHostRequests = without;
         }
         return without;
@@ -118,7 +129,7 @@ public final class PodGpuRequest {
 
     /** The same pod without the requirement that a container's GPUs are in one NUMA domain. */
     public PodGpuRequest withoutNumaRequirement() {
-        return new PodGpuRequest(containers, placement, preferences, hostRequests, false);
+        return new PodGpuRequest(containers, placement, preferences, hostRequests, scopes, false);
     }
 
     /** The containers that request GPUs, in the order of their declaration, init containers first; may be empty. */
@@ -171,6 +182,11 @@ public final class PodGpuRequest {
         return hostRequests;
     }
 
+    /** What decides which quotas count the pod. */
+    public PodScopes scopes() {
+        return scopes;
+    }
+
     /** Whether the pod's constraints on model, UUID and index admit a GPU. */
     public boolean takes(Gpu gpu) {
         return !choosesGpus || (takesModel(gpu) && placement.takes(gpu));
@@ -213,6 +229,7 @@ public final class PodGpuRequest {
                 && preferences == that.preferences
                 && oneDomain == that.oneDomain
                 && hostRequests.equals(that.hostRequests)
+                && scopes.equals(that.scopes)
                 && containers.equals(that.containers)
                 && placement.equals(that.placement);
     }

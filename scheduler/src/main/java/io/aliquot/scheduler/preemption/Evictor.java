@@ -104,6 +104,7 @@ public final class Evictor {
         helpless.values().removeIf(until -> until - now <= 0);
         List<PendingPod> waiting = pending.pending().stream()
                 .filter(one -> one.kind().rank().preempts()
+                        && one.kind().overQuotaIn().isEmpty()
                         && one.kind().rank().priority() > leastImportant
                         && now - one.lastFiltered() >= KUBE_SCHEDULER_TURN.toNanos()
                         && !reservations.holds(one.pod().uid()))
@@ -147,7 +148,8 @@ public final class Evictor {
 
     /** Returns the number of evicted pods. */
     private int preempt(PendingPod one) {
-        if (!stillWaits(one)) {
+        if (!stillWaits(one)
+                || ledger.overQuota(one.pod(), one.kind().request()).isPresent()) {
             return 0;
         }
         Optional<OnNode> cheapest = cheapest(one);
@@ -166,7 +168,7 @@ public final class Evictor {
             return 0;
         }
         if (!stillWaits(one) || !reservations.reserve(one.pod(), one.kind().request(), node, Victim.uids(victims))) {
-            return 0; // the capacity was taken in the meantime
+            return 0; // the capacity was taken in the meantime, or the GPUs are more than the pod's quotas allow
         }
         LOG.info("preempting for {} node={} victims={}", one.pod(), node, victims);
         return evict(one, node, victims);

@@ -77,7 +77,7 @@ public final class Preemptor {
         if (request.containers().isEmpty()) {
             return proposed;
         }
-        if (!pod.rank().preempts()) {
+        if (!pod.rank().preempts() || ledger.overQuota(pod.id(), request).isPresent()) {
             return Map.of();
         }
         Optional<Found> best = Optional.empty();
@@ -95,6 +95,11 @@ public final class Preemptor {
         }
         Found found = best.get();
         Set<String> uids = Victim.uids(found.victims());
+        Optional<String> overQuota = ledger.overQuotaOn(found.node(), pod.id(), request, uids);
+        if (overQuota.isPresent()) {
+            LOG.info("preempt {} node={}: {}", pod.id(), found.node(), overQuota.get());
+            return Map.of();
+        }
         LOG.info("preempt {} node={} victims={}", pod.id(), found.node(), found.victims());
         if (cluster.version(pod.id())
                 .isPresent()) { // a deleted pod would stay in PendingPods, since no further watch event removes it

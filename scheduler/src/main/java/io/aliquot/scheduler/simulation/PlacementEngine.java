@@ -12,6 +12,7 @@ import io.aliquot.scheduler.placement.Feasibility;
 import io.aliquot.scheduler.placement.FreeCapacity;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodScopes;
 import io.aliquot.scheduler.scoring.NodeRanking;
 import io.aliquot.scheduler.scoring.NodeScoring;
 import io.aliquot.scheduler.scoring.ScoringPolicy;
@@ -98,6 +99,7 @@ public final class PlacementEngine {
                 0,
                 List.of(),
                 node.systemPods,
+                PodScopes.NONE,
                 0,
                 Instant.EPOCH,
                 Instant.EPOCH,

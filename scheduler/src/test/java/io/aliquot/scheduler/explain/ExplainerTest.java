@@ -28,6 +28,7 @@ import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.placement.PodScopes;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.preemption.Budgets.Budget;
 import io.aliquot.scheduler.scoring.NodeScoring;
@@ -293,6 +294,7 @@ class ExplainerTest {
                 1,
                 List.of(share),
                 HostResources.NONE,
+                PodScopes.NONE,
                 1000,
                 Instant.EPOCH,
                 Instant.EPOCH,
@@ -360,6 +362,7 @@ class ExplainerTest {
                             1,
                             allocations,
                             HostResources.NONE,
+                            PodScopes.NONE,
                             random.nextInt(5),
                             Instant.EPOCH,
                             Instant.EPOCH,
@@ -479,6 +482,7 @@ class ExplainerTest {
                 1,
                 List.of(share),
                 HostResources.NONE,
+                PodScopes.NONE,
                 priority,
                 Instant.EPOCH,
                 Instant.EPOCH,

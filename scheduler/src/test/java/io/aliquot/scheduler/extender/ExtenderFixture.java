@@ -28,6 +28,7 @@ import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicLong;
 import tools.jackson.databind.json.JsonMapper;
 
@@ -63,6 +64,15 @@ public final class ExtenderFixture {
         return filterAndPrioritize(Placement.BINPACK, 100)
                 .filter(pod(name, limits, priority, policy), List.of(nodes))
                 .nodeNames();
+    }
+
+    /** Calls filter, for tests of other packages; returns the fitting nodes, or the unresolvable ones with their reasons. */
+    public String filterResult(String name, String limits, String... nodes) {
+        Wire.FilterResult result =
+                filterAndPrioritize(Placement.BINPACK, 100).filter(pod(name, limits), List.of(nodes));
+        return result.nodeNames().isEmpty()
+                ? "unresolvable " + new TreeMap<>(result.failedAndUnresolvableNodes())
+                : result.nodeNames().toString();
     }
 
     /** Calls bind; returns the error for kube-scheduler. */

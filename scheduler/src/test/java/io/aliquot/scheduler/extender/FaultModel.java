@@ -43,6 +43,7 @@ import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.NodeGpus;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.aliquot.scheduler.placement.PodScopes;
 import io.aliquot.scheduler.recovery.RecoveryAccess;
 import io.aliquot.scheduler.recovery.WriteReconciler;
 import io.aliquot.scheduler.resize.Resizer;
@@ -146,6 +147,7 @@ final class FaultModel {
                     version,
                     shares,
                     HostResources.NONE,
+                    PodScopes.NONE,
                     0,
                     Instant.EPOCH,
                     Instant.ofEpochSecond(boundAt),

@@ -8,6 +8,7 @@ import io.aliquot.scheduler.extender.Wire.Container;
 import io.aliquot.scheduler.extender.Wire.Resources;
 import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodScopes;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -27,7 +28,7 @@ class WireTest {
               "status": {"phase": "Pending", "nominatedNodeName": "n2", "conditions": [{"type": "x"}]},
               "metadata": {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "12", "annotations": {"k": "v", "none": null},
                 "managedFields": [{"fieldsV1": {"f:spec": {"uid": "no", "name": ["no"]}}}]},
-              "spec": {"overhead": {"cpu": "250m"}, "resources": {"requests": {"memory": "2Gi"}}, "priority": 7, "preemptionPolicy": "Never", "nodeName": null,
+              "spec": {"overhead": {"cpu": "250m"}, "resources": {"requests": {"memory": "2Gi"}}, "priority": 7, "priorityClassName": "high", "activeDeadlineSeconds": 600, "preemptionPolicy": "Never", "nodeName": null,
                 "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
                 "containers": [
                   {"name": "c", "env": [{"name": "no"}], "resources": {"claims": [{}], "limits": {"aliquot.io/vgpu": "2"}}},
@@ -51,10 +52,13 @@ class WireTest {
                                 Map.of(),
                                 List.of(),
                                 7,
-                                "Never"),
+                                "high",
+                                "Never",
+                                600L),
                         new Wire.Status("n2")));
         assertThat(args.pod().requesting(args.pod().template().request()).rank())
                 .isEqualTo(new PreemptionRank(7, false));
+        assertThat(args.pod().template().request().scopes()).isEqualTo(new PodScopes("high", true));
     }
 
     /** Like k8s.io/component-helpers, the sum includes overhead, init containers and pod-level requests. */

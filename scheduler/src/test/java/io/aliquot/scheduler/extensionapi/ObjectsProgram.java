@@ -192,6 +192,7 @@ class ObjectsProgram {
                     at,
                     List.of(held),
                     like.hostRequests(),
+                    like.scopes(),
                     1,
                     Instant.EPOCH.plusSeconds(at),
                     Instant.EPOCH.plusSeconds(at),

@@ -6,6 +6,7 @@ import io.aliquot.api.names.Vgpus;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
+import io.aliquot.scheduler.placement.PodScopes;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -23,6 +24,7 @@ public final class BoundPods {
                 version,
                 List.of(shares),
                 HostResources.NONE,
+                PodScopes.NONE,
                 0,
                 Instant.EPOCH,
                 Instant.EPOCH,
@@ -36,7 +38,18 @@ public final class BoundPods {
             PodId id, String node, int priority, int second, HostResources hostRequests, ContainerShare... shares) {
         var since = Instant.ofEpochSecond(second);
         return new BoundPod(
-                id, node, 1 + second, List.of(shares), hostRequests, priority, since, since, GRACE, Instant.MAX, "");
+                id,
+                node,
+                1 + second,
+                List.of(shares),
+                hostRequests,
+                PodScopes.NONE,
+                priority,
+                since,
+                since,
+                GRACE,
+                Instant.MAX,
+                "");
     }
 
     /** The same pod, bound this many seconds after 1970 with this fence. */
@@ -47,6 +60,7 @@ public final class BoundPods {
                 pod.version(),
                 pod.shares(),
                 pod.hostRequests(),
+                pod.scopes(),
                 pod.priority(),
                 pod.created(),
                 Instant.ofEpochSecond(second),
@@ -68,6 +82,7 @@ public final class BoundPods {
                 pod.version() + 1,
                 pod.shares(),
                 pod.hostRequests(),
+                pod.scopes(),
                 pod.priority(),
                 pod.created(),
                 pod.bound(),

@@ -282,6 +282,7 @@ class EvictorTest {
                 young.version() + 1,
                 young.shares(),
                 young.hostRequests(),
+                young.scopes(),
                 young.priority(),
                 young.created(),
                 young.bound(),

@@ -177,6 +177,10 @@ final class ProtobufDecoder {
             spec.setPriority(read.getPriority());
         }
         spec.setPreemptionPolicy(nullIfEmpty(read.getPreemptionPolicy()));
+        spec.setPriorityClassName(nullIfEmpty(read.getPriorityClassName()));
+        if (read.hasActiveDeadlineSeconds()) {
+            spec.setActiveDeadlineSeconds(read.getActiveDeadlineSeconds());
+        }
         spec.setOverhead(quantities(read.getOverheadMap()));
         if (read.hasResources()) {
             spec.setResources(resources(read.getResources()));

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import com.google.protobuf.CodedOutputStream;
 import io.aliquot.scheduler.kubernetes.PodReader;
+import io.aliquot.scheduler.placement.PodScopes;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -36,6 +37,19 @@ class ProtobufDecoderTest {
                 .isPresent();
         assertThat(PodReader.unschedulable(withoutNode("SchedulingGated"), "aliquot-scheduler"))
                 .isEmpty();
+    }
+
+    /** PodSpec.activeDeadlineSeconds and PodSpec.priorityClassName in k8s.io/api core/v1/generated.proto. */
+    @Test
+    void whatTheScopesOfQuotasDependOnIsRead() throws IOException {
+        byte[] spec = message(out -> {
+            out.writeInt64(5, 600);
+            out.writeString(24, "high");
+        });
+
+        Pod read = read(out -> out.writeByteArray(2, spec));
+
+        assertThat(PodReader.gpuRequest(read).scopes()).isEqualTo(new PodScopes("high", true));
     }
 
     /** PodSpec.overhead and PodSpec.resources in k8s.io/api core/v1/generated.proto. */

@@ -1,0 +1,85 @@
+package io.aliquot.scheduler.ledger;
+
+import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.Vgpu;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
+import io.aliquot.scheduler.placement.ContainerKind;
+import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import java.util.List;
+import java.util.function.Function;
+
+/**
+ * What pods count for in a quota: sums over all GPUs. A pod counts as Kubernetes' quotas count its limits: the larger of
+ * its app containers and sidecars together, and of each init container with the sidecars declared before it
+ * (k8s.io/component-helpers 1.35, resource/helpers.go, PodLimits).
+ *
+ * @param memoryMiB device memory of all vGPUs, in MiB
+ * @param cores compute of all vGPUs, in percent of one GPU
+ * @param vgpus number of vGPUs
+ */
+public record QuotaAmount(long memoryMiB, long cores, long vgpus) {
+    public static final QuotaAmount NONE = new QuotaAmount(0, 0, 0);
+
+    private static final int WHOLE_CARD_CORES = 100;
+
+    /**
+     * What a pod counts for with these shares.
+     *
+     * @param shares in the order of the containers' declaration, init containers first
+     */
+    static QuotaAmount of(List<ContainerShare> shares) {
+        return shares.isEmpty() ? NONE : peak(shares, ContainerShare::kind, QuotaAmount::sum);
+    }
+
+    private static GpuAmount sum(ContainerShare share) {
+        long memoryMiB = 0;
+        int cores = 0;
+        List<Vgpu> vgpus = share.vgpus().list();
+        for (Vgpu vgpu : vgpus) {
+            memoryMiB += vgpu.memoryMiB();
+            cores += vgpu.exclusive() ? WHOLE_CARD_CORES : vgpu.cores();
+        }
+        return new GpuAmount(memoryMiB, cores, vgpus.size(), false);
+    }
+
+    /**
+     * What a pod counts for if all its vGPUs are on GPUs of this size.
+     *
+     * @param cardMiB memory of a GPU that one vGPU can get
+     * @param coresCount whether the GPUs' cores are shared
+     */
+    static QuotaAmount of(PodGpuRequest pod, int cardMiB, boolean coresCount) {
+        return peak(pod.containers(), ContainerGpuRequest::kind, container -> {
+            GpuRequest request = container.request();
+            int cores = request.exclusive() ? WHOLE_CARD_CORES : coresCount ? request.cores() : 0;
+            return new GpuAmount(
+                    (long) request.vgpus() * request.memory().on(cardMiB),
+                    request.vgpus() * cores,
+                    request.vgpus(),
+                    false);
+        });
+    }
+
+    private static <C> QuotaAmount peak(
+            List<C> containers, Function<C, ContainerKind> kind, Function<C, GpuAmount> amount) {
+        GpuAmount peak = GpuAmount.peak(containers.stream()
+                .map(container -> new GpuAmount.Timed(kind.apply(container), amount.apply(container)))
+                .toList());
+        return new QuotaAmount(peak.memoryMiB(), peak.cores(), peak.slots());
+    }
+
+    QuotaAmount plus(QuotaAmount other) {
+        return new QuotaAmount(memoryMiB + other.memoryMiB, cores + other.cores, vgpus + other.vgpus);
+    }
+
+    QuotaAmount minus(QuotaAmount other) {
+        return new QuotaAmount(memoryMiB - other.memoryMiB, cores - other.cores, vgpus - other.vgpus);
+    }
+
+    /** The larger one of each amount. */
+    QuotaAmount max(QuotaAmount other) {
+        return new QuotaAmount(
+                Math.max(memoryMiB, other.memoryMiB), Math.max(cores, other.cores), Math.max(vgpus, other.vgpus));
+    }
+}
