@@ -36,6 +36,7 @@ class RbacTest {
                         "pods/binding: create",
                         "pods/eviction: create",
                         "policy/poddisruptionbudgets: list watch",
+                        "resourcequotas: list watch",
                         "nodes: get list watch patch",
                         "namespaces: get",
                         "events: create",

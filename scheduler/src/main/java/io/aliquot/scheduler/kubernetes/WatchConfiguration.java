@@ -17,6 +17,7 @@ import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.ResourceQuota;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
 import io.fabric8.kubernetes.client.KubernetesClient;
@@ -222,6 +223,26 @@ class WatchConfiguration {
     }
 
     @Bean
+    Informer<ResourceQuota> resourceQuotas(ListWatchClient lists, Ledger ledger, Events events, LongSupplier nanoTime) {
+        return Informer.start(
+                lists,
+                ResourceType.RESOURCE_QUOTAS,
+                object -> {
+                    QuotaReader.Reading reading = QuotaReader.read(object);
+                    reading.quota().ifPresentOrElse(ledger::putQuota, () -> removeQuota(ledger, object));
+                    // The quota controller writes the object again and again, as pods come and go.
+                    reading.problems().forEach(problem -> events.warnOnce(object, "GpuQuota", problem, problem));
+                },
+                object -> removeQuota(ledger, object),
+                nanoTime);
+    }
+
+    private static void removeQuota(Ledger ledger, ResourceQuota object) {
+        ledger.removeQuota(
+                object.getMetadata().getNamespace(), object.getMetadata().getName());
+    }
+
+    @Bean
     Informer<Lease> leases(ListWatchClient lists, Settings settings, Leadership leadership, LongSupplier nanoTime) {
         return Informer.start(
                 lists,
@@ -238,9 +259,10 @@ class WatchConfiguration {
             Informer<Node> nodes,
             Informer<Pod> pods,
             Informer<PodDisruptionBudget> budgets,
+            Informer<ResourceQuota> quotas,
             Informer<Lease> leases,
             MeterRegistry metrics) {
-        Map.of("nodes", nodes, "pods", pods, "poddisruptionbudgets", budgets, "lease", leases)
+        Map.of("nodes", nodes, "pods", pods, "poddisruptionbudgets", budgets, "resourcequotas", quotas, "lease", leases)
                 .forEach((resource, informer) -> Gauge.builder(
                                 "aliquot.watch.idle",
                                 informer,
@@ -249,7 +271,7 @@ class WatchConfiguration {
                         .baseUnit("seconds")
                         .tag("resource", resource)
                         .register(metrics));
-        return new WatchHealthCheck(leases, List.of(leases, pods, nodes, budgets), () -> {
+        return new WatchHealthCheck(leases, List.of(leases, pods, nodes, budgets, quotas), () -> {
             try {
                 return Optional.ofNullable(kubernetes
                                 .leases()

@@ -179,13 +179,13 @@ final class Quotas {
             return Optional.empty();
         }
         Optional<Claim> own = Optional.ofNullable(namespace.claims.get(pod.uid()));
-        QuotaAmount held = own.filter(Claim::mayBeBound).map(Claim::quotaAmount).orElse(QuotaAmount.NONE);
+        QuotaAmount held = own.filter(Quotas::isBound).map(Claim::quotaAmount).orElse(QuotaAmount.NONE);
         QuotaAmount more = wanted.minus(held);
         for (Tally tally : namespace.tallies.values()) {
             if (!tally.quota.counts(scopes)) {
                 continue;
             }
-            QuotaAmount reserved = own.filter(claim -> !claim.mayBeBound() && tally.quota.counts(claim.scopes()))
+            QuotaAmount reserved = own.filter(claim -> !isBound(claim) && tally.quota.counts(claim.scopes()))
                     .map(Claim::quotaAmount)
                     .orElse(QuotaAmount.NONE);
             QuotaAmount used = tally.sum.minus(reserved);
@@ -204,6 +204,11 @@ final class Quotas {
             }
         }
         return Optional.empty();
+    }
+
+    /** Whether the pod holds its amount, so that it needs only what it gets in addition. */
+    private static boolean isBound(Claim claim) {
+        return claim.observed().isPresent();
     }
 
     /** Takes the namespaces in which a quota has room again. */

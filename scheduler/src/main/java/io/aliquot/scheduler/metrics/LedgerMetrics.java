@@ -3,6 +3,9 @@ package io.aliquot.scheduler.metrics;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.ledger.Quota;
+import io.aliquot.scheduler.ledger.QuotaResource;
+import io.aliquot.scheduler.ledger.QuotaUsage;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.placement.GpuInfo;
 import io.prometheus.metrics.model.registry.MultiCollector;
@@ -24,7 +27,7 @@ import java.util.function.ToDoubleBiFunction;
  * thousands of GPUs would cost hundreds of MB. Nothing here grows with the number of GPUs of a node or of containers:
  * those series come from the node's agent, to which AgentUsage sends what the ledger says of it.
  */
-/** Capacity, allocated, free and stranded of each node; the size of the ledger. */
+/** Capacity, allocated, free and stranded of each node; the size of the ledger; quotas and their use. */
 final class LedgerMetrics implements MultiCollector {
     /** What is measured of a GPU and summed over the GPUs of a node. */
     private record Measure(String name, String help, ToDoubleBiFunction<GpuInfo, ShareSizes> value) {}
@@ -107,6 +110,7 @@ final class LedgerMetrics implements MultiCollector {
         all.add(size(views, gpus));
         all.add(holdings(views));
         all.add(waiting());
+        addQuotas(all);
         return new MetricSnapshots(all);
     }
 
@@ -150,6 +154,44 @@ final class LedgerMetrics implements MultiCollector {
                 .help("Pending pods that fit on no node, by what is missing on the node that comes closest");
         pendingByCause.get().forEach((cause, count) -> gauge.dataPoint(point(Labels.of("cause", cause), count)));
         return gauge.build();
+    }
+
+    private void addQuotas(List<MetricSnapshot> into) {
+        List<QuotaUsage> quotas = ledger.quotas();
+        for (QuotaResource resource : QuotaResource.values()) {
+            String name = "aliquot_quota_" + unit(resource);
+            var hard = GaugeSnapshot.builder()
+                    .name(name)
+                    .help("What a ResourceQuota allows the pods of its namespace to hold of GPUs");
+            var used = GaugeSnapshot.builder().name(name + "_used").help("What pods hold of it");
+            for (QuotaUsage usage : quotas) {
+                Quota quota = usage.quota();
+                Long most = quota.hard().get(resource);
+                if (most != null) {
+                    Labels labels = Labels.of("namespace", quota.namespace(), "resourcequota", quota.name());
+                    hard.dataPoint(point(labels, inUnit(resource, most)));
+                    used.dataPoint(point(labels, inUnit(resource, resource.of(usage.used()))));
+                }
+            }
+            into.add(hard.build());
+            into.add(used.build());
+        }
+    }
+
+    private static String unit(QuotaResource resource) {
+        return switch (resource) {
+            case MEMORY -> "memory_bytes";
+            case CORES -> "cores_ratio";
+            case VGPUS -> "vgpus";
+        };
+    }
+
+    private static double inUnit(QuotaResource resource, long amount) {
+        return switch (resource) {
+            case MEMORY -> bytes(amount);
+            case CORES -> amount / 100.0;
+            case VGPUS -> amount;
+        };
     }
 
     private static GaugeDataPointSnapshot point(Labels labels, double value) {

@@ -33,6 +33,10 @@ import io.aliquot.scheduler.ledger.LedgerInvariants;
 import io.aliquot.scheduler.ledger.NodeFacts;
 import io.aliquot.scheduler.ledger.NodeView;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.ledger.Quota;
+import io.aliquot.scheduler.ledger.QuotaAmount;
+import io.aliquot.scheduler.ledger.QuotaResource;
+import io.aliquot.scheduler.ledger.QuotaUsage;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.pending.UnboundPod;
@@ -70,6 +74,7 @@ import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
@@ -77,10 +82,10 @@ import java.util.stream.Stream;
  * API server are the truth. The API server refuses requests, loses them, executes them without an answer, or executes
  * them long after the client has timed out. Other events happen during a request. Watches lag, repeat events and break.
  * A new leader takes over before the old one notices, and replicas restart with an empty ledger. Nodes and GPUs appear
- * and disappear, and their scaling, slots, sharing mode and cordons change.
+ * and disappear, and their scaling, slots, sharing mode and cordons change. Quotas of namespaces appear, change and
+ * disappear, and a replica may learn of it late.
  */
 final class FaultModel {
-    private static final int NODES = 3;
     private static final int GPUS = 2;
     private static final int MEMORY = 1000;
     private static final int MAX_SLOTS = 5;
@@ -167,6 +172,7 @@ final class FaultModel {
      * @param node empty for annotations only
      * @param shares the new allocations of the pod; empty if they do not change
      * @param grants indexes into {@link #granted}, by GPU
+     * @param quotaGrants indexes into {@link #grantedQuotas}, by the resources of which the pod gets more
      */
     private record Request(
             PodId pod,
@@ -174,7 +180,8 @@ final class FaultModel {
             String node,
             Map<String, String> annotations,
             List<ContainerShare> shares,
-            Map<String, Integer> grants) {}
+            Map<String, Integer> grants,
+            Map<QuotaResource, Integer> quotaGrants) {}
 
     private record Event(Pod pod, boolean deleted) {}
 
@@ -183,6 +190,8 @@ final class FaultModel {
 
     private final Random random;
     private final Counts counts;
+    private final int nodeCount;
+    private final int namespaces;
     private final AtomicLong now = new AtomicLong();
     private final Map<String, Pod> pods = new LinkedHashMap<>();
     private final List<Request> inFlight = new ArrayList<>();
@@ -195,6 +204,13 @@ final class FaultModel {
     /** For each pod, its last grant on each of its GPUs: an index into {@link #granted}. */
     private final Map<String, Map<String, Integer>> grants = new HashMap<>();
 
+    /** By namespace. */
+    private final Map<String, Quota> quotas = new HashMap<>();
+    /** The quota that the granting replica knew at each grant. All grants in its namespace up to it must fit in it. */
+    private final List<Quota> grantedQuotas = new ArrayList<>();
+    /** For each pod, the last grant of more of each resource: an index into {@link #grantedQuotas}. */
+    private final Map<String, Map<QuotaResource, Integer>> quotaGrants = new HashMap<>();
+
     private final List<Replica> replicas = new ArrayList<>();
     private long revision = 1;
     private int created;
@@ -206,13 +222,20 @@ final class FaultModel {
     private Fence believed = lease;
     private int leader;
 
+    /** A cluster with 3 nodes and 3 namespaces. */
     FaultModel(Random random, Counts counts) {
+        this(random, counts, 3, 3);
+    }
+
+    FaultModel(Random random, Counts counts, int nodeCount, int namespaces) {
         this.random = random;
         this.counts = counts;
+        this.nodeCount = nodeCount;
+        this.namespaces = namespaces;
     }
 
     void run(int steps) {
-        for (int node = 0; node < NODES; node++) {
+        for (int node = 0; node < nodeCount; node++) {
             changeNode(node);
         }
         replicas.add(new Replica("r0"));
@@ -240,7 +263,7 @@ final class FaultModel {
 
     private void step() {
         Replica replica = replicas.get(random.nextInt(4) == 0 ? 1 - leader : leader);
-        switch (random.nextInt(28)) {
+        switch (random.nextInt(29)) {
             case 0, 1, 2 -> create();
             case 3, 4 -> pick(unbound()).forEach(replica::filter);
             case 5, 6, 7, 8 -> pick(unbound()).forEach(replica::bind);
@@ -272,11 +295,15 @@ final class FaultModel {
                 rarely(40, () -> restart(random.nextInt(2)));
             }
             case 24 -> {
-                rarely(4, () -> changeNode(random.nextInt(NODES)));
+                rarely(4, () -> changeNode(random.nextInt(nodeCount)));
                 pass(Duration.ofMillis(random.nextInt(4000)));
             }
             case 25 -> rarely(2, replica::audit);
-            case 26 -> rarely(4, () -> shareOtherwise(random.nextInt(NODES)));
+            case 27 -> {
+                rarely(2, this::changeQuota);
+                replicas.forEach(one -> rarely(3, one::learnQuotas));
+            }
+            case 26 -> rarely(4, () -> shareOtherwise(random.nextInt(nodeCount)));
             default -> replica.reconciler.reconcileAll();
         }
         checkTruth();
@@ -298,8 +325,44 @@ final class FaultModel {
     }
 
     private void create() {
-        var id = new PodId("default", "p" + created, "uid-" + created++);
+        var id = new PodId("ns" + random.nextInt(namespaces), "p" + created, "uid-" + created++);
+        counts.count("pod created");
         change(new Pod(id, REQUESTS.get(random.nextInt(REQUESTS.size())), 0, "", List.of(), false, false, 0, ""));
+    }
+
+    private void changeQuota() {
+        String namespace = "ns" + random.nextInt(namespaces);
+        if (random.nextInt(4) == 0) {
+            quotas.remove(namespace);
+        } else {
+            var hard = new HashMap<QuotaResource, Long>();
+            hard.put(QuotaResource.MEMORY, (long) random.nextInt(3 * MEMORY));
+            rarely(3, () -> hard.put(QuotaResource.CORES, (long) random.nextInt(200)));
+            rarely(3, () -> hard.put(QuotaResource.VGPUS, (long) random.nextInt(8)));
+            quotas.put(namespace, new Quota(namespace, "gpus", "uid", hard, List.of()));
+        }
+        counts.count("quota changed");
+        if (quotas.containsKey(namespace)
+                && what().anyMatch(what -> exceeds(namespace, what, Objects.requireNonNull(quotas.get(namespace))))) {
+            counts.count("quota below what is held");
+        }
+        replicas.forEach(one -> rarely(2, one::learnQuotas));
+    }
+
+    private static Stream<QuotaResource> what() {
+        return Stream.of(QuotaResource.values());
+    }
+
+    private boolean exceeds(String namespace, QuotaResource what, Quota quota) {
+        return what.of(held(namespace)) > quota.hard().getOrDefault(what, Long.MAX_VALUE);
+    }
+
+    /** What the pods of a namespace hold, by their annotations. */
+    private QuotaAmount held(String namespace) {
+        return holding().stream()
+                .filter(pod -> pod.id.namespace().equals(namespace))
+                .map(pod -> BoundPods.quotaAmount(pod.shares))
+                .reduce(QuotaAmount.NONE, BoundPods::sum);
     }
 
     private List<Pod> unbound() {
@@ -373,6 +436,7 @@ final class FaultModel {
                 binds ? revision : pod.boundAt,
                 request.annotations.getOrDefault(Annotations.FENCE, pod.fence)));
         grants.computeIfAbsent(pod.id.uid(), any -> new HashMap<>()).putAll(request.grants);
+        quotaGrants.computeIfAbsent(pod.id.uid(), any -> new HashMap<>()).putAll(request.quotaGrants);
         if (fence != null && !fence.equals(lease.print())) {
             counts.count("stale fence slipped through");
         }
@@ -380,10 +444,10 @@ final class FaultModel {
     }
 
     /** Builds the write and records its grants. */
-    private Request request(PodId id, long version, String node, Map<String, String> annotations) {
+    private Request request(Replica replica, PodId id, long version, String node, Map<String, String> annotations) {
         Pod pod = pods.get(id.uid());
         if (pod == null || pod.version != version) {
-            return new Request(id, version, node, annotations, List.of(), Map.of()); // conflicts when applied
+            return new Request(id, version, node, annotations, List.of(), Map.of(), Map.of()); // conflicts when applied
         }
         var shares = new ArrayList<ContainerShare>();
         pod.ask.containers().forEach(container -> {
@@ -411,7 +475,14 @@ final class FaultModel {
                         granted.add(card);
                     }
                 });
-        return new Request(pod.id, version, node, annotations, shares, decided);
+        QuotaAmount after = BoundPods.quotaAmount(shares);
+        QuotaAmount had = BoundPods.quotaAmount(pod.shares);
+        var more = new HashMap<QuotaResource, Integer>();
+        what().filter(what -> what.of(after) > what.of(had)).forEach(what -> more.put(what, grantedQuotas.size()));
+        grantedQuotas.add(Objects.requireNonNullElse(
+                replica.knownQuotas.get(id.namespace()),
+                new Quota(id.namespace(), "none", "uid", Map.of(), List.of())));
+        return new Request(pod.id, version, node, annotations, shares, decided, more);
     }
 
     /** No container gets more memory than its GPU has, nor cores on a GPU that is shared by memory. */
@@ -547,7 +618,7 @@ final class FaultModel {
         replicas.forEach(replica -> replica.ledger.expire());
         ghosts.values().removeIf(ghost -> ghost.until <= now.get());
         for (Replica replica : replicas) {
-            for (int node = 0; node < NODES; node++) {
+            for (int node = 0; node < nodeCount; node++) {
                 reportPods(replica, "n" + node);
             }
         }
@@ -569,7 +640,7 @@ final class FaultModel {
         calm = true;
         List.copyOf(inFlight).forEach(this::apply);
         inFlight.clear();
-        for (int node = 0; node < NODES; node++) {
+        for (int node = 0; node < nodeCount; node++) {
             changeNode(node);
         }
         for (Replica replica : replicas) {
@@ -579,6 +650,7 @@ final class FaultModel {
         }
         pass(Ledger.PREEMPTOR_RESERVATION_TIME.plus(BoundPods.GRACE));
         for (Replica replica : replicas) {
+            replica.learnQuotas();
             replica.reconciler.reconcileAll(); // may find a resize that made a share smaller
         }
         for (int i = 0; i < 4; i++) {
@@ -601,6 +673,7 @@ final class FaultModel {
                 throw new AssertionError("a whole-card pod is not alone on " + gpu);
             }
         });
+        checkQuotas();
         // So the auditor evicts no pod from a GPU whose capacity has become smaller than what its pods hold.
         List<BoundPod> oldestFirst = holding().stream()
                 .map(Pod::bound)
@@ -611,7 +684,32 @@ final class FaultModel {
                 .isTrue();
     }
 
+    /** The last grant of more of a resource must fit beside what the other pods of the namespace hold of it. */
+    private void checkQuotas() {
+        Map<String, List<Pod>> byNamespace =
+                holding().stream().collect(Collectors.groupingBy(pod -> pod.id.namespace()));
+        byNamespace.forEach((namespace, holders) -> what().forEach(what -> holders.stream()
+                .flatMap(pod -> Stream.ofNullable(
+                        quotaGrants.getOrDefault(pod.id.uid(), Map.of()).get(what)))
+                .max(Comparator.naturalOrder())
+                .map(grantedQuotas::get)
+                .filter(quota -> exceeds(namespace, what, quota))
+                .ifPresent(quota -> {
+                    throw new AssertionError("pods of %s hold %s, and the last grant of %s was within %s"
+                            .formatted(namespace, held(namespace), what, quota.hard()));
+                })));
+    }
+
     private void checkAgreement(Replica replica) {
+        assertThat(replica.ledger.quotas())
+                .extracting(QuotaUsage::quota)
+                .containsExactlyInAnyOrderElementsOf(quotas.values());
+        replica.ledger
+                .quotas()
+                .forEach(usage -> assertThat(usage.used())
+                        .as("%s of %s", usage.quota().namespace(), replica.name)
+                        .isEqualTo(held(usage.quota().namespace())));
+
         assertThat(LedgerInvariants.unconfirmed(replica.ledger))
                 .as(replica.name)
                 .isEmpty();
@@ -668,11 +766,14 @@ final class FaultModel {
         /** The last version of each pod that its watch delivered. */
         private final Map<String, Pod> known = new LinkedHashMap<>();
 
+        private final Map<String, Quota> knownQuotas = new HashMap<>();
+
         private Cluster.LeaderStatus leaderStatus = new Cluster.LeaderStatus.NotLeading("started");
 
         Replica(String name) {
             this.name = name;
             nodes.forEach(ledger::putNode);
+            learnQuotas();
             loseWatch();
         }
 
@@ -682,6 +783,15 @@ final class FaultModel {
                     .anyMatch(holding -> holding.pod().equals(pod.id)
                             && holding.state() == Holding.State.HELD
                             && holding.shares().equals(pod.shares));
+        }
+
+        void learnQuotas() {
+            knownQuotas.values().stream()
+                    .filter(known -> !quotas.containsKey(known.namespace()))
+                    .forEach(gone -> ledger.removeQuota(gone.namespace(), gone.name()));
+            quotas.values().forEach(ledger::putQuota);
+            knownQuotas.clear();
+            knownQuotas.putAll(quotas);
         }
 
         // Its watch, wired like in ClusterConfiguration.
@@ -765,11 +875,13 @@ final class FaultModel {
 
         void filter(Pod pod) {
             pending.fits(seen(pod));
-            String node = "n" + random.nextInt(NODES);
+            String node = "n" + random.nextInt(nodeCount);
             scoring.observe(pod.id.uid(), pod.ask);
             Placement policy = pod.ask.nodePlacement().orElse(Placement.SPREAD);
             NodeRanking ranking = scoring.forPod(pod.id.uid(), pod.ask, policy);
-            if (ranking.feasibility(node) instanceof Feasibility.Fits) {
+            if (ledger.overQuota(pod.id, pod.ask).isPresent()) {
+                counts.count("over quota");
+            } else if (ranking.feasibility(node) instanceof Feasibility.Fits) {
                 assertThat(ranking.score(node)).isFinite();
                 ledger.reserve(pod.id, node, pod.ask);
             }
@@ -784,7 +896,7 @@ final class FaultModel {
             rarely(2, () -> pending.fits(seen(pod)));
             String node = ledger.nodeOf(pod.id.uid())
                     .filter(any -> random.nextBoolean())
-                    .orElse("n" + random.nextInt(NODES));
+                    .orElse("n" + random.nextInt(nodeCount));
             counts.count("bind " + binder.bind(pod.id, node).label());
         }
 
@@ -797,6 +909,9 @@ final class FaultModel {
                     null);
             try {
                 Resizer.Result result = resizer.resize(pod.id, List.of(change), OptionalLong.empty());
+                if (result instanceof Resizer.Result.Refused(String why) && why.startsWith("namespace ")) {
+                    counts.count("resize over quota");
+                }
                 counts.count("resize " + result.getClass().getSimpleName());
             } catch (FormatException e) {
                 counts.count("resize of a whole card");
@@ -811,7 +926,7 @@ final class FaultModel {
         }
 
         void evictFor(Pod pod) {
-            String node = "n" + random.nextInt(NODES);
+            String node = "n" + random.nextInt(nodeCount);
             List<Pod> victims = new ArrayList<>();
             holding().stream()
                     .filter(victim -> victim.node.equals(node) && random.nextBoolean())
@@ -862,7 +977,7 @@ final class FaultModel {
                 counts.count("killed in a request");
                 return new WriteOutcome.Unknown("killed");
             }
-            Request request = request(pod, version, node, annotations);
+            Request request = request(this, pod, version, node, annotations);
             meanwhile();
             WriteOutcome outcome = new WriteOutcome.Unknown("no answer");
             switch (calm ? 9 : random.nextInt(10)) {

@@ -18,6 +18,9 @@ import org.slf4j.LoggerFactory;
  */
 class FaultModelTest {
     private static final int STEPS = 1000;
+    /** They create more than 1,000 pods. */
+    private static final int LARGE_STEPS = 10_000;
+
     private static final Logger LOG = (Logger) LoggerFactory.getLogger("io.aliquot.scheduler");
 
     @BeforeAll
@@ -28,6 +31,29 @@ class FaultModelTest {
     @AfterAll
     static void loud() {
         LOG.setLevel(null);
+    }
+
+    /** 1,000 pods and more in 20 namespaces with quotas. */
+    @Test
+    void quotasHoldInALargeCluster() {
+        long seed = Long.getLong("aliquot.seed", System.nanoTime());
+        var counts = new FaultModel.Counts();
+        try {
+            new FaultModel(new Random(seed), counts, 12, 20).run(LARGE_STEPS);
+        } catch (RuntimeException | AssertionError e) {
+            throw new AssertionError("with -Daliquot.seed=" + seed, e);
+        }
+        System.out.println(LARGE_STEPS + " steps from -Daliquot.seed=" + seed + ": " + counts);
+        for (String what : List.of(
+                "bind bound",
+                "over quota",
+                "resize Done",
+                "resize over quota",
+                "quota below what is held",
+                "restart")) {
+            assertThat(counts.all().getOrDefault(what, 0)).as(what).isPositive();
+        }
+        assertThat(counts.all().getOrDefault("pod created", 0)).isGreaterThan(1000);
     }
 
     @Test
@@ -53,6 +79,9 @@ class FaultModelTest {
                 "resize Done",
                 "room kept",
                 "GPU with less than pods hold",
+                "over quota",
+                "resize over quota",
+                "quota below what is held",
                 "audit",
                 "failover",
                 "restart",

@@ -91,6 +91,15 @@ public final class BoundPods {
                 pod.fence());
     }
 
+    /** What a pod with these shares counts for in quotas. */
+    public static QuotaAmount quotaAmount(List<ContainerShare> shares) {
+        return QuotaAmount.of(shares);
+    }
+
+    public static QuotaAmount sum(QuotaAmount one, QuotaAmount other) {
+        return one.plus(other);
+    }
+
     /** The allocation of a container {@code main}. */
     public static ContainerShare main(String gpu, GpuAmount amount) {
         return new ContainerShare("main", ContainerKind.APP, new Vgpus(List.of(vgpu(gpu, amount))));

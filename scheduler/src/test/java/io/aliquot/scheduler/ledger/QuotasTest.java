@@ -93,7 +93,7 @@ class QuotasTest {
     @Test
     void ofSeveralQuotasEachHolds() {
         quota(MEMORY, 20_000);
-        ledger.putQuota(new Quota("team-a", "small", Map.of(MEMORY, 5000L), List.of()));
+        ledger.putQuota(new Quota("team-a", "small", "uid", Map.of(MEMORY, 5000L), List.of()));
         assertThat(commit("a", "APP:main: gpumem=6000"))
                 .isEqualTo(new Conflict(
                         "namespace team-a has 5000 of 5000 MiB left, the pod needs 6000 (ResourceQuota small)"));
@@ -173,6 +173,16 @@ class QuotasTest {
         assertThat(commit("a", "APP:main: gpumem=6000")).isInstanceOf(Conflict.class);
     }
 
+    /** The random histories of FaultModelTest found it. */
+    @Test
+    void aQuotaThatIsLoweredHoldsForANewBindingAfterOneThatCanNoLongerTakeEffect() {
+        quota(MEMORY, 10_000);
+        PodGpuRequest request = request("APP:main: gpumem=6000");
+        assertThat(ledger.commit(pod("a"), "n1", request, 1)).isInstanceOf(Granted.class);
+        quota(MEMORY, 5000);
+        assertThat(ledger.commit(pod("a"), "n1", request, 2)).isInstanceOf(Conflict.class);
+    }
+
     @Test
     void anEndedReservationAndALargerQuotaAreRoom() {
         quota(MEMORY, 10_000);
@@ -213,6 +223,7 @@ class QuotasTest {
         ledger.putQuota(new Quota(
                 "team-a",
                 "gpus",
+                "uid",
                 Map.of(MEMORY, 1000L),
                 List.of(new QuotaScope.PriorityClassIn(Set.of("low"), true), new QuotaScope.Deadline(false))));
         PodGpuRequest large = request("APP:main: gpumem=2000");
@@ -231,7 +242,8 @@ class QuotasTest {
 
     @Test
     void aDeadlineThatIsAddedToARunningPodMovesItOutOfTheScope() {
-        ledger.putQuota(new Quota("team-a", "gpus", Map.of(MEMORY, 5000L), List.of(new QuotaScope.Deadline(false))));
+        ledger.putQuota(
+                new Quota("team-a", "gpus", "uid", Map.of(MEMORY, 5000L), List.of(new QuotaScope.Deadline(false))));
         bound("a", 1, 1, 4000);
         assertThat(used().memoryMiB()).isEqualTo(4000);
         BoundPod a = ledger.bound("a").orElseThrow();
@@ -257,7 +269,7 @@ class QuotasTest {
     }
 
     private void quota(Map<QuotaResource, Long> hard) {
-        ledger.putQuota(new Quota("team-a", "gpus", hard, List.of()));
+        ledger.putQuota(new Quota("team-a", "gpus", "uid", hard, List.of()));
     }
 
     private QuotaAmount used() {

@@ -5,9 +5,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.Quota;
+import io.aliquot.scheduler.ledger.QuotaResource;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
@@ -35,6 +38,15 @@ class LedgerMetricsTest {
         fixture.takenElsewhere("a", 1, 0, 50_000);
         fixture.pending.markedUnschedulable(id("b"), Gpus.request("APP:main: gpumem-percentage=50"));
         assertThat(sum("aliquot_node_gpu_memory_stranded_bytes")).isEqualTo(30_000.0 * (1 << 20));
+    }
+
+    @Test
+    void aQuotaAndWhatIsUsedOfItAreShown() {
+        fixture.ledger.putQuota(new Quota("default", "gpus", "uid", Map.of(QuotaResource.MEMORY, 2000L), List.of()));
+        fixture.takenElsewhere("a", 1, 0, 1500);
+        assertThat(sum("aliquot_quota_memory_bytes")).isEqualTo(2000.0 * (1 << 20));
+        assertThat(sum("aliquot_quota_memory_bytes_used")).isEqualTo(1500.0 * (1 << 20));
+        assertThat(sum("aliquot_quota_vgpus_used")).as("not limited").isZero();
     }
 
     /** Series by GPU and by container ended silently at 2,000 GPUs; the node agents have them now. */

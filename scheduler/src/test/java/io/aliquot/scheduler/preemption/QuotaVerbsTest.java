@@ -117,7 +117,8 @@ class QuotaVerbsTest {
     }
 
     private void quota(long memoryMiB) {
-        fixture.ledger.putQuota(new Quota("default", "gpus", Map.of(QuotaResource.MEMORY, memoryMiB), List.of()));
+        fixture.ledger.putQuota(
+                new Quota("default", "gpus", "uid", Map.of(QuotaResource.MEMORY, memoryMiB), List.of()));
     }
 
     private List<String> woken() {

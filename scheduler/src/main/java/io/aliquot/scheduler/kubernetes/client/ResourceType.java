@@ -6,6 +6,8 @@ import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeList;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodList;
+import io.fabric8.kubernetes.api.model.ResourceQuota;
+import io.fabric8.kubernetes.api.model.ResourceQuotaList;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseList;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
@@ -49,6 +51,14 @@ public record ResourceType<T extends HasMetadata>(
             Encoding.JSON,
             PodDisruptionBudgetList.class,
             PodDisruptionBudget::new);
+
+    public static final ResourceType<ResourceQuota> RESOURCE_QUOTAS = new ResourceType<>(
+            "resource quotas",
+            "/api/v1/resourcequotas",
+            "",
+            Encoding.JSON,
+            ResourceQuotaList.class,
+            ResourceQuota::new);
 
     public static ResourceType<Lease> lease(String namespace, String name) {
         return new ResourceType<>(
