@@ -38,14 +38,14 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
     /**
      * Reads a container's limits. Requests need not be read: for extended resources they equal the limits.
      *
-     * @param limits resource name to quantity, as written or in the API server's canonical form; other resources are
-     *     ignored
+     * @param limits resource name to quantity, as written or in the API server's canonical form; other resources, and no
+     *     memory, are ignored
      * @return empty if the container requests no GPU
      * @throws FormatException if an amount is invalid, with what to write instead
      */
     public static Optional<GpuRequest> parse(Map<String, String> limits) {
-        String memory = limits.get(Resources.MEMORY);
-        String percentage = limits.get(Resources.MEMORY_PERCENTAGE);
+        String memory = notZero(limits, Resources.MEMORY);
+        String percentage = notZero(limits, Resources.MEMORY_PERCENTAGE);
         int cores = limits.containsKey(Resources.CORES)
                 ? amount(Resources.CORES, limits.get(Resources.CORES), 0, ALL_CORES, "percent of one GPU")
                 : 0;
@@ -107,6 +107,12 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
         return compatibility == Compatibility.HAMI && whole && !exclusive
                 ? new GpuRequest(vgpus, memory, ALL_CORES, true)
                 : this;
+    }
+
+    /** An amount of 0 counts as none: a LimitRange with {@code default: 0} adds it to every container. */
+    private static @Nullable String notZero(Map<String, String> limits, String name) {
+        String amount = limits.get(name);
+        return "0".equals(amount) ? null : amount;
     }
 
     private static MemoryRequest memory(@Nullable String memory, @Nullable String percentage) {

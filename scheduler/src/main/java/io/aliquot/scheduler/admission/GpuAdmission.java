@@ -34,6 +34,7 @@ record GpuAdmission(
         Map<String, String> annotations = metadata(pod.tree(), "annotations");
         Map<String, String> labels = metadata(pod.tree(), "labels");
         List<JsonContainer> containers = JsonContainer.of(pod);
+        containers.forEach(container -> container.clearDefaults(LimitRangeDefaults.of(annotations, container.name())));
         var derived = new DerivedAnnotations(
                 annotations, compatibility, containers.stream().anyMatch(JsonContainer::usesAckResources));
         SliceDefaults defaults = containers.stream().anyMatch(JsonContainer::dependsOnDefaults)

@@ -160,6 +160,37 @@ final class JsonContainer {
         return ForeignResources.dependsOnDefaults(resources("limits"));
     }
 
+    /**
+     * Sets to 0 what a LimitRange added and its author may not want: all of it if the container requests no GPU otherwise,
+     * and memory in MiB beside memory in percent. It stays with the amount 0, or the LimitRange would add it again.
+     *
+     * @param defaulted the names that a LimitRange added
+     */
+    void clearDefaults(Set<String> defaulted) {
+        if (defaulted.isEmpty()) {
+            return;
+        }
+        Map<String, String> limits = resources("limits");
+        Set<String> written = requested("limits");
+        written.removeAll(defaulted);
+        boolean asks = written.stream()
+                .anyMatch(name -> Resources.SUPPORTED.contains(name) || ForeignResources.NAMES.contains(name));
+        var cleared = new LinkedHashMap<>(limits);
+        for (String name : Resources.SUPPORTED) {
+            boolean unwanted = switch (name) {
+                case Resources.MEMORY -> written.contains(Resources.MEMORY_PERCENTAGE);
+                case Resources.MEMORY_PERCENTAGE -> written.contains(Resources.MEMORY);
+                default -> false;
+            };
+            if (defaulted.contains(name) && (!asks || unwanted)) {
+                cleared.replace(name, "0");
+            }
+        }
+        if (!cleared.equals(limits)) {
+            replaceAmounts(limits, cleared);
+        }
+    }
+
     boolean usesAckResources() {
         return ForeignResources.usesAckResources(resources("limits"));
     }

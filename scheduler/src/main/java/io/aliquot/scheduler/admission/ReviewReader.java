@@ -49,8 +49,10 @@ final class ReviewReader {
     /** The domains of the labels and annotations that {@link GpuAdmission} reads. */
     private static final Set<String> DOMAINS = Set.of("aliquot.io", "nvidia.com", "hami.io", "aliyun.com");
 
-    private static final Kept OURS =
-            new Kept.Fields(Map.of(), key -> DOMAINS.contains(key.substring(0, Math.max(0, key.indexOf('/')))));
+    private static final Kept OURS = new Kept.Fields(
+            Map.of(),
+            key -> DOMAINS.contains(key.substring(0, Math.max(0, key.indexOf('/'))))
+                    || key.equals(LimitRangeDefaults.ANNOTATION));
 
     /** In bytes, as measured or more: an entry in an object or an array with a small node. */
     private static final int ENTRY = 100;

@@ -75,6 +75,70 @@ class GpuAdmissionTest {
     }
 
     @Test
+    void limitsThatALimitRangeAddedMakeNoPlainContainerAGpuContainer() {
+        ObjectNode pod = defaulted("{\"cpu\": \"1\", \"nvidia.com/gpumem\": \"8k\"}");
+
+        ObjectNode plain = mutated(ADMISSION, pod);
+
+        assertThat(limits(plain)).isEqualTo(parse("{\"cpu\": \"1\", \"nvidia.com/gpumem\": \"0\"}"));
+        assertThat(container(plain, 0)
+                        .at("/resources/requests/nvidia.com~1gpumem")
+                        .stringValue())
+                .isEqualTo("0");
+        assertThat(spec(plain).get("schedulerName").stringValue()).isEqualTo("default-scheduler");
+        assertThat(mutated(ADMISSION, plain)).as("once more").isEqualTo(plain);
+    }
+
+    @Test
+    void aGpuContainerKeepsLimitsThatALimitRangeAddedUnlessItWroteAPercentage() {
+        assertThat(limits(mutated(ADMISSION, defaulted("{\"aliquot.io/vgpu\": \"1\", \"nvidia.com/gpumem\": \"8k\"}")))
+                        .get("nvidia.com/gpumem")
+                        .stringValue())
+                .isEqualTo("8k");
+        ObjectNode percent = limits(mutated(
+                ADMISSION, defaulted("{\"nvidia.com/gpumem-percentage\": \"50\", \"nvidia.com/gpumem\": \"8k\"}")));
+        assertThat(percent.get("nvidia.com/gpumem").stringValue()).isEqualTo("0");
+        assertThat(percent.get("aliquot.io/vgpu").stringValue()).isEqualTo("1");
+    }
+
+    /** As with {@code default: {nvidia.com/gpumem: 0}}. */
+    @Test
+    void noMemoryCountsAsNoneWritten() {
+        ObjectNode percent = limits(mutated(
+                ADMISSION, requesting("{\"nvidia.com/gpumem-percentage\": \"50\", \"nvidia.com/gpumem\": \"0\"}")));
+        assertThat(percent.get("aliquot.io/vgpu").stringValue()).isEqualTo("1");
+        ObjectNode plain = requesting("{\"nvidia.com/gpumem\": \"0\"}");
+        assertThat(mutated(ADMISSION, plain)).isEqualTo(plain);
+    }
+
+    @Test
+    void theLimitsOfAnotherContainerAreItsOwn() {
+        ObjectNode pod = defaulted("{\"nvidia.com/gpumem\": \"8k\"}");
+        ((ObjectNode) pod.at("/metadata/annotations"))
+                .put(
+                        "kubernetes.io/limit-ranger",
+                        "LimitRanger plugin set: nvidia.com/gpumem limit for container other");
+
+        assertThat(limits(mutated(ADMISSION, pod)).has("aliquot.io/vgpu")).isTrue();
+    }
+
+    /** A container to which a LimitRange added its memory, as kube-apiserver 1.35 writes that down. */
+    private static ObjectNode defaulted(String limits) {
+        ObjectNode pod = requesting(limits);
+        ((ObjectNode) pod.get("metadata"))
+                .putObject("annotations")
+                .put(
+                        "kubernetes.io/limit-ranger",
+                        "LimitRanger plugin set: cpu, nvidia.com/gpumem request for container main; nvidia.com/gpumem limit"
+                                + " for container main; cpu limit for init container warm");
+        return pod;
+    }
+
+    private static ObjectNode limits(ObjectNode pod) {
+        return (ObjectNode) container(pod, 0).at("/resources/limits");
+    }
+
+    @Test
     void addsTheRequestsIfOnlyLimitsAreWritten() {
         ObjectNode pod = gpuPod();
         ((ObjectNode) container(pod, 0).get("resources")).remove("requests");
@@ -339,9 +403,6 @@ class GpuAdmissionTest {
                 "{'nvidia.com/gpumem': '-5'} | from 1 to 16777216 (MiB) instead of -5",
                 "{'nvidia.com/gpumem': '1500m'} | a whole number",
                 "{'nvidia.com/gpumem': '99999999999999999999'} | from 1 to 16777216",
-                "{'nvidia.com/gpumem': '0'} | from 1 to 16777216",
-                "{'nvidia.com/gpumem': 0} | from 1 to 16777216",
-                "{'nvidia.com/gpumem-percentage': '0'} | from 1 to 100",
                 "{'nvidia.com/gpumem-percentage': '101'} | from 1 to 100",
                 "{'nvidia.com/gpucores': '101'} | from 0 to 100",
                 "{'nvidia.com/gpumem': '100', 'nvidia.com/gpumem-percentage': '5'} | not both",

@@ -44,13 +44,7 @@ class FaultModelTest {
             throw new AssertionError("with -Daliquot.seed=" + seed, e);
         }
         System.out.println(LARGE_STEPS + " steps from -Daliquot.seed=" + seed + ": " + counts);
-        for (String what : List.of(
-                "bind bound",
-                "over quota",
-                "resize Done",
-                "resize over quota",
-                "quota below what is held",
-                "restart")) {
+        for (String what : List.of("bind bound", "over quota", "resize Done", "quota changed", "restart")) {
             assertThat(counts.all().getOrDefault(what, 0)).as(what).isPositive();
         }
         assertThat(counts.all().getOrDefault("pod created", 0)).isGreaterThan(1000);
