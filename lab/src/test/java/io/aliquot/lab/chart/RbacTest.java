@@ -85,6 +85,7 @@ class RbacTest {
         assertThat(view.getMetadata().getLabels()).containsEntry("rbac.authorization.k8s.io/aggregate-to-view", "true");
         assertThat(rules(view.getRules()))
                 .containsExactly(
+                        "gpu.aliquot.io/gpuquotas: get list watch",
                         "gpu.aliquot.io/gpushares: get list watch",
                         "gpu.aliquot.io/gpushares/explain: get",
                         "gpu.aliquot.io/gpushares/history: get");

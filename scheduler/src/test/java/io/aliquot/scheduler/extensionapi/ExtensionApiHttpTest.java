@@ -200,6 +200,7 @@ class ExtensionApiHttpTest {
                 .containsExactly(
                         "gpunodes [\"get\",\"list\",\"watch\"]",
                         "gpus [\"get\",\"list\",\"watch\"]",
+                        "gpuquotas [\"get\",\"list\",\"watch\"]",
                         "gpus/history [\"get\"]",
                         "gpushares [\"get\",\"list\",\"patch\",\"watch\"]",
                         "gpushares/explain [\"get\"]",

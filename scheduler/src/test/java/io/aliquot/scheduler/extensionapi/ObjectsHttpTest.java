@@ -17,6 +17,8 @@ import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.ledger.Quota;
+import io.aliquot.scheduler.ledger.QuotaResource;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.pending.UnboundPod;
@@ -87,6 +89,27 @@ class ObjectsHttpTest {
         JsonNode missing = status(404, TEAM + "/nothing");
         assertThat(missing.get("reason").asString()).isEqualTo("NotFound");
         assertThat(missing.get("message").asString()).isEqualTo("gpushares.gpu.aliquot.io \"nothing\" not found");
+    }
+
+    @Test
+    void aQuotaShowsWhatIsUsedOfIt() throws Exception {
+        Ledger ledger = context.getBean(Ledger.class);
+        ledger.putQuota(new Quota("team", "gpus", "uid", Map.of(QuotaResource.MEMORY, 200_000L), List.of()));
+        ledger.putQuota(new Quota("other", "gpus", "uid", Map.of(QuotaResource.VGPUS, 5L), List.of()));
+        String quotas = ROOT + "/namespaces/team/gpuquotas";
+        assertThat(ok(quotas + "/gpus").get("status").toString())
+                .isEqualTo("{\"memoryMiB\":{\"hard\":200000,\"used\":135000}}");
+        assertThat(ok(quotas).get("items").size()).isEqualTo(1);
+        assertThat(ok(ROOT + "/gpuquotas").get("items").size()).isEqualTo(2);
+        assertThat(JsonMapper.shared()
+                        .readTree(get(ROOT + "/gpuquotas", TABLE).body())
+                        .at("/rows")
+                        .valueStream()
+                        .map(row -> row.get("cells").toString()))
+                .containsExactly("[\"gpus\",\"-\",\"-\",\"3/5\"]", "[\"gpus\",\"135000/200000Mi\",\"-\",\"-\"]");
+        ledger.removeQuota("team", "gpus");
+        status(404, quotas + "/gpus");
+        assertThat(ok(quotas).get("items").size()).isZero();
     }
 
     @Test

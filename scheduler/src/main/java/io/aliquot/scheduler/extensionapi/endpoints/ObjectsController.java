@@ -13,6 +13,7 @@ import io.aliquot.scheduler.extensionapi.machinery.WatchCache;
 import io.aliquot.scheduler.extensionapi.machinery.Watches;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodeResource;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
+import io.aliquot.scheduler.extensionapi.objects.GpuQuotas;
 import io.aliquot.scheduler.extensionapi.objects.GpuResource;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.extensionapi.objects.PendingReasons;
@@ -38,14 +39,21 @@ public final class ObjectsController {
     private final GpuNodeResource nodes;
     private final GpuResource gpus;
     private final GpuShares shares;
+    private final GpuQuotas quotas;
     private final PendingReasons reasons;
     private final Watches watches;
 
     ObjectsController(
-            GpuNodeResource nodes, GpuResource gpus, GpuShares shares, PendingReasons reasons, Watches watches) {
+            GpuNodeResource nodes,
+            GpuResource gpus,
+            GpuShares shares,
+            GpuQuotas quotas,
+            PendingReasons reasons,
+            Watches watches) {
         this.nodes = nodes;
         this.gpus = gpus;
         this.shares = shares;
+        this.quotas = quotas;
         this.reasons = reasons;
         this.watches = watches;
     }
@@ -58,7 +66,7 @@ public final class ObjectsController {
     @GetMapping(Discovery.VERSION_PATH + "/gpunodes/{name}")
     void node(HttpServletRequest request, HttpServletResponse response, @PathVariable("name") String name)
             throws IOException {
-        get(request, response, nodes, name);
+        get(request, response, nodes, "", name);
     }
 
     @GetMapping(Discovery.VERSION_PATH + "/gpus")
@@ -69,7 +77,7 @@ public final class ObjectsController {
     @GetMapping(Discovery.VERSION_PATH + "/gpus/{name}")
     void gpu(HttpServletRequest request, HttpServletResponse response, @PathVariable("name") String name)
             throws IOException {
-        get(request, response, gpus, name);
+        get(request, response, gpus, "", name);
     }
 
     @GetMapping(Discovery.VERSION_PATH + "/gpushares")
@@ -81,6 +89,27 @@ public final class ObjectsController {
     void shares(HttpServletRequest request, HttpServletResponse response, @PathVariable("namespace") String namespace)
             throws IOException {
         listOrWatch(request, response, shares, namespace + "/");
+    }
+
+    @GetMapping(Discovery.VERSION_PATH + "/gpuquotas")
+    void quotas(HttpServletRequest request, HttpServletResponse response) throws IOException {
+        listOrWatch(request, response, quotas, "");
+    }
+
+    @GetMapping(Discovery.VERSION_PATH + "/namespaces/{namespace}/gpuquotas")
+    void quotas(HttpServletRequest request, HttpServletResponse response, @PathVariable("namespace") String namespace)
+            throws IOException {
+        listOrWatch(request, response, quotas, namespace + "/");
+    }
+
+    @GetMapping(Discovery.VERSION_PATH + "/namespaces/{namespace}/gpuquotas/{name}")
+    void quota(
+            HttpServletRequest request,
+            HttpServletResponse response,
+            @PathVariable("namespace") String namespace,
+            @PathVariable("name") String name)
+            throws IOException {
+        get(request, response, quotas, namespace + "/", name);
     }
 
     @GetMapping(SHARE)
@@ -97,11 +126,13 @@ public final class ObjectsController {
     }
 
     private static <T> void get(
-            HttpServletRequest request, HttpServletResponse response, Resource<T> resource, String name)
+            HttpServletRequest request, HttpServletResponse response, Resource<T> resource, String prefix, String name)
             throws IOException {
         Printer printer = printer(request, resource, Query.of(request));
         resource.refresh();
-        T object = resource.store().find(name).orElseThrow(() -> StatusException.notFound(resource.plural(), name));
+        T object = resource.store()
+                .find(prefix + name)
+                .orElseThrow(() -> StatusException.notFound(resource.plural(), name));
         JsonResponse.write(response, printer.one(resource.print(object)));
     }
 

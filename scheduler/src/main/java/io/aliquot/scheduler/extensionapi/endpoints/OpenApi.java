@@ -9,6 +9,7 @@ import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.ListMetadata;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Gpu;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuNode;
+import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuQuota;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuShare;
 import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation;
 import java.lang.reflect.ParameterizedType;
@@ -29,7 +30,9 @@ import org.jspecify.annotations.Nullable;
 public final class OpenApi {
     private static final String SCHEMA_PREFIX = "io.aliquot.gpu.v1alpha1.";
     private static final String SHARES = "/namespaces/{namespace}/gpushares";
-    private static final List<Class<?>> KINDS = List.of(GpuNode.class, Gpu.class, GpuShare.class);
+    private static final List<Class<?>> KINDS = List.of(GpuNode.class, Gpu.class, GpuShare.class, GpuQuota.class);
+
+    private static final List<Class<?>> NAMESPACED = List.of(GpuShare.class, GpuQuota.class);
 
     private static final Map<String, Object> STRING = Map.of("type", "string");
     private static final Map<String, Object> BOOLEAN = Map.of("type", "boolean");
@@ -89,18 +92,21 @@ public final class OpenApi {
     private void addPaths() {
         for (Class<?> type : KINDS) {
             String kind = type.getSimpleName();
-            String path = type == GpuShare.class ? SHARES : "/" + plural(type);
+            String path = (NAMESPACED.contains(type) ? "/namespaces/{namespace}/" : "/") + plural(type);
             add(path, "list", "list" + kind, "Lists or watches objects.", kind, ref(kind + "List"), LIST_PARAMETERS);
             add(path + "/{name}", "get", "get" + kind, "Reads an object.", kind, ref(kind), List.of());
         }
-        add(
-                "/gpushares",
-                "list",
-                "listGpuShareForAllNamespaces",
-                "Lists or watches those of all namespaces.",
-                "GpuShare",
-                ref("GpuShareList"),
-                LIST_PARAMETERS);
+        for (Class<?> type : NAMESPACED) {
+            String kind = type.getSimpleName();
+            add(
+                    "/" + plural(type),
+                    "list",
+                    "list" + kind + "ForAllNamespaces",
+                    "Lists or watches those of all namespaces.",
+                    kind,
+                    ref(kind + "List"),
+                    LIST_PARAMETERS);
+        }
         add(
                 SHARES + "/{name}",
                 "patch",

@@ -43,6 +43,7 @@ public final class Discovery {
     private static final List<ApiResource> RESOURCES = List.of(
             new ApiResource("gpunodes", "gpunode", "GpuNode", false, List.of("gn"), READ),
             new ApiResource("gpus", "gpu", "Gpu", false, List.of(), READ),
+            new ApiResource("gpuquotas", "gpuquota", "GpuQuota", true, List.of("gq"), READ),
             new ApiResource("gpus/history", "", "GpuHistory", false, List.of(), List.of("get")),
             new ApiResource(
                     "gpushares",

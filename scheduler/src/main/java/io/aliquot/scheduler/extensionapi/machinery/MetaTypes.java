@@ -23,16 +23,19 @@ public final class MetaTypes {
     @JsonInclude(JsonInclude.Include.NON_NULL)
     @JsonClassDescription("Standard object metadata, as far as this group has it.")
     public record Metadata(
-            @JsonPropertyDescription("Name of the pod, of the node, or of the GPU: its UUID in lower case.")
+            @JsonPropertyDescription(
+                    "Name of the pod, of the node, of the ResourceQuota, or of the GPU: its UUID in lower case.")
             String name,
 
-            @JsonPropertyDescription("Namespace of the pod; absent for nodes and GPUs.") @Nullable
+            @JsonPropertyDescription("Namespace of the pod or ResourceQuota; absent for nodes and GPUs.") @Nullable
             String namespace,
 
-            @JsonPropertyDescription("UID of the Pod or Node; for a GPU its UUID without the prefix GPU-.")
+            @JsonPropertyDescription(
+                    "UID of the Pod, Node or ResourceQuota; for a GPU its UUID without the prefix GPU-.")
             String uid,
 
-            @JsonPropertyDescription("resourceVersion of the Pod; for gpunodes and gpus, of the Node.")
+            @JsonPropertyDescription(
+                    "resourceVersion of the Pod; for gpunodes and gpus, of the Node; for gpuquotas, up to which pods were seen.")
             String resourceVersion,
 
             @JsonPropertyDescription("Creation of the Pod or Node.") @Nullable

@@ -228,6 +228,47 @@ public final class ApiTypes {
             @JsonPropertyDescription("Power draw in watts.") @Nullable
             Integer powerWatts) {}
 
+    @JsonClassDescription("A ResourceQuota that limits GPUs, and what pods hold of it.")
+    public record GpuQuota(
+            String apiVersion,
+            String kind,
+
+            @JsonPropertyDescription("Standard object metadata.")
+            Metadata metadata,
+
+            @JsonPropertyDescription("What is the case now.")
+            GpuQuotaStatus status)
+            implements ApiObject {
+        GpuQuota(Metadata metadata, GpuQuotaStatus status) {
+            this(Discovery.GROUP_VERSION, "GpuQuota", metadata, status);
+        }
+
+        @Override
+        public GpuQuota withVersion(String version) {
+            return new GpuQuota(metadata.withVersion(version), status);
+        }
+    }
+
+    @JsonInclude(JsonInclude.Include.NON_NULL)
+    @JsonClassDescription("What a ResourceQuota limits of GPUs; an amount that it does not limit is absent.")
+    public record GpuQuotaStatus(
+            @JsonPropertyDescription("GPU memory of all vGPUs, in MiB.") @Nullable
+            QuotaPart memoryMiB,
+
+            @JsonPropertyDescription("Compute of all vGPUs, in percent of a GPU.") @Nullable
+            QuotaPart cores,
+
+            @JsonPropertyDescription("Number of vGPUs.") @Nullable
+            QuotaPart vgpus) {}
+
+    @JsonClassDescription("What a quota allows of one amount, and what is used.")
+    public record QuotaPart(
+            @JsonPropertyDescription("The most that pods may hold together.")
+            long hard,
+
+            @JsonPropertyDescription("What pods that are bound or being bound hold.")
+            long used) {}
+
     @JsonClassDescription("A pod that holds or requests a GPU.")
     public record GpuShare(
             String apiVersion,

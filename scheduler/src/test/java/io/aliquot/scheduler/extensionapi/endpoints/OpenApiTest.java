@@ -7,6 +7,7 @@ import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.Gpu;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuNode;
+import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuQuota;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuShare;
 import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation;
 import java.lang.reflect.ParameterizedType;
@@ -29,7 +30,7 @@ class OpenApiTest {
     private static final String SCHEMAS = "io.aliquot.gpu.v1alpha1.";
 
     /** Of the document as JSON. When users may see the change, put the new digest here. */
-    private static final String DIGEST = "2a2a3105e8681203e4e7077a9d5669bc03382b5a2b2d6f47b1d4783ce34249a3";
+    private static final String DIGEST = "5737c3114928f2a1aff036505d4d6babe7a15c5f6625ea68b22466524ff9f1a4";
 
     private final byte[] json = JsonResponse.json(OpenApi.document());
     private final JsonNode document = JsonMapper.shared().readTree(json);
@@ -44,7 +45,7 @@ class OpenApiTest {
     @Test
     void everyFieldIsDescribed() {
         var seen = new HashSet<Class<?>>();
-        for (Class<?> kind : List.of(GpuNode.class, Gpu.class, GpuShare.class)) {
+        for (Class<?> kind : List.of(GpuNode.class, Gpu.class, GpuShare.class, GpuQuota.class)) {
             check(kind, schema(kind.getSimpleName()), seen);
             assertThat(schema(kind.getSimpleName())
                             .at("/x-kubernetes-group-version-kind/0/kind")
@@ -61,7 +62,15 @@ class OpenApiTest {
      */
     @Test
     void kubectlExplainFindsTheSchemaOfEachResource() {
-        Map.of("gpunodes", "GpuNode", "gpus", "Gpu", "namespaces/{namespace}/gpushares", "GpuShare")
+        Map.of(
+                        "gpunodes",
+                        "GpuNode",
+                        "gpus",
+                        "Gpu",
+                        "namespaces/{namespace}/gpushares",
+                        "GpuShare",
+                        "namespaces/{namespace}/gpuquotas",
+                        "GpuQuota")
                 .forEach((path, kind) -> {
                     JsonNode named = document.path("paths")
                             .path("/apis/gpu.aliquot.io/v1alpha1/" + path)
@@ -101,6 +110,7 @@ class OpenApiTest {
         assertThat(described)
                 .containsExactly(
                         "get gpunodes",
+                        "get gpuquotas",
                         "get gpus",
                         "get gpus/history",
                         "get gpushares",
