@@ -20,6 +20,7 @@ import io.aliquot.scheduler.extensionapi.objects.GpuNodes;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes.NodeMetadata;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
+import io.aliquot.scheduler.extensionapi.objects.GpuQuotas;
 import io.aliquot.scheduler.extensionapi.objects.GpuResource;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
 import io.aliquot.scheduler.extensionapi.objects.PendingReasons;
@@ -91,6 +92,7 @@ import tools.jackson.databind.JsonNode;
     GpuNodeResource.class,
     GpuResource.class,
     GpuShares.class,
+    GpuQuotas.class,
     PendingReasons.class,
     Watches.class,
     ObjectsController.class
