@@ -180,7 +180,7 @@ has(object.spec.schedulerName) && object.spec.schedulerName == 'aliquot-schedule
 {{- define "aliquot.cel.ours" -}}
 {{- $own := include "aliquot.cel.own" . }}
 {{- if not .Values.sharedNames }}{{ $own = printf "%s, %s" $own (include "aliquot.cel.ack" .) }}{{ end -}}
-{{- range .Values.claims }}{{ $own = printf "%s, 'nvidia.com/%s'" $own . }}{{ end -}}
+{{- if has "gpu.shared" .Values.claims }}{{ $own = printf "%s, 'nvidia.com/gpu.shared'" $own }}{{ end -}}
 {{ include "aliquot.cel.podRequests" (dict "resources" $own "root" .) }} ||
 {{ include "aliquot.cel.podRequestsInstances" . }} ||
 ({{ include "aliquot.cel.podRequests" (dict "resources" (include "aliquot.cel.optional" .) "root" .) }}

@@ -202,6 +202,7 @@ class InstallationIT {
                         "gpu.aliquot.io",
                         "namespace.gpu.aliquot.io",
                         "gpu-shared.gpu.aliquot.io",
+                        "mig.gpu.aliquot.io",
                         "update.gpu.aliquot.io",
                         "void.aliquot.io",
                         "debug.aliquot.io");

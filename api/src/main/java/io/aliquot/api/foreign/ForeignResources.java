@@ -103,6 +103,9 @@ public final class ForeignResources {
             written.remove(NVIDIA_GPU);
         } else if (Stream.of(NVIDIA_GPU, NVIDIA_GPU_SHARED).anyMatch(name -> requests(merged, name))) {
             written.remove(Resources.VGPU);
+        } else if (merged.keySet().stream().anyMatch(name -> name.startsWith(Resources.NVIDIA_INSTANCE_PREFIX))) {
+            written.remove(Resources.VGPU);
+            written.keySet().removeIf(name -> name.startsWith(Resources.INSTANCE_GROUP));
         }
         return written;
     }

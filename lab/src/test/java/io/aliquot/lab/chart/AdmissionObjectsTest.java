@@ -54,7 +54,8 @@ class AdmissionObjectsTest {
 
     @Test
     void gpuPodsDependOnTheWebhookAndOtherPodsDoNot() {
-        for (String ours : List.of("gpu.aliquot.io", "namespace.gpu.aliquot.io", "gpu-shared.gpu.aliquot.io")) {
+        for (String ours : List.of(
+                "gpu.aliquot.io", "namespace.gpu.aliquot.io", "gpu-shared.gpu.aliquot.io", "mig.gpu.aliquot.io")) {
             assertThat(webhook(ours).getFailurePolicy()).isEqualTo("Fail");
         }
         for (String other : List.of("void.aliquot.io", "debug.aliquot.io")) {
@@ -70,6 +71,7 @@ class AdmissionObjectsTest {
                 "gpu.aliquot.io",
                 "namespace.gpu.aliquot.io",
                 "gpu-shared.gpu.aliquot.io",
+                "mig.gpu.aliquot.io",
                 "update.gpu.aliquot.io",
                 "void.aliquot.io",
                 "debug.aliquot.io"
@@ -95,17 +97,23 @@ class AdmissionObjectsTest {
     }
 
     @Test
-    void timeSlicesAreAliquotsWhereTheNamespaceOrTheChartClaimsThem() {
+    void timeSlicesAndInstancesAreAliquotsWhereTheNamespaceOrTheChartClaimsThem() {
         MutatingWebhook labeled = webhook("gpu-shared.gpu.aliquot.io");
         assertThat(labeled.getNamespaceSelector().getMatchExpressions())
                 .contains(new LabelSelectorRequirement("aliquot.io/gpu.shared", "In", List.of("on")));
-        assertThat(resources(labeled, "requests-slices")).containsExactly(ForeignResources.NVIDIA_GPU_SHARED);
+        assertThat(resources(labeled, "requests-claimed")).containsExactly(ForeignResources.NVIDIA_GPU_SHARED);
 
-        List<MutatingWebhook> claimed = webhooks(Map.of("claims[0]", "gpu.shared"));
-        assertThat(claimed).extracting(MutatingWebhook::getName).doesNotContain("gpu-shared.gpu.aliquot.io");
+        assertThat(webhook("mig.gpu.aliquot.io").getNamespaceSelector().getMatchExpressions())
+                .contains(new LabelSelectorRequirement("aliquot.io/mig", "In", List.of("on")));
+
+        List<MutatingWebhook> claimed = webhooks(Map.of("claims[0]", "gpu.shared", "claims[1]", "mig"));
+        assertThat(claimed)
+                .extracting(MutatingWebhook::getName)
+                .doesNotContain("gpu-shared.gpu.aliquot.io", "mig.gpu.aliquot.io");
         String condition = claimed.get(0).getMatchConditions().get(0).getExpression();
         assertThat(resources(condition.substring(0, condition.indexOf("nvidia.com/gpu'"))))
                 .contains(ForeignResources.NVIDIA_GPU_SHARED);
+        assertThat(condition).contains("k.startsWith('nvidia.com/mig-')");
     }
 
     @Test
@@ -115,7 +123,11 @@ class AdmissionObjectsTest {
         assertThat(webhooks)
                 .extracting(MutatingWebhook::getName)
                 .containsExactly(
-                        "gpu.aliquot.io", "gpu-shared.gpu.aliquot.io", "update.gpu.aliquot.io", "debug.aliquot.io");
+                        "gpu.aliquot.io",
+                        "gpu-shared.gpu.aliquot.io",
+                        "mig.gpu.aliquot.io",
+                        "update.gpu.aliquot.io",
+                        "debug.aliquot.io");
         assertThat(webhooks.get(0).getMatchConditions().get(0).getExpression())
                 .contains("'nvidia.com/gpu'")
                 .doesNotContain("aliquot.io/gpu'");
@@ -140,9 +152,10 @@ class AdmissionObjectsTest {
                         "gpu.aliquot.io",
                         "namespace.gpu.aliquot.io",
                         "gpu-shared.gpu.aliquot.io",
+                        "mig.gpu.aliquot.io",
                         "update.gpu.aliquot.io",
                         "debug.aliquot.io");
-        assertThat(webhooks.get(4).getMatchConditions()).hasSize(1);
+        assertThat(webhooks.get(5).getMatchConditions()).hasSize(1);
     }
 
     @Test
@@ -155,7 +168,7 @@ class AdmissionObjectsTest {
                 "webhooks.objectSelector.matchLabels.gpu-pod",
                 "yes"));
 
-        assertThat(webhooks).hasSize(6).allSatisfy(webhook -> {
+        assertThat(webhooks).hasSize(7).allSatisfy(webhook -> {
             assertThat(webhook.getNamespaceSelector().getMatchLabels()).isEqualTo(Map.of("team", "a"));
             assertThat(webhook.getNamespaceSelector().getMatchExpressions()).hasSizeGreaterThanOrEqualTo(2);
             assertThat(webhook.getObjectSelector().getMatchLabels()).isEqualTo(Map.of("gpu-pod", "yes"));
@@ -165,7 +178,7 @@ class AdmissionObjectsTest {
     @Test
     void upgradesKeepTheCaBundleThatTheSchedulerWrote() {
         assertThat(webhooks())
-                .hasSize(6)
+                .hasSize(7)
                 .allMatch(webhook -> webhook.getClientConfig().getCaBundle() == null);
     }
 

@@ -138,13 +138,16 @@ final class JsonContainer {
             return Optional.empty();
         }
         var to = new ArrayList<String>();
-        for (String name : Resources.SUPPORTED) {
-            String amount = translated.get(name);
-            if (amount != null && !amount.equals(written.get(name))) {
-                to.add(name + ": " + amount);
-            }
-        }
+        Stream.concat(Resources.SUPPORTED.stream(), translated.keySet().stream())
+                .distinct()
+                .forEach(name -> {
+                    String amount = translated.getOrDefault(name, "0");
+                    if (!amount.equals("0") && !amount.equals(written.get(name))) {
+                        to.add(name + ": " + amount);
+                    }
+                });
         if (to.size() == 1
+                && to.get(0).startsWith(Resources.VGPU)
                 && GpuRequest.parse(translated)
                         .filter(request -> request.as(compatibility).exclusive())
                         .isPresent()) {

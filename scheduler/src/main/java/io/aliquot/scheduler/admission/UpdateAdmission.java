@@ -45,6 +45,7 @@ record UpdateAdmission(String schedulerName) implements Admission {
                 throw container.denied("the priority of a pod cannot change; create the pod again");
             }
             if (container.requestsGpu()) {
+                container.defaultToOneGpu();
                 container.showAllocatedGpus();
             } else if (container.resourceOfOtherDevicePlugin().isEmpty()) {
                 container.hideGpus();

@@ -292,6 +292,7 @@ class GpuAdmissionTest {
                 "{'nvidia.com/gpu': '2'} | nvidia.com/gpu: 2 as aliquot.io/vgpu: 2 (whole cards)",
                 "{'nvidia.com/gpu': '1', 'nvidia.com/gpumem': '3k'} | nvidia.com/gpu: 1 as aliquot.io/vgpu: 1",
                 "{'aliyun.com/gpu-mem': '3'} | aliyun.com/gpu-mem: 3 as aliquot.io/vgpu: 1, nvidia.com/gpumem: 3072",
+                "{'nvidia.com/mig-1g.10gb': '2'} | nvidia.com/mig-1g.10gb: 2 as mig.aliquot.io/1g.10gb: 2",
                 "{'nvidia.com/gpumem': '3k', 'nvidia.com/priority': '7'} | nvidia.com/priority: 7 as annotation aliquot.io/priority: 7",
             })
     void aWarningNamesWhatWasTranslated(String limits, String warning) {

@@ -35,6 +35,7 @@ class UpdateAdmissionTest {
                 "{'nvidia.com/gpumem-percentage': '40'}",
                 "{'aliyun.com/gpu-mem': '3', 'aliyun.com/gpu-core.percentage': '20'}",
                 "{'aliyun.com/gpu': '2'}",
+                "{'nvidia.com/mig-1g.10gb': '2'}",
                 "{'aliquot.io/vgpu': '1'}"
             })
     void theManifestOfAPodChangesNothingOfIt(String limits) {
@@ -63,6 +64,7 @@ class UpdateAdmissionTest {
                 "{'nvidia.com/gpu.shared': '1'} | {'nvidia.com/gpu.shared': '1', 'nvidia.com/gpumem': '5000'}",
                 "{'nvidia.com/gpumem': '3k', 'nvidia.com/priority': '1'} | {'nvidia.com/gpumem': '3k', 'nvidia.com/priority': '2'}",
                 "{'aliyun.com/gpu-mem': '3'} | {'aliyun.com/gpu-mem': '4'}",
+                "{'nvidia.com/mig-1g.10gb': '1'} | {'nvidia.com/mig-1g.10gb': '2'}",
             })
     void anotherManifestLeavesADifferenceThatKubernetesRefuses(String before, String after) {
         ObjectNode stored = mutated(creation(Compatibility.NONE), requesting(before.replace('\'', '"')));
