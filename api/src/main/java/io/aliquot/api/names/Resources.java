@@ -2,7 +2,6 @@ package io.aliquot.api.names;
 
 import java.util.List;
 import java.util.Optional;
-import java.util.stream.Stream;
 
 /** The extended resources that a container requests under {@code resources.limits}. */
 public final class Resources {
@@ -40,9 +39,11 @@ public final class Resources {
 
     /** The profile, such as {@code 1g.10gb.me}, of which a resource is whole MIG instances; empty for other resources. */
     public static Optional<String> instanceProfile(String resource) {
-        return Stream.of(NVIDIA_INSTANCE_PREFIX, INSTANCE_GROUP)
-                .filter(resource::startsWith)
-                .map(prefix -> resource.substring(prefix.length()))
-                .findFirst();
+        if (resource.startsWith(INSTANCE_GROUP)) {
+            return Optional.of(resource.substring(INSTANCE_GROUP.length()));
+        }
+        return resource.startsWith(NVIDIA_INSTANCE_PREFIX)
+                ? Optional.of(resource.substring(NVIDIA_INSTANCE_PREFIX.length()))
+                : Optional.empty();
     }
 }
