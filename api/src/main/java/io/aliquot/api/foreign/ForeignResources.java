@@ -170,7 +170,7 @@ public final class ForeignResources {
     private static void translateInstances(Map<String, String> translated) {
         for (String name : List.copyOf(translated.keySet())) {
             if (name.startsWith(Resources.NVIDIA_INSTANCE_PREFIX)) {
-                String profile = Resources.instanceProfile(name).orElseThrow();
+                String profile = name.substring(Resources.NVIDIA_INSTANCE_PREFIX.length());
                 translated.put(Resources.INSTANCE_GROUP + profile, translated.remove(name));
             }
         }

@@ -37,13 +37,10 @@ public final class Resources {
 
     private Resources() {}
 
-    /** The profile, such as {@code 1g.10gb.me}, of which a resource is whole MIG instances; empty for other resources. */
+    /** The profile, such as {@code 1g.10gb.me}, of which a resource is whole MIG instances of Aliquot's; empty for other resources. */
     public static Optional<String> instanceProfile(String resource) {
-        if (resource.startsWith(INSTANCE_GROUP)) {
-            return Optional.of(resource.substring(INSTANCE_GROUP.length()));
-        }
-        return resource.startsWith(NVIDIA_INSTANCE_PREFIX)
-                ? Optional.of(resource.substring(NVIDIA_INSTANCE_PREFIX.length()))
+        return resource.startsWith(INSTANCE_GROUP)
+                ? Optional.of(resource.substring(INSTANCE_GROUP.length()))
                 : Optional.empty();
     }
 }

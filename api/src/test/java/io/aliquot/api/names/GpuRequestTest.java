@@ -12,15 +12,16 @@ class GpuRequestTest {
     @Test
     void instancesAreWholeAndOfOneProfile() {
         var two = new GpuRequest(2, new MemoryRequest.WholeCard(), 0, true, "1g.10gb.me");
-        assertThat(GpuRequest.parse(Map.of("nvidia.com/mig-1g.10gb.me", "2"))).contains(two);
+        assertThat(GpuRequest.parse(Map.of("mig.aliquot.io/1g.10gb.me", "2"))).contains(two);
+        assertThat(GpuRequest.parse(Map.of("nvidia.com/mig-1g.10gb.me", "2"))).isEmpty(); // of NVIDIA's device plugin
         assertThat(GpuRequest.parse(Map.of("mig.aliquot.io/1g.10gb.me", "2", "aliquot.io/vgpu", "2")))
                 .contains(two);
-        assertThat(GpuRequest.parse(Map.of("nvidia.com/mig-1g.10gb", "0"))).isEmpty();
-        assertThatThrownBy(() -> GpuRequest.parse(Map.of("nvidia.com/mig-1g.10gb", "1", "nvidia.com/gpumem", "5000")))
+        assertThat(GpuRequest.parse(Map.of("mig.aliquot.io/1g.10gb", "0"))).isEmpty();
+        assertThatThrownBy(() -> GpuRequest.parse(Map.of("mig.aliquot.io/1g.10gb", "1", "nvidia.com/gpumem", "5000")))
                 .hasMessageContaining("an instance of MIG is always whole");
-        assertThatThrownBy(() -> GpuRequest.parse(Map.of("nvidia.com/mig-1g.10gb", "1", "aliquot.io/vgpu", "2")))
+        assertThatThrownBy(() -> GpuRequest.parse(Map.of("mig.aliquot.io/1g.10gb", "1", "aliquot.io/vgpu", "2")))
                 .hasMessageContaining("write either aliquot.io/vgpu or instances");
-        assertThatThrownBy(() -> GpuRequest.parse(Map.of("nvidia.com/mig-1g.10gb", "1", "nvidia.com/mig-2g.20gb", "1")))
+        assertThatThrownBy(() -> GpuRequest.parse(Map.of("mig.aliquot.io/1g.10gb", "1", "mig.aliquot.io/2g.20gb", "1")))
                 .hasMessageContaining("instances of one MIG profile");
     }
 

@@ -108,6 +108,9 @@ final class PortPolicyValve extends ValveBase {
         }
         Optional<ProblemDetail> refusal = policy.refusal(request.getRequestURI(), length);
         if (refusal.isPresent()) {
+            if (length != 0) { // the body is not read, so the connection ends with the answer
+                response.setHeader("Connection", "close");
+            }
             Problems.write(request.getRequest(), response.getResponse(), refusal.get());
             return;
         }

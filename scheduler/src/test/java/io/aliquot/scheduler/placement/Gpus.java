@@ -52,12 +52,19 @@ public final class Gpus {
         var limits = new HashMap<String, String>();
         for (String limit : parts[2].trim().split(" ", -1)) {
             String[] pair = limit.split("=", -1);
-            limits.put(pair[0].equals("gpu") ? Resources.VGPU : "nvidia.com/" + pair[0], pair[1]);
+            limits.put(resource(pair[0]), pair[1]);
         }
         return new ContainerGpuRequest(
                 parts[1],
                 ContainerKind.valueOf(parts[0]),
                 GpuRequest.parse(limits).orElseThrow());
+    }
+
+    private static String resource(String name) {
+        if (name.startsWith("mig-")) {
+            return Resources.INSTANCE_GROUP + name.substring("mig-".length());
+        }
+        return name.equals("gpu") ? Resources.VGPU : "nvidia.com/" + name;
     }
 
     public static Inventory inventory(int slots, Gpu... gpus) {
