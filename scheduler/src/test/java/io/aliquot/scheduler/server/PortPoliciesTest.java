@@ -201,6 +201,9 @@ class PortPoliciesTest {
         var closing = new Thread(leaving::close);
         try (var kept = new Socket(InetAddress.getLoopbackAddress(), tls)) {
             assertThat(kept.isConnected()).isTrue();
+            while (leaving.getBean(PortPolicyValve.class).webhooksConnections() == 0) {
+                Thread.onSpinWait(); // the kernel has accepted it before the server has
+            }
             closing.start();
             String said = "";
             while (!said.equals("close")) { // a refused connection, once it has stopped, fails
