@@ -132,9 +132,9 @@ class CoexistenceIT {
                     () -> hasInventory(lab, node)
                             && Allocations.inventory(lab, node).conflict().contains("advertises nvidia.com/gpu"));
             awaitTrue(
-                    "the pod is refused for that",
+                    "the node has no totals",
                     EVENTUALLY,
-                    () -> namespace.awaitUnschedulable("ours").contains("another device plugin uses the node's GPUs"));
+                    () -> namespace.awaitUnschedulable("ours").contains("Insufficient " + Resources.MEMORY));
 
             label(lab, node, Labels.OPERATOR_PLUGIN + "=" + Labels.OPERATOR_PLUGIN_OFF);
 
