@@ -68,7 +68,7 @@ bool gpu_mig_create(const char *directory, gpu_file *card, const char *profile, 
 /* Removes an instance; refused while a process uses it, unless force. */
 bool gpu_mig_destroy(const char *directory, gpu_file *instance, bool force, char error[GPU_ERROR_LENGTH]);
 
-/* Removes the instances of a card, whoever uses them; a pending mode takes effect. */
+/* Removes the instances of a card, also those that processes use; a pending mode takes effect. */
 void gpu_mig_reset(const char *directory, gpu_file *card);
 
 #endif

@@ -70,7 +70,7 @@ static const char usage[] =
     "mig      turns MIG on or off: at once on a GPU that no process uses, else at its next reset. Off needs a GPU\n"
     "         without instances.\n"
     "mig-create, mig-destroy  create an instance of a profile, such as 1g.10gb, and destroy one that no process uses,\n"
-    "         by its UUID. The --cdi specification is written anew, as nvidia-ctk cdi generate does.\n"
+    "         by its UUID. Both write the --cdi specification again, as nvidia-ctk cdi generate does.\n"
     "reboot   what a reboot of the node does: instances are gone; a Hopper or newer GPU is no longer in MIG mode.\n"
     "list     prints the driver's version and states, and for each GPU: index, UUID, model, MiB in use and total, MiB\n"
     "         per process for CUDA contexts, XID, and every state that differs from a healthy GPU's.\n"
@@ -798,7 +798,7 @@ static int power_brake_command(const struct options *options) {
     return set_state(options, GPU_POWER_BRAKE, parse_switch("power-brake", options->word));
 }
 
-/* Writes the specification of the containers' devices anew, if the caller names where it is. */
+/* Writes the specification of the containers' devices again, if the caller names where it is. */
 static int mig_changed(const struct options *options) {
     if (options->cdi != NULL && options->root != NULL) {
         write_cdi(options->root, options->cdi, NULL, 0);

@@ -37,7 +37,7 @@ public final class Resources {
 
     private Resources() {}
 
-    /** The profile, such as {@code 1g.10gb.me}, of which a resource is whole MIG instances of Aliquot's; empty for other resources. */
+    /** The profile of Aliquot's MIG instances that a resource names, such as {@code 1g.10gb.me}; empty for other resources. */
     public static Optional<String> instanceProfile(String resource) {
         return resource.startsWith(INSTANCE_GROUP)
                 ? Optional.of(resource.substring(INSTANCE_GROUP.length()))

@@ -140,9 +140,10 @@ public final class Nvml implements AutoCloseable {
     }
 
     /**
-     * The GPUs that NVML lists, with their condition; of a card in MIG mode its instances instead. A GPU that does not return its UUID, or has never returned its
-     * memory, is left out; {@link io.aliquot.deviceplugin.inventory.InventoryBuilder} keeps a known one as unhealthy. Reading their
-     * condition makes no CUDA context.
+     * The GPUs that NVML lists, with their condition; of a card in MIG mode its instances instead. A GPU that does not
+     * return its UUID, or has never returned its memory, is left out; {@link
+     * io.aliquot.deviceplugin.inventory.InventoryBuilder} keeps a known one as unhealthy. Reading their condition makes no
+     * CUDA context.
      *
      * @throws NvmlException if NVML as a whole fails
      */

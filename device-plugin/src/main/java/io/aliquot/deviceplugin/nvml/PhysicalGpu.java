@@ -27,19 +27,6 @@ public record PhysicalGpu(
         GpuCondition condition,
         Map<String, Link> links,
         GpuKind kind) {
-    /** A card. */
-    public PhysicalGpu(
-            String uuid,
-            int index,
-            String model,
-            int memoryMiB,
-            int leastContextMiB,
-            int numa,
-            GpuCondition condition,
-            Map<String, Link> links) {
-        this(uuid, index, model, memoryMiB, leastContextMiB, numa, condition, links, GpuKind.CARD);
-    }
-
     public PhysicalGpu {
         if (uuid.isBlank() || index < 0) {
             throw new IllegalArgumentException(

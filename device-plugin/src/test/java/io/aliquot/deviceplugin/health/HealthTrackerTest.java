@@ -6,6 +6,7 @@ import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.GpuHealth;
 import io.aliquot.api.names.GpuHealth.Recovery;
 import io.aliquot.api.names.GpuHealth.Unhealthy;
+import io.aliquot.api.names.GpuKind;
 import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.VisibleDevices;
@@ -188,7 +189,7 @@ final class HealthTrackerTest {
 
     private static NvmlReading reading(boolean reportsRecovery, String driver, int loads) {
         var condition = new GpuCondition(true, List.of(), reportsRecovery, Set.of());
-        var gpu = new PhysicalGpu(UUID, 0, "NVIDIA A100", 40_960, 216, -1, condition, Map.of());
+        var gpu = new PhysicalGpu(UUID, 0, "NVIDIA A100", 40_960, 216, -1, condition, Map.of(), GpuKind.CARD);
         return new NvmlReading.Gpus(List.of(gpu), true, driver, loads, NodeFeatures.UNKNOWN);
     }
 

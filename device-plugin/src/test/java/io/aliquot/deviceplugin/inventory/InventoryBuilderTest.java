@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.GpuHealth;
+import io.aliquot.api.names.GpuKind;
 import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.NodeSharing;
 import io.aliquot.api.names.Scaling;
@@ -86,7 +87,7 @@ final class InventoryBuilderTest {
 
     private static PhysicalGpu gpu(int index, String name) {
         var good = new GpuCondition(true, List.of(), true, Set.of());
-        return new PhysicalGpu(uuid(name), index, "model", 1000, 0, -1, good, Map.of());
+        return new PhysicalGpu(uuid(name), index, "model", 1000, 0, -1, good, Map.of(), GpuKind.CARD);
     }
 
     private static String uuid(String name) {

@@ -3,6 +3,7 @@ package io.aliquot.deviceplugin.usage;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Gpu;
+import io.aliquot.api.names.GpuKind;
 import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.VisibleDevices;
@@ -119,6 +120,7 @@ final class ContextMeasurementTest {
                 leastContextMiB,
                 -1,
                 new GpuCondition(true, List.of(), true, Set.of()),
-                Map.of());
+                Map.of(),
+                GpuKind.CARD);
     }
 }

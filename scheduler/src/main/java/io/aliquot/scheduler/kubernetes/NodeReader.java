@@ -131,7 +131,7 @@ public final class NodeReader {
     }
 
     /**
-     * Why the GPUs of a node are not described in the labels of GPU feature discovery, which the node's agent leaves to others; empty if the labels are there.
+     * Why a node has no labels of GPU feature discovery, although its agent leaves them to others; empty if they are there.
      */
     static Optional<String> missingGpuLabels(Node node) {
         return Optional.ofNullable(annotations(node).get(Annotations.GPU_LABELS))

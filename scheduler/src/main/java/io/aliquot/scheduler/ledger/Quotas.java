@@ -130,7 +130,7 @@ final class Quotas {
         }
     }
 
-    /** On a replica that does not lead, nobody takes them, and names of deleted namespaces accumulate. */
+    /** A replica that does not lead takes none of them, so they accumulate, also names of deleted namespaces. */
     void freed(String namespace) {
         if (freed.size() < MOST_FREED) {
             freed.add(namespace);
