@@ -32,7 +32,8 @@
 
 enum {
     SWITCH_BUS = 0xc0,
-    DEVICES = 2 * GPU_MAX_PER_NODE,
+    MIG_DEVICES = 256,
+    DEVICES = GPU_MAX_PER_NODE + MIG_DEVICES,
     EVENT_POLL_MS = 100,
     HANG_POLL_MS = 10,
     GRAPHICS_MHZ = 1410,
@@ -58,7 +59,10 @@ struct nvmlEventSet_st {
 
 static pthread_mutex_t nvml_mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint init_count;
-/* The cards, and from GPU_MAX_PER_NODE on the MIG devices that the client has asked for. */
+/*
+ * The cards, and from GPU_MAX_PER_NODE on the MIG devices that the client has asked for. Other threads may use one that
+ * was destroyed, so it keeps its place and its open file until nvmlShutdown.
+ */
 static struct nvmlDevice_st nvml_devices[DEVICES];
 static atomic_uint device_count;
 static atomic_uint mig_count;
@@ -995,29 +999,25 @@ API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned in
     return result;
 }
 
-/* The handle of an instance, which stays the same; takes over the open file or closes it. NULL: there are too many. */
+/* The handle of an instance, which stays the same; takes over the open file or closes it. NULL: there were too many. */
 static nvmlDevice_t mig_device(nvmlDevice_t card, gpu_file *gpu) {
-    unsigned known = atomic_load(&mig_count), at = known;
-    for (unsigned i = known; i-- > 0;) {
+    unsigned known = atomic_load(&mig_count);
+    for (unsigned i = 0; i < known; i++) {
         nvmlDevice_t device = &nvml_devices[GPU_MAX_PER_NODE + i];
         if (strcmp(device->identity->uuid, gpu_identity(gpu)->uuid) == 0) {
             gpu_close(gpu);
             return device;
         }
-        at = (gpu_health(device->gpu).states & GPU_REMOVED) != 0 ? i : at;
     }
-    if (at == GPU_MAX_PER_NODE) {
+    if (known == MIG_DEVICES) {
         gpu_close(gpu);
         return NULL;
     }
-    nvmlDevice_t device = &nvml_devices[GPU_MAX_PER_NODE + at];
-    if (at < known) {
-        gpu_close(device->gpu);
-    }
-    *device =
-        (struct nvmlDevice_st){.gpu = gpu, .identity = gpu_identity(gpu), .index = GPU_MAX_PER_NODE + at, .card = card};
+    unsigned index = GPU_MAX_PER_NODE + known;
+    nvmlDevice_t device = &nvml_devices[index];
+    *device = (struct nvmlDevice_st){.gpu = gpu, .identity = gpu_identity(gpu), .index = index, .card = card};
     (void)gpu_instance(gpu, &device->instance);
-    atomic_store(&mig_count, at < known ? known : known + 1);
+    atomic_store(&mig_count, known + 1);
     return device;
 }
 
