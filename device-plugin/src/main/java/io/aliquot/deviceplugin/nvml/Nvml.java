@@ -226,9 +226,10 @@ public final class Nvml implements AutoCloseable {
                 var card = new Device(index, uuid(handle), handle, handle);
                 cards.put(card.uuid, handle);
                 if (migMode(handle).on()) {
-                    List<Device> instances = instances(card);
+                    Devices instances = instances(card);
                     warnIfEmpty(card.uuid, instances);
-                    devices.addAll(instances);
+                    devices.addAll(instances.list);
+                    complete &= instances.complete;
                 } else {
                     devices.add(card);
                 }
@@ -240,10 +241,14 @@ public final class Nvml implements AutoCloseable {
         return new Devices(devices, cards, complete);
     }
 
-    /** The instances of a card, whose indexes NVML does not promise to be contiguous. */
-    private List<Device> instances(Device card) throws NvmlException {
+    /**
+     * The instances of a card that return their UUID; one may be destroyed meanwhile. NVML does not promise that their indexes
+     * are contiguous.
+     */
+    private Devices instances(Device card) throws NvmlException {
         Optional<Function> byIndex = library.function("nvmlDeviceGetMigDeviceHandleByIndex");
         var instances = new ArrayList<Device>();
+        boolean complete = true;
         int most = mostInstances(card.handle);
         for (int number = 0; number < most && byIndex.isPresent(); number++) {
             var handle = new PointerByReference();
@@ -253,9 +258,19 @@ public final class Nvml implements AutoCloseable {
             }
             check("nvmlDeviceGetMigDeviceHandleByIndex", code);
             int index = INSTANCES_FROM + card.index * INSTANCES_OF_CARD + number;
-            instances.add(new Device(index, uuid(handle.getValue()), handle.getValue(), card.handle));
+            try {
+                instances.add(new Device(index, uuid(handle.getValue()), handle.getValue(), card.handle));
+            } catch (NvmlException e) {
+                complete = false;
+                LOG.log(
+                        Level.DEBUG,
+                        "Instance {0} of {1} does not return its UUID: {2}",
+                        number,
+                        card.uuid,
+                        e.getMessage());
+            }
         }
-        return instances;
+        return new Devices(instances, Map.of(card.uuid, card.handle), complete);
     }
 
     private int mostInstances(Pointer card) throws NvmlException {
@@ -267,8 +282,8 @@ public final class Nvml implements AutoCloseable {
         return most.getValue();
     }
 
-    private synchronized void warnIfEmpty(String card, List<Device> instances) {
-        if (!instances.isEmpty()) {
+    private synchronized void warnIfEmpty(String card, Devices instances) {
+        if (!instances.list.isEmpty() || !instances.complete) {
             empty.remove(card);
         } else if (empty.add(card)) {
             LOG.log(
@@ -319,12 +334,15 @@ public final class Nvml implements AutoCloseable {
             return List.of(uuidIfReadable(card));
         }
         try {
-            List<Device> all = instances(new Device(0, uuidIfReadable(card), card, card));
-            List<String> named = all.stream()
+            Devices all = instances(new Device(0, uuidIfReadable(card), card, card));
+            List<String> named = all.list.stream()
                     .filter(device -> instance == gpuInstance(device.handle))
                     .map(Device::uuid)
                     .toList();
-            return named.isEmpty() ? all.stream().map(Device::uuid).toList() : named;
+            if (!named.isEmpty()) {
+                return named;
+            }
+            return all.complete ? all.list.stream().map(Device::uuid).toList() : List.of("");
         } catch (NvmlException e) {
             LOG.log(Level.WARNING, "Cannot list the instances of a GPU with an XID error: {0}", e.getMessage());
             return List.of("");

@@ -124,6 +124,12 @@ final class NvmlTest {
             assertThat(xids.poll(20, TimeUnit.SECONDS))
                     .isEqualTo(new Nvml.Xid(31, two.get(1).uuid()));
 
+            driver.run("hide-uuid", two.getFirst().uuid());
+            assertThat(nvml.gpus().complete()).isFalse();
+            assertThat(nvml.gpus().gpus())
+                    .extracting(PhysicalGpu::uuid)
+                    .containsExactly(two.get(1).uuid());
+            driver.run("heal", two.getFirst().uuid());
             driver.run("mig-create", card, "3g.40gb");
             assertThat(nvml.gpus().gpus()).extracting(PhysicalGpu::memoryMiB).containsExactly(9856, 19968, 40192);
             driver.run("lose", card);
