@@ -1035,6 +1035,10 @@ static unsigned mig_devices(nvmlDevice_t card, nvmlDevice_t migs[GPU_MIG_SLICES]
         }
     }
     for (size_t i = 0; i < wanted; i++) {
+        if ((gpu_health(instances[i]).states & GPU_REMOVED) != 0) { /* a container keeps the file, as a mount */
+            gpu_close(instances[i]);
+            continue;
+        }
         nvmlDevice_t device = mig_device(card, instances[i]);
         if (device != NULL) {
             migs[found++] = device;

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 enum { CARD = 1, ROUNDS = 200 };
 
@@ -38,7 +39,7 @@ static void instances_come_and_go_while_another_thread_reads_them(void) {
     nvmlReturn_t (*by_index)(unsigned, nvmlDevice_t *) = nvml_function("nvmlDeviceGetHandleByIndex_v2");
     nvmlReturn_t (*mig_by_index)(nvmlDevice_t, unsigned, nvmlDevice_t *) =
         nvml_function("nvmlDeviceGetMigDeviceHandleByIndex");
-    char error[GPU_ERROR_LENGTH], path[sizeof test_folder + GPU_ERROR_LENGTH];
+    char error[GPU_ERROR_LENGTH], path[sizeof test_folder + GPU_ERROR_LENGTH], kept[sizeof test_folder + 8];
     struct gpu_identity identity;
     identify(&identity, CARD, 81920, 0);
     snprintf(identity.name, sizeof identity.name, "NVIDIA A100-SXM4-80GB");
@@ -47,6 +48,7 @@ static void instances_come_and_go_while_another_thread_reads_them(void) {
     CHECK(gpu_mig_set_mode(test_folder, card, true, error));
     nvmlDevice_t device, mig;
     pthread_t watcher;
+    snprintf(kept, sizeof kept, "%s/kept", test_folder);
     EQUAL(NVML_SUCCESS, init());
     EQUAL(NVML_SUCCESS, by_index(CARD, &device));
     CHECK(pthread_create(&watcher, NULL, watch_events, device) == 0);
@@ -56,8 +58,11 @@ static void instances_come_and_go_while_another_thread_reads_them(void) {
         EQUAL(NVML_SUCCESS, mig_by_index(device, 0, &mig));
         EQUAL(NVML_ERROR_NOT_FOUND, mig_by_index(device, 1, &mig));
         gpu_file *instance = gpu_open(path, error);
-        CHECK(instance != NULL && gpu_mig_destroy(test_folder, instance, false, error));
+        CHECK(instance != NULL && link(path, kept) == 0 && gpu_mig_destroy(test_folder, instance, false, error));
         gpu_close(instance);
+        CHECK(rename(kept, path) == 0); /* as in a container, where the file is a mount */
+        EQUAL(NVML_ERROR_NOT_FOUND, mig_by_index(device, 0, &mig));
+        CHECK(unlink(path) == 0);
     }
     atomic_store(&ended, true);
     CHECK(pthread_join(watcher, NULL) == 0);
