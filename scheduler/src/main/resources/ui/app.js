@@ -7,12 +7,14 @@ import { Gpu } from './gpu.js';
 import { Pending } from './pending.js';
 import { Pod } from './pod.js';
 import { Pods } from './pods.js';
+import { Quotas } from './quotas.js';
 
 /** By the parameter "view" of the address: title, component, and the view in the navigation that it belongs to. */
 const VIEWS = {
   cluster: ['Cluster', Cluster],
   pods: ['Pods', Pods],
   pending: ['Pending', Pending],
+  quotas: ['Quotas', Quotas],
   gpu: ['GPU', Gpu, 'cluster'],
   pod: ['Pod', Pod, 'pods'],
 };

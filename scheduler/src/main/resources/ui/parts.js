@@ -131,19 +131,19 @@ export function useCollection(path, listParams) {
 }
 
 /**
- * The shares of a namespace, of several with commas between them, or of all. `error` is set if no list is allowed,
+ * The objects of a namespace, of several with commas between them, or of all. `error` is set if no list is allowed,
  * `missing` has the refusals of some.
  */
-export function useShares(namespace, fieldSelector) {
+export function useNamespaced(plural, namespace, fieldSelector) {
   const [, changed] = useReducer((version) => version + 1, 0);
   const lists = useMemo(
     () =>
       namespace === null
         ? []
         : [...new Set(namespace.split(',').map((name) => name.trim()))].map((name) =>
-            collection(name ? `namespaces/${encodeURIComponent(name)}/gpushares` : 'gpushares', { fieldSelector }),
+            collection(name ? `namespaces/${encodeURIComponent(name)}/${plural}` : plural, { fieldSelector }),
           ),
-    [namespace, fieldSelector],
+    [plural, namespace, fieldSelector],
   );
   useEffect(() => {
     const subscriptions = lists.map((list) => list.subscribe(changed));
@@ -164,6 +164,8 @@ export function useShares(namespace, fieldSelector) {
     complete: lists.every((list) => list.complete || list.error),
   };
 }
+
+export const useShares = (namespace, fieldSelector) => useNamespaced('gpushares', namespace, fieldSelector);
 
 /** Calls an action now and periodically, until the component or a dependency goes. */
 export function usePeriodically(action, millis, dependencies) {
@@ -221,7 +223,7 @@ export const Missing = ({ title, children }) => html`
 `;
 
 /** The form for namespaces, where the list of all is not allowed. */
-export function Namespaces({ error, namespace = '', change }) {
+export function Namespaces({ error, namespace = '', change, what = 'pods' }) {
   const [text, setText] = useState('');
   const submit = (event) => {
     event.preventDefault();
@@ -229,7 +231,7 @@ export function Namespaces({ error, namespace = '', change }) {
   };
   return html`<section class="notice" aria-label="Namespaces">
     <h2>
-      ${namespace ? `The pods of ${namespace} are not yours to see` : 'The pods of all namespaces are not yours to see'}
+      ${`The ${what} of ${namespace || 'all namespaces'} are not yours to see`}
     </h2>
     <p>${error.message}. Kubernetes’ role view grants it, for all namespaces or one. Name those that you may see:</p>
     <form onSubmit=${submit}>

@@ -14,6 +14,8 @@ import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.extensionapi.webpage.WebPageController;
 import io.aliquot.scheduler.ledger.BoundPods;
 import io.aliquot.scheduler.ledger.NodeFacts;
+import io.aliquot.scheduler.ledger.Quota;
+import io.aliquot.scheduler.ledger.QuotaResource;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
@@ -177,6 +179,11 @@ final class WebPageProgram implements AutoCloseable {
                 new ParsedRequest.Valid(Gpus.request("APP:main: gpumem=" + memoryMiB)),
                 message,
                 List.of());
+    }
+
+    /** Adds or replaces a ResourceQuota. */
+    void putQuota(String namespace, String name, Map<QuotaResource, Long> hard) {
+        changes().ledger().putQuota(new Quota(namespace, name, "uid-quota-" + name, hard, List.of()));
     }
 
     /** The first lists of the watches on pods and nodes are complete. */

@@ -19,6 +19,8 @@ import io.aliquot.scheduler.extensionapi.machinery.WatchCache;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuUsage;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.ShareUsage;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes;
+import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.ledger.QuotaResource;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.testing.Chromium;
 import java.io.IOException;
@@ -55,27 +57,18 @@ class WebPageTest {
     private static final String GPU = "?view=gpu&gpu=" + GpuNodes.name(TRAIN_GPU);
 
     /** The address of each view, and what its main part says. */
-    private static final Map<String, String> VIEWS = Map.of(
-            "",
-            "24 GPUs",
-            "?view=cluster&color=used",
-            "24 GPUs",
-            "?view=cluster&color=health&q=n1&model=NVIDIA+A100-SXM4-80GB",
-            "8 GPUs of 24",
-            "?view=cluster&namespace=team",
-            "1 GPU of 24",
-            GPU,
-            "GPU 0 of n1",
-            "?view=pods",
-            "team/train",
-            "?view=pods&phase=Pending&sort=memory",
-            "2 pods of 3",
-            TRAIN,
-            "team/train",
-            "?view=pod&namespace=team&name=waits",
-            "What would fit",
-            "?view=pending",
-            "2 pods wait for GPUs");
+    private static final Map<String, String> VIEWS = Map.ofEntries(
+            Map.entry("", "24 GPUs"),
+            Map.entry("?view=cluster&color=used", "24 GPUs"),
+            Map.entry("?view=cluster&color=health&q=n1&model=NVIDIA+A100-SXM4-80GB", "8 GPUs of 24"),
+            Map.entry("?view=cluster&namespace=team", "1 GPU of 24"),
+            Map.entry(GPU, "GPU 0 of n1"),
+            Map.entry("?view=pods", "team/train"),
+            Map.entry("?view=pods&phase=Pending&sort=memory", "2 pods of 3"),
+            Map.entry(TRAIN, "team/train"),
+            Map.entry("?view=pod&namespace=team&name=waits", "What would fit"),
+            Map.entry("?view=pending", "2 pods wait for GPUs"),
+            Map.entry("?view=quotas", "1 ResourceQuota limits GPUs"));
 
     /** The page asks again after at most 15 s. */
     private static final double TIMEOUT_MILLIS = 30_000;
@@ -99,7 +92,7 @@ class WebPageTest {
 
     /**
      * Twelve nodes with two GPUs each. On the first GPU of n1 is team/train with 20,000 MiB, idle for long; team/waits
-     * and other/waits-too are Pending.
+     * and other/waits-too are Pending. The quota team/gpus allows 500,000 MiB and 100 vGPUs.
      */
     @BeforeEach
     void start() throws IOException {
@@ -110,6 +103,7 @@ class WebPageTest {
         program.addPod("team", "train", "n1", Gpus.uuid(1, 0), 20_000);
         program.addPending("team", "waits", 200_000, "0/12 nodes are available: 12 no GPU with 200000 MiB free.");
         program.addPending("other", "waits-too", 300_000, "0/12 nodes are available: 12 no GPU with 300000 MiB free.");
+        program.putQuota("team", "gpus", Map.of(QuotaResource.MEMORY, 500_000L, QuotaResource.VGPUS, 100L));
         program.listed();
         program.figures()
                 .containers
@@ -327,6 +321,43 @@ class WebPageTest {
     }
 
     @Test
+    void aQuotaShowsWhatIsUsedAllowedAndLeft() {
+        Page page = program.open(chromium, ColorScheme.LIGHT, "?view=quotas");
+        Locator quota = row(page, "team/gpus");
+
+        assertThat(quota).containsText(Pattern.compile("20,000 MiB of 500,000 MiB\\s*480,000 MiB left\\s*–"));
+        assertThat(quota).containsText(Pattern.compile("1 of 100\\s*99 left"));
+        program.putQuota("team", "gpus", Map.of(QuotaResource.MEMORY, 15_000L, QuotaResource.CORES, 150L));
+        assertThat(quota).containsText(Pattern.compile("20,000 MiB of 15,000 MiB\\s*0 MiB left"));
+        assertThat(quota).containsText(Pattern.compile("10.% of 150.%\\s*140.% left"));
+        program.addPod("team", "train", "n1", TRAIN_GPU, 12_000);
+        assertThat(quota).containsText(Pattern.compile("12,000 MiB of 15,000 MiB\\s*3,000 MiB left"));
+        program.bean(Ledger.class).removeQuota("team", "gpus");
+        assertThat(main(page)).containsText("No quota of GPUs");
+        assertThat(program.errors()).isEmpty();
+    }
+
+    /** The API server decides by the namespace in the path; the page asks for nothing else that names a quota. */
+    @Test
+    void quotasOfANamespaceThatIsNotTheUsersAreNotShown() {
+        program.putQuota("other", "secret", Map.of(QuotaResource.MEMORY, 77_777L));
+        program.forbid(path -> path.matches(".*/v1alpha1/(gpuquotas|namespaces/other/.*)"));
+        Page page = program.open(chromium, ColorScheme.LIGHT, "?view=quotas");
+
+        assertThat(main(page)).containsText("The quotas of all namespaces are not yours to see");
+        page.getByLabel("Namespaces, separated by commas").fill("team,other");
+        page.getByRole(AriaRole.BUTTON, named("Show")).click();
+        assertThat(row(page, "team/gpus")).isVisible();
+        assertThat(main(page)).containsText("is forbidden: User \"viewer\" cannot list");
+        assertThat(page.getByText(Pattern.compile("secret|77,777"))).hasCount(0);
+        assertThat(program.errors()).isEmpty();
+    }
+
+    private static Locator row(Page page, String text) {
+        return page.getByRole(AriaRole.ROW).filter(new Locator.FilterOptions().setHasText(text));
+    }
+
+    @Test
     void hostileTextsStayTexts() {
         String script = "javascript:alert(1)";
         String node = "a" + HOSTILE;
@@ -335,6 +366,7 @@ class WebPageTest {
         program.addPod(HOSTILE, HOSTILE, node, Gpus.uuid(13, 0), 1000);
         program.addPod(script, script, script, Gpus.uuid(14, 0), 1000);
         program.addPending(HOSTILE, "b" + HOSTILE, 200_000, HOSTILE);
+        program.putQuota(HOSTILE, HOSTILE, Map.of(QuotaResource.MEMORY, 50_000L));
         JsonNode history = history(HOSTILE);
         ((ObjectNode) history.at("/containers/0"))
                 .put("namespace", HOSTILE)
@@ -361,6 +393,8 @@ class WebPageTest {
                         "Granted and used",
                         "?view=pod" + ofPod + encoded("b" + HOSTILE),
                         "What would fit",
+                        "?view=quotas",
+                        "2 ResourceQuotas",
                         "?view=pending",
                         "3 pods wait")
                 .forEach((address, text) -> {
