@@ -153,6 +153,42 @@ class AdmissionPoliciesIT {
                 .noneSatisfy(warning -> assertThat(warning).contains("writable volume"));
     }
 
+    /** And what Kubernetes does with a pod that requests nothing, where no webhook changes it: the facts behind the warnings. */
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            quoteCharacter = '"',
+            value = {
+                "{type: Container, min: {nvidia.com/gpumem: 1000}} | Limit must be set | no default avoids that",
+                "{type: Pod, min: {nvidia.com/gpumem: 1000}} | No request is specified | no default avoids that",
+                "{type: Container, maxLimitRequestRatio: {nvidia.com/gpumem: 1}, default: {nvidia.com/gpumem: 0}}"
+                        + " | request is 0 | no default avoids that",
+                "{type: Pod, max: {mig.aliquot.io/1g.10gb: 1}} | No limit is specified | with the default 0 for it",
+                "{type: Pod, max: {nvidia.com/gpumem: 8k}}, {type: Container, default: {nvidia.com/gpumem: 0}} | | ",
+                "{type: Container, max: {nvidia.com/gpumem: 8k}, default: {nvidia.com/gpumem: 0}} | | ",
+                "{type: Container, max: {nvidia.com/gpumem: 8k}} | aliquot-gpu-pods | Kubernetes makes max the default",
+                "{type: Container, max: {cpu: 2}, min: {cpu: 1}} | | ",
+                "{type: Container, min: {nvidia.com/gpumem: 1000}, default: {nvidia.com/gpumem: 0}}"
+                        + " | min value 1k is greater than default value 0 | "
+            })
+    void aLimitRangeThatRefusesOrChangesMoreThanItSaysGivesAWarning(String limits, String refused, String warning) {
+        String path = "/api/v1/namespaces/" + unique();
+        admin.post("/api/v1/namespaces", """
+            {apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {aliquot.io/webhook: ignore}}}""".formatted(path.substring(path.lastIndexOf('/') + 1)))
+                .expectSuccess();
+
+        Response created = admin.post(
+                path + "/limitranges",
+                "{apiVersion: v1, kind: LimitRange, metadata: {name: gpus}, spec: {limits: [" + limits + "]}}");
+        Response pod = admin.post(path + "/pods" + DRY_RUN, pod("plain", ""));
+
+        assertThat(String.join("\n", created.warnings())).contains(warning == null ? "" : warning);
+        assertThat(created.warnings()).hasSize(warning == null ? 0 : 1);
+        Response last = created.code() == 201 ? pod : created;
+        assertThat(last.code() == 201).as(last.body()).isEqualTo(refused == null);
+        assertThat(last.body()).contains(refused == null ? "" : refused);
+    }
+
     @Test
     void aContainerWithWholeCardsMayHaveTheCapabilitySysAdmin() {
         String whole = gpuPod("whole")

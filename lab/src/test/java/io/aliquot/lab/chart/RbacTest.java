@@ -37,6 +37,7 @@ class RbacTest {
                         "pods/eviction: create",
                         "policy/poddisruptionbudgets: list watch",
                         "resourcequotas: list watch",
+                        "limitranges: list watch",
                         "nodes: get list watch patch",
                         "namespaces: get",
                         "events: create",

@@ -165,12 +165,12 @@ final class JsonContainer {
 
     /**
      * Sets to 0 what a LimitRange added and its author may not want: all of it if the container requests no GPU otherwise,
-     * and memory in MiB beside memory in percent. It stays with the amount 0, or the LimitRange would add it again.
-     *
-     * @param defaulted the names that a LimitRange added
+     * memory in MiB beside memory in percent, and a request without a limit, which Kubernetes refuses. It stays with the
+     * amount 0, or the LimitRange would add it again.
      */
-    void clearDefaults(Set<String> defaulted) {
-        if (defaulted.isEmpty()) {
+    void clearDefaults(LimitRangeDefaults defaults) {
+        Set<String> defaulted = defaults.limits();
+        if (defaulted.isEmpty() && defaults.requests().isEmpty()) {
             return;
         }
         Map<String, String> limits = resources("limits");
@@ -187,6 +187,9 @@ final class JsonContainer {
             };
             if (defaulted.contains(name) && (!asks || unwanted)) {
                 cleared.replace(name, "0");
+            }
+            if (defaults.requests().contains(name)) {
+                cleared.putIfAbsent(name, "0");
             }
         }
         if (!cleared.equals(limits)) {

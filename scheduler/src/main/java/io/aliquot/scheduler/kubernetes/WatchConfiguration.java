@@ -15,6 +15,7 @@ import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.NodeReports;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.settings.Settings;
+import io.fabric8.kubernetes.api.model.LimitRange;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.ResourceQuota;
@@ -242,6 +243,18 @@ class WatchConfiguration {
                 object.getMetadata().getNamespace(), object.getMetadata().getName());
     }
 
+    /** Only for its events: nothing here depends on LimitRanges. */
+    @Bean
+    Informer<LimitRange> limitRanges(ListWatchClient lists, Events events, LongSupplier nanoTime) {
+        return Informer.start(
+                lists,
+                ResourceType.LIMIT_RANGES,
+                object -> LimitRangeReader.problems(object)
+                        .forEach(problem -> events.warnOnce(object, "GpuLimitRange", problem, problem)),
+                object -> {},
+                nanoTime);
+    }
+
     @Bean
     Informer<Lease> leases(ListWatchClient lists, Settings settings, Leadership leadership, LongSupplier nanoTime) {
         return Informer.start(
@@ -260,9 +273,16 @@ class WatchConfiguration {
             Informer<Pod> pods,
             Informer<PodDisruptionBudget> budgets,
             Informer<ResourceQuota> quotas,
+            Informer<LimitRange> limitRanges,
             Informer<Lease> leases,
             MeterRegistry metrics) {
-        Map.of("nodes", nodes, "pods", pods, "poddisruptionbudgets", budgets, "resourcequotas", quotas, "lease", leases)
+        Map.of(
+                        "nodes", nodes,
+                        "pods", pods,
+                        "poddisruptionbudgets", budgets,
+                        "resourcequotas", quotas,
+                        "limitranges", limitRanges,
+                        "lease", leases)
                 .forEach((resource, informer) -> Gauge.builder(
                                 "aliquot.watch.idle",
                                 informer,
@@ -271,7 +291,7 @@ class WatchConfiguration {
                         .baseUnit("seconds")
                         .tag("resource", resource)
                         .register(metrics));
-        return new WatchHealthCheck(leases, List.of(leases, pods, nodes, budgets, quotas), () -> {
+        return new WatchHealthCheck(leases, List.of(leases, pods, nodes, budgets, quotas, limitRanges), () -> {
             try {
                 return Optional.ofNullable(kubernetes
                                 .leases()

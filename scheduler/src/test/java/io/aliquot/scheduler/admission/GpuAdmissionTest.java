@@ -101,6 +101,31 @@ class GpuAdmissionTest {
         assertThat(percent.get("aliquot.io/vgpu").stringValue()).isEqualTo("1");
     }
 
+    /** As {@code min} and {@code defaultRequest} of a LimitRange do; Kubernetes refuses such a pod if the request stays. */
+    @Test
+    void aRequestThatALimitRangeAddedIsNoneWithoutItsLimit() {
+        for (String written : new String[] {"{\"cpu\": \"1\"}", "{\"aliquot.io/vgpu\": \"1\"}"}) {
+            ObjectNode pod = defaulted(written);
+            ((ObjectNode) pod.at("/metadata/annotations"))
+                    .put(
+                            "kubernetes.io/limit-ranger",
+                            "LimitRanger plugin set: nvidia.com/gpumem request for container main");
+            ((ObjectNode) container(pod, 0).get("resources"))
+                    .putObject("requests")
+                    .put("nvidia.com/gpumem", "1k");
+
+            ObjectNode admitted = mutated(ADMISSION, pod);
+
+            assertThat(limits(admitted).get("nvidia.com/gpumem").stringValue()).isEqualTo("0");
+            assertThat(container(admitted, 0)
+                            .at("/resources/requests/nvidia.com~1gpumem")
+                            .stringValue())
+                    .isEqualTo("0");
+            assertThat(spec(admitted).get("schedulerName").stringValue())
+                    .isEqualTo(written.contains("vgpu") ? "aliquot-scheduler" : "default-scheduler");
+        }
+    }
+
     /** As with {@code default: {nvidia.com/gpumem: 0}}. */
     @Test
     void noMemoryCountsAsNoneWritten() {

@@ -206,6 +206,82 @@ class ManifestsIT {
                 .contains("the namespace team-changing has an invalid annotation: aliquot.io/default-cores: ");
     }
 
+    /** The API server adds what LimitRanges say before and after it calls the webhook, and then checks it. */
+    @Test
+    void limitRangesDoWhatTheReferenceSays() throws Exception {
+        String pods = limitedPod("plain", "cpu: 1")
+                + limitedPod("card", "aliquot.io/vgpu: 1")
+                + limitedPod("percent", "nvidia.com/gpumem-percentage: 50");
+        apply(limited("as-documented", example())).expectSuccess();
+        apply(limited("only-max", "{type: Container, max: {nvidia.com/gpumem: 8k}}"))
+                .expectSuccess();
+        apply(limited("only-min", "{type: Container, min: {nvidia.com/gpumem: 1k}}"))
+                .expectSuccess();
+
+        assertThat(limits("as-documented", pods)).containsExactly("cpu: 1", "aliquot.io/vgpu: 1", HALF);
+        assertThat(limits("only-max", pods))
+                .containsExactly("cpu: 1", "aliquot.io/vgpu: 1, nvidia.com/gpumem: 8k", HALF);
+        for (String pod : pods.split("(?=apiVersion)", -1)) {
+            assertThat(apply(pod, "--namespace=only-min").text())
+                    .contains("minimum nvidia.com/gpumem usage per Container is 1k, but request is 0");
+        }
+        assertThat(limits("only-min", limitedPod("enough", "nvidia.com/gpumem: 3k")))
+                .containsExactly("aliquot.io/vgpu: 1, nvidia.com/gpumem: 3k");
+    }
+
+    private static final String HALF = "aliquot.io/vgpu: 1, nvidia.com/gpumem-percentage: 50";
+
+    /** The limits of the LimitRange in docs/reference.md. */
+    private static String example() throws IOException {
+        Matcher example = Pattern.compile("(?s)kind: LimitRange\n.*?  limits:\n  - (type: .*?)```")
+                .matcher(Files.readString(ROOT.resolve("docs/reference.md")));
+        assertThat(example.find()).isTrue();
+        return "{" + example.group(1).replaceAll("#.*", "").strip().replaceAll("\\s*\n", ", ") + "}";
+    }
+
+    private static String limited(String namespace, String limits) {
+        return """
+            {apiVersion: v1, kind: Namespace, metadata: {name: %1$s}}
+            ---
+            {apiVersion: v1, kind: LimitRange, metadata: {name: gpus, namespace: %1$s}, spec: {limits: [%2$s]}}
+            """.formatted(namespace, limits);
+    }
+
+    private static String limitedPod(String name, String limits) {
+        return """
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: %s}
+            spec: {containers: [{name: main, image: i, resources: {limits: {%s}}}]}
+            ---
+            """.formatted(name, limits);
+    }
+
+    /** The limits of the pods that are stored, without those of 0. */
+    private static List<String> limits(String namespace, String pods) throws Exception {
+        apply(pods, "--namespace=" + namespace).expectSuccess();
+        String json =
+                kubectl("get", "pods", "--namespace=" + namespace, "-o=json").text();
+        var found = new TreeMap<String, String>();
+        for (Pod pod :
+                new KubernetesSerialization().unmarshal(json, PodList.class).getItems()) {
+            found.put(
+                    String.format(
+                            "%03d", pods.indexOf("name: " + pod.getMetadata().getName() + "}")),
+                    new TreeMap<>(pod.getSpec()
+                                    .getContainers()
+                                    .getFirst()
+                                    .getResources()
+                                    .getLimits())
+                            .entrySet().stream()
+                                    .filter(limit ->
+                                            !limit.getValue().toString().equals("0"))
+                                    .map(limit -> limit.getKey() + ": " + limit.getValue())
+                                    .collect(Collectors.joining(", ")));
+        }
+        return List.copyOf(found.values());
+    }
+
     /** A pod that Aliquot does not claim is what it would be without Aliquot. */
     @Test
     void timeSlicesOfOtherNamespacesStayAsTheyWereWritten() throws Exception {

@@ -2,6 +2,8 @@ package io.aliquot.scheduler.kubernetes.client;
 
 import io.fabric8.kubernetes.api.model.HasMetadata;
 import io.fabric8.kubernetes.api.model.KubernetesResourceList;
+import io.fabric8.kubernetes.api.model.LimitRange;
+import io.fabric8.kubernetes.api.model.LimitRangeList;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.NodeList;
 import io.fabric8.kubernetes.api.model.Pod;
@@ -59,6 +61,9 @@ public record ResourceType<T extends HasMetadata>(
             Encoding.JSON,
             ResourceQuotaList.class,
             ResourceQuota::new);
+
+    public static final ResourceType<LimitRange> LIMIT_RANGES = new ResourceType<>(
+            "LimitRanges", "/api/v1/limitranges", "", Encoding.JSON, LimitRangeList.class, LimitRange::new);
 
     public static ResourceType<Lease> lease(String namespace, String name) {
         return new ResourceType<>(
