@@ -4,7 +4,9 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Resources;
+import io.fabric8.kubernetes.api.model.LimitRangeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.Quantity;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.time.Duration;
@@ -209,6 +211,69 @@ class GpuApiIT {
                 .contains("--type");
 
         assertThat(Allocations.of(namespace.get("stays"), Pods.MAIN)).isEqualTo(Allocations.of(pod, Pods.MAIN));
+    }
+
+    /** Also the scheduler's rights to watch quotas and LimitRanges: without them it sees none. */
+    @Test
+    @LongTier.Only
+    void aQuotaRefusesPodsAndResizesUntilItIsRaised(Lab lab, TestNamespace namespace) {
+        String viewer = account(lab, namespace, "viewer", "view");
+        kubectl(lab, namespace, "create", "quota", "gpus", "--hard=limits.nvidia.com/gpumem=5000");
+        awaitQuota(lab, namespace, "0/5000Mi");
+        namespace.run(Pods.withLimits(lab, "fits", LIMITS));
+        namespace.create(Pods.withLimits(lab, "waits", LIMITS));
+        String sentence =
+                "namespace " + namespace.name() + " has 2000 of 5000 MiB left, the pod needs 3000 (ResourceQuota gpus)";
+
+        assertThat(namespace.awaitUnschedulable("waits")).contains(sentence);
+        assertThat(patch(lab, namespace, "fits", "\"memoryMiB\": 6000").err()).contains(sentence);
+        assertThat(Allocations.of(namespace.get("fits"), Pods.MAIN).getFirst().memoryMiB())
+                .isEqualTo(3000);
+        assertThat(kubectl(lab, namespace, "get", "gpuquotas", "--as", viewer)).containsPattern("gpus +3000/5000Mi +-");
+        assertThat(lab.kubectl("get", "gpuquotas", "--namespace", "default", "--as", viewer)
+                        .err())
+                .contains("Forbidden");
+
+        kubectl(
+                lab,
+                namespace,
+                "patch",
+                "resourcequota",
+                "gpus",
+                "--type=merge",
+                "--patch={\"spec\": {\"hard\": {\"limits.nvidia.com/gpumem\": \"6000\"}}}");
+
+        namespace.awaitRunning("waits", TestNamespace.PROMPTLY);
+        awaitQuota(lab, namespace, "6000/6000Mi");
+        patch(lab, namespace, "fits", "\"memoryMiB\": 2000").expectSuccess();
+        awaitQuota(lab, namespace, "5000/6000Mi");
+
+        lab.client()
+                .resource(new LimitRangeBuilder()
+                        .withNewMetadata()
+                        .withName("least")
+                        .withNamespace(namespace.name())
+                        .endMetadata()
+                        .withNewSpec()
+                        .addNewLimit()
+                        .withType("Container")
+                        .withMin(Map.of(Resources.MEMORY, new Quantity("1k")))
+                        .endLimit()
+                        .endSpec()
+                        .build())
+                .create();
+        TestNamespace.awaitTrue(
+                "an event on the LimitRange",
+                EVENTUALLY,
+                () -> kubectl(lab, namespace, "events", "--for=limitrange/least")
+                        .matches("(?s).*GpuLimitRange.*remove it: no default avoids that.*"));
+    }
+
+    private static void awaitQuota(Lab lab, TestNamespace namespace, String memory) {
+        TestNamespace.awaitTrue(
+                memory + " in the quota",
+                EVENTUALLY,
+                () -> kubectl(lab, namespace, "get", "gpuquotas").contains(" " + memory + " "));
     }
 
     @Test
