@@ -103,7 +103,8 @@ public final class ForeignResources {
             written.remove(NVIDIA_GPU);
         } else if (Stream.of(NVIDIA_GPU, NVIDIA_GPU_SHARED).anyMatch(name -> requests(merged, name))) {
             written.remove(Resources.VGPU);
-        } else if (merged.keySet().stream().anyMatch(name -> name.startsWith(Resources.NVIDIA_INSTANCE_PREFIX))) {
+        } else if (merged.keySet().stream()
+                .anyMatch(name -> name.startsWith(Resources.NVIDIA_INSTANCE_PREFIX) && requests(merged, name))) {
             written.remove(Resources.VGPU);
             written.keySet().removeIf(name -> name.startsWith(Resources.INSTANCE_GROUP));
         }
@@ -167,9 +168,10 @@ public final class ForeignResources {
         });
     }
 
+    /** An amount of 0, with which admission replaces the default of a LimitRange, stays for the reason that is above. */
     private static void translateInstances(Map<String, String> translated) {
         for (String name : List.copyOf(translated.keySet())) {
-            if (name.startsWith(Resources.NVIDIA_INSTANCE_PREFIX)) {
+            if (name.startsWith(Resources.NVIDIA_INSTANCE_PREFIX) && requests(translated, name)) {
                 String profile = name.substring(Resources.NVIDIA_INSTANCE_PREFIX.length());
                 translated.put(Resources.INSTANCE_GROUP + profile, translated.remove(name));
             }

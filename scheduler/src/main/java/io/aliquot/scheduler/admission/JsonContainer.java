@@ -165,36 +165,52 @@ final class JsonContainer {
 
     /**
      * Sets to 0 what a LimitRange added and its author may not want: all of it if the container requests no GPU otherwise,
-     * memory in MiB beside memory in percent, and a request without a limit, which Kubernetes refuses. It stays with the
-     * amount 0, or the LimitRange would add it again.
+     * memory in MiB beside memory in percent, instances of MIG, which are beside nothing else, and all else beside them, and a
+     * request without a limit, which Kubernetes refuses. It stays with the amount 0, or the LimitRange would add it again.
      */
     void clearDefaults(LimitRangeDefaults defaults) {
-        Set<String> defaulted = defaults.limits();
-        if (defaulted.isEmpty() && defaults.requests().isEmpty()) {
+        if (defaults.limits().isEmpty() && defaults.requests().isEmpty()) {
             return;
         }
         Map<String, String> limits = resources("limits");
         Set<String> written = requested("limits");
-        written.removeAll(defaulted);
-        boolean asks = written.stream()
-                .anyMatch(name -> Resources.SUPPORTED.contains(name) || ForeignResources.NAMES.contains(name));
+        written.removeAll(defaults.limits());
         var cleared = new LinkedHashMap<>(limits);
-        for (String name : Resources.SUPPORTED) {
-            boolean unwanted = switch (name) {
-                case Resources.MEMORY -> written.contains(Resources.MEMORY_PERCENTAGE);
-                case Resources.MEMORY_PERCENTAGE -> written.contains(Resources.MEMORY);
-                default -> false;
-            };
-            if (defaulted.contains(name) && (!asks || unwanted)) {
+        for (String name : defaults.limits()) {
+            if (isUnwanted(name, written)) {
                 cleared.replace(name, "0");
             }
-            if (defaults.requests().contains(name)) {
+        }
+        for (String name : defaults.requests()) {
+            if (Resources.SUPPORTED.contains(name) || isInstance(name)) {
                 cleared.putIfAbsent(name, "0");
             }
+        }
+        if (written.stream().anyMatch(JsonContainer::isInstance)
+                && defaults.limits().contains(Resources.VGPU)) {
+            cleared.remove(Resources.VGPU); // as many as instances
         }
         if (!cleared.equals(limits)) {
             replaceAmounts(limits, cleared);
         }
+    }
+
+    /** @param written the names of what the container itself requests */
+    private static boolean isUnwanted(String name, Set<String> written) {
+        boolean isWhole = written.stream().anyMatch(JsonContainer::isInstance);
+        boolean asks = isWhole
+                || written.stream()
+                        .anyMatch(one -> Resources.SUPPORTED.contains(one) || ForeignResources.NAMES.contains(one));
+        return switch (name) {
+            case Resources.MEMORY -> !asks || isWhole || written.contains(Resources.MEMORY_PERCENTAGE);
+            case Resources.MEMORY_PERCENTAGE -> !asks || isWhole || written.contains(Resources.MEMORY);
+            case Resources.CORES, Resources.VGPU -> !asks || isWhole;
+            default -> isInstance(name);
+        };
+    }
+
+    private static boolean isInstance(String name) {
+        return name.startsWith(Resources.INSTANCE_GROUP) || name.startsWith(Resources.NVIDIA_INSTANCE_PREFIX);
     }
 
     boolean usesAckResources() {

@@ -15,6 +15,7 @@ import io.aliquot.api.names.MemoryRequest;
 import io.aliquot.api.names.SliceDefaults;
 import java.util.List;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -99,6 +100,52 @@ class GpuAdmissionTest {
                 ADMISSION, defaulted("{\"nvidia.com/gpumem-percentage\": \"50\", \"nvidia.com/gpumem\": \"8k\"}")));
         assertThat(percent.get("nvidia.com/gpumem").stringValue()).isEqualTo("0");
         assertThat(percent.get("aliquot.io/vgpu").stringValue()).isEqualTo("1");
+    }
+
+    /** An instance is whole and beside nothing else; the author of the container knows nothing of the LimitRange. */
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            quoteCharacter = '"',
+            value = {
+                "nvidia.com/mig-1g.10gb=1 nvidia.com/gpumem=8k | nvidia.com/gpumem |"
+                        + " aliquot.io/vgpu=1 mig.aliquot.io/1g.10gb=1 nvidia.com/gpumem=0",
+                "mig.aliquot.io/1g.10gb=2 aliquot.io/vgpu=4 nvidia.com/gpucores=50 | aliquot.io/vgpu, nvidia.com/gpucores |"
+                        + " aliquot.io/vgpu=2 mig.aliquot.io/1g.10gb=2 nvidia.com/gpucores=0",
+                "nvidia.com/gpumem=3k mig.aliquot.io/1g.10gb=1 nvidia.com/mig-2g.20gb=1 |"
+                        + " mig.aliquot.io/1g.10gb, nvidia.com/mig-2g.20gb |"
+                        + " aliquot.io/vgpu=1 mig.aliquot.io/1g.10gb=0 nvidia.com/gpumem=3k nvidia.com/mig-2g.20gb=0",
+                "aliquot.io/vgpu=1 mig.aliquot.io/1g.10gb=1 | mig.aliquot.io/1g.10gb |"
+                        + " aliquot.io/vgpu=1 mig.aliquot.io/1g.10gb=0",
+                "nvidia.com/mig-1g.10gb=1 nvidia.com/mig-2g.20gb=2 | nvidia.com/mig-2g.20gb |"
+                        + " aliquot.io/vgpu=1 mig.aliquot.io/1g.10gb=1 nvidia.com/mig-2g.20gb=0",
+                "cpu=1 mig.aliquot.io/1g.10gb=1 | mig.aliquot.io/1g.10gb | cpu=1 mig.aliquot.io/1g.10gb=0",
+                // the LimitRange has added what admission renamed
+                "aliquot.io/vgpu=1 mig.aliquot.io/1g.10gb=1 nvidia.com/mig-1g.10gb=2 | nvidia.com/mig-1g.10gb |"
+                        + " aliquot.io/vgpu=1 mig.aliquot.io/1g.10gb=1 nvidia.com/mig-1g.10gb=0"
+            })
+    void limitsThatALimitRangeAddedLeaveInstancesAlone(String given, String added, String expected) {
+        ObjectNode pod = defaulted(
+                "{" + given.replaceAll("(\\S+)=(\\S+)", "\"$1\": \"$2\"").replace("\" \"", "\", \"") + "}");
+        ((ObjectNode) pod.at("/metadata/annotations"))
+                .put(
+                        "kubernetes.io/limit-ranger",
+                        "LimitRanger plugin set: %1$s request for container main; %1$s limit for container main"
+                                .formatted(added));
+
+        ObjectNode admitted = mutated(ADMISSION, pod);
+
+        assertThat(amounts(admitted)).isEqualTo(expected);
+        assertThat(amounts(mutated(ADMISSION, admitted))).as("once more").isEqualTo(expected);
+    }
+
+    private static String amounts(ObjectNode pod) {
+        return limits(pod)
+                .propertyStream()
+                .filter(limit -> !limit.getKey().equals("nvidia.com/gpu")) // 0, for the GPU Operator
+                .map(limit -> limit.getKey() + "=" + limit.getValue().stringValue())
+                .sorted()
+                .collect(Collectors.joining(" "));
     }
 
     /** As {@code min} and {@code defaultRequest} of a LimitRange do; Kubernetes refuses such a pod if the request stays. */

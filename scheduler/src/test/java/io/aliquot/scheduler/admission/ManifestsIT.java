@@ -227,6 +227,20 @@ class ManifestsIT {
         }
         assertThat(limits("only-min", limitedPod("enough", "nvidia.com/gpumem: 3k")))
                 .containsExactly("aliquot.io/vgpu: 1, nvidia.com/gpumem: 3k");
+        String instances =
+                "{type: Container, max: {nvidia.com/gpumem: 8k, nvidia.com/mig-1g.10gb: 2, aliquot.io/vgpu: 2}}";
+        apply(limited("instances", instances)
+                        .replaceFirst("name: instances", "name: instances, labels: {aliquot.io/mig: \"on\"}"))
+                .expectSuccess();
+        assertThat(limits(
+                        "instances",
+                        limitedPod("plain", "cpu: 1")
+                                + limitedPod("instance", "nvidia.com/mig-1g.10gb: 1")
+                                + limitedPod("share", "nvidia.com/gpucores: 50, aliquot.io/vgpu: 1")))
+                .containsExactly(
+                        "cpu: 1",
+                        "aliquot.io/vgpu: 1, mig.aliquot.io/1g.10gb: 1",
+                        "aliquot.io/vgpu: 1, nvidia.com/gpucores: 50, nvidia.com/gpumem: 8k");
     }
 
     private static final String HALF = "aliquot.io/vgpu: 1, nvidia.com/gpumem-percentage: 50";
