@@ -419,11 +419,8 @@ public final class Ledger {
             }
             reserved[0] = accounts.withAccount(node, account -> {
                 if (account.select(pod.uid(), request, victims) instanceof Selected selected) {
-                    Claim claim = claim(state, pod, request, selected, 0);
-                    if (accounts.quotas.admit(claim).isEmpty()) {
-                        account.put(claim);
-                        return true;
-                    }
+                    return account.admit(claim(state, pod, request, selected, 0))
+                            .isEmpty();
                 }
                 return false;
             });
@@ -474,12 +471,10 @@ public final class Ledger {
         return switch (account.select(pod.uid(), request, Set.of())) {
             case Refused refused -> new Conflict(refused.reason());
             case Selected selected -> {
-                Claim claim = claim(State.ASSUMED, pod, request, selected, version);
-                Optional<String> overQuota = accounts.quotas.admit(claim);
+                Optional<String> overQuota = account.admit(claim(State.ASSUMED, pod, request, selected, version));
                 if (overQuota.isPresent()) {
                     yield new Conflict(overQuota.get());
                 }
-                account.put(claim);
                 // Only a node that shares its GPUs selects some.
                 yield new Granted(
                         selected.containers(),

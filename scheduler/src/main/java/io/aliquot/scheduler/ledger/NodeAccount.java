@@ -298,10 +298,24 @@ final class NodeAccount implements NodeAccountView {
                         && claim.state != State.RESERVED_FOR_PREEMPTOR);
     }
 
-    /** Sets the pod's claim; if its amounts are those of the former claim, the account counts as unchanged. */
+    /** Sets the pod's claim if the quotas of its namespace allow it; returns what is missing if they do not. */
+    Optional<String> admit(Claim claim) {
+        Optional<String> missing = accounts.quotas.admit(claim);
+        if (missing.isEmpty()) {
+            count(claim);
+        }
+        return missing;
+    }
+
+    /** Sets the pod's claim, whatever the quotas allow. */
     void put(Claim claim) {
-        Claim before = claims.put(claim.pod.uid(), claim);
         accounts.quotas.put(claim);
+        count(claim);
+    }
+
+    /** If the amounts are those of the former claim, the account counts as unchanged. */
+    private void count(Claim claim) {
+        Claim before = claims.put(claim.pod.uid(), claim);
         bumpRevision();
         if (before == null) {
             add(claim, 1);

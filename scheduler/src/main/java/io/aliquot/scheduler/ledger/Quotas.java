@@ -148,12 +148,11 @@ final class Quotas {
     /** Counts a claim if the quotas of its namespace allow it; returns what is missing if they do not. */
     Optional<String> admit(Claim claim) {
         var lacking = new ArrayList<String>(0);
-        namespaces.computeIfPresent(claim.pod.namespace(), (name, namespace) -> {
+        change(claim.pod.namespace(), namespace -> {
             lacking(namespace, claim.pod, claim.scopes(), claim.quotaAmount()).ifPresent(lacking::add);
             if (lacking.isEmpty()) {
                 put(namespace, claim);
             }
-            return namespace;
         });
         return lacking.stream().findFirst();
     }

@@ -55,13 +55,10 @@ final class Resizes {
         Optional<String> obstacle = account.unsuitable(pod.shares(), wanted)
                 .or(() -> account.lacking(pod, ContainerShare.larger(pod.perGpu(), ContainerShare.perGpu(wanted))))
                 .or(() -> apply
-                        ? accounts.quotas.admit(resizing)
+                        ? account.admit(resizing)
                         : accounts.quotas.lacking(pod.id(), pod.scopes(), resizing.quotaAmount()));
         if (obstacle.isPresent()) {
             return new Resizing.Refused(obstacle.get());
-        }
-        if (apply) {
-            account.put(resizing);
         }
         return new Resizing.Prepared(pod.id(), node, pod.version(), wanted);
     }
