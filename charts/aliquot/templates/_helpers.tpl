@@ -192,11 +192,12 @@ has(object.spec.schedulerName) && object.spec.schedulerName == 'aliquot-schedule
 {{- end }}
 
 {{/*
-True if Aliquot placed the pod that an update changes, and the update changes what its webhook writes. The API server
+True if an update changes what Aliquot's webhook wrote in a pod, whatever its namespace says by now. The API server
 refuses most of these updates; of those that do not differ after the translation, nothing is left.
 */}}
 {{- define "aliquot.cel.changesRequest" -}}
 has(oldObject.spec.schedulerName) && oldObject.spec.schedulerName == 'aliquot-scheduler' &&
+{{ include "aliquot.cel.containers" . | replace "object" "oldObject" }}.exists(c, {{ include "aliquot.cel.requestsGpu" . }}) &&
 (object.spec.containers != oldObject.spec.containers ||
 (has(object.spec.schedulerName) && object.spec.schedulerName != 'aliquot-scheduler') ||
 {{- range $i, $field := list "initContainers" "tolerations" }}
@@ -267,8 +268,8 @@ variables.old.all(k, k in ['{{ join "', '" .annotations }}'] || k in variables.n
 {{- end }}
 
 {{/*
-The namespaces whose pods a webhook is called for; with a label only those where it is on. Call with
-(dict "label" KEY "root" $).
+The namespaces whose pods a webhook is called for; with a label only those where it is on, and with "admitted" true also
+those that leave new pods alone. Call with (dict "label" KEY "root" $).
 */}}
 {{- define "aliquot.namespaceSelector" -}}
 {{- with .root.Values.webhooks.namespaceSelector.matchLabels }}
@@ -276,7 +277,9 @@ matchLabels: {{- toYaml . | nindent 2 }}
 {{- end }}
 matchExpressions:
 - {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, {{ .root.Release.Namespace }}]}
+{{- if not .admitted }}
 - {key: aliquot.io/webhook, operator: NotIn, values: [ignore]}
+{{- end }}
 {{- with .label }}
 - {key: {{ . }}, operator: In, values: ["on"]}
 {{- end }}

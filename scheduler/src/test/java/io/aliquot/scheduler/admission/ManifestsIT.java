@@ -179,31 +179,80 @@ class ManifestsIT {
                 .isEmpty();
     }
 
-    /** What a namespace says counts when a pod is created. */
+    /** What a namespace says counts when a pod is created; no node exists, so the pods are Pending. */
     @Test
-    void aPodKeepsItsSizeWhenItsNamespaceSaysSomethingElse() throws Exception {
-        String slices = manifests
-                .substring(manifests.indexOf("kind: Namespace\nmetadata:\n  name: team-slices") - 15)
-                .replace("team-slices", "team-changing");
-        slices = slices.substring(0, slices.indexOf("---", slices.indexOf("gpu-that-is-a-slice")));
-        apply(slices).expectSuccess();
+    void aPodStaysWhatItIsWhenItsNamespaceSaysSomethingElse() throws Exception {
+        String claimed = inNamespace("team-changing");
+        apply(claimed).expectSuccess();
         String versions = versions();
 
+        String unclaimed = claimed.replaceAll("(?m)^  +aliquot.io/(gpu|gpu.shared|mig): \"on\".*\n", "")
+                .replace("  labels:\n", "  labels:\n    aliquot.io/webhook: ignore\n");
         for (String changed : List.of(
-                slices.replace("default-memory-percentage: \"25\"", "default-memory-percentage: \"50\""),
-                slices.replaceAll("(?m)^  +aliquot.io/(gpu|gpu.shared): \"on\".*\n", "")
-                        .replace("  labels:\n", ""))) {
-            assertThat(changed).isNotEqualTo(slices);
+                claimed.replace("default-memory-percentage: \"25\"", "default-memory-percentage: \"50\"")
+                        .replace("default-gpu: slice", "default-gpu: card"),
+                unclaimed)) {
+            assertThat(changed).isNotEqualTo(claimed);
             apply(changed).expectSuccess();
             assertThat(versions()).isEqualTo(versions);
         }
+        assertThat(apply(unclaimed.replaceFirst("gpu.shared: 1", "gpu.shared: 2"))
+                        .text())
+                .contains("pod updates may not change fields");
+
         kubectl("annotate", "namespace", "team-changing", "--overwrite", "aliquot.io/default-cores=all")
                 .expectSuccess();
-        kubectl("label", "namespace", "team-changing", "aliquot.io/gpu.shared=on")
+        kubectl("label", "namespace", "team-changing", "aliquot.io/gpu.shared=on", "aliquot.io/webhook-")
                 .expectSuccess();
-        assertThat(apply(slices.substring(slices.indexOf("---")).replace("name: time-slice", "name: another"))
-                        .text())
+        String pods = claimed.substring(claimed.indexOf("---"));
+        apply(pods).expectSuccess();
+        assertThat(apply(pods.replace("name: time-slice", "name: another")).text())
                 .contains("the namespace team-changing has an invalid annotation: aliquot.io/default-cores: ");
+        assertThat(versions()).isEqualTo(versions);
+    }
+
+    /** A pod that was created before its namespace claimed it belongs to the other device plugin. */
+    @Test
+    void aPodOfAnotherDevicePluginStaysItsOwnWhenItsNamespaceClaimsSuchPods() throws Exception {
+        String claimed = inNamespace("team-later");
+        String pods = claimed.substring(claimed.indexOf("---"))
+                        // Aliquot's kube-scheduler also places pods that are not Aliquot's.
+                        .replaceFirst("(?s)(name: mig-instance.*?\nspec:\n)", "$1  schedulerName: aliquot-scheduler\n")
+                + """
+                ---
+                {apiVersion: v1, kind: Pod, metadata: {name: plain, namespace: team-later},
+                 spec: {schedulerName: aliquot-scheduler, containers: [{name: main, image: "plain:1"}]}}
+                """;
+        kubectl("create", "namespace", "team-later").expectSuccess();
+        apply(pods).expectSuccess();
+        String versions = versions();
+        String written = kubectl("get", "pods", "-n=team-later", "-o=jsonpath={.items[*].spec}")
+                .text();
+        assertThat(written)
+                .contains("nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb")
+                .doesNotContain("aliquot.io/vgpu", "NVIDIA_VISIBLE_DEVICES");
+
+        apply(claimed.substring(0, claimed.indexOf("---"))).expectSuccess();
+        apply(pods).expectSuccess();
+        assertThat(versions()).isEqualTo(versions);
+
+        // Kubernetes lets the image of a pod change. That makes no pod Aliquot's.
+        apply(pods.replace("cuda:12.6.2", "cuda:12.6.3").replace("plain:1", "plain:2"))
+                .expectSuccess();
+        assertThat(kubectl("get", "pods", "-n=team-later", "-o=jsonpath={.items[*].spec}")
+                        .text())
+                .isEqualTo(written.replace("cuda:12.6.2", "cuda:12.6.3").replace("plain:1", "plain:2"));
+    }
+
+    /** The pods whose meaning depends on their namespace, in one that says all that the document's say. */
+    private static String inNamespace(String name) {
+        String slices = manifests.substring(manifests.indexOf("kind: Namespace\nmetadata:\n  name: team-slices") - 15);
+        String instance = slices.substring(slices.indexOf("kind: Pod\nmetadata:\n  name: mig-instance") - 15);
+        return (slices.substring(0, slices.indexOf("---", slices.indexOf("gpu-that-is-a-slice")))
+                                .replaceFirst("  labels:\n", "  labels:\n    aliquot.io/mig: \"on\"\n")
+                        + "---\n"
+                        + instance.substring(0, instance.indexOf("---")))
+                .replaceAll("team-(slices|mig)", name);
     }
 
     /** The API server adds what LimitRanges say before and after it calls the webhook, and then checks it. */

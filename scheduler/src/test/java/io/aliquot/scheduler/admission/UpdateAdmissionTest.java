@@ -54,6 +54,23 @@ class UpdateAdmissionTest {
         }
     }
 
+    /** A namespace that calls nvidia.com/gpu a card by now, or that has no size of slices any more, is not read. */
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "{'nvidia.com/gpu': '1'}",
+                "{'nvidia.com/gpu': '2', 'nvidia.com/gpumem': '3k'}",
+                "{'nvidia.com/gpu.shared': '1'}"
+            })
+    void aPodKeepsTheSizeOfASliceThatItsNamespaceHadAtItsCreation(String limits) {
+        var slices = new SliceDefaults(SliceDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20);
+        ObjectNode written = requesting(limits.replace('\'', '"'));
+        ObjectNode stored =
+                mutated(new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE, () -> slices), written);
+
+        assertThat(mutated(UPDATE, merged(stored, written))).isEqualTo(stored);
+    }
+
     @ParameterizedTest
     @CsvSource(
             delimiter = '|',
