@@ -13,6 +13,7 @@ import java.math.BigInteger;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.OptionalInt;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
@@ -99,8 +100,8 @@ public final class ForeignResources {
     public static Map<String, String> asWritten(Map<String, String> merged) {
         var written = new LinkedHashMap<>(merged);
         if (usesAckResources(merged)) {
-            written.keySet().removeAll(Resources.SUPPORTED);
-            written.remove(NVIDIA_GPU);
+            // What is there with 0 was there at the creation, too.
+            written.keySet().removeIf(name -> Resources.SUPPORTED.contains(name) && requests(merged, name));
         } else if (Stream.of(NVIDIA_GPU, NVIDIA_GPU_SHARED).anyMatch(name -> requests(merged, name))) {
             written.remove(Resources.VGPU);
         } else if (merged.keySet().stream()
@@ -125,6 +126,7 @@ public final class ForeignResources {
             Map<String, String> labels,
             Compatibility compatibility,
             SliceDefaults defaults) {
+        checkInstances(limits);
         var translated = new LinkedHashMap<>(limits);
         translated.remove(PRIORITY);
         if (usesAckResources(limits)) {
@@ -168,12 +170,48 @@ public final class ForeignResources {
         });
     }
 
+    /** A container that asks for instances of MIG asks for nothing beside them but for as many vGPUs. */
+    private static void checkInstances(Map<String, String> limits) {
+        List<String> instances = limits.keySet().stream()
+                .filter(name -> isInstance(name) && requests(limits, name))
+                .sorted()
+                .toList();
+        if (instances.isEmpty()) {
+            return;
+        }
+        String named = instances.getFirst();
+        if (instances.size() > 1) {
+            throw new FormatException("write either " + named + " or " + instances.get(1)
+                    + ", not both: a container gets MIG instances of one profile");
+        }
+        String count = limits.get(named);
+        if (requests(limits, Resources.VGPU) && !Objects.equals(limits.get(Resources.VGPU), count)) {
+            throw new FormatException(
+                    "remove " + Resources.VGPU + ": each of " + named + ": " + count + " is one vGPU already");
+        }
+        Stream.of(Resources.SUPPORTED, NAMES)
+                .flatMap(List::stream)
+                .filter(name -> !name.equals(Resources.VGPU) && !name.equals(PRIORITY) && requests(limits, name))
+                .findFirst()
+                .ifPresent(name -> {
+                    throw new FormatException("write either " + named + " or " + name
+                            + ", not both: an instance of MIG is always whole, and one vGPU");
+                });
+    }
+
+    /** Whether a container requests whole instances of MIG by this name, Aliquot's or NVIDIA's. */
+    public static boolean isInstance(String resource) {
+        return resource.startsWith(Resources.INSTANCE_GROUP) || resource.startsWith(Resources.NVIDIA_INSTANCE_PREFIX);
+    }
+
     /** An amount of 0, with which admission replaces the default of a LimitRange, stays for the reason that is above. */
     private static void translateInstances(Map<String, String> translated) {
         for (String name : List.copyOf(translated.keySet())) {
             if (name.startsWith(Resources.NVIDIA_INSTANCE_PREFIX) && requests(translated, name)) {
                 String profile = name.substring(Resources.NVIDIA_INSTANCE_PREFIX.length());
-                translated.put(Resources.INSTANCE_GROUP + profile, translated.remove(name));
+                String amount = translated.remove(name);
+                // Aliquot's name may stand beside it with 0, or the other way round.
+                translated.merge(Resources.INSTANCE_GROUP + profile, amount, (own, other) -> isZero(own) ? other : own);
             }
         }
     }
@@ -182,7 +220,7 @@ public final class ForeignResources {
         String slices = translated.remove(NVIDIA_GPU_SHARED);
         String gpus = translated.get(NVIDIA_GPU);
         boolean done = translated.containsKey(Resources.VGPU);
-        if (slices != null) {
+        if (slices != null && !(isZero(slices) && (done || gpus != null))) {
             if (done || requests(translated, NVIDIA_GPU)) {
                 throw new FormatException("write either " + NVIDIA_GPU_SHARED + " or "
                         + (done ? Resources.VGPU : NVIDIA_GPU) + ", not both");
@@ -242,7 +280,7 @@ public final class ForeignResources {
         String named = gpus != null ? ACK_GPU : memory != null ? ACK_MEMORY : ACK_CORES;
         for (String name : Stream.concat(Stream.of(NVIDIA_GPU, NVIDIA_GPU_SHARED), Resources.SUPPORTED.stream())
                 .toList()) {
-            if (translated.containsKey(name)) {
+            if (requests(translated, name)) {
                 throw new FormatException("write either " + named + " or " + name + ", not both");
             }
         }

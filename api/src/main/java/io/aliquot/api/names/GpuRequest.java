@@ -61,7 +61,8 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
                         + " beside it, or the instance");
             }
             if (vgpus >= 0 && vgpus != instances.get().vgpus()) {
-                throw new FormatException("write either " + Resources.VGPU + " or instances of MIG, not both");
+                throw new FormatException("remove " + Resources.VGPU + ": each of " + Resources.INSTANCE_GROUP
+                        + instances.get().profile() + ": " + instances.get().vgpus() + " is one vGPU already");
             }
             return instances;
         }

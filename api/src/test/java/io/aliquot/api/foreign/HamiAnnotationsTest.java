@@ -119,7 +119,9 @@ class HamiAnnotationsTest {
     @ValueSource(strings = {"", "?", "true!", "\u0000"})
     void validatesEveryAnnotation(String value) {
         for (String name : HamiAnnotations.NAMES) {
-            assertThatThrownBy(() -> preferences(name, value)).as(name).isInstanceOf(FormatException.class);
+            assertThatThrownBy(() -> preferences(name, value))
+                    .isInstanceOf(FormatException.class)
+                    .hasMessageStartingWith("annotation " + name);
         }
     }
 }

@@ -20,7 +20,7 @@ class GpuRequestTest {
         assertThatThrownBy(() -> GpuRequest.parse(Map.of("mig.aliquot.io/1g.10gb", "1", "nvidia.com/gpumem", "5000")))
                 .hasMessageContaining("an instance of MIG is always whole");
         assertThatThrownBy(() -> GpuRequest.parse(Map.of("mig.aliquot.io/1g.10gb", "1", "aliquot.io/vgpu", "2")))
-                .hasMessageContaining("write either aliquot.io/vgpu or instances");
+                .hasMessageContaining("remove aliquot.io/vgpu: each of mig.aliquot.io/1g.10gb: 1 is one vGPU");
         assertThatThrownBy(() -> GpuRequest.parse(Map.of("mig.aliquot.io/1g.10gb", "1", "mig.aliquot.io/2g.20gb", "1")))
                 .hasMessageContaining("instances of one MIG profile");
     }

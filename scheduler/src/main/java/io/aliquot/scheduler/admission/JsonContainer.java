@@ -165,8 +165,9 @@ final class JsonContainer {
 
     /**
      * Sets to 0 what a LimitRange added and its author may not want: all of it if the container requests no GPU otherwise,
-     * memory in MiB beside memory in percent, instances of MIG, which are beside nothing else, and all else beside them, and a
-     * request without a limit, which Kubernetes refuses. It stays with the amount 0, or the LimitRange would add it again.
+     * memory in MiB beside memory in percent, instances of MIG, which are beside nothing else, all else beside them or ACK's
+     * names, and a request without a limit, which Kubernetes refuses. It stays with the amount 0, or the LimitRange would add
+     * it again.
      */
     void clearDefaults(LimitRangeDefaults defaults) {
         if (defaults.limits().isEmpty() && defaults.requests().isEmpty()) {
@@ -175,18 +176,20 @@ final class JsonContainer {
         Map<String, String> limits = resources("limits");
         Set<String> written = requested("limits");
         written.removeAll(defaults.limits());
+        boolean statesAll = ForeignResources.usesAckResources(limits)
+                || written.stream().anyMatch(ForeignResources::isInstance);
         var cleared = new LinkedHashMap<>(limits);
         for (String name : defaults.limits()) {
-            if (isUnwanted(name, written)) {
+            if (isUnwanted(name, written, statesAll)) {
                 cleared.replace(name, "0");
             }
         }
         for (String name : defaults.requests()) {
-            if (Resources.SUPPORTED.contains(name) || isInstance(name)) {
+            if (Resources.SUPPORTED.contains(name) || ForeignResources.isInstance(name)) {
                 cleared.putIfAbsent(name, "0");
             }
         }
-        if (written.stream().anyMatch(JsonContainer::isInstance)
+        if (written.stream().anyMatch(ForeignResources::isInstance)
                 && defaults.limits().contains(Resources.VGPU)) {
             cleared.remove(Resources.VGPU); // as many as instances
         }
@@ -195,22 +198,22 @@ final class JsonContainer {
         }
     }
 
-    /** @param written the names of what the container itself requests */
-    private static boolean isUnwanted(String name, Set<String> written) {
-        boolean isWhole = written.stream().anyMatch(JsonContainer::isInstance);
-        boolean asks = isWhole
+    /**
+     * Whether an amount that a LimitRange added becomes 0.
+     *
+     * @param written the names of what the container itself requests
+     * @param statesAll whether nothing may be beside that
+     */
+    private static boolean isUnwanted(String name, Set<String> written, boolean statesAll) {
+        boolean alone = statesAll
                 || written.stream()
-                        .anyMatch(one -> Resources.SUPPORTED.contains(one) || ForeignResources.NAMES.contains(one));
+                        .noneMatch(one -> Resources.SUPPORTED.contains(one) || ForeignResources.NAMES.contains(one));
         return switch (name) {
-            case Resources.MEMORY -> !asks || isWhole || written.contains(Resources.MEMORY_PERCENTAGE);
-            case Resources.MEMORY_PERCENTAGE -> !asks || isWhole || written.contains(Resources.MEMORY);
-            case Resources.CORES, Resources.VGPU -> !asks || isWhole;
-            default -> isInstance(name);
+            case Resources.MEMORY -> alone || written.contains(Resources.MEMORY_PERCENTAGE);
+            case Resources.MEMORY_PERCENTAGE -> alone || written.contains(Resources.MEMORY);
+            case Resources.CORES, Resources.VGPU -> alone;
+            default -> ForeignResources.isInstance(name);
         };
-    }
-
-    private static boolean isInstance(String name) {
-        return name.startsWith(Resources.INSTANCE_GROUP) || name.startsWith(Resources.NVIDIA_INSTANCE_PREFIX);
     }
 
     boolean usesAckResources() {
