@@ -1,6 +1,14 @@
 package io.aliquot.scheduler.extender;
 
 import io.aliquot.scheduler.ledger.BoundPod;
+import io.aliquot.scheduler.ledger.Commitment;
+import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.ledger.Quota;
+import io.aliquot.scheduler.ledger.QuotaResource;
+import io.aliquot.scheduler.placement.Gpus;
+import io.aliquot.scheduler.placement.PodGpuRequest;
+import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import org.openjdk.jmh.annotations.Benchmark;
 import org.openjdk.jmh.annotations.BenchmarkMode;
@@ -15,7 +23,7 @@ import org.openjdk.jmh.annotations.Setup;
 import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.Warmup;
 
-/** What an event of the watch costs the ledger. */
+/** What an event of the watch costs the ledger, and what a Binding does. */
 @State(Scope.Thread)
 @BenchmarkMode(Mode.SampleTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
@@ -30,9 +38,14 @@ public class LedgerBenchmark {
     @Param({"5000", "50000"})
     private int shares;
 
+    private static final PodId FREE = new PodId("free", "pod", "uid-free");
+    private static final PodId LIMITED = new PodId("limited", "pod", "uid-limited");
+    private static final PodGpuRequest REQUEST = Gpus.request("APP:main: gpumem=1000 gpucores=1");
+
     private Fleet fleet;
     private BoundPod[] pods;
     private int next;
+    private long version = 1;
 
     @Setup
     public void fill() {
@@ -40,6 +53,15 @@ public class LedgerBenchmark {
         pods = new BoundPod[PODS];
         for (int i = 0; i < PODS; i++) {
             pods[i] = fleet.share("pod-" + i, i % NODES, i % 8);
+        }
+        fleet.ledger.putQuota(new Quota(
+                "limited",
+                "gpus",
+                "uid",
+                Map.of(QuotaResource.MEMORY, 20_000L, QuotaResource.CORES, 150L, QuotaResource.VGPUS, 4L),
+                List.of()));
+        for (String namespace : List.of("free", "limited")) { // neither has the pod below as its only one
+            fleet.ledger.commit(new PodId(namespace, "other", "uid-other-" + namespace), Fleet.name(1), REQUEST, 1);
         }
     }
 
@@ -53,6 +75,25 @@ public class LedgerBenchmark {
         if (i == 0) {
             fleet.events.takeFreed();
         }
+    }
+
+    /** A pod is granted GPUs of a node, and its Binding is refused: in a namespace without a quota. */
+    @Benchmark
+    public Commitment podIsAssumedAndReleased() {
+        return assumeAndRelease(FREE);
+    }
+
+    /** The same in a namespace with a quota of memory, cores and vGPUs. */
+    @Benchmark
+    public Commitment podIsAssumedAndReleasedUnderAQuota() {
+        return assumeAndRelease(LIMITED);
+    }
+
+    private Commitment assumeAndRelease(PodId pod) {
+        version++;
+        Commitment granted = fleet.ledger.commit(pod, Fleet.name(0), REQUEST, version);
+        fleet.ledger.release(pod.uid(), version);
+        return granted;
     }
 
     /** A pod's status has changed, which most events are about. */
