@@ -1,6 +1,6 @@
 // The ResourceQuotas that limit GPUs: what pods hold of each, and what is left.
 import { html } from './standalone.module.js';
-import { Missing, Namespaces, ShareBar, count, exactMemory, percent, plural, useNamespaced } from './parts.js';
+import { Link, Missing, Namespaces, ShareBar, count, exactMemory, percent, plural, useNamespaced } from './parts.js';
 
 /** Quotas in the document at most. */
 const MANY = 200;
@@ -13,7 +13,11 @@ const Part = ({ of, print }) =>
     : '–';
 
 const Row = ({ metadata, status }) => html`<tr>
-  <td class="name"><span class="quiet">${metadata.namespace}/</span>${metadata.name}</td>
+  <td class="name">
+    <${Link} to=${{ view: 'pods', namespace: metadata.namespace }}
+      ><span class="quiet">${metadata.namespace}/</span>${metadata.name}<//
+    >
+  </td>
   <td><${Part} of=${status.memoryMiB} print=${exactMemory} /></td>
   <td><${Part} of=${status.cores} print=${percent} /></td>
   <td><${Part} of=${status.vgpus} print=${count} /></td>

@@ -350,6 +350,8 @@ class WebPageTest {
         assertThat(row(page, "team/gpus")).isVisible();
         assertThat(main(page)).containsText("is forbidden: User \"viewer\" cannot list");
         assertThat(page.getByText(Pattern.compile("secret|77,777"))).hasCount(0);
+        page.getByRole(AriaRole.LINK, named("team/gpus")).click();
+        assertThat(main(page)).containsText("team/train");
         assertThat(program.errors()).isEmpty();
     }
 
