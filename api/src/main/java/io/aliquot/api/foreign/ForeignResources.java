@@ -204,7 +204,7 @@ public final class ForeignResources {
         return resource.startsWith(Resources.INSTANCE_GROUP) || resource.startsWith(Resources.NVIDIA_INSTANCE_PREFIX);
     }
 
-    /** An amount of 0, with which admission replaces the default of a LimitRange, stays for the reason that is above. */
+    /** A default that admission has set to 0 stays, so that LimitRanger does not add it again. */
     private static void translateInstances(Map<String, String> translated) {
         for (String name : List.copyOf(translated.keySet())) {
             if (name.startsWith(Resources.NVIDIA_INSTANCE_PREFIX) && requests(translated, name)) {

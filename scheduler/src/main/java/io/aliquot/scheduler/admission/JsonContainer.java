@@ -176,8 +176,8 @@ final class JsonContainer {
         Map<String, String> limits = resources("limits");
         Set<String> written = requested("limits");
         written.removeAll(defaults.limits());
-        boolean statesAll = ForeignResources.usesAckResources(limits)
-                || written.stream().anyMatch(ForeignResources::isInstance);
+        boolean statesAll =
+                ForeignResources.usesAckResources(limits) || written.stream().anyMatch(ForeignResources::isInstance);
         var cleared = new LinkedHashMap<>(limits);
         for (String name : defaults.limits()) {
             if (isUnwanted(name, written, statesAll)) {
