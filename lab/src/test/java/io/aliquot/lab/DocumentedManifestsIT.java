@@ -42,7 +42,7 @@ class DocumentedManifestsIT {
                 .results()
                 .map(found -> found.group(1))
                 .toList();
-        // The lab's GPUs have no MIG instances.
+        // The lab's GPUs have no MIG instances; MigInstancesIT makes some.
         List<String> pods = objects.stream()
                 .filter(object -> POD.matcher(object).find() && !object.contains("nvidia.com/mig-"))
                 .toList();

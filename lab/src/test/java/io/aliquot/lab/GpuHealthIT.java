@@ -9,8 +9,6 @@ import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.GpuHealth;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -18,7 +16,6 @@ import org.junit.jupiter.api.extension.ExtendWith;
 /** GPUs that fail and recover, and a driver that is upgraded, on the simulated driver of a node. */
 @ExtendWith(LabExtension.class)
 class GpuHealthIT {
-    private static final String DRIVER = "/var/lib/aliquot/fake-driver";
     private static final Duration RECOVERY = Duration.ofSeconds(60);
 
     @Test
@@ -40,7 +37,7 @@ class GpuHealthIT {
             Pod other = namespace.run(Pods.onNode(Pods.withGpuMemory(lab, "other", 1000), node));
             assertThat(Allocations.gpuOf(other)).isNotEqualTo(gpu);
         } finally {
-            driver(lab, node, "heal", gpu);
+            lab.driver(node, "heal", gpu);
             lab.kubectl("annotate", "node", node, Annotations.CLEAR_GPU_ERRORS + "=" + gpu)
                     .expectSuccess();
         }
@@ -57,11 +54,11 @@ class GpuHealthIT {
         String gpu = failUnderAPod(lab, namespace);
         try {
             namespace.deleteAllPods();
-            driver(lab, node, "reset", gpu);
+            lab.driver(node, "reset", gpu);
 
             awaitTrue("the GPU is healthy", RECOVERY, () -> isHealthy(lab, node, gpu));
         } finally {
-            driver(lab, node, "heal", gpu);
+            lab.driver(node, "heal", gpu);
         }
     }
 
@@ -69,7 +66,7 @@ class GpuHealthIT {
     private static String failUnderAPod(Lab lab, TestNamespace namespace) {
         String node = namespace.node();
         String gpu = Allocations.gpuOf(namespace.run(Pods.onNode(Pods.withGpuMemory(lab, "holder", 1000), node)));
-        driver(lab, node, "fail", gpu, "--xid", "48");
+        lab.driver(node, "fail", gpu, "--xid", "48");
         awaitTrue("the GPU is unhealthy", EVENTUALLY, () -> !isHealthy(lab, node, gpu));
         return gpu;
     }
@@ -86,7 +83,7 @@ class GpuHealthIT {
         String gpu = Allocations.gpuOf(pod);
         String series = "aliquot_agent_xid_errors_total{gpu=\"" + gpu + "\",xid=\"31\"}";
 
-        driver(lab, node, "fail", gpu, "--xid", "31");
+        lab.driver(node, "fail", gpu, "--xid", "31");
 
         awaitTrue(
                 "the error is counted",
@@ -95,14 +92,14 @@ class GpuHealthIT {
         awaitTrue("an event on the pod", EVENTUALLY, () -> {
             // No pod is named as long as another one, such as an earlier test's, has used the GPU in the last ten
             // seconds.
-            driver(lab, node, "fail", gpu, "--xid", "31");
+            lab.driver(node, "fail", gpu, "--xid", "31");
             return namespace.events("faulty").stream()
                     .anyMatch(event -> "GpuProgramError".equals(event.getReason())
                             && event.getMessage().contains("container main caused XID 31")
                             && event.getMessage().contains(gpu));
         });
         assertThat(isHealthy(lab, node, gpu)).isTrue();
-        driver(lab, node, "heal", gpu);
+        lab.driver(node, "heal", gpu);
     }
 
     @Test
@@ -124,13 +121,6 @@ class GpuHealthIT {
                     .expectSuccess();
         }
         namespace.awaitRunning("later", EVENTUALLY);
-    }
-
-    private static void driver(Lab lab, String node, String... command) {
-        var all = new ArrayList<String>(List.of(DRIVER + "/bin/aliquot-fake-driver"));
-        all.addAll(Arrays.asList(command));
-        all.addAll(List.of("--root", DRIVER));
-        lab.onNode(node, all.toArray(String[]::new)).expectSuccess();
     }
 
     private static boolean isHealthy(Lab lab, String node, String uuid) {

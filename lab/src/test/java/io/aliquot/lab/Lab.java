@@ -35,6 +35,7 @@ final class Lab implements AutoCloseable {
     /** The namespace of the release. */
     static final String NAMESPACE = "aliquot";
 
+    private static final String DRIVER = "/var/lib/aliquot/fake-driver";
     private static final Duration COMMAND_TIMEOUT = Duration.ofSeconds(60);
 
     private final Path root;
@@ -209,6 +210,17 @@ final class Lab implements AutoCloseable {
     /** Runs a command on a node, beside its kubelet and container runtime. */
     Output onNode(String node, String... command) {
         return aliquot(prepend(command, "node", node));
+    }
+
+    /**
+     * Changes a GPU or the simulated driver of a node, as {@code aliquot-fake-driver --help} says, and returns what the
+     * command prints.
+     */
+    String driver(String node, String... command) {
+        var all = new ArrayList<String>(List.of(DRIVER + "/bin/aliquot-fake-driver"));
+        all.addAll(Arrays.asList(command));
+        all.addAll(List.of("--root", DRIVER, "--cdi", "/etc/cdi"));
+        return onNode(node, all.toArray(String[]::new)).expectSuccess();
     }
 
     /** Sends SIGKILL to a program of the lab, such as {@code node1/kubelet}. */
