@@ -261,6 +261,10 @@ class CoexistenceIT {
                     .as(node)
                     .containsExactlyElementsOf(printed);
         }
+        assertThat(lab.client().pods().inNamespace(PLUGIN).list().getItems())
+                .as("by the affinity of its chart, NVIDIA's plugin runs on no node with these labels")
+                .extracting(pod -> pod.getSpec().getNodeName())
+                .containsOnly(lab.otherNode());
     }
 
     private static Pod plugin(Lab lab) {
