@@ -6,7 +6,8 @@
 # 'upgrade' takes 5 minutes, and 'conformance' took 51 beside other builds.
 long_parts() {
     cat <<-'END'
-		java        ten million steps against the ledger, the web page with 5,000 GPUs, more generated requests
+		java        ten million steps against the ledger, replicas killed under 1,000 pods with quotas, the web page with
+		            5,000 GPUs, more generated requests
 		placement   fragmentation against FGD on openb's workloads, with pods that require a GPU model
 		native      5,000 kills of allocating programs, programs from PyPI, all GPU profiles, the whole acceptance kit, and the
 		            node agent

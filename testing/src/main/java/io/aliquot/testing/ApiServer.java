@@ -386,7 +386,7 @@ public final class ApiServer implements AutoCloseable {
      * A free port below the range of outgoing connections, which starts at 32768: an outgoing connection could take a
      * port of that range before the server does, or while the server is killed.
      */
-    private static int freePort() throws IOException {
+    public static int freePort() throws IOException {
         while (true) {
             int port = ThreadLocalRandom.current().nextInt(20_000, 30_000);
             try {

@@ -27,17 +27,17 @@ import org.bouncycastle.operator.jcajce.JcaContentSignerBuilder;
 import org.bouncycastle.util.io.pem.PemObject;
 
 /** A certificate authority of a test. */
-final class Authority {
+public final class Authority {
     private static final SecureRandom RANDOM = new SecureRandom();
 
-    final X509Certificate certificate;
+    public final X509Certificate certificate;
     private final X500Name name;
     private final KeyPair keys;
 
     /** A certificate with its key. */
-    record Identity(PrivateKey key, X509Certificate certificate) {}
+    public record Identity(PrivateKey key, X509Certificate certificate) {}
 
-    Authority(String name) throws Exception {
+    public Authority(String name) throws Exception {
         this.name = new X500Name("CN=" + name);
         this.keys = keys();
         this.certificate = sign(new JcaX509v3CertificateBuilder(
@@ -51,7 +51,7 @@ final class Authority {
     }
 
     /** A client's certificate that is valid from a day ago. */
-    Identity client(String commonName) throws Exception {
+    public Identity client(String commonName) throws Exception {
         return issue(commonName, KeyPurposeId.id_kp_clientAuth, Duration.ofDays(1));
     }
 
@@ -77,7 +77,7 @@ final class Authority {
     }
 
     /** Writes a certificate or a key to a file of a folder. */
-    static Path write(Path folder, String name, Object content) throws Exception {
+    public static Path write(Path folder, String name, Object content) throws Exception {
         return Files.writeString(folder.resolve(name), pem(content));
     }
 

@@ -10,13 +10,19 @@ import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import org.springframework.context.annotation.Import;
 
-/** For other packages' tests: the real server on free ports, with the system's clocks. */
+/**
+ * For other packages' tests: the real server with the system's clocks, on free ports or on those that the system properties
+ * {@code aliquot.ports.extender}, {@code aliquot.ports.webhooks} and {@code aliquot.ports.health} name.
+ */
 @Configuration(proxyBeanMethods = false)
 @Import(SystemClocks.class)
 public class RandomPorts {
     @Bean
     Ports ports() {
-        return new Ports(0, 0, 0);
+        return new Ports(
+                Integer.getInteger("aliquot.ports.extender", 0),
+                Integer.getInteger("aliquot.ports.webhooks", 0),
+                Integer.getInteger("aliquot.ports.health", 0));
     }
 
     public static int extender(ApplicationContext context) {
