@@ -47,7 +47,8 @@ static const char help[] =
     "                     graph: a captured graph of 20 kernels of 50us\n"
     "                     a comma-separated list: one shape per tenant\n"
     "  --pattern PATTERN  busy: launches without a pause (default)\n"
-    "                     sync: waits for the end of each kernel\n"
+    "                     sync: waits for the end of each kernel; think=MS: and then computes on the CPU\n"
+    "                     poisson=P: requests of one kernel at random times that need P percent of the GPU\n"
     "                     burst: 200 ms busy, 300 ms idle; burst=BUSY/IDLE in ms\n"
     "                     streams=N: launches on N streams in turn\n"
     "                     copies=KIB: a copy from the host after each kernel\n"
@@ -144,6 +145,33 @@ static void write_agent(const char *path) {
     if (file == NULL || fwrite(&agent, sizeof agent, 1, file) != 1 || fclose(file) != 0) {
         fprintf(stderr, "duty: %s: %s\n", path, strerror(errno));
         exit(2);
+    }
+}
+
+static int compare_floats(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Prints how long the work of a tenant took that waits for it. */
+static void print_latencies(const char *path, double warm_up) {
+    static struct tenant_latencies latencies;
+    static float ms[TENANT_LATENCIES];
+    size_t count = 0;
+    FILE *file = fopen(path, "re");
+    size_t read = file == NULL ? 0 : fread(&latencies, sizeof latencies, 1, file);
+    for (uint32_t i = 0; read == 1 && i < latencies.count && i < TENANT_LATENCIES; i++) {
+        if (latencies.of[i].at >= (float)warm_up) {
+            ms[count++] = latencies.of[i].ms;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    if (count > 0) {
+        qsort(ms, count, sizeof ms[0], compare_floats);
+        printf("; work takes %.2f ms, p90 %.2f, p99 %.2f, at most %.2f (%zu times)", ms[count / 2], ms[count * 9 / 10],
+               ms[count * 99 / 100], ms[count - 1], count);
     }
 }
 
@@ -342,6 +370,12 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
         path_in(plan, path, "agent-%d", i);
         write_agent(path);
         setenv("ALIQUOT_AGENT", path, 1);
+        path_in(plan, path, "latencies-%d", i);
+        write_text(path, "");
+        if (truncate(path, sizeof(struct tenant_latencies)) != 0) {
+            fail("cannot create the file of latencies");
+        }
+        setenv("ALIQUOT_DUTY_LATENCIES", path, 1);
         char pids[MAX_PROCESSES * 16] = "";
         for (int j = 0; j < plan->processes; j++) {
             snprintf(seed, sizeof seed, "%lu", plan->seed * 1000 + (unsigned long)(i * MAX_PROCESSES + j));
@@ -356,6 +390,7 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
     unsetenv("ALIQUOT_CONFIG");
     unsetenv("ALIQUOT_REGION");
     unsetenv("ALIQUOT_AGENT");
+    unsetenv("ALIQUOT_DUTY_LATENCIES");
 }
 
 static pid_t start_arbiter(const struct plan *plan, int participants) {
@@ -467,11 +502,6 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
         kill_process(plan->tenants[i / plan->processes].pids[i % plan->processes]);
     }
     kill_process(arbiter);
-    if (plan->keep) {
-        printf("folder: %s\n", plan->folder);
-    } else {
-        remove_folder(plan->folder);
-    }
     if (!complete) {
         fail("the meter did not report all figures");
     }
@@ -632,8 +662,16 @@ int main(int count, char **arguments) {
             min_shown = fmin(shown, min_shown);
             accounting_error = fmax(accounting_error, fabs(tenant->accounted - shares[i + 1]));
         }
+        char latencies[PATH_LENGTH];
+        path_in(&plan, latencies, "latencies-%d", i);
+        print_latencies(latencies, plan.warm_up);
         printf("\n");
         worst = fabs(error) > worst ? fabs(error) : worst;
+    }
+    if (plan.keep) {
+        printf("folder: %s\n", plan.folder);
+    } else {
+        remove_folder(plan.folder);
     }
     printf("total: %.1f %%; worst error %.1f points\n", shares[0], worst);
     bool good = (plan.tolerance < 0 || worst <= plan.tolerance) && shares[0] >= plan.total && min_shown >= plan.shown &&

@@ -3,10 +3,13 @@
 #include "driver/abi.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +24,8 @@ struct work {
     int streams, functions;
     size_t copied;     /* bytes from the host after each kernel */
     double busy, idle; /* seconds of a burst and of the pause after it; idle 0: no pauses */
+    double think;      /* ms of computing on the CPU after each kernel that it has waited for */
+    double poisson;    /* percent of the GPU that requests at random times need */
 };
 
 static void *find(const char *symbol) {
@@ -124,6 +129,8 @@ static void parse_pattern(struct work *work, const char *pattern) {
     } else if (strcmp(pattern, "burst") == 0 || sscanf(pattern, "burst=%lf/%lf", &busy, &idle) == 2) {
         work->busy = busy / 1e3;
         work->idle = idle / 1e3;
+    } else if (sscanf(pattern, "think=%lf", &work->think) == 1 || sscanf(pattern, "poisson=%lf", &work->poisson) == 1) {
+        work->synchronizes = true;
     } else if (sscanf(pattern, "copies=%zu", &work->copied) == 1) {
         work->copied *= 1024;
     } else if (sscanf(pattern, "functions=%d", &work->functions) == 1) {
@@ -170,6 +177,23 @@ static void load_functions(CUfunction functions[MAX_FUNCTIONS], int count) {
     }
 }
 
+/* Where the tenant reports how long its work took, for `duty`. NULL: nowhere. */
+static struct tenant_latencies *map_latencies(void) {
+    const char *path = getenv("ALIQUOT_DUTY_LATENCIES");
+    int file = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
+    void *mapped = file < 0 ? MAP_FAILED
+                            : mmap(NULL, sizeof(struct tenant_latencies), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+static void report_latency(struct tenant_latencies *latencies, uint64_t begun, uint64_t arrival) {
+    if (latencies != NULL && latencies->count < TENANT_LATENCIES) {
+        latencies->of[latencies->count].at = (float)((double)(now() - begun) / 1e9);
+        latencies->of[latencies->count].ms = (float)((double)(now() - arrival) / 1e6);
+        latencies->count++;
+    }
+}
+
 _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long seed) {
     struct work work = {.streams = 1, .functions = 1};
     CUcontext context;
@@ -205,9 +229,19 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long 
         capture(&work, functions[0], streams[0]);
     }
     unsigned random = (unsigned)seed;
-    uint64_t start = now();
+    struct tenant_latencies *latencies = work.synchronizes ? map_latencies() : NULL;
+    uint64_t start = now(), begun = start, arrival = start;
     for (unsigned i = 0;; i++) {
         CUstream stream = streams[i % (unsigned)work.streams];
+        if (work.poisson > 0) { /* a request waits for the earlier ones */
+            double random_part = (rand_r(&random) + 1.0) / (RAND_MAX + 2.0);
+            arrival += (uint64_t)(-log(random_part) * (double)work.durations[0] * 100 / work.poisson);
+            if (arrival > now()) {
+                tenant_sleep_until(arrival);
+            }
+        } else {
+            arrival = now();
+        }
         if (graph) {
             MUST(launch_graph, work.graph, stream);
         } else {
@@ -222,6 +256,10 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long 
         }
         if (work.synchronizes) {
             MUST(synchronize, stream);
+            report_latency(latencies, begun, arrival);
+        }
+        if (work.think > 0) {
+            tenant_sleep_until(now() + (uint64_t)(work.think * 1e6));
         }
         if (work.idle > 0 && (double)(now() - start) >= work.busy * 1e9) {
             MUST(synchronize, stream);
