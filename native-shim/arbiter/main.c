@@ -118,9 +118,8 @@ static void observe(size_t i, uint64_t time) {
     containers[i].held_back = containers[i].active && file->waited_at != 0 && time - file->waited_at < RECENT;
 }
 
-/* Finds the GPU's entry in the agent's file, or a free one. False: there is none. */
+/* Finds the GPU's entry in the agent's file. False: there is none. */
 static bool find_agent_entry(struct container_files *file) {
-    static const uint8_t unused[16];
     uint8_t found[16];
     if (file->agent_fd < 0) {
         file->agent_fd = open(file->agent, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -128,18 +127,18 @@ static bool find_agent_entry(struct container_files *file) {
     for (int i = 0; file->agent_fd >= 0 && file->agent_index < 0 && i < ALIQUOT_AGENT_DEVICES; i++) {
         off_t at = (off_t)(offsetof(struct aliquot_agent, device) + (size_t)i * sizeof(struct aliquot_agent_device));
         bool read = pread(file->agent_fd, found, sizeof found, at) == sizeof found;
-        if (read && (memcmp(found, uuid, sizeof uuid) == 0 || memcmp(found, unused, sizeof unused) == 0)) {
+        if (read && memcmp(found, uuid, sizeof uuid) == 0) {
             file->agent_index = i;
         }
     }
     return file->agent_index >= 0;
 }
 
-/* Writes one field of the GPU's entry of the agent's file. */
-static void write_field(const struct container_files *file, size_t offset, const void *value, size_t size) {
+/* Writes one of the arbiter's words of the GPU's entry of the agent's file. */
+static void write_word(const struct container_files *file, size_t offset, uint64_t word) {
     off_t at = (off_t)(offsetof(struct aliquot_agent, device) +
                        (size_t)file->agent_index * sizeof(struct aliquot_agent_device) + offset);
-    if (pwrite(file->agent_fd, value, size, at) != (ssize_t)size) {
+    if (pwrite(file->agent_fd, &word, sizeof word, at) != sizeof word) {
         fprintf(stderr, "aliquot-arbiter: cannot write %s\n", file->agent);
     }
 }
@@ -156,10 +155,8 @@ static void write_grant(size_t i, uint64_t time, uint32_t active) {
         return;
     }
     file->grant = ALIQUOT_GRANT(ms, share);
-    write_field(file, offsetof(struct aliquot_agent_device, active), &active, sizeof active);
-    write_field(file, offsetof(struct aliquot_agent_device, grant), &file->grant, sizeof file->grant);
-    write_field(file, offsetof(struct aliquot_agent_device, updated_ms), &ms, sizeof ms);
-    write_field(file, offsetof(struct aliquot_agent_device, uuid), uuid, sizeof uuid); /* last */
+    write_word(file, offsetof(struct aliquot_agent_device, active), ALIQUOT_GRANT(ms, active));
+    write_word(file, offsetof(struct aliquot_agent_device, grant), file->grant);
 }
 
 static bool has_pid(const struct container_files *file, unsigned pid) {

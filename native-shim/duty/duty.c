@@ -10,6 +10,7 @@
 #include "aliquot/agent.h"
 #include "aliquot/region.h"
 #include "gpu_time.h"
+#include "limits/limits.h"
 #include "os/usage.h"
 #include "tenant.h"
 
@@ -140,7 +141,8 @@ static void write_text(const char *path, const char *text) {
 }
 
 static void write_agent(const char *path) {
-    static const struct aliquot_agent agent = {.header = ALIQUOT_AGENT_HEADER};
+    static struct aliquot_agent agent = {.header = ALIQUOT_AGENT_HEADER};
+    aliquot_uuid_parse(uuid + 4, strlen(uuid + 4), agent.device[0].uuid);
     FILE *file = fopen(path, "we");
     if (file == NULL || fwrite(&agent, sizeof agent, 1, file) != 1 || fclose(file) != 0) {
         fprintf(stderr, "duty: %s: %s\n", path, strerror(errno));

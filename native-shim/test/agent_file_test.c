@@ -60,8 +60,11 @@ TEST(the_golden_file_is_read) {
     CHECK_EQUAL(ALIQUOT_GRANT_MS(device->grant), 86400000);
     CHECK_EQUAL(device->unattributed, 256 * MIB);
     CHECK_EQUAL(device->updated_ms, 86400001);
-    CHECK_EQUAL(device->active, 3);
-    CHECK_EQUAL(aliquot_agent_device(last)->active, UINT32_MAX);
+    CHECK_EQUAL(ALIQUOT_GRANT_SHARE(device->active), 3);
+    CHECK_EQUAL(ALIQUOT_GRANT_MS(device->active), 86400002);
+    CHECK_EQUAL(ALIQUOT_GRANT_SHARE(device->borrowed), 400000);
+    CHECK_EQUAL(ALIQUOT_GRANT_SHARE(device->yield), 1);
+    CHECK_EQUAL(aliquot_agent_device(last)->active, UINT64_MAX);
     CHECK(aliquot_agent_device(uuid) == &aliquot_agent_nothing, "a GPU that the file does not name");
 }
 
@@ -114,14 +117,26 @@ TEST(an_entry_that_the_agent_adds_later_is_found) {
     CHECK(aliquot_agent_open(path), "%s", path);
     open_account();
     CHECK_EQUAL(aliquot_account_used(0), 0);
-    write_entry(7, (struct aliquot_agent_device){.unattributed = 30 * MIB, .updated_ms = NOW_MS, .active = 2});
+    write_entry(7, (struct aliquot_agent_device){
+                       .unattributed = 30 * MIB, .updated_ms = NOW_MS, .active = ALIQUOT_GRANT(NOW_MS, 2)});
     aliquot_account_follow_agent();
     CHECK_EQUAL(aliquot_account_used(0), 30 * MIB);
-    CHECK_EQUAL(aliquot_account_agent(0)->active, 2);
+    CHECK_EQUAL(ALIQUOT_GRANT_SHARE(aliquot_account_agent(0)->active), 2);
     CHECK(!aliquot_account_reserve(0, 70 * MIB + 1), "more than the rest");
     CHECK(aliquot_account_reserve(0, 70 * MIB), "the rest");
     write_entry(7, (struct aliquot_agent_device){.unattributed = 0, .updated_ms = NOW_MS});
     CHECK(aliquot_account_reserve(0, 30 * MIB), "what the agent has released");
+}
+
+TEST(a_word_of_the_arbiter_is_fresh_for_its_time_and_not_for_ever_in_the_future) {
+    int64_t now = INT64_C(5000) * MS;
+    CHECK(aliquot_agent_is_fresh(ALIQUOT_GRANT(5000, 1), now, 100 * MS), "just written");
+    CHECK(aliquot_agent_is_fresh(ALIQUOT_GRANT(4900, 0), now, 100 * MS), "a word of number 0");
+    CHECK(!aliquot_agent_is_fresh(ALIQUOT_GRANT(4899, 1), now, 100 * MS), "too old");
+    CHECK(aliquot_agent_is_fresh(ALIQUOT_GRANT(5004, 1), now, 100 * MS), "the coarse clock lags");
+    CHECK(!aliquot_agent_is_fresh(ALIQUOT_GRANT(5101, 1), now, 100 * MS), "from before a reboot");
+    CHECK(!aliquot_agent_is_fresh(UINT64_MAX, now, 100 * MS), "a time of 500 years");
+    CHECK(!aliquot_agent_is_fresh(0, 50 * MS, 100 * MS), "never written, soon after boot");
 }
 
 TEST(unattributed_memory_counts_for_a_minute_after_the_agents_last_word) {

@@ -70,12 +70,14 @@ static void fill_agent(void) {
     agent.device[0].grant = ALIQUOT_GRANT(86400000, 300000);
     agent.device[0].unattributed = 256 * (UINT64_C(1) << 20);
     agent.device[0].updated_ms = 86400001;
-    agent.device[0].active = 3;
+    agent.device[0].active = ALIQUOT_GRANT(86400002, 3);
+    agent.device[0].borrowed = ALIQUOT_GRANT(86400003, 400000);
+    agent.device[0].yield = ALIQUOT_GRANT(86400004, 1);
     agent.device[1].unattributed = 1; /* a free entry whose values are written before its UUID */
     agent.device[15].grant = ALIQUOT_GRANT((UINT64_C(1) << 44) - 1, 1000000);
     agent.device[15].unattributed = ALIQUOT_CHARGE_BYTES;
     agent.device[15].updated_ms = INT64_MAX;
-    agent.device[15].active = UINT32_MAX;
+    agent.device[15].active = UINT64_MAX;
 }
 
 static unsigned long long wide(uint64_t number) {
@@ -125,6 +127,10 @@ static void print_region(FILE *text) {
     }
 }
 
+static void print_word(FILE *text, const char *name, uint64_t word) {
+    fprintf(text, " %s=%u %s-ms=%llu", name, ALIQUOT_GRANT_SHARE(word), name, wide(ALIQUOT_GRANT_MS(word)));
+}
+
 static void print_agent(FILE *text) {
     fprintf(text, "version %u\nsize %u\ndevices %u\n", agent.header.version, agent.header.total_size,
             agent.header.device_count);
@@ -133,9 +139,12 @@ static void print_agent(FILE *text) {
         if (memcmp(device->uuid, no_uuid, sizeof no_uuid) != 0) {
             fprintf(text, "device %zu ", i);
             print_uuid(text, device->uuid);
-            fprintf(text, " granted=%u granted-ms=%llu unattributed=%llu updated-ms=%llu active=%u\n",
-                    ALIQUOT_GRANT_SHARE(device->grant), wide(ALIQUOT_GRANT_MS(device->grant)),
-                    wide(device->unattributed), wide(device->updated_ms), device->active);
+            fprintf(text, " unattributed=%llu updated-ms=%llu", wide(device->unattributed), wide(device->updated_ms));
+            print_word(text, "granted", device->grant);
+            print_word(text, "active", device->active);
+            print_word(text, "borrowed", device->borrowed);
+            print_word(text, "yield", device->yield);
+            fputs("\n", text);
         }
     }
 }

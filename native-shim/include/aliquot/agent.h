@@ -7,10 +7,14 @@
  *              64       struct aliquot_agent_device [16]    in any order
  *              2112     zeros
  *
- * The agent creates a new file (ALIQUOT_AGENT_HEADER, zeros elsewhere) before the container starts. It adds a GPU when
- * it first sees the container on it: the entry's values first, its UUID last. It never changes an entry's UUID, and
- * never truncates the file. Each value is one aligned word, so that a reader never sees half of a value; values of one
- * entry may belong to different instants.
+ * The node agent creates a new file (ALIQUOT_AGENT_HEADER, zeros elsewhere) before the container starts. It adds a GPU
+ * when it first sees the container on it, or starts to divide its time: the entry's values first, its UUID last. It
+ * never changes an entry's UUID, and never truncates the file. The arbiter (../arbiter), which the node agent starts,
+ * finds entries by their UUID and adds none.
+ *
+ * Each field has one writer, the node agent or the arbiter, and neither writes more than its own fields: each may end
+ * and start again while the other works. Each value is one aligned word, so that a reader never sees half of a value;
+ * values of one entry may belong to different instants.
  *
  * A file of another version, of another size or without the magic has the same effect as no file: no grant, and nothing
  * unattributed. No message says so, because the shim must not write to a program's standard error for it.
@@ -27,8 +31,9 @@
 #define ALIQUOT_AGENT_DEVICES 16
 #define ALIQUOT_AGENT_SIZE 4096
 
-/* A grant: a share of the GPU in millionths, 0 to 1000000, and the time at which it was given, CLOCK_MONOTONIC in
-   ms. It is one word, so that a reader always sees both from the same grant. It is valid for 3 s. */
+/* A word of the arbiter: a number below 2^20, such as a share of the GPU in millionths, 0 to 1000000, and the time at
+   which it was written, CLOCK_MONOTONIC in ms. It is one word, so that a reader always sees both from the same time.
+   After the time that each field names it has no effect, so that an arbiter may end at any time. */
 #define ALIQUOT_GRANT_SHARE_BITS 20
 #define ALIQUOT_GRANT(ms, millionths) ((uint64_t)(ms) << ALIQUOT_GRANT_SHARE_BITS | (uint64_t)(millionths))
 #define ALIQUOT_GRANT_SHARE(grant) ((uint32_t)((grant) & ((UINT64_C(1) << ALIQUOT_GRANT_SHARE_BITS) - 1)))
@@ -48,12 +53,22 @@ struct aliquot_agent_header {
 };
 
 struct aliquot_agent_device {
-    uint8_t uuid[16];      /* of the GPU, in the order in which it is printed; zeros: the entry is free */
-    uint64_t grant;        /* ALIQUOT_GRANT(...); 0: none */
+    /* Written by the node agent. */
+    uint8_t uuid[16]; /* of the GPU, in the order in which it is printed; zeros: the entry is free */
+
+    /* Written by the arbiter: ALIQUOT_GRANT(...), the container's own share: its cores. Valid for 3 s. 0: none. */
+    uint64_t grant;
+
+    /* Written by the node agent. */
     uint64_t unattributed; /* bytes that the host sees the container use beyond its charges; less than 2^52 */
-    uint64_t updated_ms;   /* CLOCK_MONOTONIC in ms when the agent last wrote the entry's values */
-    uint32_t active;       /* containers that use the GPU now, including this one; 0: unknown */
-    uint8_t reserved0[84];
+    uint64_t updated_ms;   /* CLOCK_MONOTONIC in ms when unattributed was last written */
+    uint8_t reserved0[8];
+
+    /* Written by the arbiter, each ALIQUOT_GRANT(...); 0: unknown, or none. */
+    uint64_t active;   /* other containers that have work on the GPU, or had it in the last 40 ms, plus 1; for 100 ms */
+    uint64_t borrowed; /* share of the GPU beyond the own one, which others leave; valid for 200 ms */
+    uint64_t yield;    /* 1: the container launches no more than the floor; valid for 20 ms */
+    uint8_t reserved1[56];
 };
 
 struct aliquot_agent {
@@ -80,7 +95,9 @@ static_assert(sizeof(struct aliquot_agent_header) == 64, "agent layout");
 static_assert(offsetof(struct aliquot_agent_device, grant) == 16, "agent layout");
 static_assert(offsetof(struct aliquot_agent_device, unattributed) == 24, "agent layout");
 static_assert(offsetof(struct aliquot_agent_device, updated_ms) == 32, "agent layout");
-static_assert(offsetof(struct aliquot_agent_device, active) == 40, "agent layout");
+static_assert(offsetof(struct aliquot_agent_device, active) == 48, "agent layout");
+static_assert(offsetof(struct aliquot_agent_device, borrowed) == 56, "agent layout");
+static_assert(offsetof(struct aliquot_agent_device, yield) == 64, "agent layout");
 static_assert(sizeof(struct aliquot_agent_device) == 128, "agent layout");
 static_assert(offsetof(struct aliquot_agent, device) == 64, "agent layout");
 static_assert(sizeof(struct aliquot_agent) == ALIQUOT_AGENT_SIZE, "agent layout");

@@ -3,6 +3,7 @@
 #include "compute/gcra.h"
 #include "limits/account.h"
 #include "limits/config.h"
+#include "os/agent_file.h"
 #include "os/fork.h"
 #include "os/os.h"
 #include "os/shared.h"
@@ -209,10 +210,7 @@ static bool has_active_peers(struct gpu_limit *limit, int64_t now) {
 bool aliquot_compute_is_alone(int number, bool seems) {
     struct gpu_limit *limit = &gpu_limits[number];
     int64_t now = aliquot_os_clock_coarse();
-    const struct aliquot_agent_device *agent = agent_of(limit);
-    uint64_t grant = __atomic_load_n(&agent->grant, __ATOMIC_RELAXED);
-    int64_t age = now - (int64_t)(ALIQUOT_GRANT_MS(grant) * 1000000);
-    uint32_t active = __atomic_load_n(&agent->active, __ATOMIC_RELAXED);
-    bool granted = grant != 0 && age < ALIQUOT_GCRA_GRANT_MAX_AGE_NS && active != 0;
-    return !has_active_peers(limit, now) && (granted ? active == 1 : seems);
+    uint64_t active = __atomic_load_n(&agent_of(limit)->active, __ATOMIC_RELAXED);
+    bool told = aliquot_agent_is_fresh(active, now, ALIQUOT_GCRA_GRANT_MAX_AGE_NS);
+    return !has_active_peers(limit, now) && (told ? ALIQUOT_GRANT_SHARE(active) == 1 : seems);
 }

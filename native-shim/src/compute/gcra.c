@@ -1,10 +1,9 @@
 #include "compute/gcra.h"
 
-#include "aliquot/agent.h"
+#include "os/agent_file.h"
 
 uint32_t aliquot_gcra_share(uint32_t fixed, enum aliquot_policy policy, uint64_t grant, int64_t now) {
-    int64_t age = now - (int64_t)(ALIQUOT_GRANT_MS(grant) * 1000000);
-    if (grant == 0 || age > ALIQUOT_GCRA_GRANT_MAX_AGE_NS || age < -ALIQUOT_GCRA_GRANT_MAX_AGE_NS) {
+    if (!aliquot_agent_is_fresh(grant, now, ALIQUOT_GCRA_GRANT_MAX_AGE_NS)) {
         return fixed;
     }
     uint32_t share = ALIQUOT_GRANT_SHARE(grant);

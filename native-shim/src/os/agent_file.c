@@ -58,6 +58,11 @@ bool aliquot_agent_is_current(const struct aliquot_agent_device *device, int64_t
     return age <= MAX_AGE_NS && age >= -MAX_AGE_NS;
 }
 
+bool aliquot_agent_is_fresh(uint64_t word, int64_t now, int64_t max_age) {
+    int64_t age = now - (int64_t)(ALIQUOT_GRANT_MS(word) * 1000000);
+    return word != 0 && age <= max_age && age >= -max_age;
+}
+
 void aliquot_agent_reset(void) {
     if (agent != NULL) {
         aliquot_os_unmap((void *)(uintptr_t)agent, ALIQUOT_AGENT_SIZE);

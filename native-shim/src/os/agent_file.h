@@ -21,8 +21,11 @@ bool aliquot_agent_open(const char *path);
    atomic loads: the agent may write them at any time. */
 const struct aliquot_agent_device *aliquot_agent_device(const uint8_t uuid[16]);
 
-/* Whether the agent has written the entry's values within ALIQUOT_AGENT_MAX_AGE_MS. now: aliquot_os_clock(). */
+/* Whether the agent has written what is unattributed within ALIQUOT_AGENT_MAX_AGE_MS. now: aliquot_os_clock(). */
 bool aliquot_agent_is_current(const struct aliquot_agent_device *device, int64_t now);
+
+/* Whether a word of the arbiter was written at most max_age (ns) ago. now: aliquot_os_clock(). */
+bool aliquot_agent_is_fresh(uint64_t word, int64_t now, int64_t max_age);
 
 /* Unmaps the file in a forked child. Entries found before are invalid. */
 void aliquot_agent_reset(void);
