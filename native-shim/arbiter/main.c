@@ -23,7 +23,8 @@ enum { MAX_CONTAINERS = 64, MAX_SAMPLES = 1024, DIVISION_NS = 20000000, DIVISION
 #define RECENT UINT64_C(200000000)      /* ns during which a launch or a wait counts as recent */
 #define USAGE_WINDOW 5                  /* divisions over which usage is averaged */
 #define GRANT_THRESHOLD 2000            /* a share that differs by more, in millionths, is written at once */
-#define GRANT_REFRESH_MS UINT64_C(1000) /* an unchanged grant is written again after this time */
+#define GRANT_REFRESH_MS UINT64_C(1000) /* an unchanged grant is written again after this time, ... */
+#define ACTIVE_REFRESH_MS UINT64_C(40)  /* ... and an unchanged number of active containers after this */
 
 /* As in nvml.h. */
 typedef struct {
@@ -39,7 +40,7 @@ struct container_files {
     int agent_fd;
     int agent_index;  /* of the GPU in the agent's file; -1: it has no entry yet */
     int device_index; /* of the GPU in the region; -1: the region does not have it yet */
-    uint64_t gpu_time, throttled, waited_at, grant;
+    uint64_t gpu_time, throttled, waited_at, grant, active;
     uint64_t gpu_time_at_trim;
 };
 
@@ -143,20 +144,29 @@ static void write_word(const struct container_files *file, size_t offset, uint64
     }
 }
 
-static void write_grant(size_t i, uint64_t time, uint32_t active) {
+/* Writes a word whose number has changed by more than the threshold, or which is older than the refresh time. */
+static void write_number(const struct container_files *file, size_t offset, uint64_t *written, uint64_t ms,
+                         uint32_t number, uint32_t threshold, uint64_t refresh_ms) {
+    uint32_t before = ALIQUOT_GRANT_SHARE(*written);
+    bool differs = number > before + threshold || before > number + threshold;
+    if (differs || ms - ALIQUOT_GRANT_MS(*written) >= refresh_ms) {
+        *written = ALIQUOT_GRANT(ms, number);
+        write_word(file, offset, *written);
+    }
+}
+
+/* active: all containers that have work. */
+static void write_words(size_t i, uint64_t time, uint32_t active) {
     struct container_files *file = &files[i];
-    uint32_t share = (uint32_t)(containers[i].share * 1e6), before = ALIQUOT_GRANT_SHARE(file->grant);
+    uint32_t share = (uint32_t)(containers[i].share * 1e6);
     uint64_t ms = time / 1000000;
-    bool differs = share > before + GRANT_THRESHOLD || before > share + GRANT_THRESHOLD;
-    if (file->device_index < 0 || share == 0 || (!differs && ms - ALIQUOT_GRANT_MS(file->grant) < GRANT_REFRESH_MS)) {
+    if (file->device_index < 0 || share == 0 || !find_agent_entry(file)) {
         return;
     }
-    if (!find_agent_entry(file)) {
-        return;
-    }
-    file->grant = ALIQUOT_GRANT(ms, share);
-    write_word(file, offsetof(struct aliquot_agent_device, active), ALIQUOT_GRANT(ms, active));
-    write_word(file, offsetof(struct aliquot_agent_device, grant), file->grant);
+    write_number(file, offsetof(struct aliquot_agent_device, active), &file->active, ms, active + !containers[i].active,
+                 0, ACTIVE_REFRESH_MS);
+    write_number(file, offsetof(struct aliquot_agent_device, grant), &file->grant, ms, share, GRANT_THRESHOLD,
+                 GRANT_REFRESH_MS);
 }
 
 static bool has_pid(const struct container_files *file, unsigned pid) {
@@ -265,7 +275,7 @@ int main(int argument_count, char **arguments) {
         }
         arbiter_divide(containers, count);
         for (size_t i = 0; i < count; i++) {
-            write_grant(i, time, active);
+            write_words(i, time, active);
         }
         if (divisions % DIVISIONS_PER_TRIM == 0) {
             trim_all();

@@ -133,6 +133,7 @@ static __attribute__((noinline)) int open_batch(struct thread_batches *thread, s
     if (atomic_load(&meter->pending_batches) > 0) {
         aliquot_measure_poll(launch->context);
     }
+    aliquot_compute_is_alone(meter->device); /* the batch is exact only if this is known before its first launch */
     int64_t now = aliquot_os_clock();
     int64_t coarse = aliquot_os_clock_coarse();
     bool idle = aliquot_meter_is_idle(meter, now);

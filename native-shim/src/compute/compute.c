@@ -16,6 +16,10 @@
 #define REPAY_NS INT64_C(1000000000)           /* what is owed for waiting is charged over this time */
 #define REPAY_PART_MAX 4                       /* at most a quarter of it at a time */
 #define PEER_TIMEOUT_NS INT64_C(1000000000)    /* a process without charges for this long is not active */
+#define ACTIVE_MAX_AGE_NS                                                                                              \
+    INT64_C(100000000)                  /* what the arbiter says of other containers is valid for this long, ...       \
+                                         */
+#define ACTIVE_MIN_NS INT64_C(40000000) /* and it says for at least so long that one has work */
 
 struct gpu_limit {
     /* Like the word tat in the region, for this process alone. */
@@ -27,6 +31,9 @@ struct gpu_limit {
     /* GPU time of the container's other processes, and when it was last seen to grow. */
     _Atomic int64_t peers_used;
     _Atomic int64_t peers_active_at;
+    /* Since when this process is known to be alone, and when that was last seen. */
+    _Atomic int64_t alone_since;
+    _Atomic int64_t alone_at;
 };
 
 static struct gpu_limit gpu_limits[ALIQUOT_LIMITS_VGPUS_MAX];
@@ -207,10 +214,23 @@ static bool has_active_peers(struct gpu_limit *limit, int64_t now) {
     return now - atomic_load_explicit(&limit->peers_active_at, memory_order_relaxed) < PEER_TIMEOUT_NS;
 }
 
-bool aliquot_compute_is_alone(int number, bool seems) {
+bool aliquot_compute_was_alone(int number, int64_t since, bool seems) {
     struct gpu_limit *limit = &gpu_limits[number];
-    int64_t now = aliquot_os_clock_coarse();
+    int64_t now = aliquot_os_clock();
     uint64_t active = __atomic_load_n(&agent_of(limit)->active, __ATOMIC_RELAXED);
-    bool told = aliquot_agent_is_fresh(active, now, ALIQUOT_GCRA_GRANT_MAX_AGE_NS);
-    return !has_active_peers(limit, now) && (told ? ALIQUOT_GRANT_SHARE(active) == 1 : seems);
+    bool told = aliquot_agent_is_fresh(active, now, ACTIVE_MAX_AGE_NS);
+    bool peers = has_active_peers(limit, now);
+    if (!told || peers || ALIQUOT_GRANT_SHARE(active) != 1) {
+        atomic_store_explicit(&limit->alone_at, 0, memory_order_relaxed);
+        return !told && !peers && seems;
+    }
+    /* A container that had work since the last look would still be in the word. */
+    if (now - atomic_exchange_explicit(&limit->alone_at, now, memory_order_relaxed) > ACTIVE_MIN_NS) {
+        atomic_store_explicit(&limit->alone_since, now, memory_order_relaxed);
+    }
+    return atomic_load_explicit(&limit->alone_since, memory_order_relaxed) <= since;
+}
+
+bool aliquot_compute_is_alone(int number) {
+    return aliquot_compute_was_alone(number, INT64_MAX, false);
 }

@@ -91,8 +91,12 @@ void aliquot_compute_add_throttled(int device, int64_t nanoseconds);
 /* Adds to the estimated work on the GPU: positive when a batch is submitted, negative when it has finished. */
 void aliquot_compute_add_unfinished(int device, int64_t nanoseconds);
 
-/* Whether this process is the only one that uses the GPU. The node agent's report decides; without a recent one,
-   seems does, which is what the timing events suggest. False while another process of the container is active. */
-bool aliquot_compute_is_alone(int device, bool seems);
+/* Whether this process has been the only one that uses the GPU since a time of aliquot_os_clock(), or longer. The
+   arbiter's word decides, if it is fresh and was looked at all the time; without one seems does, which is what the
+   timing events suggest. False while another process of the container is active. */
+bool aliquot_compute_was_alone(int device, int64_t since, bool seems);
+
+/* Whether the arbiter says that this process is the only one that uses the GPU now. */
+bool aliquot_compute_is_alone(int device);
 
 #endif

@@ -111,12 +111,13 @@ static bool elapsed_between(CUevent from, CUevent to, double *ns) {
     return true;
 }
 
-static bool is_known_alone(const struct aliquot_meter *meter) {
-    return aliquot_compute_is_alone(meter->device, false);
+/* Whether no other process has used the GPU since a time of the host. */
+static bool was_alone(const struct aliquot_meter *meter, int64_t since) {
+    return aliquot_compute_was_alone(meter->device, since, aliquot_lateness_seems_alone(&meter->lateness));
 }
 
 static bool is_alone(const struct aliquot_meter *meter) {
-    return aliquot_compute_is_alone(meter->device, aliquot_lateness_seems_alone(&meter->lateness));
+    return was_alone(meter, INT64_MAX);
 }
 
 /* Evaluates the completed probes. */
@@ -130,7 +131,7 @@ static void collect_probes(struct aliquot_meter *meter) {
         CUevent reference = atomic_load(&meter->reference);
         if (reference != NULL && elapsed_between(reference, probe->event, &since)) {
             aliquot_lateness_add_probe(&meter->lateness, meter->reference_time + since, probe->recorded_at, probe->idle,
-                                       is_known_alone(meter));
+                                       aliquot_compute_is_alone(meter->device));
         }
         meter->oldest_pending_probe++;
     }
@@ -172,7 +173,8 @@ static void learn_group(struct aliquot_meter *meter) {
     struct aliquot_batch_group *group = &meter->group;
     uint64_t all = group->measured + group->waited;
     if (all > 0) {
-        bool known_alone = is_known_alone(meter), alone = is_alone(meter);
+        bool known_alone = aliquot_compute_was_alone(meter->device, group->opened, false);
+        bool alone = was_alone(meter, group->opened);
         /* A probe stands for 0.8 ms, so several are needed. */
         bool enough_probes = aliquot_lateness_probes_count(&meter->lateness) && all >= GROUP_WORK_NS / 4 &&
                              (uint64_t)group->probes * ALIQUOT_HELPER_PROBE_INTERVAL_NS > all / 4;
@@ -208,6 +210,10 @@ static bool has_unmeasured_costs(const struct aliquot_batch_group *group) {
 
 static bool has_room(const struct aliquot_batch_group *group, size_t parts) {
     return group->part_count + parts <= ALIQUOT_COSTS_PER_GROUP;
+}
+
+static void add_opened(struct aliquot_batch_group *group, int64_t opened) {
+    group->opened = group->opened == 0 || opened < group->opened ? opened : group->opened;
 }
 
 /* The group must have room for the parts. */
@@ -271,6 +277,7 @@ static void end_chain(struct aliquot_meter *meter) {
         group->charged += chain->charged;
         add_parts(group, chain->parts, chain->part_count);
     }
+    add_opened(group, chain->opened);
     group->waited += chain->waited;
     group->waited_charged += chain->waited_charged;
     meter->counted_to = larger_of(meter->counted_to, meter->chain_to);
@@ -342,6 +349,7 @@ static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_b
     meter->chain_from = first ? start : smaller_of(start, meter->chain_from);
     meter->chain_to = first ? end : larger_of(end, meter->chain_to);
     meter->chain_has_gaps = has_gaps(meter, batch, start, took) || (!first && meter->chain_has_gaps);
+    add_opened(chain, atomic_load(&batch->opened));
     if (batch->waits) {
         join_waiting(chain, meter, batch, (uint64_t)fresh, overlaps);
     } else {
@@ -359,7 +367,7 @@ static bool finish_batch(struct aliquot_meter *meter, struct aliquot_batch *batc
     }
     double start = meter->reference_time + since, end = start + larger_of(took, 0);
     bool late = aliquot_lateness_judge(&meter->lateness, start, atomic_load(&batch->opened), !batch->after_idle,
-                                       is_known_alone(meter));
+                                       aliquot_compute_is_alone(meter->device));
     if (batch->after_idle) {
         aliquot_lateness_record(&meter->lateness, atomic_load(&batch->opened), late);
     }
@@ -517,7 +525,7 @@ bool aliquot_measure_needs_idle(CUcontext context) {
     if (meter == NULL || atomic_flag_test_and_set(&meter->processing)) {
         return false;
     }
-    bool needs = atomic_load(&meter->reference) != NULL && !is_known_alone(meter) &&
+    bool needs = atomic_load(&meter->reference) != NULL && !aliquot_compute_is_alone(meter->device) &&
                  aliquot_lateness_needs_idle(&meter->lateness, aliquot_os_clock());
     atomic_flag_clear(&meter->processing);
     return needs;

@@ -52,6 +52,7 @@ struct aliquot_batch_group {
     uint64_t measured, charged;
     uint64_t waited, waited_charged; /* the same of launches that wait for peers on other GPUs */
     unsigned late_probes, probes;    /* recorded in the time of the group: late ones, all */
+    int64_t opened;                  /* the first of them, on the host's clock; 0: none */
     size_t part_count;
     struct aliquot_cost_part parts[ALIQUOT_COSTS_PER_GROUP];
 };
