@@ -2,22 +2,23 @@
 
 #include <math.h>
 
-#define MAX_TRIM 1.125 /* the shim limits a fixed container's grant to this multiple of its cores */
+#define SECOND (1000000000 / ARBITER_PERIOD_NS) /* in periods, like the next two */
+#define RETURNED (3 * SECOND / 10)              /* so long a container that was idle demands its own share */
+#define UNUSED_MAX (2 * SECOND)                 /* after which a claim lapses, and how long at first */
+#define PAUSE_MAX (64 * SECOND)
+#define MEAN_WINDOW 12     /* periods over which usage is averaged: the shim counts it up to 16 ms at a time */
+#define PEAK_DECAY 0.98623 /* halves in a second */
+#define HEADROOM 1.25      /* demand of a container that is not held back, relative to what it used, ... */
+#define MIN_DEMAND 0.03    /* ... plus this share */
+#define MIN_WEIGHT 0.01    /* of a container without cores */
+#define OVERCOMMIT 1.01    /* factor on what is lent: without it the GPU idles when a container misses its share */
+#define WHOLE 0.995        /* a container that may use this much may use all */
+
+#define MAX_TRIM 1.125 /* the shim limits a grant to this multiple of the cores */
 #define MIN_TRIM 0.5
 #define GAIN 0.3        /* fraction of an error that is corrected each second */
 #define MAX_STEP 0.03   /* largest correction in a second: NVML's figures lag, and the shim repays debt */
 #define RESOLUTION 0.01 /* of NVML's figures, which are whole percents */
-#define HEADROOM 1.25   /* demand of a container that is not held back, relative to what it used, ... */
-#define MIN_DEMAND 0.03 /* ... plus this share */
-#define OVERCOMMIT 1.01 /* factor on elastic shares: without it the GPU idles when a container misses its share */
-
-static bool is_limited(const struct arbiter_container *container) {
-    return container->cores > 0 && container->policy != ALIQUOT_POLICY_NONE;
-}
-
-static bool is_elastic(const struct arbiter_container *container) {
-    return is_limited(container) && container->policy == ALIQUOT_POLICY_ELASTIC;
-}
 
 static double min(double a, double b) {
     return a < b ? a : b;
@@ -27,76 +28,130 @@ static double max(double a, double b) {
     return a > b ? a : b;
 }
 
-/* The share that a container is guaranteed beside the active ones. */
-static double guaranteed_share(const struct arbiter_container *container, double active_cores) {
-    double total = container->active ? active_cores : active_cores + container->cores;
-    return container->cores / max(1, total);
+/* A part that a container says, from 0 to 1. */
+static double believed(double part) {
+    return part >= 0 ? min(1, part) : 0;
 }
 
-static double demand(const struct arbiter_container *container, double guaranteed) {
-    double limit = is_elastic(container) ? 1 : guaranteed;
-    double wanted = container->held_back ? 1 : container->used * HEADROOM + MIN_DEMAND;
-    return min(limit, wanted);
+static bool is_elastic(const struct arbiter_container *container) {
+    return container->policy == ALIQUOT_POLICY_ELASTIC;
 }
 
-/* Weighted max-min fairness: the water level at which the available share is used up when each container gets the
-   lesser of its demand and level times cores. */
-static double water_level(const struct arbiter_container *containers, size_t count, double active_cores,
-                          double available) {
-    double low = 0, high = 1e4;
-    for (int i = 0; i < 60; i++) {
-        double middle = (low + high) / 2, sum = 0;
-        for (size_t j = 0; j < count; j++) {
-            const struct arbiter_container *container = &containers[j];
-            if (container->active && is_limited(container)) {
-                sum += min(demand(container, guaranteed_share(container, active_cores)), middle * container->cores);
+static bool is_limited(const struct arbiter_container *container) {
+    return is_elastic(container) || (container->policy == ALIQUOT_POLICY_FIXED && container->cores > 0);
+}
+
+static double weight(const struct arbiter_container *container) {
+    return max(container->cores, MIN_WEIGHT);
+}
+
+/* Follows what a container does. */
+static void follow(struct arbiter_container *container) {
+    container->mean += (believed(container->used) - container->mean) / MEAN_WINDOW;
+    container->mean_busy += (believed(container->busy) - container->mean_busy) / MEAN_WINDOW;
+    double other = 1 - max(container->mean, container->mean_busy);
+    container->peak = max(container->mean / max(container->mean + other, 0.01), container->peak * PEAK_DECAY);
+    container->active_for = container->active ? container->active_for + 1 : 0;
+    container->trim = container->trim == 0 ? 1 : container->trim;
+    bool unused = container->fair > MIN_DEMAND && container->mean - container->own < container->fair / 2;
+    container->unused_for = unused ? container->unused_for + 1 : 0;
+    container->lapsed_for -= container->lapsed_for > 0;
+    if (container->unused_for > UNUSED_MAX) {
+        container->pause = container->pause == 0          ? UNUSED_MAX
+                           : container->pause < PAUSE_MAX ? 2 * container->pause
+                                                          : PAUSE_MAX;
+        container->lapsed_for = container->pause;
+        container->unused_for = 0;
+    } else if (!unused && container->fair > MIN_DEMAND) {
+        container->pause = 0;
+    }
+}
+
+/* What an active container wants of the GPU, if nothing forces it to take less. */
+static double wanted(const struct arbiter_container *container) {
+    return min(1, container->peak * HEADROOM + MIN_DEMAND);
+}
+
+static double own_demand(const struct arbiter_container *container) {
+    bool all = container->held_back || container->active_for <= RETURNED;
+    return !container->active ? 0 : all ? container->own : min(container->own, wanted(container));
+}
+
+/* Divides what is left of the surplus among the claims of one priority: the smallest claim, relative to its weight,
+   first, which gets at most its part. Returns what is left then. */
+static double divide_surplus(struct arbiter_container *containers, size_t count, enum arbiter_priority priority,
+                             double left) {
+    double weights = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (containers[i].priority == priority) {
+            containers[i].fair = containers[i].claim > 0 ? -1 : 0; /* -1: not decided yet */
+            weights += containers[i].claim > 0 ? weight(&containers[i]) : 0;
+        }
+    }
+    for (;;) {
+        struct arbiter_container *least = NULL;
+        for (size_t i = 0; i < count; i++) {
+            struct arbiter_container *next = &containers[i];
+            if (next->priority == priority && next->fair < 0 &&
+                (least == NULL || next->claim * weight(least) < least->claim * weight(next))) {
+                least = next;
             }
         }
-        *(sum > available ? &high : &low) = middle;
+        if (least == NULL) {
+            return left;
+        }
+        least->fair = min(least->claim, left * min(1, weight(least) / weights));
+        left = max(0, left - least->fair);
+        weights -= weight(least);
     }
-    return low;
+}
+
+/* The own shares and claims, and the surplus. */
+static double find_surplus(struct arbiter_container *containers, size_t count) {
+    double cores = 0, used = 0, free = 0, demanded = 0;
+    for (size_t i = 0; i < count; i++) {
+        follow(&containers[i]);
+        cores += is_limited(&containers[i]) ? containers[i].cores : 0;
+        used += is_limited(&containers[i]) ? containers[i].mean : 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct arbiter_container *container = &containers[i];
+        if (!is_limited(container)) {
+            /* NVML's figure, or else what it says itself, which cannot be more than others leave. */
+            double said = min(container->mean, max(0, 1 - used));
+            free += container->nvml_used >= 0 ? container->nvml_used : said;
+            container->own = container->claim = 0;
+            continue;
+        }
+        container->own = container->cores / max(1, cores);
+        bool all = container->held_back && container->lapsed_for == 0;
+        bool claims = container->active && is_elastic(container) && (all || container->peak > container->own);
+        container->claim = !claims ? 0 : max(0, (all ? 1 : wanted(container)) - container->own);
+        demanded += own_demand(container);
+    }
+    return max(0, 1 - demanded - min(1, free));
 }
 
 void arbiter_divide(struct arbiter_container *containers, size_t count) {
-    double active_cores = 0, available = 1, elastic_cores = 0, assigned = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct arbiter_container *container = &containers[i];
-        if (container->active && is_limited(container)) {
-            active_cores += container->cores;
-            elastic_cores += is_elastic(container) ? container->cores : 0;
-        } else if (container->active) {
-            available = max(0, available - container->used); /* an unlimited container takes what it wants */
-        }
+    double left = find_surplus(containers, count);
+    for (int priority = ARBITER_HIGH; priority >= ARBITER_LOW; priority--) {
+        left = divide_surplus(containers, count, (enum arbiter_priority)priority, left);
     }
-    double level = water_level(containers, count, active_cores, max(available, min(1, active_cores)));
     for (size_t i = 0; i < count; i++) {
         struct arbiter_container *container = &containers[i];
-        container->target = 0;
-        if (is_limited(container) && container->active) {
-            double guaranteed = guaranteed_share(container, active_cores);
-            container->target = min(demand(container, guaranteed), level * container->cores);
-            assigned += container->target;
-        }
-    }
-    double left = max(0, available - assigned);
-    for (size_t i = 0; i < count; i++) {
-        struct arbiter_container *container = &containers[i];
-        container->share = 0;
+        container->borrowed = 0;
         if (!is_limited(container)) {
             continue;
         }
-        double guaranteed = guaranteed_share(container, active_cores);
-        if (is_elastic(container) && container->active) {
-            container->target = max(guaranteed, container->target + left * container->cores / elastic_cores);
-        } else {
-            container->target = guaranteed;
-        }
-        container->trim = container->trim == 0 ? 1 : container->trim;
-        container->targets += container->target;
+        double lent = is_elastic(container) ? container->fair + left : 0;
+        double target = min(1, container->own + lent);
+        container->targets += target;
         container->divisions++;
         container->saturated += container->held_back;
-        bool overcommit = is_elastic(container) && container->target < 1;
-        container->share = min(1, container->target * container->trim * (overcommit ? OVERCOMMIT : 1));
+        container->own *= max(1, container->trim);
+        if (lent > 0) {
+            container->borrowed = target >= WHOLE ? 1 : max(0, target * container->trim * OVERCOMMIT - container->own);
+        }
     }
 }
 

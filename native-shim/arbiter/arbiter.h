@@ -1,21 +1,30 @@
 /*
- * The reference arbiter's algorithm: it computes the share of one GPU's time that each container gets. It reads no
- * clock, file or NVML; the caller passes the state in and takes the shares out.
+ * The arbiter's law: it computes which share of one GPU's time each container has of its own, and how much more it may
+ * borrow. It reads no clock, file or NVML; the caller passes the state in and takes the shares out.
  *
- * Every 20 ms arbiter_divide divides the GPU by weighted max-min fairness, with cores as weights (Bertsekas and
- * Gallager, Data Networks, 6.5.2). The demand of a container whose launches were held back is all that it may have; the
- * demand of any other container is slightly more than it used. A fixed container never gets more than its cores. Time
- * that no container demands goes to the elastic containers in proportion to their cores. If the cores of the active
- * containers add up to more than the GPU, all are scaled down by the same factor.
+ * A container's own share is its cores, whatever it or others do. Only what active containers leave of the GPU is lent:
  *
- * The shim enforces a share by its own accounting: the GPU time that it measured. Once a second arbiter_trim compares
- * this with NVML. If both show that the container misses its share because the shim's accounting is wrong, the trim, an
- * integral controller, corrects the share. An error with another cause must not wind up the controller: the GPU was too
- * busy, the container repays debt, or it did not want its share. NVML alone is not sufficient: its figures are whole
- * percents, over periods that differ from the arbiter's and between processes (NVIDIA/go-nvml#51). The trim corrects an
- * error only if two seconds in a row show it.
+ * - A container is active while it has a launch waiting or work in flight, now or in the last 40 ms. In its first 0.3 s
+ *   of activity, and while its launches are held back, it demands all of its own share; later slightly more than the
+ *   most that it would have used lately, a peak that halves in a second. An idle container demands nothing. What it
+ *   would have used: if it used the part u of the time and its launches were waiting or running for the part b, the
+ *   program did something else for 1 - b, so that it would use u / (u + 1 - b) if it never waited. The part that it
+ * used alone would follow what others leave it.
+ * - The surplus is what the active containers do not demand of the GPU. It goes to the elastic ones that claim more
+ * than their own share, those of a higher priority first, by weighted max-min fairness with cores as weights (Bertsekas
+ * and Gallager, Data Networks, 6.5.2). What no container claims may be borrowed by any elastic one that launches.
+ * - A claim of which less than half is used for 2 s lapses for 2 s, the next time for twice as long. A container then
+ *   claims what it uses.
  *
- * The node agent's arbiter is a port of this one.
+ * If the cores of all containers add up to more than the GPU, all own shares are scaled down by the same factor. No
+ * own share depends on what containers say of themselves.
+ *
+ * The shim enforces a share by its own accounting: the GPU time that it measured. About once a second arbiter_trim
+ * compares this with NVML. If both show that the container misses its share because the shim's accounting is wrong, the
+ * trim, an integral controller, corrects the share; it takes nothing of the own one. An error with another cause must
+ * not wind up the controller: the GPU was too busy, the container repays debt, or it did not want its share. NVML alone
+ * is not sufficient: its figures are whole percents, over periods that differ from the arbiter's and between processes
+ * (NVIDIA/go-nvml#51). The trim corrects an error only if two seconds in a row show it.
  */
 #ifndef ALIQUOT_ARBITER_H
 #define ALIQUOT_ARBITER_H
@@ -26,33 +35,46 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define ARBITER_PERIOD_NS 20000000 /* of arbiter_divide */
+
+enum arbiter_priority { ARBITER_LOW, ARBITER_NORMAL, ARBITER_HIGH, ARBITER_PRIORITIES };
+
 /* Shares are fractions of the GPU's time. */
 struct arbiter_container {
-    /* The limit. cores 0: no limit. */
+    /* The limit. cores 0: no own share if the policy is elastic, else no limit. */
     double cores;
     enum aliquot_policy policy;
+    enum arbiter_priority priority;
 
     /* Observed by the caller. */
-    bool active;    /* it launched recently */
-    bool held_back; /* the shim recently held back a launch */
-    double used;    /* recently, by the shim's accounting */
+    bool active;      /* a launch waits or work is in flight, now or in the last 40 ms */
+    bool held_back;   /* the shim recently held back a launch */
+    double used;      /* in the last period, by the shim's accounting, which the container can forge */
+    double busy;      /* part of the last period in which launches waited or ran, which it can forge, too */
+    double nvml_used; /* lately, by NVML; negative: unknown */
 
     /* The arbiter's state; starts as zeros. */
-    double target;                 /* the share that the container should get */
+    double mean, mean_busy;        /* of used and busy, lately */
+    double peak;                   /* decaying maximum of what it would use if it never waited */
+    unsigned active_for;           /* periods */
+    unsigned unused_for;           /* periods in which less than half of its claim was used */
+    unsigned lapsed_for, pause;    /* periods for which it claims what it uses, and will the next time */
+    double claim, fair;            /* beyond the own share: what it wants, and what it gets of that */
     double trim;                   /* correction factor of the target; 0: not set yet, means 1 */
     double error;                  /* in the last second, relative to the target; 0: none, or unknown */
     double targets;                /* sum of the targets since the last trim */
     unsigned divisions, saturated; /* divisions since the last trim, and those of them in which it was held back */
 
-    /* The result: the share to write as a grant, not yet rounded to millionths; 0: write no grant. */
-    double share;
+    /* The result, not yet rounded to millionths. Both 0: the container has no limit. */
+    double own;
+    double borrowed; /* 1: as much as it likes */
 };
 
-/* Sets the share of each container. The caller calls it every 20 ms. */
+/* Sets the shares of the containers of a GPU. The caller calls it every 20 ms. */
 void arbiter_divide(struct arbiter_container *containers, size_t count);
 
-/* Adjusts the trim. The caller calls it every second, with the container's GPU time since the last call as a fraction
-   of that second: by NVML (negative if NVML has no sample of the container) and by the shim's accounting. */
+/* Adjusts the trim. The caller calls it about every second, with the container's GPU time since the last call as a
+   fraction of that time: by NVML (negative if NVML has no sample of the container) and by the shim's accounting. */
 void arbiter_trim(struct arbiter_container *container, double nvml_share, double accounted_share);
 
 #endif

@@ -20,11 +20,12 @@
 
 enum { MAX_CONTAINERS = 64, MAX_SAMPLES = 1024, DIVISION_NS = 20000000, DIVISIONS_PER_TRIM = 50 };
 
-#define RECENT UINT64_C(200000000)      /* ns during which a launch or a wait counts as recent */
-#define USAGE_WINDOW 5                  /* divisions over which usage is averaged */
+#define ACTIVE_FOR UINT64_C(40000000)   /* ns for which a launch, a wait or work in flight counts as active */
+#define RECENT UINT64_C(200000000)      /* ns during which a wait counts as recent */
 #define GRANT_THRESHOLD 2000            /* a share that differs by more, in millionths, is written at once */
 #define GRANT_REFRESH_MS UINT64_C(1000) /* an unchanged grant is written again after this time, ... */
-#define ACTIVE_REFRESH_MS UINT64_C(40)  /* ... and an unchanged number of active containers after this */
+#define BORROWED_REFRESH_MS UINT64_C(80)
+#define ACTIVE_REFRESH_MS UINT64_C(40) /* ... and an unchanged number of active containers after this */
 
 /* As in nvml.h. */
 typedef struct {
@@ -40,7 +41,7 @@ struct container_files {
     int agent_fd;
     int agent_index;  /* of the GPU in the agent's file; -1: it has no entry yet */
     int device_index; /* of the GPU in the region; -1: the region does not have it yet */
-    uint64_t gpu_time, throttled, waited_at, grant, active;
+    uint64_t gpu_time, busy, throttled, waited_at, grant, active, borrowed;
     uint64_t gpu_time_at_trim;
 };
 
@@ -76,6 +77,7 @@ static void read_limits(size_t i) {
         return; /* the last valid limits stay in force */
     }
     containers[i].cores = 0;
+    containers[i].priority = ARBITER_NORMAL;
     for (size_t j = 0; j < limits.count; j++) {
         if (memcmp(limits.vgpu[j].uuid, uuid, sizeof uuid) == 0) {
             containers[i].cores = limits.vgpu[j].cores / 100.0;
@@ -105,17 +107,22 @@ static void observe(size_t i, uint64_t time) {
     struct aliquot_device device;
     if (!read_device(file, &device)) {
         containers[i].active = containers[i].held_back = false;
+        containers[i].used = 0;
         return;
     }
     uint64_t increase = device.gpu_time - file->gpu_time;
-    double used = increase > DIVISION_NS * UINT64_C(50) ? 0 : (double)increase / DIVISION_NS;
-    containers[i].used += (used - containers[i].used) / USAGE_WINDOW;
+    containers[i].used = (double)increase / DIVISION_NS;
+    containers[i].nvml_used = -1;
+    containers[i].busy = (double)(device.busy - file->busy + device.throttled - file->throttled) / DIVISION_NS;
+    file->busy = device.busy;
     if (device.throttled != file->throttled) {
         file->waited_at = time;
     }
     file->gpu_time = device.gpu_time;
     file->throttled = device.throttled;
-    containers[i].active = device.wanted != 0 && time - device.wanted < RECENT;
+    bool waited = file->waited_at != 0 && time - file->waited_at < ACTIVE_FOR;
+    containers[i].active = waited || (device.wanted != 0 && time - device.wanted < ACTIVE_FOR) ||
+                           (device.in_flight != 0 && (int64_t)(time - device.in_flight) < (int64_t)ACTIVE_FOR);
     containers[i].held_back = containers[i].active && file->waited_at != 0 && time - file->waited_at < RECENT;
 }
 
@@ -158,15 +165,16 @@ static void write_number(const struct container_files *file, size_t offset, uint
 /* active: all containers that have work. */
 static void write_words(size_t i, uint64_t time, uint32_t active) {
     struct container_files *file = &files[i];
-    uint32_t share = (uint32_t)(containers[i].share * 1e6);
     uint64_t ms = time / 1000000;
-    if (file->device_index < 0 || share == 0 || !find_agent_entry(file)) {
+    if (!find_agent_entry(file)) {
         return;
     }
     write_number(file, offsetof(struct aliquot_agent_device, active), &file->active, ms, active + !containers[i].active,
                  0, ACTIVE_REFRESH_MS);
-    write_number(file, offsetof(struct aliquot_agent_device, grant), &file->grant, ms, share, GRANT_THRESHOLD,
-                 GRANT_REFRESH_MS);
+    write_number(file, offsetof(struct aliquot_agent_device, borrowed), &file->borrowed, ms,
+                 (uint32_t)(containers[i].borrowed * 1e6), GRANT_THRESHOLD, BORROWED_REFRESH_MS);
+    write_number(file, offsetof(struct aliquot_agent_device, grant), &file->grant, ms,
+                 (uint32_t)(containers[i].own * 1e6), GRANT_THRESHOLD, GRANT_REFRESH_MS);
 }
 
 static bool has_pid(const struct container_files *file, unsigned pid) {

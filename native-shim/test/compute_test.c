@@ -83,16 +83,43 @@ TEST(more_debt_than_the_largest_is_not_added) {
     CHECK_EQUAL(word, (uint64_t)NOW + ALIQUOT_GCRA_WAIT_MAX_NS);
 }
 
-TEST(a_grant_is_valid_for_three_seconds_and_raises_a_fixed_share_by_at_most_an_eighth) {
+TEST(a_grant_is_valid_for_three_seconds_and_raises_an_own_share_by_at_most_an_eighth) {
     uint64_t grant = ALIQUOT_GRANT(NOW / MS, 900000);
-    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_FIXED, 0, NOW), 400000);
-    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_FIXED, grant, NOW), 450000);
-    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_ELASTIC, grant, NOW), 900000);
-    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_ELASTIC, grant, NOW + 2999 * MS), 900000);
-    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_ELASTIC, grant, NOW + 3001 * MS), 400000);
-    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_ELASTIC, grant, NOW - 3001 * MS), 400000);
-    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_POLICY_ELASTIC, ALIQUOT_GRANT(NOW / MS, 0), NOW),
-                ALIQUOT_GCRA_SHARE_MIN);
+    CHECK_EQUAL(aliquot_gcra_share(400000, 0, NOW), 400000);
+    CHECK_EQUAL(aliquot_gcra_share(400000, grant, NOW + 2999 * MS), 450000);
+    CHECK_EQUAL(aliquot_gcra_share(400000, grant, NOW + 3001 * MS), 400000);
+    CHECK_EQUAL(aliquot_gcra_share(400000, grant, NOW - 3001 * MS), 400000);
+    CHECK_EQUAL(aliquot_gcra_share(950000, grant, NOW), 900000);
+    CHECK_EQUAL(aliquot_gcra_share(950000, ALIQUOT_GRANT(NOW / MS, 1000000), NOW), 1000000);
+    CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_GRANT(NOW / MS, 0), NOW), ALIQUOT_GCRA_SHARE_MIN);
+}
+
+TEST(a_container_without_a_share_is_free_until_an_arbiter_has_spoken_and_never_again) {
+    CHECK_EQUAL(aliquot_gcra_share(0, 0, NOW), 0);
+    CHECK_EQUAL(aliquot_gcra_share(0, ALIQUOT_GRANT(NOW / MS, 0), NOW), ALIQUOT_GCRA_SHARE_MIN);
+    CHECK_EQUAL(aliquot_gcra_share(0, ALIQUOT_GRANT(NOW / MS, 500000), NOW + 9000 * MS), ALIQUOT_GCRA_SHARE_MIN);
+}
+
+TEST(a_share_is_borrowed_by_elastic_containers_for_200_ms) {
+    uint64_t word = ALIQUOT_GRANT(NOW / MS, 700000);
+    CHECK_EQUAL(aliquot_gcra_borrowed(ALIQUOT_POLICY_ELASTIC, word, NOW + 199 * MS), 700000);
+    CHECK_EQUAL(aliquot_gcra_borrowed(ALIQUOT_POLICY_ELASTIC, word, NOW + 201 * MS), 0);
+    CHECK_EQUAL(aliquot_gcra_borrowed(ALIQUOT_POLICY_ELASTIC, word, NOW - 201 * MS), 0);
+    CHECK_EQUAL(aliquot_gcra_borrowed(ALIQUOT_POLICY_FIXED, word, NOW), 0);
+    CHECK_EQUAL(aliquot_gcra_borrowed(ALIQUOT_POLICY_ELASTIC, 0, NOW), 0);
+    CHECK_EQUAL(aliquot_gcra_borrowed(ALIQUOT_POLICY_ELASTIC, word | 0xfffff, NOW), ALIQUOT_GCRA_WHOLE_GPU);
+}
+
+TEST(forfeited_credit_is_gone_and_debt_stays) {
+    uint64_t word = 0, debt = (uint64_t)(NOW + 5 * MS);
+    int64_t until = 0, used = 0;
+    aliquot_gcra_forfeit_credit(&word, NOW);
+    aliquot_gcra_forfeit_credit(&debt, NOW);
+    CHECK_EQUAL(debt, NOW + 5 * MS);
+    while (aliquot_gcra_try_charge(&word, 500000, 1000000, 0, NOW, &until)) {
+        used += MS;
+    }
+    CHECK(used <= ALIQUOT_GCRA_BURST_NS / 2 + MS, "%lld ms", (long long)(used / MS));
 }
 
 static uint64_t learn(const void *handle, uint64_t measured, enum aliquot_cost_quality quality) {

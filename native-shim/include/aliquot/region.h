@@ -93,8 +93,14 @@ struct aliquot_device {
     uint64_t wanted;    /* ns: when a launch was last made or throttled; 0: never */
     uint64_t history[ALIQUOT_HISTORY]; /* of gpu_time */
     uint64_t denied;                   /* how often the limit refused memory; only grows */
+    /* ns: until when the work in flight keeps the GPU busy, if nothing else runs there: what is later than now is the
+       GPU time in flight. A process renews its part every few ms while it has work, so that the part of one that was
+       killed passes by itself. */
+    uint64_t in_flight;
+    uint64_t borrowed_tat; /* ns: like tat, of what is borrowed */
+    uint64_t busy;         /* ns for which launches waited for the GPU or ran there, as measured; only grows */
 
-    uint8_t reserved1[120];
+    uint8_t reserved1[96];
 };
 
 /* Owner of a process slot. The slot's lock is on its first byte, whatever the byte contains. */
@@ -146,6 +152,9 @@ static_assert(offsetof(struct aliquot_device, throttled) == 80, "region layout")
 static_assert(offsetof(struct aliquot_device, wanted) == 88, "region layout");
 static_assert(offsetof(struct aliquot_device, history) == 96, "region layout");
 static_assert(offsetof(struct aliquot_device, denied) == 128, "region layout");
+static_assert(offsetof(struct aliquot_device, in_flight) == 136, "region layout");
+static_assert(offsetof(struct aliquot_device, borrowed_tat) == 144, "region layout");
+static_assert(offsetof(struct aliquot_device, busy) == 152, "region layout");
 static_assert(sizeof(struct aliquot_process) == 64, "region layout");
 static_assert(offsetof(struct aliquot_process, started) == 8, "region layout");
 static_assert(sizeof(struct aliquot_charge) == 64, "region layout");

@@ -11,7 +11,11 @@
 
 #include <stdatomic.h>
 
-#define UNFINISHED_POLL_NS INT64_C(250000)     /* between checks whether the GPU has caught up */
+#define UNFINISHED_POLL_NS INT64_C(250000) /* between checks whether the GPU has caught up */
+#define BORROWED_MAX_NS INT64_C(5000000)   /* in flight beyond the own share, or one launch */
+/* What is borrowed earns no credit, but for the time of a gap between launches: half a period of the arbiter. */
+#define BORROWED_CREDIT_NS INT64_C(10000000)
+#define MIX_WINDOW_NS UINT64_C(20000000)       /* of charges by which the borrowed part of them is known */
 #define WANTED_RESOLUTION_NS UINT64_C(1000000) /* resolution of aliquot_device.wanted */
 #define REPAY_NS INT64_C(1000000000)           /* what is owed for waiting is charged over this time */
 #define REPAY_PART_MAX 4                       /* at most a quarter of it at a time */
@@ -22,9 +26,12 @@
 #define ACTIVE_MIN_NS INT64_C(40000000) /* and it says for at least so long that one has work */
 
 struct gpu_limit {
-    /* Like the word tat in the region, for this process alone. */
+    /* Like the words tat and borrowed_tat in the region, for this process alone. */
     _Alignas(64) uint64_t own_tat;
+    uint64_t borrowed_tat;
     _Alignas(64) _Atomic int64_t unfinished;
+    _Atomic int64_t published;      /* this process's part of in_flight in the region ends then */
+    _Atomic uint32_t borrowed_part; /* of what was charged lately, in millionths */
     _Atomic uint64_t own_used;
     _Atomic int64_t owed; /* ns of GPU time, for waiting */
     _Atomic int64_t repaid_at;
@@ -55,7 +62,7 @@ int aliquot_compute_refresh(void) {
 }
 
 bool aliquot_compute_is_limited(int device) {
-    return device >= 0 && aliquot_account_cores(device) != 0;
+    return device >= 0 && aliquot_account_is_compute_limited(device);
 }
 
 static struct aliquot_share share_of(const struct gpu_limit *limit) {
@@ -76,9 +83,13 @@ static uint32_t fixed_share(const struct aliquot_share *share) {
     return share->cores * (ALIQUOT_GCRA_WHOLE_GPU / 100);
 }
 
+/* The own share; 0: no limit. */
 static uint32_t share_now(const struct gpu_limit *limit, const struct aliquot_share *share, int64_t now) {
-    return aliquot_gcra_share(fixed_share(share), share->policy,
-                              __atomic_load_n(&agent_of(limit)->grant, __ATOMIC_RELAXED), now);
+    return aliquot_gcra_share(fixed_share(share), __atomic_load_n(&agent_of(limit)->grant, __ATOMIC_RELAXED), now);
+}
+
+static uint32_t borrowed_share(const struct gpu_limit *limit, const struct aliquot_share *share, int64_t now) {
+    return aliquot_gcra_borrowed(share->policy, __atomic_load_n(&agent_of(limit)->borrowed, __ATOMIC_RELAXED), now);
 }
 
 static uint32_t effective_share(const struct gpu_limit *limit, int64_t now) {
@@ -93,18 +104,74 @@ static void record_wanted(struct aliquot_device *device, int64_t now) {
     }
 }
 
+/* GPU time of the container in flight. The region says more than this process knows, or a program has written it. */
+static int64_t in_flight(const struct gpu_limit *limit, const struct aliquot_device *device, int64_t now) {
+    int64_t own = atomic_load_explicit(&limit->unfinished, memory_order_relaxed);
+    int64_t all = (int64_t)(__atomic_load_n(&device->in_flight, __ATOMIC_RELAXED) - (uint64_t)now);
+    return all > own && all < ALIQUOT_GCRA_WAIT_MAX_NS ? all : own;
+}
+
+/* Renews this process's part of the work in flight. */
+static void publish_in_flight(struct gpu_limit *limit, int64_t now) {
+    int64_t own = atomic_load_explicit(&limit->unfinished, memory_order_relaxed);
+    own = own < 0 ? 0 : own < ALIQUOT_GCRA_WAIT_MAX_NS ? own : ALIQUOT_GCRA_WAIT_MAX_NS;
+    int64_t before = atomic_exchange_explicit(&limit->published, now + own, memory_order_relaxed) - now;
+    uint64_t *word = &shared(limit)->in_flight, found = __atomic_load_n(word, __ATOMIC_RELAXED), next;
+    do {
+        int64_t all = (int64_t)(found - (uint64_t)now), others = all - (before > 0 ? before : 0);
+        next = (uint64_t)(now + own + (others > 0 && all < ALIQUOT_GCRA_WAIT_MAX_NS ? others : 0));
+    } while (!__atomic_compare_exchange_n(word, &found, next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
+/* What was charged is adjusted later, when no one knows which part of it was borrowed. */
+static void count_charge(struct gpu_limit *limit, uint64_t cost, bool borrowed) {
+    int64_t part = atomic_load_explicit(&limit->borrowed_part, memory_order_relaxed);
+    int64_t of_window = (int64_t)(cost < MIX_WINDOW_NS ? cost : MIX_WINDOW_NS);
+    int64_t change = ((borrowed ? ALIQUOT_GCRA_WHOLE_GPU : 0) - part) * of_window / (int64_t)MIX_WINDOW_NS;
+    if (change != 0) {
+        atomic_store_explicit(&limit->borrowed_part, (uint32_t)(part + change), memory_order_relaxed);
+    }
+}
+
+/* Charges two words, or none. */
+static bool try_charge_both(uint64_t *own, uint64_t *containers, uint32_t share, uint64_t cost, int64_t debt,
+                            int64_t now, int64_t *until) {
+    if (!aliquot_gcra_try_charge(own, share, cost, debt, now, until)) {
+        return false;
+    }
+    if (!aliquot_gcra_try_charge(containers, share, cost, debt, now, until)) {
+        aliquot_gcra_adjust(own, share, -(int64_t)cost, now);
+        return false;
+    }
+    return true;
+}
+
+/* Charges a launch beyond the own share. */
+static bool try_borrow(struct gpu_limit *limit, const struct aliquot_share *limited, uint64_t cost, int64_t now,
+                       int64_t *until) {
+    uint32_t share = borrowed_share(limit, limited, now);
+    if (share == 0) {
+        return false;
+    }
+    int64_t flying = in_flight(limit, limited->region, now), borrowed_until = now + UNFINISHED_POLL_NS;
+    bool fits = flying <= 0 || flying + (int64_t)cost <= BORROWED_MAX_NS;
+    if (fits && share < ALIQUOT_GCRA_WHOLE_GPU) {
+        aliquot_gcra_forfeit_credit(&limit->borrowed_tat, now - BORROWED_CREDIT_NS);
+        aliquot_gcra_forfeit_credit(&limited->region->borrowed_tat, now - BORROWED_CREDIT_NS);
+        fits =
+            try_charge_both(&limit->borrowed_tat, &limited->region->borrowed_tat, share, cost, 0, now, &borrowed_until);
+    }
+    *until = *until < borrowed_until ? *until : borrowed_until;
+    return fits;
+}
+
 static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t debt, int64_t now, int64_t *until) {
     const struct aliquot_share limited = share_of(limit);
     uint32_t share = share_now(limit, &limited, now);
     if (cost > 0) {
         record_wanted(limited.region, now);
     }
-    /* A process with a temporary grant of the whole GPU is also bounded in unfinished work. Otherwise it would keep
-       the GPU busy for seconds after other containers come, and would seem not to want it while the driver blocks
-       it. */
-    bool whole = share >= ALIQUOT_GCRA_WHOLE_GPU;
-    bool fixed = fixed_share(&limited) >= ALIQUOT_GCRA_WHOLE_GPU;
-    if (share == 0 || (whole && fixed)) {
+    if (share == 0 || fixed_share(&limited) >= ALIQUOT_GCRA_WHOLE_GPU) {
         return true;
     }
     if (atomic_load_explicit(&limit->unfinished, memory_order_relaxed) >
@@ -112,16 +179,11 @@ static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t debt, 
         *until = now + UNFINISHED_POLL_NS;
         return false;
     }
-    if (whole) {
-        return true;
-    }
-    if (!aliquot_gcra_try_charge(&limit->own_tat, share, cost, debt, now, until)) {
+    bool own = try_charge_both(&limit->own_tat, &limited.region->tat, share, cost, debt, now, until);
+    if (!own && !try_borrow(limit, &limited, cost, now, until)) {
         return false;
     }
-    if (!aliquot_gcra_try_charge(&limited.region->tat, share, cost, debt, now, until)) {
-        aliquot_gcra_adjust(&limit->own_tat, share, -(int64_t)cost, now);
-        return false;
-    }
+    count_charge(limit, cost, !own);
     return true;
 }
 
@@ -132,11 +194,19 @@ bool aliquot_compute_try_charge(int number, uint64_t cost, int64_t debt, int64_t
            try_charge_at(limit, cost, debt, aliquot_os_clock(), until);
 }
 
+bool aliquot_compute_borrows(int number) {
+    const struct gpu_limit *limit = &gpu_limits[number];
+    const struct aliquot_share limited = share_of(limit);
+    return borrowed_share(limit, &limited, aliquot_os_clock_coarse()) > 0;
+}
+
 int64_t aliquot_compute_room(int number) {
     struct gpu_limit *limit = &gpu_limits[number];
     int64_t now = aliquot_os_clock();
-    uint32_t share = effective_share(limit, now);
-    if (share == 0 || share >= ALIQUOT_GCRA_WHOLE_GPU) {
+    const struct aliquot_share limited = share_of(limit);
+    uint32_t share = share_now(limit, &limited, now);
+    if (share == 0 || share >= ALIQUOT_GCRA_WHOLE_GPU ||
+        borrowed_share(limit, &limited, now) >= ALIQUOT_GCRA_WHOLE_GPU) {
         return INT64_MAX;
     }
     int64_t own = aliquot_gcra_room(__atomic_load_n(&limit->own_tat, __ATOMIC_RELAXED), share, now);
@@ -144,14 +214,22 @@ int64_t aliquot_compute_room(int number) {
     return own < containers ? own : containers;
 }
 
+static void adjust_both(uint64_t *own, uint64_t *containers, uint32_t share, int64_t difference, int64_t now) {
+    if (share != 0 && share < ALIQUOT_GCRA_WHOLE_GPU && difference != 0) {
+        aliquot_gcra_adjust(own, share, difference, now);
+        aliquot_gcra_adjust(containers, share, difference, now);
+    }
+}
+
 void aliquot_compute_adjust(int number, int64_t difference) {
     struct gpu_limit *limit = &gpu_limits[number];
     int64_t now = aliquot_os_clock_coarse();
-    uint32_t share = effective_share(limit, now);
-    if (share != 0 && share < ALIQUOT_GCRA_WHOLE_GPU && difference != 0) {
-        aliquot_gcra_adjust(&limit->own_tat, share, difference, now);
-        aliquot_gcra_adjust(&shared(limit)->tat, share, difference, now);
-    }
+    const struct aliquot_share limited = share_of(limit);
+    int64_t part = atomic_load_explicit(&limit->borrowed_part, memory_order_relaxed);
+    int64_t borrowed = difference / 1000 * part / (ALIQUOT_GCRA_WHOLE_GPU / 1000);
+    adjust_both(&limit->own_tat, &limited.region->tat, share_now(limit, &limited, now), difference - borrowed, now);
+    adjust_both(&limit->borrowed_tat, &limited.region->borrowed_tat, borrowed_share(limit, &limited, now), borrowed,
+                now);
 }
 
 /* If the full price were charged at once, two ranks would hold each other back more and more: while one is held back,
@@ -198,8 +276,13 @@ void aliquot_compute_add_throttled(int number, int64_t nanoseconds) {
     __atomic_fetch_add(&shared(&gpu_limits[number])->throttled, (uint64_t)nanoseconds, __ATOMIC_RELAXED);
 }
 
+void aliquot_compute_add_busy(int number, int64_t nanoseconds) {
+    __atomic_fetch_add(&shared(&gpu_limits[number])->busy, (uint64_t)nanoseconds, __ATOMIC_RELAXED);
+}
+
 void aliquot_compute_add_unfinished(int number, int64_t nanoseconds) {
     atomic_fetch_add_explicit(&gpu_limits[number].unfinished, nanoseconds, memory_order_relaxed);
+    publish_in_flight(&gpu_limits[number], aliquot_os_clock());
 }
 
 /* Other processes of this container share the GPU in time slices just as other containers do. */

@@ -69,6 +69,9 @@ bool aliquot_compute_is_limited(int device);
    was charged. */
 bool aliquot_compute_try_charge(int device, uint64_t cost, int64_t debt, int64_t *until);
 
+/* Whether the container may exceed its own share now. */
+bool aliquot_compute_borrows(int device);
+
 /* GPU time (ns) that this process can be charged before a launch is throttled. INT64_MAX: no limit holds now. */
 int64_t aliquot_compute_room(int device);
 
@@ -88,7 +91,11 @@ void aliquot_compute_add_used(int device, uint64_t nanoseconds);
 /* Adds the time for which this thread was throttled. */
 void aliquot_compute_add_throttled(int device, int64_t nanoseconds);
 
-/* Adds to the estimated work on the GPU: positive when a batch is submitted, negative when it has finished. */
+/* Adds the time for which launches waited for the GPU or ran there. */
+void aliquot_compute_add_busy(int device, int64_t nanoseconds);
+
+/* Adds to the estimated work on the GPU: positive when a batch is submitted, negative when it has finished, 0 now and
+   then while one has not, so that the region says that it is still in flight. */
 void aliquot_compute_add_unfinished(int device, int64_t nanoseconds);
 
 /* Whether this process has been the only one that uses the GPU since a time of aliquot_os_clock(), or longer. The

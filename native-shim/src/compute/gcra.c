@@ -2,15 +2,23 @@
 
 #include "os/agent_file.h"
 
-uint32_t aliquot_gcra_share(uint32_t fixed, enum aliquot_policy policy, uint64_t grant, int64_t now) {
-    if (!aliquot_agent_is_fresh(grant, now, ALIQUOT_GCRA_GRANT_MAX_AGE_NS)) {
-        return fixed;
+static uint32_t smaller_of(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+
+uint32_t aliquot_gcra_share(uint32_t fixed, uint64_t grant, int64_t now) {
+    uint32_t share = fixed;
+    if (aliquot_agent_is_fresh(grant, now, ALIQUOT_GCRA_GRANT_MAX_AGE_NS)) {
+        share = smaller_of(ALIQUOT_GRANT_SHARE(grant), smaller_of(fixed + fixed / 8, ALIQUOT_GCRA_WHOLE_GPU));
     }
-    uint32_t share = ALIQUOT_GRANT_SHARE(grant);
-    uint32_t most = policy == ALIQUOT_POLICY_ELASTIC ? ALIQUOT_GCRA_WHOLE_GPU : fixed + fixed / 8;
-    most = most < ALIQUOT_GCRA_WHOLE_GPU ? most : ALIQUOT_GCRA_WHOLE_GPU;
-    share = share < most ? share : most;
-    return share > ALIQUOT_GCRA_SHARE_MIN ? share : ALIQUOT_GCRA_SHARE_MIN;
+    return grant != 0 && share < ALIQUOT_GCRA_SHARE_MIN ? ALIQUOT_GCRA_SHARE_MIN : share;
+}
+
+uint32_t aliquot_gcra_borrowed(enum aliquot_policy policy, uint64_t borrowed, int64_t now) {
+    bool valid =
+        policy == ALIQUOT_POLICY_ELASTIC && aliquot_agent_is_fresh(borrowed, now, ALIQUOT_GCRA_BORROWED_MAX_AGE_NS);
+    uint32_t share = valid ? smaller_of(ALIQUOT_GRANT_SHARE(borrowed), ALIQUOT_GCRA_WHOLE_GPU) : 0;
+    return share < ALIQUOT_GCRA_SHARE_MIN ? 0 : share;
 }
 
 /* More is never charged or returned at once, and a word that is further ahead is not of charges. */
@@ -45,6 +53,13 @@ bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int6
     } while (!__atomic_compare_exchange_n(word, &found, (uint64_t)(time + earning(cost, share)), true, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     return true;
+}
+
+void aliquot_gcra_forfeit_credit(uint64_t *word, int64_t now) {
+    uint64_t found = __atomic_load_n(word, __ATOMIC_RELAXED);
+    if (found < (uint64_t)now) { /* if another thread changes it meanwhile, there is no credit in it */
+        __atomic_compare_exchange_n(word, &found, (uint64_t)now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    }
 }
 
 int64_t aliquot_gcra_earned(int64_t time, uint32_t share) {

@@ -26,16 +26,24 @@
 #define ALIQUOT_GCRA_BURST_NS INT64_C(20000000)
 /* What was used beyond the charges adds no more debt than this, and no launch waits longer. */
 #define ALIQUOT_GCRA_WAIT_MAX_NS INT64_C(2000000000)
-/* An older grant has no effect. */
+/* Older words of the arbiter have no effect: of an own share, and of a borrowed one. */
 #define ALIQUOT_GCRA_GRANT_MAX_AGE_NS INT64_C(3000000000)
+#define ALIQUOT_GCRA_BORROWED_MAX_AGE_NS INT64_C(200000000)
 
-/* Effective share now. A grant raises a fixed share by at most an eighth, as much as it takes to compensate for
-   overestimated costs: more is never the arbiter's intention. */
-uint32_t aliquot_gcra_share(uint32_t fixed, enum aliquot_policy policy, uint64_t grant, int64_t now);
+/* Own share now, by the limit file (0: no share) and the arbiter's word. A grant raises it by at most an eighth, as
+   much as it takes to compensate for overestimated costs: more is never the arbiter's intention. 0: no limit, since no
+   arbiter has spoken to a container without a share. */
+uint32_t aliquot_gcra_share(uint32_t fixed, uint64_t grant, int64_t now);
+
+/* Share that may be borrowed now, by the arbiter's word. */
+uint32_t aliquot_gcra_borrowed(enum aliquot_policy policy, uint64_t borrowed, int64_t now);
 
 /* Charges cost to the word, if what was charged before will have been earned within ALIQUOT_GCRA_BURST_NS and debt
    (time, ns) more. False: nothing was charged, and *until says until when to wait. */
 bool aliquot_gcra_try_charge(uint64_t *word, uint32_t share, uint64_t cost, int64_t debt, int64_t now, int64_t *until);
+
+/* Takes away what idle time would earn. */
+void aliquot_gcra_forfeit_credit(uint64_t *word, int64_t now);
 
 /* GPU time that a share earns in a time; negative for a negative one. */
 int64_t aliquot_gcra_earned(int64_t time, uint32_t share);

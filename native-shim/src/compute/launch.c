@@ -109,7 +109,8 @@ static bool may_owe(const struct aliquot_launch *launch, int64_t waited) {
 /* Charges ns of GPU time, and sleeps until the share allows it. True: the thread was throttled. */
 static __attribute__((noinline)) bool throttle(const struct aliquot_launch *launch, uint64_t ns) {
     int64_t until = 0;
-    struct hold hold = {.least = THROTTLE_MIN_NS};
+    /* Of what it borrows, a container has so little in flight that the GPU must not wait for it. */
+    struct hold hold = {.least = aliquot_compute_borrows(launch->device) ? 0 : THROTTLE_MIN_NS};
     if (launch->waits || thread_advance.in_steps || aliquot_account_computes_on_several()) {
         hold_in_step(launch, &hold);
     }

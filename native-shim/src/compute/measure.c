@@ -327,6 +327,14 @@ static void settle_stalled(struct aliquot_meter *meter, const struct aliquot_bat
     aliquot_cost_reset_guess(batch->parts[0].cost);
 }
 
+/* Counts how long the launches of a batch waited for the GPU and ran, but not what the program did in gaps. */
+static void count_busy(struct aliquot_meter *meter, const struct aliquot_batch *batch, double end, bool gaps) {
+    double from = larger_of(aliquot_lateness_gpu_time(&meter->lateness, atomic_load(&batch->opened)), meter->busy_to);
+    double busy = gaps ? smaller_of((double)batch->charged, end - from) : end - from;
+    meter->busy_to = larger_of(meter->busy_to, end);
+    aliquot_compute_add_busy(meter->device, (int64_t)larger_of(0, busy));
+}
+
 static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_batch *batch, double start, double end) {
     struct aliquot_batch_group *chain = &meter->chain;
     double took = end - start, fresh = cover(meter, start, end);
@@ -348,7 +356,9 @@ static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_b
     meter->chain_longest = first ? took : larger_of(took, meter->chain_longest);
     meter->chain_from = first ? start : smaller_of(start, meter->chain_from);
     meter->chain_to = first ? end : larger_of(end, meter->chain_to);
-    meter->chain_has_gaps = has_gaps(meter, batch, start, took) || (!first && meter->chain_has_gaps);
+    bool gaps = has_gaps(meter, batch, start, took);
+    meter->chain_has_gaps = gaps || (!first && meter->chain_has_gaps);
+    count_busy(meter, batch, end, gaps);
     add_opened(chain, atomic_load(&batch->opened));
     if (batch->waits) {
         join_waiting(chain, meter, batch, (uint64_t)fresh, overlaps);
@@ -452,7 +462,7 @@ static void drop_batches(struct aliquot_meter *meter, bool destroy) {
     meter->probe_stream = NULL;
     meter->oldest_pending_probe = meter->probe_count = 0;
     meter->probing_failed = false;
-    meter->reference_time = meter->covered_from = meter->covered_to = meter->counted_to = 0;
+    meter->reference_time = meter->covered_from = meter->covered_to = meter->counted_to = meter->busy_to = 0;
     aliquot_lateness_forget_clock(&meter->lateness);
     meter->chain = meter->group = (struct aliquot_batch_group){0};
     meter->chain_is_open = false;
@@ -501,6 +511,7 @@ static bool poll_meter(struct aliquot_meter *meter, bool make_current) {
         }
     }
     aliquot_compute_repay(meter->device);
+    aliquot_compute_add_unfinished(meter->device, 0);
     if (atomic_load(&meter->pending_batches) == 0) { /* no other batch can overlap */
         end_chain(meter);
         if (has_unmeasured_costs(&meter->group) || is_alone(meter)) {

@@ -88,6 +88,7 @@ struct aliquot_meter {
     double chain_longest;             /* time of its longest batch */
     bool chain_is_open;               /* there is a chain */
     bool chain_has_gaps;              /* a batch of the chain has */
+    double busy_to;                   /* until then the time of batches, from their launch on, was counted as busy */
     double counted_to;                /* end of the chains whose probes were counted */
     struct aliquot_batch_group group; /* chains without gaps; several while others share the GPU */
     CUstream probe_stream;            /* for probes; NULL: not created yet */

@@ -119,7 +119,8 @@ void aliquot_account_set_compute_limits(const struct aliquot_limits *limits) {
         if (device < 0) {
             continue;
         }
-        bool none = vgpu->cores == 0 || vgpu->policy == ALIQUOT_POLICY_NONE;
+        bool elastic = vgpu->policy == ALIQUOT_POLICY_ELASTIC;
+        bool none = vgpu->policy == ALIQUOT_POLICY_NONE || (vgpu->cores == 0 && !elastic);
         atomic_store_explicit(&accounts[device].policy, (unsigned)vgpu->policy, memory_order_relaxed);
         atomic_store_explicit(&accounts[device].cores, none ? 0 : vgpu->cores, memory_order_release);
         limited += !none;
@@ -131,6 +132,11 @@ void aliquot_account_set_compute_limits(const struct aliquot_limits *limits) {
 
 bool aliquot_account_computes_on_several(void) {
     return atomic_load_explicit(&limited_devices, memory_order_relaxed) > 1;
+}
+
+bool aliquot_account_is_compute_limited(int device) {
+    return aliquot_account_cores(device) != 0 ||
+           atomic_load_explicit(&accounts[device].policy, memory_order_relaxed) == ALIQUOT_POLICY_ELASTIC;
 }
 
 uint32_t aliquot_account_cores(int device) {

@@ -90,6 +90,84 @@ static void use_account(int device, bool valid) {
     if (fits) {
         aliquot_account_release(device, LIMIT - unattributed);
     }
+    uint32_t granted = aliquot_gcra_share(300000, agent->grant, now);
+    expect(granted >= ALIQUOT_GCRA_SHARE_MIN && granted <= 300000 * 9 / 8);
+    expect(aliquot_gcra_borrowed(ALIQUOT_POLICY_ELASTIC, agent->borrowed, now) <= ALIQUOT_GCRA_WHOLE_GPU);
+    expect(aliquot_gcra_borrowed(ALIQUOT_POLICY_FIXED, agent->borrowed, now) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int64_t now = 1000000000;
+
+int64_t __wrap_aliquot_os_clock(void);
+void __wrap_aliquot_os_sleep(int64_t nanoseconds);
+
+int64_t __wrap_aliquot_os_clock(void) {
+    return now;
+}
+
+void __wrap_aliquot_os_sleep(int64_t nanoseconds) {
+    now += nanoseconds;
+}
+
+static void expect(bool condition) {
+    if (!condition) {
+        abort();
+    }
+}
+
+static const struct aliquot_limits limits = {
+    .count = 1, .vgpu = {{.uuid = "\x8f\x6e\x8f\x0c\x01\x01\x4a\x5b\x9c\x3d\x01\x01\x01\x01\x01", .memory = LIMIT}}};
+
+static union {
+    struct aliquot_agent agent;
+    uint8_t bytes[ALIQUOT_AGENT_SIZE];
+} image;
+
+/* Returns the size of the file, whose content is in image as far as it fits. */
+static size_t make_image(const uint8_t *data, size_t size) {
+    memset(&image, 0, sizeof image);
+    if (size == 0 || data[0] % 3 == 0) {
+        size_t length = size == 0 ? 0 : size - 1;
+        memcpy(&image, data + (size != 0), length < sizeof image ? length : sizeof image);
+        return length;
+    }
+    if (data[0] % 3 == 2) {
+        image.agent.header = (struct aliquot_agent_header)ALIQUOT_AGENT_HEADER;
+        memcpy(image.agent.device[0].uuid, limits.vgpu[0].uuid, 16);
+    }
+    for (data++, size--; size >= 10; data += 10, size -= 10) {
+        size_t at = ((size_t)data[0] | (size_t)data[1] << 8) % (ALIQUOT_AGENT_SIZE - 8);
+        memcpy(image.bytes + at, data + 2, 8);
+    }
+    return sizeof image;
+}
+
+static void write_image(int fd, size_t size) {
+    size_t length = size < sizeof image ? size : sizeof image;
+    expect(ftruncate(fd, 0) == 0 && pwrite(fd, &image, length, 0) == (ssize_t)length &&
+           ftruncate(fd, (off_t)size) == 0);
+}
+
+static bool is_valid(size_t size) {
+    static const struct aliquot_agent_header expected = ALIQUOT_AGENT_HEADER;
+    return size == ALIQUOT_AGENT_SIZE &&
+           memcmp(&image, &expected, offsetof(struct aliquot_agent_header, reserved0)) == 0;
+}
+
+static void use_account(int device, bool valid) {
+    const struct aliquot_agent_device *agent = aliquot_account_agent(device);
+    expect(valid || agent == &aliquot_agent_nothing);
+    uint64_t unattributed = aliquot_account_used(device);
+    bool counts = aliquot_agent_is_current(agent, now) && agent->unattributed != 0;
+    expect(unattributed == (counts ? agent->unattributed & ALIQUOT_CHARGE_BYTES : 0));
+    bool fits = unattributed <= LIMIT;
+    expect(aliquot_account_reserve(device, fits ? LIMIT - unattributed : 0) == fits);
+    expect(!aliquot_account_reserve(device, LIMIT + 1));
+    if (fits) {
+        aliquot_account_release(device, LIMIT - unattributed);
+    }
     for (enum aliquot_policy policy = ALIQUOT_POLICY_FIXED; policy <= ALIQUOT_POLICY_ELASTIC; policy++) {
         uint32_t granted = aliquot_gcra_share(300000, policy, agent->grant, now);
         expect(granted >= ALIQUOT_GCRA_SHARE_MIN && granted <= ALIQUOT_GCRA_WHOLE_GPU);

@@ -1,0 +1,182 @@
+/* Tests of the arbiter's law (arbiter.h). duty tests what follows for programs on a GPU. */
+#include "arbiter.h"
+#include "check.h"
+
+#include <math.h>
+
+#define PERIODS_PER_SECOND (1000000000 / ARBITER_PERIOD_NS)
+#define CHECK_SHARE(share, expected)                                                                                   \
+    CHECK(fabs((share)-100 * (expected) / 100.0) < 0.005, "%s is %.3f", #share, (double)(share))
+
+static struct arbiter_container container(double cores, enum aliquot_policy policy) {
+    return (struct arbiter_container){.cores = cores, .policy = policy, .priority = ARBITER_NORMAL, .nvml_used = -1};
+}
+
+/* Keeps work queued and uses a part of the GPU. */
+static void work(struct arbiter_container *of, double used) {
+    of->active = of->held_back = true;
+    of->used = used;
+    of->busy = 1;
+}
+
+static void divide_for(struct arbiter_container *containers, size_t count, double seconds) {
+    for (int i = 0; i < seconds * PERIODS_PER_SECOND; i++) {
+        arbiter_divide(containers, count);
+    }
+}
+
+TEST(an_own_share_is_the_cores_whatever_anyone_does) {
+    struct arbiter_container both[] = {container(0.3, ALIQUOT_POLICY_FIXED), container(0.5, ALIQUOT_POLICY_ELASTIC)};
+    for (int i = 0; i < 4; i++) {
+        both[0].active = both[0].held_back = i & 1;
+        both[1].active = both[1].held_back = i & 2;
+        both[0].used = both[1].used = i;
+        divide_for(both, 2, 1);
+        CHECK_SHARE(both[0].own, 0.3);
+        CHECK_SHARE(both[1].own, 0.5);
+        CHECK_SHARE(both[0].borrowed, 0);
+    }
+}
+
+TEST(an_elastic_container_borrows_what_idle_ones_leave_and_gives_it_back_in_one_period) {
+    struct arbiter_container both[] = {container(0.3, ALIQUOT_POLICY_FIXED), container(0.3, ALIQUOT_POLICY_ELASTIC)};
+    arbiter_divide(both, 2);
+    CHECK_SHARE(both[1].borrowed, 1); /* without a ramp: before its first launch */
+    work(&both[1], 1);
+    divide_for(both, 2, 1);
+    CHECK_SHARE(both[1].borrowed, 1);
+    both[0].active = true; /* its first launch: nothing waited or was used yet */
+    arbiter_divide(both, 2);
+    CHECK(both[1].borrowed >= 0.4 && both[1].borrowed < 0.42, "%.3f", both[1].borrowed);
+}
+
+TEST(what_an_active_container_does_not_want_is_lent_after_300_ms) {
+    struct arbiter_container both[] = {container(0.5, ALIQUOT_POLICY_FIXED), container(0.3, ALIQUOT_POLICY_ELASTIC)};
+    both[0].active = true;
+    both[0].used = both[0].busy = 0.1;
+    work(&both[1], 0.5);
+    divide_for(both, 2, 0.3);
+    CHECK(both[1].borrowed < 0.22, "%.3f", both[1].borrowed);
+    divide_for(both, 2, 5);
+    CHECK(both[1].borrowed > 0.5 && both[1].borrowed < 0.6, "%.3f", both[1].borrowed);
+    both[0].held_back = true;
+    arbiter_divide(both, 2);
+    CHECK(both[1].borrowed < 0.22, "%.3f", both[1].borrowed);
+}
+
+TEST(a_container_that_others_keep_from_its_share_still_demands_it) {
+    struct arbiter_container both[] = {container(0.5, ALIQUOT_POLICY_FIXED), container(0.3, ALIQUOT_POLICY_ELASTIC)};
+    both[0].active = true;
+    both[0].used = 0.15; /* and it waits for the rest of the time */
+    both[0].busy = 1;
+    work(&both[1], 0.8);
+    divide_for(both, 2, 20);
+    CHECK(both[1].borrowed < 0.22, "%.3f", both[1].borrowed);
+}
+
+TEST(elastic_containers_share_the_surplus_by_their_cores) {
+    struct arbiter_container three[] = {container(0.1, ALIQUOT_POLICY_ELASTIC), container(0.2, ALIQUOT_POLICY_ELASTIC),
+                                        container(0.1, ALIQUOT_POLICY_FIXED)};
+    for (int i = 0; i < 3; i++) {
+        work(&three[i], three[i].cores * 3);
+    }
+    divide_for(three, 3, 1);
+    CHECK(fabs(three[0].borrowed - 0.2) < 0.01, "%.3f", three[0].borrowed);
+    CHECK(fabs(three[1].borrowed - 0.4) < 0.01, "%.3f", three[1].borrowed);
+}
+
+TEST(without_cores_an_elastic_container_gets_all_that_others_leave_and_nothing_else) {
+    struct arbiter_container both[] = {container(0, ALIQUOT_POLICY_ELASTIC), container(1, ALIQUOT_POLICY_FIXED)};
+    work(&both[0], 0.5);
+    divide_for(both, 2, 1);
+    CHECK_SHARE(both[0].borrowed, 1);
+    work(&both[1], 1);
+    arbiter_divide(both, 2);
+    CHECK_SHARE(both[0].borrowed, 0);
+    CHECK_SHARE(both[0].own, 0);
+    struct arbiter_container two[] = {container(0, ALIQUOT_POLICY_ELASTIC), container(0, ALIQUOT_POLICY_ELASTIC)};
+    work(&two[0], 0.5);
+    work(&two[1], 0.5);
+    divide_for(two, 2, 1);
+    CHECK(fabs(two[0].borrowed - 0.5) < 0.01, "%.3f", two[0].borrowed);
+}
+
+TEST(claims_of_a_higher_priority_are_served_first) {
+    struct arbiter_container three[] = {container(0.2, ALIQUOT_POLICY_ELASTIC), container(0.2, ALIQUOT_POLICY_ELASTIC),
+                                        container(0.2, ALIQUOT_POLICY_ELASTIC)};
+    three[0].priority = ARBITER_HIGH;
+    three[0].active = true;
+    three[2].priority = ARBITER_LOW;
+    work(&three[1], 0.4);
+    work(&three[2], 0.4);
+    divide_for(three, 3, 2);
+    CHECK(three[1].borrowed > 0.5 && three[2].borrowed < 0.01, "%.3f, %.3f", three[1].borrowed, three[2].borrowed);
+    work(&three[0], 0.4);
+    arbiter_divide(three, 3);
+    CHECK(three[0].borrowed > 0.39 && three[1].borrowed < 0.01, "%.3f, %.3f", three[0].borrowed, three[1].borrowed);
+}
+
+TEST(a_claim_that_is_not_used_lapses_and_comes_back) {
+    struct arbiter_container both[] = {container(0.2, ALIQUOT_POLICY_ELASTIC), container(0.2, ALIQUOT_POLICY_ELASTIC)};
+    work(&both[0], 0.5);
+    work(&both[1], 0.1); /* says that it waits, and uses less than its own share */
+    both[1].busy = 0.1;
+    divide_for(both, 2, 1.5);
+    CHECK(both[1].borrowed > 0.25, "%.3f", both[1].borrowed);
+    divide_for(both, 2, 1);
+    CHECK(both[0].borrowed > 0.5, "%.3f", both[0].borrowed);
+    int claimed = 0;
+    for (int i = 0; i < 60 * PERIODS_PER_SECOND; i++) {
+        arbiter_divide(both, 2);
+        claimed += both[1].fair > 0.25;
+    }
+    CHECK(claimed > PERIODS_PER_SECOND && claimed < 10 * PERIODS_PER_SECOND, "%d periods of a minute", claimed);
+}
+
+TEST(false_figures_end_no_lending_and_no_share) {
+    static const double wrong[] = {1e300, 1e9, 2, -1, -1e300, NAN, INFINITY};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct arbiter_container three[] = {container(0.3, ALIQUOT_POLICY_ELASTIC),
+                                            container(0.2, ALIQUOT_POLICY_FIXED), container(0, ALIQUOT_POLICY_NONE)};
+        work(&three[0], 0.8);
+        three[1].used = three[1].busy = wrong[i];
+        three[2].active = true;
+        three[2].used = three[2].busy = wrong[i];
+        divide_for(three, 3, 3);
+        CHECK_SHARE(three[0].own, 0.3);
+        CHECK_SHARE(three[1].own, 0.2);
+        CHECK(three[0].borrowed >= 0.45 && three[0].borrowed <= 1, "%.3f with %g", three[0].borrowed, wrong[i]);
+    }
+}
+
+TEST(a_container_without_a_limit_is_believed_by_NVMLs_figure) {
+    struct arbiter_container both[] = {container(0.3, ALIQUOT_POLICY_ELASTIC), container(0, ALIQUOT_POLICY_NONE)};
+    work(&both[0], 0.5);
+    both[1].active = true;
+    both[1].used = 1;
+    both[1].nvml_used = 0.2;
+    divide_for(both, 2, 1);
+    CHECK(fabs(both[0].borrowed - 0.5) < 0.02, "%.3f", both[0].borrowed);
+}
+
+TEST(more_cores_than_the_GPU_has_are_scaled_down) {
+    struct arbiter_container both[] = {container(0.75, ALIQUOT_POLICY_FIXED), container(0.5, ALIQUOT_POLICY_FIXED)};
+    arbiter_divide(both, 2);
+    CHECK_SHARE(both[0].own, 0.6);
+    CHECK_SHARE(both[1].own, 0.4);
+}
+
+TEST(the_trim_takes_nothing_of_an_own_share) {
+    struct arbiter_container one = container(0.4, ALIQUOT_POLICY_FIXED);
+    work(&one, 0.4);
+    for (int i = 0; i < 20; i++) {
+        divide_for(&one, 1, 1);
+        arbiter_trim(&one, 0.5, 0.4);
+    }
+    CHECK_SHARE(one.own, 0.4);
+    for (int i = 0; i < 40; i++) {
+        divide_for(&one, 1, 1);
+        arbiter_trim(&one, 0.35, 0.4);
+    }
+    CHECK(one.own > 0.44 && one.own <= 0.45, "%.3f", one.own);
+}
