@@ -37,7 +37,7 @@ static bool is_elastic(const struct arbiter_container *container) {
     return container->policy == ALIQUOT_POLICY_ELASTIC;
 }
 
-static bool is_limited(const struct arbiter_container *container) {
+bool arbiter_is_limited(const struct arbiter_container *container) {
     return is_elastic(container) || (container->policy == ALIQUOT_POLICY_FIXED && container->cores > 0);
 }
 
@@ -111,12 +111,12 @@ static double find_surplus(struct arbiter_container *containers, size_t count) {
     double cores = 0, used = 0, free = 0, demanded = 0;
     for (size_t i = 0; i < count; i++) {
         follow(&containers[i]);
-        cores += is_limited(&containers[i]) ? containers[i].cores : 0;
-        used += is_limited(&containers[i]) ? containers[i].mean : 0;
+        cores += arbiter_is_limited(&containers[i]) ? containers[i].cores : 0;
+        used += arbiter_is_limited(&containers[i]) ? containers[i].mean : 0;
     }
     for (size_t i = 0; i < count; i++) {
         struct arbiter_container *container = &containers[i];
-        if (!is_limited(container)) {
+        if (!arbiter_is_limited(container)) {
             /* NVML's figure, or else what it says itself, which cannot be more than others leave. */
             double said = min(container->mean, max(0, 1 - used));
             free += container->nvml_used >= 0 ? container->nvml_used : said;
@@ -140,7 +140,7 @@ void arbiter_divide(struct arbiter_container *containers, size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct arbiter_container *container = &containers[i];
         container->borrowed = 0;
-        if (!is_limited(container)) {
+        if (!arbiter_is_limited(container)) {
             continue;
         }
         double lent = is_elastic(container) ? container->fair + left : 0;

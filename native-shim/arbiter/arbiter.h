@@ -70,6 +70,9 @@ struct arbiter_container {
     double borrowed; /* 1: as much as it likes */
 };
 
+/* Whether the container has a limit, so that it gets a grant. */
+bool arbiter_is_limited(const struct arbiter_container *container);
+
 /* Sets the shares of the containers of a GPU. The caller calls it every 20 ms. */
 void arbiter_divide(struct arbiter_container *containers, size_t count);
 

@@ -1,292 +1,398 @@
 /*
- * The reference arbiter as a program: aliquot-arbiter GPU-UUID LIMITS,REGION,AGENT,PIDS...
+ * The arbiter as a program, which the node agent starts: aliquot-arbiter REGIONS AGENTS
  *
- * Each container is one argument: its limit file, its region, its agent's file, and a file with the process IDs of its
- * processes, one per line, as in a cgroup's cgroup.procs. The program reads the regions and writes the grants into the
- * agent's files every 20 ms, and reads the processes' utilization from NVML every second. A container can write
- * anything into its region; this affects only how much the arbiter takes that container to demand.
+ * REGIONS and AGENTS are folders with a file per container, named as its slot: its region and its agent's file. On the
+ * standard input the node agent writes lists: a line per container and GPU, and a line with a point, which ends the
+ * list. A list replaces the one before.
+ *
+ *     SLOT UUID CORES POLICY PRIORITY NVML
+ *     slot-011 GPU-8f6e8f0c-0101-4a5b-9c3d-010101010101 30 elastic normal 41.5
+ *
+ * CORES are percent; POLICY is fixed, elastic or none, PRIORITY high, normal or low; NVML is the container's GPU time
+ * in percent by NVML, or - if it is unknown. A malformed line is reported on the standard error and skipped. The end of
+ * the input ends the program.
+ *
+ * Every 20 ms the program reads the GPU's entry of each region, and writes its words into the agent's files. A
+ * container can write anything into its region, or truncate it, so the program reads it with pread and never maps it,
+ * and compares the GPU's UUID each time. It finds a GPU in an agent's file by its UUID; it adds none.
  */
 #include "aliquot/agent.h"
 #include "aliquot/region.h"
 #include "arbiter.h"
 
-#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_CONTAINERS = 64, MAX_SAMPLES = 1024, DIVISION_NS = 20000000, DIVISIONS_PER_TRIM = 50 };
+enum { MAX_ENTRIES = 1024, SLOT_LENGTH = 64, LINE_LENGTH = 512 };
 
-#define ACTIVE_FOR UINT64_C(40000000)   /* ns for which a launch, a wait or work in flight counts as active */
-#define RECENT UINT64_C(200000000)      /* ns during which a wait counts as recent */
-#define GRANT_THRESHOLD 2000            /* a share that differs by more, in millionths, is written at once */
-#define GRANT_REFRESH_MS UINT64_C(1000) /* an unchanged grant is written again after this time, ... */
-#define BORROWED_REFRESH_MS UINT64_C(80)
-#define ACTIVE_REFRESH_MS UINT64_C(40) /* ... and an unchanged number of active containers after this */
+#define ACTIVE_NS INT64_C(40000000)     /* for which a launch, a wait or work in flight counts as active */
+#define HELD_BACK_NS INT64_C(200000000) /* for which a wait counts as recent */
+#define CHECK_NS INT64_C(1000000000)    /* between checks whether a file was replaced */
+#define TRIM_NS INT64_C(500000000)      /* shortest time by which NVML's figure and the shim's are compared */
 
-/* As in nvml.h. */
-typedef struct {
-    unsigned int pid;
-    unsigned long long time; /* us */
-    unsigned int sm, memory, encoder, decoder;
-} utilization_sample;
+/* A number that differs by more than its threshold is written at once, another one after the refresh time. */
+#define GRANT_THRESHOLD 2000 /* millionths */
+#define GRANT_REFRESH_MS 1000
+#define ACTIVE_REFRESH_MS 40
+#define BORROWED_REFRESH_MS 80
 
-/* The files of a container, and what the program last read from its region and wrote to its agent's file. */
-struct container_files {
-    const char *limits, *region, *agent, *pids;
+/* A file of a container. */
+struct container_file {
     int fd;
-    int agent_fd;
-    int agent_index;  /* of the GPU in the agent's file; -1: it has no entry yet */
-    int device_index; /* of the GPU in the region; -1: the region does not have it yet */
-    uint64_t gpu_time, busy, throttled, waited_at, grant, active, borrowed;
-    uint64_t gpu_time_at_trim;
+    int index; /* of the GPU's entry; -1: not found */
+    int64_t checked_at;
+    ino_t inode;
 };
 
-static uint8_t uuid[16];
-static struct arbiter_container containers[MAX_CONTAINERS];
-static struct container_files files[MAX_CONTAINERS];
-static size_t count;
-static void *gpu; /* NVML's handle */
-static int (*process_utilization)(void *, utilization_sample *, unsigned *, unsigned long long);
+/* A container and a GPU, and what was last read and written. */
+struct entry {
+    char slot[SLOT_LENGTH];
+    uint8_t uuid[16];
+    struct arbiter_container law;
+    struct container_file region, agent;
+    uint64_t gpu_time, busy, throttled;
+    int64_t observed_at, waited_at, trimmed_at; /* 0: never */
+    uint64_t gpu_time_at_trim;
+    uint64_t grant, active, borrowed; /* words */
+};
 
-static uint64_t now(void) {
+static int regions, agents;          /* the folders */
+static struct entry *entries, *list; /* by GPU, then by slot; the list that is being read */
+static size_t count, list_count;
+static struct arbiter_container gpu[MAX_ENTRIES]; /* the containers of one GPU */
+
+static int64_t now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-static void sleep_until(uint64_t time) {
-    struct timespec until = {.tv_sec = (time_t)(time / 1000000000), .tv_nsec = (long)(time % 1000000000)};
+static void sleep_until(int64_t time) {
+    struct timespec until = {.tv_sec = time / 1000000000, .tv_nsec = time % 1000000000};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0) {
     }
 }
 
-static void read_limits(size_t i) {
-    static char text[ALIQUOT_LIMITS_TEXT_MAX + 1];
-    char error[ALIQUOT_LIMITS_ERROR];
-    struct aliquot_limits limits;
-    int fd = open(files[i].limits, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text);
-    if (fd >= 0) {
-        close(fd);
+/* ---- files ---- */
+
+static void close_file(struct container_file *file) {
+    if (file->fd >= 0) {
+        close(file->fd);
     }
-    if (length < 0 || !aliquot_limits_parse(text, (size_t)length, &limits, error)) {
-        return; /* the last valid limits stay in force */
+    *file = (struct container_file){.fd = -1, .index = -1};
+}
+
+/* Opens a container's file, or opens it again if another container has got the slot. False: there is none. */
+static bool ensure_open(struct container_file *file, int folder, const char *slot, int flags, int64_t time) {
+    struct stat status;
+    if (file->checked_at != 0 && time - file->checked_at < CHECK_NS) {
+        return file->fd >= 0;
     }
-    containers[i].cores = 0;
-    containers[i].priority = ARBITER_NORMAL;
-    for (size_t j = 0; j < limits.count; j++) {
-        if (memcmp(limits.vgpu[j].uuid, uuid, sizeof uuid) == 0) {
-            containers[i].cores = limits.vgpu[j].cores / 100.0;
-            containers[i].policy = limits.vgpu[j].policy;
+    if (fstatat(folder, slot, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)) {
+        close_file(file);
+    } else if (file->fd < 0 || status.st_ino != file->inode) {
+        close_file(file);
+        file->fd = openat(folder, slot, flags | O_CLOEXEC | O_NOFOLLOW);
+        file->inode = status.st_ino;
+    }
+    file->checked_at = time;
+    return file->fd >= 0;
+}
+
+/* Reads an entry of the region. False: the region is too short. */
+static bool read_region(const struct entry *entry, int index, struct aliquot_device *device) {
+    off_t at = (off_t)(offsetof(struct aliquot_region, device) + (size_t)index * sizeof *device);
+    return pread(entry->region.fd, device, sizeof *device, at) == sizeof *device;
+}
+
+/* Reads the GPU's entry of the region; false if the region does not have one. */
+static bool read_device(struct entry *entry, struct aliquot_device *device, int64_t time) {
+    static const uint8_t unused[16];
+    struct container_file *file = &entry->region;
+    if (!ensure_open(file, regions, entry->slot, O_RDONLY, time)) {
+        return false;
+    }
+    if (file->index >= 0 && read_region(entry, file->index, device) &&
+        memcmp(device->uuid, entry->uuid, sizeof unused) == 0) {
+        return true;
+    }
+    file->index = -1;
+    for (int i = 0; i < ALIQUOT_REGION_DEVICES; i++) {
+        if (!read_region(entry, i, device) || memcmp(device->uuid, unused, sizeof unused) == 0) {
+            return false;
+        }
+        if (memcmp(device->uuid, entry->uuid, sizeof unused) == 0) {
+            file->index = i;
+            return true;
         }
     }
+    return false;
 }
 
-/* Reads the GPU's entry of the region; false if the region does not have one yet. */
-static bool read_device(struct container_files *file, struct aliquot_device *device) {
-    if (file->fd < 0) {
-        file->fd = open(file->region, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+static bool find_agent_entry(struct entry *entry, int64_t time) {
+    struct aliquot_agent agent;
+    int64_t checked_at = entry->agent.checked_at;
+    if (!ensure_open(&entry->agent, agents, entry->slot, O_RDWR, time)) {
+        return false;
     }
-    for (int i = 0; file->fd >= 0 && file->device_index < 0 && i < ALIQUOT_REGION_DEVICES; i++) {
-        off_t at = (off_t)(offsetof(struct aliquot_region, device) + (size_t)i * sizeof *device);
-        if (pread(file->fd, device, sizeof *device, at) == sizeof *device &&
-            memcmp(device->uuid, uuid, sizeof uuid) == 0) {
-            file->device_index = i;
+    bool look = entry->agent.index < 0 && entry->agent.checked_at != checked_at;
+    if (look && pread(entry->agent.fd, &agent, sizeof agent, 0) == sizeof agent) {
+        for (int i = 0; i < ALIQUOT_AGENT_DEVICES && entry->agent.index < 0; i++) {
+            entry->agent.index = memcmp(agent.device[i].uuid, entry->uuid, sizeof entry->uuid) == 0 ? i : -1;
         }
     }
-    off_t at = (off_t)(offsetof(struct aliquot_region, device) + (size_t)file->device_index * sizeof *device);
-    return file->device_index >= 0 && pread(file->fd, device, sizeof *device, at) == sizeof *device;
+    return entry->agent.index >= 0;
 }
 
-static void observe(size_t i, uint64_t time) {
-    struct container_files *file = &files[i];
-    struct aliquot_device device;
-    if (!read_device(file, &device)) {
-        containers[i].active = containers[i].held_back = false;
-        containers[i].used = 0;
-        return;
-    }
-    uint64_t increase = device.gpu_time - file->gpu_time;
-    containers[i].used = (double)increase / DIVISION_NS;
-    containers[i].nvml_used = -1;
-    containers[i].busy = (double)(device.busy - file->busy + device.throttled - file->throttled) / DIVISION_NS;
-    file->busy = device.busy;
-    if (device.throttled != file->throttled) {
-        file->waited_at = time;
-    }
-    file->gpu_time = device.gpu_time;
-    file->throttled = device.throttled;
-    bool waited = file->waited_at != 0 && time - file->waited_at < ACTIVE_FOR;
-    containers[i].active = waited || (device.wanted != 0 && time - device.wanted < ACTIVE_FOR) ||
-                           (device.in_flight != 0 && (int64_t)(time - device.in_flight) < (int64_t)ACTIVE_FOR);
-    containers[i].held_back = containers[i].active && file->waited_at != 0 && time - file->waited_at < RECENT;
-}
-
-/* Finds the GPU's entry in the agent's file. False: there is none. */
-static bool find_agent_entry(struct container_files *file) {
-    uint8_t found[16];
-    if (file->agent_fd < 0) {
-        file->agent_fd = open(file->agent, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    }
-    for (int i = 0; file->agent_fd >= 0 && file->agent_index < 0 && i < ALIQUOT_AGENT_DEVICES; i++) {
-        off_t at = (off_t)(offsetof(struct aliquot_agent, device) + (size_t)i * sizeof(struct aliquot_agent_device));
-        bool read = pread(file->agent_fd, found, sizeof found, at) == sizeof found;
-        if (read && memcmp(found, uuid, sizeof uuid) == 0) {
-            file->agent_index = i;
-        }
-    }
-    return file->agent_index >= 0;
-}
-
-/* Writes one of the arbiter's words of the GPU's entry of the agent's file. */
-static void write_word(const struct container_files *file, size_t offset, uint64_t word) {
-    off_t at = (off_t)(offsetof(struct aliquot_agent, device) +
-                       (size_t)file->agent_index * sizeof(struct aliquot_agent_device) + offset);
-    if (pwrite(file->agent_fd, &word, sizeof word, at) != sizeof word) {
-        fprintf(stderr, "aliquot-arbiter: cannot write %s\n", file->agent);
-    }
-}
-
-/* Writes a word whose number has changed by more than the threshold, or which is older than the refresh time. */
-static void write_number(const struct container_files *file, size_t offset, uint64_t *written, uint64_t ms,
-                         uint32_t number, uint32_t threshold, uint64_t refresh_ms) {
+/* Writes one word of the GPU's entry of the agent's file, if it has to be written. */
+static void write_number(struct entry *entry, size_t offset, uint64_t *written, int64_t time, uint32_t number,
+                         uint32_t threshold, uint64_t refresh_ms) {
     uint32_t before = ALIQUOT_GRANT_SHARE(*written);
+    uint64_t ms = (uint64_t)time / 1000000;
     bool differs = number > before + threshold || before > number + threshold;
-    if (differs || ms - ALIQUOT_GRANT_MS(*written) >= refresh_ms) {
-        *written = ALIQUOT_GRANT(ms, number);
-        write_word(file, offset, *written);
-    }
-}
-
-/* active: all containers that have work. */
-static void write_words(size_t i, uint64_t time, uint32_t active) {
-    struct container_files *file = &files[i];
-    uint64_t ms = time / 1000000;
-    if (!find_agent_entry(file)) {
+    if (!differs && ms - ALIQUOT_GRANT_MS(*written) < refresh_ms) {
         return;
     }
-    write_number(file, offsetof(struct aliquot_agent_device, active), &file->active, ms, active + !containers[i].active,
-                 0, ACTIVE_REFRESH_MS);
-    write_number(file, offsetof(struct aliquot_agent_device, borrowed), &file->borrowed, ms,
-                 (uint32_t)(containers[i].borrowed * 1e6), GRANT_THRESHOLD, BORROWED_REFRESH_MS);
-    write_number(file, offsetof(struct aliquot_agent_device, grant), &file->grant, ms,
-                 (uint32_t)(containers[i].own * 1e6), GRANT_THRESHOLD, GRANT_REFRESH_MS);
-}
-
-static bool has_pid(const struct container_files *file, unsigned pid) {
-    FILE *pids = fopen(file->pids, "re");
-    unsigned found = 0;
-    bool has = false;
-    while (pids != NULL && !has && fscanf(pids, "%u", &found) == 1) {
-        has = found == pid;
+    uint64_t word = ALIQUOT_GRANT(ms, number);
+    off_t at = (off_t)(offsetof(struct aliquot_agent, device) +
+                       (size_t)entry->agent.index * sizeof(struct aliquot_agent_device) + offset);
+    if (pwrite(entry->agent.fd, &word, sizeof word, at) == sizeof word) {
+        *written = word;
     }
-    if (pids != NULL) {
-        fclose(pids);
+}
+
+/* ---- a period ---- */
+
+static void observe(struct entry *entry, int64_t time) {
+    struct arbiter_container *law = &entry->law;
+    struct aliquot_device device;
+    if (!read_device(entry, &device, time)) {
+        law->active = law->held_back = false;
+        law->used = law->busy = 0;
+        entry->observed_at = 0;
+        return;
     }
-    return has;
+    bool first = entry->observed_at == 0;
+    double elapsed = first ? 1e18 : (double)(time - entry->observed_at);
+    law->used = (double)(device.gpu_time - entry->gpu_time) / elapsed;
+    law->busy = (double)(device.busy - entry->busy + device.throttled - entry->throttled) / elapsed;
+    entry->waited_at = !first && device.throttled != entry->throttled ? time : entry->waited_at;
+    entry->gpu_time = device.gpu_time;
+    entry->busy = device.busy;
+    entry->throttled = device.throttled;
+    entry->observed_at = time;
+    bool waited = entry->waited_at != 0 && time - entry->waited_at < ACTIVE_NS;
+    bool launched = device.wanted != 0 && (uint64_t)time - device.wanted < (uint64_t)ACTIVE_NS;
+    bool flying = device.in_flight != 0 && (int64_t)((uint64_t)time - device.in_flight) < ACTIVE_NS;
+    law->active = waited || launched || flying;
+    law->held_back = law->active && entry->waited_at != 0 && time - entry->waited_at < HELD_BACK_NS;
 }
 
-/* NVML also returns invalid samples (Syllo/nvtop#110). */
-static bool is_valid_sample(const utilization_sample *sample, unsigned long long since) {
-    return sample->sm <= 100 && sample->time > since;
-}
-
-/* What sample i adds to the utilization of a container (NULL: of all processes). The samples of one process are
-   averaged. Negative if the process is not in the container. */
-static double sample_share(const struct container_files *file, const utilization_sample *samples, unsigned sample_count,
-                           unsigned i) {
-    unsigned same_process = 0;
-    for (unsigned j = 0; j < sample_count; j++) {
-        same_process += samples[j].pid == samples[i].pid;
+/* others: containers beside this one that have work on the GPU. */
+static void write_words(struct entry *entry, int64_t time, unsigned others) {
+    if (!find_agent_entry(entry, time)) {
+        return;
     }
-    return file == NULL || has_pid(file, samples[i].pid) ? samples[i].sm / 100.0 / same_process : -1;
-}
-
-/* Utilization of a container (NULL: of all processes) by NVML's samples, as a fraction; negative without a sample. */
-static double nvml_share(const struct container_files *file, const utilization_sample *samples, unsigned sample_count) {
-    double sum = -1;
-    for (unsigned i = 0; i < sample_count; i++) {
-        double share = sample_share(file, samples, sample_count, i);
-        sum = share < 0 ? sum : sum < 0 ? share : sum + share;
+    write_number(entry, offsetof(struct aliquot_agent_device, active), &entry->active, time, others + 1, 0,
+                 ACTIVE_REFRESH_MS);
+    if (arbiter_is_limited(&entry->law)) { /* else a container that gets a limit would begin with no share */
+        write_number(entry, offsetof(struct aliquot_agent_device, borrowed), &entry->borrowed, time,
+                     (uint32_t)(entry->law.borrowed * 1e6), GRANT_THRESHOLD, BORROWED_REFRESH_MS);
+        write_number(entry, offsetof(struct aliquot_agent_device, grant), &entry->grant, time,
+                     (uint32_t)(entry->law.own * 1e6), GRANT_THRESHOLD, GRANT_REFRESH_MS);
     }
-    return sum;
 }
 
-static void trim_all(void) {
-    static utilization_sample samples[MAX_SAMPLES];
-    static unsigned long long since;
-    unsigned returned = MAX_SAMPLES, valid = 0;
-    bool success = process_utilization != NULL && process_utilization(gpu, samples, &returned, since) == 0;
-    unsigned long long latest = since;
-    for (unsigned i = 0; success && i < returned && i < MAX_SAMPLES; i++) {
-        if (is_valid_sample(&samples[i], since)) {
-            latest = samples[i].time > latest ? samples[i].time : latest;
-            samples[valid++] = samples[i];
+/* Divides one GPU among its containers. */
+static void divide(struct entry *of_gpu, size_t containers, int64_t time) {
+    unsigned active = 0;
+    for (size_t i = 0; i < containers; i++) {
+        observe(&of_gpu[i], time);
+        active += of_gpu[i].law.active;
+        gpu[i] = of_gpu[i].law;
+    }
+    arbiter_divide(gpu, containers);
+    for (size_t i = 0; i < containers; i++) {
+        of_gpu[i].law = gpu[i];
+        write_words(&of_gpu[i], time, active - gpu[i].active);
+    }
+}
+
+static void divide_all(int64_t time) {
+    for (size_t first = 0, next; first < count; first = next) {
+        next = first + 1;
+        while (next < count && memcmp(entries[next].uuid, entries[first].uuid, sizeof entries[0].uuid) == 0) {
+            next++;
+        }
+        divide(&entries[first], next - first, time);
+    }
+}
+
+/* ---- the node agent's lists ---- */
+
+static int compare(const void *a, const void *b) {
+    const struct entry *x = a, *y = b;
+    int gpus = memcmp(x->uuid, y->uuid, sizeof x->uuid);
+    return gpus != 0 ? gpus : strcmp(x->slot, y->slot);
+}
+
+static bool is_slot(const char *slot) {
+    static const char valid[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    return slot[0] != '.' && slot[strspn(slot, valid)] == 0;
+}
+
+/* Index of a word among some, which end with NULL; -1: it is none of them. */
+static int index_of(const char *word, const char *const *words) {
+    for (int i = 0; words[i] != NULL; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            return i;
         }
     }
-    since = latest;
-    /* Time slices of processes do not overlap, so a sum above 1 is an artifact of sampling. */
-    double total = nvml_share(NULL, samples, valid), scale = total > 1 ? 1 / total : 1;
-    for (size_t i = 0; i < count; i++) {
-        double accounted =
-            (double)(files[i].gpu_time - files[i].gpu_time_at_trim) / ((double)DIVISION_NS * DIVISIONS_PER_TRIM);
-        arbiter_trim(&containers[i], nvml_share(&files[i], samples, valid) * scale, accounted);
-        files[i].gpu_time_at_trim = files[i].gpu_time;
-        read_limits(i);
+    return -1;
+}
+
+static bool parse(const char *line, struct entry *entry) {
+    static const char *const policies[] = {"fixed", "elastic", "none", NULL}; /* as in enum aliquot_policy */
+    static const char *const priorities[] = {"low", "normal", "high", NULL};
+    char uuid[64], policy[16], priority[16], nvml[32], *end = nvml;
+    unsigned cores;
+    int length = 0;
+    *entry = (struct entry){.region = {.fd = -1, .index = -1}, .agent = {.fd = -1, .index = -1}};
+    if (sscanf(line, "%63s %63s %3u %15s %15s %31s%n", entry->slot, uuid, &cores, policy, priority, nvml, &length) !=
+            6 ||
+        line[length] != 0 || cores > 100) {
+        return false;
+    }
+    int which = index_of(policy, policies), urgency = index_of(priority, priorities);
+    bool unknown = strcmp(nvml, "-") == 0;
+    double percent = unknown ? -100 : strtod(nvml, &end);
+    bool known = !unknown && percent >= 0 && percent <= 1000 && *end == 0;
+    entry->law.cores = cores / 100.0;
+    entry->law.policy = (enum aliquot_policy)which;
+    entry->law.priority = (enum arbiter_priority)urgency;
+    entry->law.nvml_used = known && percent > 100 ? 1 : percent / 100;
+    return is_slot(entry->slot) && which >= 0 && urgency >= 0 && (known || unknown) &&
+           (strncmp(uuid, "GPU-", 4) == 0 || strncmp(uuid, "MIG-", 4) == 0) &&
+           aliquot_uuid_parse(uuid + 4, strlen(uuid + 4), entry->uuid);
+}
+
+/* Compares NVML's figure with the shim's since the last time. */
+static void trim(struct entry *entry, int64_t time) {
+    double elapsed = (double)(time - entry->trimmed_at);
+    if (entry->trimmed_at == 0 || elapsed >= (double)TRIM_NS) {
+        if (entry->trimmed_at != 0) {
+            arbiter_trim(&entry->law, entry->law.nvml_used,
+                         (double)(entry->gpu_time - entry->gpu_time_at_trim) / elapsed);
+        }
+        entry->trimmed_at = time;
+        entry->gpu_time_at_trim = entry->gpu_time;
     }
 }
 
-static void open_nvml(const char *name) {
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-    int (*init)(void) = library == NULL ? NULL : (int (*)(void))dlsym(library, "nvmlInit_v2");
-    int (*find)(const char *, void **) =
-        library == NULL ? NULL : (int (*)(const char *, void **))dlsym(library, "nvmlDeviceGetHandleByUUID");
-    if (init == NULL || find == NULL || init() != 0 || find(name, &gpu) != 0) {
-        fprintf(stderr, "aliquot-arbiter: NVML is not available or does not know the GPU; shares are not trimmed\n");
-        return;
+/* Keeps what is known of a container that was in the last list, too. */
+static void take_over(struct entry *entry, struct entry *before, int64_t time) {
+    struct arbiter_container law = entry->law;
+    *entry = *before;
+    entry->law.cores = law.cores;
+    entry->law.policy = law.policy;
+    entry->law.priority = law.priority;
+    entry->law.nvml_used = law.nvml_used;
+    before->region.fd = before->agent.fd = -1; /* the new entry has them */
+    trim(entry, time);
+}
+
+static void replace_list(int64_t time) {
+    qsort(list, list_count, sizeof list[0], compare);
+    size_t kept = 0;
+    for (size_t i = 0; i < list_count; i++) {
+        if (kept > 0 && compare(&list[i], &list[kept - 1]) == 0) {
+            fprintf(stderr, "aliquot-arbiter: %s is twice in the list for one GPU\n", list[i].slot);
+            continue;
+        }
+        list[kept] = list[i];
+        struct entry *before = bsearch(&list[kept], entries, count, sizeof entries[0], compare);
+        if (before != NULL) {
+            take_over(&list[kept], before, time);
+        }
+        kept++;
     }
-    process_utilization = (int (*)(void *, utilization_sample *, unsigned *, unsigned long long))dlsym(
-        library, "nvmlDeviceGetProcessUtilization");
+    for (size_t i = 0; i < count; i++) {
+        close_file(&entries[i].region);
+        close_file(&entries[i].agent);
+    }
+    struct entry *old = entries;
+    entries = list;
+    list = old;
+    count = kept;
+    list_count = 0;
+}
+
+static void read_line(const char *line, int64_t time) {
+    if (strcmp(line, ".") == 0) {
+        replace_list(time);
+    } else if (list_count == MAX_ENTRIES) {
+        fprintf(stderr, "aliquot-arbiter: the list has more than %d lines\n", MAX_ENTRIES);
+    } else if (parse(line, &list[list_count])) {
+        list_count++;
+    } else {
+        fprintf(stderr,
+                "aliquot-arbiter: expected SLOT UUID CORES fixed|elastic|none high|normal|low NVML, found \"%.100s\"\n",
+                line);
+    }
+}
+
+/* Reads what the node agent has written. False: it has ended. */
+static bool read_lists(int64_t time) {
+    static char line[LINE_LENGTH];
+    static size_t length;
+    char text[4096];
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    while (poll(&input, 1, 0) > 0) {
+        ssize_t got = read(STDIN_FILENO, text, sizeof text);
+        if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) {
+            return false;
+        }
+        for (ssize_t i = 0; i < got; i++) {
+            if (text[i] == '\n') {
+                line[length] = 0;
+                length = 0;
+                read_line(line, time);
+            } else if (length < LINE_LENGTH - 1) { /* a longer line is malformed without its end, too */
+                line[length++] = text[i] == 0 ? '?' : text[i];
+            }
+        }
+    }
+    return true;
 }
 
 int main(int argument_count, char **arguments) {
-    bool valid = argument_count > 2 && strncmp(arguments[1], "GPU-", 4) == 0 &&
-                 aliquot_uuid_parse(arguments[1] + 4, strlen(arguments[1] + 4), uuid);
-    for (int i = 2; valid && i < argument_count; i++) {
-        struct container_files *file = &files[count];
-        file->limits = strtok(arguments[i], ",");
-        file->region = strtok(NULL, ",");
-        file->agent = strtok(NULL, ",");
-        file->pids = strtok(NULL, ",");
-        file->fd = file->device_index = file->agent_fd = file->agent_index = -1;
-        valid = file->pids != NULL && ++count < MAX_CONTAINERS;
-    }
-    if (!valid) {
-        fprintf(stderr, "usage: aliquot-arbiter GPU-UUID LIMITS,REGION,AGENT,PIDS...\n");
+    struct rlimit files;
+    regions = argument_count == 3 ? open(arguments[1], O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    agents = argument_count == 3 ? open(arguments[2], O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    entries = calloc(MAX_ENTRIES, sizeof entries[0]);
+    list = calloc(MAX_ENTRIES, sizeof list[0]);
+    if (regions < 0 || agents < 0 || entries == NULL || list == NULL) {
+        fprintf(stderr, "usage: aliquot-arbiter REGIONS AGENTS\nexpected two folders, found %s\n",
+                argument_count == 3 ? strerror(errno) : "other arguments");
         return 2;
     }
-    open_nvml(arguments[1]);
-    for (size_t i = 0; i < count; i++) {
-        read_limits(i);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
     }
-    uint64_t time = now();
-    for (unsigned divisions = 1;; divisions++) {
-        uint32_t active = 0;
-        sleep_until(time += DIVISION_NS);
-        for (size_t i = 0; i < count; i++) {
-            observe(i, time);
-            active += containers[i].active;
-        }
-        arbiter_divide(containers, count);
-        for (size_t i = 0; i < count; i++) {
-            write_words(i, time, active);
-        }
-        if (divisions % DIVISIONS_PER_TRIM == 0) {
-            trim_all();
-        }
+    for (int64_t next = now() + ARBITER_PERIOD_NS; read_lists(now()); next += ARBITER_PERIOD_NS) {
+        sleep_until(next);
+        int64_t time = now();
+        next = time - next > ARBITER_PERIOD_NS ? time : next; /* periods that were missed are not made up for */
+        divide_all(time);
     }
+    return 0;
 }

@@ -3,9 +3,9 @@
  *
  * `duty OPTIONS` creates a GPU, and a limit file, a region and an agent's file per tenant. It starts itself again as
  * the tenants, which launch kernels under the shim, and as the meter, which reads the GPU model's accounting. With
- * --arbiter it also starts the reference arbiter. With --virtual all these processes share a virtual clock, which
- * advances only while all of them sleep: half a minute of GPU time takes seconds, and other load on the machine does
- * not affect the result.
+ * --arbiter it also starts the arbiter, and itself in the node agent's place, which tells the arbiter of the tenants.
+ * With --virtual all these processes share a virtual clock, which advances only while all of them sleep: half a minute
+ * of GPU time takes seconds, and other load on the machine does not affect the result.
  */
 #include "aliquot/agent.h"
 #include "aliquot/region.h"
@@ -15,6 +15,7 @@
 #include "tenant.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -57,7 +58,8 @@ static const char help[] =
     "                     a comma-separated list: one pattern per tenant\n"
     "  --processes N      number of processes of each tenant, which share its limit (default 1)\n"
     "  --policy POLICY    fixed (default), elastic or none; a comma-separated list: one policy per tenant\n"
-    "  --arbiter          also run the reference arbiter\n"
+    "  --arbiter          also run the arbiter\n"
+    "  --priority P       high, normal (default) or low; a comma-separated list: one priority per tenant\n"
     "  --seconds S        duration of the measurement (default 5)\n"
     "  --warm-up S        time before the measurement (default 2)\n"
     "  --tolerance P      largest error of a tenant's share in percentage points (default 2); negative: only print\n"
@@ -82,7 +84,7 @@ static const char help[] =
 
 struct tenant {
     double limit, expected;
-    const char *policy, *shape, *pattern;
+    const char *policy, *priority, *shape, *pattern;
     pid_t pids[MAX_PROCESSES];
     double accounted, min_shown, max_shown; /* by the shim's accounting, in percent of the GPU */
 };
@@ -305,6 +307,97 @@ static int measure(int count, char **arguments) {
     return EXIT_SUCCESS;
 }
 
+/* ---- in the node agent's place ---- */
+
+enum { MAX_SAMPLES = 1024 };
+
+/* As in nvml.h. */
+typedef struct {
+    unsigned int pid;
+    unsigned long long time; /* us */
+    unsigned int sm, memory, encoder, decoder;
+} utilization_sample;
+
+typedef int utilization_function(void *, utilization_sample *, unsigned *, unsigned long long);
+
+static utilization_function *open_nvml(void **gpu) {
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    int (*init)(void) = library == NULL ? NULL : (int (*)(void))dlsym(library, "nvmlInit_v2");
+    int (*find)(const char *, void **) =
+        library == NULL ? NULL : (int (*)(const char *, void **))dlsym(library, "nvmlDeviceGetHandleByUUID");
+    if (init == NULL || find == NULL || init() != 0 || find(uuid, gpu) != 0) {
+        fail("the simulated NVML does not work");
+    }
+    return (utilization_function *)dlsym(library, "nvmlDeviceGetProcessUtilization");
+}
+
+/* NVML's samples later than a time, which becomes that of the latest. NVML also returns invalid ones
+   (Syllo/nvtop#110). */
+static unsigned read_samples(utilization_function *utilization, void *gpu, utilization_sample *samples,
+                             unsigned long long *since) {
+    unsigned returned = MAX_SAMPLES, valid = 0;
+    unsigned long long latest = *since;
+    bool success = utilization(gpu, samples, &returned, *since) == 0;
+    for (unsigned i = 0; success && i < returned && i < MAX_SAMPLES; i++) {
+        if (samples[i].sm <= 100 && samples[i].time > *since) {
+            latest = samples[i].time > latest ? samples[i].time : latest;
+            samples[valid++] = samples[i];
+        }
+    }
+    *since = latest;
+    return valid;
+}
+
+/* Percent of the GPU that a process used: the mean of its samples; negative without one. */
+static double process_percent(const utilization_sample *samples, unsigned count, unsigned pid) {
+    double sum = 0;
+    unsigned found = 0;
+    for (unsigned i = 0; i < count; i++) {
+        sum += samples[i].pid == pid ? samples[i].sm : 0;
+        found += samples[i].pid == pid;
+    }
+    return found == 0 ? -1 : sum / found;
+}
+
+static double tenant_percent(const utilization_sample *samples, unsigned count, const char *pids) {
+    FILE *file = fopen(pids, "re");
+    unsigned pid = 0;
+    double sum = -1;
+    while (file != NULL && fscanf(file, "%u", &pid) == 1) {
+        double percent = process_percent(samples, count, pid);
+        sum = percent < 0 ? sum : sum < 0 ? percent : sum + percent;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return sum;
+}
+
+/* `duty agent LIMIT PIDS...` writes the arbiter's list to standard output each second. Per tenant: "CORES POLICY
+   PRIORITY", and a file with the process IDs. */
+static _Noreturn void tell_arbiter(int tenants, char **arguments) {
+    static utilization_sample samples[MAX_SAMPLES];
+    unsigned long long since = 0;
+    void *gpu = NULL;
+    utilization_function *utilization = open_nvml(&gpu);
+    for (uint64_t time = gpu_now();; time += 1000000000) {
+        tenant_sleep_until(time);
+        unsigned count = read_samples(utilization, gpu, samples, &since);
+        double percent[MAX_TENANTS], sum = 0;
+        for (int i = 0; i < tenants; i++) {
+            percent[i] = tenant_percent(samples, count, arguments[2 * i + 1]);
+            sum += percent[i] > 0 ? percent[i] : 0;
+        }
+        for (int i = 0; i < tenants; i++) {
+            printf("%d %s %s ", i, uuid, arguments[2 * i]);
+            /* Time slices of processes do not overlap, so a sum above 100 is an artifact of sampling. */
+            printf(percent[i] < 0 ? "-\n" : "%.2f\n", sum > 100 ? percent[i] * 100 / sum : percent[i]);
+        }
+        printf(".\n");
+        fflush(stdout);
+    }
+}
+
 /* ---- starting the processes ---- */
 
 static void set_virtual_time(const struct plan *plan, int participants) {
@@ -366,10 +459,10 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
         snprintf(text, sizeof text, "%s memory=1000Mi cores=%d policy=%s\n", uuid, (int)tenant->limit, tenant->policy);
         write_text(path, text);
         setenv("ALIQUOT_CONFIG", path, 1);
-        path_in(plan, path, "region-%d", i);
+        path_in(plan, path, "regions/%d", i);
         write_text(path, "");
         setenv("ALIQUOT_REGION", path, 1);
-        path_in(plan, path, "agent-%d", i);
+        path_in(plan, path, "agents/%d", i);
         write_agent(path);
         setenv("ALIQUOT_AGENT", path, 1);
         path_in(plan, path, "latencies-%d", i);
@@ -395,24 +488,36 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
     unsetenv("ALIQUOT_DUTY_LATENCIES");
 }
 
-static pid_t start_arbiter(const struct plan *plan, int participants) {
-    char program[PATH_LENGTH], *arguments[MAX_TENANTS + 4];
-    char containers[MAX_TENANTS][4 * PATH_LENGTH];
-    int count = 0;
+/* Starts the arbiter and the program that tells it of the tenants. */
+static void start_arbiter(const struct plan *plan, int participants, const char *self, pid_t started[2]) {
+    char program[PATH_LENGTH], folders[2][PATH_LENGTH], pids[MAX_TENANTS][PATH_LENGTH];
+    char limits[MAX_TENANTS][64], *arguments[4 + 2 * MAX_TENANTS];
+    int pipe_ends[2], count = 0;
+    if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
+        fail("cannot create a pipe");
+    }
     snprintf(program, sizeof program, "%.400s/arbiter/aliquot-arbiter", plan->build);
-    arguments[count++] = program;
-    arguments[count++] = (char *)uuid;
+    path_in(plan, folders[0], "regions", 0);
+    path_in(plan, folders[1], "agents", 0);
+    char *arbiter[] = {program, folders[0], folders[1], NULL};
+    int input = dup(STDIN_FILENO);
+    dup2(pipe_ends[0], STDIN_FILENO);
+    started[0] = start(plan, participants, false, -1, arbiter);
+    dup2(input, STDIN_FILENO);
+    close(input);
+    arguments[count++] = (char *)self;
+    arguments[count++] = "agent";
     for (int i = 0; i < plan->count; i++) {
-        char limits[PATH_LENGTH], region[PATH_LENGTH], agent[PATH_LENGTH], pids[PATH_LENGTH];
-        path_in(plan, limits, "vgpu-%d", i);
-        path_in(plan, region, "region-%d", i);
-        path_in(plan, agent, "agent-%d", i);
-        path_in(plan, pids, "pids-%d", i);
-        snprintf(containers[i], sizeof containers[i], "%s,%s,%s,%s", limits, region, agent, pids);
-        arguments[count++] = containers[i];
+        const struct tenant *tenant = &plan->tenants[i];
+        snprintf(limits[i], sizeof limits[i], "%d %.15s %.15s", (int)tenant->limit, tenant->policy, tenant->priority);
+        path_in(plan, pids[i], "pids-%d", i);
+        arguments[count++] = limits[i];
+        arguments[count++] = pids[i];
     }
     arguments[count] = NULL;
-    return start(plan, participants, false, -1, arguments);
+    started[1] = start(plan, participants, false, pipe_ends[1], arguments);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
 }
 
 static void create_gpu(struct plan *plan) {
@@ -433,8 +538,11 @@ static void create_gpu(struct plan *plan) {
     if (mkdir(path, 0777) != 0 || gpu_create(path, &identity, error) != GPU_CREATED) {
         fail("cannot create the simulated GPU");
     }
-    path_in(plan, path, "lib", 0);
-    mkdir(path, 0777);
+    static const char *const folders[] = {"lib", "regions", "agents"};
+    for (int i = 0; i < 3; i++) {
+        path_in(plan, path, folders[i], 0);
+        mkdir(path, 0777);
+    }
     static const char *const libraries[] = {"libcuda.so.1", "libnvidia-ml.so.1"};
     for (int i = 0; i < 2; i++) {
         snprintf(command, sizeof command, "%.400s/fake-driver/%s", plan->build, libraries[i]);
@@ -457,10 +565,13 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
     int pipe_ends[2];
     char gpu[PATH_LENGTH], regions[MAX_TENANTS][PATH_LENGTH], numbers[3 + MAX_TENANTS * MAX_PROCESSES][32];
     char *arguments[7 + MAX_TENANTS + MAX_TENANTS * MAX_PROCESSES];
-    int participants = plan->count * plan->processes + 1 + plan->arbiter;
+    int participants = plan->count * plan->processes + 1 + 2 * plan->arbiter;
+    pid_t arbiter[2] = {0, 0};
     create_gpu(plan);
     start_tenants(plan, participants, self);
-    pid_t arbiter = plan->arbiter ? start_arbiter(plan, participants) : 0;
+    if (plan->arbiter) {
+        start_arbiter(plan, participants, self, arbiter);
+    }
     int count = 0;
     path_in(plan, gpu, "gpus/GPU-00000000-0000-4000-8000-00000000da7e", 0);
     arguments[count++] = (char *)self;
@@ -473,7 +584,7 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
     snprintf(numbers[2], sizeof numbers[2], "%d", plan->count);
     arguments[count++] = numbers[2];
     for (int i = 0; i < plan->count; i++) {
-        path_in(plan, regions[i], "region-%d", i);
+        path_in(plan, regions[i], "regions/%d", i);
         arguments[count++] = regions[i];
     }
     for (int i = 0; i < plan->count * plan->processes; i++) {
@@ -503,7 +614,8 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
     for (int i = 0; i < plan->count * plan->processes; i++) {
         kill_process(plan->tenants[i / plan->processes].pids[i % plan->processes]);
     }
-    kill_process(arbiter);
+    kill_process(arbiter[0]);
+    kill_process(arbiter[1]);
     if (!complete) {
         fail("the meter did not report all figures");
     }
@@ -513,13 +625,17 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
 
 static struct plan parse(int count, char **arguments) {
     static const struct option options[] = {
-        {"limits", 1, NULL, 'l'},    {"tenants", 1, NULL, 't'},    {"shape", 1, NULL, 's'},   {"pattern", 1, NULL, 'p'},
-        {"processes", 1, NULL, 'n'}, {"policy", 1, NULL, 'o'},     {"arbiter", 0, NULL, 'a'}, {"seconds", 1, NULL, 'S'},
-        {"warm-up", 1, NULL, 'w'},   {"tolerance", 1, NULL, 'T'},  {"expect", 1, NULL, 'e'},  {"total", 1, NULL, 'A'},
-        {"shown", 1, NULL, 'U'},     {"accounting", 1, NULL, 'B'}, {"virtual", 0, NULL, 'v'}, {"real", 0, NULL, 'r'},
-        {"seed", 1, NULL, 'd'},      {"build", 1, NULL, 'b'},      {"keep", 0, NULL, 'k'},    {"help", 0, NULL, 'h'},
-        {"latency", 1, NULL, 'y'},   {"profile", 1, NULL, 'P'},    {"whole", 1, NULL, 'W'},   {NULL, 0, NULL, 0}};
-    const char *limits = "25", *shapes = "1ms", *patterns = "busy", *policies = "fixed", *expect = NULL;
+        {"limits", 1, NULL, 'l'},    {"tenants", 1, NULL, 't'},    {"shape", 1, NULL, 's'},
+        {"pattern", 1, NULL, 'p'},   {"processes", 1, NULL, 'n'},  {"policy", 1, NULL, 'o'},
+        {"arbiter", 0, NULL, 'a'},   {"seconds", 1, NULL, 'S'},    {"warm-up", 1, NULL, 'w'},
+        {"tolerance", 1, NULL, 'T'}, {"expect", 1, NULL, 'e'},     {"total", 1, NULL, 'A'},
+        {"shown", 1, NULL, 'U'},     {"accounting", 1, NULL, 'B'}, {"virtual", 0, NULL, 'v'},
+        {"real", 0, NULL, 'r'},      {"seed", 1, NULL, 'd'},       {"build", 1, NULL, 'b'},
+        {"keep", 0, NULL, 'k'},      {"help", 0, NULL, 'h'},       {"latency", 1, NULL, 'y'},
+        {"profile", 1, NULL, 'P'},   {"priority", 1, NULL, 'i'},   {"whole", 1, NULL, 'W'},
+        {NULL, 0, NULL, 0}};
+    const char *limits = "25", *shapes = "1ms", *patterns = "busy", *policies = "fixed", *expect = NULL,
+               *priorities = "normal";
     struct plan plan = {.processes = 1,
                         .seconds = 5,
                         .warm_up = 2,
@@ -554,6 +670,9 @@ static struct plan parse(int count, char **arguments) {
             break;
         case 'o':
             policies = optarg;
+            break;
+        case 'i':
+            priorities = optarg;
             break;
         case 'a':
             plan.arbiter = true;
@@ -625,6 +744,7 @@ static struct plan parse(int count, char **arguments) {
         tenant->shape = item(shapes, i);
         tenant->pattern = item(patterns, i);
         tenant->policy = item(policies, i);
+        tenant->priority = item(priorities, i);
         sum += tenant->limit;
     }
     for (int i = 0; i < plan.count; i++) {
@@ -637,6 +757,9 @@ static struct plan parse(int count, char **arguments) {
 int main(int count, char **arguments) {
     if (count == 5 && strcmp(arguments[1], "tenant") == 0) {
         tenant_run(arguments[2], arguments[3], strtoul(arguments[4], NULL, 10));
+    }
+    if (count >= 4 && strcmp(arguments[1], "agent") == 0) {
+        tell_arbiter((count - 2) / 2, arguments + 2);
     }
     if (count >= 5 && strcmp(arguments[1], "meter") == 0) {
         return measure(count - 2, arguments + 2);

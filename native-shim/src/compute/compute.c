@@ -20,10 +20,9 @@
 #define REPAY_NS INT64_C(1000000000)           /* what is owed for waiting is charged over this time */
 #define REPAY_PART_MAX 4                       /* at most a quarter of it at a time */
 #define PEER_TIMEOUT_NS INT64_C(1000000000)    /* a process without charges for this long is not active */
-#define ACTIVE_MAX_AGE_NS                                                                                              \
-    INT64_C(100000000)                  /* what the arbiter says of other containers is valid for this long, ...       \
-                                         */
-#define ACTIVE_MIN_NS INT64_C(40000000) /* and it says for at least so long that one has work */
+/* What the arbiter says of other containers is valid for this long, and it says for at least so long that one works. */
+#define ACTIVE_MAX_AGE_NS INT64_C(100000000)
+#define ACTIVE_MIN_NS INT64_C(40000000)
 
 struct gpu_limit {
     /* Like the words tat and borrowed_tat in the region, for this process alone. */
