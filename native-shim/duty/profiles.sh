@@ -2,7 +2,7 @@
 # Runs duty on profiles of the simulated GPU (fake-driver/src/gpu_profile.h): profiles.sh DUTY [OPTIONS OF DUTY].
 # PROFILES names the profiles, separated by spaces (default: all, with those that the acceptance kit measured on real GPUs:
 # docs/acceptance.md). This takes four minutes. The last line is the worst error. Exit status 1: a tenant's share was off
-# by more than 10 points. Where limits add up to 100, shares are parts of what two unlimited tenants reach together, as in
+# by more than 10 points. The arbiter runs, as on a node. Where limits add up to 100, shares are parts of what two unlimited tenants reach together, as in
 # the acceptance kit: a GPU whose switches cost 7 percent has no more.
 set -u
 duty=$1
@@ -16,7 +16,7 @@ for profile in ${PROFILES:-$all}; do
     while read -r mix; do
         mix=${mix/WHOLE/--whole ${whole:-100}}
         # shellcheck disable=SC2086
-        output=$("$duty" --tolerance 10 --profile "$profile" $mix "$@" 2>&1) || failed=$((failed + 1))
+        output=$("$duty" --arbiter --tolerance 10 --profile "$profile" $mix "$@" 2>&1) || failed=$((failed + 1))
         error=$(sed -n 's/.*worst error \([0-9.]*\).*/\1/p' <<<"$output")
         shares=$(sed -n 's/^tenant.*: *\([0-9.]*\) % of.*/\1/p' <<<"$output" | tr '\n' ' ')
         printf '%-24s %-48s %-24s worst error %s\n' "$profile" "$mix" "$shares" "${error:-$output}"

@@ -8,8 +8,8 @@
 
 static struct aliquot_lateness lateness;
 
-/* Replays a trace. Returns when its second half begins. idle: as if the process had had no work. */
-static int64_t replay(const char *trace, bool idle) {
+/* Replays a trace. Returns when its second half begins. */
+static int64_t replay(const char *trace) {
     char path[512];
     long long recorded = 0, middle = 0;
     double completed = 0;
@@ -20,7 +20,7 @@ static int64_t replay(const char *trace, bool idle) {
     CHECK(file != NULL, "the trace %s", path);
     aliquot_lateness_forget_all(&lateness);
     while (fscanf(file, "%lld %lf", &recorded, &completed) == 2) {
-        aliquot_lateness_add_probe(&lateness, completed, recorded, idle, false);
+        aliquot_lateness_add_probe(&lateness, completed, recorded, false, false);
         middle = ++count == 300 ? recorded : middle;
         if (count % 10 == 0) { /* as a group of batches does */
             double now = aliquot_lateness_gpu_time(&lateness, recorded);
@@ -35,48 +35,29 @@ static int64_t replay(const char *trace, bool idle) {
 /* The fraction of late probes in the second half of a trace. */
 static double late_fraction(const char *trace) {
     unsigned late = 0, all = 0;
-    int64_t middle = replay(trace, false);
+    int64_t middle = replay(trace);
     double begin = aliquot_lateness_gpu_time(&lateness, middle);
     aliquot_lateness_count_probes(&lateness, begin, begin + 1e12, &late, &all);
     CHECK(all >= 290 && all <= 310, "%u probes", all);
     return (double)late / all;
 }
 
-static bool seems_alone(const char *trace) {
-    replay(trace, true);
-    return aliquot_lateness_seems_alone(&lateness);
-}
-
 /* --limits 50 --shape 1ms --latency 20 */
 TEST(a_process_alone_has_almost_no_late_probes) {
     double late = late_fraction("alone_with_launch_latency");
     CHECK(late < 0.04, "%.3f are late", late);
-    CHECK(seems_alone("alone_with_launch_latency"), "the process is alone");
 }
 
 /* --limits 50,50 --shape 1ms --latency 20 */
 TEST(half_of_the_probes_are_late_beside_one_process) {
     double late = late_fraction("one_of_two_with_launch_latency");
     CHECK(late > 0.44 && late < 0.56, "%.3f are late", late);
-    CHECK(!seems_alone("one_of_two_with_launch_latency"), "the process is not alone");
 }
 
 /* --limits 25 --tenants 4 --shape 20ms */
 TEST(three_quarters_of_the_probes_are_late_beside_three_processes) {
     double late = late_fraction("one_of_four");
     CHECK(late > 0.69 && late < 0.81, "%.3f are late", late);
-    CHECK(!seems_alone("one_of_four"), "the process is not alone");
-}
-
-TEST(few_events_do_not_suggest_that_the_process_is_alone) {
-    for (int i = 0; i < 7; i++) {
-        aliquot_lateness_record(&lateness, 1, false);
-        CHECK(!aliquot_lateness_seems_alone(&lateness), "%d events", i + 1);
-    }
-    aliquot_lateness_record(&lateness, 1, false);
-    CHECK(aliquot_lateness_seems_alone(&lateness), "8 punctual events");
-    aliquot_lateness_forget_all(&lateness);
-    CHECK(!aliquot_lateness_seems_alone(&lateness), "nothing is known");
 }
 
 TEST(a_new_clock_is_learned_from_its_first_event) {
@@ -217,7 +198,8 @@ TEST(judgements_with_a_wrong_offset_are_forgotten) {
     for (int64_t i = 1; i < 20; i++) {
         aliquot_lateness_add_probe(&lateness, OFFSET + 5000000 + (double)i * 1e6 + 900, i * 1000000, true, false);
     }
-    CHECK(aliquot_lateness_seems_alone(&lateness), "as far as is known");
+    double others = 1;
+    CHECK(aliquot_lateness_others(&lateness, 20000000, &others) && others < 0.1, "as far as is known");
     CHECK(!aliquot_lateness_judge(&lateness, OFFSET + 21e6, 21000000, false, false), "a punctual event");
-    CHECK(!aliquot_lateness_seems_alone(&lateness), "the others were all late");
+    CHECK(!aliquot_lateness_others(&lateness, 21000000, &others), "the others were all late");
 }

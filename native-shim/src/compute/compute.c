@@ -296,15 +296,14 @@ static bool has_active_peers(struct gpu_limit *limit, int64_t now) {
     return now - atomic_load_explicit(&limit->peers_active_at, memory_order_relaxed) < PEER_TIMEOUT_NS;
 }
 
-bool aliquot_compute_was_alone(int number, int64_t since, bool seems) {
+bool aliquot_compute_was_alone(int number, int64_t since) {
     struct gpu_limit *limit = &gpu_limits[number];
     int64_t now = aliquot_os_clock();
     uint64_t active = __atomic_load_n(&agent_of(limit)->active, __ATOMIC_RELAXED);
-    bool told = aliquot_agent_is_fresh(active, now, ACTIVE_MAX_AGE_NS);
     bool peers = has_active_peers(limit, now);
-    if (!told || peers || ALIQUOT_GRANT_SHARE(active) != 1) {
+    if (peers || !aliquot_agent_is_fresh(active, now, ACTIVE_MAX_AGE_NS) || ALIQUOT_GRANT_SHARE(active) != 1) {
         atomic_store_explicit(&limit->alone_at, 0, memory_order_relaxed);
-        return !told && !peers && seems;
+        return false;
     }
     /* A container that had work since the last look would still be in the word. */
     if (now - atomic_exchange_explicit(&limit->alone_at, now, memory_order_relaxed) > ACTIVE_MIN_NS) {
@@ -314,5 +313,5 @@ bool aliquot_compute_was_alone(int number, int64_t since, bool seems) {
 }
 
 bool aliquot_compute_is_alone(int number) {
-    return aliquot_compute_was_alone(number, INT64_MAX, false);
+    return aliquot_compute_was_alone(number, INT64_MAX);
 }

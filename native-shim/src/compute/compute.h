@@ -14,10 +14,10 @@
  * Bounds: while throttled, a container has at most ALIQUOT_GCRA_BURST_NS of unfinished estimated work plus one launch
  * on the GPU; between ranks (below), also what its share earns in 0.2 s, or in 1 s for collectives. No launch waits
  * longer than ALIQUOT_GCRA_WAIT_MAX_NS, and no debt is larger once work was measured. A share too small to repay a
- * kernel within that time (for a 20 ms kernel: 1 percent) is therefore exceeded. Where events wait for the process's
- * own work (lateness.h), and no other evidence is recent, a throttled launch also waits until that work has ended, for
- * 100 ms at most, and then for 6 ms in which the GPU has none of it: every 0.25 s at first, and then once a second.
- * What the program could not use meanwhile, it can use later.
+ * kernel within that time (for a 20 ms kernel: 1 percent) is therefore exceeded.
+ *
+ * Time that others leave, an elastic container may use beyond its share, as far as the arbiter's word allows (gcra.h).
+ * Of such work, at most 5 ms or one launch is in flight, so that the others get the GPU back soon.
  *
  * Kernels that wait on their GPUs for each other, such as NCCL's collectives: while one rank is held back, its peers'
  * kernels keep their GPUs busy. So where several GPUs are limited, or a thread launches collectives, ranks are held
@@ -98,10 +98,9 @@ void aliquot_compute_add_busy(int device, int64_t nanoseconds);
    then while one has not, so that the region says that it is still in flight. */
 void aliquot_compute_add_unfinished(int device, int64_t nanoseconds);
 
-/* Whether this process has been the only one that uses the GPU since a time of aliquot_os_clock(), or longer. The
-   arbiter's word decides, if it is fresh and was looked at all the time; without one seems does, which is what the
-   timing events suggest. False while another process of the container is active. */
-bool aliquot_compute_was_alone(int device, int64_t since, bool seems);
+/* Whether the arbiter says that this process has been the only one that uses the GPU since a time of
+   aliquot_os_clock(), or longer. False while another process of the container is active, and without an arbiter. */
+bool aliquot_compute_was_alone(int device, int64_t since);
 
 /* Whether the arbiter says that this process is the only one that uses the GPU now. */
 bool aliquot_compute_is_alone(int device);

@@ -2,20 +2,16 @@
 
 #include <stdlib.h>
 
-#define INITIAL_NS 12000      /* threshold for a late event until it is learned */
-#define MIN_NS 8000           /* lower bound of the threshold */
-#define MAX_NS 100000         /* upper bound of the threshold */
-#define ALONE_EVENTS_MIN 8    /* events needed to conclude that the process is alone */
-#define ALONE_LATE_DIVISOR 24 /* at most 1 in 24 events is late if the process is alone */
-#define EVIDENCE_MIN 8        /* probes during own work needed to conclude that probes do not wait for it */
-#define EVIDENCE_DIVISOR 16   /* of them, at least 1 in 16 is punctual: others have the GPU for 15/16 of the time */
+#define INITIAL_NS 12000    /* threshold for a late event until it is learned */
+#define MIN_NS 8000         /* lower bound of the threshold */
+#define MAX_NS 100000       /* upper bound of the threshold */
+#define EVIDENCE_MIN 8      /* probes during own work needed to conclude that probes do not wait for it */
+#define EVIDENCE_DIVISOR 16 /* of them, at least 1 in 16 is punctual: others have the GPU for 15/16 of the time */
 #define EVIDENCE_MARGIN_NS 50000
 #define CONTRADICTED_DIVISOR 8 /* if more than 1 in 8 late probes is contradicted, probes wait for own work */
 #define RECENT_MAX 64
 #define OTHERS_EVENTS_MIN 16
-#define NEEDS_IDLE_FIRST_NS 250000000 /* between pauses until the history is full */
-#define NEEDS_IDLE_NS 1000000000      /* and then */
-#define OTHERS_MAX_AGE_NS 1500000000  /* older events say nothing about the present */
+#define OTHERS_MAX_AGE_NS 1500000000 /* older events say nothing about the present */
 
 static int compare_delays(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -135,11 +131,6 @@ bool aliquot_lateness_others(const struct aliquot_lateness *lateness, int64_t no
     return late->count >= OTHERS_EVENTS_MIN && now - lateness->last_recorded < OTHERS_MAX_AGE_NS;
 }
 
-bool aliquot_lateness_needs_idle(const struct aliquot_lateness *lateness, int64_t now) {
-    int64_t longest = lateness->late.count < RECENT_MAX ? NEEDS_IDLE_FIRST_NS : NEEDS_IDLE_NS;
-    return !aliquot_lateness_probes_count(lateness) && now - lateness->last_recorded > longest;
-}
-
 void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double from, double to, unsigned *late,
                                    unsigned *all) {
     for (uint64_t i = 1; i <= ALIQUOT_LATENESS_PROBES && i <= lateness->probe_count; i++) {
@@ -185,11 +176,6 @@ double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_
 
 double aliquot_lateness_host_time(const struct aliquot_lateness *lateness, double gpu) {
     return aliquot_clock_fit_host(&lateness->clock, gpu);
-}
-
-bool aliquot_lateness_seems_alone(const struct aliquot_lateness *lateness) {
-    const struct aliquot_recent *late = &lateness->late;
-    return late->count >= ALONE_EVENTS_MIN && yes_of(late) * ALONE_LATE_DIVISOR <= late->count;
 }
 
 void aliquot_lateness_forget_clock(struct aliquot_lateness *lateness) {

@@ -89,15 +89,9 @@ bool aliquot_lateness_probes_count(const struct aliquot_lateness *lateness);
 /* The fraction of late events in the history. False: there are too few, or none is recent. */
 bool aliquot_lateness_others(const struct aliquot_lateness *lateness, int64_t now, double *fraction);
 
-/* Whether only events without own work say something about other processes, and none is recent. */
-bool aliquot_lateness_needs_idle(const struct aliquot_lateness *lateness, int64_t now);
-
 /* A time of the host on the GPU's clock, and the reverse. */
 double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_t host);
 double aliquot_lateness_host_time(const struct aliquot_lateness *lateness, double gpu);
-
-/* Whether the history suggests that no other process uses the GPU. */
-bool aliquot_lateness_seems_alone(const struct aliquot_lateness *lateness);
 
 /* The GPU's clock gets a new zero: forgets offset, delays and probes. */
 void aliquot_lateness_forget_clock(struct aliquot_lateness *lateness);

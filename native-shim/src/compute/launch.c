@@ -23,10 +23,6 @@
 #define THROTTLE_MIN_NS 1000000
 #define SLEEP_MAX_NS 10000000   /* shares change */
 #define SLEEP_PENDING_NS 500000 /* pending batches may return part of their charge */
-/* A pause in which the GPU gets no work of a process that never leaves it idle, so that probes say whether others have
-   the GPU; and how long at most a thread waits until the process's own work has ended. */
-#define PAUSE_NS 6000000
-#define PAUSE_WAIT_MAX_NS 100000000
 /* Collectives (compute.h). */
 #define STEP_DEBT_NS INT64_C(200000000)            /* time by which a step may exceed the share */
 #define COLLECTIVE_WAIT_MAX_NS INT64_C(100000000)  /* longest wait of a collective, unless the debt is larger */
@@ -121,19 +117,13 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
     int64_t start = aliquot_os_clock(), now = start;
     aliquot_batch_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
-    int64_t idle_until = aliquot_measure_needs_idle(launch->context) ? start + PAUSE_WAIT_MAX_NS : 0;
-    bool idle = false;
     bool owes;
     while (!(owes = now - start >= ALIQUOT_GCRA_WAIT_MAX_NS || may_owe(launch, now - start)) &&
-           (now - start < hold.least || now < idle_until || !try_charge(launch, ns, &hold, &until))) {
-        if (!unfinished && !idle && idle_until != 0) {
-            idle = true;
-            idle_until = now + PAUSE_NS;
-        }
+           (now - start < hold.least || !try_charge(launch, ns, &hold, &until))) {
         if (now - start >= STEP_WAIT_MAX_NS && hold.debt < 0) {
             hold.debt = 0; /* threads that keep less in reserve would keep this one waiting */
         }
-        int64_t longest = now + (unfinished || now < idle_until ? SLEEP_PENDING_NS : SLEEP_MAX_NS);
+        int64_t longest = now + (unfinished ? SLEEP_PENDING_NS : SLEEP_MAX_NS);
         int64_t wake = until > start + hold.least ? until : start + hold.least;
         aliquot_os_sleep_until(wake > now && wake < longest ? wake : longest);
         unfinished = aliquot_measure_poll(launch->context);

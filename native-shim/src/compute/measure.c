@@ -111,15 +111,6 @@ static bool elapsed_between(CUevent from, CUevent to, double *ns) {
     return true;
 }
 
-/* Whether no other process has used the GPU since a time of the host. */
-static bool was_alone(const struct aliquot_meter *meter, int64_t since) {
-    return aliquot_compute_was_alone(meter->device, since, aliquot_lateness_seems_alone(&meter->lateness));
-}
-
-static bool is_alone(const struct aliquot_meter *meter) {
-    return was_alone(meter, INT64_MAX);
-}
-
 /* Evaluates the completed probes. */
 static void collect_probes(struct aliquot_meter *meter) {
     while (meter->oldest_pending_probe < meter->probe_count) {
@@ -173,14 +164,13 @@ static void learn_group(struct aliquot_meter *meter) {
     struct aliquot_batch_group *group = &meter->group;
     uint64_t all = group->measured + group->waited;
     if (all > 0) {
-        bool known_alone = aliquot_compute_was_alone(meter->device, group->opened, false);
-        bool alone = was_alone(meter, group->opened);
+        bool alone = aliquot_compute_was_alone(meter->device, group->opened);
         /* A probe stands for 0.8 ms, so several are needed. */
         bool enough_probes = aliquot_lateness_probes_count(&meter->lateness) && all >= GROUP_WORK_NS / 4 &&
                              (uint64_t)group->probes * ALIQUOT_HELPER_PROBE_INTERVAL_NS > all / 4;
         double others = 0, own = 1;
         enum aliquot_cost_quality quality = alone || enough_probes ? ALIQUOT_COST_EXACT : ALIQUOT_COST_SHARED;
-        if (enough_probes && !known_alone) {
+        if (enough_probes && !alone) {
             own = larger_of(1 - (double)group->late_probes / group->probes, 1.0 / 16);
         } else if (!alone && group->measured > launches_of(group) * LONG_LAUNCH_NS &&
                    aliquot_lateness_others(&meter->lateness, aliquot_os_clock(), &others)) {
@@ -346,7 +336,7 @@ static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_b
         end_chain(meter);
         /* Only now, since the idle time after a chain tells how much of the GPU others use. If probes say nothing, the
            minimum of many samples counts, so they must be short. */
-        if (!aliquot_lateness_probes_count(&meter->lateness) || is_alone(meter) ||
+        if (!aliquot_lateness_probes_count(&meter->lateness) || aliquot_compute_is_alone(meter->device) ||
             meter->group.measured + meter->group.waited >= GROUP_WORK_NS) {
             learn_group(meter);
         }
@@ -514,7 +504,7 @@ static bool poll_meter(struct aliquot_meter *meter, bool make_current) {
     aliquot_compute_add_unfinished(meter->device, 0);
     if (atomic_load(&meter->pending_batches) == 0) { /* no other batch can overlap */
         end_chain(meter);
-        if (has_unmeasured_costs(&meter->group) || is_alone(meter)) {
+        if (has_unmeasured_costs(&meter->group) || aliquot_compute_is_alone(meter->device)) {
             learn_group(meter);
         }
     }
@@ -529,17 +519,6 @@ static bool poll_meter(struct aliquot_meter *meter, bool make_current) {
 bool aliquot_measure_poll(CUcontext context) {
     struct aliquot_meter *meter = aliquot_meter_find(context);
     return meter != NULL && poll_meter(meter, false);
-}
-
-bool aliquot_measure_needs_idle(CUcontext context) {
-    struct aliquot_meter *meter = aliquot_meter_find(context);
-    if (meter == NULL || atomic_flag_test_and_set(&meter->processing)) {
-        return false;
-    }
-    bool needs = atomic_load(&meter->reference) != NULL && !aliquot_compute_is_alone(meter->device) &&
-                 aliquot_lateness_needs_idle(&meter->lateness, aliquot_os_clock());
-    atomic_flag_clear(&meter->processing);
-    return needs;
 }
 
 void aliquot_measure_forget_context(CUcontext context) {
@@ -620,7 +599,7 @@ static bool probe_if_shared(struct aliquot_meter *meter, CUcontext context, bool
         record_probe(meter, idle);
         aliquot_real.cuCtxSetCurrent(NULL);
     }
-    bool alone = is_alone(meter);
+    bool alone = aliquot_compute_is_alone(meter->device);
     atomic_flag_clear(&meter->processing);
     return can_probe && !alone;
 }

@@ -49,10 +49,6 @@
 /* Learns from the finished batches of a context. True: others are pending. */
 bool aliquot_measure_poll(CUcontext context);
 
-/* Whether a context's launches should pause until its work has finished, because its probes wait for that work and none
-   has been recorded without it lately. */
-bool aliquot_measure_needs_idle(CUcontext context);
-
 /* For the helper thread: learns from the finished batches of all contexts, and records a probe in those with unfinished
    ones, or in idle ones if probes wait for own work. */
 struct aliquot_measure_polled {
