@@ -101,6 +101,8 @@ public final class DevicePlugin {
             var registrar = new KubeletRegistrar(
                     settings.kubeletDir(), settings.stateDir(), shim, metrics, InstantSource.system(), nanoTime);
             AgentCertificate certificate = AgentCertificate.create();
+            var allocation = new AllocationMetrics(settings.nodeName(), nanoTime);
+            metrics.add(allocation);
             var agent = new NodeAgent(
                     settings,
                     nvml(settings),
@@ -109,12 +111,11 @@ public final class DevicePlugin {
                     metrics,
                     firstLine(BOOT_ID).orElse(""),
                     certificate.digest(),
+                    allocation::latest,
                     INTERVAL,
                     InstantSource.system(),
                     nanoTime);
             metrics.add(new UsageMetrics(settings.nodeName(), agent::usage));
-            var allocation = new AllocationMetrics(settings.nodeName(), nanoTime);
-            metrics.add(allocation);
             var reports = new ReportServer(
                     settings.reportPort(),
                     settings.clientsDir(),

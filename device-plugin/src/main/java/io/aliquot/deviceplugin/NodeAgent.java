@@ -1,10 +1,14 @@
 package io.aliquot.deviceplugin;
 
+import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
+import io.aliquot.deviceplugin.arbiter.ArbiterFeed;
+import io.aliquot.deviceplugin.arbiter.ArbiterProcess;
 import io.aliquot.deviceplugin.health.HealthHistory;
 import io.aliquot.deviceplugin.health.HealthTracker;
 import io.aliquot.deviceplugin.health.XidTable;
+import io.aliquot.deviceplugin.kubelet.ContainerFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.kubelet.PodResourcesClient;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
@@ -32,6 +36,7 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
+import java.util.function.Supplier;
 
 /**
  * The agent's main loop: one thread runs the {@link Reconciler} periodically, and at once after {@link #wake}. Owns and
@@ -77,6 +82,7 @@ final class NodeAgent implements AutoCloseable {
     private final UnhookedFunctionCheck unhookedFunctions;
     private final LargeRegions largeRegions;
     private final PodCgroups podCgroups;
+    private final ArbiterProcess arbiter;
     private final Duration interval;
     private final Semaphore wakeUps = new Semaphore(0);
     private final CountDownLatch ended = new CountDownLatch(1);
@@ -91,6 +97,7 @@ final class NodeAgent implements AutoCloseable {
      * @param host where the host's folders are
      * @param bootId the host's; empty if unknown
      * @param certificate which one this agent serves the scheduler, by its digest
+     * @param allocation what the scheduler said last of this node
      * @param interval pause between two passes without {@link #wake}
      * @param nanoTime a clock such as {@link System#nanoTime}
      */
@@ -102,6 +109,7 @@ final class NodeAgent implements AutoCloseable {
             AgentMetrics metrics,
             String bootId,
             String certificate,
+            Supplier<Optional<NodeAllocation>> allocation,
             Duration interval,
             InstantSource clock,
             LongSupplier nanoTime) {
@@ -112,12 +120,18 @@ final class NodeAgent implements AutoCloseable {
         recent = new RecentUsage(clock, nanoTime);
         applicationXids = new ApplicationXids(nanoTime);
         var contexts = new ContextMeasurement();
+        arbiter = new ArbiterProcess(
+                settings.shimSource().resolve(ArbiterProcess.PROGRAM),
+                ContainerFiles.regionsFolder(settings.stateDir()),
+                ContainerFiles.agentFolder(settings.stateDir()),
+                metrics,
+                nanoTime);
         var usage = new UsageTracker(
                 host.proc,
                 host.containerLogs,
                 settings.stateDir(),
                 podResources::list,
-                List.of(recent, applicationXids, contexts),
+                List.of(recent, applicationXids, contexts, new ArbiterFeed(allocation, arbiter::tell, nanoTime)),
                 nanoTime);
         nvml = new NvmlSession(
                 nvmlOpener,
@@ -205,6 +219,7 @@ final class NodeAgent implements AutoCloseable {
     End run(NodeClient node) {
         started = true;
         nvml.start();
+        arbiter.start();
         try {
             while (!closed) {
                 List<String> unmet = reconciler.reconcile(node);
@@ -231,6 +246,7 @@ final class NodeAgent implements AutoCloseable {
             registrar.close();
             readyRegistrar.ifPresent(KubeletRegistrar::close);
             nvml.close();
+            arbiter.close();
             podResources.close();
             node.close();
             ended.countDown();

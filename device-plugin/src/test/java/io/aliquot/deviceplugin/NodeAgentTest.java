@@ -938,6 +938,7 @@ final class NodeAgentTest {
                 metrics,
                 BOOT_ID,
                 CERTIFICATE,
+                Optional::empty,
                 interval,
                 InstantSource.system(),
                 System::nanoTime);

@@ -47,8 +47,9 @@ public final class AgentFile {
     private static final int GRANT_AT = 16;
     private static final int UNATTRIBUTED_AT = 24;
     private static final int UPDATED_AT = 32;
-    private static final int ACTIVE_AT = 40;
-    private static final int VALUES_END = 44;
+    private static final int ACTIVE_AT = 48;
+    private static final int BORROWED_AT = 56;
+    private static final int YIELD_AT = 64;
 
     private final SortedMap<Integer, Device> devices;
 
@@ -100,33 +101,42 @@ public final class AgentFile {
     }
 
     /**
-     * Writes an entry in place, without reading or mapping the file: the values first, the UUID last, so that a process
-     * never finds a GPU without its values.
+     * Makes an entry for a GPU, or does nothing if it is this GPU's. The arbiter fills entries and makes none.
      *
      * @param file the container's file, open for writing
      * @param entry the index of an entry that is free or is this GPU's, 0 to {@value #DEVICES} - 1
      */
-    public static void write(FileChannel file, int entry, Device device) throws IOException {
-        int at = deviceAt(Objects.checkIndex(entry, DEVICES));
-        ByteBuffer bytes = ByteBuffer.allocate(VALUES_END).order(ByteOrder.LITTLE_ENDIAN);
-        UUID uuid = UUID.fromString(GpuUuids.digits(device.uuid));
-        bytes.putLong(UUID_AT, Long.reverseBytes(uuid.getMostSignificantBits()));
-        bytes.putLong(UUID_AT + Long.BYTES, Long.reverseBytes(uuid.getLeastSignificantBits()));
-        bytes.putLong(GRANT_AT, device.grant.word());
-        bytes.putLong(UNATTRIBUTED_AT, device.unattributedBytes);
-        bytes.putLong(UPDATED_AT, device.updatedMillis);
-        bytes.putInt(ACTIVE_AT, (int) device.active);
-        writeFully(file, bytes.slice(UUID_SIZE, VALUES_END - UUID_SIZE), at + UUID_SIZE);
-        writeFully(file, bytes.slice(UUID_AT, UUID_SIZE), at);
+    public static void write(FileChannel file, int entry, String gpu) throws IOException {
+        UUID uuid = UUID.fromString(GpuUuids.digits(gpu));
+        ByteBuffer bytes = ByteBuffer.allocate(UUID_SIZE); // big-endian: a UUID's bytes are in the order of its text
+        bytes.putLong(uuid.getMostSignificantBits());
+        bytes.putLong(uuid.getLeastSignificantBits());
+        writeFully(file, bytes.flip(), deviceAt(entry) + UUID_AT);
+    }
+
+    /**
+     * Writes the memory that a container uses beyond its charges, and no other value of the entry.
+     *
+     * @param unattributedBytes below 2^52
+     * @param updatedMillis the time, in ms of {@code CLOCK_MONOTONIC} ({@link System#nanoTime} on Linux)
+     */
+    public static void writeUnattributed(FileChannel file, int entry, long unattributedBytes, long updatedMillis)
+            throws IOException {
+        ByteBuffer bytes = ByteBuffer.allocate(2 * Long.BYTES).order(ByteOrder.LITTLE_ENDIAN);
+        bytes.putLong(Device.unattributed(unattributedBytes));
+        bytes.putLong(updatedMillis);
+        writeFully(file, bytes.flip(), deviceAt(entry) + UNATTRIBUTED_AT);
     }
 
     private static Device device(UUID uuid, ByteBuffer bytes) {
         return new Device(
                 Device.UUID_PREFIX + uuid,
-                Region.Grant.of(bytes.getLong(GRANT_AT)),
                 bytes.getLong(UNATTRIBUTED_AT),
                 bytes.getLong(UPDATED_AT),
-                Integer.toUnsignedLong(bytes.getInt(ACTIVE_AT)));
+                Said.of(bytes.getLong(GRANT_AT)),
+                Said.of(bytes.getLong(BORROWED_AT)),
+                Said.of(bytes.getLong(ACTIVE_AT)),
+                Said.of(bytes.getLong(YIELD_AT)));
     }
 
     private static void writeFully(FileChannel file, ByteBuffer bytes, int at) throws IOException {
@@ -136,7 +146,7 @@ public final class AgentFile {
     }
 
     private static int deviceAt(int entry) {
-        return HEADER_SIZE + entry * DEVICE_SIZE;
+        return HEADER_SIZE + Objects.checkIndex(entry, DEVICES) * DEVICE_SIZE;
     }
 
     private static void expect(String field, long expected, long found) {
@@ -146,17 +156,25 @@ public final class AgentFile {
     }
 
     /**
-     * What the agent says about one GPU of the container.
+     * What is said about one GPU of the container: the first values by the agent, the others by the arbiter.
      *
      * @param uuid as NVML prints it; neither half of it is zero
-     * @param grant the part of the GPU's time; 0 ms and 0 millionths: none
      * @param unattributedBytes memory that the host sees the container use in addition to its charges, less than 2^52;
      *     it counts as used for 60 s after {@code updatedMillis}
-     * @param updatedMillis the time at which the agent wrote the entry, in ms of {@code CLOCK_MONOTONIC} ({@link
-     *     System#nanoTime} on Linux)
-     * @param active the number of containers that use the GPU now, including this one, at most 2^32 - 1; 0: unknown
+     * @param updatedMillis the time at which the agent wrote that, in ms of {@code CLOCK_MONOTONIC}
+     * @param grant the container's own part of the GPU's time in millionths, valid for 3 s
+     * @param borrowed what it may use beyond that, in millionths, valid for 200 ms
+     * @param active the number of containers that use the GPU, including this one
+     * @param yield 1: the container is to launch nothing above its floor, for 20 ms
      */
-    public record Device(String uuid, Region.Grant grant, long unattributedBytes, long updatedMillis, long active) {
+    public record Device(
+            String uuid,
+            long unattributedBytes,
+            long updatedMillis,
+            Said grant,
+            Said borrowed,
+            Said active,
+            Said yield) {
         private static final String UUID_PREFIX = "GPU-";
         private static final int UNATTRIBUTED_BITS = 52;
 
@@ -166,15 +184,31 @@ public final class AgentFile {
             if (value.getMostSignificantBits() == 0 || value.getLeastSignificantBits() == 0) {
                 throw FormatException.expected("a GPU's UUID without a half of zeros", uuid);
             }
-            if (unattributedBytes < 0 || unattributedBytes >>> UNATTRIBUTED_BITS != 0) {
-                throw FormatException.expected("unattributed bytes below 2^52", Long.toString(unattributedBytes));
-            }
+            unattributed(unattributedBytes);
             if (updatedMillis < 0) {
                 throw FormatException.expected("a time of 0 ms or later", Long.toString(updatedMillis));
             }
-            if (active < 0 || active > 0xffff_ffffL) {
-                throw FormatException.expected("active containers from 0 to 4294967295", Long.toString(active));
+        }
+
+        private static long unattributed(long bytes) {
+            if (bytes < 0 || bytes >>> UNATTRIBUTED_BITS != 0) {
+                throw FormatException.expected("unattributed bytes below 2^52", Long.toString(bytes));
             }
+            return bytes;
+        }
+    }
+
+    /**
+     * A value of the arbiter and when it was said: one word of the file, so that a reader gets both of the same instant.
+     *
+     * @param millis in ms of {@code CLOCK_MONOTONIC}, 0 to 2^44 - 1; 0 with the value 0: nothing was said yet
+     * @param value 0 to 1048575
+     */
+    public record Said(long millis, int value) {
+        private static final int VALUE_BITS = 20;
+
+        static Said of(long word) {
+            return new Said(word >>> VALUE_BITS, (int) (word & ((1 << VALUE_BITS) - 1)));
         }
     }
 }

@@ -281,35 +281,6 @@ public final class Region {
     public record Compute(long tat, long gpuTime, long throttled, long wanted) {}
 
     /**
-     * A part of a GPU's time, valid for 3 s, which the node agent writes into the {@link AgentFile}. It is one word of
-     * that file, so that a reader gets both fields of the same grant.
-     *
-     * @param millis the time of the grant in ms of {@code CLOCK_MONOTONIC}, 0 to 2^44 - 1; 0 with 0 millionths: there
-     *     was no grant yet
-     * @param millionths the part of the GPU's time, at most 1000000; the word has room for 1048575
-     */
-    public record Grant(long millis, int millionths) {
-        private static final int SHARE_BITS = 20;
-
-        public Grant {
-            if (millis < 0 || millis >>> (Long.SIZE - SHARE_BITS) != 0) {
-                throw FormatException.expected("a grant's time below 2^44 ms", Long.toString(millis));
-            }
-            if (millionths < 0 || millionths >>> SHARE_BITS != 0) {
-                throw FormatException.expected("a grant's share below 2^20", Integer.toString(millionths));
-            }
-        }
-
-        static Grant of(long word) {
-            return new Grant(word >>> SHARE_BITS, (int) (word & ((1 << SHARE_BITS) - 1)));
-        }
-
-        long word() {
-            return millis << SHARE_BITS | millionths;
-        }
-    }
-
-    /**
      * The owner of a process slot.
      *
      * @param pid in the owner's PID namespace; 0: unknown

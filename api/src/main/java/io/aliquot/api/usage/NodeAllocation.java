@@ -4,10 +4,12 @@ import static io.aliquot.api.names.JsonFields.expect;
 import static io.aliquot.api.names.JsonFields.field;
 import static io.aliquot.api.names.JsonFields.integer;
 import static io.aliquot.api.names.JsonFields.list;
+import static io.aliquot.api.names.JsonFields.optionalText;
 import static io.aliquot.api.names.JsonFields.text;
 import static io.aliquot.api.names.JsonFields.versioned;
 import static io.aliquot.api.names.JsonFields.whole;
 
+import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.names.JsonFields;
@@ -53,11 +55,13 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
     /**
      * What a container may use of a GPU.
      *
-     * @param cores percent of the GPU; 0: no limit
+     * @param cores percent of the GPU, 0 to 100; 0: no limit
+     * @param policy whether it may use more compute than its cores
      */
-    public record Limit(PodContainer container, String gpu, long memoryMiB, int cores) {
+    public record Limit(PodContainer container, String gpu, long memoryMiB, int cores, CorePolicy policy) {
         public Limit {
             GpuUuids.check(gpu);
+            expect(cores >= 0 && cores <= 100, "cores from 0 to 100", cores);
         }
     }
 
@@ -91,8 +95,13 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
     }
 
     private static Limit limit(JsonNode limit) {
+        String policy = optionalText(limit, "policy"); // a scheduler of version 0.1 sends none
         return new Limit(
-                PodContainer.parse(limit), text(limit, "gpu"), whole(limit, "memoryMiB"), integer(limit, "cores"));
+                PodContainer.parse(limit),
+                text(limit, "gpu"),
+                whole(limit, "memoryMiB"),
+                integer(limit, "cores"),
+                policy.isEmpty() ? CorePolicy.FIXED : CorePolicy.parse("policy", policy));
     }
 
     public String print() {
@@ -108,7 +117,10 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
         limits.forEach(limit -> {
             ObjectNode object = ofContainers.addObject();
             limit.container.print(object);
-            object.put("gpu", limit.gpu).put("memoryMiB", limit.memoryMiB).put("cores", limit.cores);
+            object.put("gpu", limit.gpu)
+                    .put("memoryMiB", limit.memoryMiB)
+                    .put("cores", limit.cores)
+                    .put("policy", limit.policy.print());
         });
         return root.toString();
     }

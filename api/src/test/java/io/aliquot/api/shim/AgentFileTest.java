@@ -11,14 +11,15 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.util.Map;
+import java.util.List;
+import java.util.Objects;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 final class AgentFileTest {
     private static final Path GOLDEN = Path.of("..", "native-shim", "golden");
     private static final String UUID = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001";
-    private static final Region.Grant NO_GRANT = new Region.Grant(0, 0);
+    private static final AgentFile.Said NOTHING = new AgentFile.Said(0, 0);
 
     @Test
     void readsTheGoldenFileAsTheShimDoes() throws IOException {
@@ -38,36 +39,33 @@ final class AgentFileTest {
     }
 
     @Test
-    void writingTheGoldenFilesDevicesGivesTheGoldenFile(@TempDir Path folder) throws IOException {
-        byte[] golden = Files.readAllBytes(GOLDEN.resolve("agent.bin"));
-        byte[] fresh = AgentFile.fresh();
-        fresh[64 + 128 + 24] = 1; // in the golden file, the value of an entry that has no UUID yet
-        Path file = Files.write(folder.resolve("agent"), fresh);
-
-        try (var channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
-            for (Map.Entry<Integer, AgentFile.Device> device :
-                    AgentFile.parse(golden).devices().entrySet()) {
-                AgentFile.write(channel, device.getKey(), device.getValue());
-            }
-        }
-
-        assertThat(Files.readAllBytes(file)).isEqualTo(golden);
-    }
-
-    @Test
-    void writesOneEntryInPlaceAndNothingElse(@TempDir Path folder) throws IOException {
+    void writesTheAgentsValuesOfOneEntryInPlaceAndNothingElse(@TempDir Path folder) throws IOException {
         byte[] golden = Files.readAllBytes(GOLDEN.resolve("agent.bin"));
         Path file = Files.write(folder.resolve("agent"), golden);
-        var device = new AgentFile.Device(UUID, new Region.Grant((1L << 44) - 1, 1_000_000), 1L << 40, 7, 0xffff_ffffL);
 
         try (var channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
-            AgentFile.write(channel, 3, device);
+            AgentFile.writeUnattributed(channel, 0, 1L << 40, 7);
+            AgentFile.writeUnattributed(channel, 3, 1L << 41, 8);
+            AgentFile.write(channel, 3, UUID);
         }
 
         byte[] written = Files.readAllBytes(file);
-        assertThat(AgentFile.parse(written).devices()).containsEntry(3, device).hasSize(4);
-        int at = 64 + 3 * 128; // agent.h: entry 3
-        System.arraycopy(golden, at, written, at, 128);
+        AgentFile.Device before = entry(golden, 0);
+        assertThat(entry(written, 0))
+                .as("what the arbiter said stays")
+                .isEqualTo(new AgentFile.Device(
+                        before.uuid(),
+                        1L << 40,
+                        7,
+                        before.grant(),
+                        before.borrowed(),
+                        before.active(),
+                        before.yield()));
+        assertThat(entry(written, 3))
+                .isEqualTo(new AgentFile.Device(UUID, 1L << 41, 8, NOTHING, NOTHING, NOTHING, NOTHING));
+        for (int at : List.of(64 + 24, 64 + 3 * 128, 64 + 3 * 128 + 24)) { // agent.h: two values, and a UUID
+            System.arraycopy(golden, at, written, at, 16);
+        }
         assertThat(written).isEqualTo(golden);
     }
 
@@ -94,16 +92,20 @@ final class AgentFileTest {
 
     @Test
     void rejectsValuesOutOfRange() {
-        assertThatThrownBy(() -> new AgentFile.Device("8f6e", NO_GRANT, 0, 0, 0))
-                .hasMessageContaining("UUID");
-        assertThatThrownBy(() -> new AgentFile.Device("GPU-00000000-0000-0000-9c3d-000000000001", NO_GRANT, 0, 0, 0))
+        assertThatThrownBy(() -> device("8f6e", 0, 0)).hasMessageContaining("UUID");
+        assertThatThrownBy(() -> device("GPU-00000000-0000-0000-9c3d-000000000001", 0, 0))
                 .hasMessageContaining("half of zeros");
-        assertThatThrownBy(() -> new AgentFile.Device(UUID, NO_GRANT, 1L << 52, 0, 0))
-                .hasMessageContaining("below 2^52");
-        assertThatThrownBy(() -> new AgentFile.Device(UUID, NO_GRANT, -1, 0, 0)).hasMessageContaining("below 2^52");
-        assertThatThrownBy(() -> new AgentFile.Device(UUID, NO_GRANT, 0, -1, 0)).hasMessageContaining("0 ms or later");
-        assertThatThrownBy(() -> new AgentFile.Device(UUID, NO_GRANT, 0, 0, 1L << 32))
-                .hasMessageContaining("active containers");
+        assertThatThrownBy(() -> device(UUID, 1L << 52, 0)).hasMessageContaining("below 2^52");
+        assertThatThrownBy(() -> device(UUID, -1, 0)).hasMessageContaining("below 2^52");
+        assertThatThrownBy(() -> device(UUID, 0, -1)).hasMessageContaining("0 ms or later");
+    }
+
+    private static AgentFile.Device entry(byte[] file, int entry) {
+        return Objects.requireNonNull(AgentFile.parse(file).devices().get(entry));
+    }
+
+    private static AgentFile.Device device(String uuid, long unattributedBytes, long updatedMillis) {
+        return new AgentFile.Device(uuid, unattributedBytes, updatedMillis, NOTHING, NOTHING, NOTHING, NOTHING);
     }
 
     private static byte[] with(int at, int value) {
@@ -118,12 +120,19 @@ final class AgentFileTest {
         text.append("\ndevices ").append(AgentFile.DEVICES).append('\n');
         AgentFile.parse(file).devices().forEach((entry, device) -> {
             text.append("device ").append(entry).append(' ').append(device.uuid());
-            text.append(" granted=").append(device.grant().millionths());
-            text.append(" granted-ms=").append(device.grant().millis());
             text.append(" unattributed=").append(device.unattributedBytes());
             text.append(" updated-ms=").append(device.updatedMillis());
-            text.append(" active=").append(device.active()).append('\n');
+            said(text, "granted", device.grant());
+            said(text, "active", device.active());
+            said(text, "borrowed", device.borrowed());
+            said(text, "yield", device.yield());
+            text.append('\n');
         });
         return text.toString();
+    }
+
+    private static void said(StringBuilder text, String name, AgentFile.Said said) {
+        text.append(' ').append(name).append('=').append(said.value());
+        text.append(' ').append(name).append("-ms=").append(said.millis());
     }
 }

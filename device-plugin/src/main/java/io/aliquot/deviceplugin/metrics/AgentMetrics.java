@@ -89,6 +89,16 @@ public final class AgentMetrics {
             .help("1 while a call of NVIDIA's management library has not returned for 30 s, else 0.")
             .withoutExemplars()
             .register(registry);
+    private final Gauge arbiterRunning = Gauge.builder()
+            .name("aliquot_agent_arbiter_running")
+            .help("1 while the program runs that lends idle GPU time, else 0: containers keep their own cores.")
+            .withoutExemplars()
+            .register(registry);
+    private final Counter arbiterStarts = Counter.builder()
+            .name("aliquot_agent_arbiter_starts_total")
+            .help("Starts of the program that lends idle GPU time; more than one means that it ended.")
+            .withoutExemplars()
+            .register(registry);
     private final Gauge gpuHealthy = Gauge.builder()
             .name("aliquot_gpu_healthy")
             .help("1 if the GPU may get new vGPUs, 0 if not; the reason is empty for a healthy GPU.")
@@ -168,6 +178,14 @@ public final class AgentMetrics {
      */
     public void xidReported(String uuid, long xid) {
         xidErrors.labelValues(uuid, Long.toString(xid)).inc();
+    }
+
+    /** The arbiter has started, or has ended. */
+    public void arbiterRuns(boolean runs) {
+        arbiterRunning.set(runs ? 1 : 0);
+        if (runs) {
+            arbiterStarts.inc();
+        }
     }
 
     /**

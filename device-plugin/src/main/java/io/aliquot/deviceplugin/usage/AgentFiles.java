@@ -3,34 +3,28 @@ package io.aliquot.deviceplugin.usage;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.shim.AgentFile;
-import io.aliquot.api.shim.Region;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
-import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.util.HashSet;
+import java.util.Arrays;
 import java.util.Optional;
-import java.util.Set;
+import java.util.OptionalLong;
 
 /**
- * Tells the processes of containers their unattributed memory, by {@link AgentFile}s, which the containers cannot write. A
- * container that started before this agent's version has none.
+ * Tells the processes of containers their unattributed memory, by {@link AgentFile}s, which the containers cannot write, and
+ * makes the entries in which the arbiter writes. A container that started before this agent's version has no file.
  *
  * <p>Not thread-safe.
  */
 final class AgentFiles {
     private static final Logger LOG = System.getLogger(AgentFiles.class.getName());
 
-    private static final Region.Grant NO_GRANT = new Region.Grant(0, 0);
-
     private final Path folder;
-
-    /** The slots and GPUs of which the file says more than 0. */
-    private final Set<String> notZero = new HashSet<>();
 
     /**
      * Writes nothing yet.
@@ -42,31 +36,34 @@ final class AgentFiles {
     }
 
     /**
-     * Writes a container's unattributed memory on a GPU. Writes it again also if it has not changed, because the shim does
-     * not count values that are older than a minute, as those of an agent that is gone.
+     * Makes an entry for a GPU that a container uses, for the arbiter, and writes its unattributed memory. Writes that again
+     * also if it has not changed, because the shim does not count values that are older than a minute, as those of an agent
+     * that is gone.
      *
+     * @param unattributedBytes empty if not known
      * @param monotonicMillis {@code CLOCK_MONOTONIC}, which the shim reads too
      */
-    void write(String slot, String uuid, long unattributedBytes, long monotonicMillis) {
-        String key = slot + " " + uuid;
-        if (unattributedBytes == 0 && !notZero.contains(key)) {
-            return; // as in a new file
-        }
+    void write(String slot, String uuid, OptionalLong unattributedBytes, long monotonicMillis) {
         try (var file = FileChannel.open(
                 folder.resolve(slot), StandardOpenOption.READ, StandardOpenOption.WRITE, LinkOption.NOFOLLOW_LINKS)) {
-            Optional<Integer> entry = entry(AgentFile.parse(Files.readAllBytes(folder.resolve(slot))), uuid);
+            Optional<Integer> entry = entry(read(file), uuid);
             if (entry.isPresent()) {
-                AgentFile.write(
-                        file, entry.get(), new AgentFile.Device(uuid, NO_GRANT, unattributedBytes, monotonicMillis, 0));
-            }
-            if (unattributedBytes == 0) {
-                notZero.remove(key);
-            } else {
-                notZero.add(key);
+                if (unattributedBytes.isPresent()) {
+                    AgentFile.writeUnattributed(file, entry.get(), unattributedBytes.getAsLong(), monotonicMillis);
+                }
+                AgentFile.write(file, entry.get(), uuid);
             }
         } catch (IOException | FormatException e) {
             LOG.log(Level.DEBUG, "Cannot write the agent''s file of {0}: {1}", slot, e.toString());
         }
+    }
+
+    private static AgentFile read(FileChannel file) throws IOException {
+        var content = ByteBuffer.allocate(AgentFile.SIZE);
+        while (content.hasRemaining() && file.read(content, content.position()) >= 0) {
+            // until the buffer is full or the file ends
+        }
+        return AgentFile.parse(Arrays.copyOf(content.array(), content.position()));
     }
 
     /** The entry of a GPU, or else a free one; empty if neither exists. */

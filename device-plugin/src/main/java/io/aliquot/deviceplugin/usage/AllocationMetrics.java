@@ -15,6 +15,7 @@ import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.function.LongSupplier;
 import java.util.function.ToDoubleFunction;
 import org.jspecify.annotations.Nullable;
@@ -94,6 +95,11 @@ public final class AllocationMetrics implements MultiCollector {
             problem.report("no metrics of what is allocated: the scheduler, perhaps of another version, sent "
                     + e.getMessage());
         }
+    }
+
+    /** What the scheduler said last, however long ago; empty if it has said nothing yet. */
+    public Optional<NodeAllocation> latest() {
+        return Optional.ofNullable(received).map(Received::allocation);
     }
 
     @Override

@@ -33,6 +33,7 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
      * What a container uses of a GPU.
      *
      * @param podUid the pod's; empty as long as the container has had no process on a GPU
+     * @param slot the one that names the container's region; empty if it is not known, as that of an init container
      * @param uuid the GPU's
      * @param nvmlBytes memory of the container's processes as NVML says, contexts included; empty where it has no figure
      * @param chargedBytes memory that the shim has charged to the container's living processes; empty if the container's
@@ -49,6 +50,7 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
     public record OfContainer(
             ContainerName container,
             String podUid,
+            Optional<String> slot,
             String uuid,
             OptionalLong nvmlBytes,
             OptionalLong chargedBytes,

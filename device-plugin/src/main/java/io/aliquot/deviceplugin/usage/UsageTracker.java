@@ -126,7 +126,9 @@ public final class UsageTracker {
         reading.uses.forEach((key, use) -> {
             NodeUsage.OfContainer row = ofContainer(reading, key, Optional.ofNullable(uncharged.get(key)));
             ofContainers.add(row);
-            tell(Optional.ofNullable(slots.get(key.container)), row, now);
+            row.slot()
+                    .ifPresent(
+                            slot -> agentFiles.write(slot, key.uuid, row.unattributedBytes(), now / NANOS_PER_MILLI));
         });
         counters.keySet().retainAll(reading.uses.keySet());
         processes.retain(reading.pids());
@@ -174,13 +176,6 @@ public final class UsageTracker {
             });
             Reading reading = read(source, again);
             larger.forEach(key -> uncharged.merge(key, reading.uncharged(key), Math::min));
-        }
-    }
-
-    /** Tells the container's processes what they use beyond their charges. */
-    private void tell(Optional<String> slot, NodeUsage.OfContainer use, long now) {
-        if (slot.isPresent() && use.unattributedBytes().isPresent()) {
-            agentFiles.write(slot.get(), use.uuid(), use.unattributedBytes().getAsLong(), now / NANOS_PER_MILLI);
         }
     }
 
@@ -260,6 +255,7 @@ public final class UsageTracker {
         return new NodeUsage.OfContainer(
                 key.container,
                 counted.id == null ? "" : counted.id.podUid(),
+                Optional.ofNullable(reading.slots.get(key.container)),
                 key.uuid,
                 use.known ? OptionalLong.of(use.bytes) : OptionalLong.empty(),
                 charged,

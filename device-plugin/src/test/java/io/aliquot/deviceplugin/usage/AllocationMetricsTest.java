@@ -2,6 +2,7 @@ package io.aliquot.deviceplugin.usage;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Amount;
 import io.aliquot.api.usage.PodContainer;
@@ -17,8 +18,10 @@ final class AllocationMetricsTest {
             List.of(new NodeAllocation.OfGpu(
                     GPU, "NVIDIA A100", new Amount(80_000, 100, 10), new Amount(3_000, 30, 2), true)),
             List.of(
-                    new NodeAllocation.Limit(new PodContainer("a", "p", "u1", "main"), GPU, 2_000, 30),
-                    new NodeAllocation.Limit(new PodContainer("a", "q", "u2", "main"), GPU, 1_000, 0)));
+                    new NodeAllocation.Limit(
+                            new PodContainer("a", "p", "u1", "main"), GPU, 2_000, 30, CorePolicy.FIXED),
+                    new NodeAllocation.Limit(
+                            new PodContainer("a", "q", "u2", "main"), GPU, 1_000, 0, CorePolicy.ELASTIC)));
 
     private final AtomicLong now = new AtomicLong();
     private final AllocationMetrics metrics = new AllocationMetrics("n1", now::get);

@@ -96,6 +96,7 @@ final class ApplicationXidsTest {
                 uses.add(new NodeUsage.OfContainer(
                         new ContainerName("team", pod, "main"),
                         "uid-" + pod,
+                        Optional.empty(),
                         gpu,
                         OptionalLong.empty(),
                         OptionalLong.empty(),

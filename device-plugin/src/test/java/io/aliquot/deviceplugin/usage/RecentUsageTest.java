@@ -150,7 +150,19 @@ final class RecentUsageTest {
         recent.add(new NodeUsage(
                 List.of(gpu(Math.max(0, mib))),
                 List.of(new NodeUsage.OfContainer(
-                        MAIN, uid, GPU, bytes, OptionalLong.of(0), bytes, 0, gpuSeconds, 0, 0, 1, Optional.empty()))));
+                        MAIN,
+                        uid,
+                        Optional.empty(),
+                        GPU,
+                        bytes,
+                        OptionalLong.of(0),
+                        bytes,
+                        0,
+                        gpuSeconds,
+                        0,
+                        0,
+                        1,
+                        Optional.empty()))));
     }
 
     private static NodeUsage.OfGpu gpu(long mib) {

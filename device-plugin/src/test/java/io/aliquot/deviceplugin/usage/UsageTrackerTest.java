@@ -86,7 +86,10 @@ final class UsageTrackerTest {
         process(100, 7, containerOf(MAIN, 'a'));
         uses(100, 256);
         sample();
-        assertThat(told()).as("after one sample").isEmpty();
+        assertThat(told().values()).as("after one sample").singleElement().satisfies(gpu -> {
+            assertThat(gpu.uuid()).as("for the arbiter").isEqualTo(GPU);
+            assertThat(gpu.unattributedBytes()).isZero();
+        });
 
         sample();
         assertThat(told().values()).singleElement().satisfies(gpu -> {

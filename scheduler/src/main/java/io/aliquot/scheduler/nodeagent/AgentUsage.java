@@ -325,7 +325,8 @@ public final class AgentUsage {
                         share.container());
                 for (Vgpu vgpu : share.vgpus().list()) {
                     if (limits.size() < UsageReport.MOST_CONTAINERS) {
-                        limits.add(new NodeAllocation.Limit(container, vgpu.uuid(), vgpu.memoryMiB(), vgpu.cores()));
+                        limits.add(new NodeAllocation.Limit(
+                                container, vgpu.uuid(), vgpu.memoryMiB(), vgpu.cores(), vgpu.policy()));
                     }
                 }
             }

@@ -1,0 +1,107 @@
+package io.aliquot.deviceplugin.arbiter;
+
+import io.aliquot.api.usage.NodeAllocation;
+import io.aliquot.api.usage.NodeAllocation.Limit;
+import io.aliquot.deviceplugin.usage.ContainerName;
+import io.aliquot.deviceplugin.usage.NodeUsage;
+import io.aliquot.deviceplugin.usage.UsageTracker;
+import java.util.HashMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.function.Consumer;
+import java.util.function.LongSupplier;
+import java.util.function.Supplier;
+
+/**
+ * Tells the arbiter once a second which containers use which GPU, with the limits that the scheduler has said and the GPU
+ * time that NVML has seen. A container whose limits are not known yet is left out: it keeps its own cores and borrows
+ * nothing.
+ *
+ * <p>For one thread.
+ */
+public final class ArbiterFeed implements UsageTracker.SampleListener {
+    private static final String PRIORITY = "normal";
+    private static final double NANOS_PER_SECOND = 1e9;
+    private static final double PERCENT = 100;
+
+    private final Supplier<Optional<NodeAllocation>> allocation;
+    private final Consumer<String> arbiter;
+    private final LongSupplier nanoTime;
+    private final Map<Key, Double> gpuSeconds = new HashMap<>();
+    private long before;
+
+    private record Key(ContainerName container, String gpu) {}
+
+    /**
+     * Tells nothing yet.
+     *
+     * @param allocation what the scheduler said last of this node; empty before
+     * @param arbiter takes a list, see {@link ArbiterProcess#tell}
+     * @param nanoTime a clock such as {@link System#nanoTime}
+     */
+    public ArbiterFeed(Supplier<Optional<NodeAllocation>> allocation, Consumer<String> arbiter, LongSupplier nanoTime) {
+        this.allocation = allocation;
+        this.arbiter = arbiter;
+        this.nanoTime = nanoTime;
+        before = nanoTime.getAsLong();
+    }
+
+    @Override
+    public void add(NodeUsage usage) {
+        long now = nanoTime.getAsLong();
+        double seconds = (now - before) / NANOS_PER_SECOND;
+        before = now;
+        Map<Key, Limit> limits = limits();
+        var present = new HashMap<Key, Double>();
+        var lines = new StringBuilder();
+        for (NodeUsage.OfContainer container : usage.containers()) {
+            var key = new Key(container.container(), container.uuid());
+            Double counted = gpuSeconds.get(key);
+            present.put(key, container.gpuSeconds());
+            Limit limit = limits.get(key);
+            if (limit != null && container.slot().isPresent() && isOfSamePod(limit, container)) {
+                String nvml =
+                        counted == null || seconds <= 0 ? "-" : percent(container.gpuSeconds() - counted, seconds);
+                lines.append(String.join(
+                                " ",
+                                container.slot().get(),
+                                container.uuid(),
+                                Integer.toString(limit.cores()),
+                                limit.policy().print(),
+                                PRIORITY,
+                                nvml))
+                        .append('\n');
+            }
+        }
+        gpuSeconds.clear();
+        gpuSeconds.putAll(present);
+        arbiter.accept(lines.toString());
+    }
+
+    /** A pod's successor may have its name. */
+    private static boolean isOfSamePod(Limit limit, NodeUsage.OfContainer container) {
+        return container.podUid().isEmpty()
+                || container.podUid().equals(limit.container().uid());
+    }
+
+    private static String percent(double used, double seconds) {
+        return String.format(Locale.ROOT, "%.1f", Math.clamp(used / seconds * PERCENT, 0, PERCENT));
+    }
+
+    private Map<Key, Limit> limits() {
+        var limits = new HashMap<Key, Limit>();
+        allocation
+                .get()
+                .ifPresent(said -> said.limits()
+                        .forEach(limit -> limits.put(
+                                new Key(
+                                        new ContainerName(
+                                                limit.container().namespace(),
+                                                limit.container().pod(),
+                                                limit.container().container()),
+                                        limit.gpu()),
+                                limit)));
+        return limits;
+    }
+}

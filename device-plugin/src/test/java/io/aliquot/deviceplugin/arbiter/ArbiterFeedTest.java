@@ -1,0 +1,89 @@
+package io.aliquot.deviceplugin.arbiter;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.usage.NodeAllocation;
+import io.aliquot.api.usage.NodeAllocation.Limit;
+import io.aliquot.api.usage.PodContainer;
+import io.aliquot.deviceplugin.usage.ContainerName;
+import io.aliquot.deviceplugin.usage.NodeUsage;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalLong;
+import org.junit.jupiter.api.Test;
+
+final class ArbiterFeedTest {
+    private static final String GPU = "GPU-11111111-2222-3333-4444-555555555555";
+    private static final long SECOND = 1_000_000_000;
+
+    private Optional<NodeAllocation> allocation = Optional.of(new NodeAllocation(
+            List.of(),
+            List.of(
+                    limit("trainer", "uid-1", 30, CorePolicy.ELASTIC),
+                    limit("server", "uid-2", 50, CorePolicy.FIXED),
+                    limit("replaced", "uid-3", 20, CorePolicy.FIXED))));
+    private String told = "";
+    private long now;
+    private final ArbiterFeed feed = new ArbiterFeed(() -> allocation, list -> told = list, () -> now);
+
+    @Test
+    void eachContainerWithLimitsIsALineWithTheGpuTimeOfTheLastSecond() {
+        sample(use("trainer", "uid-1", "slot-1", 5), use("server", "", "slot-2", 0));
+        assertThat(told).isEqualTo("""
+                slot-1 %1$s 30 elastic normal -
+                slot-2 %1$s 50 fixed normal -
+                """.formatted(GPU));
+
+        sample(use("trainer", "uid-1", "slot-1", 5.7), use("server", "uid-2", "slot-2", 0));
+        assertThat(told).isEqualTo("""
+                slot-1 %1$s 30 elastic normal 70.0
+                slot-2 %1$s 50 fixed normal 0.0
+                """.formatted(GPU));
+
+        sample(use("trainer", "uid-1", "slot-1", 0), use("server", "uid-2", "slot-2", 99));
+        assertThat(told).as("counters start again, or jump").isEqualTo("""
+                slot-1 %1$s 30 elastic normal 0.0
+                slot-2 %1$s 50 fixed normal 100.0
+                """.formatted(GPU));
+    }
+
+    @Test
+    void aContainerWithoutLimitsOrSlotAndASuccessorOfAPodAreLeftOut() {
+        sample(
+                use("unknown", "uid-9", "slot-1", 0),
+                use("replaced", "uid-4", "slot-2", 0),
+                use("trainer", "uid-1", "", 0));
+        assertThat(told).isEmpty();
+
+        allocation = Optional.empty();
+        sample(use("server", "uid-2", "slot-2", 0));
+        assertThat(told).isEmpty();
+    }
+
+    private void sample(NodeUsage.OfContainer... containers) {
+        now += SECOND;
+        feed.add(new NodeUsage(List.of(), List.of(containers)));
+    }
+
+    private static Limit limit(String pod, String uid, int cores, CorePolicy policy) {
+        return new Limit(new PodContainer("team", pod, uid, "main"), GPU, 3000, cores, policy);
+    }
+
+    private static NodeUsage.OfContainer use(String pod, String uid, String slot, double gpuSeconds) {
+        return new NodeUsage.OfContainer(
+                new ContainerName("team", pod, "main"),
+                uid,
+                slot.isEmpty() ? Optional.empty() : Optional.of(slot),
+                GPU,
+                OptionalLong.empty(),
+                OptionalLong.empty(),
+                OptionalLong.empty(),
+                0,
+                gpuSeconds,
+                0,
+                0,
+                1,
+                Optional.empty());
+    }
+}
