@@ -176,6 +176,7 @@ aliquot_artifacts=(
     device-plugin/target/aliquot-device-plugin.jar
     native-shim/build/libaliquot.so
     native-shim/build/VERSION
+    native-shim/build/arbiter/aliquot-arbiter
     native-shim/build/fake-driver/{libcuda.so.1,libnvidia-ml.so.1,nvidia-smi,aliquot-fake-driver,vgpu-sample}
 )
 

@@ -76,6 +76,8 @@ public record UsageReport(
      * @param peakBytes the largest sum of charged and unattributed bytes since the container's start
      * @param gpuSeconds GPU time since the container's start, as NVML reports it
      * @param utilizationPercent of the GPU, in the latest period, 0 to 100
+     * @param borrowedPercent of the GPU, 0 to 100, which the container may use now beyond its cores; empty if the arbiter has
+     *     not said it
      * @param throttledSeconds how long launches were held, by the container's region
      * @param deniedAllocations how many allocations were refused, by the container's region
      * @param processes that have a context on the GPU
@@ -92,6 +94,7 @@ public record UsageReport(
             long peakBytes,
             double gpuSeconds,
             OptionalInt utilizationPercent,
+            OptionalInt borrowedPercent,
             double throttledSeconds,
             long deniedAllocations,
             int processes,
@@ -239,6 +242,7 @@ public record UsageReport(
                 whole(use, "peakBytes"),
                 number(use, "gpuSeconds"),
                 optionalInteger(use, "utilizationPercent"),
+                optionalInteger(use, "borrowedPercent"),
                 number(use, "throttledSeconds"),
                 whole(use, "deniedAllocations"),
                 integer(use, "processes"),
@@ -311,6 +315,7 @@ public record UsageReport(
         use.sustainedBytes.ifPresent(bytes -> object.put("sustainedBytes", bytes));
         object.put("peakBytes", use.peakBytes).put("gpuSeconds", use.gpuSeconds);
         use.utilizationPercent.ifPresent(percent -> object.put("utilizationPercent", percent));
+        use.borrowedPercent.ifPresent(percent -> object.put("borrowedPercent", percent));
         object.put("throttledSeconds", use.throttledSeconds)
                 .put("deniedAllocations", use.deniedAllocations)
                 .put("processes", use.processes);

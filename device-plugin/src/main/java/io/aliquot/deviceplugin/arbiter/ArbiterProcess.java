@@ -13,6 +13,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
@@ -39,11 +40,11 @@ public final class ArbiterProcess implements AutoCloseable {
     private final AgentMetrics metrics;
     private final LongSupplier nanoTime;
     private final Thread thread = new Thread(this::run, "arbiter");
+    private final CountDownLatch closed = new CountDownLatch(1);
 
     // Guarded by this.
     private byte[] list = new byte[0];
     private boolean isNew;
-    private boolean closed;
     private @Nullable Process process;
     private OptionalLong writingSince = OptionalLong.empty();
 
@@ -87,7 +88,7 @@ public final class ArbiterProcess implements AutoCloseable {
     @Override
     public void close() {
         synchronized (this) {
-            closed = true;
+            closed.countDown();
             if (process != null && writingSince.isPresent()) {
                 process.destroyForcibly();
             }
@@ -104,18 +105,17 @@ public final class ArbiterProcess implements AutoCloseable {
         var backoff = new Backoff(nanoTime, FIRST_PAUSE, LONGEST_PAUSE);
         var problem = new Problem(LOG, Level.WARNING);
         try {
-            while (!isClosed()) {
+            do {
                 try {
                     String end = runOnce();
-                    if (!isClosed()) {
+                    if (closed.getCount() > 0) {
                         problem.report("The arbiter has ended (" + end + "); starting it again");
                     }
                 } catch (IOException e) {
                     problem.report("Cannot start the arbiter, so no GPU time is lent; trying again: " + e.getMessage());
                 }
                 metrics.arbiterRuns(false);
-                pause(backoff.start());
-            }
+            } while (!closed.await(backoff.start().toNanos(), TimeUnit.NANOSECONDS));
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
@@ -157,11 +157,11 @@ public final class ArbiterProcess implements AutoCloseable {
 
     /** The next list; empty if the program has ended or is to end. */
     private synchronized Optional<byte[]> next(Process started) throws InterruptedException {
-        while (!closed && started.isAlive() && !isNew) {
+        while (closed.getCount() > 0 && started.isAlive() && !isNew) {
             wait();
         }
         isNew = false;
-        return closed || !started.isAlive() ? Optional.empty() : Optional.of(list);
+        return closed.getCount() == 0 || !started.isAlive() ? Optional.empty() : Optional.of(list);
     }
 
     private void write(OutputStream input, byte[] bytes) throws IOException {
@@ -175,17 +175,6 @@ public final class ArbiterProcess implements AutoCloseable {
             synchronized (this) {
                 writingSince = OptionalLong.empty();
             }
-        }
-    }
-
-    private synchronized boolean isClosed() {
-        return closed;
-    }
-
-    private synchronized void pause(Duration pause) throws InterruptedException {
-        long until = System.nanoTime() + pause.toNanos();
-        for (long left = pause.toMillis(); !closed && left > 0; left = (until - System.nanoTime()) / 1_000_000) {
-            wait(left);
         }
     }
 }

@@ -13,6 +13,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.OptionalLong;
 
 /**
@@ -23,6 +24,9 @@ import java.util.OptionalLong;
  */
 final class AgentFiles {
     private static final Logger LOG = System.getLogger(AgentFiles.class.getName());
+
+    /** The arbiter writes every 20 ms, and the sample's time is a little before. */
+    private static final long NEWS_MILLIS = 1000;
 
     private final Path folder;
 
@@ -42,19 +46,29 @@ final class AgentFiles {
      *
      * @param unattributedBytes empty if not known
      * @param monotonicMillis {@code CLOCK_MONOTONIC}, which the shim reads too
+     * @return what the arbiter lets the container use beyond its cores, in millionths of the GPU; empty without news of it
      */
-    void write(String slot, String uuid, OptionalLong unattributedBytes, long monotonicMillis) {
+    OptionalInt write(String slot, String uuid, OptionalLong unattributedBytes, long monotonicMillis) {
         try (var file = FileChannel.open(
                 folder.resolve(slot), StandardOpenOption.READ, StandardOpenOption.WRITE, LinkOption.NOFOLLOW_LINKS)) {
-            Optional<Integer> entry = entry(read(file), uuid);
-            if (entry.isPresent()) {
-                if (unattributedBytes.isPresent()) {
-                    AgentFile.writeUnattributed(file, entry.get(), unattributedBytes.getAsLong(), monotonicMillis);
-                }
+            AgentFile content = read(file);
+            Optional<Integer> entry = entry(content, uuid);
+            if (entry.isEmpty()) {
+                return OptionalInt.empty();
+            }
+            if (unattributedBytes.isPresent()) {
+                AgentFile.writeUnattributed(file, entry.get(), unattributedBytes.getAsLong(), monotonicMillis);
+            }
+            AgentFile.Device known = content.devices().get(entry.get());
+            if (known == null) {
                 AgentFile.write(file, entry.get(), uuid);
             }
+            return known == null || Math.abs(monotonicMillis - known.borrowed().millis()) > NEWS_MILLIS
+                    ? OptionalInt.empty()
+                    : OptionalInt.of(known.borrowed().value());
         } catch (IOException | FormatException e) {
             LOG.log(Level.DEBUG, "Cannot write the agent''s file of {0}: {1}", slot, e.toString());
+            return OptionalInt.empty();
         }
     }
 

@@ -5,6 +5,7 @@ import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.OptionalLong;
 
 /**
@@ -42,6 +43,8 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
      *     empty where NVML has no figure
      * @param peakBytes the largest use since this agent or the container has started
      * @param gpuSeconds GPU time since this agent or the container has started
+     * @param borrowedMillionths of the GPU's time, which the container may use now beyond its cores; empty if the arbiter has
+     *     not said it
      * @param throttledSeconds for which launches were throttled, as the container says
      * @param denied how often the limit refused memory, as the container says
      * @param processes that use the GPU
@@ -57,6 +60,7 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
             OptionalLong unattributedBytes,
             long peakBytes,
             double gpuSeconds,
+            OptionalInt borrowedMillionths,
             double throttledSeconds,
             long denied,
             int processes,

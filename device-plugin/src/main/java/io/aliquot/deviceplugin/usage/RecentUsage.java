@@ -33,6 +33,7 @@ public final class RecentUsage implements UsageTracker.SampleListener {
 
     private static final double NANOS_PER_SECOND = 1e9;
     private static final double MILLIWATTS_PER_WATT = 1e3;
+    private static final double MILLIONTHS_PER_PERCENT = 10_000;
     private static final long MIB = 1L << 20;
 
     private final InstantSource clock;
@@ -211,6 +212,7 @@ public final class RecentUsage implements UsageTracker.SampleListener {
                     use.peakBytes(),
                     use.gpuSeconds(),
                     utilization.latest(),
+                    percent(use.borrowedMillionths()),
                     use.throttledSeconds(),
                     use.denied(),
                     use.processes(),
@@ -226,6 +228,12 @@ public final class RecentUsage implements UsageTracker.SampleListener {
         private PodContainer container(ContainerName name) {
             return new PodContainer(name.namespace(), name.pod(), podUid, name.container());
         }
+    }
+
+    private static OptionalInt percent(OptionalInt millionths) {
+        return millionths.isPresent()
+                ? OptionalInt.of((int) Math.round(millionths.getAsInt() / MILLIONTHS_PER_PERCENT))
+                : OptionalInt.empty();
     }
 
     private static OptionalInt mib(OptionalLong bytes) {

@@ -14,6 +14,7 @@ import java.util.function.Supplier;
 public final class UsageMetrics implements MultiCollector {
     private static final double PERCENT = 100;
     private static final double MILLI = 1000;
+    private static final double MILLION = 1e6;
 
     private final String node;
     private final Supplier<NodeUsage> usage;
@@ -30,6 +31,7 @@ public final class UsageMetrics implements MultiCollector {
         var used = new Series();
         var peak = new Series();
         var gpuTime = new Series();
+        var borrowed = new Series();
         var throttled = new Series();
         var denied = new Series();
         var processes = new Series();
@@ -41,6 +43,7 @@ public final class UsageMetrics implements MultiCollector {
             container.unattributedBytes().ifPresent(bytes -> used.add(labels.add("kind", "unattributed"), bytes));
             peak.add(labels, container.peakBytes());
             gpuTime.add(labels, container.gpuSeconds());
+            container.borrowedMillionths().ifPresent(share -> borrowed.add(labels, share / MILLION));
             throttled.add(labels, container.throttledSeconds());
             denied.add(labels, container.denied());
             processes.add(labels, container.processes());
@@ -76,6 +79,9 @@ public final class UsageMetrics implements MultiCollector {
                 gpuTime.counter(
                         "aliquot_container_gpu_seconds",
                         "GPU time of a container, from NVML's utilization of its processes."),
+                borrowed.gauge(
+                        "aliquot_container_gpu_borrowed_ratio",
+                        "Part of a GPU that a container may use now beyond its cores, because others leave it idle."),
                 throttled.counter(
                         "aliquot_container_throttled_seconds",
                         "Time for which launches of a container were throttled, over all threads, as its programs say."),

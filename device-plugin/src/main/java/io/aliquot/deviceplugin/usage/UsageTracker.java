@@ -17,6 +17,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.TreeMap;
@@ -124,11 +125,7 @@ public final class UsageTracker {
 
         var ofContainers = new ArrayList<NodeUsage.OfContainer>();
         reading.uses.forEach((key, use) -> {
-            NodeUsage.OfContainer row = ofContainer(reading, key, Optional.ofNullable(uncharged.get(key)));
-            ofContainers.add(row);
-            row.slot()
-                    .ifPresent(
-                            slot -> agentFiles.write(slot, key.uuid, row.unattributedBytes(), now / NANOS_PER_MILLI));
+            ofContainers.add(ofContainer(reading, key, Optional.ofNullable(uncharged.get(key)), now));
         });
         counters.keySet().retainAll(reading.uses.keySet());
         processes.retain(reading.pids());
@@ -240,7 +237,7 @@ public final class UsageTracker {
         }
     }
 
-    private NodeUsage.OfContainer ofContainer(Reading reading, Key key, Optional<Long> uncharged) {
+    private NodeUsage.OfContainer ofContainer(Reading reading, Key key, Optional<Long> uncharged, long now) {
         Processes use = reading.use(key);
         Counters counted = counters(key, use.id);
         OptionalLong unattributed = OptionalLong.empty();
@@ -252,16 +249,21 @@ public final class UsageTracker {
         OptionalLong charged = reading.charged(key);
         Claim claim = Reading.claim(reading.after, key).orElse(Claim.NONE);
         counted.peak = Math.max(counted.peak, charged.orElse(0) + unattributed.orElse(0));
+        Optional<String> slot = Optional.ofNullable(reading.slots.get(key.container));
+        OptionalInt borrowed = slot.isPresent()
+                ? agentFiles.write(slot.get(), key.uuid, unattributed, now / NANOS_PER_MILLI)
+                : OptionalInt.empty();
         return new NodeUsage.OfContainer(
                 key.container,
                 counted.id == null ? "" : counted.id.podUid(),
-                Optional.ofNullable(reading.slots.get(key.container)),
+                slot,
                 key.uuid,
                 use.known ? OptionalLong.of(use.bytes) : OptionalLong.empty(),
                 charged,
                 unattributed,
                 counted.peak,
                 counted.gpuSeconds,
+                borrowed,
                 claim.throttledNanos() / NANOS_PER_SECOND,
                 claim.denied(),
                 use.pids.size(),

@@ -10,6 +10,7 @@ import io.aliquot.deviceplugin.usage.ContainerName;
 import io.aliquot.deviceplugin.usage.NodeUsage;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.OptionalLong;
 import org.junit.jupiter.api.Test;
 
@@ -81,6 +82,7 @@ final class ArbiterFeedTest {
                 OptionalLong.empty(),
                 0,
                 gpuSeconds,
+                OptionalInt.empty(),
                 0,
                 0,
                 1,

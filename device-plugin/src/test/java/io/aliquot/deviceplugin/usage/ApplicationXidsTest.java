@@ -103,6 +103,7 @@ final class ApplicationXidsTest {
                         OptionalLong.empty(),
                         0,
                         0,
+                        OptionalInt.empty(),
                         0,
                         0,
                         1,

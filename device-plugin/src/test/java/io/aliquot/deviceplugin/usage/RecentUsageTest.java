@@ -64,6 +64,7 @@ final class RecentUsageTest {
         sample(UID, 100, 0.5);
         assertThat(container().lastActive()).contains(at(2));
         assertThat(container().utilizationPercent()).hasValue(50);
+        assertThat(container().borrowedPercent()).hasValue(12);
 
         sample(UID, 100, 0.5);
         assertThat(container().lastActive()).as("idle").contains(at(2));
@@ -159,6 +160,7 @@ final class RecentUsageTest {
                         bytes,
                         0,
                         gpuSeconds,
+                        OptionalInt.of(123_456),
                         0,
                         0,
                         1,

@@ -107,7 +107,9 @@ class WebPageTest {
         program.listed();
         program.figures()
                 .containers
-                .put("uid-train/main/" + TRAIN_GPU, new ShareUsage(12_000L, 0, 1, 3L, 42.0, "2026-11-26T09:12:00Z"));
+                .put(
+                        "uid-train/main/" + TRAIN_GPU,
+                        new ShareUsage(12_000L, 0, null, 1, 3L, 42.0, "2026-11-26T09:12:00Z"));
         program.figures().gpus.put(TRAIN_GPU, new GpuUsage(12_500L, 500L, 7, 61, 250));
         program.figures().histories.put(TRAIN_GPU, history("XID error 48"));
     }

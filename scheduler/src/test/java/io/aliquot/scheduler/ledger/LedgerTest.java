@@ -345,6 +345,7 @@ public class LedgerTest {
                 0,
                 0,
                 OptionalInt.empty(),
+                OptionalInt.empty(),
                 0,
                 0,
                 1,

@@ -414,6 +414,11 @@ public final class ApiTypes {
             @JsonPropertyDescription("GPU time in percent of a GPU.") @Nullable
             Integer utilizationPercent,
 
+            @JsonPropertyDescription(
+                    "GPU time in percent of a GPU that may be used now beyond the cores, because others leave it idle.")
+            @Nullable
+            Integer borrowedPercent,
+
             @JsonPropertyDescription("Number of GPU processes.") @Nullable
             Integer processes,
 
