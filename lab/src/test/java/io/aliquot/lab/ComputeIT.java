@@ -1,11 +1,13 @@
 package io.aliquot.lab;
 
+import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Pod;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -19,28 +21,43 @@ class ComputeIT {
     /** In percentage points. The limits are enforced more exactly; the two busy cores that run the lab add noise. */
     private static final double TOLERANCE = 5;
 
-    @Test
-    void podsThatRequest30And70PercentOfAGpuGetThatAndOneAloneGetsNoMoreThanItsLimit(Lab lab, TestNamespace namespace) {
-        Pod thirty = namespace.run(podWithCores(lab, "thirty", 30));
-        Pod seventy = namespace.run(podWithCores(lab, "seventy", 70));
-        Pod alone = namespace.run(podWithCores(lab, "alone", 40));
-        assertThat(Allocations.gpuOf(seventy)).as("one GPU").isEqualTo(Allocations.gpuOf(thirty));
-        assertThat(Allocations.gpuOf(alone)).as("another GPU").isNotEqualTo(Allocations.gpuOf(thirty));
+    /** The agent learns the limits of a new pod within 9 s. */
+    private static final Duration SOON = Duration.ofSeconds(60);
 
-        for (String pod : List.of("thirty", "seventy", "alone")) {
+    @Test
+    void fixedPodsGetTheirCoresAndAnElasticOneWhatIsIdleUntilItsOwnerHasWork(Lab lab, TestNamespace namespace) {
+        Pod owner = namespace.run(podWithCores(lab, "owner", 30));
+        Pod elastic = namespace.run(
+                Pods.withAnnotations(podWithCores(lab, "elastic", 40), Map.of(Annotations.CORE_POLICY, "elastic")));
+        Pod alone = namespace.run(podWithCores(lab, "alone", 40));
+        assertThat(Allocations.gpuOf(elastic)).as("one GPU").isEqualTo(Allocations.gpuOf(owner));
+        assertThat(Allocations.gpuOf(alone)).as("another GPU").isNotEqualTo(Allocations.gpuOf(owner));
+
+        for (String pod : List.of("owner", "elastic", "alone")) {
             startKernels(namespace, pod);
         }
         // In the first seconds one pod runs alone, and the shim learns the cost of kernels.
-        namespace.exec("thirty", "sleep", "16").expectSuccess();
+        namespace.exec("owner", "sleep", "16").expectSuccess();
 
-        assertThat(utilizationCountedByThePod(namespace, "thirty")).isCloseTo(30, within(TOLERANCE));
-        assertThat(utilizationCountedByThePod(namespace, "seventy")).isCloseTo(70, within(TOLERANCE));
-        assertThat(utilizationCountedByThePod(namespace, "alone")).isCloseTo(40, within(TOLERANCE));
-        assertThat(utilizationReportedByNvml(lab, thirty))
+        assertThat(utilizationCountedByThePod(namespace, "owner")).isCloseTo(30, within(TOLERANCE));
+        assertThat(utilizationCountedByThePod(namespace, "elastic"))
+                .as("30 % more")
+                .isCloseTo(70, within(TOLERANCE));
+        assertThat(utilizationCountedByThePod(namespace, "alone"))
+                .as("no more than its limit")
+                .isCloseTo(40, within(TOLERANCE));
+        assertThat(utilizationReportedByNvml(lab, owner))
                 .as("utilization that NVML reports on the node")
                 .hasSize(2)
                 .satisfies(utilization -> assertThat(utilization.get(0)).isCloseTo(30, within(TOLERANCE)))
                 .satisfies(utilization -> assertThat(utilization.get(1)).isCloseTo(70, within(TOLERANCE)));
+        assertThat(borrowed(lab, namespace, "elastic")).isGreaterThanOrEqualTo(30 - (int) TOLERANCE);
+
+        namespace.exec("owner", "sh", "-c", "kill $(cat /tmp/started)").expectSuccess();
+        awaitUtilization(namespace, "elastic", 100);
+        startKernels(namespace, "owner");
+        awaitUtilization(namespace, "elastic", 70);
+        assertThat(utilizationCountedByThePod(namespace, "owner", 3)).isCloseTo(30, within(TOLERANCE));
     }
 
     /** Each process's utilization of the pod's GPU in the last seconds, as NVML reports it, in ascending order. */
@@ -69,14 +86,38 @@ class ComputeIT {
 
     private static void startKernels(TestNamespace namespace, String pod) {
         namespace
-                .exec(pod, "sh", "-c", "vgpu-sample busy 600 > /tmp/busy 2>&1 &")
+                .exec(pod, "sh", "-c", "vgpu-sample busy 600 > /tmp/busy 2>&1 & echo $! > /tmp/started")
                 .expectSuccess();
     }
 
-    /** Utilization in the last ten seconds, from the number of 1 ms kernels a second: a GPU can run 1,000. */
+    private static int borrowed(Lab lab, TestNamespace namespace, String pod) {
+        String percent = lab.kubectl(
+                        "get",
+                        "gpushare",
+                        pod,
+                        "--namespace",
+                        namespace.name(),
+                        "--output",
+                        "jsonpath={.status.usage.borrowedPercent}")
+                .expectSuccess();
+        return percent.isEmpty() ? 0 : Integer.parseInt(percent);
+    }
+
+    private static void awaitUtilization(TestNamespace namespace, String pod, int percent) {
+        awaitTrue(
+                percent + " % for 2 s",
+                SOON,
+                () -> Math.abs(utilizationCountedByThePod(namespace, pod, 2) - percent) < TOLERANCE);
+    }
+
     private static double utilizationCountedByThePod(TestNamespace namespace, String pod) {
+        return utilizationCountedByThePod(namespace, pod, 10);
+    }
+
+    /** Utilization in the last seconds, from the number of 1 ms kernels a second: a GPU can run 1,000. */
+    private static double utilizationCountedByThePod(TestNamespace namespace, String pod, int seconds) {
         return namespace
-                        .exec(pod, "tail", "-n", "10", "/tmp/busy")
+                        .exec(pod, "tail", "-n", Integer.toString(seconds), "/tmp/busy")
                         .expectSuccess()
                         .lines()
                         .filter(line -> line.startsWith("busy: "))
