@@ -28,6 +28,8 @@ final class AgentFiles {
     /** The arbiter writes every 20 ms, and the sample's time is a little before. */
     private static final long NEWS_MILLIS = 1000;
 
+    private static final int WHOLE = 1_000_000;
+
     private final Path folder;
 
     /**
@@ -65,7 +67,10 @@ final class AgentFiles {
             }
             return known == null || Math.abs(monotonicMillis - known.borrowed().millis()) > NEWS_MILLIS
                     ? OptionalInt.empty()
-                    : OptionalInt.of(known.borrowed().value());
+                    // The arbiter writes the whole GPU where a container may use all that there is.
+                    : OptionalInt.of(Math.min(
+                            known.borrowed().value(),
+                            WHOLE - Math.min(WHOLE, known.grant().value())));
         } catch (IOException | FormatException e) {
             LOG.log(Level.DEBUG, "Cannot write the agent''s file of {0}: {1}", slot, e.toString());
             return OptionalInt.empty();
