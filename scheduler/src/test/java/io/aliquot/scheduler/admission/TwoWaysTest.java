@@ -155,7 +155,7 @@ class TwoWaysTest {
                 "nvidia.com/gpu: 0, nvidia.com/gpu.shared: 1 | aliquot.io/vgpu: 1, nvidia.com/gpumem: 4096, nvidia.com/gpucores: 25, nvidia.com/gpu: 0",
                 "nvidia.com/gpumem: 3k, nvidia.com/gpumem-percentage: 0 | aliquot.io/vgpu: 1, nvidia.com/gpumem: 3k, nvidia.com/gpumem-percentage: 0",
                 "nvidia.com/mig-1g.10gb: 1, nvidia.com/gpumem: 0 | aliquot.io/vgpu: 1, mig.aliquot.io/1g.10gb: 1, nvidia.com/gpumem: 0",
-                "nvidia.com/mig-1g.10gb: 0, nvidia.com/gpumem: 3k | aliquot.io/vgpu: 1, mig.aliquot.io/1g.10gb: 0, nvidia.com/gpumem: 3k",
+                "nvidia.com/mig-1g.10gb: 0, nvidia.com/gpumem: 3k | aliquot.io/vgpu: 1, nvidia.com/mig-1g.10gb: 0, nvidia.com/gpumem: 3k",
                 "aliyun.com/gpu-mem: 3, nvidia.com/gpu: 0 | aliquot.io/vgpu: 1, nvidia.com/gpumem: 3072, nvidia.com/gpu: 0",
                 "aliyun.com/gpu-mem: 3, nvidia.com/gpumem: 0, nvidia.com/gpucores: 0 | aliquot.io/vgpu: 1, nvidia.com/gpumem: 3072, nvidia.com/gpucores: 0",
             })
