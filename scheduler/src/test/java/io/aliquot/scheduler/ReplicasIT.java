@@ -31,6 +31,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
@@ -126,7 +127,7 @@ class ReplicasIT {
                 write(namespace, Amount.UNLIMITED);
             }
             ReplicatedCluster.await(
-                    "all pods are bound", Duration.ofMinutes(2), () -> pending().isEmpty());
+                    this::whyPending, Duration.ofMinutes(2), () -> pending().isEmpty());
             awaitEqualSums();
         } catch (Exception | AssertionError e) {
             for (ReplicaProcess replica : cluster.replicas) {
@@ -198,6 +199,14 @@ class ReplicasIT {
         return present.values().stream()
                 .filter(pod -> pod.getSpec().getNodeName() == null)
                 .toList();
+    }
+
+    private String whyPending() {
+        return pending().stream()
+                .map(pod -> "\n" + pod.getMetadata().getName() + " "
+                        + pod.getSpec().getContainers().get(0).getResources().getLimits() + ": "
+                        + pod.getStatus().getConditions())
+                .collect(Collectors.joining("", "not all pods are bound:", ""));
     }
 
     private Pod anyOf(List<Pod> pods) {

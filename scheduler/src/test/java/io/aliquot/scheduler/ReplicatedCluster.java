@@ -55,7 +55,9 @@ import javax.net.ssl.X509ExtendedTrustManager;
 final class ReplicatedCluster implements AutoCloseable {
     static final String QUOTA = "gpus";
     static final int CARD_MIB = 24_576;
-    private static final int NODES = 20;
+    /** Enough for all pods of a test at once, and for what deleted pods and resizes hold, since there is no agent. */
+    private static final int NODES = 50;
+
     private static final int GPUS = 8;
 
     final KubernetesClient client;
@@ -347,7 +349,7 @@ final class ReplicatedCluster implements AutoCloseable {
     static void await(Supplier<String> what, Duration within, Condition condition) throws Exception {
         long end = System.nanoTime() + within.toNanos();
         while (!condition.holds()) {
-            assertThat(System.nanoTime()).as(what.get()).isLessThan(end);
+            assertThat(System.nanoTime()).as(what).isLessThan(end);
             TimeUnit.MILLISECONDS.sleep(50);
         }
     }
