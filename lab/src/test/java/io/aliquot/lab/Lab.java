@@ -223,6 +223,21 @@ final class Lab implements AutoCloseable {
         return onNode(node, all.toArray(String[]::new)).expectSuccess();
     }
 
+    /** Upgrades the release with one more value, such as {@code "devicePlugin.mig=true"}. */
+    void upgrade(String value) {
+        aliquot(
+                        "helm",
+                        "upgrade",
+                        "aliquot",
+                        root().resolve("charts/aliquot").toString(),
+                        "--namespace",
+                        NAMESPACE,
+                        "--reuse-values",
+                        "--set",
+                        value)
+                .expectSuccess();
+    }
+
     /** Sends SIGKILL to a program of the lab, such as {@code node1/kubelet}. */
     void kill(String... programs) {
         aliquot(prepend(programs, "kill")).expectSuccess();

@@ -77,17 +77,7 @@ class MigInstancesIT {
     }
 
     private static void restartAgents(Lab lab, boolean mig) {
-        lab.aliquot(
-                        "helm",
-                        "upgrade",
-                        "aliquot",
-                        lab.root().resolve("charts/aliquot").toString(),
-                        "--namespace",
-                        Lab.NAMESPACE,
-                        "--reuse-values",
-                        "--set",
-                        "devicePlugin.mig=" + mig)
-                .expectSuccess();
+        lab.upgrade("devicePlugin.mig=" + mig);
         awaitRollout(lab);
     }
 

@@ -61,7 +61,7 @@ class SharedNamesIT {
     void whereNamesAreSharedHamisPodsAreLeftAloneAndAliquotsAreLabeled(Lab lab, TestNamespace namespace) {
         Map<String, String> limits = Map.of(ForeignResources.NVIDIA_GPU, "1", Resources.MEMORY, "3000");
         lab.client().load(stream(HAMI_WEBHOOK.formatted(namespace.name()))).create();
-        upgrade(lab, "sharedNames=true");
+        lab.upgrade("sharedNames=true");
         try {
             awaitTrue(
                     "HAMi's pod is left alone",
@@ -81,7 +81,7 @@ class SharedNamesIT {
             OwnershipIT.assertTranslated(namespace.run(Pods.labeled(Pods.withLimits(lab, "labeled", limits))));
             namespace.run(Pods.withLimits(lab, "vgpu", Map.of(Resources.VGPU, "1", Resources.MEMORY, "3000")));
         } finally {
-            upgrade(lab, "sharedNames=false");
+            lab.upgrade("sharedNames=false");
             lab.client().load(stream(HAMI_WEBHOOK.formatted(namespace.name()))).delete();
             awaitTrue(
                     "memory makes a pod Aliquot's again",
@@ -102,7 +102,7 @@ class SharedNamesIT {
         String node = lab.otherNode();
         Map<String, String> limits =
                 Map.of(ForeignResources.NVIDIA_GPU, "1", Resources.MEMORY, Integer.toString(SCALED_MIB / HAMI_PODS));
-        upgrade(lab, "sharedNames=true");
+        lab.upgrade("sharedNames=true");
         try {
             awaitTrue(
                     "HAMi's pods are left alone",
@@ -173,7 +173,7 @@ class SharedNamesIT {
                     HamiRegistration.REGISTER + "-",
                     HamiRegistration.HANDSHAKES.getFirst() + "-");
             namespace.deleteAllPods();
-            upgrade(lab, "sharedNames=false");
+            lab.upgrade("sharedNames=false");
         }
     }
 
@@ -226,20 +226,6 @@ class SharedNamesIT {
         } catch (KubernetesClientException e) {
             return false;
         }
-    }
-
-    private static void upgrade(Lab lab, String value) {
-        lab.aliquot(
-                        "helm",
-                        "upgrade",
-                        "aliquot",
-                        lab.root().resolve("charts/aliquot").toString(),
-                        "--namespace",
-                        Lab.NAMESPACE,
-                        "--reuse-values",
-                        "--set",
-                        value)
-                .expectSuccess();
     }
 
     private static InputStream stream(String text) {

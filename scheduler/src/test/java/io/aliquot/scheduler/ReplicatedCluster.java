@@ -11,6 +11,7 @@ import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.scheduler.QuotaHistory.Amount;
 import io.aliquot.scheduler.extensionapi.Authority;
+import io.aliquot.testing.AnyServer;
 import io.aliquot.testing.ApiServer;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
@@ -19,7 +20,6 @@ import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import io.fabric8.kubernetes.client.dsl.base.PatchContext;
 import io.fabric8.kubernetes.client.dsl.base.PatchType;
 import java.io.IOException;
-import java.net.Socket;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -44,9 +44,7 @@ import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
-import javax.net.ssl.SSLEngine;
 import javax.net.ssl.TrustManager;
-import javax.net.ssl.X509ExtendedTrustManager;
 
 /**
  * A real API server with the chart's roles, webhooks and policies, nodes without a kubelet, and two replicas of the
@@ -241,31 +239,6 @@ final class ReplicatedCluster implements AutoCloseable {
                 .sslContext(tls)
                 .connectTimeout(Duration.ofSeconds(2))
                 .build();
-    }
-
-    private static final class AnyServer extends X509ExtendedTrustManager {
-        @Override
-        public void checkClientTrusted(X509Certificate[] chain, String type) {}
-
-        @Override
-        public void checkClientTrusted(X509Certificate[] chain, String type, Socket socket) {}
-
-        @Override
-        public void checkClientTrusted(X509Certificate[] chain, String type, SSLEngine engine) {}
-
-        @Override
-        public void checkServerTrusted(X509Certificate[] chain, String type) {}
-
-        @Override
-        public void checkServerTrusted(X509Certificate[] chain, String type, Socket socket) {}
-
-        @Override
-        public void checkServerTrusted(X509Certificate[] chain, String type, SSLEngine engine) {}
-
-        @Override
-        public X509Certificate[] getAcceptedIssuers() {
-            return new X509Certificate[0];
-        }
     }
 
     /** Sends the leader a resize of container main, as the API server forwards one. */

@@ -13,22 +13,20 @@ import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.Part;
 import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.extensionapi.identity.RequestUser;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
-import io.aliquot.scheduler.server.AnyPeer;
 import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.testing.AnyServer;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.security.KeyStore;
 import java.security.cert.Certificate;
-import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManager;
-import javax.net.ssl.X509TrustManager;
 import org.bouncycastle.asn1.x509.KeyPurposeId;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterAll;
@@ -408,19 +406,5 @@ class ExtensionApiHttpTest {
         var context = SSLContext.getInstance("TLS");
         context.init(keys.getKeyManagers(), new TrustManager[] {new AnyServer()}, null);
         return context;
-    }
-
-    /** The server's certificate is not what these tests are about. */
-    private static final class AnyServer implements X509TrustManager {
-        @Override
-        public void checkClientTrusted(X509Certificate[] chain, String type) {}
-
-        @Override
-        public void checkServerTrusted(X509Certificate[] chain, String type) {}
-
-        @Override
-        public X509Certificate[] getAcceptedIssuers() {
-            return new AnyPeer().getAcceptedIssuers();
-        }
     }
 }
