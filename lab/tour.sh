@@ -145,7 +145,23 @@ node=$(./aliquot kubectl -n tour get gpushare thirty --no-headers | awk '{ print
 smi='cd /var/lib/aliquot/fake-driver && LD_LIBRARY_PATH=lib ALIQUOT_FAKE_GPUS=gpus bin/nvidia-smi'
 run node "$node" sh -c "$smi pmon -d 5 -c 1; $smi --query-compute-apps=pid,used_memory --format=csv"
 expect ", 256 MiB"
-quietly kubectl -n tour delete pods thirty seventy --now
+explain "A pod with the core policy elastic (lab/tour/elastic.yaml) takes the place of the second. Its cores are 30 %, too, but it may" \
+    "also use what others leave idle, some seconds after its start, when the node agent knows its limits:"
+quietly kubectl -n tour delete pod seventy --now
+run kubectl -n tour apply -f lab/tour/elastic.yaml
+run kubectl -n tour wait --for=condition=Ready pod/elastic --timeout=30s
+sleep 14
+run kubectl -n tour logs thirty --tail=3
+expect_about 300
+run kubectl -n tour logs elastic --tail=3
+expect_about 700
+run kubectl -n tour get gpushares -o wide
+explain "The other pod ends, and all of the GPU is idle time:"
+quietly kubectl -n tour delete pod thirty --now
+sleep 5
+run kubectl -n tour logs elastic --tail=3
+expect_about 1000
+quietly kubectl -n tour delete pod elastic --now
 
 title "3. Placement: binpack fills one GPU after the other"
 explain "Eleven pods of 8000 MiB each; ten fit on a GPU:"
