@@ -3,7 +3,7 @@
 #include <math.h>
 
 #define SECOND (1000000000 / ARBITER_PERIOD_NS) /* in periods, like the next two */
-#define RETURNED (3 * SECOND / 10)              /* so long a container that was idle demands its own share */
+#define RETURNED (3 * SECOND / 10)              /* a container that was idle demands its own share for so long */
 #define UNUSED_MAX (2 * SECOND)                 /* after which a claim lapses, and how long at first */
 #define PAUSE_MAX (64 * SECOND)
 #define MEAN_WINDOW 12     /* periods over which usage is averaged: the shim counts it up to 16 ms at a time */

@@ -9,10 +9,11 @@
  *   most that it would have used lately, a peak that halves in a second. An idle container demands nothing. What it
  *   would have used: if it used the part u of the time and its launches were waiting or running for the part b, the
  *   program did something else for 1 - b, so that it would use u / (u + 1 - b) if it never waited. The part that it
- * used alone would follow what others leave it.
+ *   used alone would follow what others leave it.
  * - The surplus is what the active containers do not demand of the GPU. It goes to the elastic ones that claim more
- * than their own share, those of a higher priority first, by weighted max-min fairness with cores as weights (Bertsekas
- * and Gallager, Data Networks, 6.5.2). What no container claims may be borrowed by any elastic one that launches.
+ *   than their own share, those of a higher priority first, by weighted max-min fairness with cores as weights
+ *   (Bertsekas and Gallager, Data Networks, 6.5.2). What no container claims may be borrowed by any elastic one that
+ *   launches.
  * - A claim of which less than half is used for 2 s lapses for 2 s, the next time for twice as long. A container then
  *   claims what it uses.
  *

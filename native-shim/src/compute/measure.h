@@ -18,10 +18,10 @@
  *   while the process has no work on the GPU, completes immediately in the process's own slice and late in another's
  *   (lateness.h). While work is pending, the helper thread records such probes every 0.8 ms (every 5 ms while the
  *   arbiter says that no other container works). The fraction of late probes is the fraction of time that other
- * processes had, and is subtracted. A few probes say little, so this is done over 16 ms at a time. Probes must be
- * spread evenly over that time: it begins in the process's own slice, so probes that start late overestimate the
- * others. If no probe is late, or the arbiter says that no other container worked from before the first launch until
- * after the end, the measurement is exact.
+ *   processes had, and is subtracted. A few probes say little, so this is done over 16 ms at a time. Probes must be
+ *   spread evenly over that time: it begins in the process's own slice, so probes that start late overestimate the
+ *   others. If no probe is late, or the arbiter says that no other container worked from before the first launch until
+ *   after the end, the measurement is exact.
  * - Time slices, where probes wait for the process's own work: because the process has one hardware queue
  *   (CUDA_DEVICE_MAX_CONNECTIONS=1) or because the hardware is such (lateness.h recognizes it). Then only probes
  *   recorded while the process has no work say whether others have the GPU. The cost of launches shorter than two time

@@ -101,12 +101,12 @@ public final class AgentFile {
     }
 
     /**
-     * Makes an entry for a GPU, or does nothing if it is this GPU's. The arbiter fills entries and makes none.
+     * Makes an entry for a GPU. The arbiter fills entries and makes none.
      *
      * @param file the container's file, open for writing
-     * @param entry the index of an entry that is free or is this GPU's, 0 to {@value #DEVICES} - 1
+     * @param entry the index of a free entry, 0 to {@value #DEVICES} - 1
      */
-    public static void write(FileChannel file, int entry, String gpu) throws IOException {
+    public static void makeEntry(FileChannel file, int entry, String gpu) throws IOException {
         UUID uuid = UUID.fromString(GpuUuids.digits(gpu));
         ByteBuffer bytes = ByteBuffer.allocate(UUID_SIZE); // big-endian: a UUID's bytes are in the order of its text
         bytes.putLong(uuid.getMostSignificantBits());
@@ -206,6 +206,15 @@ public final class AgentFile {
      */
     public record Said(long millis, int value) {
         private static final int VALUE_BITS = 20;
+
+        public Said {
+            if (millis < 0 || millis >>> (Long.SIZE - VALUE_BITS) != 0) {
+                throw FormatException.expected("a time below 2^44 ms", Long.toString(millis));
+            }
+            if (value < 0 || value >>> VALUE_BITS != 0) {
+                throw FormatException.expected("a value below 2^20", Integer.toString(value));
+            }
+        }
 
         static Said of(long word) {
             return new Said(word >>> VALUE_BITS, (int) (word & ((1 << VALUE_BITS) - 1)));

@@ -46,7 +46,7 @@ final class AgentFileTest {
         try (var channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
             AgentFile.writeUnattributed(channel, 0, 1L << 40, 7);
             AgentFile.writeUnattributed(channel, 3, 1L << 41, 8);
-            AgentFile.write(channel, 3, UUID);
+            AgentFile.makeEntry(channel, 3, UUID);
         }
 
         byte[] written = Files.readAllBytes(file);
@@ -98,6 +98,10 @@ final class AgentFileTest {
         assertThatThrownBy(() -> device(UUID, 1L << 52, 0)).hasMessageContaining("below 2^52");
         assertThatThrownBy(() -> device(UUID, -1, 0)).hasMessageContaining("below 2^52");
         assertThatThrownBy(() -> device(UUID, 0, -1)).hasMessageContaining("0 ms or later");
+        assertThatThrownBy(() -> new AgentFile.Said(1L << 44, 0)).hasMessageContaining("time below 2^44");
+        assertThatThrownBy(() -> new AgentFile.Said(-1, 0)).hasMessageContaining("time below 2^44");
+        assertThatThrownBy(() -> new AgentFile.Said(0, 1 << 20)).hasMessageContaining("value below 2^20");
+        assertThatThrownBy(() -> new AgentFile.Said(0, -1)).hasMessageContaining("value below 2^20");
     }
 
     private static AgentFile.Device entry(byte[] file, int entry) {

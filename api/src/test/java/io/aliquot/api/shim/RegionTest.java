@@ -79,9 +79,6 @@ final class RegionTest {
         assertThatThrownBy(() -> Region.parse(with(64, -1))).hasMessageContaining("high-water mark from 0 to 512");
     }
 
-    @Test
-    void rejectsAGrantOutOfRange() {}
-
     private static byte[] with(int at, int value) {
         byte[] file = Region.fresh();
         ByteBuffer.wrap(file).order(ByteOrder.LITTLE_ENDIAN).putInt(at, value);

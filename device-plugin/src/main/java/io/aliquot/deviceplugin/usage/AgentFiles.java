@@ -43,8 +43,8 @@ final class AgentFiles {
 
     /**
      * Makes an entry for a GPU that a container uses, for the arbiter, and writes its unattributed memory. Writes that again
-     * also if it has not changed, because the shim does not count values that are older than a minute, as those of an agent
-     * that is gone.
+     * also if it has not changed, unless it is 0, because the shim does not count values that are older than a minute, as those
+     * of an agent that is gone.
      *
      * @param unattributedBytes empty if not known
      * @param monotonicMillis {@code CLOCK_MONOTONIC}, which the shim reads too
@@ -58,12 +58,13 @@ final class AgentFiles {
             if (entry.isEmpty()) {
                 return OptionalInt.empty();
             }
-            if (unattributedBytes.isPresent()) {
+            AgentFile.Device known = content.devices().get(entry.get());
+            long before = known == null ? 0 : known.unattributedBytes();
+            if (unattributedBytes.isPresent() && (unattributedBytes.getAsLong() != 0 || before != 0)) {
                 AgentFile.writeUnattributed(file, entry.get(), unattributedBytes.getAsLong(), monotonicMillis);
             }
-            AgentFile.Device known = content.devices().get(entry.get());
             if (known == null) {
-                AgentFile.write(file, entry.get(), uuid);
+                AgentFile.makeEntry(file, entry.get(), uuid);
             }
             return known == null || Math.abs(monotonicMillis - known.borrowed().millis()) > NEWS_MILLIS
                     ? OptionalInt.empty()

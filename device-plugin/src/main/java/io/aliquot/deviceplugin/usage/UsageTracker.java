@@ -237,6 +237,7 @@ public final class UsageTracker {
         }
     }
 
+    /** Also tells the container's processes what they use beyond their charges. */
     private NodeUsage.OfContainer ofContainer(Reading reading, Key key, Optional<Long> uncharged, long now) {
         Processes use = reading.use(key);
         Counters counted = counters(key, use.id);

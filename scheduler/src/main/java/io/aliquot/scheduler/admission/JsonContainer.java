@@ -176,11 +176,14 @@ final class JsonContainer {
         Map<String, String> limits = resources("limits");
         Set<String> written = requested("limits");
         written.removeAll(defaults.limits());
-        boolean statesAll =
-                ForeignResources.usesAckResources(limits) || written.stream().anyMatch(ForeignResources::isInstance);
+        boolean requestsInstances = written.stream().anyMatch(ForeignResources::isInstance);
+        boolean takesNothing = requestsInstances
+                || ForeignResources.usesAckResources(limits)
+                || written.stream()
+                        .noneMatch(name -> Resources.SUPPORTED.contains(name) || ForeignResources.NAMES.contains(name));
         var cleared = new LinkedHashMap<>(limits);
         for (String name : defaults.limits()) {
-            if (isUnwanted(name, written, statesAll)) {
+            if (isUnwanted(name, written, takesNothing)) {
                 cleared.replace(name, "0");
             }
         }
@@ -189,8 +192,7 @@ final class JsonContainer {
                 cleared.putIfAbsent(name, "0");
             }
         }
-        if (written.stream().anyMatch(ForeignResources::isInstance)
-                && defaults.limits().contains(Resources.VGPU)) {
+        if (requestsInstances && defaults.limits().contains(Resources.VGPU)) {
             cleared.remove(Resources.VGPU); // as many as instances
         }
         if (!cleared.equals(limits)) {
@@ -202,16 +204,13 @@ final class JsonContainer {
      * Whether an amount that a LimitRange added becomes 0.
      *
      * @param written the names of what the container itself requests
-     * @param statesAll whether nothing may be beside that
+     * @param takesNothing whether that leaves no place for an amount of Aliquot's: it requests no GPU, or all that it may
      */
-    private static boolean isUnwanted(String name, Set<String> written, boolean statesAll) {
-        boolean alone = statesAll
-                || written.stream()
-                        .noneMatch(one -> Resources.SUPPORTED.contains(one) || ForeignResources.NAMES.contains(one));
+    private static boolean isUnwanted(String name, Set<String> written, boolean takesNothing) {
         return switch (name) {
-            case Resources.MEMORY -> alone || written.contains(Resources.MEMORY_PERCENTAGE);
-            case Resources.MEMORY_PERCENTAGE -> alone || written.contains(Resources.MEMORY);
-            case Resources.CORES, Resources.VGPU -> alone;
+            case Resources.MEMORY -> takesNothing || written.contains(Resources.MEMORY_PERCENTAGE);
+            case Resources.MEMORY_PERCENTAGE -> takesNothing || written.contains(Resources.MEMORY);
+            case Resources.CORES, Resources.VGPU -> takesNothing;
             default -> ForeignResources.isInstance(name);
         };
     }
