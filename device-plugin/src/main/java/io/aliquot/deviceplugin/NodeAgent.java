@@ -131,7 +131,7 @@ final class NodeAgent implements AutoCloseable {
                 host.containerLogs,
                 settings.stateDir(),
                 podResources::list,
-                List.of(recent, applicationXids, contexts, new ArbiterFeed(allocation, arbiter::tell, nanoTime)),
+                List.of(recent, applicationXids, contexts, new ArbiterFeed(allocation, arbiter::tell)),
                 nanoTime);
         nvml = new NvmlSession(
                 nvmlOpener,

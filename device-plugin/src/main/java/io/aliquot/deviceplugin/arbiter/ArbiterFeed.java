@@ -9,27 +9,21 @@ import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.function.Consumer;
-import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
 /**
  * Tells the arbiter once a second which containers use which GPU, with the limits that the scheduler has said and the GPU
  * time that NVML has seen. A container whose limits are not known yet is left out: it keeps its own cores and borrows
  * nothing.
- *
- * <p>For one thread.
  */
 public final class ArbiterFeed implements UsageTracker.SampleListener {
     private static final String PRIORITY = "normal";
-    private static final double NANOS_PER_SECOND = 1e9;
     private static final double PERCENT = 100;
 
     private final Supplier<Optional<NodeAllocation>> allocation;
     private final Consumer<String> arbiter;
-    private final LongSupplier nanoTime;
-    private final Map<Key, Double> gpuSeconds = new HashMap<>();
-    private long before;
 
     private record Key(ContainerName container, String gpu) {}
 
@@ -38,31 +32,19 @@ public final class ArbiterFeed implements UsageTracker.SampleListener {
      *
      * @param allocation what the scheduler said last of this node; empty before
      * @param arbiter takes a list, see {@link ArbiterProcess#tell}
-     * @param nanoTime a clock such as {@link System#nanoTime}
      */
-    public ArbiterFeed(Supplier<Optional<NodeAllocation>> allocation, Consumer<String> arbiter, LongSupplier nanoTime) {
+    public ArbiterFeed(Supplier<Optional<NodeAllocation>> allocation, Consumer<String> arbiter) {
         this.allocation = allocation;
         this.arbiter = arbiter;
-        this.nanoTime = nanoTime;
-        before = nanoTime.getAsLong();
     }
 
     @Override
     public void add(NodeUsage usage) {
-        long now = nanoTime.getAsLong();
-        double seconds = (now - before) / NANOS_PER_SECOND;
-        before = now;
         Map<Key, Limit> limits = limits();
-        var present = new HashMap<Key, Double>();
         var lines = new StringBuilder();
         for (NodeUsage.OfContainer container : usage.containers()) {
-            var key = new Key(container.container(), container.uuid());
-            Double counted = gpuSeconds.get(key);
-            present.put(key, container.gpuSeconds());
-            Limit limit = limits.get(key);
+            Limit limit = limits.get(new Key(container.container(), container.uuid()));
             if (limit != null && container.slot().isPresent() && isOfSamePod(limit, container)) {
-                String nvml =
-                        counted == null || seconds <= 0 ? "-" : percent(container.gpuSeconds() - counted, seconds);
                 lines.append(String.join(
                                 " ",
                                 container.slot().get(),
@@ -70,12 +52,10 @@ public final class ArbiterFeed implements UsageTracker.SampleListener {
                                 Integer.toString(limit.cores()),
                                 limit.policy().print(),
                                 PRIORITY,
-                                nvml))
+                                percent(container.utilization())))
                         .append('\n');
             }
         }
-        gpuSeconds.clear();
-        gpuSeconds.putAll(present);
         arbiter.accept(lines.toString());
     }
 
@@ -85,8 +65,8 @@ public final class ArbiterFeed implements UsageTracker.SampleListener {
                 || container.podUid().equals(limit.container().uid());
     }
 
-    private static String percent(double used, double seconds) {
-        return String.format(Locale.ROOT, "%.1f", Math.clamp(used / seconds * PERCENT, 0, PERCENT));
+    private static String percent(OptionalDouble part) {
+        return part.isPresent() ? String.format(Locale.ROOT, "%.1f", part.getAsDouble() * PERCENT) : "-";
     }
 
     private Map<Key, Limit> limits() {

@@ -5,6 +5,7 @@ import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 
@@ -43,6 +44,8 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
      *     empty where NVML has no figure
      * @param peakBytes the largest use since this agent or the container has started
      * @param gpuSeconds GPU time since this agent or the container has started
+     * @param utilization part of the time since the sample before in which the container used the GPU, 0 to 1; empty if NVML
+     *     has no utilization of this GPU, as in MIG mode
      * @param borrowedMillionths of the GPU's time, which the container may use now beyond its cores; empty if the arbiter has
      *     not said it
      * @param throttledSeconds for which launches were throttled, as the container says
@@ -60,6 +63,7 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
             OptionalLong unattributedBytes,
             long peakBytes,
             double gpuSeconds,
+            OptionalDouble utilization,
             OptionalInt borrowedMillionths,
             double throttledSeconds,
             long denied,

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.TreeMap;
@@ -65,7 +66,6 @@ public final class RecentUsage implements UsageTracker.SampleListener {
     @Override
     public synchronized void add(NodeUsage usage) {
         long now = nanoTime.getAsLong();
-        double elapsed = (now - latestNanos) / NANOS_PER_SECOND;
         long second = second(now);
         latest = usage;
         latestAt = clock.instant();
@@ -79,7 +79,7 @@ public final class RecentUsage implements UsageTracker.SampleListener {
                     .compute(
                             use.container(),
                             (name, known) -> known == null || known.isOfAnotherPod(use) ? new OfContainer() : known)
-                    .add(second, elapsed, use, latestAt);
+                    .add(second, use, latestAt);
         }
         containers.values().forEach(byName -> byName.values().removeIf(known -> known.used.endsBefore(second)));
     }
@@ -176,7 +176,6 @@ public final class RecentUsage implements UsageTracker.SampleListener {
         private final Series unattributed = new Series();
         private final Series utilization = new Series();
         private String podUid = "";
-        private double gpuSeconds;
         private int processes;
         private Optional<Instant> lastActive = Optional.empty();
 
@@ -184,20 +183,18 @@ public final class RecentUsage implements UsageTracker.SampleListener {
             return !podUid.isEmpty() && !use.podUid().isEmpty() && !podUid.equals(use.podUid());
         }
 
-        void add(long second, double elapsed, NodeUsage.OfContainer use, Instant at) {
-            double percent = Math.max(0, use.gpuSeconds() - gpuSeconds) / elapsed * 100;
+        void add(long second, NodeUsage.OfContainer use, Instant at) {
             OptionalInt usedBefore = used.latest();
             used.put(second, mib(use.nvmlBytes()));
             charged.put(second, mib(use.chargedBytes()));
             unattributed.put(second, mib(use.unattributedBytes()));
-            utilization.put(second, OptionalInt.of((int) Math.min(100, Math.round(percent))));
-            if (use.gpuSeconds() > gpuSeconds
+            utilization.put(second, wholePercent(use.utilization()));
+            if (use.utilization().orElse(0) > 0
                     || use.processes() != processes
                     || !used.latest().equals(usedBefore)) {
                 lastActive = Optional.of(at);
             }
             podUid = use.podUid().isEmpty() ? podUid : use.podUid();
-            gpuSeconds = use.gpuSeconds();
             processes = use.processes();
         }
 
@@ -228,6 +225,10 @@ public final class RecentUsage implements UsageTracker.SampleListener {
         private PodContainer container(ContainerName name) {
             return new PodContainer(name.namespace(), name.pod(), podUid, name.container());
         }
+    }
+
+    private static OptionalInt wholePercent(OptionalDouble part) {
+        return part.isPresent() ? OptionalInt.of((int) Math.round(part.getAsDouble() * 100)) : OptionalInt.empty();
     }
 
     private static OptionalInt percent(OptionalInt millionths) {

@@ -17,6 +17,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Set;
@@ -102,6 +103,7 @@ public final class UsageTracker {
         limits = new LimitsCheck(proc, stateDir, processes, nanoTime);
         this.listeners = List.copyOf(listeners);
         this.nanoTime = nanoTime;
+        lastSampleAt = nanoTime.getAsLong() - FIRST_PERIOD_MICROS * NANOS_PER_MICRO;
     }
 
     /**
@@ -112,8 +114,9 @@ public final class UsageTracker {
         long now = nanoTime.getAsLong();
         Reading reading = read(source);
         Map<ContainerName, String> slots = reading.slots;
-        addGpuTime(reading, (now - lastSampleAt) / NANOS_PER_MICRO);
+        long elapsed = now - lastSampleAt;
         lastSampleAt = now;
+        addGpuTime(reading, elapsed / NANOS_PER_MICRO);
         addIdleHolders(reading, slots.keySet());
         Map<Key, Long> uncharged = new HashMap<>();
         reading.uses.forEach((key, use) -> {
@@ -125,7 +128,8 @@ public final class UsageTracker {
 
         var ofContainers = new ArrayList<NodeUsage.OfContainer>();
         reading.uses.forEach((key, use) -> {
-            ofContainers.add(ofContainer(reading, key, Optional.ofNullable(uncharged.get(key)), now));
+            ofContainers.add(ofContainer(
+                    reading, key, Optional.ofNullable(uncharged.get(key)), now, elapsed / NANOS_PER_SECOND));
         });
         counters.keySet().retainAll(reading.uses.keySet());
         processes.retain(reading.pids());
@@ -238,7 +242,8 @@ public final class UsageTracker {
     }
 
     /** Also tells the container's processes what they use beyond their charges. */
-    private NodeUsage.OfContainer ofContainer(Reading reading, Key key, Optional<Long> uncharged, long now) {
+    private NodeUsage.OfContainer ofContainer(
+            Reading reading, Key key, Optional<Long> uncharged, long now, double seconds) {
         Processes use = reading.use(key);
         Counters counted = counters(key, use.id);
         OptionalLong unattributed = OptionalLong.empty();
@@ -254,6 +259,10 @@ public final class UsageTracker {
         OptionalInt borrowed = slot.isPresent()
                 ? agentFiles.write(slot.get(), key.uuid, unattributed, now / NANOS_PER_MILLI)
                 : OptionalInt.empty();
+        OptionalDouble utilization = reading.hasUtilization(key.uuid)
+                ? OptionalDouble.of(Math.clamp((counted.gpuSeconds - counted.gpuSecondsBefore) / seconds, 0, 1))
+                : OptionalDouble.empty();
+        counted.gpuSecondsBefore = counted.gpuSeconds;
         return new NodeUsage.OfContainer(
                 key.container,
                 counted.id == null ? "" : counted.id.podUid(),
@@ -264,6 +273,7 @@ public final class UsageTracker {
                 unattributed,
                 counted.peak,
                 counted.gpuSeconds,
+                utilization,
                 borrowed,
                 claim.throttledNanos() / NANOS_PER_SECOND,
                 claim.denied(),
@@ -355,6 +365,13 @@ public final class UsageTracker {
                     .map(byGpu -> byGpu.getOrDefault(GpuUuids.digits(key.uuid), Claim.NONE));
         }
 
+        /** Whether NVML has a figure for the use of the GPU's time. */
+        boolean hasUtilization(String uuid) {
+            return gpus.stream()
+                    .anyMatch(gpu ->
+                            gpu.uuid().equals(uuid) && gpu.utilizationPercent().isPresent());
+        }
+
         boolean isRegionKnown(Key key) {
             return claim(after, key).isPresent();
         }
@@ -395,6 +412,9 @@ public final class UsageTracker {
 
         private long peak;
         private double gpuSeconds;
+
+        /** At the sample before. */
+        private double gpuSecondsBefore;
 
         /** The processes that use memory and were not in the region at the sample before. */
         private Set<Integer> uncounted = Set.of();

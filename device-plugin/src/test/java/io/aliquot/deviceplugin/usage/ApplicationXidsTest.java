@@ -10,6 +10,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Set;
@@ -103,6 +104,7 @@ final class ApplicationXidsTest {
                         OptionalLong.empty(),
                         0,
                         0,
+                        OptionalDouble.empty(),
                         OptionalInt.empty(),
                         0,
                         0,

@@ -9,6 +9,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import org.junit.jupiter.api.Test;
@@ -66,11 +67,11 @@ final class RecentUsageTest {
         assertThat(container().utilizationPercent()).hasValue(50);
         assertThat(container().borrowedPercent()).hasValue(12);
 
-        sample(UID, 100, 0.5);
+        sample(UID, 100, 0);
         assertThat(container().lastActive()).as("idle").contains(at(2));
         assertThat(container().utilizationPercent()).hasValue(0);
 
-        sample(UID, 200, 0.5);
+        sample(UID, 200, 0);
         assertThat(container().lastActive()).contains(at(4));
     }
 
@@ -145,7 +146,7 @@ final class RecentUsageTest {
         assertThat(recent.history("GPU-0", List.of())).isEmpty();
     }
 
-    private void sample(String uid, long mib, double gpuSeconds) {
+    private void sample(String uid, long mib, double utilization) {
         now += Duration.ofSeconds(1).toNanos();
         OptionalLong bytes = mib < 0 ? OptionalLong.empty() : OptionalLong.of(mib * MIB);
         recent.add(new NodeUsage(
@@ -159,7 +160,8 @@ final class RecentUsageTest {
                         OptionalLong.of(0),
                         bytes,
                         0,
-                        gpuSeconds,
+                        7,
+                        OptionalDouble.of(utilization),
                         OptionalInt.of(123_456),
                         0,
                         0,

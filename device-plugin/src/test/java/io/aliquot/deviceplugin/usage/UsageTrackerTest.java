@@ -38,6 +38,7 @@ final class UsageTrackerTest {
     private final Path host;
     private final List<GpuUsage.GpuProcess> running = new ArrayList<>();
     private final List<GpuUsage.Utilization> utilization = new ArrayList<>();
+    private OptionalInt busyPercent = OptionalInt.of(0);
     private DeviceHolders holders = new DeviceHolders.Known(List.of(slot(MAIN, "slot-003")));
     private long now;
     private final RecentUsage recent = new RecentUsage(() -> START.plusNanos(now), () -> now);
@@ -292,17 +293,21 @@ final class UsageTrackerTest {
         sample();
 
         utilization.set(0, new GpuUsage.Utilization(100, 52_000_000, 25));
-        assertThat(sample())
-                .singleElement()
-                .satisfies(use -> assertThat(use.gpuSeconds()).isEqualTo(0.5));
+        assertThat(sample()).singleElement().satisfies(use -> {
+            assertThat(use.gpuSeconds()).isEqualTo(0.5);
+            assertThat(use.utilization()).hasValue(0.5);
+        });
         utilization.clear(); // idle for 10 samples
         for (int i = 0; i < 10; i++) {
-            sample();
+            assertThat(sample().getFirst().utilization()).hasValue(0);
         }
         utilization.add(new GpuUsage.Utilization(100, 63_000_000, 100));
-        assertThat(sample())
-                .singleElement()
-                .satisfies(use -> assertThat(use.gpuSeconds()).isEqualTo(1.5));
+        assertThat(sample()).singleElement().satisfies(use -> {
+            assertThat(use.gpuSeconds()).isEqualTo(1.5);
+            assertThat(use.utilization()).hasValue(1);
+        });
+        busyPercent = OptionalInt.empty();
+        assertThat(sample().getFirst().utilization()).as("as in MIG mode").isEmpty();
     }
 
     @Test
@@ -436,7 +441,7 @@ final class UsageTrackerTest {
     }
 
     private GpuUsage gpu() {
-        return new GpuUsage(GPU, OptionalInt.empty(), OptionalInt.empty(), OptionalInt.empty(), running, utilization);
+        return new GpuUsage(GPU, busyPercent, OptionalInt.empty(), OptionalInt.empty(), running, utilization);
     }
 
     private void uses(int pid, long mib) {
