@@ -7,10 +7,8 @@
  * With --virtual all these processes share a virtual clock, which advances only while all of them sleep: half a minute
  * of GPU time takes seconds, and other load on the machine does not affect the result.
  */
-#include "aliquot/agent.h"
 #include "aliquot/region.h"
 #include "gpu_time.h"
-#include "limits/limits.h"
 #include "os/usage.h"
 #include "tenant.h"
 
@@ -27,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -132,24 +131,6 @@ static double number(const char *text, double min, double max) {
         exit(2);
     }
     return value;
-}
-
-static void write_text(const char *path, const char *text) {
-    FILE *file = fopen(path, "we");
-    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0) {
-        fprintf(stderr, "duty: %s: %s\n", path, strerror(errno));
-        exit(2);
-    }
-}
-
-static void write_agent(const char *path) {
-    static struct aliquot_agent agent = {.header = ALIQUOT_AGENT_HEADER};
-    aliquot_uuid_parse(uuid + 4, strlen(uuid + 4), agent.device[0].uuid);
-    FILE *file = fopen(path, "we");
-    if (file == NULL || fwrite(&agent, sizeof agent, 1, file) != 1 || fclose(file) != 0) {
-        fprintf(stderr, "duty: %s: %s\n", path, strerror(errno));
-        exit(2);
-    }
 }
 
 static int compare_floats(const void *a, const void *b) {
@@ -373,12 +354,28 @@ static double tenant_percent(const utilization_sample *samples, unsigned count, 
     return sum;
 }
 
-/* `duty agent LIMIT PIDS...` writes the arbiter's list to standard output each second. Per tenant: "CORES POLICY
+/* Starts the arbiter, which reads from then on what this process writes to standard output. */
+static void start_arbiter(const char *build, const char *folder) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        fail("cannot create a pipe");
+    }
+    if (fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        container_become_arbiter(build, folder, ends[0]);
+    }
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* `duty agent BUILD FOLDER LIMIT PIDS...` starts the arbiter and writes its list each second. Per tenant: "CORES POLICY
    PRIORITY", and a file with the process IDs. */
-static _Noreturn void tell_arbiter(int tenants, char **arguments) {
+static _Noreturn void run_agent(const char *build, const char *folder, int tenants, char **arguments) {
     static utilization_sample samples[MAX_SAMPLES];
     unsigned long long since = 0;
     void *gpu = NULL;
+    start_arbiter(build, folder); /* before this process joins the virtual clock */
     utilization_function *utilization = open_nvml(&gpu);
     for (uint64_t time = gpu_now();; time += 1000000000) {
         tenant_sleep_until(time);
@@ -452,21 +449,15 @@ static pid_t start(const struct plan *plan, int participants, bool shim, int out
 }
 
 static void start_tenants(struct plan *plan, int participants, const char *self) {
-    char path[PATH_LENGTH], text[PATH_LENGTH], seed[32];
+    char path[PATH_LENGTH], text[PATH_LENGTH], seed[32], name[16];
     for (int i = 0; i < plan->count; i++) {
         struct tenant *tenant = &plan->tenants[i];
-        path_in(plan, path, "vgpu-%d", i);
+        snprintf(name, sizeof name, "%d", i);
         snprintf(text, sizeof text, "%s memory=1000Mi cores=%d policy=%s\n", uuid, (int)tenant->limit, tenant->policy);
-        write_text(path, text);
-        setenv("ALIQUOT_CONFIG", path, 1);
-        path_in(plan, path, "regions/%d", i);
-        write_text(path, "");
-        setenv("ALIQUOT_REGION", path, 1);
-        path_in(plan, path, "agents/%d", i);
-        write_agent(path);
-        setenv("ALIQUOT_AGENT", path, 1);
+        container_create(plan->folder, name, text);
+        container_enter(plan->folder, name);
         path_in(plan, path, "latencies-%d", i);
-        write_text(path, "");
+        container_write(path, "", 0);
         if (truncate(path, sizeof(struct tenant_latencies)) != 0) {
             fail("cannot create the file of latencies");
         }
@@ -480,33 +471,18 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
             snprintf(pids + length, sizeof pids - length, "%d\n", (int)tenant->pids[j]);
         }
         path_in(plan, path, "pids-%d", i);
-        write_text(path, pids);
+        container_write(path, pids, strlen(pids));
     }
-    unsetenv("ALIQUOT_CONFIG");
-    unsetenv("ALIQUOT_REGION");
-    unsetenv("ALIQUOT_AGENT");
-    unsetenv("ALIQUOT_DUTY_LATENCIES");
 }
 
-/* Starts the arbiter and the program that tells it of the tenants. */
-static void start_arbiter(const struct plan *plan, int participants, const char *self, pid_t started[2]) {
-    char program[PATH_LENGTH], folders[2][PATH_LENGTH], pids[MAX_TENANTS][PATH_LENGTH];
-    char limits[MAX_TENANTS][64], *arguments[4 + 2 * MAX_TENANTS];
-    int pipe_ends[2], count = 0;
-    if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
-        fail("cannot create a pipe");
-    }
-    snprintf(program, sizeof program, "%.400s/arbiter/aliquot-arbiter", plan->build);
-    path_in(plan, folders[0], "regions", 0);
-    path_in(plan, folders[1], "agents", 0);
-    char *arbiter[] = {program, folders[0], folders[1], NULL};
-    int input = dup(STDIN_FILENO);
-    dup2(pipe_ends[0], STDIN_FILENO);
-    started[0] = start(plan, participants, false, -1, arbiter);
-    dup2(input, STDIN_FILENO);
-    close(input);
+/* Starts this program in the node agent's place. */
+static pid_t start_agent(const struct plan *plan, int participants, const char *self) {
+    char pids[MAX_TENANTS][PATH_LENGTH], limits[MAX_TENANTS][64], *arguments[5 + 2 * MAX_TENANTS];
+    int count = 0;
     arguments[count++] = (char *)self;
     arguments[count++] = "agent";
+    arguments[count++] = (char *)plan->build;
+    arguments[count++] = (char *)plan->folder;
     for (int i = 0; i < plan->count; i++) {
         const struct tenant *tenant = &plan->tenants[i];
         snprintf(limits[i], sizeof limits[i], "%d %.15s %.15s", (int)tenant->limit, tenant->policy, tenant->priority);
@@ -515,9 +491,7 @@ static void start_arbiter(const struct plan *plan, int participants, const char 
         arguments[count++] = pids[i];
     }
     arguments[count] = NULL;
-    started[1] = start(plan, participants, false, pipe_ends[1], arguments);
-    close(pipe_ends[0]);
-    close(pipe_ends[1]);
+    return start(plan, participants, false, -1, arguments);
 }
 
 static void create_gpu(struct plan *plan) {
@@ -538,11 +512,8 @@ static void create_gpu(struct plan *plan) {
     if (mkdir(path, 0777) != 0 || gpu_create(path, &identity, error) != GPU_CREATED) {
         fail("cannot create the simulated GPU");
     }
-    static const char *const folders[] = {"lib", "regions", "agents"};
-    for (int i = 0; i < 3; i++) {
-        path_in(plan, path, folders[i], 0);
-        mkdir(path, 0777);
-    }
+    path_in(plan, path, "lib", 0);
+    mkdir(path, 0777);
     static const char *const libraries[] = {"libcuda.so.1", "libnvidia-ml.so.1"};
     for (int i = 0; i < 2; i++) {
         snprintf(command, sizeof command, "%.400s/fake-driver/%s", plan->build, libraries[i]);
@@ -566,12 +537,9 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
     char gpu[PATH_LENGTH], regions[MAX_TENANTS][PATH_LENGTH], numbers[3 + MAX_TENANTS * MAX_PROCESSES][32];
     char *arguments[7 + MAX_TENANTS + MAX_TENANTS * MAX_PROCESSES];
     int participants = plan->count * plan->processes + 1 + 2 * plan->arbiter;
-    pid_t arbiter[2] = {0, 0};
     create_gpu(plan);
     start_tenants(plan, participants, self);
-    if (plan->arbiter) {
-        start_arbiter(plan, participants, self, arbiter);
-    }
+    pid_t agent = plan->arbiter ? start_agent(plan, participants, self) : 0;
     int count = 0;
     path_in(plan, gpu, "gpus/GPU-00000000-0000-4000-8000-00000000da7e", 0);
     arguments[count++] = (char *)self;
@@ -614,8 +582,7 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
     for (int i = 0; i < plan->count * plan->processes; i++) {
         kill_process(plan->tenants[i / plan->processes].pids[i % plan->processes]);
     }
-    kill_process(arbiter[0]);
-    kill_process(arbiter[1]);
+    kill_process(agent);
     if (!complete) {
         fail("the meter did not report all figures");
     }
@@ -758,8 +725,8 @@ int main(int count, char **arguments) {
     if (count == 5 && strcmp(arguments[1], "tenant") == 0) {
         tenant_run(arguments[2], arguments[3], strtoul(arguments[4], NULL, 10));
     }
-    if (count >= 4 && strcmp(arguments[1], "agent") == 0) {
-        tell_arbiter((count - 2) / 2, arguments + 2);
+    if (count >= 6 && strcmp(arguments[1], "agent") == 0) {
+        run_agent(arguments[2], arguments[3], (count - 4) / 2, arguments + 4);
     }
     if (count >= 5 && strcmp(arguments[1], "meter") == 0) {
         return measure(count - 2, arguments + 2);

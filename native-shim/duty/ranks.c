@@ -8,11 +8,9 @@
  * driven by one thread, which launches a group's collectives on one GPU after the other (ncclGroupEnd in a process with
  * several GPUs), by a thread each, or by a process each.
  */
-#include "aliquot/agent.h"
 #include "driver/abi.h"
 #include "gpu_file.h"
 #include "gpu_time.h"
-#include "limits/limits.h"
 #include "tenant.h"
 
 #include <dlfcn.h>
@@ -342,7 +340,8 @@ static void measure(const char *folder) {
 
 /* ---- starting the processes ---- */
 
-static pid_t start(const char *folder, const char *build, const char *role, int limit) {
+/* Starts this program in a role; the arbiter reads `input`. */
+static pid_t start(const char *folder, const char *build, const char *role, int input) {
     pid_t child = fork();
     if (child == 0) {
         char text[2 * PATH_LENGTH + 64], self[PATH_LENGTH];
@@ -354,29 +353,20 @@ static pid_t start(const char *folder, const char *build, const char *role, int 
         setenv("ALIQUOT_FAKE_GPUS", text, 1);
         snprintf(text, sizeof text, "%lu", figures->options.seed);
         setenv("ALIQUOT_FAKE_SEED", text, 1);
-        snprintf(text, sizeof text, "%.400s/clock-%d", folder, limit);
+        snprintf(text, sizeof text, "%.400s/clock", folder);
         setenv("ALIQUOT_VIRTUAL_TIME", text, 1);
         int rivals = figures->options.rival > 0 ? figures->options.ranks : 0;
         snprintf(text, sizeof text, "%d", 2 + rivals + (figures->options.processes ? figures->options.ranks : 1));
         setenv("ALIQUOT_VIRTUAL_TIME_PARTICIPANTS", text, 1);
         bool rival = strncmp(role, "rival", 5) == 0;
-        snprintf(text, sizeof text, "%.400s/%s-%d", folder, rival ? role : "vgpu", limit);
-        setenv("ALIQUOT_CONFIG", text, 1);
-        snprintf(text, sizeof text, "%.400s/regions/%s-%d", folder, rival ? role : "ranks", limit);
-        setenv("ALIQUOT_REGION", text, 1);
-        snprintf(text, sizeof text, "%.400s/agents/%s-%d", folder, rival ? role : "ranks", limit);
-        setenv("ALIQUOT_AGENT", text, 1);
+        container_enter(folder, rival ? role : "ranks");
         setenv("CUDA_VISIBLE_DEVICES", rival ? role + 5 : "0,1,2,3", 1);
         bool arbiter = strcmp(role, "arbiter") == 0, shim = !arbiter && strcmp(role, "meter") != 0;
         snprintf(text, sizeof text, "%.400s/test/virtual_time.so%s%.400s%s", build, shim ? ":" : "", shim ? build : "",
                  shim ? "/libaliquot.so" : "");
         setenv("LD_PRELOAD", text, 1);
         if (arbiter) {
-            char regions[PATH_LENGTH], agents[PATH_LENGTH];
-            snprintf(text, sizeof text, "%.400s/arbiter/aliquot-arbiter", build);
-            snprintf(regions, sizeof regions, "%.400s/regions", folder);
-            snprintf(agents, sizeof agents, "%.400s/agents", folder);
-            execl(text, text, regions, agents, (char *)NULL);
+            container_become_arbiter(build, folder, input);
         }
         execl(self, self, role, folder, (char *)NULL);
         _exit(2);
@@ -384,55 +374,21 @@ static pid_t start(const char *folder, const char *build, const char *role, int 
     return child;
 }
 
-static void write_text(const char *folder, const char *name, int limit, const char *text) {
-    char path[PATH_LENGTH];
-    snprintf(path, sizeof path, "%.400s/%s-%d", folder, name, limit);
-    FILE *file = fopen(path, "we");
-    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0) {
-        fail("cannot write a file");
+/* Creates a container with `count` GPUs, and adds its lines to the arbiter's list. */
+static void create_container(const char *folder, const char *name, int first, int count, int cores, char *list,
+                             size_t size) {
+    char limits[MAX_RANKS * 128] = "";
+    for (int i = first; i < first + count; i++) {
+        size_t length = strlen(limits), listed = strlen(list);
+        snprintf(limits + length, sizeof limits - length, "%s memory=1000Mi cores=%d\n", uuid_of(i), cores);
+        snprintf(list + listed, size - listed, "%s %s %d fixed normal -\n", name, uuid_of(i), cores);
     }
-}
-
-/* Creates a container's region and agent's file, and adds its lines to the arbiter's list. */
-static void create_container(const char *folder, const char *name, int limit, int first, int count, int cores,
-                             char *list, size_t size) {
-    struct aliquot_agent agent = {.header = ALIQUOT_AGENT_HEADER};
-    char path[64];
-    snprintf(path, sizeof path, "regions/%s", name);
-    write_text(folder, path, limit, "");
-    for (int i = 0; i < count; i++) {
-        const char *uuid = uuid_of(first + i);
-        aliquot_uuid_parse(uuid + 4, strlen(uuid + 4), agent.device[i].uuid);
-        size_t length = strlen(list);
-        snprintf(list + length, size - length, "%s-%d %s %d fixed normal -\n", name, limit, uuid, cores);
-    }
-    char file_path[PATH_LENGTH];
-    snprintf(file_path, sizeof file_path, "%.400s/agents/%s-%d", folder, name, limit);
-    FILE *file = fopen(file_path, "we");
-    if (file == NULL || fwrite(&agent, sizeof agent, 1, file) != 1 || fclose(file) != 0) {
-        fail("cannot write an agent's file");
-    }
-}
-
-/* Starts the arbiter with a list that stays; its input must stay open. */
-static pid_t start_arbiter(const char *folder, const char *build, int limit, const char *list, int *input) {
-    int ends[2], before = dup(STDIN_FILENO);
-    if (pipe2(ends, O_CLOEXEC) != 0 || write(ends[1], list, strlen(list)) != (ssize_t)strlen(list) ||
-        write(ends[1], ".\n", 2) != 2) {
-        fail("cannot write to a pipe");
-    }
-    dup2(ends[0], STDIN_FILENO);
-    pid_t arbiter = start(folder, build, "arbiter", limit);
-    dup2(before, STDIN_FILENO);
-    close(before);
-    close(ends[0]);
-    *input = ends[1];
-    return arbiter;
+    container_create(folder, name, limits);
 }
 
 /* Runs the program with a limit; 0: none. */
 static struct figures run(const char *build, const struct options *options, int limit) {
-    char folder[] = "/tmp/aliquot-ranks-XXXXXX", path[PATH_LENGTH], text[MAX_RANKS * 128] = "";
+    char folder[] = "/tmp/aliquot-ranks-XXXXXX", path[PATH_LENGTH];
     char error[GPU_ERROR_LENGTH];
     if (mkdtemp(folder) == NULL) {
         fail("cannot create a temporary folder");
@@ -450,37 +406,32 @@ static struct figures run(const char *build, const struct options *options, int 
         if (gpu_create(path, &gpu, error) != GPU_CREATED) {
             fail(error);
         }
-        size_t length = strlen(text);
-        snprintf(text + length, sizeof text - length, "%s memory=1000Mi cores=%d\n", uuid_of(i), limit);
     }
-    write_text(folder, "vgpu", limit, text);
     char list[2 * MAX_RANKS * 128] = "";
-    snprintf(path, sizeof path, "%s/regions", folder);
-    mkdir(path, 0777);
-    snprintf(path, sizeof path, "%s/agents", folder);
-    mkdir(path, 0777);
-    create_container(folder, "ranks", limit, 0, options->ranks, limit, list, sizeof list);
+    create_container(folder, "ranks", 0, options->ranks, limit, list, sizeof list);
     figures = map_figures(folder);
     figures->options = *options;
     pid_t pids[MAX_RANKS];
     int processes = options->processes ? options->ranks : 1;
     for (int i = 0; i < processes; i++) {
         char role[] = {(char)('0' + i), 0};
-        pids[i] = start(folder, build, role, limit);
+        pids[i] = start(folder, build, role, -1);
     }
     for (int i = 0; i < options->ranks && options->rival > 0; i++) {
         char role[] = {'r', 'i', 'v', 'a', 'l', (char)('0' + i), 0};
-        snprintf(text, sizeof text, "%s memory=1000Mi cores=%d\n", uuid_of(i), options->rival);
-        write_text(folder, role, limit, text);
-        create_container(folder, role, limit, i, 1, options->rival, list, sizeof list);
-        figures->rivals[i] = start(folder, build, role, limit);
+        create_container(folder, role, i, 1, options->rival, list, sizeof list);
+        figures->rivals[i] = start(folder, build, role, -1);
     }
-    int status = 1, input = -1;
-    pid_t arbiter = start_arbiter(folder, build, limit, list, &input);
-    waitpid(start(folder, build, "meter", limit), &status, 0);
+    int status = 1, ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0 || dprintf(ends[1], "%s.\n", list) < 0) { /* the list stays */
+        fail("cannot write to a pipe");
+    }
+    pid_t arbiter = start(folder, build, "arbiter", ends[0]);
+    waitpid(start(folder, build, "meter", -1), &status, 0);
     kill(arbiter, SIGKILL);
     waitpid(arbiter, NULL, 0);
-    close(input);
+    close(ends[0]);
+    close(ends[1]);
     for (int i = 0; i < processes; i++) {
         kill(pids[i], SIGKILL);
         waitpid(pids[i], NULL, 0);

@@ -1,8 +1,11 @@
 #include "tenant.h"
 
+#include "aliquot/agent.h"
 #include "driver/abi.h"
+#include "limits/limits.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdbool.h>
@@ -10,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,6 +31,58 @@ struct work {
     double think;      /* ms of computing on the CPU after each kernel that it has waited for */
     double poisson;    /* percent of the GPU that requests at random times need */
 };
+
+/* ---- the container ---- */
+
+void container_write(const char *path, const void *content, size_t length) {
+    FILE *file = fopen(path, "we");
+    if (file == NULL || fwrite(content, 1, length, file) != length || fclose(file) != 0) {
+        fprintf(stderr, "duty: %s: %s\n", path, strerror(errno));
+        exit(2);
+    }
+}
+
+void container_create(const char *folder, const char *name, const char *limits) {
+    struct aliquot_agent agent = {.header = ALIQUOT_AGENT_HEADER};
+    char path[512];
+    int count = 0;
+    for (const char *line = limits; *line != 0; line = strchr(line, '\n') + 1) { /* GPU-... */
+        aliquot_uuid_parse(line + 4, 36, agent.device[count++].uuid);
+    }
+    snprintf(path, sizeof path, "%.400s/regions", folder);
+    mkdir(path, 0777);
+    snprintf(path, sizeof path, "%.400s/agents", folder);
+    mkdir(path, 0777);
+    snprintf(path, sizeof path, "%.400s/vgpu-%.40s", folder, name);
+    container_write(path, limits, strlen(limits));
+    snprintf(path, sizeof path, "%.400s/regions/%.40s", folder, name);
+    container_write(path, "", 0);
+    snprintf(path, sizeof path, "%.400s/agents/%.40s", folder, name);
+    container_write(path, &agent, sizeof agent);
+}
+
+void container_enter(const char *folder, const char *name) {
+    static const char *const files[][2] = {
+        {"ALIQUOT_CONFIG", "vgpu-"}, {"ALIQUOT_REGION", "regions/"}, {"ALIQUOT_AGENT", "agents/"}};
+    char path[512];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%.400s/%s%.40s", folder, files[i][1], name);
+        setenv(files[i][0], path, 1);
+    }
+}
+
+_Noreturn void container_become_arbiter(const char *build, const char *folder, int input) {
+    char program[512], regions[512], agents[512];
+    snprintf(program, sizeof program, "%.400s/arbiter/aliquot-arbiter", build);
+    snprintf(regions, sizeof regions, "%.400s/regions", folder);
+    snprintf(agents, sizeof agents, "%.400s/agents", folder);
+    dup2(input, STDIN_FILENO);
+    execl(program, program, regions, agents, (char *)NULL);
+    fprintf(stderr, "duty: %s: %s\n", program, strerror(errno));
+    _exit(2);
+}
+
+/* ---- its program ---- */
 
 static void *find(const char *symbol) {
     static void *driver;

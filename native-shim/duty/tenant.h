@@ -1,7 +1,8 @@
-/* A tenant: a program that launches kernels in an endless loop. */
+/* A tenant: a container, and the program in it, which launches kernels in an endless loop. */
 #ifndef ALIQUOT_DUTY_TENANT_H
 #define ALIQUOT_DUTY_TENANT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum { TENANT_LATENCIES = 65536 };
@@ -18,6 +19,17 @@ struct tenant_latencies {
 
 /* Runs until it is killed. `duty --help` lists the shapes and patterns. */
 _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long seed);
+
+/* Creates a container in a folder: vgpu-NAME with its limits, regions/NAME, and agents/NAME with the limits' GPUs. */
+void container_create(const char *folder, const char *name, const char *limits);
+
+/* Programs that this process starts under the shim from then on are in that container. */
+void container_enter(const char *folder, const char *name);
+
+/* Becomes the arbiter of a folder's containers, which reads its lists from `input`. */
+_Noreturn void container_become_arbiter(const char *build, const char *folder, int input);
+
+void container_write(const char *path, const void *content, size_t length);
 
 /* Sleeps until a time of CLOCK_MONOTONIC in ns. */
 void tenant_sleep_until(uint64_t time);
