@@ -31,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_TENANTS = 8, MAX_PROCESSES = 4, PATH_LENGTH = 512, MULTIPROCESSORS = 108 };
+enum { MAX_TENANTS = 8, MAX_PROCESSES = 4, PATH_LENGTH = 512, MULTIPROCESSORS = 108, SERIES_NS = 20000000 };
 
 static const char uuid[] = "GPU-00000000-0000-4000-8000-00000000da7e";
 
@@ -55,7 +55,7 @@ static const char help[] =
     "                     copies=KIB: a copy from the host after each kernel\n"
     "                     functions=N: launches N functions in turn\n"
     "                     a comma-separated list: one pattern per tenant\n"
-    "  --processes N      number of processes of each tenant, which share its limit (default 1)\n"
+    "  --processes N      number of processes of each tenant, which share its limit (default 1); or a list\n"
     "  --policy POLICY    fixed (default), elastic or none; a comma-separated list: one policy per tenant\n"
     "  --arbiter          also run the arbiter\n"
     "  --priority P       high, normal (default) or low; a comma-separated list: one priority per tenant\n"
@@ -73,6 +73,8 @@ static const char help[] =
     "  --seed N           seed of the kernels' jitter and of the mixes (default 1)\n"
     "  --latency US       mean time until work reaches the GPU, exponentially distributed (default 0)\n"
     "  --profile PROFILE  facts about the GPU: kind (default), hopper, nastiest, or items of ALIQUOT_FAKE_PROFILE\n"
+    "  --series FILE      writes a line for each 20 ms from the start: seconds, and the part of the GPU that each tenant\n"
+    "                     used, separated by commas\n"
     "  --build FOLDER     build folder of the shim and the fake driver (default: the one of this program)\n"
     "  --keep             keep the temporary folder and print its path\n"
     "\n"
@@ -84,6 +86,7 @@ static const char help[] =
 struct tenant {
     double limit, expected;
     const char *policy, *priority, *shape, *pattern;
+    int processes;
     pid_t pids[MAX_PROCESSES];
     double accounted, min_shown, max_shown; /* by the shim's accounting, in percent of the GPU */
 };
@@ -91,12 +94,12 @@ struct tenant {
 /* The options. */
 struct plan {
     struct tenant tenants[MAX_TENANTS];
-    int count, processes;
+    int count;
     double seconds, warm_up, tolerance, whole, total, shown, accounting;
     bool is_virtual, arbiter, keep;
     unsigned long seed;
     int latency;
-    const char *profile;
+    const char *profile, *series;
     char build[PATH_LENGTH];
     char folder[PATH_LENGTH];
 };
@@ -196,19 +199,6 @@ static int slot_of(gpu_file *gpu, int pid) {
     return -1;
 }
 
-/* Nanoseconds in the periods after `from` in which a process (slot -1: any process) kept the GPU busy. */
-static double busy_since(gpu_file *gpu, int slot, uint64_t from, uint64_t periods) {
-    struct gpu_usage usage[GPU_USAGE_PERIODS];
-    size_t count = gpu_usage_history(gpu, slot, usage, GPU_USAGE_PERIODS);
-    double sum = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (usage[i].period > from && usage[i].period <= from + periods) {
-            sum += usage[i].busy_ns;
-        }
-    }
-    return sum;
-}
-
 static double gpu_time_of(const struct aliquot_region *region) {
     return (double)__atomic_load_n(&region->device[0].gpu_time, __ATOMIC_RELAXED);
 }
@@ -231,58 +221,78 @@ static const struct aliquot_region *map_region(const char *path) {
     return region;
 }
 
-/* `duty meter GPU_FILE WARM_UP SECONDS TENANTS REGION... PID...` prints percentages of the GPU: the total and that of
-   each process by the GPU model's accounting; then per tenant the GPU time by the shim's accounting, and the smallest
-   and the largest utilization that the shim showed. */
+/* How long a kernel of each tenant has run, in ns; of the GPU at index 0. Per process: "TENANT:PID". */
+static void read_busy(gpu_file *gpu, int processes, char **names, double busy[MAX_TENANTS + 1]) {
+    static int slots[MAX_TENANTS * MAX_PROCESSES]; /* plus 1; 0: not found yet */
+    memset(busy, 0, (MAX_TENANTS + 1) * sizeof busy[0]);
+    busy[0] = (double)gpu_busy_ns(gpu, -1);
+    for (int i = 0; i < processes; i++) {
+        slots[i] = slots[i] > 0 ? slots[i] : slot_of(gpu, atoi(strchr(names[i], ':') + 1)) + 1;
+        busy[atoi(names[i]) + 1] += slots[i] == 0 ? 0 : (double)gpu_busy_ns(gpu, slots[i] - 1);
+    }
+}
+
+/* Writes a line: the time in seconds, and the part of the GPU that each tenant has used since the line before. */
+static void write_series(FILE *series, double time, double elapsed, int tenants, const double busy[MAX_TENANTS + 1],
+                         double before[MAX_TENANTS + 1]) {
+    fprintf(series, "%.3f", time / 1e9);
+    for (int i = 1; i <= tenants; i++) {
+        fprintf(series, ",%.3f", elapsed > 0 ? (busy[i] - before[i]) / elapsed : 0);
+    }
+    fputc('\n', series);
+    memcpy(before, busy, (MAX_TENANTS + 1) * sizeof busy[0]);
+}
+
+/* `duty meter GPU_FILE WARM_UP SECONDS SERIES TENANTS REGION... TENANT:PID...` prints percentages of the GPU: the total
+   and that of each tenant by the GPU model's accounting; then per tenant the GPU time by the shim's accounting, and the
+   smallest and the largest utilization that the shim showed. */
 static int measure(int count, char **arguments) {
     char error[GPU_ERROR_LENGTH];
     gpu_file *gpu = gpu_open(arguments[0], error);
     if (gpu == NULL) {
         fail(error);
     }
-    double warm_up = atof(arguments[1]), seconds = atof(arguments[2]);
-    uint64_t start = gpu_now() + (uint64_t)(warm_up * 1e9);
-    tenant_sleep_until(start);
-    int tenants = atoi(arguments[3]);
+    FILE *series = arguments[3][0] != 0 ? fopen(arguments[3], "we") : NULL;
+    int tenants = atoi(arguments[4]), first_pid = 5 + tenants, processes = count - first_pid;
+    uint64_t begin = gpu_now(), start = begin + (uint64_t)(atof(arguments[1]) * 1e9);
+    uint64_t end = start + (uint64_t)(atof(arguments[2]) * 1e9), measured_from = 0, last = begin;
     const struct aliquot_region *regions[MAX_TENANTS];
-    double min[MAX_TENANTS], max[MAX_TENANTS], before[MAX_TENANTS];
-    for (int i = 0; i < tenants; i++) {
-        regions[i] = map_region(arguments[4 + i]);
-        min[i] = max[i] = shown_utilization(regions[i]);
-        before[i] = gpu_time_of(regions[i]);
-    }
-    int first_pid = 4 + tenants;
-    uint64_t from = start / GPU_USAGE_PERIOD_NS; /* the measurement begins with the period after this one */
-    uint64_t periods = (uint64_t)(seconds * 1e9) / GPU_USAGE_PERIOD_NS;
-    /* The GPU model keeps 128 periods, so the history is read in pieces. */
-    double busy[MAX_TENANTS * MAX_PROCESSES + 1] = {0};
-    int slots[MAX_TENANTS * MAX_PROCESSES + 1] = {-1};
-    int processes = count - first_pid;
-    for (int i = 0; i < processes; i++) {
-        slots[i + 1] = slot_of(gpu, atoi(arguments[first_pid + i]));
-    }
-    for (uint64_t done = 0; done < periods;) {
-        uint64_t piece = periods - done < GPU_USAGE_PERIODS / 2 ? periods - done : GPU_USAGE_PERIODS / 2;
-        uint64_t end = from + done + piece + 2;
-        for (uint64_t period = from + done + 2; period <= end; period++) {
-            tenant_sleep_until(period * GPU_USAGE_PERIOD_NS);
-            for (int i = 0; i < tenants; i++) {
-                double shown = shown_utilization(regions[i]);
-                min[i] = fmin(min[i], shown);
-                max[i] = fmax(max[i], shown);
+    double min[MAX_TENANTS], max[MAX_TENANTS], counted[MAX_TENANTS];
+    double busy[MAX_TENANTS + 1], first[MAX_TENANTS + 1], before[MAX_TENANTS + 1] = {0};
+    for (uint64_t time = series != NULL ? begin : start;; time += series != NULL ? SERIES_NS : GPU_USAGE_PERIOD_NS) {
+        tenant_sleep_until(time);
+        uint64_t now = gpu_now();
+        read_busy(gpu, processes, arguments + first_pid, busy);
+        if (series != NULL) {
+            write_series(series, (double)(now - begin), (double)(now - last), tenants, busy, before);
+        }
+        last = now;
+        for (int i = 0; i < tenants && time >= start; i++) {
+            if (measured_from == 0) {
+                regions[i] = map_region(arguments[5 + i]);
+                counted[i] = gpu_time_of(regions[i]);
             }
+            double shown = shown_utilization(regions[i]);
+            min[i] = measured_from == 0 ? shown : fmin(min[i], shown);
+            max[i] = measured_from == 0 ? shown : fmax(max[i], shown);
         }
-        for (int i = 0; i <= processes; i++) {
-            busy[i] += i > 0 && slots[i] < 0 ? 0 : busy_since(gpu, slots[i], from + done, piece);
+        if (time >= start && measured_from == 0) {
+            measured_from = now;
+            memcpy(first, busy, sizeof first);
         }
-        done += piece;
+        if (time >= end) {
+            break;
+        }
     }
-    for (int i = 0; i <= processes; i++) {
-        printf("%f\n", 100 * busy[i] / ((double)periods * GPU_USAGE_PERIOD_NS));
+    double elapsed = (double)(last - measured_from);
+    for (int i = 0; i <= tenants; i++) {
+        printf("%f\n", 100 * (busy[i] - first[i]) / elapsed);
     }
     for (int i = 0; i < tenants; i++) {
-        double used = gpu_time_of(regions[i]) - before[i];
-        printf("%f %f %f\n", 100 * used / (double)(gpu_now() - start), min[i], max[i]);
+        printf("%f %f %f\n", 100 * (gpu_time_of(regions[i]) - counted[i]) / elapsed, min[i], max[i]);
+    }
+    if (series != NULL) {
+        fclose(series);
     }
     gpu_close(gpu);
     return EXIT_SUCCESS;
@@ -463,7 +473,7 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
         }
         setenv("ALIQUOT_DUTY_LATENCIES", path, 1);
         char pids[MAX_PROCESSES * 16] = "";
-        for (int j = 0; j < plan->processes; j++) {
+        for (int j = 0; j < tenant->processes; j++) {
             snprintf(seed, sizeof seed, "%lu", plan->seed * 1000 + (unsigned long)(i * MAX_PROCESSES + j));
             char *arguments[] = {(char *)self, "tenant", (char *)tenant->shape, (char *)tenant->pattern, seed, NULL};
             tenant->pids[j] = start(plan, participants, true, -1, arguments);
@@ -535,8 +545,12 @@ static void kill_process(pid_t pid) {
 static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS + 1]) {
     int pipe_ends[2];
     char gpu[PATH_LENGTH], regions[MAX_TENANTS][PATH_LENGTH], numbers[3 + MAX_TENANTS * MAX_PROCESSES][32];
-    char *arguments[7 + MAX_TENANTS + MAX_TENANTS * MAX_PROCESSES];
-    int participants = plan->count * plan->processes + 1 + 2 * plan->arbiter;
+    char *arguments[8 + MAX_TENANTS + MAX_TENANTS * MAX_PROCESSES];
+    int processes = 0;
+    for (int i = 0; i < plan->count; i++) {
+        processes += plan->tenants[i].processes;
+    }
+    int participants = processes + 1 + 2 * plan->arbiter;
     create_gpu(plan);
     start_tenants(plan, participants, self);
     pid_t agent = plan->arbiter ? start_agent(plan, participants, self) : 0;
@@ -549,16 +563,20 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
     snprintf(numbers[1], sizeof numbers[1], "%f", plan->seconds);
     arguments[count++] = numbers[0];
     arguments[count++] = numbers[1];
+    arguments[count++] = (char *)plan->series;
     snprintf(numbers[2], sizeof numbers[2], "%d", plan->count);
     arguments[count++] = numbers[2];
     for (int i = 0; i < plan->count; i++) {
         path_in(plan, regions[i], "regions/%d", i);
         arguments[count++] = regions[i];
     }
-    for (int i = 0; i < plan->count * plan->processes; i++) {
-        snprintf(numbers[3 + i], sizeof numbers[0], "%d",
-                 (int)plan->tenants[i / plan->processes].pids[i % plan->processes]);
-        arguments[count++] = numbers[3 + i];
+    pid_t pids[MAX_TENANTS * MAX_PROCESSES];
+    for (int i = 0, next = 0; i < plan->count; i++) {
+        for (int j = 0; j < plan->tenants[i].processes; j++, next++) {
+            pids[next] = plan->tenants[i].pids[j];
+            snprintf(numbers[3 + next], sizeof numbers[0], "%d:%d", i, (int)pids[next]);
+            arguments[count++] = numbers[3 + next];
+        }
     }
     arguments[count] = NULL;
     if (pipe(pipe_ends) != 0) {
@@ -568,10 +586,8 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
     close(pipe_ends[1]);
     FILE *report = fdopen(pipe_ends[0], "r");
     bool complete = true;
-    for (int i = 0; i <= plan->count * plan->processes && complete; i++) {
-        double share = 0;
-        complete = fscanf(report, "%lf", &share) == 1;
-        shares[i == 0 ? 0 : 1 + (i - 1) / plan->processes] += share;
+    for (int i = 0; i <= plan->count && complete; i++) {
+        complete = fscanf(report, "%lf", &shares[i]) == 1;
     }
     for (int i = 0; i < plan->count && complete; i++) {
         struct tenant *tenant = &plan->tenants[i];
@@ -579,8 +595,8 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
     }
     fclose(report);
     waitpid(meter, NULL, 0);
-    for (int i = 0; i < plan->count * plan->processes; i++) {
-        kill_process(plan->tenants[i / plan->processes].pids[i % plan->processes]);
+    for (int i = 0; i < processes; i++) {
+        kill_process(pids[i]);
     }
     kill_process(agent);
     if (!complete) {
@@ -600,11 +616,11 @@ static struct plan parse(int count, char **arguments) {
         {"real", 0, NULL, 'r'},      {"seed", 1, NULL, 'd'},       {"build", 1, NULL, 'b'},
         {"keep", 0, NULL, 'k'},      {"help", 0, NULL, 'h'},       {"latency", 1, NULL, 'y'},
         {"profile", 1, NULL, 'P'},   {"priority", 1, NULL, 'i'},   {"whole", 1, NULL, 'W'},
+        {"series", 1, NULL, 'R'},
         {NULL, 0, NULL, 0}};
     const char *limits = "25", *shapes = "1ms", *patterns = "busy", *policies = "fixed", *expect = NULL,
-               *priorities = "normal";
-    struct plan plan = {.processes = 1,
-                        .seconds = 5,
+               *priorities = "normal", *processes = "1";
+    struct plan plan = {.seconds = 5,
                         .warm_up = 2,
                         .tolerance = 2,
                         .whole = 100,
@@ -612,6 +628,7 @@ static struct plan parse(int count, char **arguments) {
                         .accounting = 100,
                         .is_virtual = true,
                         .profile = "kind",
+                        .series = "",
                         .seed = 1};
     ssize_t length = readlink("/proc/self/exe", plan.build, sizeof plan.build - 1);
     plan.build[length > 0 ? length : 0] = 0;
@@ -633,7 +650,7 @@ static struct plan parse(int count, char **arguments) {
             patterns = optarg;
             break;
         case 'n':
-            plan.processes = (int)number(optarg, 1, MAX_PROCESSES);
+            processes = optarg;
             break;
         case 'o':
             policies = optarg;
@@ -683,6 +700,9 @@ static struct plan parse(int count, char **arguments) {
         case 'P':
             plan.profile = optarg;
             break;
+        case 'R':
+            plan.series = optarg;
+            break;
         case 'b':
             snprintf(plan.build, sizeof plan.build, "%s", optarg);
             break;
@@ -712,6 +732,7 @@ static struct plan parse(int count, char **arguments) {
         tenant->pattern = item(patterns, i);
         tenant->policy = item(policies, i);
         tenant->priority = item(priorities, i);
+        tenant->processes = (int)number(item(processes, i), 1, MAX_PROCESSES);
         sum += tenant->limit;
     }
     for (int i = 0; i < plan.count; i++) {
