@@ -308,7 +308,7 @@ func (c *cluster) fill(count int) {
 	inParallel(count, func(n int) error {
 		node, gpu := n%c.options.nodes, n/c.options.nodes%gpusPerNode
 		p := pod(fmt.Sprintf("running-%d", n), "1000", map[string]string{
-			"aliquot.io/vgpu.main":            gpuUUID(node, gpu) + " memory=1000Mi cores=0 policy=fixed priority=0 context=0Mi\n",
+			"aliquot.io/vgpu.main":            gpuUUID(node, gpu) + " memory=1000Mi cores=0 policy=fixed context=0Mi\n",
 			"aliquot.io/visible-devices.main": gpuUUID(node, gpu)})
 		p["spec"].(map[string]any)["nodeName"] = nodeName(node)
 		return c.admin.do("POST", benchPods, "application/json", p, nil)

@@ -16,7 +16,7 @@ shimmed() { LD_PRELOAD=$shim LD_LIBRARY_PATH=$fake/lib "$@"; }
 # All GPUs are visible; the limit file grants the first.
 uuid=$(LD_LIBRARY_PATH=$fake/lib "$fake/bin/nvidia-smi" -L | grep -oE 'GPU-[0-9a-f-]+' | head -1)
 [ -n "$uuid" ] || uuid=$(basename "$(find "$folder/gpus" -name 'GPU-*' | sort | head -1)")
-echo "$uuid memory=3000Mi cores=30 policy=fixed priority=0 context=0Mi" >"$ALIQUOT_CONFIG"
+echo "$uuid memory=3000Mi cores=30 policy=fixed context=0Mi" >"$ALIQUOT_CONFIG"
 : >"$ALIQUOT_REGION"
 need_clients() {
     [ -e "$clients/installed" ] || {

@@ -43,7 +43,7 @@ cp -r --sparse=always "$fake/gpus" "$folder/gpus" # other tests run at the same 
 export ALIQUOT_FAKE_GPUS=$folder/gpus ALIQUOT_FAKE_LOG=$folder/log LD_LIBRARY_PATH=$fake/lib SAMPLE=$5
 export ALIQUOT_CONFIG=$folder/vgpu ALIQUOT_REGION=$folder/region CUDA_VISIBLE_DEVICES=0 PYTHONDONTWRITEBYTECODE=1
 uuid=$("$fake/bin/nvidia-smi" -L | grep -oE 'GPU-[0-9a-f-]+' | head -1)
-echo "$uuid memory=3000Mi cores=0 policy=none priority=0 context=0Mi" >"$ALIQUOT_CONFIG"
+echo "$uuid memory=3000Mi cores=0 policy=none context=0Mi" >"$ALIQUOT_CONFIG"
 : >"$ALIQUOT_REGION"
 status=0
 # A program that hangs is killed with the processes that it started.

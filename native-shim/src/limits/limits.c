@@ -4,7 +4,6 @@
 #include <string.h>
 
 #define MEMORY_MIB_MAX (UINT64_C(1) << 24)
-#define PRIORITY_MAX UINT64_C(1000000)
 #define NUMBER_DIGITS_MAX 9
 
 /* Part of the text. */
@@ -23,9 +22,8 @@ enum setting_seen {
     SEEN_MEMORY = 1,
     SEEN_CORES = 2,
     SEEN_POLICY = 4,
-    SEEN_PRIORITY = 8,
-    SEEN_CONTEXT = 16,
-    SEEN_EXCLUSIVE = 32
+    SEEN_CONTEXT = 8,
+    SEEN_EXCLUSIVE = 16
 };
 
 static bool fail_expected(const struct parser *parser, const char *what) {
@@ -110,7 +108,7 @@ static bool parse_flag(const struct parser *parser, struct span flag, struct ali
         vgpu->exclusive = true;
         return is_first_use(seen, SEEN_EXCLUSIVE) || fail_expected(parser, "exclusive once");
     }
-    return true; /* unknown: from a newer version */
+    return true; /* for others, or from a newer version */
 }
 
 static bool parse_policy(struct span value, enum aliquot_policy *policy) {
@@ -144,16 +142,11 @@ static bool parse_setting(const struct parser *parser, struct span key, struct s
         return (is_first_use(seen, SEEN_POLICY) && parse_policy(value, &vgpu->policy)) ||
                fail_expected(parser, "policy=fixed, elastic or none once");
     }
-    if (span_equals(key, "priority")) {
-        bool valid = is_first_use(seen, SEEN_PRIORITY) && parse_number(value, 0, PRIORITY_MAX, &number);
-        vgpu->priority = (uint32_t)number;
-        return valid || fail_expected(parser, "priority=<0 to 1000000> once");
-    }
     if (span_equals(key, "context")) {
         return (is_first_use(seen, SEEN_CONTEXT) && parse_mebibytes(value, 0, &vgpu->context_bytes)) ||
                fail_expected(parser, "context=<0 to 16777216>Mi once");
     }
-    return true; /* unknown: from a newer version */
+    return true; /* for others, or from a newer version */
 }
 
 static bool parse_field(const struct parser *parser, struct span field, struct aliquot_vgpu *vgpu, unsigned *seen) {

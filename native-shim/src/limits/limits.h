@@ -19,7 +19,6 @@ struct aliquot_vgpu {
     uint64_t memory; /* bytes, 1 MiB to 16 TiB */
     uint32_t cores;  /* percent of the GPU, 0 to 100; 0: no limit */
     enum aliquot_policy policy;
-    uint32_t priority;      /* 0 to 1000000, higher first */
     uint64_t context_bytes; /* bytes to charge for the CUDA contexts of a process */
     bool exclusive;         /* the container has the whole GPU */
 };

@@ -14,7 +14,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.OptionalInt;
+import java.util.Optional;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
@@ -141,19 +141,13 @@ public final class ForeignResources {
     }
 
     /**
-     * The amount of {@link #PRIORITY} as a {@link Priority}; empty if the container does not name it.
+     * What {@link #PRIORITY} means in HAMi; empty if the container does not name it.
      *
-     * @throws FormatException if the amount is invalid
+     * @throws FormatException if the amount is neither 0 nor 1
      */
-    public static OptionalInt priority(Map<String, String> limits, Compatibility compatibility) {
-        String text = limits.get(PRIORITY);
-        if (text == null) {
-            return OptionalInt.empty();
-        }
-        if (compatibility == Compatibility.HAMI) {
-            return OptionalInt.of(1 - whole(PRIORITY, text, 0, 1, "0 for high, 1 for low"));
-        }
-        return OptionalInt.of(whole(PRIORITY, text, Priority.LOWEST, Priority.HIGHEST, "higher first"));
+    public static Optional<Priority> priority(Map<String, String> limits) {
+        return Optional.ofNullable(limits.get(PRIORITY))
+                .map(text -> whole(PRIORITY, text, 0, 1, "0 for high, 1 for low") == 0 ? Priority.HIGH : Priority.LOW);
     }
 
     /**

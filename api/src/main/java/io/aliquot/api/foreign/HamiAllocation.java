@@ -64,7 +64,7 @@ public record HamiAllocation(List<List<Vgpu>> containers) {
                 number("MiB", fields[2]),
                 number("cores", fields[3]),
                 CorePolicy.FIXED,
-                Priority.LOWEST,
+                Priority.NORMAL,
                 0,
                 false);
     }

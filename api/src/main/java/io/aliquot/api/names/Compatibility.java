@@ -7,10 +7,7 @@ import java.util.Locale;
 public enum Compatibility {
     /** Aliquot's. */
     NONE,
-    /**
-     * HAMi's: all cores of a GPU are the whole card, more than 100 cores count as 100, and {@code nvidia.com/priority}
-     * is 0 for high and 1 for low.
-     */
+    /** HAMi's: all cores of a GPU are the whole card, and more than 100 cores count as 100. */
     HAMI;
 
     /**

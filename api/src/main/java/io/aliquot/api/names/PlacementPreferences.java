@@ -46,7 +46,7 @@ public final class PlacementPreferences {
     private final boolean topology;
     private final @Nullable Numa numa;
     private final @Nullable CorePolicy corePolicy;
-    private final @Nullable Integer priority;
+    private final @Nullable Priority priority;
     private final @Nullable Compatibility compatibility;
     private final int hash;
 
@@ -63,7 +63,7 @@ public final class PlacementPreferences {
         avoidIndexes = read(annotations, Annotations.AVOID_GPU_INDEX, PlacementPreferences::indexes);
         numa = read(annotations, Annotations.NUMA, Numa::parse);
         corePolicy = read(annotations, Annotations.CORE_POLICY, CorePolicy::parse);
-        priority = read(annotations, Annotations.PRIORITY, Priority::parse);
+        priority = read(annotations, Annotations.PRIORITY, Priority::parseAdmitted);
         compatibility = read(annotations, Annotations.COMPATIBILITY, Compatibility::parse);
         hash = values().hashCode();
     }
@@ -154,9 +154,9 @@ public final class PlacementPreferences {
         return Optional.ofNullable(compatibility);
     }
 
-    /** A {@link Priority}; the lowest if no annotation says otherwise. */
-    public int priority() {
-        return priority == null ? Priority.LOWEST : priority;
+    /** {@link Priority#NORMAL} if no annotation says otherwise. */
+    public Priority priority() {
+        return priority == null ? Priority.NORMAL : priority;
     }
 
     @Override

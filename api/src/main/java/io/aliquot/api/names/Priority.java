@@ -1,25 +1,51 @@
 package io.aliquot.api.names;
 
-/** The priority of a container's kernels on a GPU: 0 to {@value #HIGHEST}, higher first. */
-public final class Priority {
-    public static final int LOWEST = 0;
-    public static final int HIGHEST = 1_000_000;
+import java.util.List;
+import java.util.Locale;
 
-    private Priority() {}
+/** Whose kernels go first on a GPU that containers share. */
+public enum Priority {
+    /** Before all that containers of low priority have above their floor. */
+    HIGH,
+    /** Neither gives way nor takes it. */
+    NORMAL,
+    /** Gives way to containers of high priority, down to a floor. */
+    LOW;
 
     /**
-     * Reads a whole number.
+     * Reads {@code high}, {@code normal} or {@code low}.
      *
-     * @param where the annotation or resource that the value comes from, for the message
+     * @param where the annotation that the value comes from, for the message
+     * @throws FormatException if it is another value, such as a number, which version 0.1 had
      */
-    public static int parse(String where, String text) {
-        if (text.matches("[0-9]{1,7}")) {
-            int priority = Integer.parseInt(text);
-            if (priority <= HIGHEST) {
+    public static Priority parse(String where, String text) {
+        if (isNumber(text)) {
+            throw new FormatException(
+                    where + ": " + FormatException.quote(text) + " is a number; write \"high\", \"normal\" or \"low\"");
+        }
+        return Keywords.parse(where, text, List.of(values()), Priority::print);
+    }
+
+    /** As {@link #parse}, but a number is {@link #NORMAL}: pods that version 0.1 admitted may have one. */
+    public static Priority parseAdmitted(String where, String text) {
+        return isNumber(text) ? NORMAL : parse(where, text);
+    }
+
+    static Priority parse(String text) {
+        for (Priority priority : values()) {
+            if (priority.print().equals(text)) {
                 return priority;
             }
         }
-        throw new FormatException(where + ": " + FormatException.quote(text) + " is not a priority from " + LOWEST
-                + " to " + HIGHEST + ", higher first; write for example \"1\"");
+        throw FormatException.expected("priority high, normal or low", text);
+    }
+
+    /** Whether it is a priority of version 0.1. */
+    public static boolean isNumber(String text) {
+        return text.matches("[0-9]+");
+    }
+
+    public String print() {
+        return name().toLowerCase(Locale.ROOT);
     }
 }

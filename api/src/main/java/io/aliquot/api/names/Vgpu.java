@@ -12,14 +12,23 @@ import java.util.regex.Pattern;
  * @param memoryMiB device memory in MiB, 1 to {@value #LARGEST_MIB}
  * @param cores compute in percent of the GPU, 0 to 100; 0: neither limited nor reserved
  * @param policy whether the container may use more compute than its cores
- * @param priority 0 to {@value Priority#HIGHEST}, higher first
+ * @param priority whether its kernels go before others', or after them
  * @param contextMiB device memory of one CUDA context on this model, in MiB, 0 to {@value #LARGEST_MIB}
  * @param exclusive whether the container has the whole card
  */
 public record Vgpu(
-        String uuid, int memoryMiB, int cores, CorePolicy policy, int priority, int contextMiB, boolean exclusive) {
+        String uuid,
+        int memoryMiB,
+        int cores,
+        CorePolicy policy,
+        Priority priority,
+        int contextMiB,
+        boolean exclusive) {
     /** 16 TiB: more than any GPU has; keeps 64-bit sums of bytes far from overflow. */
     public static final int LARGEST_MIB = 1 << 24;
+
+    /** Not {@code priority}: version 0.1 wrote a number under that name, and refuses a word. */
+    private static final String PRIORITY = "compute-priority";
 
     private static final Pattern KEY = Pattern.compile("[a-z][a-z0-9-]*");
     private static final int MOST_DIGITS = 9;
@@ -28,7 +37,6 @@ public record Vgpu(
         GpuUuids.check(uuid);
         range("memory", memoryMiB, 1, LARGEST_MIB);
         range("cores", cores, 0, 100);
-        range("priority", priority, Priority.LOWEST, Priority.HIGHEST);
         range("context", contextMiB, 0, LARGEST_MIB);
     }
 
@@ -42,7 +50,7 @@ public record Vgpu(
         int memoryMiB = 0;
         int cores = 0;
         var policy = CorePolicy.FIXED;
-        int priority = 0;
+        var priority = Priority.NORMAL;
         int contextMiB = 0;
         boolean exclusive = false;
         while (fields.hasMoreTokens()) {
@@ -66,7 +74,10 @@ public record Vgpu(
                     once(seen, key);
                     policy = CorePolicy.parse(value);
                 }
-                case "priority" -> priority = number(once(seen, key), value);
+                case PRIORITY -> {
+                    once(seen, key);
+                    priority = Priority.parse(value);
+                }
                 case "context" -> contextMiB = mebibytes(once(seen, key), value);
                 default -> ignoreUnknown(key, field);
             }
@@ -85,8 +96,9 @@ public record Vgpu(
     }
 
     String print() {
-        return uuid + " memory=" + memoryMiB + "Mi cores=" + cores + " policy=" + policy.print() + " priority="
-                + priority + " context=" + contextMiB + "Mi" + (exclusive ? " exclusive" : "");
+        return uuid + " memory=" + memoryMiB + "Mi cores=" + cores + " policy=" + policy.print() + " context="
+                + contextMiB + "Mi" + (priority == Priority.NORMAL ? "" : " " + PRIORITY + "=" + priority.print())
+                + (exclusive ? " exclusive" : "");
     }
 
     private static String once(Set<String> seen, String key) {

@@ -13,6 +13,7 @@ import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.names.JsonFields;
+import io.aliquot.api.names.Priority;
 import java.util.List;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ArrayNode;
@@ -57,8 +58,10 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
      *
      * @param cores percent of the GPU, 0 to 100; 0: no limit
      * @param policy whether it may use more compute than its cores
+     * @param priority whether its kernels go before others', or after them
      */
-    public record Limit(PodContainer container, String gpu, long memoryMiB, int cores, CorePolicy policy) {
+    public record Limit(
+            PodContainer container, String gpu, long memoryMiB, int cores, CorePolicy policy, Priority priority) {
         public Limit {
             GpuUuids.check(gpu);
             expect(cores >= 0 && cores <= 100, "cores from 0 to 100", cores);
@@ -95,13 +98,15 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
     }
 
     private static Limit limit(JsonNode limit) {
-        String policy = optionalText(limit, "policy"); // a scheduler of version 0.1 sends none
+        String policy = optionalText(limit, "policy"); // a scheduler of version 0.1 sends neither
+        String priority = optionalText(limit, "priority");
         return new Limit(
                 PodContainer.parse(limit),
                 text(limit, "gpu"),
                 whole(limit, "memoryMiB"),
                 integer(limit, "cores"),
-                policy.isEmpty() ? CorePolicy.FIXED : CorePolicy.parse("policy", policy));
+                policy.isEmpty() ? CorePolicy.FIXED : CorePolicy.parse("policy", policy),
+                priority.isEmpty() ? Priority.NORMAL : Priority.parse("priority", priority));
     }
 
     public String print() {
@@ -120,7 +125,8 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
             object.put("gpu", limit.gpu)
                     .put("memoryMiB", limit.memoryMiB)
                     .put("cores", limit.cores)
-                    .put("policy", limit.policy.print());
+                    .put("policy", limit.policy.print())
+                    .put("priority", limit.priority.print());
         });
         return root.toString();
     }

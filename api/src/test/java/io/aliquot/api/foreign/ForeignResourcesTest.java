@@ -7,6 +7,7 @@ import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.names.Priority;
 import io.aliquot.api.names.SliceDefaults;
 import java.util.List;
 import java.util.Map;
@@ -141,19 +142,15 @@ class ForeignResourcesTest {
     }
 
     @Test
-    void removesThePriorityAndReversesItForHami() {
+    void removesThePriorityWhichHasHamisMeaning() {
         Map<String, String> high = Map.of("nvidia.com/gpu", "1", "nvidia.com/priority", "0");
-        Map<String, String> low = Map.of("nvidia.com/priority", "1");
 
         assertThat(translated(high)).isEqualTo(Map.of("aliquot.io/vgpu", "1", "nvidia.com/gpu", "0"));
-        assertThat(ForeignResources.priority(high, Compatibility.NONE)).hasValue(0);
-        assertThat(ForeignResources.priority(low, Compatibility.NONE)).hasValue(1);
-        assertThat(ForeignResources.priority(Map.of("nvidia.com/priority", "2k"), Compatibility.NONE))
-                .hasValue(2000);
-        assertThat(ForeignResources.priority(high, Compatibility.HAMI)).hasValue(1);
-        assertThat(ForeignResources.priority(low, Compatibility.HAMI)).hasValue(0);
-        assertThat(ForeignResources.priority(Map.of(), Compatibility.HAMI)).isEmpty();
-        assertThatThrownBy(() -> ForeignResources.priority(Map.of("nvidia.com/priority", "2"), Compatibility.HAMI))
+        assertThat(ForeignResources.priority(high)).hasValue(Priority.HIGH);
+        assertThat(ForeignResources.priority(Map.of("nvidia.com/priority", "1")))
+                .hasValue(Priority.LOW);
+        assertThat(ForeignResources.priority(Map.of())).isEmpty();
+        assertThatThrownBy(() -> ForeignResources.priority(Map.of("nvidia.com/priority", "2")))
                 .hasMessageContaining("from 0 to 1 (0 for high, 1 for low)");
     }
 

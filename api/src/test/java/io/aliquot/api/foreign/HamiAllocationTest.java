@@ -53,6 +53,6 @@ class HamiAllocationTest {
     }
 
     private static Vgpu vgpu(String uuid, int memoryMiB, int cores) {
-        return new Vgpu(uuid, memoryMiB, cores, CorePolicy.FIXED, Priority.LOWEST, 0, false);
+        return new Vgpu(uuid, memoryMiB, cores, CorePolicy.FIXED, Priority.NORMAL, 0, false);
     }
 }

@@ -26,7 +26,7 @@ class PlacementPreferencesTest {
         assertThat(preferences.gpuPlacement()).isEmpty();
         assertThat(preferences.numa()).isEmpty();
         assertThat(preferences.corePolicy()).isEqualTo(CorePolicy.FIXED);
-        assertThat(preferences.priority()).isZero();
+        assertThat(preferences.priority()).isEqualTo(Priority.NORMAL);
     }
 
     @Test
@@ -40,7 +40,7 @@ class PlacementPreferencesTest {
                 "aliquot.io/avoid-gpu-uuid", TWO,
                 "aliquot.io/numa", "required",
                 "aliquot.io/core-policy", "elastic",
-                "aliquot.io/priority", "7",
+                "aliquot.io/priority", "low",
                 "aliquot.io/compatibility", "hami"));
 
         assertThat(preferences.choosesGpus()).isTrue();
@@ -54,7 +54,7 @@ class PlacementPreferencesTest {
         assertThat(preferences.gpuPlacement()).contains(Placement.BINPACK);
         assertThat(preferences.numa()).contains(Numa.REQUIRED);
         assertThat(preferences.corePolicy()).isEqualTo(CorePolicy.ELASTIC);
-        assertThat(preferences.priority()).isEqualTo(7);
+        assertThat(preferences.priority()).isEqualTo(Priority.LOW);
     }
 
     @Test
@@ -128,10 +128,19 @@ class PlacementPreferencesTest {
                 .containsExactly(ONE);
     }
 
-    @ParameterizedTest
-    @ValueSource(strings = {"", "-1", "1.5", "high", "1000001", "99999999999", "+1"})
-    void rejectsPrioritiesOutOfRange(String text) {
-        assertThatThrownBy(() -> Priority.parse("here", text)).hasMessageContaining("from 0 to 1000000, higher first");
+    @Test
+    void aNumberIsNoPriorityButPodsThatHaveOneAreNormal() {
+        for (String text : new String[] {"0", "1", "1000000"}) {
+            assertThatThrownBy(() -> Priority.parse("here", text))
+                    .hasMessage("here: \"" + text + "\" is a number; write \"high\", \"normal\" or \"low\"");
+            assertThat(PlacementPreferences.parse(Map.of("aliquot.io/priority", text))
+                            .priority())
+                    .isEqualTo(Priority.NORMAL);
+        }
+        for (String text : new String[] {"", "-1", "1.5", "High", "medium"}) {
+            assertThatThrownBy(() -> PlacementPreferences.parse(Map.of("aliquot.io/priority", text)))
+                    .hasMessageContaining("is unknown; allowed: high, normal, low");
+        }
     }
 
     @Test

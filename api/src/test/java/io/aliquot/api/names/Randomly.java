@@ -31,7 +31,7 @@ final class Randomly {
                 1 + random.nextInt(Vgpu.LARGEST_MIB),
                 random.nextInt(101),
                 List.of(CorePolicy.values()).get(random.nextInt(3)),
-                random.nextInt(Priority.HIGHEST + 1),
+                List.of(Priority.values()).get(random.nextInt(3)),
                 random.nextInt(Vgpu.LARGEST_MIB + 1),
                 random.nextBoolean());
     }

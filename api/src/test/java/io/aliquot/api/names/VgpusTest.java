@@ -94,9 +94,21 @@ class VgpusTest {
 
     @Test
     void rejectsAGpuThatIsListedTwice() {
-        var vgpu = new Vgpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 1, 0, CorePolicy.FIXED, 0, 0, false);
+        var vgpu =
+                new Vgpu("GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001", 1, 0, CorePolicy.FIXED, Priority.NORMAL, 0, false);
 
         assertThatThrownBy(() -> new Vgpus(List.of(vgpu, vgpu))).isInstanceOf(FormatException.class);
+    }
+
+    @Test
+    void aPriorityIsAWordAndTheNumberOfVersion01IsIgnored() {
+        String line = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001 memory=1Mi cores=0 ";
+
+        assertThat(Vgpus.parse(line + "compute-priority=low").list().get(0).priority())
+                .isEqualTo(Priority.LOW);
+        assertThat(Vgpus.parse(line + "priority=7").list().get(0).priority()).isEqualTo(Priority.NORMAL);
+        assertThatThrownBy(() -> Vgpus.parse(line + "compute-priority=7"))
+                .hasMessageContaining("expected priority high, normal or low");
     }
 
     private static Stream<Path> files(String kind) throws IOException {
@@ -113,12 +125,11 @@ class VgpusTest {
     private static String describe(Vgpu vgpu) {
         return String.format(
                 Locale.ROOT,
-                "%s memory=%d cores=%d policy=%s priority=%d context=%d exclusive=%b%n",
+                "%s memory=%d cores=%d policy=%s context=%d exclusive=%b%n",
                 vgpu.uuid(),
                 vgpu.memoryMiB(),
                 vgpu.cores(),
                 vgpu.policy().print(),
-                vgpu.priority(),
                 vgpu.contextMiB(),
                 vgpu.exclusive());
     }

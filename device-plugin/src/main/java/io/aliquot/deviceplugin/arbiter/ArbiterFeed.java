@@ -19,7 +19,6 @@ import java.util.function.Supplier;
  * nothing.
  */
 public final class ArbiterFeed implements UsageTracker.SampleListener {
-    private static final String PRIORITY = "normal";
     private static final double PERCENT = 100;
 
     private final Supplier<Optional<NodeAllocation>> allocation;
@@ -51,7 +50,7 @@ public final class ArbiterFeed implements UsageTracker.SampleListener {
                                 container.uuid(),
                                 Integer.toString(limit.cores()),
                                 limit.policy().print(),
-                                PRIORITY,
+                                limit.priority().print(),
                                 percent(container.utilization())))
                         .append('\n');
             }

@@ -3,6 +3,7 @@ package io.aliquot.deviceplugin.arbiter;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.Priority;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
@@ -21,9 +22,9 @@ final class ArbiterFeedTest {
     private Optional<NodeAllocation> allocation = Optional.of(new NodeAllocation(
             List.of(),
             List.of(
-                    limit("trainer", "uid-1", 30, CorePolicy.ELASTIC),
-                    limit("server", "uid-2", 50, CorePolicy.FIXED),
-                    limit("replaced", "uid-3", 20, CorePolicy.FIXED))));
+                    limit("trainer", "uid-1", 30, CorePolicy.ELASTIC, Priority.LOW),
+                    limit("server", "uid-2", 50, CorePolicy.FIXED, Priority.HIGH),
+                    limit("replaced", "uid-3", 20, CorePolicy.FIXED, Priority.NORMAL))));
     private String told = "";
     private final ArbiterFeed feed = new ArbiterFeed(() -> allocation, list -> told = list);
 
@@ -31,8 +32,8 @@ final class ArbiterFeedTest {
     void eachContainerWithLimitsIsALineWithTheGpuTimeOfTheLastSecond() {
         sample(use("trainer", "uid-1", "slot-1", 0.7), use("server", "", "slot-2", -1));
         assertThat(told).isEqualTo("""
-                slot-1 %1$s 30 elastic normal 70.0
-                slot-2 %1$s 50 fixed normal -
+                slot-1 %1$s 30 elastic low 70.0
+                slot-2 %1$s 50 fixed high -
                 """.formatted(GPU));
     }
 
@@ -53,8 +54,8 @@ final class ArbiterFeedTest {
         feed.add(new NodeUsage(List.of(), List.of(containers)));
     }
 
-    private static Limit limit(String pod, String uid, int cores, CorePolicy policy) {
-        return new Limit(new PodContainer("team", pod, uid, "main"), GPU, 3000, cores, policy);
+    private static Limit limit(String pod, String uid, int cores, CorePolicy policy, Priority priority) {
+        return new Limit(new PodContainer("team", pod, uid, "main"), GPU, 3000, cores, policy, priority);
     }
 
     private static NodeUsage.OfContainer use(String pod, String uid, String slot, double utilization) {

@@ -3,6 +3,7 @@ package io.aliquot.deviceplugin.usage;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.Priority;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Amount;
 import io.aliquot.api.usage.PodContainer;
@@ -19,9 +20,19 @@ final class AllocationMetricsTest {
                     GPU, "NVIDIA A100", new Amount(80_000, 100, 10), new Amount(3_000, 30, 2), true)),
             List.of(
                     new NodeAllocation.Limit(
-                            new PodContainer("a", "p", "u1", "main"), GPU, 2_000, 30, CorePolicy.FIXED),
+                            new PodContainer("a", "p", "u1", "main"),
+                            GPU,
+                            2_000,
+                            30,
+                            CorePolicy.FIXED,
+                            Priority.NORMAL),
                     new NodeAllocation.Limit(
-                            new PodContainer("a", "q", "u2", "main"), GPU, 1_000, 0, CorePolicy.ELASTIC)));
+                            new PodContainer("a", "q", "u2", "main"),
+                            GPU,
+                            1_000,
+                            0,
+                            CorePolicy.ELASTIC,
+                            Priority.LOW)));
 
     private final AtomicLong now = new AtomicLong();
     private final AllocationMetrics metrics = new AllocationMetrics("n1", now::get);

@@ -6,6 +6,7 @@ import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.PlacementPreferences;
+import io.aliquot.api.names.Priority;
 import java.util.Map;
 import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
@@ -18,7 +19,7 @@ final class DerivedAnnotations {
     private final Map<String, String> podAnnotations;
     private final Compatibility defaultCompatibility;
     private final Compatibility compatibility;
-    private @Nullable Integer priority;
+    private @Nullable Priority priority;
     private boolean bestLinked;
 
     /**
@@ -48,9 +49,9 @@ final class DerivedAnnotations {
 
     /** @throws DeniedException if another container states another priority */
     void add(JsonContainer container, JsonContainer.Translation translation) {
-        Integer stated = translation.priority();
+        Priority stated = translation.priority();
         if (stated != null) {
-            if (priority != null && !priority.equals(stated)) {
+            if (priority != null && priority != stated) {
                 throw container.denied("a pod has one priority: write the same " + ForeignResources.PRIORITY
                         + " in all its containers, or the annotation " + Annotations.PRIORITY + " instead");
             }
@@ -68,6 +69,10 @@ final class DerivedAnnotations {
         PlacementPreferences preferences;
         try {
             preferences = HamiAnnotations.preferences(podAnnotations);
+            String own = podAnnotations.get(Annotations.PRIORITY);
+            if (own != null) {
+                Priority.parse("annotation " + Annotations.PRIORITY, own);
+            }
         } catch (FormatException e) {
             throw new DeniedException(String.valueOf(e.getMessage()), e);
         }
@@ -82,7 +87,7 @@ final class DerivedAnnotations {
                 throw new DeniedException("the annotation " + Annotations.PRIORITY + " and the resource "
                         + ForeignResources.PRIORITY + " differ: remove one of them");
             }
-            added.put(Annotations.PRIORITY, Integer.toString(priority));
+            added.put(Annotations.PRIORITY, priority.print());
         }
         if (bestLinked && preferences.gpuPlacement().isEmpty() && !preferences.topology()) {
             added.put(Annotations.GPU_PLACEMENT, PlacementPreferences.TOPOLOGY);

@@ -6,6 +6,7 @@ import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.Priority;
 import io.aliquot.api.names.Resources;
 import io.aliquot.api.names.SliceDefaults;
 import io.aliquot.api.names.VisibleDevices;
@@ -15,7 +16,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalInt;
 import java.util.Set;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
@@ -70,11 +70,11 @@ final class JsonContainer {
     /**
      * What a container states by its resources in addition to amounts.
      *
-     * @param priority of the pod, as {@link io.aliquot.api.names.Priority}; null if it states none
+     * @param priority of the pod; null if it states none
      * @param bestLinked whether the container requests GPUs with the best links
      * @param warning for the pod's author, what was read as what; empty if nothing was translated
      */
-    record Translation(@Nullable Integer priority, boolean bestLinked, Optional<String> warning) {}
+    record Translation(@Nullable Priority priority, boolean bestLinked, Optional<String> warning) {}
 
     /**
      * Replaces resources of other products by Aliquot's.
@@ -112,9 +112,9 @@ final class JsonContainer {
             if (!translated.equals(limits)) {
                 replaceAmounts(limits, translated);
             }
-            OptionalInt priority = ForeignResources.priority(written, compatibility);
+            Optional<Priority> priority = ForeignResources.priority(written);
             return new Translation(
-                    priority.isPresent() ? priority.getAsInt() : null,
+                    priority.orElse(null),
                     ForeignResources.requestsBestLinks(written),
                     warning(written, translated, priority, compatibility));
         } catch (FormatException e) {
@@ -125,11 +125,12 @@ final class JsonContainer {
     private Optional<String> warning(
             Map<String, String> written,
             Map<String, String> translated,
-            OptionalInt priority,
+            Optional<Priority> priority,
             Compatibility compatibility) {
         var from = new ArrayList<String>();
         written.forEach((name, amount) -> {
-            boolean became = !amount.equals("0") && !amount.equals(translated.get(name));
+            boolean became = name.equals(ForeignResources.PRIORITY)
+                    || (!amount.equals("0") && !amount.equals(translated.get(name)));
             if (became) {
                 from.add(name + ": " + amount);
             }
@@ -153,7 +154,7 @@ final class JsonContainer {
                         .isPresent()) {
             to.set(0, to.get(0) + " (whole cards)");
         }
-        priority.ifPresent(value -> to.add("annotation " + Annotations.PRIORITY + ": " + value));
+        priority.ifPresent(value -> to.add("annotation " + Annotations.PRIORITY + ": " + value.print()));
         return Optional.of(about("Aliquot reads " + String.join(", ", from) + " as "
                 + (to.isEmpty() ? "nothing" : String.join(", ", to))));
     }

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.admission;
 
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.Priority;
 import java.util.List;
 import java.util.Map;
 import tools.jackson.databind.node.ObjectNode;
@@ -38,10 +39,11 @@ record UpdateAdmission(String schedulerName) implements Admission {
         // A pod keeps the meaning that it was created with: without the annotation, Aliquot's.
         var derived = new DerivedAnnotations(
                 annotations, Compatibility.NONE, containers.stream().anyMatch(JsonContainer::usesAckResources));
+        String stored = annotations.getOrDefault(Annotations.PRIORITY, "");
         for (JsonContainer container : containers) {
             JsonContainer.Translation translation = container.translateAliasesAgain(labels, derived.compatibility());
-            Integer priority = translation.priority();
-            if (priority != null && !priority.toString().equals(annotations.get(Annotations.PRIORITY))) {
+            Priority priority = translation.priority();
+            if (priority != null && !priority.print().equals(stored) && !Priority.isNumber(stored)) {
                 throw container.denied("the priority of a pod cannot change; create the pod again");
             }
             if (container.requestsGpu()) {

@@ -326,7 +326,12 @@ public final class AgentUsage {
                 for (Vgpu vgpu : share.vgpus().list()) {
                     if (limits.size() < UsageReport.MOST_CONTAINERS) {
                         limits.add(new NodeAllocation.Limit(
-                                container, vgpu.uuid(), vgpu.memoryMiB(), vgpu.cores(), vgpu.policy()));
+                                container,
+                                vgpu.uuid(),
+                                vgpu.memoryMiB(),
+                                vgpu.cores(),
+                                vgpu.policy(),
+                                vgpu.priority()));
                     }
                 }
             }

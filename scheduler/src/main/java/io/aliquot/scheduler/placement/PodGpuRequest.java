@@ -8,6 +8,7 @@ import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Numa;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.PlacementPreferences;
+import io.aliquot.api.names.Priority;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -167,8 +168,8 @@ public final class PodGpuRequest {
         return placement.corePolicy();
     }
 
-    /** Priority of the pod's kernels on a GPU that it shares, see {@link io.aliquot.api.names.Priority}. */
-    public int priority() {
+    /** Whether the pod's kernels go before others', or after them. */
+    public Priority priority() {
         return placement.priority();
     }
 

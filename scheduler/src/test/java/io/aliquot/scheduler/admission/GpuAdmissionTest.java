@@ -365,7 +365,7 @@ class GpuAdmissionTest {
                 "{'nvidia.com/gpu': '1', 'nvidia.com/gpumem': '3k'} | nvidia.com/gpu: 1 as aliquot.io/vgpu: 1",
                 "{'aliyun.com/gpu-mem': '3'} | aliyun.com/gpu-mem: 3 as aliquot.io/vgpu: 1, nvidia.com/gpumem: 3072",
                 "{'nvidia.com/mig-1g.10gb': '2'} | nvidia.com/mig-1g.10gb: 2 as mig.aliquot.io/1g.10gb: 2",
-                "{'nvidia.com/gpumem': '3k', 'nvidia.com/priority': '7'} | nvidia.com/priority: 7 as annotation aliquot.io/priority: 7",
+                "{'nvidia.com/gpumem': '3k', 'nvidia.com/priority': '0'} | nvidia.com/priority: 0 as annotation aliquot.io/priority: high",
             })
     void aWarningNamesWhatWasTranslated(String limits, String warning) {
         ObjectNode pod = requesting(limits.replace('\'', '"'));
@@ -483,6 +483,7 @@ class GpuAdmissionTest {
                 "{'nvidia.com/gpu': '0', 'nvidia.com/gpumem': '100'} | aliquot.io/vgpu: 1",
                 "{'nvidia.com/gpu': '1', 'aliquot.io/vgpu': '1'} | write either nvidia.com/gpu or aliquot.io/vgpu",
                 "{'nvidia.com/priority': 'high', 'nvidia.com/gpu': '1'} | nvidia.com/priority: expected a Kubernetes quantity",
+                "{'nvidia.com/priority': '7', 'nvidia.com/gpu': '1'} | from 0 to 1 (0 for high, 1 for low) instead of 7",
                 "{'aliyun.com/gpu-mem': '3Gi'} | from 1 to 16384 (GiB) instead of 3Gi",
                 "{'aliyun.com/gpu-mem': '3', 'nvidia.com/gpu': '1'} | not both",
                 "{'aliyun.com/gpu-core.percentage': '3'} | add aliyun.com/gpu-mem",
@@ -521,9 +522,9 @@ class GpuAdmissionTest {
     @Test
     void movesThePriorityIntoAnAnnotation() {
         ObjectNode pod =
-                mutated(ADMISSION, requesting("{\"nvidia.com/gpumem\": \"3k\", \"nvidia.com/priority\": \"7\"}"));
+                mutated(ADMISSION, requesting("{\"nvidia.com/gpumem\": \"3k\", \"nvidia.com/priority\": \"1\"}"));
 
-        assertThat(pod.at("/metadata/annotations")).isEqualTo(parse("{\"aliquot.io/priority\": \"7\"}"));
+        assertThat(pod.at("/metadata/annotations")).isEqualTo(parse("{\"aliquot.io/priority\": \"low\"}"));
         assertThat(pod.at("/spec/containers/0/resources").findValues("nvidia.com/priority"))
                 .isEmpty();
         assertThat(mutated(ADMISSION, pod)).isEqualTo(pod);
@@ -531,15 +532,15 @@ class GpuAdmissionTest {
 
     @Test
     void deniesContradictoryPriorities() {
-        String limits = "{\"nvidia.com/gpumem\": \"3k\", \"nvidia.com/priority\": \"7\"}";
+        String limits = "{\"nvidia.com/gpumem\": \"3k\", \"nvidia.com/priority\": \"1\"}";
         ObjectNode two = requesting(limits);
-        two.withArray("/spec/containers").add(containerRequesting("second", limits.replace("7", "8")));
+        two.withArray("/spec/containers").add(containerRequesting("second", limits.replace("1", "0")));
         assertDenied(two, "container second: a pod has one priority");
 
         ObjectNode both = requesting(limits);
-        both.withObject("/metadata/annotations").put("aliquot.io/priority", "8");
+        both.withObject("/metadata/annotations").put("aliquot.io/priority", "normal");
         assertDenied(both, "the annotation aliquot.io/priority and the resource nvidia.com/priority differ");
-        both.withObject("/metadata/annotations").put("aliquot.io/priority", "7");
+        both.withObject("/metadata/annotations").put("aliquot.io/priority", "low");
         assertThat(mutated(ADMISSION, both).get("metadata")).isEqualTo(both.get("metadata"));
     }
 
@@ -564,7 +565,7 @@ class GpuAdmissionTest {
         ObjectNode mutated = mutated(hami, pod);
 
         assertThat(mutated.at("/metadata/annotations"))
-                .isEqualTo(parse("{\"aliquot.io/compatibility\": \"hami\", \"aliquot.io/priority\": \"1\"}"));
+                .isEqualTo(parse("{\"aliquot.io/compatibility\": \"hami\", \"aliquot.io/priority\": \"high\"}"));
         assertThat(container(mutated, 0).at("/resources/limits"))
                 .isEqualTo(
                         parse(
@@ -684,7 +685,8 @@ class GpuAdmissionTest {
         "aliquot.io/gpu-placement, '', is unknown; allowed: binpack",
         "aliquot.io/use-gpu-model, 'A100,', expected a GPU model",
         "aliquot.io/numa, 'yes', 'allowed: required, preferred'",
-        "aliquot.io/priority, high, is not a priority from 0",
+        "aliquot.io/priority, 7, '\"7\" is a number; write \"high\", \"normal\" or \"low\"'",
+        "aliquot.io/priority, urgent, 'allowed: high, normal, low'",
         "aliquot.io/core-policy, force, 'allowed: fixed, elastic, none'",
         "hami.io/gpu-scheduler-policy, tight, 'allowed: binpack, spread, topology-aware, numa'",
         "nvidia.com/use-gpuuuid, GPU-1, expected a GPU's UUID",
@@ -706,8 +708,8 @@ class GpuAdmissionTest {
                 .put("aliquot.io/vgpu.anything", "x")
                 .put("aliquot.io/fence", "a/1")
                 .put("aliquot.io/resize-fence", "a/1")
-                .put("aliquot.io/priority", "7");
-        pod.withObject("/metadata/annotations").put("aliquot.io/priority", "7");
+                .put("aliquot.io/priority", "low");
+        pod.withObject("/metadata/annotations").put("aliquot.io/priority", "low");
 
         assertThat(ADMISSION.admit(EditedObject.of(restored)))
                 .containsExactly("removed the annotation aliquot.io/vgpu.main and 4 more: only the Aliquot scheduler"

@@ -134,7 +134,7 @@ class ManifestsIT {
                         "Warning: container main: Aliquot reads nvidia.com/gpu: 1 as aliquot.io/vgpu: 1 (whole cards)")
                 .contains(
                         "Aliquot reads nvidia.com/gpu.shared: 1 as aliquot.io/vgpu: 1, nvidia.com/gpumem-percentage: 25")
-                .contains("nvidia.com/priority: 1 as aliquot.io/vgpu: 2, annotation aliquot.io/priority: 1")
+                .contains("nvidia.com/priority: 1 as aliquot.io/vgpu: 2, annotation aliquot.io/priority: low")
                 .contains("Aliquot reads aliyun.com/gpu-core.percentage: 30, aliyun.com/gpu-mem: 8 as");
 
         String versions = versions();

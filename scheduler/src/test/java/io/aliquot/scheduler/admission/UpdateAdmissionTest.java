@@ -10,6 +10,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.MemoryRequest;
 import io.aliquot.api.names.SliceDefaults;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -54,6 +55,16 @@ class UpdateAdmissionTest {
         }
     }
 
+    /** What version 0.1 had made of an amount of {@code nvidia.com/priority}. */
+    @Test
+    void aPodWithAPriorityOfVersion01KeepsIt() {
+        ObjectNode written = requesting("{\"nvidia.com/gpumem\": \"3k\", \"nvidia.com/priority\": \"1\"}");
+        ObjectNode stored = mutated(creation(Compatibility.NONE), written);
+        stored.withObject("/metadata/annotations").put("aliquot.io/priority", "1");
+
+        assertThat(mutated(UPDATE, merged(stored, written))).isEqualTo(stored);
+    }
+
     /** A namespace that calls nvidia.com/gpu a card by now, or that has no size of slices any more, is not read. */
     @ParameterizedTest
     @ValueSource(
@@ -79,7 +90,7 @@ class UpdateAdmissionTest {
                 "{'nvidia.com/gpu': '1'} | {'nvidia.com/gpu.shared': '1', 'nvidia.com/gpumem': '4096'}",
                 "{'nvidia.com/gpu.shared': '1'} | {'nvidia.com/gpu.shared': '2'}",
                 "{'nvidia.com/gpu.shared': '1'} | {'nvidia.com/gpu.shared': '1', 'nvidia.com/gpumem': '5000'}",
-                "{'nvidia.com/gpumem': '3k', 'nvidia.com/priority': '1'} | {'nvidia.com/gpumem': '3k', 'nvidia.com/priority': '2'}",
+                "{'nvidia.com/gpumem': '3k', 'nvidia.com/priority': '1'} | {'nvidia.com/gpumem': '3k', 'nvidia.com/priority': '0'}",
                 "{'aliyun.com/gpu-mem': '3'} | {'aliyun.com/gpu-mem': '4'}",
                 "{'nvidia.com/mig-1g.10gb': '1'} | {'nvidia.com/mig-1g.10gb': '2'}",
             })

@@ -43,7 +43,7 @@ class BinderTest {
                                 "aliquot.io/fence",
                                 "aliquot-1_uuid/3",
                                 "aliquot.io/vgpu.main",
-                                Gpus.uuid(1, 0) + " memory=80000Mi cores=0 policy=fixed priority=0 context=0Mi\n",
+                                Gpus.uuid(1, 0) + " memory=80000Mi cores=0 policy=fixed context=0Mi\n",
                                 "aliquot.io/visible-devices.main",
                                 Gpus.uuid(1, 0),
                                 "aliquot.io/total-memory-mib",

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Priority;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.List;
@@ -27,10 +28,10 @@ class GpuRequestCacheTest {
         PodGpuRequest first = asks.of(ExtenderFixture.pod("a", ExtenderFixture.mebibytes(3000)));
         assertThat(asks.of(ExtenderFixture.pod("b", ExtenderFixture.mebibytes(3001))))
                 .isNotEqualTo(first);
-        assertThat(asks.of(annotated("c", "aliquot.io/priority", "1")).priority())
-                .isEqualTo(1);
-        assertThat(asks.of(annotated("d", "aliquot.io/priority", "2")).priority())
-                .isEqualTo(2);
+        assertThat(asks.of(annotated("c", "aliquot.io/priority", "low")).priority())
+                .isEqualTo(Priority.LOW);
+        assertThat(asks.of(annotated("d", "aliquot.io/priority", "high")).priority())
+                .isEqualTo(Priority.HIGH);
         assertThat(asks.of(edited("e", "\"cpu\": \"1\"}", "\"cpu\": \"1\"}, \"requests\": {\"cpu\": \"500m\"}"))
                         .hostRequests())
                 .isEqualTo(new HostResources(500, 0));
@@ -49,7 +50,7 @@ class GpuRequestCacheTest {
     @Test
     void anInvalidRequestFailsEachTime() {
         for (String name : List.of("a", "b")) {
-            assertThatThrownBy(() -> asks.of(annotated(name, "aliquot.io/priority", "high")))
+            assertThatThrownBy(() -> asks.of(annotated(name, "aliquot.io/priority", "urgent")))
                     .isInstanceOf(FormatException.class)
                     .hasMessageContaining("aliquot.io/priority");
             assertThatThrownBy(() -> asks.of(ExtenderFixture.pod(name, "\"nvidia.com/gpumem\": \"3Gi\"")))

@@ -84,7 +84,7 @@ class ObjectsHttpTest {
                         + "\"policy\":\"fixed\"}]},\"status\":{\"phase\":\"Bound\",\"nodeName\":\"n1\",\"priority\":1,"
                         + "\"gpus\":1,\"memoryMiB\":15000,\"cores\":20,\"containers\":[{\"name\":\"main\",\"gpus\":[{"
                         + "\"uuid\":\"" + Gpus.uuid(1, 0) + "\",\"memoryMiB\":15000,\"cores\":20,\"policy\":\"fixed\","
-                        + "\"priority\":0,\"wholeCard\":false}]}]}}");
+                        + "\"priority\":\"normal\",\"wholeCard\":false}]}]}}");
         assertThat(ok(TEAM + "/p1-2").at("/metadata/labels/tier").asString()).isEqualTo("a");
         JsonNode missing = status(404, TEAM + "/nothing");
         assertThat(missing.get("reason").asString()).isEqualTo("NotFound");

@@ -90,7 +90,8 @@ class GoldenRequestsTest {
                         request.gpuPlacement().map(Placement::print).orElse("-"),
                         request.topology() ? ", linked best" : ""));
         request.numa().ifPresent(numa -> text.append("  NUMA: %s%n".formatted(numa.print())));
-        text.append("  policy: %s, priority %d%n".formatted(request.corePolicy().print(), request.priority()));
+        text.append("  policy: %s, priority %s%n"
+                .formatted(request.corePolicy().print(), request.priority().print()));
         String taken = GPUS.stream().filter(request::takes).map(Gpu::model).collect(Collectors.joining(", "));
         return text.append("  takes: %s%n".formatted(taken)).toString();
     }

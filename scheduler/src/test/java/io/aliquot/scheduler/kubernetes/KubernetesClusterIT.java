@@ -45,7 +45,7 @@ class KubernetesClusterIT {
             "aliquot.io/fence",
             "pod-a_1/1",
             "aliquot.io/vgpu.main",
-            "GPU-00000000-0000-0000-0000-000000000001 memory=1000Mi cores=0 policy=fixed priority=0 context=0Mi\n");
+            "GPU-00000000-0000-0000-0000-000000000001 memory=1000Mi cores=0 policy=fixed context=0Mi\n");
     private static final AtomicInteger NAMES = new AtomicInteger();
 
     private static ApiServer server;

@@ -258,11 +258,9 @@ class ListWatchClientIT {
                         .withName(name)
                         .addToLabels("app", name)
                         .addToAnnotations(
-                                "aliquot.io/vgpu.main",
-                                GPU + "1 memory=1000Mi cores=30 policy=fixed priority=0 context=0Mi\n")
+                                "aliquot.io/vgpu.main", GPU + "1 memory=1000Mi cores=30 policy=fixed context=0Mi\n")
                         .addToAnnotations(
-                                "aliquot.io/vgpu.sidecar",
-                                GPU + "2 memory=500Mi cores=0 policy=fixed priority=0 context=0Mi\n")
+                                "aliquot.io/vgpu.sidecar", GPU + "2 memory=500Mi cores=0 policy=fixed context=0Mi\n")
                         .addToAnnotations("aliquot.io/fence", "pod-a_1/1")
                         .addToAnnotations("example.com/text", "\u20ac \ud83d\ude00")
                         .endMetadata()

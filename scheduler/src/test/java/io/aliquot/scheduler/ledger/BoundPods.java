@@ -1,6 +1,7 @@
 package io.aliquot.scheduler.ledger;
 
 import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.Priority;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
 import io.aliquot.scheduler.placement.ContainerKind;
@@ -106,6 +107,13 @@ public final class BoundPods {
     }
 
     public static Vgpu vgpu(String gpu, GpuAmount amount) {
-        return new Vgpu(gpu, (int) amount.memoryMiB(), amount.cores(), CorePolicy.FIXED, 0, 0, amount.exclusive());
+        return new Vgpu(
+                gpu,
+                (int) amount.memoryMiB(),
+                amount.cores(),
+                CorePolicy.FIXED,
+                Priority.NORMAL,
+                0,
+                amount.exclusive());
     }
 }

@@ -734,7 +734,7 @@ public class LedgerTest {
     void aGrantNamesGpusAsTheNodesRuntimeDoes() {
         var granted = (Granted) ledger.commit(pod("a"), "n1", HALF, 1);
         assertThat(Gpus.of(granted.containers(), "main").print())
-                .isEqualTo(uuid(1, 0) + " memory=500Mi cores=0 policy=fixed priority=0 context=0Mi\n");
+                .isEqualTo(uuid(1, 0) + " memory=500Mi cores=0 policy=fixed context=0Mi\n");
         assertThat(granted.visibleDevices()).isEqualTo(new VisibleDevices("{uuid}"));
     }
 

@@ -7,6 +7,7 @@ import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
 import com.sun.net.httpserver.HttpExchange;
+import io.aliquot.api.names.Priority;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
@@ -130,6 +131,7 @@ class AgentUsageTest {
             assertThat(limit.container().pod()).isEqualTo("a");
             assertThat(limit.memoryMiB()).isEqualTo(50_000);
             assertThat(limit.cores()).isEqualTo(30);
+            assertThat(limit.priority()).isEqualTo(Priority.NORMAL);
         });
     }
 

@@ -64,7 +64,7 @@ class GpuSelectorTest {
     void aWholeCardIsRecordedAsExclusive() {
         var selected = (GpuSelection.Selected) GpuSelector.select(request("APP:main: gpu=1"), empty(1, 80000), BINPACK);
         assertThat(Gpus.of(selected.containers(), "main").print())
-                .isEqualTo(Gpus.uuid(1, 0) + " memory=80000Mi cores=0 policy=fixed priority=0 context=0Mi exclusive\n");
+                .isEqualTo(Gpus.uuid(1, 0) + " memory=80000Mi cores=0 policy=fixed context=0Mi exclusive\n");
     }
 
     @Test
@@ -212,11 +212,11 @@ class GpuSelectorTest {
 
     @Test
     void theVgpuCarriesThePodsCorePolicyAndPriority() {
-        var annotations = Map.of("aliquot.io/core-policy", "elastic", "aliquot.io/priority", "7");
+        var annotations = Map.of("aliquot.io/core-policy", "elastic", "aliquot.io/priority", "low");
         var selected = (GpuSelection.Selected)
                 GpuSelector.select(request(annotations, "APP:main: gpumem=10 gpucores=5"), empty(1, 80), BINPACK);
         assertThat(Gpus.of(selected.containers(), "main").print())
-                .isEqualTo(Gpus.uuid(1, 0) + " memory=10Mi cores=5 policy=elastic priority=7 context=0Mi\n");
+                .isEqualTo(Gpus.uuid(1, 0) + " memory=10Mi cores=5 policy=elastic context=0Mi compute-priority=low\n");
     }
 
     @Test

@@ -30,7 +30,7 @@ class MigPlacementTest {
             names = {"CORE_MEMORY", "MEMORY", "EXCLUSIVE", "TOPOLOGY", "MIG", "MIG_SHIM"})
     void aProfileIsAWholeInstanceInEveryMode(SharingMode mode) {
         assertThat(select("mig-2g.20gb=1", mode))
-                .isEqualTo(TWO.uuid() + " memory=19968Mi cores=0 policy=fixed priority=0 context=0Mi exclusive");
+                .isEqualTo(TWO.uuid() + " memory=19968Mi cores=0 policy=fixed context=0Mi exclusive");
         assertThat(select("mig-2g.20gb=2", mode)).isEqualTo("fewer than 2 GPUs that are MIG 2g.20gb");
         assertThat(select("mig-7g.80gb=1", mode)).isEqualTo("no GPU that is a MIG 7g.80gb");
         assertThat(select("gpu=1", mode)).startsWith(CARD.uuid()).endsWith(" exclusive");
@@ -99,7 +99,7 @@ class MigPlacementTest {
     @Test
     void inModeMigShimAnInstanceIsSharedAndCoresAreOfTheCard() {
         assertThat(selectOn(new Gpu[] {ONE}, "gpumem=4000 gpucores=10", SharingMode.MIG_SHIM))
-                .isEqualTo(ONE.uuid() + " memory=4000Mi cores=67 policy=fixed priority=0 context=0Mi");
+                .isEqualTo(ONE.uuid() + " memory=4000Mi cores=67 policy=fixed context=0Mi");
         assertThat(selectOn(new Gpu[] {ONE}, "gpumem=4000 gpucores=15", SharingMode.MIG_SHIM))
                 .contains(" cores=100 ");
         assertThat(selectOn(new Gpu[] {ONE}, "gpumem=4000 gpucores=16", SharingMode.MIG_SHIM))

@@ -46,7 +46,7 @@ class ResizerTest {
                                 Annotations.RESIZE_FENCE,
                                 "aliquot-1_uuid/3",
                                 Annotations.vgpu("main"),
-                                GPU + " memory=4000Mi cores=0 policy=fixed priority=0 context=0Mi\n",
+                                GPU + " memory=4000Mi cores=0 policy=fixed context=0Mi\n",
                                 Annotations.TOTAL_MEMORY_MIB,
                                 "4000",
                                 Annotations.TOTAL_CORES,

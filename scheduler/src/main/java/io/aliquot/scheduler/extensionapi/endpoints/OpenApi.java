@@ -4,6 +4,7 @@ import com.fasterxml.jackson.annotation.JsonClassDescription;
 import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.annotation.JsonPropertyDescription;
 import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.Priority;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.ListMetadata;
@@ -50,6 +51,9 @@ public final class OpenApi {
             Map.entry("ContainerSpec.cores", fields("minimum", 0, "maximum", 100)),
             Map.entry("ContainerSpec.policy", policies()),
             Map.entry("GpuPart.policy", policies()),
+            Map.entry(
+                    "GpuPart.priority",
+                    oneOf(Arrays.stream(Priority.values()).map(Priority::print).toArray(String[]::new))),
             Map.entry("GpuShareStatus.phase", oneOf("Pending", "Bound", "Terminating")));
 
     private static final List<Object> LIST_PARAMETERS = List.of(

@@ -396,8 +396,8 @@ public final class ApiTypes {
             @JsonPropertyDescription("Whether the container may use more compute than its cores.")
             String policy,
 
-            @JsonPropertyDescription("Priority of its GPU work; higher first.")
-            int priority,
+            @JsonPropertyDescription("Whether its GPU work goes before others', or after them.")
+            String priority,
 
             @JsonPropertyDescription("Whether the container has the whole GPU.")
             boolean wholeCard,

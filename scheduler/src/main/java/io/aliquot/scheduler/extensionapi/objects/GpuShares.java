@@ -225,7 +225,7 @@ public final class GpuShares implements Resource<GpuPod> {
                 vgpu.memoryMiB(),
                 vgpu.cores(),
                 vgpu.policy().print(),
-                vgpu.priority(),
+                vgpu.priority().print(),
                 vgpu.exclusive(),
                 usage.ofContainer(pod.node(), pod.id(), container, vgpu.uuid()).orElse(null));
     }
