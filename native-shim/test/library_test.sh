@@ -10,7 +10,8 @@ fail() {
 }
 case $case in
 it_exports_its_hooks_and_dlsym_and_nothing_else)
-    expected=$( (echo dlsym && grep -oE 'HOOK\((CUDA|NVML), [A-Za-z_]+, [A-Za-z0-9_]+' "$source/src/driver/hooks.h" |
+    expected=$( (echo dlsym && printf '#define ALIQUOT_HOOKS_ONLY\n#include "driver/hooks.h"\nALIQUOT_HOOKS(HOOK)\n' |
+        "${CC:-cc}" -E -iquote "$source/src" - | grep -oE 'HOOK\((CUDA|NVML), [A-Za-z_]+, [A-Za-z0-9_]+' |
         sed 's/.* //') | sort)
     found=$($nm -D --defined-only "$library" | awk '{print $3}' | sort)
     listed=$(grep -oE '^ +[A-Za-z0-9_]+;' "$source/src/aliquot.map" | tr -d ' ;' | sort)
