@@ -211,18 +211,23 @@ static void write_words(struct entry *entry, int64_t time, unsigned others) {
     }
 }
 
+/* The shim does not count what a container without a limit launches, so its region does not say when it has work. */
+static bool may_be_active(const struct arbiter_container *container) {
+    return container->active || !arbiter_is_limited(container);
+}
+
 /* Divides one GPU among its containers. */
 static void divide(struct entry *of_gpu, size_t containers, int64_t time) {
     unsigned active = 0;
     for (size_t i = 0; i < containers; i++) {
         observe(&of_gpu[i], time);
-        active += of_gpu[i].law.active;
+        active += may_be_active(&of_gpu[i].law);
         gpu[i] = of_gpu[i].law;
     }
     arbiter_divide(gpu, containers);
     for (size_t i = 0; i < containers; i++) {
         of_gpu[i].law = gpu[i];
-        write_words(&of_gpu[i], time, active - gpu[i].active);
+        write_words(&of_gpu[i], time, active - may_be_active(&gpu[i]));
     }
 }
 
