@@ -4,7 +4,9 @@
  * `busy calibrate` prints the number of kernel iterations that take a microsecond on the idle GPU.
  * `busy RATE NANOSECONDS WARM_UP SECONDS [SHAPE]` launches kernels of NANOSECONDS each (at RATE iterations per
  * microsecond) as fast as the GPU accepts them. After WARM_UP seconds it prints an empty object and measures for
- * SECONDS. Then it prints the work done per second, in seconds of GPU time. SHAPE is how the work is submitted:
+ * SECONDS. Then it prints the work done per second, in seconds of GPU time; when the measurement started, in seconds of
+ * CLOCK_MONOTONIC; the work of each tenth of a second since then; and with the last two shapes how long each request
+ * took in ms, from its arrival. SHAPE is how the work is submitted:
  *
  *     kernels        single kernels on one stream (default)
  *     streams        on 16 streams
@@ -12,12 +14,17 @@
  *     graph          captured into a graph, which is launched again and again
  *     copies         with a copy of 256 KiB from the host after each kernel
  *     device-copies  only copies of 32 MiB within the GPU; the work is in copies and not in seconds
+ *     burst=S        single kernels for WARM_UP and S seconds, then none for S seconds, then again
+ *     think=S        requests of one kernel, each S seconds after the end of the one before
+ *     poisson=PART   requests of one kernel at random times that need this part of the GPU; each waits for the earlier
  */
 #include "busy.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 enum { THREADS = 128, IN_FLIGHT = 2, MAX_STREAMS = 16, COPY_BYTES = 256 << 10, DEVICE_COPY_BYTES = 32 << 20 };
+enum { MAX_TENTHS = 6000, MAX_REQUESTS = 65536 };
 
 static CUfunction function;
 static CUstream streams[MAX_STREAMS];
@@ -53,11 +60,14 @@ static double calibrate(void) {
     return best > 0 ? (double)(many - few) / (best * 1e6) : 1;
 }
 
-enum shape { KERNELS, STREAMS, WAIT, GRAPH, COPIES, DEVICE_COPIES, SHAPES };
-static const char *const shape_names[SHAPES] = {"kernels", "streams", "wait", "graph", "copies", "device-copies"};
+enum shape { KERNELS, STREAMS, WAIT, GRAPH, COPIES, DEVICE_COPIES, BURST, THINK, POISSON, SHAPES };
+static const char *const shape_names[SHAPES] = {"kernels",       "streams", "wait",   "graph",   "copies",
+                                                "device-copies", "burst=",  "think=", "poisson="};
 
 static struct {
     enum shape shape;
+    bool waits;       /* for each kernel */
+    double parameter; /* of the shape: what follows its name */
     uint64_t nanoseconds, iterations;
     int batch; /* kernels, or copies within the GPU, that are submitted together */
     CUgraphExec graph;
@@ -88,7 +98,8 @@ static void submit(CUstream stream) {
 static void prepare(enum shape shape, double rate, double nanoseconds, int stream_count) {
     work.nanoseconds = (uint64_t)nanoseconds;
     work.iterations = (uint64_t)(rate * nanoseconds / 1000) + 1;
-    work.batch = shape == WAIT ? 1 : (int)(4e6 / nanoseconds / stream_count);
+    work.waits = shape == WAIT || shape == THINK || shape == POISSON;
+    work.batch = work.waits ? 1 : (int)(4e6 / nanoseconds / stream_count);
     work.batch = shape == DEVICE_COPIES ? 32 : work.batch < 1 ? 1 : work.batch;
     if (shape == COPIES || shape == DEVICE_COPIES) {
         MUST(CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(&work.source, DEVICE_COPY_BYTES));
@@ -105,15 +116,33 @@ static void prepare(enum shape shape, double rate, double nanoseconds, int strea
     work.shape = shape;
 }
 
-/* Keeps two batches in flight on each stream, so that the GPU never idles; with WAIT one, which is one kernel. */
-static double run(double warm_up, double seconds, int stream_count) {
-    int slots = work.shape == WAIT ? 1 : IN_FLIGHT * stream_count;
+static double tenths[MAX_TENTHS], request_ms[MAX_REQUESTS];
+
+/* Waits for the next request, where the work comes in requests, and returns when it arrives. The last one ended at
+   `last`. */
+static double next_arrival(double arrival, double last) {
+    if (work.shape == THINK) {
+        arrival = last + work.parameter;
+    } else if (work.shape == POISSON) {
+        do { /* a geometric distribution with small steps: exp and log of libm need a newer glibc */
+            arrival += (double)work.nanoseconds / 1e9 / work.parameter / 100;
+        } while (rand() % 100 != 0);
+    }
+    driver_sleep(arrival - driver_now());
+    return arrival;
+}
+
+/* Keeps two batches in flight on each stream, so that the GPU never idles; a program that waits keeps one kernel. */
+static void run(double warm_up, double seconds, int stream_count) {
+    int slots = work.waits ? 1 : IN_FLIGHT * stream_count;
     CUevent events[IN_FLIGHT * MAX_STREAMS];
     for (int i = 0; i < slots; i++) {
         MUST(CALL(cuEventCreate, CUevent *, unsigned)(&events[i], CU_EVENT_DISABLE_TIMING));
     }
-    double start = driver_now(), first = 0, last = 0;
-    long counted = 0;
+    double unit = work.shape == DEVICE_COPIES ? 1 : (double)work.nanoseconds / 1e9;
+    double start = driver_now(), first = 0, last = start, arrival = start;
+    double rest_at = work.shape == BURST ? start + warm_up + work.parameter : start + 1e9;
+    long counted = 0, requests = 0;
     for (int i = 0; last < start + warm_up + seconds; i++) {
         CUevent event = events[i % slots];
         CUstream stream = streams[i % stream_count];
@@ -126,23 +155,44 @@ static double run(double warm_up, double seconds, int stream_count) {
                 fflush(stdout);
             } else if (first != 0) {
                 counted++;
+                tenths[(long)((last - first) * 10) % MAX_TENTHS] += work.batch * unit;
+                request_ms[requests++ % MAX_REQUESTS] = (last - arrival) * 1e3;
             }
         }
+        if (last > rest_at) {
+            MUST(CALL(cuCtxSynchronize, void)());
+            driver_sleep(rest_at + work.parameter - driver_now());
+            rest_at += 2 * work.parameter;
+        }
+        arrival = next_arrival(arrival, last);
         submit(stream);
         MUST(CALL(cuEventRecord, CUevent, CUstream)(event, stream));
     }
-    double unit = work.shape == DEVICE_COPIES ? 1 : (double)work.nanoseconds / 1e9;
-    return last > first ? (double)counted * work.batch * unit / (last - first) : 0;
+    printf("{\"work\": %.6f, \"start\": %.6f, \"tenths\": [",
+           last > first ? (double)counted * work.batch * unit / (last - first) : 0, first);
+    for (long i = 0; i < (long)((last - first) * 10) && i < MAX_TENTHS; i++) {
+        printf("%s%.6f", i == 0 ? "" : ", ", tenths[i]);
+    }
+    printf("], \"request_ms\": [");
+    for (long i = 0; (work.shape == THINK || work.shape == POISSON) && i < requests && i < MAX_REQUESTS; i++) {
+        printf("%s%.3f", i == 0 ? "" : ", ", request_ms[i]);
+    }
+    printf("]}\n");
+}
+
+/* A name that ends with = has a parameter behind it. */
+static bool is_shape(const char *argument, const char *name) {
+    return strchr(name, '=') == NULL ? strcmp(argument, name) == 0 : strncmp(argument, name, strlen(name)) == 0;
 }
 
 int main(int count, char **arguments) {
     enum shape shape = KERNELS;
-    while (count == 6 && shape < SHAPES && strcmp(arguments[5], shape_names[shape]) != 0) {
+    while (count == 6 && shape < SHAPES && !is_shape(arguments[5], shape_names[shape])) {
         shape++;
     }
     if ((count < 5 || count > 6 || shape == SHAPES) && (count != 2 || strcmp(arguments[1], "calibrate") != 0)) {
         fprintf(stderr, "usage: busy calibrate | busy RATE NANOSECONDS WARM_UP SECONDS "
-                        "[kernels|streams|wait|graph|copies|device-copies]\n");
+                        "[kernels|streams|wait|graph|copies|device-copies|burst=S|think=S|poisson=PART]\n");
         return 2;
     }
     int processors = 1;
@@ -158,7 +208,8 @@ int main(int count, char **arguments) {
         printf("{\"rate\": %.3f}\n", calibrate());
         return EXIT_SUCCESS;
     }
+    work.parameter = count == 6 && shape >= BURST ? atof(strchr(arguments[5], '=') + 1) : 0;
     prepare(shape, atof(arguments[1]), atof(arguments[2]), stream_count);
-    printf("{\"work\": %.6f}\n", run(atof(arguments[3]), atof(arguments[4]), stream_count));
+    run(atof(arguments[3]), atof(arguments[4]), stream_count);
     return EXIT_SUCCESS;
 }

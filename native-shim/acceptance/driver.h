@@ -98,6 +98,13 @@ static inline double driver_now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
+static inline void driver_sleep(double seconds) {
+    long whole = (long)seconds;
+    if (seconds > 0) {
+        nanosleep(&(struct timespec){.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)}, NULL);
+    }
+}
+
 /* Sends the output to the script and waits until the script closes the input. The script reads NVML in between. */
 static inline void driver_wait_for_script(void) {
     fflush(stdout);

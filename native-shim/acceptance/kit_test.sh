@@ -58,6 +58,11 @@ passes_on_the_fake_driver)
     duty || exit 1
     expect 2 PASS " with kernels of 2 ms"
     grep -q '"costs": \[{"ns": ' "$results" || fail "the results do not contain what the shim learned"
+    kit sharing --seconds 1 --warm-up 0.5 --tolerance 18 --match 'rest on|surplus' || exit 1
+    expect 1 PASS "divide the surplus by their cores"
+    mkdir "$folder/mps" && : >"$folder/mps/control"
+    CUDA_MPS_PIPE_DIRECTORY=$folder/mps kit sharing || exit 1
+    grep -q 'lent comes back.*not applicable: under MPS' "$results" || fail "a row of shares applies under MPS"
     kit questions --drift 1 --match 'busy|slices|context|handle|memory does NVML|clocks' || exit 1
     expect 1 SKIP "how long are time slices"
     expect 1 PASS "work without a current context"
@@ -153,12 +158,14 @@ keeps_results_when_killed)
     ;;
 runs_unpacked_with_glibc_2.17)
     tar -xf "$build/aliquot-acceptance.tar.gz" -C "$folder" || exit 1
-    for program in "$folder"/aliquot-acceptance/libaliquot.so "$folder"/aliquot-acceptance/acceptance/accept-*; do
+    for program in "$folder"/aliquot-acceptance/libaliquot.so "$folder"/aliquot-acceptance/acceptance/accept-[^a]* \
+        "$folder"/aliquot-acceptance/acceptance/accept-addresses; do
         newest=$(objdump -T "$program" | grep -oE 'GLIBC_[0-9.]+' | sed 's/GLIBC_//' | sort -uV | tail -1)
         [ -n "$newest" ] || fail "objdump shows no GLIBC version of $program"
         [ "$(printf '%s\n2.17\n' "$newest" | sort -V | tail -1)" = 2.17 ] ||
             fail "$(basename "$program"): $(objdump -T "$program" | grep "GLIBC_$newest")"
     done
+    ! objdump -p "$folder/aliquot-acceptance/acceptance/accept-arbiter" | grep NEEDED || fail "the arbiter is not static"
     "$folder/aliquot-acceptance/run" addresses context processes --processes 4 --results "$results" || exit 1
     expect 2 PASS "hook"
     expect 1 PASS "short processes end"
@@ -166,8 +173,14 @@ runs_unpacked_with_glibc_2.17)
 passes_in_full_on_the_fake_driver)
     need_long_tier
     PATH=$build/test/real-programs/bin:$PATH # a Python with PyTorch, if the tests of real programs have installed it
-    kit --tolerance 12 --drift 20 || exit 1
+    kit questions limits duty launches --tolerance 12 --drift 20 || exit 1
     expect 0 FAIL ""
+    ;;
+lends_and_takes_back_on_the_fake_driver)
+    need_long_tier
+    # A program that waits for short kernels, or for requests, needs a CPU at once: not here.
+    kit sharing --tolerance 12 --match 'rest on|lent comes back|surplus|idling|kernel of (5|20) ms' || exit 1
+    expect 13 PASS ""
     ;;
 fails_in_full_without_limits)
     need_long_tier

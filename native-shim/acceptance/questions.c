@@ -9,7 +9,6 @@
  *     questions import              whether an import of the process's own memory returns the same handle
  *     questions first [LIBCUBLAS]   how long the host waits for a kernel's first launch, which may load its code
  *     questions bytes [LIBCUBLAS]   waits after each step that uses memory of the GPU
- *     questions bursts RATE NS      a kernel of NS nanoseconds every 100 ms until it is killed; RATE: iterations per us
  *     questions ptx                 prints the kernel of `timeline` in PTX, without a driver
  */
 #include "busy.h"
@@ -40,12 +39,6 @@ static void wait_for_line(void) {
             exit(EXIT_SUCCESS);
         }
     }
-}
-
-static void sleep_seconds(double seconds) {
-    time_t whole = (time_t)seconds;
-    struct timespec time = {whole, (long)((seconds - (double)whole) * 1e9)};
-    nanosleep(&time, NULL);
 }
 
 /* ---- Delays of probes */
@@ -266,7 +259,7 @@ static void drift(double seconds) {
         events[best] = before;
         before = chosen;
         count++;
-        sleep_seconds(0.25);
+        driver_sleep(0.25);
     }
     /* Least squares of the difference of the clocks over the host's time. */
     double mean_x = 0, mean_y = 0, xx = 0, xy = 0, worst = 0;
@@ -456,24 +449,6 @@ static void bytes(const char *library) {
     printf("{\"end\": true}\n");
 }
 
-/* ---- A load for NVML */
-
-static void bursts(double rate, double nanoseconds) {
-    int processors = 1;
-    CALL(cuDeviceGetAttribute, int *, int, int)(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
-    CUfunction function = busy_function("aliquot_busy");
-    uint64_t length = (uint64_t)nanoseconds, iterations = (uint64_t)(rate * nanoseconds / 1000) + 1;
-    void *parameters[] = {&length, &iterations};
-    printf("{}\n");
-    fflush(stdout);
-    for (double next = driver_now();; next += 0.1) {
-        busy_launch(function, (unsigned)processors, 128, NULL, parameters);
-        MUST(CALL(cuCtxSynchronize, void)());
-        double rest = next + 0.1 - driver_now();
-        sleep_seconds(rest > 0 ? rest : 0);
-    }
-}
-
 int main(int count, char **arguments) {
     const char *name = count > 1 ? arguments[1] : "";
     if (strcmp(name, "ptx") == 0) {
@@ -501,11 +476,9 @@ int main(int count, char **arguments) {
         no_context();
     } else if (strcmp(name, "import") == 0) {
         import();
-    } else if (strcmp(name, "bursts") == 0 && count == 4) {
-        bursts(atof(arguments[2]), atof(arguments[3]));
     } else {
         fprintf(stderr, "usage: questions delays RATE | timeline SECONDS | drift SECONDS | no-context | import | "
-                        "first [LIBCUBLAS] | bytes [LIBCUBLAS] | bursts RATE NS | ptx\n");
+                        "first [LIBCUBLAS] | bytes [LIBCUBLAS] | ptx\n");
         return 2;
     }
     return EXIT_SUCCESS;
