@@ -149,27 +149,6 @@ TEST(probes_that_wait_for_nothing_count) {
     CHECK(aliquot_lateness_probes_count(&lateness), "they do not wait for own work");
 }
 
-/* Own work of 10 ms; of 12 probes during it, 8 share a queue with it and complete 5 ms after its end. */
-TEST(probes_that_complete_after_their_period_was_counted_are_counted_later) {
-    unsigned late = 0, all = 0;
-    aliquot_lateness_judge(&lateness, OFFSET, 0, false, false);
-    for (int64_t begin = 0; begin < 200000000; begin += 20000000) {
-        for (int i = 0; i < 4; i++) {
-            int64_t now = begin + i * 800000;
-            aliquot_lateness_add_probe(&lateness, OFFSET + (double)now + 1000, now, false, false);
-        }
-        double from = aliquot_lateness_gpu_time(&lateness, begin);
-        aliquot_lateness_count_probes(&lateness, from, from + 10e6, &late, &all);
-        aliquot_lateness_add_moment(&lateness, from + 10e6);
-        for (int i = 4; i < 12; i++) {
-            aliquot_lateness_add_probe(&lateness, OFFSET + (double)begin + 15e6, begin + i * 800000, false, false);
-        }
-    }
-    CHECK_EQUAL(all, 10 * 4 + 9 * 8);
-    CHECK_EQUAL(late, 9 * 8);
-    CHECK(!aliquot_lateness_probes_count(&lateness), "most probes waited for own work");
-}
-
 /* Every third probe is punctual, the others are late by 2 ms; own work ends each 0.5 ms, or at their ends only. */
 static bool mixed_probes_count(int64_t own_work_ends_every) {
     unsigned late = 0, all = 0;

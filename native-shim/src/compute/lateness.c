@@ -46,8 +46,7 @@ static double threshold_of(const struct aliquot_lateness *lateness) {
 
 /* What has a time of the GPU's clock. */
 static void forget_times(struct aliquot_lateness *lateness) {
-    lateness->probe_count = lateness->moment_count = lateness->period_count = 0;
-    lateness->belated_late = lateness->belated = 0;
+    lateness->probe_count = lateness->moment_count = 0;
 }
 
 static void forget_judgements(struct aliquot_lateness *lateness) {
@@ -83,29 +82,6 @@ void aliquot_lateness_record(struct aliquot_lateness *lateness, int64_t recorded
     add_recent(&lateness->late, late);
 }
 
-/* Adds a probe to the evidence. Own work was on the GPU until a time. */
-static void add_evidence(struct aliquot_lateness *lateness, const struct aliquot_lateness_probe *probe, double until) {
-    if (probe->late) {
-        add_recent(&lateness->contradicted, probe->contradicted);
-    }
-    if (until - probe->at > threshold_of(lateness) + EVIDENCE_MARGIN_NS) {
-        add_recent(&lateness->punctual, !probe->late);
-    }
-}
-
-/* Counts a probe if those of its period were counted before it completed. */
-static void count_belated(struct aliquot_lateness *lateness, const struct aliquot_lateness_probe *probe) {
-    for (uint64_t i = 1; i <= ALIQUOT_LATENESS_PERIODS && i <= lateness->period_count; i++) {
-        uint64_t at = (lateness->period_count - i) % ALIQUOT_LATENESS_PERIODS;
-        if (probe->at >= lateness->periods[at].from && probe->at < lateness->periods[at].to) {
-            lateness->belated_late += probe->late;
-            lateness->belated++;
-            add_evidence(lateness, probe, lateness->periods[at].to);
-            return;
-        }
-    }
-}
-
 void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool idle,
                                 bool alone) {
     bool waited = !idle && !aliquot_lateness_probes_count(lateness);
@@ -118,7 +94,6 @@ void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double comple
                 lateness, &probe, lateness->moments[(lateness->moment_count - i) % ALIQUOT_LATENESS_MOMENTS]);
         }
         lateness->probes[lateness->probe_count++ % ALIQUOT_LATENESS_PROBES] = probe;
-        count_belated(lateness, &probe);
     }
     if (!waited) {
         aliquot_lateness_record(lateness, recorded, late);
@@ -142,15 +117,14 @@ void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double fro
         if (probe->at < to) {
             *late += probe->late;
             ++*all;
-            add_evidence(lateness, probe, to);
+            if (probe->late) {
+                add_recent(&lateness->contradicted, probe->contradicted);
+            }
+            if (to - probe->at > threshold_of(lateness) + EVIDENCE_MARGIN_NS) {
+                add_recent(&lateness->punctual, !probe->late);
+            }
         }
     }
-    *late += lateness->belated_late;
-    *all += lateness->belated;
-    lateness->belated_late = lateness->belated = 0;
-    uint64_t at = lateness->period_count++ % ALIQUOT_LATENESS_PERIODS;
-    lateness->periods[at].from = from;
-    lateness->periods[at].to = to;
 }
 
 void aliquot_lateness_add_moment(struct aliquot_lateness *lateness, double at) {

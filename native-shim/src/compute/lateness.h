@@ -26,7 +26,6 @@
 #define ALIQUOT_LATENESS_PROBES 1024 /* last probes kept */
 
 #define ALIQUOT_LATENESS_MOMENTS 64 /* last begins and ends of own work kept */
-#define ALIQUOT_LATENESS_PERIODS 64 /* last periods of own work kept */
 
 struct aliquot_lateness_probe {
     double at, completed;    /* when it was recorded, and completed, on the GPU's clock */
@@ -53,11 +52,6 @@ struct aliquot_lateness {
     uint64_t probe_count;
     double moments[ALIQUOT_LATENESS_MOMENTS]; /* when own work began or ended, on the GPU's clock */
     uint64_t moment_count;
-    struct {
-        double from, to;
-    } periods[ALIQUOT_LATENESS_PERIODS]; /* whose probes were counted */
-    uint64_t period_count;
-    unsigned belated_late, belated; /* probes of these periods that completed after the count: late ones, all */
 };
 
 /* Judges an event. True: it completed later than the clock offset and the usual delay explain. waited: the event may
@@ -75,8 +69,7 @@ void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double comple
                                 bool alone);
 
 /* Adds the number of probes recorded between two times of the GPU's clock, and of the late ones among them. Between
-   these times own work was on the GPU, so the probes are evidence, too. Those that have not completed yet are counted
-   by the first call after they have: a probe that waits for own work completes after it. */
+   these times own work was on the GPU, so the probes are evidence, too. */
 void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double from, double to, unsigned *late,
                                    unsigned *all);
 
