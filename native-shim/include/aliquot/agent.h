@@ -39,6 +39,11 @@
 #define ALIQUOT_GRANT_SHARE(grant) ((uint32_t)((grant) & ((UINT64_C(1) << ALIQUOT_GRANT_SHARE_BITS) - 1)))
 #define ALIQUOT_GRANT_MS(grant) ((uint64_t)(grant) >> ALIQUOT_GRANT_SHARE_BITS)
 
+/* The number of the word yield: the floor in percent of the GPU, and ALIQUOT_YIELD_NOW while the container launches
+   nothing unless it used less than the floor in the last 10 s. Without that bit it has little work in flight. */
+#define ALIQUOT_YIELD_NOW 128
+#define ALIQUOT_YIELD_FLOOR(word) ((uint32_t)(word) & (ALIQUOT_YIELD_NOW - 1))
+
 /* After this time without a new updated_ms, unattributed no longer counts: an agent that has ended refuses nothing. */
 #define ALIQUOT_AGENT_MAX_AGE_MS 60000
 
@@ -67,7 +72,7 @@ struct aliquot_agent_device {
     /* Written by the arbiter, each ALIQUOT_GRANT(...); 0: unknown, or none. */
     uint64_t active;   /* other containers that have work on the GPU, or had it in the last 40 ms, plus 1; for 100 ms */
     uint64_t borrowed; /* share of the GPU beyond the own one, which others leave; valid for 200 ms */
-    uint64_t yield;    /* 1: the container launches no more than the floor; valid for 20 ms */
+    uint64_t yield;    /* for a container of low priority beside one of high priority; valid for 50 ms: see below */
     uint8_t reserved1[56];
 };
 

@@ -99,8 +99,9 @@ struct aliquot_device {
     uint64_t in_flight;
     uint64_t borrowed_tat; /* ns: like tat, of what is borrowed */
     uint64_t busy;         /* ns for which launches waited for the GPU or ran there, as measured; only grows */
+    uint64_t floor_tat;    /* like tat, of all that a container of low priority uses, on a clock of its own (gcra.h) */
 
-    uint8_t reserved1[96];
+    uint8_t reserved1[88];
 };
 
 /* Owner of a process slot. The slot's lock is on its first byte, whatever the byte contains. */
@@ -155,6 +156,7 @@ static_assert(offsetof(struct aliquot_device, denied) == 128, "region layout");
 static_assert(offsetof(struct aliquot_device, in_flight) == 136, "region layout");
 static_assert(offsetof(struct aliquot_device, borrowed_tat) == 144, "region layout");
 static_assert(offsetof(struct aliquot_device, busy) == 152, "region layout");
+static_assert(offsetof(struct aliquot_device, floor_tat) == 160, "region layout");
 static_assert(sizeof(struct aliquot_process) == 64, "region layout");
 static_assert(offsetof(struct aliquot_process, started) == 8, "region layout");
 static_assert(sizeof(struct aliquot_charge) == 64, "region layout");

@@ -212,6 +212,7 @@ static __attribute__((noinline)) void close_batch(struct open_batch *open, bool 
     batch->closed_after_launch = closed_after_launch;
     batch->launches = open->launches;
     batch->charged = open->charged;
+    batch->launched = aliquot_compute_launched(meter->device);
     batch->waits = open->waits;
     batch->part_count = open->part_count;
     memcpy(batch->parts, open->parts, sizeof batch->parts);

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #define UNFINISHED_POLL_NS INT64_C(250000) /* between checks whether the GPU has caught up */
+#define YIELD_POLL_NS INT64_C(500000)      /* between checks whether a container of high priority still has work */
 #define BORROWED_MAX_NS INT64_C(5000000)   /* in flight beyond the own share, or one launch */
 /* What is borrowed earns no credit, but for the time of a gap between launches: half a period of the arbiter. */
 #define BORROWED_CREDIT_NS INT64_C(10000000)
@@ -25,11 +26,13 @@
 #define ACTIVE_MIN_NS INT64_C(40000000)
 
 struct gpu_limit {
-    /* Like the words tat and borrowed_tat in the region, for this process alone. */
+    /* Like the words of these names in the region (own_tat: tat), for this process alone. */
     _Alignas(64) uint64_t own_tat;
-    uint64_t borrowed_tat;
+    uint64_t borrowed_tat, floor_tat;
     _Alignas(64) _Atomic int64_t unfinished;
-    _Atomic int64_t published;      /* this process's part of in_flight in the region ends then */
+    _Atomic uint64_t launched;
+    _Atomic int64_t busy_until;     /* this process's work in flight ends then */
+    _Atomic int64_t published;      /* busy_until, as in the region */
     _Atomic uint32_t borrowed_part; /* of what was charged lately, in millionths */
     _Atomic uint64_t own_used;
     _Atomic int64_t owed; /* ns of GPU time, for waiting */
@@ -66,6 +69,10 @@ bool aliquot_compute_is_limited(int device) {
 
 static struct aliquot_share share_of(const struct gpu_limit *limit) {
     return aliquot_account_share((int)(limit - gpu_limits));
+}
+
+static int64_t larger_of(int64_t a, int64_t b) {
+    return a > b ? a : b;
 }
 
 /* The GPU's entry in the region. */
@@ -110,9 +117,9 @@ static int64_t in_flight(const struct gpu_limit *limit, const struct aliquot_dev
     return all > own && all < ALIQUOT_GCRA_WAIT_MAX_NS ? all : own;
 }
 
-/* Renews this process's part of the work in flight. */
-static void publish_in_flight(struct gpu_limit *limit, int64_t now) {
-    int64_t own = atomic_load_explicit(&limit->unfinished, memory_order_relaxed);
+/* Says how much work of this process is in flight. */
+static void publish_in_flight(struct gpu_limit *limit, int64_t own, int64_t now) {
+    atomic_store_explicit(&limit->busy_until, now + own, memory_order_relaxed);
     own = own < 0 ? 0 : own < ALIQUOT_GCRA_WAIT_MAX_NS ? own : ALIQUOT_GCRA_WAIT_MAX_NS;
     int64_t before = atomic_exchange_explicit(&limit->published, now + own, memory_order_relaxed) - now;
     uint64_t *word = &shared(limit)->in_flight, found = __atomic_load_n(word, __ATOMIC_RELAXED), next;
@@ -145,6 +152,36 @@ static bool try_charge_both(uint64_t *own, uint64_t *containers, uint32_t share,
     return true;
 }
 
+/* Whether no more than one launch, or BORROWED_MAX_NS, would be in flight. */
+static bool is_little(const struct gpu_limit *limit, const struct aliquot_device *device, uint64_t cost, int64_t now) {
+    int64_t flying = in_flight(limit, device, now);
+    return flying <= 0 || flying + (int64_t)cost <= BORROWED_MAX_NS;
+}
+
+static uint64_t yield_word(const struct gpu_limit *limit) {
+    return __atomic_load_n(&agent_of(limit)->yield, __ATOMIC_RELAXED);
+}
+
+static bool yields(const struct gpu_limit *limit, int64_t now) {
+    uint64_t word = yield_word(limit), shared_tat = __atomic_load_n(&shared(limit)->floor_tat, __ATOMIC_RELAXED);
+    uint32_t floor = aliquot_gcra_floor(word, now);
+    return floor > 0 && (word & ALIQUOT_YIELD_NOW) != 0 &&
+           !(aliquot_gcra_is_below_floor(__atomic_load_n(&limit->floor_tat, __ATOMIC_RELAXED), floor, now) &&
+             aliquot_gcra_is_below_floor(shared_tat, floor, now));
+}
+
+bool aliquot_compute_yields(int number) {
+    return yields(&gpu_limits[number], aliquot_os_clock());
+}
+
+static void charge_floor(struct gpu_limit *limit, int64_t cost, int64_t now) {
+    uint32_t floor = aliquot_gcra_floor(yield_word(limit), now);
+    if (floor > 0) {
+        aliquot_gcra_charge_floor(&limit->floor_tat, floor, cost, now);
+        aliquot_gcra_charge_floor(&shared(limit)->floor_tat, floor, cost, now);
+    }
+}
+
 /* Charges a launch beyond the own share. */
 static bool try_borrow(struct gpu_limit *limit, const struct aliquot_share *limited, uint64_t cost, int64_t now,
                        int64_t *until) {
@@ -152,8 +189,8 @@ static bool try_borrow(struct gpu_limit *limit, const struct aliquot_share *limi
     if (share == 0) {
         return false;
     }
-    int64_t flying = in_flight(limit, limited->region, now), borrowed_until = now + UNFINISHED_POLL_NS;
-    bool fits = flying <= 0 || flying + (int64_t)cost <= BORROWED_MAX_NS;
+    int64_t borrowed_until = now + UNFINISHED_POLL_NS;
+    bool fits = is_little(limit, limited->region, cost, now);
     if (fits && share < ALIQUOT_GCRA_WHOLE_GPU) {
         aliquot_gcra_forfeit_credit(&limit->borrowed_tat, now - BORROWED_CREDIT_NS);
         aliquot_gcra_forfeit_credit(&limited->region->borrowed_tat, now - BORROWED_CREDIT_NS);
@@ -170,7 +207,15 @@ static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t debt, 
     if (cost > 0) {
         record_wanted(limited.region, now);
     }
+    if (aliquot_gcra_floor(yield_word(limit), now) > 0) {
+        bool has_to_yield = yields(limit, now);
+        *until = now + (has_to_yield ? YIELD_POLL_NS : UNFINISHED_POLL_NS);
+        if (has_to_yield || !is_little(limit, limited.region, cost, now)) {
+            return false;
+        }
+    }
     if (share == 0 || fixed_share(&limited) >= ALIQUOT_GCRA_WHOLE_GPU) {
+        charge_floor(limit, (int64_t)cost, now);
         return true;
     }
     if (atomic_load_explicit(&limit->unfinished, memory_order_relaxed) >
@@ -183,14 +228,24 @@ static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t debt, 
         return false;
     }
     count_charge(limit, cost, !own);
+    charge_floor(limit, (int64_t)cost, now);
     return true;
 }
 
 bool aliquot_compute_try_charge(int number, uint64_t cost, int64_t debt, int64_t *until) {
     struct gpu_limit *limit = &gpu_limits[number];
     /* The coarse clock lags, so a charge that it allows is allowed by the exact clock, too. */
-    return try_charge_at(limit, cost, debt, aliquot_os_clock_coarse(), until) ||
-           try_charge_at(limit, cost, debt, aliquot_os_clock(), until);
+    if (!try_charge_at(limit, cost, debt, aliquot_os_clock_coarse(), until) &&
+        !try_charge_at(limit, cost, debt, aliquot_os_clock(), until)) {
+        return false;
+    }
+    if (cost > 0) {
+        int64_t now = aliquot_os_clock();
+        int64_t ahead = atomic_load_explicit(&limit->busy_until, memory_order_relaxed) - now;
+        atomic_fetch_add_explicit(&limit->launched, cost, memory_order_relaxed);
+        publish_in_flight(limit, larger_of(ahead, 0) + (int64_t)cost, now);
+    }
+    return true;
 }
 
 bool aliquot_compute_borrows(int number) {
@@ -226,6 +281,7 @@ void aliquot_compute_adjust(int number, int64_t difference) {
     const struct aliquot_share limited = share_of(limit);
     int64_t part = atomic_load_explicit(&limit->borrowed_part, memory_order_relaxed);
     int64_t borrowed = difference / 1000 * part / (ALIQUOT_GCRA_WHOLE_GPU / 1000);
+    charge_floor(limit, difference, now);
     adjust_both(&limit->own_tat, &limited.region->tat, share_now(limit, &limited, now), difference - borrowed, now);
     adjust_both(&limit->borrowed_tat, &limited.region->borrowed_tat, borrowed_share(limit, &limited, now), borrowed,
                 now);
@@ -280,8 +336,21 @@ void aliquot_compute_add_busy(int number, int64_t nanoseconds) {
 }
 
 void aliquot_compute_add_unfinished(int number, int64_t nanoseconds) {
-    atomic_fetch_add_explicit(&gpu_limits[number].unfinished, nanoseconds, memory_order_relaxed);
-    publish_in_flight(&gpu_limits[number], aliquot_os_clock());
+    struct gpu_limit *limit = &gpu_limits[number];
+    int64_t now = aliquot_os_clock(), ahead = atomic_load_explicit(&limit->busy_until, memory_order_relaxed) - now;
+    int64_t before = atomic_fetch_add_explicit(&limit->unfinished, nanoseconds, memory_order_relaxed);
+    publish_in_flight(limit, larger_of(ahead, before + nanoseconds), now);
+}
+
+uint64_t aliquot_compute_launched(int number) {
+    return atomic_load_explicit(&gpu_limits[number].launched, memory_order_relaxed);
+}
+
+void aliquot_compute_finished(int number, uint64_t nanoseconds, uint64_t launched) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    int64_t charged = (int64_t)nanoseconds, later = (int64_t)(aliquot_compute_launched(number) - launched);
+    int64_t unfinished = atomic_fetch_sub_explicit(&limit->unfinished, charged, memory_order_relaxed) - charged;
+    publish_in_flight(limit, larger_of(later, unfinished), aliquot_os_clock());
 }
 
 /* Other processes of this container share the GPU in time slices just as other containers do. */

@@ -17,7 +17,9 @@
  * kernel within that time (for a 20 ms kernel: 1 percent) is therefore exceeded.
  *
  * Time that others leave, an elastic container may use beyond its share, as far as the arbiter's word allows (gcra.h).
- * Of such work, at most 5 ms or one launch is in flight, so that the others get the GPU back soon.
+ * Of such work, at most 5 ms or one launch is in flight, so that the others get the GPU back soon. The same holds for
+ * all work of a container of low priority beside one of high priority, and while the latter has work it launches nothing
+ * unless it got less than its floor in the last 10 s: then a launch can wait longer than the bound above.
  *
  * Kernels that wait on their GPUs for each other, such as NCCL's collectives: while one rank is held back, its peers'
  * kernels keep their GPUs busy. So where several GPUs are limited, or a thread launches collectives, ranks are held
@@ -69,6 +71,9 @@ bool aliquot_compute_is_limited(int device);
    was charged. */
 bool aliquot_compute_try_charge(int device, uint64_t cost, int64_t debt, int64_t *until);
 
+/* Whether the container must not launch now, because it is of low priority and one of high priority has work. */
+bool aliquot_compute_yields(int device);
+
 /* Whether the container may exceed its own share now. */
 bool aliquot_compute_borrows(int device);
 
@@ -94,9 +99,16 @@ void aliquot_compute_add_throttled(int device, int64_t nanoseconds);
 /* Adds the time for which launches waited for the GPU or ran there. */
 void aliquot_compute_add_busy(int device, int64_t nanoseconds);
 
-/* Adds to the estimated work on the GPU: positive when a batch is submitted, negative when it has finished, 0 now and
-   then while one has not, so that the region says that it is still in flight. */
+/* Adds to the estimated work on the GPU: positive when a batch is submitted, 0 now and then while it has not finished, so
+   that the region says that it is still in flight. */
 void aliquot_compute_add_unfinished(int device, int64_t nanoseconds);
+
+/* Sum of all charges of launches (ns). */
+uint64_t aliquot_compute_launched(int device);
+
+/* Subtracts a batch that has finished from the work on the GPU. launched: the sum when it was submitted; what was
+   launched later, measured or not, is still in flight. */
+void aliquot_compute_finished(int device, uint64_t nanoseconds, uint64_t launched);
 
 /* Whether the arbiter says that this process has been the only one that uses the GPU since a time of
    aliquot_os_clock(), or longer. False while another process of the container is active, and without an arbiter. */

@@ -118,7 +118,8 @@ static __attribute__((noinline)) bool throttle(const struct aliquot_launch *laun
     aliquot_batch_pause();
     bool unfinished = aliquot_measure_poll(launch->context);
     bool owes;
-    while (!(owes = now - start >= ALIQUOT_GCRA_WAIT_MAX_NS || may_owe(launch, now - start)) &&
+    while (!(owes = (now - start >= ALIQUOT_GCRA_WAIT_MAX_NS && !aliquot_compute_yields(launch->device)) ||
+                    may_owe(launch, now - start)) &&
            (now - start < hold.least || !try_charge(launch, ns, &hold, &until))) {
         if (now - start >= STEP_WAIT_MAX_NS && hold.debt < 0) {
             hold.debt = 0; /* threads that keep less in reserve would keep this one waiting */

@@ -400,7 +400,7 @@ static struct aliquot_batch *first_pending(struct aliquot_meter *meter, uint64_t
 }
 
 static void retire_batch(struct aliquot_meter *meter, struct aliquot_batch *batch) {
-    aliquot_compute_add_unfinished(meter->device, -(int64_t)batch->charged);
+    aliquot_compute_finished(meter->device, batch->charged, batch->launched);
     atomic_fetch_sub(&meter->pending_batches, 1);
     atomic_store(&batch->word, ALIQUOT_WORD_WITH_STATE(atomic_load(&batch->word), BATCH_FREE));
 }
@@ -421,7 +421,7 @@ static void drop_batch(struct aliquot_meter *meter, struct aliquot_batch *batch,
     } while (!atomic_compare_exchange_strong(&batch->word, &word, taken));
     if (ALIQUOT_BATCH_STATE(word) == BATCH_PENDING) {
         aliquot_compute_add_used(meter->device, batch->charged);
-        aliquot_compute_add_unfinished(meter->device, -(int64_t)batch->charged);
+        aliquot_compute_finished(meter->device, batch->charged, batch->launched);
         atomic_fetch_sub(&meter->pending_batches, 1);
     }
     if (destroy) {

@@ -41,6 +41,7 @@ struct aliquot_batch {
     bool waits;               /* its one launch waits for peers on other GPUs */
     bool after_idle;          /* the process had no work on the GPU when start was recorded */
     uint64_t charged;
+    uint64_t launched; /* sum of all charges until it was closed */
     uint64_t launches;
     uint64_t order; /* order of closing */
     size_t part_count;
