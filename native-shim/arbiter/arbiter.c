@@ -14,6 +14,11 @@
 #define OVERCOMMIT 1.01    /* factor on what is lent: without it the GPU idles when a container misses its share */
 #define WHOLE 0.995        /* a container that may use this much may use all */
 
+#define CONFIRMED 10      /* NVML's figure confirms so many times as much work of high priority */
+#define UNCONFIRMED_MAX 1 /* seconds */
+#define DISTRUST_MIN 2    /* seconds */
+#define DISTRUST_MAX 64
+
 #define MAX_TRIM 1.125 /* the shim limits a grant to this multiple of the cores */
 #define MIN_TRIM 0.5
 #define GAIN 0.3        /* fraction of an error that is corrected each second */
@@ -106,8 +111,13 @@ static double divide_surplus(struct arbiter_container *containers, size_t count,
     }
 }
 
-/* The own shares and claims, and the surplus. */
-static double find_surplus(struct arbiter_container *containers, size_t count) {
+static bool may_preempt(const struct arbiter_container *container) {
+    return container->priority == ARBITER_HIGH && container->distrusted_for <= 0;
+}
+
+/* The own shares and claims, and the surplus, which is negative if more is demanded than there is. low, high: what
+   those demand of it that give way, and those to whom they do. */
+static double find_surplus(struct arbiter_container *containers, size_t count, double *low, double *high) {
     double cores = 0, used = 0, free = 0, demanded = 0;
     for (size_t i = 0; i < count; i++) {
         follow(&containers[i]);
@@ -127,23 +137,31 @@ static double find_surplus(struct arbiter_container *containers, size_t count) {
         bool all = container->held_back && container->lapsed_for == 0;
         bool claims = container->active && is_elastic(container) && (all || container->peak > container->own);
         container->claim = !claims ? 0 : max(0, (all ? 1 : wanted(container)) - container->own);
-        demanded += own_demand(container);
+        double own = own_demand(container);
+        demanded += own;
+        *low += container->priority == ARBITER_LOW ? own : 0;
+        *high += may_preempt(container) ? own : 0;
     }
-    return max(0, 1 - demanded - min(1, free));
+    return 1 - demanded - min(1, free);
 }
 
 void arbiter_divide(struct arbiter_container *containers, size_t count) {
-    double left = find_surplus(containers, count);
-    for (int priority = ARBITER_HIGH; priority >= ARBITER_LOW; priority--) {
-        left = divide_surplus(containers, count, (enum arbiter_priority)priority, left);
-    }
+    double low = 0, high = 0, surplus = find_surplus(containers, count, &low, &high);
+    double left[ARBITER_PRIORITIES]; /* that no one claims */
+    double some = max(0, surplus + low);
+    left[ARBITER_HIGH] = divide_surplus(containers, count, ARBITER_HIGH, some);
+    some = max(0, surplus - (some - left[ARBITER_HIGH]));
+    left[ARBITER_NORMAL] = divide_surplus(containers, count, ARBITER_NORMAL, some);
+    some = max(0, surplus + high - (some - left[ARBITER_NORMAL]));
+    left[ARBITER_LOW] = divide_surplus(containers, count, ARBITER_LOW, some);
+    left[ARBITER_NORMAL] = max(0, left[ARBITER_NORMAL] - (some - left[ARBITER_LOW]));
     for (size_t i = 0; i < count; i++) {
         struct arbiter_container *container = &containers[i];
         container->borrowed = 0;
         if (!arbiter_is_limited(container)) {
             continue;
         }
-        double lent = is_elastic(container) ? container->fair + left : 0;
+        double lent = is_elastic(container) ? container->fair + left[container->priority] : 0;
         double target = min(1, container->own + lent);
         container->targets += target;
         container->divisions++;
@@ -152,6 +170,28 @@ void arbiter_divide(struct arbiter_container *containers, size_t count) {
         if (lent > 0) {
             container->borrowed = target >= WHOLE ? 1 : max(0, target * container->trim * OVERCOMMIT - container->own);
         }
+    }
+}
+
+bool arbiter_preempts(struct arbiter_container *container, bool works, double seconds) {
+    container->distrusted_for = max(0, container->distrusted_for - seconds);
+    bool preempts = works && may_preempt(container);
+    container->said += preempts ? seconds : 0;
+    return preempts;
+}
+
+void arbiter_confirm(struct arbiter_container *container, double seconds) {
+    double shown = CONFIRMED * seconds * believed(container->nvml_used >= 0 ? container->nvml_used : container->mean);
+    container->unconfirmed =
+        max(0, container->unconfirmed + container->said_before - container->shown_before - shown);
+    container->said_before = container->said;
+    container->shown_before = shown;
+    container->said = 0;
+    container->distrust = max(0, container->distrust - shown);
+    if (container->unconfirmed > UNCONFIRMED_MAX) {
+        container->distrust = min(DISTRUST_MAX, max(DISTRUST_MIN, 2 * container->distrust));
+        container->distrusted_for = container->distrust;
+        container->unconfirmed = container->said_before = 0;
     }
 }
 

@@ -17,6 +17,12 @@
  * - A claim of which less than half is used for 2 s lapses for 2 s, the next time for twice as long. A container then
  *   claims what it uses.
  *
+ * A container of low priority gives way whenever one of high priority has work on the GPU; the caller looks every
+ * millisecond. So each of the two may borrow what the other demands. That a container of high priority has work is what
+ * it says itself. It is believed while NVML shows at least a tenth of it; after a second more than that, it makes none
+ * give way for 2 s, the next time for twice as long, up to 64 s. NVML's figures are of the last second, and come once a
+ * second, so a false claim holds others back for up to 3 s. Without NVML's figure the container's own is believed.
+ *
  * If the cores of all containers add up to more than the GPU, all own shares are scaled down by the same factor. No
  * own share depends on what containers say of themselves.
  *
@@ -59,6 +65,11 @@ struct arbiter_container {
     double peak;                   /* decaying maximum of what it would use if it never waited */
     unsigned active_for;           /* periods */
     unsigned unused_for;           /* periods in which less than half of its claim was used */
+    double said, said_before;      /* seconds of work of high priority that it said since the last confirmation, ... */
+    double shown_before;           /* ... and before it; what NVML's figure then could confirm */
+    double unconfirmed;            /* seconds of work that it said and NVML did not confirm */
+    double distrusted_for;         /* seconds for which it makes none give way */
+    double distrust;               /* the same the last time, less what was confirmed since */
     unsigned lapsed_for, pause;    /* periods for which it claims what it uses, and will the next time */
     double claim, fair;            /* beyond the own share: what it wants, and what it gets of that */
     double trim;                   /* correction factor of the target; 0: not set yet, means 1 */
@@ -76,6 +87,14 @@ bool arbiter_is_limited(const struct arbiter_container *container);
 
 /* Sets the shares of the containers of a GPU. The caller calls it every 20 ms. */
 void arbiter_divide(struct arbiter_container *containers, size_t count);
+
+/* Whether a container of high priority makes those of low priority give way now. works: it has work on the GPU, or says
+   so; seconds: since the last call. */
+bool arbiter_preempts(struct arbiter_container *container, bool works, double seconds);
+
+/* Compares the work that a container of high priority said with nvml_used. The caller calls it about every second, with
+   the seconds since the last call. */
+void arbiter_confirm(struct arbiter_container *container, double seconds);
 
 /* Adjusts the trim. The caller calls it about every second, with the container's GPU time since the last call as a
    fraction of that time: by NVML (negative if NVML has no sample of the container) and by the shim's accounting. */

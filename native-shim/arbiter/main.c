@@ -1,5 +1,5 @@
 /*
- * The arbiter as a program, which the node agent starts: aliquot-arbiter REGIONS AGENTS
+ * The arbiter as a program, which the node agent starts: aliquot-arbiter REGIONS AGENTS [FLOOR]
  *
  * REGIONS and AGENTS are folders with a file per container, named as its slot: its region and its agent's file. On the
  * standard input the node agent writes lists: a line per container and GPU, and a line with a point, which ends the
@@ -15,6 +15,10 @@
  * Every 20 ms the program reads the GPU's entry of each region, and writes its words into the agent's files. A
  * container can write anything into its region, or truncate it, so the program reads it with pread and never maps it,
  * and compares the GPU's UUID each time. It finds a GPU in an agent's file by its UUID; it adds none.
+ *
+ * While a container of low priority has work on a GPU, the program also looks every millisecond at the containers of
+ * high priority there, and tells the former to give way. FLOOR is the percent of the GPU that such a one keeps over
+ * 10 s (0 to 100, default 5).
  */
 #include "aliquot/agent.h"
 #include "aliquot/region.h"
@@ -36,6 +40,8 @@ enum { MAX_ENTRIES = 1024, SLOT_LENGTH = 64, LINE_LENGTH = 512 };
 #define ACTIVE_NS INT64_C(40000000)     /* for which a launch, a wait or work in flight counts as active */
 #define HELD_BACK_NS INT64_C(200000000) /* for which a wait counts as recent */
 #define CHECK_NS INT64_C(1000000000)    /* between checks whether a file was replaced */
+#define LOOK_NS INT64_C(1000000)        /* between looks at containers of high priority */
+#define IN_FLIGHT_MAX_NS UINT64_C(2000000000) /* the shim says no more */
 #define TRIM_NS INT64_C(500000000)      /* shortest time by which NVML's figure and the shim's are compared */
 
 /* A number that differs by more than its threshold is written at once, another one after the refresh time. */
@@ -43,6 +49,7 @@ enum { MAX_ENTRIES = 1024, SLOT_LENGTH = 64, LINE_LENGTH = 512 };
 #define GRANT_REFRESH_MS 1000
 #define ACTIVE_REFRESH_MS 40
 #define BORROWED_REFRESH_MS 80
+#define YIELD_REFRESH_MS 16
 
 /* A file of a container. */
 struct container_file {
@@ -59,12 +66,14 @@ struct entry {
     struct arbiter_container law;
     struct container_file region, agent;
     uint64_t gpu_time, busy, throttled;
-    int64_t observed_at, waited_at, trimmed_at; /* 0: never */
+    int64_t observed_at, waited_at, trimmed_at, looked_at; /* 0: never */
     uint64_t gpu_time_at_trim;
-    uint64_t grant, active, borrowed; /* words */
+    uint64_t grant, active, borrowed, yield; /* words */
 };
 
 static int regions, agents;          /* the folders */
+static uint32_t floor_percent = 5;   /* FLOOR */
+static bool looking;                 /* on a GPU, a container of high priority may interrupt one of low priority */
 static struct entry *entries, *list; /* by GPU, then by slot; the list that is being read */
 static size_t count, list_count;
 static struct arbiter_container gpu[MAX_ENTRIES]; /* the containers of one GPU */
@@ -216,6 +225,34 @@ static bool may_be_active(const struct arbiter_container *container) {
     return container->active || !arbiter_is_limited(container);
 }
 
+static bool has_work(const struct aliquot_device *device, int64_t time) {
+    uint64_t flying = device->in_flight - (uint64_t)time;
+    return flying > 0 && flying <= IN_FLIGHT_MAX_NS;
+}
+
+/* Tells the containers of low priority whether to give way. */
+static void look(struct entry *of_gpu, size_t containers, int64_t time) {
+    bool high = false, preempted = false;
+    for (size_t i = 0; i < containers; i++) {
+        struct entry *entry = &of_gpu[i];
+        struct aliquot_device device;
+        if (entry->law.priority == ARBITER_HIGH) {
+            bool works = read_device(entry, &device, time) && has_work(&device, time);
+            double seconds = entry->looked_at == 0 ? 0 : (double)(time - entry->looked_at) / 1e9;
+            preempted |= arbiter_preempts(&entry->law, works, seconds);
+            entry->looked_at = time;
+            high = true;
+        }
+    }
+    for (size_t i = 0; high && i < containers; i++) {
+        if (of_gpu[i].law.priority == ARBITER_LOW && find_agent_entry(&of_gpu[i], time)) {
+            write_number(&of_gpu[i], offsetof(struct aliquot_agent_device, yield), &of_gpu[i].yield, time,
+                         floor_percent | (preempted ? ALIQUOT_YIELD_NOW : 0), 0, YIELD_REFRESH_MS);
+            looking |= of_gpu[i].law.active;
+        }
+    }
+}
+
 /* Divides one GPU among its containers. */
 static void divide(struct entry *of_gpu, size_t containers, int64_t time) {
     unsigned active = 0;
@@ -229,15 +266,16 @@ static void divide(struct entry *of_gpu, size_t containers, int64_t time) {
         of_gpu[i].law = gpu[i];
         write_words(&of_gpu[i], time, active - may_be_active(&gpu[i]));
     }
+    look(of_gpu, containers, time);
 }
 
-static void divide_all(int64_t time) {
+static void for_each_gpu(void (*act)(struct entry *, size_t, int64_t), int64_t time) {
     for (size_t first = 0, next; first < count; first = next) {
         next = first + 1;
         while (next < count && memcmp(entries[next].uuid, entries[first].uuid, sizeof entries[0].uuid) == 0) {
             next++;
         }
-        divide(&entries[first], next - first, time);
+        act(&entries[first], next - first, time);
     }
 }
 
@@ -296,6 +334,7 @@ static void trim(struct entry *entry, int64_t time) {
         if (entry->trimmed_at != 0) {
             arbiter_trim(&entry->law, entry->law.nvml_used,
                          (double)(entry->gpu_time - entry->gpu_time_at_trim) / elapsed);
+            arbiter_confirm(&entry->law, elapsed / 1e9);
         }
         entry->trimmed_at = time;
         entry->gpu_time_at_trim = entry->gpu_time;
@@ -380,13 +419,16 @@ static bool read_lists(int64_t time) {
 
 int main(int argument_count, char **arguments) {
     struct rlimit files;
-    regions = argument_count == 3 ? open(arguments[1], O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-    agents = argument_count == 3 ? open(arguments[2], O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    char *end = argument_count == 4 ? arguments[3] : "";
+    floor_percent = argument_count == 4 ? (uint32_t)strtoul(arguments[3], &end, 10) : floor_percent;
+    bool good = (argument_count == 3 || argument_count == 4) && *end == 0 && floor_percent <= 100;
+    regions = good ? open(arguments[1], O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    agents = good ? open(arguments[2], O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     entries = calloc(MAX_ENTRIES, sizeof entries[0]);
     list = calloc(MAX_ENTRIES, sizeof list[0]);
     if (regions < 0 || agents < 0 || entries == NULL || list == NULL) {
-        fprintf(stderr, "usage: aliquot-arbiter REGIONS AGENTS\nexpected two folders, found %s\n",
-                argument_count == 3 ? strerror(errno) : "other arguments");
+        fprintf(stderr, "usage: aliquot-arbiter REGIONS AGENTS [FLOOR]\nexpected two folders and percent, found %s\n",
+                good ? strerror(errno) : "other arguments");
         return 2;
     }
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -394,10 +436,15 @@ int main(int argument_count, char **arguments) {
         setrlimit(RLIMIT_NOFILE, &files);
     }
     for (int64_t next = now() + ARBITER_PERIOD_NS; read_lists(now()); next += ARBITER_PERIOD_NS) {
+        for (int64_t at; looking && (at = now() + LOOK_NS) < next;) {
+            sleep_until(at);
+            for_each_gpu(look, now());
+        }
         sleep_until(next);
         int64_t time = now();
         next = time - next > ARBITER_PERIOD_NS ? time : next; /* periods that were missed are not made up for */
-        divide_all(time);
+        looking = false;
+        for_each_gpu(divide, time);
     }
     return 0;
 }

@@ -67,6 +67,11 @@ static void work(const char *slot, const char *gpu) {
     write_device(slot, 0, gpu, (struct aliquot_device){.wanted = (uint64_t)now(), .throttled = throttled += 1});
 }
 
+/* The container has 20 ms of work in flight. */
+static void fly(const char *slot, const char *gpu) {
+    write_device(slot, 0, gpu, (struct aliquot_device){.in_flight = (uint64_t)(now() + 20 * MS)});
+}
+
 static struct aliquot_agent_device read_agent(const char *slot, int index) {
     char path[128];
     struct aliquot_agent agent;
@@ -95,7 +100,7 @@ static void start_arbiter(void) {
         dup2(in[0], STDIN_FILENO);
         dup2(err[1], STDERR_FILENO);
         close(in[1]);
-        execl(ARBITER, ARBITER, regions, agents, NULL);
+        execl(ARBITER, ARBITER, regions, agents, "7", NULL);
         _exit(127);
     }
     close(in[0]);
@@ -127,6 +132,7 @@ static void expect_error(const char *text) {
 
 #define GRANTED(slot) ALIQUOT_GRANT_SHARE(read_agent(slot, 1).grant)
 #define BORROWED(slot) ALIQUOT_GRANT_SHARE(read_agent(slot, 1).borrowed)
+#define YIELD(slot) ALIQUOT_GRANT_SHARE(read_agent(slot, 1).yield)
 #define ACTIVE(slot) ALIQUOT_GRANT_SHARE(read_agent(slot, 1).active)
 
 TEST(it_writes_its_words_and_nothing_else) {
@@ -161,6 +167,56 @@ TEST(containers_on_two_GPUs_lend_to_those_on_their_own) {
     CHECK_EQUAL(GRANTED("c"), 100000);
     CHECK_EQUAL(ALIQUOT_GRANT_SHARE(read_agent("b", 0).grant), 200000);
     WAIT_UNTIL(BORROWED("a") == 1000000, work("b", OTHER_GPU)); /* its region's entry is another GPU's now */
+}
+
+TEST(low_priority_gives_way_while_high_priority_has_work_on_its_GPU) {
+    start_arbiter();
+    const char *slots[] = {"high", "low", "normal"};
+    for (int i = 0; i < 3; i++) {
+        create_agent(slots[i]);
+        write_device(slots[i], 0, GPU, (struct aliquot_device){0});
+    }
+    tell("high " GPU " 30 elastic high -\nlow " GPU " 50 elastic low -\nnormal " GPU " 10 fixed normal -\n"
+         "low " OTHER_GPU " 50 elastic low -\n.\n");
+    WAIT_UNTIL(YIELD("low") == 7, (void)0);
+    WAIT_UNTIL(YIELD("low") == (7 | ALIQUOT_YIELD_NOW), (work("low", GPU), fly("high", GPU)));
+    WAIT_UNTIL(YIELD("low") == 7, work("low", GPU));
+    CHECK(YIELD("normal") == 0 && YIELD("high") == 0, "others do not give way");
+    CHECK_EQUAL(read_agent("low", 0).yield, 0); /* none of high priority there */
+    tell("high " GPU " 30 elastic normal -\nlow " GPU " 50 elastic low -\n.\n");
+    uint64_t last = 0;
+    WAIT_UNTIL(last == read_agent("low", 1).yield, (last = read_agent("low", 1).yield, usleep(100000)));
+}
+
+TEST(work_that_NVML_does_not_confirm_and_random_bytes_do_not_keep_low_priority_waiting) {
+    uint8_t bytes[sizeof(struct aliquot_device)];
+    unsigned random = 1;
+    start_arbiter();
+    create_agent("high");
+    create_agent("low");
+    for (int i = 0; i < 8; i++) { /* at 10 Hz */
+        tell("high " GPU " 30 elastic high 0\nlow " GPU " 50 elastic low 90\n.\n");
+        for (size_t j = 0; j < sizeof bytes; j++) {
+            bytes[j] = (uint8_t)(rand_r(&random) >> 8);
+        }
+        struct aliquot_device device;
+        memcpy(&device, bytes, sizeof device);
+        write_device("high", 0, GPU, device);
+        work("low", GPU);
+        usleep(20000);
+        CHECK((YIELD("low") & ALIQUOT_YIELD_NOW) == 0, "random bytes are no work");
+    }
+    int64_t preempted = 0, told = 0, begun = now();
+    WAIT_UNTIL(preempted > 0 && (YIELD("low") & ALIQUOT_YIELD_NOW) == 0, {
+        fly("high", GPU);
+        work("low", GPU);
+        preempted += (YIELD("low") & ALIQUOT_YIELD_NOW) != 0;
+        if (now() - told > 500 * MS) {
+            tell("high " GPU " 30 elastic high 0\nlow " GPU " 50 elastic low 0\n.\n");
+            told = now();
+        }
+    });
+    CHECK(now() - begun > 1000 * MS, "it was believed for a second");
 }
 
 TEST(a_list_replaces_the_one_before_and_a_slot_gets_a_new_container) {
@@ -256,4 +312,7 @@ TEST(the_end_of_the_input_ends_it) {
 TEST(without_two_folders_it_says_how_it_is_called) {
     CHECK(system(ARBITER " /nowhere /tmp 2>/dev/null") == 2 << 8, "a folder that is missing");
     CHECK(system(ARBITER " 2>/dev/null </dev/null") == 2 << 8, "no folders");
+    CHECK(system(ARBITER " /tmp /tmp 101 2>/dev/null </dev/null") == 2 << 8, "more than the GPU");
+    CHECK(system(ARBITER " /tmp /tmp 5x 2>/dev/null </dev/null") == 2 << 8, "no number");
+    CHECK(system(ARBITER " /tmp /tmp -1 2>/dev/null </dev/null") == 2 << 8, "a negative number");
 }

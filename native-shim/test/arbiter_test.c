@@ -110,10 +110,71 @@ TEST(claims_of_a_higher_priority_are_served_first) {
     work(&three[1], 0.4);
     work(&three[2], 0.4);
     divide_for(three, 3, 2);
-    CHECK(three[1].borrowed > 0.5 && three[2].borrowed < 0.01, "%.3f, %.3f", three[1].borrowed, three[2].borrowed);
+    /* The one of low priority may use what that of high priority leaves at any moment, since it gives way. */
+    CHECK(three[1].borrowed > 0.5 && three[2].borrowed < 0.04, "%.3f, %.3f", three[1].borrowed, three[2].borrowed);
     work(&three[0], 0.4);
     arbiter_divide(three, 3);
     CHECK(three[0].borrowed > 0.39 && three[1].borrowed < 0.01, "%.3f, %.3f", three[0].borrowed, three[1].borrowed);
+}
+
+TEST(high_priority_may_borrow_what_low_priority_demands_and_low_what_high_does_not_use_now) {
+    struct arbiter_container three[] = {container(0.3, ALIQUOT_POLICY_ELASTIC), container(0.5, ALIQUOT_POLICY_ELASTIC),
+                                        container(0.2, ALIQUOT_POLICY_FIXED)};
+    three[0].priority = ARBITER_HIGH;
+    three[1].priority = ARBITER_LOW;
+    work(&three[0], 0.4);
+    work(&three[1], 0.5);
+    divide_for(three, 3, 0.5);
+    CHECK_SHARE(three[1].own, 0.5);
+    CHECK_SHARE(three[0].borrowed, 1); /* all */
+    CHECK_SHARE(three[1].borrowed, 1);
+    work(&three[2], 0.2); /* neither gives way nor takes */
+    divide_for(three, 3, 0.5);
+    CHECK(fabs(three[0].borrowed - 0.5) < 0.02, "%.3f", three[0].borrowed);
+    CHECK(fabs(three[1].borrowed - 0.3) < 0.02, "%.3f", three[1].borrowed);
+    three[0].distrusted_for = 1; /* so that the one of low priority does not give way */
+    arbiter_divide(three, 3);
+    CHECK_SHARE(three[1].borrowed, 0);
+}
+
+/* For seconds, says that there is work, all the time or a part of each second. Returns for how long others give way. */
+static double claim_work(struct arbiter_container *high, double part, double nvml, int seconds) {
+    double preempted = 0;
+    for (int ms = 0; ms < seconds * 1000; ms++) {
+        preempted += arbiter_preempts(high, ms % 1000 < part * 1000, 0.001) ? 0.001 : 0;
+        if (ms % 1000 == 999) {
+            high->nvml_used = nvml;
+            arbiter_confirm(high, 1);
+        }
+    }
+    return preempted;
+}
+
+TEST(work_that_NVML_does_not_confirm_makes_no_one_give_way_for_long) {
+    struct arbiter_container high = container(0.3, ALIQUOT_POLICY_ELASTIC);
+    high.priority = ARBITER_HIGH;
+    double preempted = claim_work(&high, 1, 0, 3);
+    CHECK(preempted > 1 && preempted <= 3.01, "%.3f of the first 3 s", preempted);
+    claim_work(&high, 1, 0, 120);
+    preempted = claim_work(&high, 1, 0, 600);
+    CHECK(preempted < 35, "%.3f of 600 s", preempted);
+    claim_work(&high, 0.5, 0.5, 70); /* it has paused long enough, and works */
+    CHECK(claim_work(&high, 0.5, 0.5, 20) > 9.9, "it is believed again");
+    CHECK(claim_work(&high, 0.3, 0.04, 20) > 5.9, "short requests use less than a tick of the arbiter's");
+    high.priority = ARBITER_NORMAL;
+    CHECK(claim_work(&high, 1, 1, 3) == 0, "only high priority goes first");
+}
+
+TEST(work_that_NVML_shows_a_second_late_is_confirmed) {
+    struct arbiter_container high = container(0.3, ALIQUOT_POLICY_ELASTIC);
+    high.priority = ARBITER_HIGH;
+    double preempted = 0;
+    for (int i = 0; i < 10; i++) { /* 3 s of work, 3 s without */
+        preempted += claim_work(&high, 1, 0, 1) + claim_work(&high, 1, 1, 2);
+        claim_work(&high, 0, 1, 1);
+        claim_work(&high, 0, 0, 2);
+    }
+    CHECK(preempted > 29.9, "%.3f of 30 s", preempted);
 }
 
 TEST(a_claim_that_is_not_used_lapses_and_comes_back) {
