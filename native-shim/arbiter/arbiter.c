@@ -213,6 +213,8 @@ void arbiter_trim(struct arbiter_container *container, double nvml_share, double
         double persistent = copysign(min(fabs(error), fabs(container->error)), error);
         double step = max(-MAX_STEP, min(MAX_STEP, GAIN * persistent));
         container->trim = max(MIN_TRIM, min(MAX_TRIM, container->trim * (1 + step)));
+    } else if (known && fabs(accounted_share - nvml_share) <= RESOLUTION) { /* also after wrong figures of NVML's */
+        container->trim += max(-MAX_STEP, min(MAX_STEP, GAIN * (1 - container->trim)));
     }
     container->error = error;
     container->targets = 0;

@@ -240,4 +240,9 @@ TEST(the_trim_takes_nothing_of_an_own_share) {
         arbiter_trim(&one, 0.35, 0.4);
     }
     CHECK(one.own > 0.44 && one.own <= 0.45, "%.3f", one.own);
+    for (int i = 0; i < 6; i++) { /* NVML was wrong */
+        divide_for(&one, 1, 1);
+        arbiter_trim(&one, 0.45, 0.45);
+    }
+    CHECK(one.own < 0.42, "%.3f", one.own);
 }
