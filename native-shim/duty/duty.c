@@ -58,6 +58,12 @@ static const char help[] =
     "  --processes N      number of processes of each tenant, which share its limit (default 1); or a list\n"
     "  --policy POLICY    fixed (default), elastic or none; a comma-separated list: one policy per tenant\n"
     "  --arbiter          also run the arbiter\n"
+    "  --fault WHAT@FROM[-TO]  between these seconds, or from then on (virtual time, with --arbiter):\n"
+    "                     killed: there is no arbiter; hung: the arbiter does not run\n"
+    "                     paused: the first tenant does not run\n"
+    "                     silent, high, low, late: NVML's figures are unknown, 20 points too high or low, a second old\n"
+    "                     claims, used: 50 times a second, the first tenant's region says that its work waits, or that\n"
+    "                     it used ten times the GPU\n"
     "  --priority P       high, normal (default) or low; a comma-separated list: one priority per tenant\n"
     "  --seconds S        duration of the measurement (default 5)\n"
     "  --warm-up S        time before the measurement (default 2)\n"
@@ -99,7 +105,7 @@ struct plan {
     bool is_virtual, arbiter, keep;
     unsigned long seed;
     int latency;
-    const char *profile, *series;
+    const char *profile, *series, *fault;
     char build[PATH_LENGTH];
     char folder[PATH_LENGTH];
 };
@@ -186,6 +192,13 @@ static void path_in(const struct plan *plan, char path[PATH_LENGTH], const char 
     snprintf(path + length, PATH_LENGTH - (size_t)length, format, i);
 }
 
+static void kill_process(pid_t pid) {
+    if (pid > 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+}
+
 /* ---- the meter ---- */
 
 static int slot_of(gpu_file *gpu, int pid) {
@@ -210,9 +223,9 @@ static double shown_utilization(const struct aliquot_region *region) {
     return usage.elapsed == 0 ? 0 : 100 * (double)usage.used / (double)usage.elapsed;
 }
 
-static const struct aliquot_region *map_region(const char *path) {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    void *region = mmap(NULL, ALIQUOT_REGION_SIZE, PROT_READ, MAP_SHARED, file, 0);
+static void *map_region(const char *path, int flags) {
+    int file = open(path, flags | O_CLOEXEC), protection = PROT_READ | (flags == O_RDWR ? PROT_WRITE : 0);
+    void *region = mmap(NULL, ALIQUOT_REGION_SIZE, protection, MAP_SHARED, file, 0);
     struct stat status;
     if (file < 0 || fstat(file, &status) != 0 || status.st_size < ALIQUOT_REGION_SIZE || region == MAP_FAILED) {
         fail("the shim in a tenant has not set up its region");
@@ -269,7 +282,7 @@ static int measure(int count, char **arguments) {
         last = now;
         for (int i = 0; i < tenants && time >= start; i++) {
             if (measured_from == 0) {
-                regions[i] = map_region(arguments[5 + i]);
+                regions[i] = map_region(arguments[5 + i], O_RDONLY);
                 counted[i] = gpu_time_of(regions[i]);
             }
             double shown = shown_utilization(regions[i]);
@@ -301,6 +314,9 @@ static int measure(int count, char **arguments) {
 /* ---- in the node agent's place ---- */
 
 enum { MAX_SAMPLES = 1024 };
+
+#define STEP_NS UINT64_C(20000000)
+#define SECOND_NS UINT64_C(1000000000)
 
 /* As in nvml.h. */
 typedef struct {
@@ -364,44 +380,120 @@ static double tenant_percent(const utilization_sample *samples, unsigned count, 
     return sum;
 }
 
+/* What goes wrong, and when, in ns since the start. */
+struct fault {
+    const char *what;
+    uint64_t from, to;
+};
+
+static struct fault parse_fault(const char *text) {
+    double from = 0, to = 1e6;
+    const char *at = strchr(text, '@');
+    if (text[0] == 0) {
+        return (struct fault){.what = ""};
+    }
+    if (at == NULL || sscanf(at + 1, "%lf-%lf", &from, &to) < 1) {
+        fprintf(stderr, "duty: expected a fault like killed@4-6, found '%s'\n", text);
+        exit(2);
+    }
+    return (struct fault){strndup(text, (size_t)(at - text)), (uint64_t)(from * 1e9), (uint64_t)(to * 1e9)};
+}
+
+/* A program that is started next does not run during that fault. */
+static void pause_when(const struct fault *fault, const char *what) {
+    char range[64];
+    if (strcmp(fault->what, what) == 0) {
+        snprintf(range, sizeof range, "%f-%f", (double)fault->from / 1e9, (double)fault->to / 1e9);
+        setenv("ALIQUOT_VIRTUAL_TIME_PAUSE", range, 1);
+    }
+}
+
 /* Starts the arbiter, which reads from then on what this process writes to standard output. */
-static void start_arbiter(const char *build, const char *folder) {
+static pid_t start_arbiter(const char *build, const char *folder, const struct fault *fault) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
         fail("cannot create a pipe");
     }
-    if (fork() == 0) {
+    pid_t arbiter = fork();
+    if (arbiter == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pause_when(fault, "hung");
         container_become_arbiter(build, folder, ends[0]);
     }
     dup2(ends[1], STDOUT_FILENO);
     close(ends[0]);
     close(ends[1]);
+    return arbiter;
 }
 
-/* `duty agent BUILD FOLDER LIMIT PIDS...` starts the arbiter and writes its list each second. Per tenant: "CORES POLICY
-   PRIORITY", and a file with the process IDs. */
-static _Noreturn void run_agent(const char *build, const char *folder, int tenants, char **arguments) {
+/* Writes what is not true into the first tenant's region. */
+static void lie(const struct fault *fault, const char *folder) {
+    static struct aliquot_device *device;
+    char path[PATH_LENGTH];
+    uint64_t now = gpu_now();
+    if (device == NULL) {
+        snprintf(path, sizeof path, "%.400s/regions/0", folder);
+        device = ((struct aliquot_region *)map_region(path, O_RDWR))->device;
+    }
+    if (strcmp(fault->what, "used") == 0) {
+        __atomic_fetch_add(&device->gpu_time, 10 * STEP_NS, __ATOMIC_RELAXED);
+    } else {
+        __atomic_store_n(&device->wanted, now, __ATOMIC_RELAXED);
+        __atomic_store_n(&device->in_flight, now + STEP_NS, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&device->throttled, STEP_NS, __ATOMIC_RELAXED);
+    }
+}
+
+/* NVML's figure of a tenant, as a fault changes it. */
+static double faulty(const struct fault *fault, double percent, double before) {
+    double error = strcmp(fault->what, "high") == 0 ? 20 : strcmp(fault->what, "low") == 0 ? -20 : 0;
+    return strcmp(fault->what, "silent") == 0 ? -1
+           : strcmp(fault->what, "late") == 0 ? before
+           : percent < 0                      ? percent
+                                              : fmax(0, percent + error);
+}
+
+/* `duty agent BUILD FOLDER FAULT LIMIT PIDS...` starts the arbiter and writes its list each second. Per tenant: "CORES
+   POLICY PRIORITY", and a file with the process IDs. */
+static _Noreturn void run_agent(const char *build, const char *folder, const char *fault_text, int tenants,
+                                char **arguments) {
     static utilization_sample samples[MAX_SAMPLES];
+    struct fault fault = parse_fault(fault_text);
     unsigned long long since = 0;
     void *gpu = NULL;
-    start_arbiter(build, folder); /* before this process joins the virtual clock */
+    pid_t arbiter = start_arbiter(build, folder, &fault); /* before this process joins the virtual clock */
     utilization_function *utilization = open_nvml(&gpu);
-    for (uint64_t time = gpu_now();; time += 1000000000) {
-        tenant_sleep_until(time);
+    double percent[MAX_TENANTS], before[MAX_TENANTS];
+    signal(SIGPIPE, SIG_IGN);
+    for (uint64_t begin = gpu_now(), time = 0;; time += fault.what[0] != 0 ? STEP_NS : SECOND_NS) {
+        tenant_sleep_until(begin + time);
+        bool is_faulty = time >= fault.from && time < fault.to;
+        if (strcmp(fault.what, "killed") == 0 && is_faulty == (arbiter != 0)) {
+            kill_process(arbiter);
+            arbiter = is_faulty ? 0 : start_arbiter(build, folder, &fault);
+        } else if (is_faulty && (strcmp(fault.what, "claims") == 0 || strcmp(fault.what, "used") == 0)) {
+            lie(&fault, folder);
+        }
+        if (time % SECOND_NS != 0) {
+            continue;
+        }
         unsigned count = read_samples(utilization, gpu, samples, &since);
-        double percent[MAX_TENANTS], sum = 0;
+        double sum = 0;
         for (int i = 0; i < tenants; i++) {
+            before[i] = time == 0 ? -1 : percent[i];
             percent[i] = tenant_percent(samples, count, arguments[2 * i + 1]);
             sum += percent[i] > 0 ? percent[i] : 0;
         }
         for (int i = 0; i < tenants; i++) {
-            printf("%d %s %s ", i, uuid, arguments[2 * i]);
             /* Time slices of processes do not overlap, so a sum above 100 is an artifact of sampling. */
-            printf(percent[i] < 0 ? "-\n" : "%.2f\n", sum > 100 ? percent[i] * 100 / sum : percent[i]);
+            double said = sum > 100 ? percent[i] * 100 / sum : percent[i];
+            said = is_faulty ? faulty(&fault, said, before[i]) : said;
+            printf("%d %s %s ", i, uuid, arguments[2 * i]);
+            printf(said < 0 ? "-\n" : "%.2f\n", said);
         }
         printf(".\n");
         fflush(stdout);
+        clearerr(stdout);
     }
 }
 
@@ -460,6 +552,7 @@ static pid_t start(const struct plan *plan, int participants, bool shim, int out
 
 static void start_tenants(struct plan *plan, int participants, const char *self) {
     char path[PATH_LENGTH], text[PATH_LENGTH], seed[32], name[16];
+    struct fault fault = parse_fault(plan->fault);
     for (int i = 0; i < plan->count; i++) {
         struct tenant *tenant = &plan->tenants[i];
         snprintf(name, sizeof name, "%d", i);
@@ -476,7 +569,11 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
         for (int j = 0; j < tenant->processes; j++) {
             snprintf(seed, sizeof seed, "%lu", plan->seed * 1000 + (unsigned long)(i * MAX_PROCESSES + j));
             char *arguments[] = {(char *)self, "tenant", (char *)tenant->shape, (char *)tenant->pattern, seed, NULL};
+            if (i == 0) {
+                pause_when(&fault, "paused");
+            }
             tenant->pids[j] = start(plan, participants, true, -1, arguments);
+            unsetenv("ALIQUOT_VIRTUAL_TIME_PAUSE");
             size_t length = strlen(pids);
             snprintf(pids + length, sizeof pids - length, "%d\n", (int)tenant->pids[j]);
         }
@@ -487,12 +584,13 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
 
 /* Starts this program in the node agent's place. */
 static pid_t start_agent(const struct plan *plan, int participants, const char *self) {
-    char pids[MAX_TENANTS][PATH_LENGTH], limits[MAX_TENANTS][64], *arguments[5 + 2 * MAX_TENANTS];
+    char pids[MAX_TENANTS][PATH_LENGTH], limits[MAX_TENANTS][64], *arguments[6 + 2 * MAX_TENANTS];
     int count = 0;
     arguments[count++] = (char *)self;
     arguments[count++] = "agent";
     arguments[count++] = (char *)plan->build;
     arguments[count++] = (char *)plan->folder;
+    arguments[count++] = (char *)plan->fault;
     for (int i = 0; i < plan->count; i++) {
         const struct tenant *tenant = &plan->tenants[i];
         snprintf(limits[i], sizeof limits[i], "%d %.15s %.15s", (int)tenant->limit, tenant->policy, tenant->priority);
@@ -531,13 +629,6 @@ static void create_gpu(struct plan *plan) {
         if (access(command, R_OK) != 0 || symlink(command, path) != 0) {
             fail("the fake driver is not in the build folder; set --build");
         }
-    }
-}
-
-static void kill_process(pid_t pid) {
-    if (pid > 0) {
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
     }
 }
 
@@ -616,8 +707,7 @@ static struct plan parse(int count, char **arguments) {
         {"real", 0, NULL, 'r'},      {"seed", 1, NULL, 'd'},       {"build", 1, NULL, 'b'},
         {"keep", 0, NULL, 'k'},      {"help", 0, NULL, 'h'},       {"latency", 1, NULL, 'y'},
         {"profile", 1, NULL, 'P'},   {"priority", 1, NULL, 'i'},   {"whole", 1, NULL, 'W'},
-        {"series", 1, NULL, 'R'},
-        {NULL, 0, NULL, 0}};
+        {"series", 1, NULL, 'R'},    {"fault", 1, NULL, 'f'},      {NULL, 0, NULL, 0}};
     const char *limits = "25", *shapes = "1ms", *patterns = "busy", *policies = "fixed", *expect = NULL,
                *priorities = "normal", *processes = "1";
     struct plan plan = {.seconds = 5,
@@ -629,6 +719,7 @@ static struct plan parse(int count, char **arguments) {
                         .is_virtual = true,
                         .profile = "kind",
                         .series = "",
+                        .fault = "",
                         .seed = 1};
     ssize_t length = readlink("/proc/self/exe", plan.build, sizeof plan.build - 1);
     plan.build[length > 0 ? length : 0] = 0;
@@ -703,6 +794,9 @@ static struct plan parse(int count, char **arguments) {
         case 'R':
             plan.series = optarg;
             break;
+        case 'f':
+            plan.fault = optarg;
+            break;
         case 'b':
             snprintf(plan.build, sizeof plan.build, "%s", optarg);
             break;
@@ -746,8 +840,8 @@ int main(int count, char **arguments) {
     if (count == 5 && strcmp(arguments[1], "tenant") == 0) {
         tenant_run(arguments[2], arguments[3], strtoul(arguments[4], NULL, 10));
     }
-    if (count >= 6 && strcmp(arguments[1], "agent") == 0) {
-        run_agent(arguments[2], arguments[3], (count - 4) / 2, arguments + 4);
+    if (count >= 7 && strcmp(arguments[1], "agent") == 0) {
+        run_agent(arguments[2], arguments[3], arguments[4], (count - 5) / 2, arguments + 5);
     }
     if (count >= 5 && strcmp(arguments[1], "meter") == 0) {
         return measure(count - 2, arguments + 2);

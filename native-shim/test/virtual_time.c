@@ -9,6 +9,7 @@
  *   ALIQUOT_VIRTUAL_TIME_PARTICIPANTS=N   time stands still until N processes have joined (default 1)
  *   ALIQUOT_VIRTUAL_TIME_PRIORITY=K       the process with the lower K runs first at equal times (default: after those
  *                                         with a priority, in the order in which processes joined)
+ *   ALIQUOT_VIRTUAL_TIME_PAUSE=FROM-TO    between these seconds the process does not run, as if stopped by a signal
  *   ALIQUOT_VIRTUAL_TIME_TICK=NS          time that each read of the clock takes (default 200), so that a program that
  *                                         polls the clock makes progress, and calls last as on a real machine
  *
@@ -93,6 +94,7 @@ static int current_process = -1; /* this process's index; -1: it has not joined 
 static uint64_t priority;
 static uint32_t started; /* threads and child processes that this process has started */
 static uint64_t tick = 200;
+static double pause_from, pause_to;
 static pthread_mutex_t thread_mutex = PTHREAD_MUTEX_INITIALIZER; /* threads of a process share its file locks */
 static _Thread_local int current_thread = -1;                    /* this thread's index; -1: it has not joined */
 static int child_thread = -1, child_process = -1;                /* entries that before_fork reserves for the child */
@@ -288,7 +290,8 @@ static bool wait_to_run(bool interruptible) {
 /* Sleeps until a time. The caller holds the lock, which this function releases. */
 static bool wait_until(uint64_t when, bool interruptible) {
     struct thread *thread = &shared->threads[current_thread];
-    thread->wake = when;
+    double seconds = (double)(when - EPOCH) / SECOND;
+    thread->wake = seconds >= pause_from && seconds < pause_to ? EPOCH + (uint64_t)(pause_to * SECOND) : when;
     atomic_store(&thread->state, WAITING);
     run_next(false);
     unlock_clock();
@@ -429,6 +432,11 @@ static bool join_clock(void) {
             shared->magic = MAGIC;
         }
         tick = number("ALIQUOT_VIRTUAL_TIME_TICK", tick);
+        const char *range = getenv("ALIQUOT_VIRTUAL_TIME_PAUSE");
+        if (range != NULL && sscanf(range, "%lf-%lf", &pause_from, &pause_to) != 2) {
+            errno = EINVAL;
+            fail(range);
+        }
         priority = number("ALIQUOT_VIRTUAL_TIME_PRIORITY", 0x10000 + shared->unprioritized++);
         set_current_process(new_process());
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
