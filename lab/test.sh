@@ -9,8 +9,8 @@ long_parts() {
 		java        ten million steps against the ledger, replicas killed under 1,000 pods with quotas, the web page with
 		            5,000 GPUs, more generated requests
 		placement   fragmentation against FGD on openb's workloads, with pods that require a GPU model
-		native      5,000 kills of allocating programs, programs from PyPI, all GPU profiles, the whole acceptance kit, and the
-		            node agent
+		native      5,000 kills of allocating programs, programs from PyPI, all GPU profiles, mixes and faults of containers, the
+		            whole acceptance kit, and the node agent
 		lab         the tests on the cluster that take minutes, without those of 'faults'
 		faults      every fault of the scheduler's replicas, of its API, of nodes and of the control plane
 		upgrade     from an earlier commit to this one and back, under load: from ALIQUOT_EARLIER, or this commit's parent

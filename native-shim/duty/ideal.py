@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""
+What an ideal arbiter could reach for the tenants of a run of duty: ideal.py OPTIONS OF DUTY. Each figure is an upper
+bound: it assumes an arbiter that knows every launch in advance and decides when each one starts.
+
+It shares no code with the arbiter and the simulated GPU. It knows of both: processes take turns of SLICE ms, in a fixed
+order; a turn ends early when the process has nothing to run; a kernel cannot be withdrawn once it is launched; and a
+program that waits for a kernel launches the next one only THINK ms after the end of it. In that gap others can run
+without a delay what fits in it; longer kernels end the turn at a multiple of SLICE, and the program waits until then.
+"""
+import argparse
+import re
+
+SLICE, JITTER = 2.0, 0.97  # ms; a kernel may be that much shorter
+
+
+class Program:
+    def __init__(self, shape, pattern, processes=1):
+        shape = {"graph": "1ms", "mixed": "50us+200us+1ms+20ms", "varied": "50us+200us+1ms+20ms"}.get(shape, shape)
+        unit = {"us": 1e-3, "ms": 1, "s": 1e3}
+        parts = [re.fullmatch(r"([\d.]+)(us|ms|s)", part).groups() for part in shape.rstrip("!").split("+")]
+        self.kernels = [float(value) * unit[name] for value, name in parts]
+        self.mean = sum(self.kernels) / len(self.kernels)
+        name, _, value = pattern.partition("=")
+        self.name, self.processes = name, processes
+        self.think = {"sync": 0.0, "think": float(value) if name == "think" else 0.0}.get(name)  # None: no closed loop
+        self.queues = name not in ("sync", "think", "poisson", "burst")  # always has work that waits
+        self.demand = self.worst = 1.0  # of the GPU, if nothing else runs on it and no limit holds it back: at most, ...
+        if self.think is not None:
+            self.demand = min(1.0, processes * self.mean / (self.mean + self.think))
+        elif name == "poisson":
+            self.demand = min(1.0, processes * float(value) / 100)
+        elif name == "burst":
+            busy, idle = map(float, value.split("/")) if value else (200.0, 300.0)
+            self.worst = busy / (busy + idle)  # at most all: at the end of a burst it waits for what it has launched
+        elif name == "copies":  # in its turns; the copies start in 2 us and run at 25 GB/s
+            self.worst = self.mean / (self.mean + 0.002 + float(value) * 1024 / 25e6)
+
+
+class Tenant(Program):
+    def __init__(self, cores, policy, shape, pattern, processes=1):
+        super().__init__(shape, pattern, processes)
+        self.cores, self.policy = cores / 100, policy
+        self.limited = policy == "elastic" or (policy == "fixed" and cores > 0)
+
+
+def gap(program, others):
+    """The work of others in a gap of the program against its wait: points (ms of wait, ms of work) by rising wait."""
+    think, kernels = program.think, sorted({kernel for other in others for kernel in other.kernels})
+    fill = [min(think, think // (kernel * JITTER) * kernel) for kernel in kernels]
+    fill = think if sum(work > 0 for work in fill) > 1 else max(fill)
+    points = [(0.0, fill)]
+    turn = -(-think // SLICE) * SLICE or SLICE  # a turn that began with the gap and lasts until the program's next one
+    for kernel in (kernel for kernel in kernels if kernel * JITTER > think):
+        first = think // SLICE * SLICE  # launched late in the gap, it ends a turn when the program is ready
+        rest, gaps, wait = kernel - first, int(first > 0), 0.0
+        while rest > 1e-9:
+            piece = min(rest, turn)
+            rest, gaps, wait = rest - piece, gaps + 1, wait + max(0.0, piece - think)
+        points.append((wait / gaps, kernel / gaps))
+    return sorted(points)
+
+
+def beside(program, others, rate):
+    """The largest part of the GPU that others can use while a program in a closed loop gets `rate` of it."""
+    if program.think is None or rate <= 0 or program.processes > 1:
+        return 1 - rate
+    cycle = program.mean / rate
+    wait, best = max(0.0, cycle - program.mean - program.think), 0.0
+    points = gap(program, others)
+    for i, (wait1, work1) in enumerate(points):
+        if wait1 <= wait:  # and for longer than that others run instead of the program
+            best = max(best, work1 + wait - wait1)
+        for wait2, work2 in points[i + 1:]:
+            if wait1 <= wait < wait2:  # a mixture of both kinds of gaps
+                best = max(best, work1 + (work2 - work1) * (wait - wait1) / (wait2 - wait1))
+    return min(1 - rate, best / cycle)
+
+
+def bound(tenant, tenants):
+    """The largest part of the GPU that a tenant can get."""
+    hogs = sum(other.processes for other in tenants if other is not tenant and other.queues and not other.limited)
+    if tenant.think is not None and tenant.processes == 1:
+        turns = max(1.0, -(-tenant.mean // SLICE)) if tenant.mean > 0 else 1.0
+        hardware = tenant.mean / (tenant.mean + max(tenant.think, turns * hogs * SLICE))
+    else:
+        hardware = tenant.processes / (tenant.processes + hogs)
+    return min(tenant.cores if tenant.limited and tenant.policy == "fixed" else 1.0, tenant.demand, hardware)
+
+
+def guarantee(tenant, tenants):
+    """The tenant's cores, or what it can use of them; beside tenants without a limit, at least its part of the turns."""
+    if not tenant.limited:
+        return 0.0
+    cores = tenant.cores / max(1.0, sum(other.cores for other in tenants if other.limited))
+    if any(not other.limited for other in tenants):
+        others = SLICE * sum(other.processes for other in tenants if other is not tenant)
+        turn = SLICE * tenant.processes if tenant.think is None else min(tenant.mean, SLICE)
+        cores = min(cores, turn / (turn + others))
+    return min(cores * tenant.worst, tenant.demand)
+
+
+def use(tenants, rates=None):
+    """The largest part of the GPU in use, if programs in closed loops get these rates (default: their best)."""
+    rates = rates or [bound(tenant, tenants) for tenant in tenants]
+    most = min(1.0, sum(bound(tenant, tenants) for tenant in tenants))
+    for tenant, rate in zip(tenants, rates):
+        others = [other for other in tenants if other is not tenant]
+        if tenant.think is not None and others:
+            most = min(most, rate + beside(tenant, others, rate))
+    return most
+
+
+def shares(tenants):
+    """The guarantees, and the surplus among elastic tenants by their cores, if all of them always want more."""
+    result = [guarantee(tenant, tenants) for tenant in tenants]
+    open_ = {i for i, tenant in enumerate(tenants) if tenant.policy == "elastic"}
+    left = 1 - sum(result)
+    while open_ and left > 1e-9:
+        weights = sum(max(tenants[i].cores, 0.01) for i in open_)
+        step = {i: left * max(tenants[i].cores, 0.01) / weights for i in open_}
+        for i, more in step.items():
+            given = min(more, bound(tenants[i], tenants) - result[i])
+            result[i], left = result[i] + given, left - given
+        open_ = {i for i in open_ if bound(tenants[i], tenants) - result[i] > 1e-9}
+    return result
+
+
+def parse(words):
+    options = argparse.ArgumentParser(usage="ideal.py OPTIONS OF DUTY", add_help=True)
+    for name, default in dict(limits="25", policy="fixed", shape="1ms", pattern="busy", processes="1").items():
+        options.add_argument("--" + name, default=default)
+    options.add_argument("--tenants", type=int)
+    found = vars(options.parse_known_args(words)[0])
+    lists = {name: value.split(",") for name, value in found.items() if name != "tenants"}
+    item = lambda name, i: lists[name][min(i, len(lists[name]) - 1)]
+    return [Tenant(float(item("limits", i)), item("policy", i), item("shape", i), item("pattern", i),
+                   int(item("processes", i))) for i in range(found["tenants"] or len(lists["limits"]))]
+
+
+if __name__ == "__main__":
+    import sys
+
+    mix = parse(sys.argv[1:])
+    for number, (tenant, share) in enumerate(zip(mix, shares(mix))):
+        print(f"tenant {number}: at most {100 * bound(tenant, mix):.1f} % of the GPU, {100 * share:.1f} % beside the others")
+    print(f"GPU in use: at most {100 * use(mix):.1f} %")
