@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""
+Draws what two containers use of a simulated GPU: picture.py DUTY FOLDER writes policy-*.svg into FOLDER (docs/figures).
+The containers run in duty, in virtual time; the figures are the GPU model's own accounting, means of 100 ms.
+"""
+import csv
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+WORKS = "--limits 60,30 --pattern burst=2000/2000,busy --shape 1ms,5ms"
+PICTURES = {  # name: title, the two containers, options of duty
+    "fixed": ("fixed: never more than the cores", "60 %, fixed, works for 2 s of 4", "30 %, fixed",
+              f"{WORKS} --policy fixed,fixed"),
+    "elastic": ("elastic: what others leave idle, too", "60 %, fixed, works for 2 s of 4", "30 %, elastic",
+                f"{WORKS} --policy fixed,elastic"),
+    "none": ("none: no limit, also at the cost of neighbors' cores", "60 %, fixed, works for 2 s of 4", "30 %, none",
+             f"{WORKS} --policy fixed,none")}
+LEFT, TOP, WIDTH, HEIGHT, FROM, SECONDS = 44, 34, 640, 180, 2, 8
+COLORS = ("#3f74b5", "#e39a45")
+
+
+def series(duty, options):
+    """Per 100 ms: the parts of the GPU that the containers used."""
+    with tempfile.NamedTemporaryFile("r") as file:
+        subprocess.run([duty, "--arbiter", *options.split(), "--series", file.name, "--warm-up", str(FROM),
+                        "--seconds", str(SECONDS), "--tolerance", "-1"], check=True, stdout=subprocess.DEVNULL)
+        lines = [[float(number) for number in line] for line in csv.reader(file)]
+    lines = [line[1:] for line in lines if line[0] > FROM + 0.001]
+    return [[sum(part) / 5 for part in zip(*lines[at:at + 5])] for at in range(0, len(lines) - 4, 5)]
+
+
+def draw(title, names, parts):
+    x, y = lambda step: LEFT + WIDTH * step / len(parts), lambda part: TOP + HEIGHT * (1 - part)
+    text = lambda x, y, words, more="": f'<text x="{x:.0f}" y="{y:.0f}" {more}>{words}</text>'
+    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 14} {TOP + HEIGHT + 62}" '
+           'font-family="sans-serif" font-size="12" fill="#333">', '<rect width="100%" height="100%" fill="#fff"/>',
+           text(LEFT, 20, title, 'font-size="14" font-weight="bold"')]
+    below = [0.0] * len(parts)
+    for number, color in enumerate(COLORS):
+        above = [low + part[number] for low, part in zip(below, parts)]
+        edge = lambda values: [f"{x(at):.1f},{y(value):.1f}" for i, value in enumerate(values) for at in (i, i + 1)]
+        svg.append(f'<polygon fill="{color}" points="{" ".join(edge(above) + edge(below)[::-1])}"/>')
+        svg.append(f'<rect x="{LEFT + 220 * number}" y="{TOP + HEIGHT + 40}" width="12" height="12" fill="{color}"/>')
+        svg.append(text(LEFT + 220 * number + 18, TOP + HEIGHT + 51, names[number]))
+        below = above
+    for percent in (0, 30, 60, 100):
+        svg.append(f'<path d="M{LEFT} {y(percent / 100):.1f}h{WIDTH}" stroke="#333" stroke-opacity=".35" '
+                   f'stroke-dasharray="{"none" if percent in (0, 100) else "3 3"}"/>')
+        svg.append(text(LEFT - 6, y(percent / 100) + 4, f"{percent} %", 'text-anchor="end"'))
+    for second in range(SECONDS + 1):
+        svg.append(text(x(second * 10), TOP + HEIGHT + 18, f"{second} s", 'text-anchor="middle"'))
+    return "\n".join(svg + ["</svg>", ""])
+
+
+def main():
+    for name, (title, *names, options) in PICTURES.items():
+        Path(sys.argv[2], f"policy-{name}.svg").write_text(draw(title, names, series(sys.argv[1], options)))
+
+
+if __name__ == "__main__":
+    main()
