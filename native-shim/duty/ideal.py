@@ -44,37 +44,30 @@ class Tenant(Program):
         self.limited = policy == "elastic" or (policy == "fixed" and cores > 0)
 
 
-def gap(program, others):
-    """The work of others in a gap of the program against its wait: points (ms of wait, ms of work) by rising wait."""
-    think, kernels = program.think, sorted({kernel for other in others for kernel in other.kernels})
-    fill = [min(think, think // (kernel * JITTER) * kernel) for kernel in kernels]
-    fill = think if sum(work > 0 for work in fill) > 1 else max(fill)
-    points = [(0.0, fill)]
-    turn = -(-think // SLICE) * SLICE or SLICE  # a turn that began with the gap and lasts until the program's next one
-    for kernel in (kernel for kernel in kernels if kernel * JITTER > think):
-        first = think // SLICE * SLICE  # launched late in the gap, it ends a turn when the program is ready
-        rest, gaps, wait = kernel - first, int(first > 0), 0.0
-        while rest > 1e-9:
-            piece = min(rest, turn)
-            rest, gaps, wait = rest - piece, gaps + 1, wait + max(0.0, piece - think)
-        points.append((wait / gaps, kernel / gaps))
-    return sorted(points)
+def delay(kernel, think):
+    """By how much a program is delayed at least for a kernel of another one, in ms of delay per ms of its work.
+
+    A kernel that is longer than the gap is cut at the ends of turns, one per gap. Only its first part can begin late in a
+    gap, so that its turn ends when the program is ready. Each part in the middle begins with a gap; its turn lasts until
+    the first multiple of SLICE at which the program is ready. Kernels in a row are one long kernel."""
+    turn = -(-think // SLICE) * SLICE or SLICE
+    least = (turn - think) / turn
+    for length in (kernel * count * part for count in range(1, 9) for part in (JITTER, 1, 2 - JITTER)):
+        for first in range(int(think / SLICE) + 1):
+            middle, last = divmod(length - first * SLICE, turn)
+            if length >= first * SLICE:
+                least = min(least, (middle * (turn - think) + max(0.0, last - think)) / length)
+    return 0.0 if kernel * JITTER <= think else least
 
 
 def beside(program, others, rate):
     """The largest part of the GPU that others can use while a program in a closed loop gets `rate` of it."""
-    if program.think is None or rate <= 0 or program.processes > 1:
+    if program.think is None or rate <= 0 or program.processes > 1 or (len(others) > 1 and program.think >= SLICE):
         return 1 - rate
     cycle = program.mean / rate
-    wait, best = max(0.0, cycle - program.mean - program.think), 0.0
-    points = gap(program, others)
-    for i, (wait1, work1) in enumerate(points):
-        if wait1 <= wait:  # and for longer than that others run instead of the program
-            best = max(best, work1 + wait - wait1)
-        for wait2, work2 in points[i + 1:]:
-            if wait1 <= wait < wait2:  # a mixture of both kinds of gaps
-                best = max(best, work1 + (work2 - work1) * (wait - wait1) / (wait2 - wait1))
-    return min(1 - rate, best / cycle)
+    wait = max(0.0, cycle - program.mean - program.think)  # in each cycle
+    least = min(delay(kernel, program.think) for other in others for kernel in other.kernels)
+    return min(1 - rate, (program.think + wait if least == 0 else min(program.think + wait, wait / least)) / cycle)
 
 
 def bound(tenant, tenants):
