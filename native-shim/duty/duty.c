@@ -49,7 +49,8 @@ static const char help[] =
     "                     a comma-separated list: one shape per tenant\n"
     "  --pattern PATTERN  busy: launches without a pause (default)\n"
     "                     sync: waits for the end of each kernel; think=MS: and then computes on the CPU\n"
-    "                     poisson=P: requests of one kernel at random times that need P percent of the GPU\n"
+    "                     poisson=P/N: requests of N kernels (default 1) at random times that need P percent of\n"
+    "                     the GPU\n"
     "                     burst: 200 ms busy, 300 ms idle; burst=BUSY/IDLE in ms\n"
     "                     streams=N: launches on N streams in turn\n"
     "                     copies=KIB: a copy from the host after each kernel\n"
@@ -65,6 +66,7 @@ static const char help[] =
     "                     claims, used: 50 times a second, the first tenant's region says that its work waits, or that\n"
     "                     it used ten times the GPU\n"
     "  --priority P       high, normal (default) or low; a comma-separated list: one priority per tenant\n"
+    "  --floor P          the arbiter's FLOOR in percent (default 5)\n"
     "  --seconds S        duration of the measurement (default 5)\n"
     "  --warm-up S        time before the measurement (default 2)\n"
     "  --tolerance P      largest error of a tenant's share in percentage points (default 2); negative: only print\n"
@@ -74,6 +76,7 @@ static const char help[] =
     "                     cost time; limits are parts of it (default 100)\n"
     "  --total P          smallest sum of all shares in percent\n"
     "  --shown P          smallest utilization that the shim may show at any time, in percent of the tenant's limit\n"
+    "  --p99 MS           largest 99th percentile of the times that the work of the first tenant takes\n"
     "  --accounting P     largest difference between the shim's and the GPU's accounting in percentage points\n"
     "  --virtual, --real  virtual or real time (default virtual)\n"
     "  --seed N           seed of the kernels' jitter and of the mixes (default 1)\n"
@@ -101,11 +104,11 @@ struct tenant {
 struct plan {
     struct tenant tenants[MAX_TENANTS];
     int count;
-    double seconds, warm_up, tolerance, whole, total, shown, accounting;
+    double seconds, warm_up, tolerance, whole, total, shown, accounting, p99;
     bool is_virtual, arbiter, keep;
     unsigned long seed;
     int latency;
-    const char *profile, *series, *fault;
+    const char *profile, *series, *fault, *floor;
     char build[PATH_LENGTH];
     char folder[PATH_LENGTH];
 };
@@ -147,8 +150,8 @@ static int compare_floats(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Prints how long the work of a tenant took that waits for it. */
-static void print_latencies(const char *path, double warm_up) {
+/* Prints how long the work of a tenant took that waits for it. Returns the 99th percentile in ms. */
+static double print_latencies(const char *path, double warm_up) {
     static struct tenant_latencies latencies;
     static float ms[TENANT_LATENCIES];
     size_t count = 0;
@@ -162,11 +165,13 @@ static void print_latencies(const char *path, double warm_up) {
     if (file != NULL) {
         fclose(file);
     }
-    if (count > 0) {
-        qsort(ms, count, sizeof ms[0], compare_floats);
-        printf("; work takes %.2f ms, p90 %.2f, p99 %.2f, at most %.2f (%zu times)", ms[count / 2], ms[count * 9 / 10],
-               ms[count * 99 / 100], ms[count - 1], count);
+    if (count == 0) {
+        return 0;
     }
+    qsort(ms, count, sizeof ms[0], compare_floats);
+    printf("; work takes %.2f ms, p90 %.2f, p99 %.2f, at most %.2f (%zu times)", ms[count / 2], ms[count * 9 / 10],
+           ms[count * 99 / 100], ms[count - 1], count);
+    return ms[count * 99 / 100];
 }
 
 static void remove_folder(const char *path) {
@@ -409,7 +414,7 @@ static void pause_when(const struct fault *fault, const char *what) {
 }
 
 /* Starts the arbiter, which reads from then on what this process writes to standard output. */
-static pid_t start_arbiter(const char *build, const char *folder, const struct fault *fault) {
+static pid_t start_arbiter(const char *build, const char *folder, const char *floor, const struct fault *fault) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
         fail("cannot create a pipe");
@@ -418,7 +423,7 @@ static pid_t start_arbiter(const char *build, const char *folder, const struct f
     if (arbiter == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         pause_when(fault, "hung");
-        container_become_arbiter(build, folder, ends[0]);
+        container_become_arbiter(build, folder, floor, ends[0]);
     }
     dup2(ends[1], STDOUT_FILENO);
     close(ends[0]);
@@ -453,15 +458,15 @@ static double faulty(const struct fault *fault, double percent, double before) {
                                               : fmax(0, percent + error);
 }
 
-/* `duty agent BUILD FOLDER FAULT LIMIT PIDS...` starts the arbiter and writes its list each second. Per tenant: "CORES
+/* `duty agent BUILD FOLDER FAULT FLOOR LIMIT PIDS...` starts the arbiter and writes its list each second. Per tenant: "CORES
    POLICY PRIORITY", and a file with the process IDs. */
-static _Noreturn void run_agent(const char *build, const char *folder, const char *fault_text, int tenants,
-                                char **arguments) {
+static _Noreturn void run_agent(const char *build, const char *folder, const char *fault_text, const char *floor,
+                                int tenants, char **arguments) {
     static utilization_sample samples[MAX_SAMPLES];
     struct fault fault = parse_fault(fault_text);
     unsigned long long since = 0;
     void *gpu = NULL;
-    pid_t arbiter = start_arbiter(build, folder, &fault); /* before this process joins the virtual clock */
+    pid_t arbiter = start_arbiter(build, folder, floor, &fault); /* before this process joins the virtual clock */
     utilization_function *utilization = open_nvml(&gpu);
     double percent[MAX_TENANTS], before[MAX_TENANTS];
     signal(SIGPIPE, SIG_IGN);
@@ -470,7 +475,7 @@ static _Noreturn void run_agent(const char *build, const char *folder, const cha
         bool is_faulty = time >= fault.from && time < fault.to;
         if (strcmp(fault.what, "killed") == 0 && is_faulty == (arbiter != 0)) {
             kill_process(arbiter);
-            arbiter = is_faulty ? 0 : start_arbiter(build, folder, &fault);
+            arbiter = is_faulty ? 0 : start_arbiter(build, folder, floor, &fault);
         } else if (is_faulty && (strcmp(fault.what, "claims") == 0 || strcmp(fault.what, "used") == 0)) {
             lie(&fault, folder);
         }
@@ -584,13 +589,14 @@ static void start_tenants(struct plan *plan, int participants, const char *self)
 
 /* Starts this program in the node agent's place. */
 static pid_t start_agent(const struct plan *plan, int participants, const char *self) {
-    char pids[MAX_TENANTS][PATH_LENGTH], limits[MAX_TENANTS][64], *arguments[6 + 2 * MAX_TENANTS];
+    char pids[MAX_TENANTS][PATH_LENGTH], limits[MAX_TENANTS][64], *arguments[7 + 2 * MAX_TENANTS];
     int count = 0;
     arguments[count++] = (char *)self;
     arguments[count++] = "agent";
     arguments[count++] = (char *)plan->build;
     arguments[count++] = (char *)plan->folder;
     arguments[count++] = (char *)plan->fault;
+    arguments[count++] = (char *)plan->floor;
     for (int i = 0; i < plan->count; i++) {
         const struct tenant *tenant = &plan->tenants[i];
         snprintf(limits[i], sizeof limits[i], "%d %.15s %.15s", (int)tenant->limit, tenant->policy, tenant->priority);
@@ -707,7 +713,8 @@ static struct plan parse(int count, char **arguments) {
         {"real", 0, NULL, 'r'},      {"seed", 1, NULL, 'd'},       {"build", 1, NULL, 'b'},
         {"keep", 0, NULL, 'k'},      {"help", 0, NULL, 'h'},       {"latency", 1, NULL, 'y'},
         {"profile", 1, NULL, 'P'},   {"priority", 1, NULL, 'i'},   {"whole", 1, NULL, 'W'},
-        {"series", 1, NULL, 'R'},    {"fault", 1, NULL, 'f'},      {NULL, 0, NULL, 0}};
+        {"series", 1, NULL, 'R'},    {"fault", 1, NULL, 'f'},      {"floor", 1, NULL, 'F'},
+        {"p99", 1, NULL, '9'},       {NULL, 0, NULL, 0}};
     const char *limits = "25", *shapes = "1ms", *patterns = "busy", *policies = "fixed", *expect = NULL,
                *priorities = "normal", *processes = "1";
     struct plan plan = {.seconds = 5,
@@ -717,9 +724,11 @@ static struct plan parse(int count, char **arguments) {
                         .total = -1,
                         .accounting = 100,
                         .is_virtual = true,
+                        .p99 = INFINITY,
                         .profile = "kind",
                         .series = "",
                         .fault = "",
+                        .floor = "5",
                         .seed = 1};
     ssize_t length = readlink("/proc/self/exe", plan.build, sizeof plan.build - 1);
     plan.build[length > 0 ? length : 0] = 0;
@@ -748,6 +757,12 @@ static struct plan parse(int count, char **arguments) {
             break;
         case 'i':
             priorities = optarg;
+            break;
+        case 'F':
+            plan.floor = optarg;
+            break;
+        case '9':
+            plan.p99 = number(optarg, 0, 1e6);
             break;
         case 'a':
             plan.arbiter = true;
@@ -840,14 +855,14 @@ int main(int count, char **arguments) {
     if (count == 5 && strcmp(arguments[1], "tenant") == 0) {
         tenant_run(arguments[2], arguments[3], strtoul(arguments[4], NULL, 10));
     }
-    if (count >= 7 && strcmp(arguments[1], "agent") == 0) {
-        run_agent(arguments[2], arguments[3], arguments[4], (count - 5) / 2, arguments + 5);
+    if (count >= 8 && strcmp(arguments[1], "agent") == 0) {
+        run_agent(arguments[2], arguments[3], arguments[4], arguments[5], (count - 6) / 2, arguments + 6);
     }
     if (count >= 5 && strcmp(arguments[1], "meter") == 0) {
         return measure(count - 2, arguments + 2);
     }
     struct plan plan = parse(count, arguments);
-    double shares[MAX_TENANTS + 1] = {0}, worst = 0, min_shown = 100, accounting_error = 0;
+    double shares[MAX_TENANTS + 1] = {0}, worst = 0, min_shown = 100, accounting_error = 0, p99 = 0;
     char self[PATH_LENGTH];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length <= 0) {
@@ -871,7 +886,8 @@ int main(int count, char **arguments) {
         }
         char latencies[PATH_LENGTH];
         path_in(&plan, latencies, "latencies-%d", i);
-        print_latencies(latencies, plan.warm_up);
+        double slow = print_latencies(latencies, plan.warm_up);
+        p99 = i == 0 ? slow : p99;
         printf("\n");
         worst = fabs(error) > worst ? fabs(error) : worst;
     }
@@ -882,6 +898,6 @@ int main(int count, char **arguments) {
     }
     printf("total: %.1f %%; worst error %.1f points\n", shares[0], worst);
     bool good = (plan.tolerance < 0 || worst <= plan.tolerance) && shares[0] >= plan.total && min_shown >= plan.shown &&
-                accounting_error <= plan.accounting;
+                accounting_error <= plan.accounting && p99 <= plan.p99;
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

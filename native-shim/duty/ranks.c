@@ -366,7 +366,7 @@ static pid_t start(const char *folder, const char *build, const char *role, int 
                  shim ? "/libaliquot.so" : "");
         setenv("LD_PRELOAD", text, 1);
         if (arbiter) {
-            container_become_arbiter(build, folder, input);
+            container_become_arbiter(build, folder, NULL, input);
         }
         execl(self, self, role, folder, (char *)NULL);
         _exit(2);

@@ -30,6 +30,7 @@ struct work {
     double busy, idle; /* seconds of a burst and of the pause after it; idle 0: no pauses */
     double think;      /* ms of computing on the CPU after each kernel that it has waited for */
     double poisson;    /* percent of the GPU that requests at random times need */
+    int kernels;       /* of a request */
 };
 
 /* ---- the container ---- */
@@ -71,13 +72,13 @@ void container_enter(const char *folder, const char *name) {
     }
 }
 
-_Noreturn void container_become_arbiter(const char *build, const char *folder, int input) {
+_Noreturn void container_become_arbiter(const char *build, const char *folder, const char *floor, int input) {
     char program[512], regions[512], agents[512];
     snprintf(program, sizeof program, "%.400s/arbiter/aliquot-arbiter", build);
     snprintf(regions, sizeof regions, "%.400s/regions", folder);
     snprintf(agents, sizeof agents, "%.400s/agents", folder);
     dup2(input, STDIN_FILENO);
-    execl(program, program, regions, agents, (char *)NULL);
+    execl(program, program, regions, agents, floor, (char *)NULL);
     fprintf(stderr, "duty: %s: %s\n", program, strerror(errno));
     _exit(2);
 }
@@ -185,7 +186,8 @@ static void parse_pattern(struct work *work, const char *pattern) {
     } else if (strcmp(pattern, "burst") == 0 || sscanf(pattern, "burst=%lf/%lf", &busy, &idle) == 2) {
         work->busy = busy / 1e3;
         work->idle = idle / 1e3;
-    } else if (sscanf(pattern, "think=%lf", &work->think) == 1 || sscanf(pattern, "poisson=%lf", &work->poisson) == 1) {
+    } else if (sscanf(pattern, "think=%lf", &work->think) == 1 ||
+               sscanf(pattern, "poisson=%lf/%d", &work->poisson, &work->kernels) >= 1) {
         work->synchronizes = true;
     } else if (sscanf(pattern, "copies=%zu", &work->copied) == 1) {
         work->copied *= 1024;
@@ -251,7 +253,7 @@ static void report_latency(struct tenant_latencies *latencies, uint64_t begun, u
 }
 
 _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long seed) {
-    struct work work = {.streams = 1, .functions = 1};
+    struct work work = {.streams = 1, .functions = 1, .kernels = 1};
     CUcontext context;
     CUfunction functions[MAX_FUNCTIONS];
     CUstream streams[MAX_STREAMS];
@@ -289,13 +291,14 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long 
     uint64_t start = now(), begun = start, arrival = start;
     for (unsigned i = 0;; i++) {
         CUstream stream = streams[i % (unsigned)work.streams];
-        if (work.poisson > 0) { /* a request waits for the earlier ones */
+        bool ends = (i + 1) % (unsigned)work.kernels == 0; /* a request */
+        if (work.poisson > 0 && i % (unsigned)work.kernels == 0) { /* a request waits for the earlier ones */
             double random_part = (rand_r(&random) + 1.0) / (RAND_MAX + 2.0);
-            arrival += (uint64_t)(-log(random_part) * (double)work.durations[0] * 100 / work.poisson);
+            arrival += (uint64_t)(-log(random_part) * (double)work.durations[0] * work.kernels * 100 / work.poisson);
             if (arrival > now()) {
                 tenant_sleep_until(arrival);
             }
-        } else {
+        } else if (work.poisson <= 0) {
             arrival = now();
         }
         if (graph) {
@@ -310,7 +313,7 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long 
         if (work.copied > 0) {
             MUST(copy, target, source, work.copied, stream);
         }
-        if (work.synchronizes) {
+        if (work.synchronizes && ends) {
             MUST(synchronize, stream);
             report_latency(latencies, begun, arrival);
         }

@@ -26,8 +26,8 @@ void container_create(const char *folder, const char *name, const char *limits);
 /* Programs that this process starts under the shim from then on are in that container. */
 void container_enter(const char *folder, const char *name);
 
-/* Becomes the arbiter of a folder's containers, which reads its lists from `input`. */
-_Noreturn void container_become_arbiter(const char *build, const char *folder, int input);
+/* Becomes the arbiter of a folder's containers, which reads its lists from `input`. floor: its FLOOR, or NULL. */
+_Noreturn void container_become_arbiter(const char *build, const char *folder, const char *floor, int input);
 
 void container_write(const char *path, const void *content, size_t length);
 
