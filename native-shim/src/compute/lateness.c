@@ -12,6 +12,10 @@
 #define RECENT_MAX 64
 #define OTHERS_EVENTS_MIN 16
 #define OTHERS_MAX_AGE_NS 1500000000 /* older events say nothing about the present */
+#define WINDOW_NS 128000000          /* of pairs of times, of which the lowest one counts, and their least number */
+#define WINDOW_PAIRS 16
+#define QUIET_NS 1000000000 /* without pairs, after which a new window begins */
+#define RISE_MAX 300e-6     /* crystal oscillators differ by less */
 
 static int compare_delays(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -61,9 +65,35 @@ static bool contradicts(const struct aliquot_lateness *lateness, const struct al
            moment < probe->completed - EVIDENCE_MARGIN_NS;
 }
 
+/* Adds a pair of times to the clock. Returns how much later than its offset says the event completed. */
+static double add_pair(struct aliquot_lateness_clock *clock, int64_t host, double gpu, bool waited) {
+    double difference = gpu - (double)host;
+    if (!clock->known) {
+        *clock = (struct aliquot_lateness_clock){.known = true, .offset = difference, .begin = host, .last = host};
+    }
+    if (!waited) {
+        if (host - clock->last > QUIET_NS) {
+            clock->offset += RISE_MAX * (double)(host - clock->last);
+            clock->begin = host;
+            clock->pairs = 0;
+        }
+        clock->last = host > clock->last ? host : clock->last;
+        clock->lowest = clock->pairs == 0 || difference < clock->lowest ? difference : clock->lowest;
+        if (++clock->pairs >= WINDOW_PAIRS && host - clock->begin > WINDOW_NS) {
+            double most = clock->offset + RISE_MAX * (double)(host - clock->begin);
+            clock->offset = clock->lowest < most ? clock->lowest : most;
+            clock->begin = host;
+            clock->pairs = 0;
+        }
+    }
+    double late = difference - clock->offset;
+    clock->offset = late < 0 ? difference : clock->offset;
+    return late;
+}
+
 bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool waited,
                             bool alone) {
-    double delay = aliquot_clock_fit_add(&lateness->clock, recorded, completed, waited);
+    double delay = add_pair(&lateness->clock, recorded, completed, waited);
     if (delay < -threshold_of(lateness)) { /* earlier judgements were made with a wrong offset */
         forget_judgements(lateness);
     }
@@ -145,15 +175,15 @@ bool aliquot_lateness_probes_count(const struct aliquot_lateness *lateness) {
 }
 
 double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_t host) {
-    return aliquot_clock_fit_gpu(&lateness->clock, host);
+    return (double)host + lateness->clock.offset;
 }
 
 double aliquot_lateness_host_time(const struct aliquot_lateness *lateness, double gpu) {
-    return aliquot_clock_fit_host(&lateness->clock, gpu);
+    return gpu - lateness->clock.offset;
 }
 
 void aliquot_lateness_forget_clock(struct aliquot_lateness *lateness) {
-    lateness->clock = (struct aliquot_clock_fit){0};
+    lateness->clock.known = false;
     lateness->delay_count = 0;
     forget_times(lateness);
 }

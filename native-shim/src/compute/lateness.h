@@ -2,8 +2,10 @@
  * Which events of a GPU completed late, as arithmetic on pairs of times. It reads no clock and calls no driver.
  *
  * An event that depends on nothing completes at once in its process's own time slice and late in another process's. It
- * is late if it completed later than the clocks' difference (clock_fit.h) and the usual delay explain. The threshold is
- * a few times the median delay of events that came soon.
+ * is late if it completed later than the clocks' difference and the usual delay explain. The threshold is a few times
+ * the median delay of events that came soon. The clocks' difference is the least one of an event of the last 0.1 to
+ * 0.3 s: none completes before it is recorded. It is wrong by as much as the clocks drift apart in that time (20 ppm: 5
+ * us).
  *
  * Whether an event on an otherwise idle stream depends on nothing is up to the hardware and the number of its queues:
  * it may wait for kernels of its own process. Such probes say nothing about other processes. They are recognized by
@@ -16,8 +18,6 @@
  */
 #ifndef ALIQUOT_LATENESS_H
 #define ALIQUOT_LATENESS_H
-
-#include "compute/clock_fit.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,9 +38,17 @@ struct aliquot_recent {
     unsigned count; /* at most 64 */
 };
 
+struct aliquot_lateness_clock {
+    bool known;
+    double offset;       /* the GPU's clock less the host's */
+    int64_t begin, last; /* host's time: the present window began, the last pair */
+    unsigned pairs;      /* of the window, of events that did not wait */
+    double lowest;       /* difference of one of them */
+};
+
 /* All zeros: nothing is known. */
 struct aliquot_lateness {
-    struct aliquot_clock_fit clock;
+    struct aliquot_lateness_clock clock;
     uint32_t threshold_ns; /* 0: not learned yet */
     uint32_t delays[ALIQUOT_LATENESS_DELAYS];
     unsigned delay_count;
