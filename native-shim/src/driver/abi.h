@@ -27,12 +27,6 @@ typedef enum CUdriverProcAddressQueryResult_enum {
     CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2,
 } CUdriverProcAddressQueryResult;
 
-typedef enum CUdriverProcAddress_flags_enum {
-    CU_GET_PROC_ADDRESS_DEFAULT = 0,
-    CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
-    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
-} CUdriverProcAddress_flags;
-
 typedef int CUdevice;
 typedef unsigned int CUdeviceptr_v1;
 typedef unsigned long long CUdeviceptr;
@@ -104,20 +98,16 @@ typedef enum CUmemAllocationType_enum {
     CU_MEM_ALLOCATION_TYPE_INVALID = 0,
     CU_MEM_ALLOCATION_TYPE_PINNED = 1,
     CU_MEM_ALLOCATION_TYPE_MANAGED = 2,
-    CU_MEM_ALLOCATION_TYPE_MAX = 0x7fffffff,
 } CUmemAllocationType;
 
 typedef enum CUmemAllocationHandleType_enum {
     CU_MEM_HANDLE_TYPE_NONE = 0,
     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
-    CU_MEM_HANDLE_TYPE_MAX = 0x7fffffff,
 } CUmemAllocationHandleType;
 
 typedef enum CUmemLocationType_enum {
-    CU_MEM_LOCATION_TYPE_INVALID = 0,
     CU_MEM_LOCATION_TYPE_DEVICE = 1,
     CU_MEM_LOCATION_TYPE_HOST = 2,
-    CU_MEM_LOCATION_TYPE_MAX = 0x7fffffff,
 } CUmemLocationType;
 
 typedef struct CUmemLocation_st {
@@ -211,34 +201,25 @@ typedef enum CUarray_format_enum {
     CU_AD_FORMAT_UNSIGNED_INT8 = 0x01,
     CU_AD_FORMAT_UNSIGNED_INT32 = 0x03,
     CU_AD_FORMAT_FLOAT = 0x20,
-    CU_AD_FORMAT_MAX = 0x7fffffff,
 } CUarray_format;
 
-typedef struct CUDA_ARRAY_DESCRIPTOR_v1_st {
-    unsigned int Width, Height;
-    CUarray_format Format;
-    unsigned int NumChannels;
-} CUDA_ARRAY_DESCRIPTOR_v1;
-
-typedef struct CUDA_ARRAY_DESCRIPTOR_st {
-    size_t Width, Height;
-    CUarray_format Format;
-    unsigned int NumChannels;
-} CUDA_ARRAY_DESCRIPTOR_v2;
-
-typedef struct CUDA_ARRAY3D_DESCRIPTOR_v1_st {
-    unsigned int Width, Height, Depth;
-    CUarray_format Format;
-    unsigned int NumChannels;
-    unsigned int Flags;
-} CUDA_ARRAY3D_DESCRIPTOR_v1;
-
-typedef struct CUDA_ARRAY3D_DESCRIPTOR_st {
-    size_t Width, Height, Depth;
-    CUarray_format Format;
-    unsigned int NumChannels;
-    unsigned int Flags;
-} CUDA_ARRAY3D_DESCRIPTOR_v2;
+/* The first ABI of a structure has 32 bits where later ones have 64. */
+#define ALIQUOT_ARRAY_DESCRIPTOR(size)                                                                                 \
+    {                                                                                                                  \
+        size Width, Height;                                                                                            \
+        CUarray_format Format;                                                                                         \
+        unsigned int NumChannels;                                                                                      \
+    }
+#define ALIQUOT_ARRAY3D_DESCRIPTOR(size)                                                                               \
+    {                                                                                                                  \
+        size Width, Height, Depth;                                                                                     \
+        CUarray_format Format;                                                                                         \
+        unsigned int NumChannels, Flags;                                                                               \
+    }
+typedef struct CUDA_ARRAY_DESCRIPTOR_v1_st ALIQUOT_ARRAY_DESCRIPTOR(unsigned int) CUDA_ARRAY_DESCRIPTOR_v1;
+typedef struct CUDA_ARRAY_DESCRIPTOR_st ALIQUOT_ARRAY_DESCRIPTOR(size_t) CUDA_ARRAY_DESCRIPTOR_v2;
+typedef struct CUDA_ARRAY3D_DESCRIPTOR_v1_st ALIQUOT_ARRAY3D_DESCRIPTOR(unsigned int) CUDA_ARRAY3D_DESCRIPTOR_v1;
+typedef struct CUDA_ARRAY3D_DESCRIPTOR_st ALIQUOT_ARRAY3D_DESCRIPTOR(size_t) CUDA_ARRAY3D_DESCRIPTOR_v2;
 
 #define CUDA_ARRAY3D_LAYERED 0x01
 #define CUDA_ARRAY3D_CUBEMAP 0x04
@@ -300,91 +281,49 @@ typedef enum CUmemorytype_enum {
     CU_MEMORYTYPE_UNIFIED = 4,
 } CUmemorytype;
 
-typedef struct CUDA_MEMCPY2D_v1_st {
-    unsigned int srcXInBytes, srcY;
-    CUmemorytype srcMemoryType;
-    const void *srcHost;
-    CUdeviceptr_v1 srcDevice;
-    CUarray srcArray;
-    unsigned int srcPitch;
-    unsigned int dstXInBytes, dstY;
-    CUmemorytype dstMemoryType;
-    void *dstHost;
-    CUdeviceptr_v1 dstDevice;
-    CUarray dstArray;
-    unsigned int dstPitch;
-    unsigned int WidthInBytes, Height;
-} CUDA_MEMCPY2D_v1;
+#define ALIQUOT_MEMCPY2D(size, address)                                                                                \
+    {                                                                                                                  \
+        size srcXInBytes, srcY;                                                                                        \
+        CUmemorytype srcMemoryType;                                                                                    \
+        const void *srcHost;                                                                                           \
+        address srcDevice;                                                                                             \
+        CUarray srcArray;                                                                                              \
+        size srcPitch;                                                                                                 \
+        size dstXInBytes, dstY;                                                                                        \
+        CUmemorytype dstMemoryType;                                                                                    \
+        void *dstHost;                                                                                                 \
+        address dstDevice;                                                                                             \
+        CUarray dstArray;                                                                                              \
+        size dstPitch;                                                                                                 \
+        size WidthInBytes, Height;                                                                                     \
+    }
+typedef struct CUDA_MEMCPY2D_v1_st ALIQUOT_MEMCPY2D(unsigned int, CUdeviceptr_v1) CUDA_MEMCPY2D_v1;
+typedef struct CUDA_MEMCPY2D_st ALIQUOT_MEMCPY2D(size_t, CUdeviceptr) CUDA_MEMCPY2D_v2;
 
-typedef struct CUDA_MEMCPY2D_st {
-    size_t srcXInBytes, srcY;
-    CUmemorytype srcMemoryType;
-    const void *srcHost;
-    CUdeviceptr srcDevice;
-    CUarray srcArray;
-    size_t srcPitch;
-    size_t dstXInBytes, dstY;
-    CUmemorytype dstMemoryType;
-    void *dstHost;
-    CUdeviceptr dstDevice;
-    CUarray dstArray;
-    size_t dstPitch;
-    size_t WidthInBytes, Height;
-} CUDA_MEMCPY2D_v2;
-
-typedef struct CUDA_MEMCPY3D_v1_st {
-    unsigned int srcXInBytes, srcY, srcZ, srcLOD;
-    CUmemorytype srcMemoryType;
-    const void *srcHost;
-    CUdeviceptr_v1 srcDevice;
-    CUarray srcArray;
-    void *reserved0;
-    unsigned int srcPitch, srcHeight;
-    unsigned int dstXInBytes, dstY, dstZ, dstLOD;
-    CUmemorytype dstMemoryType;
-    void *dstHost;
-    CUdeviceptr_v1 dstDevice;
-    CUarray dstArray;
-    void *reserved1;
-    unsigned int dstPitch, dstHeight;
-    unsigned int WidthInBytes, Height, Depth;
-} CUDA_MEMCPY3D_v1;
-
-typedef struct CUDA_MEMCPY3D_st {
-    size_t srcXInBytes, srcY, srcZ, srcLOD;
-    CUmemorytype srcMemoryType;
-    const void *srcHost;
-    CUdeviceptr srcDevice;
-    CUarray srcArray;
-    void *reserved0;
-    size_t srcPitch, srcHeight;
-    size_t dstXInBytes, dstY, dstZ, dstLOD;
-    CUmemorytype dstMemoryType;
-    void *dstHost;
-    CUdeviceptr dstDevice;
-    CUarray dstArray;
-    void *reserved1;
-    size_t dstPitch, dstHeight;
-    size_t WidthInBytes, Height, Depth;
-} CUDA_MEMCPY3D_v2;
-
-typedef struct CUDA_MEMCPY3D_PEER_st {
-    size_t srcXInBytes, srcY, srcZ, srcLOD;
-    CUmemorytype srcMemoryType;
-    const void *srcHost;
-    CUdeviceptr srcDevice;
-    CUarray srcArray;
-    CUcontext srcContext;
-    size_t srcPitch, srcHeight;
-    size_t dstXInBytes, dstY, dstZ, dstLOD;
-    CUmemorytype dstMemoryType;
-    void *dstHost;
-    CUdeviceptr dstDevice;
-    CUarray dstArray;
-    CUcontext dstContext;
-    size_t dstPitch, dstHeight;
-    size_t WidthInBytes, Height, Depth;
-} CUDA_MEMCPY3D_PEER;
+#define ALIQUOT_MEMCPY3D(size, address, source, destination)                                                           \
+    {                                                                                                                  \
+        size srcXInBytes, srcY, srcZ, srcLOD;                                                                          \
+        CUmemorytype srcMemoryType;                                                                                    \
+        const void *srcHost;                                                                                           \
+        address srcDevice;                                                                                             \
+        CUarray srcArray;                                                                                              \
+        source;                                                                                                        \
+        size srcPitch, srcHeight;                                                                                      \
+        size dstXInBytes, dstY, dstZ, dstLOD;                                                                          \
+        CUmemorytype dstMemoryType;                                                                                    \
+        void *dstHost;                                                                                                 \
+        address dstDevice;                                                                                             \
+        CUarray dstArray;                                                                                              \
+        destination;                                                                                                   \
+        size dstPitch, dstHeight;                                                                                      \
+        size WidthInBytes, Height, Depth;                                                                              \
+    }
+typedef struct CUDA_MEMCPY3D_v1_st ALIQUOT_MEMCPY3D(unsigned int, CUdeviceptr_v1, void *reserved0,
+                                                    void *reserved1) CUDA_MEMCPY3D_v1;
+typedef struct CUDA_MEMCPY3D_st ALIQUOT_MEMCPY3D(size_t, CUdeviceptr, void *reserved0, void *reserved1)
+    CUDA_MEMCPY3D_v2;
+typedef struct CUDA_MEMCPY3D_PEER_st ALIQUOT_MEMCPY3D(size_t, CUdeviceptr, CUcontext srcContext, CUcontext dstContext)
+    CUDA_MEMCPY3D_PEER;
 
 typedef struct CUmemcpyAttributes_st CUmemcpyAttributes;
 
@@ -550,14 +489,10 @@ typedef struct {
 #define nvmlProcessDetailList_v1 NVML_STRUCT_VERSION(ProcessDetailList, 1)
 
 typedef enum nvmlSamplingType_enum {
-    NVML_TOTAL_POWER_SAMPLES = 0,
     NVML_GPU_UTILIZATION_SAMPLES = 1,
     NVML_MEMORY_UTILIZATION_SAMPLES = 2,
     NVML_ENC_UTILIZATION_SAMPLES = 3,
     NVML_DEC_UTILIZATION_SAMPLES = 4,
-    NVML_PROCESSOR_CLK_SAMPLES = 5,
-    NVML_MEMORY_CLK_SAMPLES = 6,
-    NVML_MODULE_POWER_SAMPLES = 7,
     NVML_JPG_UTILIZATION_SAMPLES = 8,
     NVML_OFA_UTILIZATION_SAMPLES = 9,
 } nvmlSamplingType_t;
