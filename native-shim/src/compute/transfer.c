@@ -211,6 +211,14 @@ static uint64_t copied_by_operations(const CUDA_MEMCPY3D_BATCH_OP *operations, s
     TRANSFER(symbol, parameters, arguments, stream, bytes)                                                             \
     TRANSFER(symbol##_ptsz, parameters, arguments, aliquot_per_thread(stream), bytes)
 
+/* A function with an ABI from before CUDA 3.2 (old), and that of today, _v2. */
+#define VERSIONS(symbol, old, parameters, arguments, bytes)                                                            \
+    TRANSFER(symbol, old, arguments, NULL, bytes)                                                                      \
+    TRANSFERS(symbol##_v2, parameters, arguments, bytes)
+#define STREAM_VERSIONS(symbol, old, parameters, arguments, bytes)                                                     \
+    TRANSFER(symbol, old, arguments, stream, bytes)                                                                    \
+    STREAM_TRANSFERS(symbol##_v2, parameters, arguments, bytes)
+
 /* Copies. */
 TRANSFERS(cuMemcpy, (CUdeviceptr destination, CUdeviceptr source, size_t bytes), (destination, source, bytes),
           copied_between_addresses(source, destination, bytes))
@@ -220,74 +228,54 @@ TRANSFERS(cuMemcpyPeer, (CUdeviceptr destination, CUcontext there, CUdeviceptr s
           (destination, there, source, here, bytes), product(2, bytes, 1))
 STREAM_TRANSFERS(cuMemcpyPeerAsync,
                  (CUdeviceptr destination, CUcontext there, CUdeviceptr source, CUcontext here, size_t bytes,
-                  CUstream stream),
-                 (destination, there, source, here, bytes, stream), product(2, bytes, 1))
-TRANSFER(cuMemcpyHtoD, (CUdeviceptr_v1 destination, const void *source, unsigned int bytes),
-         (destination, source, bytes), NULL, 0)
-TRANSFERS(cuMemcpyHtoD_v2, (CUdeviceptr destination, const void *source, size_t bytes), (destination, source, bytes), 0)
-TRANSFER(cuMemcpyDtoH, (void *destination, CUdeviceptr_v1 source, unsigned int bytes), (destination, source, bytes),
-         NULL, 0)
-TRANSFERS(cuMemcpyDtoH_v2, (void *destination, CUdeviceptr source, size_t bytes), (destination, source, bytes), 0)
-TRANSFER(cuMemcpyDtoD, (CUdeviceptr_v1 destination, CUdeviceptr_v1 source, unsigned int bytes),
-         (destination, source, bytes), NULL, product(2, bytes, 1))
-TRANSFERS(cuMemcpyDtoD_v2, (CUdeviceptr destination, CUdeviceptr source, size_t bytes), (destination, source, bytes),
-          product(2, bytes, 1))
-TRANSFER(cuMemcpyHtoDAsync, (CUdeviceptr_v1 destination, const void *source, unsigned int bytes, CUstream stream),
-         (destination, source, bytes, stream), stream, 0)
-STREAM_TRANSFERS(cuMemcpyHtoDAsync_v2, (CUdeviceptr destination, const void *source, size_t bytes, CUstream stream),
-                 (destination, source, bytes, stream), 0)
-TRANSFER(cuMemcpyDtoHAsync, (void *destination, CUdeviceptr_v1 source, unsigned int bytes, CUstream stream),
-         (destination, source, bytes, stream), stream, 0)
-STREAM_TRANSFERS(cuMemcpyDtoHAsync_v2, (void *destination, CUdeviceptr source, size_t bytes, CUstream stream),
-                 (destination, source, bytes, stream), 0)
-TRANSFER(cuMemcpyDtoDAsync, (CUdeviceptr_v1 destination, CUdeviceptr_v1 source, unsigned int bytes, CUstream stream),
-         (destination, source, bytes, stream), stream, product(2, bytes, 1))
-STREAM_TRANSFERS(cuMemcpyDtoDAsync_v2, (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream),
-                 (destination, source, bytes, stream), product(2, bytes, 1))
-TRANSFER(cuMemcpyDtoA, (CUarray destination, unsigned int offset, CUdeviceptr_v1 source, unsigned int bytes),
-         (destination, offset, source, bytes), NULL, product(2, bytes, 1))
-TRANSFERS(cuMemcpyDtoA_v2, (CUarray destination, size_t offset, CUdeviceptr source, size_t bytes),
-          (destination, offset, source, bytes), product(2, bytes, 1))
-TRANSFER(cuMemcpyAtoD, (CUdeviceptr_v1 destination, CUarray source, unsigned int offset, unsigned int bytes),
-         (destination, source, offset, bytes), NULL, product(2, bytes, 1))
-TRANSFERS(cuMemcpyAtoD_v2, (CUdeviceptr destination, CUarray source, size_t offset, size_t bytes),
-          (destination, source, offset, bytes), product(2, bytes, 1))
-TRANSFER(cuMemcpyAtoA, (CUarray destination, unsigned int there, CUarray source, unsigned int here, unsigned int bytes),
-         (destination, there, source, here, bytes), NULL, product(2, bytes, 1))
-TRANSFERS(cuMemcpyAtoA_v2, (CUarray destination, size_t there, CUarray source, size_t here, size_t bytes),
-          (destination, there, source, here, bytes), product(2, bytes, 1))
-TRANSFER(cuMemcpyHtoA, (CUarray destination, unsigned int offset, const void *source, unsigned int bytes),
-         (destination, offset, source, bytes), NULL, 0)
-TRANSFERS(cuMemcpyHtoA_v2, (CUarray destination, size_t offset, const void *source, size_t bytes),
-          (destination, offset, source, bytes), 0)
-TRANSFER(cuMemcpyAtoH, (void *destination, CUarray source, unsigned int offset, unsigned int bytes),
-         (destination, source, offset, bytes), NULL, 0)
-TRANSFERS(cuMemcpyAtoH_v2, (void *destination, CUarray source, size_t offset, size_t bytes),
-          (destination, source, offset, bytes), 0)
-TRANSFER(cuMemcpyHtoAAsync,
-         (CUarray destination, unsigned int offset, const void *source, unsigned int bytes, CUstream stream),
-         (destination, offset, source, bytes, stream), stream, 0)
-STREAM_TRANSFERS(cuMemcpyHtoAAsync_v2,
-                 (CUarray destination, size_t offset, const void *source, size_t bytes, CUstream stream),
-                 (destination, offset, source, bytes, stream), 0)
-TRANSFER(cuMemcpyAtoHAsync,
-         (void *destination, CUarray source, unsigned int offset, unsigned int bytes, CUstream stream),
-         (destination, source, offset, bytes, stream), stream, 0)
-STREAM_TRANSFERS(cuMemcpyAtoHAsync_v2,
-                 (void *destination, CUarray source, size_t offset, size_t bytes, CUstream stream),
-                 (destination, source, offset, bytes, stream), 0)
-TRANSFER(cuMemcpy2D, (const CUDA_MEMCPY2D_v1 *copy), (copy), NULL, COPIED(copy, 1))
-TRANSFERS(cuMemcpy2D_v2, (const CUDA_MEMCPY2D_v2 *copy), (copy), COPIED(copy, 1))
-TRANSFER(cuMemcpy2DUnaligned, (const CUDA_MEMCPY2D_v1 *copy), (copy), NULL, COPIED(copy, 1))
-TRANSFERS(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D_v2 *copy), (copy), COPIED(copy, 1))
-TRANSFER(cuMemcpy3D, (const CUDA_MEMCPY3D_v1 *copy), (copy), NULL, COPIED(copy, copy->Depth))
-TRANSFERS(cuMemcpy3D_v2, (const CUDA_MEMCPY3D_v2 *copy), (copy), COPIED(copy, copy->Depth))
-TRANSFER(cuMemcpy2DAsync, (const CUDA_MEMCPY2D_v1 *copy, CUstream stream), (copy, stream), stream, COPIED(copy, 1))
-STREAM_TRANSFERS(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D_v2 *copy, CUstream stream), (copy, stream), COPIED(copy, 1))
-TRANSFER(cuMemcpy3DAsync, (const CUDA_MEMCPY3D_v1 *copy, CUstream stream), (copy, stream), stream,
-         COPIED(copy, copy->Depth))
-STREAM_TRANSFERS(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D_v2 *copy, CUstream stream), (copy, stream),
-                 COPIED(copy, copy->Depth))
+                  CUstream stream), (destination, there, source, here, bytes, stream), product(2, bytes, 1))
+VERSIONS(cuMemcpyHtoD, (CUdeviceptr_v1 destination, const void *source, unsigned int bytes),
+         (CUdeviceptr destination, const void *source, size_t bytes), (destination, source, bytes), 0)
+VERSIONS(cuMemcpyDtoH, (void *destination, CUdeviceptr_v1 source, unsigned int bytes),
+         (void *destination, CUdeviceptr source, size_t bytes), (destination, source, bytes), 0)
+VERSIONS(cuMemcpyDtoD, (CUdeviceptr_v1 destination, CUdeviceptr_v1 source, unsigned int bytes),
+         (CUdeviceptr destination, CUdeviceptr source, size_t bytes), (destination, source, bytes),
+         product(2, bytes, 1))
+STREAM_VERSIONS(cuMemcpyHtoDAsync,
+                (CUdeviceptr_v1 destination, const void *source, unsigned int bytes, CUstream stream),
+                (CUdeviceptr destination, const void *source, size_t bytes, CUstream stream),
+                (destination, source, bytes, stream), 0)
+STREAM_VERSIONS(cuMemcpyDtoHAsync, (void *destination, CUdeviceptr_v1 source, unsigned int bytes, CUstream stream),
+                (void *destination, CUdeviceptr source, size_t bytes, CUstream stream),
+                (destination, source, bytes, stream), 0)
+STREAM_VERSIONS(cuMemcpyDtoDAsync,
+                (CUdeviceptr_v1 destination, CUdeviceptr_v1 source, unsigned int bytes, CUstream stream),
+                (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream),
+                (destination, source, bytes, stream), product(2, bytes, 1))
+VERSIONS(cuMemcpyDtoA, (CUarray destination, unsigned int offset, CUdeviceptr_v1 source, unsigned int bytes),
+         (CUarray destination, size_t offset, CUdeviceptr source, size_t bytes), (destination, offset, source, bytes),
+         product(2, bytes, 1))
+VERSIONS(cuMemcpyAtoD, (CUdeviceptr_v1 destination, CUarray source, unsigned int offset, unsigned int bytes),
+         (CUdeviceptr destination, CUarray source, size_t offset, size_t bytes), (destination, source, offset, bytes),
+         product(2, bytes, 1))
+VERSIONS(cuMemcpyAtoA, (CUarray destination, unsigned int there, CUarray source, unsigned int here, unsigned int bytes),
+         (CUarray destination, size_t there, CUarray source, size_t here, size_t bytes),
+         (destination, there, source, here, bytes), product(2, bytes, 1))
+VERSIONS(cuMemcpyHtoA, (CUarray destination, unsigned int offset, const void *source, unsigned int bytes),
+         (CUarray destination, size_t offset, const void *source, size_t bytes), (destination, offset, source, bytes),
+         0)
+VERSIONS(cuMemcpyAtoH, (void *destination, CUarray source, unsigned int offset, unsigned int bytes),
+         (void *destination, CUarray source, size_t offset, size_t bytes), (destination, source, offset, bytes), 0)
+STREAM_VERSIONS(cuMemcpyHtoAAsync,
+                (CUarray destination, unsigned int offset, const void *source, unsigned int bytes, CUstream stream),
+                (CUarray destination, size_t offset, const void *source, size_t bytes, CUstream stream),
+                (destination, offset, source, bytes, stream), 0)
+STREAM_VERSIONS(cuMemcpyAtoHAsync,
+                (void *destination, CUarray source, unsigned int offset, unsigned int bytes, CUstream stream),
+                (void *destination, CUarray source, size_t offset, size_t bytes, CUstream stream),
+                (destination, source, offset, bytes, stream), 0)
+VERSIONS(cuMemcpy2D, (const CUDA_MEMCPY2D_v1 *copy), (const CUDA_MEMCPY2D_v2 *copy), (copy), COPIED(copy, 1))
+VERSIONS(cuMemcpy2DUnaligned, (const CUDA_MEMCPY2D_v1 *copy), (const CUDA_MEMCPY2D_v2 *copy), (copy), COPIED(copy, 1))
+VERSIONS(cuMemcpy3D, (const CUDA_MEMCPY3D_v1 *copy), (const CUDA_MEMCPY3D_v2 *copy), (copy), COPIED(copy, copy->Depth))
+STREAM_VERSIONS(cuMemcpy2DAsync, (const CUDA_MEMCPY2D_v1 *copy, CUstream stream),
+                (const CUDA_MEMCPY2D_v2 *copy, CUstream stream), (copy, stream), COPIED(copy, 1))
+STREAM_VERSIONS(cuMemcpy3DAsync, (const CUDA_MEMCPY3D_v1 *copy, CUstream stream),
+                (const CUDA_MEMCPY3D_v2 *copy, CUstream stream), (copy, stream), COPIED(copy, copy->Depth))
 TRANSFERS(cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER *copy), (copy), COPIED(copy, copy->Depth))
 STREAM_TRANSFERS(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), (copy, stream),
                  COPIED(copy, copy->Depth))
@@ -303,66 +291,54 @@ STREAM_TRANSFERS(cuMemcpyBatchAsync_v2,
                  copied_by_list(destinations, sources, bytes, count))
 STREAM_TRANSFERS(cuMemcpy3DBatchAsync,
                  (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed, unsigned long long flags,
-                  CUstream stream),
-                 (count, copies, failed, flags, stream), copied_by_operations(copies, count))
+                  CUstream stream), (count, copies, failed, flags, stream), copied_by_operations(copies, count))
 STREAM_TRANSFERS(cuMemcpy3DBatchAsync_v2,
                  (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream stream),
                  (count, copies, flags, stream), copied_by_operations(copies, count))
 STREAM_TRANSFERS(cuMemcpyWithAttributesAsync,
                  (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUmemcpyAttributes *attributes,
-                  CUstream stream),
-                 (destination, source, bytes, attributes, stream), copied_between_addresses(source, destination, bytes))
+                  CUstream stream), (destination, source, bytes, attributes, stream),
+                 copied_between_addresses(source, destination, bytes))
 STREAM_TRANSFERS(cuMemcpy3DWithAttributesAsync,
                  (CUDA_MEMCPY3D_BATCH_OP * copy, unsigned long long flags, CUstream stream), (copy, flags, stream),
                  copied_by_operations(copy, 1))
 
 /* Fills. */
-TRANSFER(cuMemsetD8, (CUdeviceptr_v1 destination, unsigned char value, unsigned int count), (destination, value, count),
-         NULL, count)
-TRANSFERS(cuMemsetD8_v2, (CUdeviceptr destination, unsigned char value, size_t count), (destination, value, count),
-          count)
-TRANSFER(cuMemsetD16, (CUdeviceptr_v1 destination, unsigned short value, unsigned int count),
-         (destination, value, count), NULL, product(count, 2, 1))
-TRANSFERS(cuMemsetD16_v2, (CUdeviceptr destination, unsigned short value, size_t count), (destination, value, count),
-          product(count, 2, 1))
-TRANSFER(cuMemsetD32, (CUdeviceptr_v1 destination, unsigned int value, unsigned int count), (destination, value, count),
-         NULL, product(count, 4, 1))
-TRANSFERS(cuMemsetD32_v2, (CUdeviceptr destination, unsigned int value, size_t count), (destination, value, count),
-          product(count, 4, 1))
+VERSIONS(cuMemsetD8, (CUdeviceptr_v1 destination, unsigned char value, unsigned int count),
+         (CUdeviceptr destination, unsigned char value, size_t count), (destination, value, count), count)
+VERSIONS(cuMemsetD16, (CUdeviceptr_v1 destination, unsigned short value, unsigned int count),
+         (CUdeviceptr destination, unsigned short value, size_t count), (destination, value, count),
+         product(count, 2, 1))
+VERSIONS(cuMemsetD32, (CUdeviceptr_v1 destination, unsigned int value, unsigned int count),
+         (CUdeviceptr destination, unsigned int value, size_t count), (destination, value, count), product(count, 4, 1))
 STREAM_TRANSFERS(cuMemsetD8Async, (CUdeviceptr destination, unsigned char value, size_t count, CUstream stream),
                  (destination, value, count, stream), count)
 STREAM_TRANSFERS(cuMemsetD16Async, (CUdeviceptr destination, unsigned short value, size_t count, CUstream stream),
                  (destination, value, count, stream), product(count, 2, 1))
 STREAM_TRANSFERS(cuMemsetD32Async, (CUdeviceptr destination, unsigned int value, size_t count, CUstream stream),
                  (destination, value, count, stream), product(count, 4, 1))
-TRANSFER(cuMemsetD2D8,
+VERSIONS(cuMemsetD2D8,
          (CUdeviceptr_v1 destination, unsigned int pitch, unsigned char value, unsigned int width, unsigned int height),
-         (destination, pitch, value, width, height), NULL, product(width, height, 1))
-TRANSFERS(cuMemsetD2D8_v2, (CUdeviceptr destination, size_t pitch, unsigned char value, size_t width, size_t height),
-          (destination, pitch, value, width, height), product(width, height, 1))
-TRANSFER(cuMemsetD2D16,
+         (CUdeviceptr destination, size_t pitch, unsigned char value, size_t width, size_t height),
+         (destination, pitch, value, width, height), product(width, height, 1))
+VERSIONS(cuMemsetD2D16,
          (CUdeviceptr_v1 destination, unsigned int pitch, unsigned short value, unsigned int width,
           unsigned int height),
-         (destination, pitch, value, width, height), NULL, product(width, height, 2))
-TRANSFERS(cuMemsetD2D16_v2, (CUdeviceptr destination, size_t pitch, unsigned short value, size_t width, size_t height),
-          (destination, pitch, value, width, height), product(width, height, 2))
-TRANSFER(cuMemsetD2D32,
+         (CUdeviceptr destination, size_t pitch, unsigned short value, size_t width, size_t height),
+         (destination, pitch, value, width, height), product(width, height, 2))
+VERSIONS(cuMemsetD2D32,
          (CUdeviceptr_v1 destination, unsigned int pitch, unsigned int value, unsigned int width, unsigned int height),
-         (destination, pitch, value, width, height), NULL, product(width, height, 4))
-TRANSFERS(cuMemsetD2D32_v2, (CUdeviceptr destination, size_t pitch, unsigned int value, size_t width, size_t height),
-          (destination, pitch, value, width, height), product(width, height, 4))
+         (CUdeviceptr destination, size_t pitch, unsigned int value, size_t width, size_t height),
+         (destination, pitch, value, width, height), product(width, height, 4))
 STREAM_TRANSFERS(cuMemsetD2D8Async,
                  (CUdeviceptr destination, size_t pitch, unsigned char value, size_t width, size_t height,
-                  CUstream stream),
-                 (destination, pitch, value, width, height, stream), product(width, height, 1))
+                  CUstream stream), (destination, pitch, value, width, height, stream), product(width, height, 1))
 STREAM_TRANSFERS(cuMemsetD2D16Async,
                  (CUdeviceptr destination, size_t pitch, unsigned short value, size_t width, size_t height,
-                  CUstream stream),
-                 (destination, pitch, value, width, height, stream), product(width, height, 2))
+                  CUstream stream), (destination, pitch, value, width, height, stream), product(width, height, 2))
 STREAM_TRANSFERS(cuMemsetD2D32Async,
                  (CUdeviceptr destination, size_t pitch, unsigned int value, size_t width, size_t height,
-                  CUstream stream),
-                 (destination, pitch, value, width, height, stream), product(width, height, 4))
+                  CUstream stream), (destination, pitch, value, width, height, stream), product(width, height, 4))
 
 /* Waits and host functions. */
 STREAM_TRANSFERS(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags), 0)
@@ -382,8 +358,7 @@ STREAM_TRANSFERS(cuStreamBatchMemOp_v2,
                  (stream, count, operations, flags), 0)
 STREAM_TRANSFERS(cuWaitExternalSemaphoresAsync,
                  (const CUexternalSemaphore *semaphores, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *parameters,
-                  unsigned int count, CUstream stream),
-                 (semaphores, parameters, count, stream), 0)
+                  unsigned int count, CUstream stream), (semaphores, parameters, count, stream), 0)
 STREAM_TRANSFERS(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data), (stream, function, data), 0)
 STREAM_TRANSFERS(cuStreamAddCallback, (CUstream stream, CUstreamCallback function, void *data, unsigned int flags),
                  (stream, function, data, flags), 0)
