@@ -36,7 +36,7 @@ static atomic_int account_count;
 static atomic_int limited_devices; /* whose GPU time is limited */
 int aliquot_account_compute = ALIQUOT_COMPUTE_UNKNOWN;
 
-static int find_account(const uint8_t uuid[16]) {
+int aliquot_account_device(const uint8_t uuid[16]) {
     int count = atomic_load_explicit(&account_count, memory_order_acquire);
     for (int i = 0; i < count; i++) {
         if (memcmp(accounts[i].uuid, uuid, sizeof accounts[i].uuid) == 0) {
@@ -91,7 +91,7 @@ static bool add_account(const struct aliquot_vgpu *vgpu, char *error) {
 
 bool aliquot_account_set_limits(const struct aliquot_limits *limits, char error[ALIQUOT_LIMITS_ERROR]) {
     for (size_t i = 0; i < limits->count; i++) {
-        int known = find_account(limits->vgpu[i].uuid);
+        int known = aliquot_account_device(limits->vgpu[i].uuid);
         if (known >= 0) {
             apply_limits(&accounts[known], &limits->vgpu[i]);
         } else if (!add_account(&limits->vgpu[i], error)) {
@@ -115,7 +115,7 @@ void aliquot_account_set_compute_limits(const struct aliquot_limits *limits) {
     int limited = 0;
     for (size_t i = 0; i < limits->count; i++) {
         const struct aliquot_vgpu *vgpu = &limits->vgpu[i];
-        int device = find_account(vgpu->uuid);
+        int device = aliquot_account_device(vgpu->uuid);
         if (device < 0) {
             continue;
         }
@@ -135,16 +135,8 @@ bool aliquot_account_computes_on_several(void) {
 }
 
 bool aliquot_account_is_compute_limited(int device) {
-    return aliquot_account_cores(device) != 0 ||
+    return atomic_load_explicit(&accounts[device].cores, memory_order_acquire) != 0 ||
            atomic_load_explicit(&accounts[device].policy, memory_order_relaxed) == ALIQUOT_POLICY_ELASTIC;
-}
-
-uint32_t aliquot_account_cores(int device) {
-    return atomic_load_explicit(&accounts[device].cores, memory_order_acquire);
-}
-
-int aliquot_account_device(const uint8_t uuid[16]) {
-    return find_account(uuid);
 }
 
 struct aliquot_share aliquot_account_share(int number) {

@@ -38,9 +38,6 @@ bool aliquot_account_computes_on_several(void);
 /* Whether the container's GPU time is limited. An elastic container without cores is: it only borrows. */
 bool aliquot_account_is_compute_limited(int device);
 
-/* Percent of the GPU that limits the container's GPU time; 0: no limit, or nothing of its own. */
-uint32_t aliquot_account_cores(int device);
-
 /* Device number of a GPU; -1: the limit file does not name it, so allocations on it are refused. */
 int aliquot_account_device(const uint8_t uuid[16]);
 

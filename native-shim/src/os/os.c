@@ -190,13 +190,12 @@ void aliquot_os_write_stderr(const char *line) {
     (void)written; /* there is no other place to report a closed standard error */
 }
 
-/* Symbol tables of a loaded library, from its dynamic section. */
+/* Symbol tables of a loaded library, from its dynamic section. glibc has a GNU hash table since 2.5. */
 struct symbols {
     const char *soname;
     const char *strings;
     const ElfW(Sym) * table;
     const uint32_t *gnu_hash;
-    const uint32_t *sysv_hash;
 };
 
 static const void *relocated(const struct dl_phdr_info *library, ElfW(Addr) address) {
@@ -215,7 +214,6 @@ static bool read_dynamic(const struct dl_phdr_info *library, struct symbols *sym
     if (dynamic == NULL) {
         return false;
     }
-    bool named = false;
     size_t soname = 0;
     for (; dynamic->d_tag != DT_NULL; dynamic++) {
         switch (dynamic->d_tag) {
@@ -228,18 +226,14 @@ static bool read_dynamic(const struct dl_phdr_info *library, struct symbols *sym
         case DT_GNU_HASH:
             symbols->gnu_hash = relocated(library, dynamic->d_un.d_ptr);
             break;
-        case DT_HASH:
-            symbols->sysv_hash = relocated(library, dynamic->d_un.d_ptr);
-            break;
         case DT_SONAME:
-            soname = dynamic->d_un.d_val;
-            named = true;
+            soname = dynamic->d_un.d_val; /* 0 is the empty string */
             break;
         default:
             break;
         }
     }
-    if (!named || symbols->strings == NULL || symbols->table == NULL) {
+    if (symbols->strings == NULL || symbols->table == NULL || symbols->gnu_hash == NULL) {
         return false;
     }
     symbols->soname = symbols->strings + soname;
@@ -253,7 +247,7 @@ static const ElfW(Sym) * named_definition(const struct symbols *symbols, uint32_
     return matches ? symbol : NULL;
 }
 
-static const ElfW(Sym) * find_by_gnu_hash(const struct symbols *symbols, const char *name) {
+static const ElfW(Sym) * find_definition(const struct symbols *symbols, const char *name) {
     uint32_t hash = 5381;
     for (const char *c = name; *c != 0; c++) {
         hash = hash * 33 + (unsigned char)*c;
@@ -284,16 +278,6 @@ static const ElfW(Sym) * find_by_gnu_hash(const struct symbols *symbols, const c
     }
 }
 
-static const ElfW(Sym) * find_by_sysv_hash(const struct symbols *symbols, const char *name) {
-    for (uint32_t index = 1; index < symbols->sysv_hash[1]; index++) {
-        const ElfW(Sym) *found = named_definition(symbols, index, name);
-        if (found != NULL) {
-            return found;
-        }
-    }
-    return NULL;
-}
-
 struct search {
     const char *soname;
     const char *symbol;
@@ -307,9 +291,7 @@ static int search_library(struct dl_phdr_info *library, size_t size, void *argum
     if (!read_dynamic(library, &symbols) || strcmp(symbols.soname, search->soname) != 0) {
         return 0;
     }
-    const ElfW(Sym) *symbol = symbols.gnu_hash != NULL    ? find_by_gnu_hash(&symbols, search->symbol)
-                              : symbols.sysv_hash != NULL ? find_by_sysv_hash(&symbols, search->symbol)
-                                                          : NULL;
+    const ElfW(Sym) *symbol = find_definition(&symbols, search->symbol);
     if (symbol == NULL) {
         return 0;
     }
