@@ -190,6 +190,23 @@ TEST(sixteen_later_upper_bounds_replace_a_mean) {
     CHECK_EQUAL(aliquot_cost_next(cost), 100000);
 }
 
+/* The cost after 40 measurements, of which each fourth is the first length, and from which half is estimated away. */
+static uint64_t learn_estimates(const void *function, uint64_t fourth, uint64_t others) {
+    uint64_t cost = 0;
+    for (int i = 0; i < 40; i++) {
+        uint64_t measured = i % 4 == 0 ? fourth : others;
+        learn(function, measured, ALIQUOT_COST_SHARED);
+        cost = learn(function, measured / 2, ALIQUOT_COST_ESTIMATED);
+    }
+    return cost;
+}
+
+TEST(an_estimated_cost_is_a_mean_but_no_more_than_the_smallest_measurement) {
+    CHECK_EQUAL(learn_estimates("never alone", 2000000, 2000000), 1000000);
+    uint64_t cost = learn_estimates("at times alone", 1000000, 4000000);
+    CHECK(cost > 900000 && cost <= 1000000, "%llu", (unsigned long long)cost);
+}
+
 TEST(a_batch_with_gaps_only_lowers_a_cost) {
     learn("f", 100000, ALIQUOT_COST_EXACT);
     CHECK_EQUAL(learn("f", 900000, ALIQUOT_COST_GAPS), 100000);

@@ -21,9 +21,10 @@ struct aliquot_cost {
     _Atomic uint32_t exact;            /* number of exact samples */
     _Atomic uint32_t guessed;          /* launches that were charged a guess */
     _Atomic uint16_t in_window;
-    _Atomic uint8_t waits;  /* enum aliquot_cost_waits */
-    _Atomic uint64_t mean;  /* of the exact samples */
-    _Atomic uint64_t close; /* mean of the samples near the minimum */
+    _Atomic uint8_t waits;   /* enum aliquot_cost_waits */
+    _Atomic uint8_t inexact; /* upper bounds since the last other sample, at most LEAST_WINDOW_SAMPLES */
+    _Atomic uint64_t mean;   /* of the exact samples and estimates */
+    _Atomic uint64_t close;  /* mean of the samples near the minimum */
     _Atomic uint64_t least, least_before;
 };
 _Static_assert(sizeof(struct aliquot_cost) == 64, "an entry is a cache line");
@@ -135,10 +136,16 @@ static double sample_weight(uint32_t samples, double weight) {
     return weight / (samples < MEAN_SAMPLES_MAX ? samples + 1 : MEAN_SAMPLES_MAX);
 }
 
-static void add_exact_sample(struct aliquot_cost *cost, uint64_t sample, double weight) {
-    cost->mean = cost->exact == 0 ? sample : move_mean(cost->mean, sample, sample_weight(cost->exact, weight));
+static uint64_t least_of(const struct aliquot_cost *cost) {
+    return cost->least < cost->least_before ? cost->least : cost->least_before;
+}
+
+static void add_exact_sample(struct aliquot_cost *cost, uint64_t sample, double weight, bool estimated) {
+    uint64_t mean = cost->exact == 0 ? sample : move_mean(cost->mean, sample, sample_weight(cost->exact, weight));
+    cost->mean = estimated && least_of(cost) < mean ? least_of(cost) : mean;
     cost->exact = increment_saturating(cost->exact);
-    cost->in_window = 0; /* upper bounds count from here on */
+    cost->inexact = 0;
+    cost->in_window = estimated ? cost->in_window : 0; /* upper bounds count from here on */
 }
 
 static void add_upper_bound(struct aliquot_cost *cost, uint64_t sample, double weight) {
@@ -151,7 +158,7 @@ static void add_upper_bound(struct aliquot_cost *cost, uint64_t sample, double w
         cost->in_window = 1;
     }
     cost->least = sample < cost->least ? sample : cost->least;
-    uint64_t least = cost->least < cost->least_before ? cost->least : cost->least_before;
+    uint64_t least = least_of(cost);
     uint64_t bound = least + least / NEAR_LEAST_DIVISOR;
     if (cost->close > bound || cost->close < least) {
         cost->close = least;
@@ -159,15 +166,16 @@ static void add_upper_bound(struct aliquot_cost *cost, uint64_t sample, double w
     if (sample <= bound) {
         cost->close = move_mean(cost->close, sample, sample_weight(MEAN_SAMPLES_MAX, weight));
     }
-    if (cost->in_window == LEAST_WINDOW_SAMPLES && cost->exact > 0) {
+    cost->inexact += cost->inexact < LEAST_WINDOW_SAMPLES;
+    if (cost->inexact == LEAST_WINDOW_SAMPLES && cost->exact > 0) {
         cost->mean = cost->close; /* the exact samples are old, and may have been wrong */
     }
 }
 
 /* weight: these launches' part of the batch, 0 to 1. */
 static void add_sample(struct aliquot_cost *cost, uint64_t sample, double weight, enum aliquot_cost_quality quality) {
-    if (quality == ALIQUOT_COST_EXACT) {
-        add_exact_sample(cost, sample, weight);
+    if (quality <= ALIQUOT_COST_ESTIMATED) {
+        add_exact_sample(cost, sample, weight, quality == ALIQUOT_COST_ESTIMATED);
     } else {
         add_upper_bound(cost, sample, weight);
     }
@@ -210,7 +218,7 @@ uint64_t aliquot_cost_learn(const struct aliquot_cost_part *parts, size_t count,
     for (size_t i = 0; i < count; i++) {
         charge_due += expected_cost(&parts[i]);
     }
-    return charge_due < measured ? charge_due : measured;
+    return charge_due < measured || quality == ALIQUOT_COST_ESTIMATED ? charge_due : measured;
 }
 
 size_t aliquot_cost_list(struct aliquot_cost_figures *figures, size_t max) {

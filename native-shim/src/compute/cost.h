@@ -10,7 +10,8 @@
  * on average are those from which other processes' time slices could be subtracted: their mean is the cost. A function
  * that never had such a measurement has upper bounds only, and so has one whose last 16 measurements were such.
  * Its cost is then the mean of the samples close to the minimum of the last 16 to 32 (their lowest decile, if the
- * jitter is a few percent).
+ * jitter is a few percent). Where other processes' time can only be estimated, the cost is the mean of the estimates,
+ * but no more than that minimum.
  */
 #ifndef ALIQUOT_COST_H
 #define ALIQUOT_COST_H
@@ -49,9 +50,10 @@ struct aliquot_cost_part {
 };
 
 enum aliquot_cost_quality {
-    ALIQUOT_COST_EXACT,  /* the GPU time used, apart from jitter */
-    ALIQUOT_COST_SHARED, /* may include time slices of other processes */
-    ALIQUOT_COST_GAPS,   /* may also include times without work on the GPU */
+    ALIQUOT_COST_EXACT,     /* the GPU time used, apart from jitter */
+    ALIQUOT_COST_ESTIMATED, /* an estimate of it, of a measurement from which SHARED was learned already */
+    ALIQUOT_COST_SHARED,    /* may include time slices of other processes */
+    ALIQUOT_COST_GAPS,      /* may also include times without work on the GPU */
 };
 
 /* Learns from the measured nanoseconds of a batch, and returns what its launches should have been charged in total.

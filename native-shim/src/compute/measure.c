@@ -130,7 +130,7 @@ static void collect_probes(struct aliquot_meter *meter) {
 
 static void settle_charge(struct aliquot_meter *meter, const struct aliquot_cost_part *parts, size_t count,
                           uint64_t charged, uint64_t measured, enum aliquot_cost_quality quality) {
-    if (quality == ALIQUOT_COST_EXACT && measured > 0 && aliquot_account_computes_on_several()) { /* compute.h */
+    if (quality <= ALIQUOT_COST_ESTIMATED && measured > 0 && aliquot_account_computes_on_several()) { /* compute.h */
         uint64_t due = aliquot_cost_learn(parts, count, measured, ALIQUOT_COST_SHARED);
         aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)charged);
         aliquot_compute_charge_waiting(meter->device, measured - due);
@@ -176,7 +176,8 @@ static void learn_group(struct aliquot_meter *meter) {
                    aliquot_lateness_others(&meter->lateness, aliquot_os_clock(), &others)) {
             /* As much as others have while this process is idle, they have while it works, but no more than it. */
             own = 1 - smaller_of(others, 0.5);
-            quality = ALIQUOT_COST_EXACT;
+            quality = ALIQUOT_COST_ESTIMATED;
+            aliquot_cost_learn(group->parts, group->part_count, group->measured, ALIQUOT_COST_SHARED);
         }
         if (group->part_count > 0) {
             settle_charge(meter, group->parts, group->part_count, group->charged,
