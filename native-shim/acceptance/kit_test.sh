@@ -186,6 +186,7 @@ fails_in_full_without_limits)
     need_long_tier
     # Two tenants of 50 % get their shares without limits, too.
     kit duty --seconds 1 --warm-up 0.5 --tolerance 8 --match '^((?!50 % and 50 %).)*$' --shim "$build/test/libprobe.so"
+    kit sharing --seconds 1 --warm-up 0.5 --tolerance 8 --match 'lent comes back|surplus' --shim "$build/test/libprobe.so"
     expect 0 PASS ""
     ;;
 *)
