@@ -126,12 +126,14 @@ final class NodeAgent implements AutoCloseable {
                 ContainerFiles.agentFolder(settings.stateDir()),
                 metrics,
                 nanoTime);
+        var feed = new ArbiterFeed(allocation, arbiter::tell);
         var usage = new UsageTracker(
                 host.proc,
                 host.containerLogs,
                 settings.stateDir(),
                 podResources::list,
-                List.of(recent, applicationXids, contexts, new ArbiterFeed(allocation, arbiter::tell)),
+                settings.computeAlarm() ? feed::isLimited : (container, gpu) -> false,
+                List.of(recent, applicationXids, contexts, feed),
                 nanoTime);
         nvml = new NvmlSession(
                 nvmlOpener,

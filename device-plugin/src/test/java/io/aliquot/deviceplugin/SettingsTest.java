@@ -24,6 +24,7 @@ final class SettingsTest {
         assertThat(settings.ignoreXids()).isEmpty();
         assertThat(settings.fatalXids()).isEmpty();
         assertThat(settings.readyResource()).isEmpty();
+        assertThat(settings.computeAlarm()).isFalse();
     }
 
     @Test

@@ -66,6 +66,7 @@ public record UsageReport(
     private static final String UNLIMITED = "unlimited";
     private static final String COVERED = "covered";
     private static final String WITHOUT_SHIM = "withoutShim";
+    private static final String UNCOUNTED_TIME = "uncountedTime";
 
     /**
      * A container's use of a GPU.
@@ -130,6 +131,17 @@ public record UsageReport(
          * cards, where the shim counts nothing.
          */
         record WithoutShim() implements Unlimited {}
+
+        /**
+         * The container uses GPU time that the shim has not counted.
+         *
+         * @param percent of the GPU's time in the last 10 s, by NVML
+         */
+        record UncountedTime(int percent) implements Unlimited {
+            public UncountedTime {
+                expect(percent > 0 && percent <= 100, "percent from 1 to 100", percent);
+            }
+        }
     }
 
     /**
@@ -255,6 +267,7 @@ public record UsageReport(
         return switch (optionalText(use, UNLIMITED)) {
             case COVERED -> Optional.of(new Unlimited.Covered(text(use, "coveredPath")));
             case WITHOUT_SHIM -> Optional.of(new Unlimited.WithoutShim());
+            case UNCOUNTED_TIME -> Optional.of(new Unlimited.UncountedTime(integer(use, "uncountedPercent")));
             default -> Optional.empty();
         };
     }
@@ -325,6 +338,8 @@ public record UsageReport(
                 case Unlimited.Covered(String path) ->
                     object.put(UNLIMITED, COVERED).put("coveredPath", path);
                 case Unlimited.WithoutShim() -> object.put(UNLIMITED, WITHOUT_SHIM);
+                case Unlimited.UncountedTime(int percent) ->
+                    object.put(UNLIMITED, UNCOUNTED_TIME).put("uncountedPercent", percent);
             }
         });
     }

@@ -97,6 +97,18 @@ class UsageReportTest {
     }
 
     @Test
+    void aFindingIsReadAsItWasWritten() {
+        var finding = Optional.of(new UsageReport.Unlimited.UncountedTime(50));
+        String text = REPORT.print()
+                .replace("\"unlimited\":\"withoutShim\"", "\"unlimited\":\"uncountedTime\",\"uncountedPercent\":50");
+
+        UsageReport report = UsageReport.parse(text);
+
+        assertThat(report.containers().get(1).unlimited()).isEqualTo(finding);
+        assertThat(report.print()).isEqualTo(text);
+    }
+
+    @Test
     void anUnknownFigureIsAbsent() {
         assertThat(REPORT.print())
                 .contains("\"container\":\"prepare\",\"gpu\":\"" + GPU + "\",\"peakBytes\":0")

@@ -1,7 +1,9 @@
 package io.aliquot.deviceplugin.arbiter;
 
+import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Limit;
+import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.usage.ContainerName;
 import io.aliquot.deviceplugin.usage.NodeUsage;
 import io.aliquot.deviceplugin.usage.UsageTracker;
@@ -16,13 +18,17 @@ import java.util.function.Supplier;
 /**
  * Tells the arbiter once a second which containers use which GPU, with the limits that the scheduler has said and the GPU
  * time that NVML has seen. A container whose limits are not known yet is left out: it keeps its own cores and borrows
- * nothing.
+ * nothing. One with GPU time that the shim has not counted borrows nothing, either.
+ *
+ * <p>For one thread.
  */
 public final class ArbiterFeed implements UsageTracker.SampleListener {
     private static final double PERCENT = 100;
+    private static final int WHOLE = 100;
 
     private final Supplier<Optional<NodeAllocation>> allocation;
     private final Consumer<String> arbiter;
+    private Map<Key, Limit> limits = Map.of();
 
     private record Key(ContainerName container, String gpu) {}
 
@@ -39,17 +45,21 @@ public final class ArbiterFeed implements UsageTracker.SampleListener {
 
     @Override
     public void add(NodeUsage usage) {
-        Map<Key, Limit> limits = limits();
+        limits = limits();
         var lines = new StringBuilder();
         for (NodeUsage.OfContainer container : usage.containers()) {
             Limit limit = limits.get(new Key(container.container(), container.uuid()));
-            if (limit != null && container.slot().isPresent() && isOfSamePod(limit, container)) {
+            boolean mayBorrow = container.unlimited().stream().noneMatch(Unlimited.UncountedTime.class::isInstance);
+            if (limit != null
+                    && (mayBorrow || limit.cores() > 0) // without cores a fixed one has no limit
+                    && container.slot().isPresent()
+                    && isOfSamePod(limit, container)) {
                 lines.append(String.join(
                                 " ",
                                 container.slot().get(),
                                 container.uuid(),
                                 Integer.toString(limit.cores()),
-                                limit.policy().print(),
+                                (mayBorrow ? limit.policy() : CorePolicy.FIXED).print(),
                                 limit.priority().print(),
                                 percent(container.utilization())))
                         .append('\n');
@@ -66,6 +76,15 @@ public final class ArbiterFeed implements UsageTracker.SampleListener {
 
     private static String percent(OptionalDouble part) {
         return part.isPresent() ? String.format(Locale.ROOT, "%.1f", part.getAsDouble() * PERCENT) : "-";
+    }
+
+    /** Whether the shim limits the container to less than the GPU's time, by the allocation at the last sample. */
+    public boolean isLimited(ContainerName container, String gpu) {
+        return Optional.ofNullable(limits.get(new Key(container, gpu)))
+                .filter(limit -> limit.cores() < WHOLE)
+                .filter(limit -> limit.policy() == CorePolicy.ELASTIC
+                        || (limit.policy() == CorePolicy.FIXED && limit.cores() > 0))
+                .isPresent();
     }
 
     private Map<Key, Limit> limits() {

@@ -22,6 +22,7 @@ import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.function.BiPredicate;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
@@ -68,6 +69,7 @@ public final class UsageTracker {
     private final Regions regions;
     private final AgentFiles agentFiles;
     private final LimitsCheck limits;
+    private final BiPredicate<ContainerName, String> isComputeLimited;
     private final List<SampleListener> listeners;
     private final LongSupplier nanoTime;
 
@@ -85,6 +87,7 @@ public final class UsageTracker {
      * @param containerLogs the kubelet's links to the logs of containers
      * @param stateDir Aliquot's folder on the host
      * @param podResources asks the kubelet which containers hold slots
+     * @param isComputeLimited whether GPU time of a container on a GPU that the shim has not counted is a finding
      * @param listeners receive each sample
      * @param nanoTime {@link System#nanoTime}, which is {@code CLOCK_MONOTONIC} on Linux
      */
@@ -93,6 +96,7 @@ public final class UsageTracker {
             Path containerLogs,
             Path stateDir,
             Supplier<DeviceHolders> podResources,
+            BiPredicate<ContainerName, String> isComputeLimited,
             List<? extends SampleListener> listeners,
             LongSupplier nanoTime) {
         processes = new HostProcesses(proc);
@@ -101,6 +105,7 @@ public final class UsageTracker {
         regions = new Regions(ContainerFiles.regionsFolder(stateDir));
         agentFiles = new AgentFiles(ContainerFiles.agentFolder(stateDir));
         limits = new LimitsCheck(proc, stateDir, processes, nanoTime);
+        this.isComputeLimited = isComputeLimited;
         this.listeners = List.copyOf(listeners);
         this.nanoTime = nanoTime;
         lastSampleAt = nanoTime.getAsLong() - FIRST_PERIOD_MICROS * NANOS_PER_MICRO;
@@ -148,7 +153,8 @@ public final class UsageTracker {
     private Reading read(Source source, Map<ContainerName, String> slots) throws NvmlException {
         Map<ContainerName, Map<String, Claim>> before = claims(slots);
         List<GpuUsage> gpus = source.usage(Map.copyOf(utilizationUntil));
-        var reading = new Reading(slots, gpus, before, claims(slots), new LinkedHashMap<>(), new HashMap<>());
+        var reading = new Reading(
+                slots, gpus, before, claims(slots), new LinkedHashMap<>(), new HashMap<>(), new HashMap<>());
         gpus.forEach(gpu -> attribute(gpu, reading));
         return reading;
     }
@@ -212,9 +218,11 @@ public final class UsageTracker {
             long latestEnd = until == null ? 0 : until;
             for (GpuUsage.Utilization sample : gpu.utilization()) {
                 long period = until == null ? FIRST_PERIOD_MICROS : Math.max(0, sample.endMicros() - until);
+                double used = period / MICROS_PER_SECOND * sample.percent() / 100;
+                reading.gpuSeconds.merge(gpu.uuid(), used, Double::sum);
                 reading.uses.forEach((key, use) -> {
                     if (key.uuid.equals(gpu.uuid()) && use.pids.containsKey(sample.pid())) {
-                        counters(key, use.id).gpuSeconds += period / MICROS_PER_SECOND * sample.percent() / 100;
+                        counters(key, use.id).gpuSeconds += used;
                     }
                 });
                 latestEnd = Math.max(latestEnd, sample.endMicros());
@@ -259,10 +267,14 @@ public final class UsageTracker {
         OptionalInt borrowed = slot.isPresent()
                 ? agentFiles.write(slot.get(), key.uuid, unattributed, now / NANOS_PER_MILLI)
                 : OptionalInt.empty();
-        OptionalDouble utilization = reading.hasUtilization(key.uuid)
-                ? OptionalDouble.of(Math.clamp((counted.gpuSeconds - counted.gpuSecondsBefore) / seconds, 0, 1))
+        OptionalInt ofGpu = reading.utilizationPercent(key.uuid);
+        OptionalDouble utilization = ofGpu.isPresent()
+                ? OptionalDouble.of(part(counted.gpuSeconds - counted.gpuSecondsBefore, seconds))
                 : OptionalDouble.empty();
         counted.gpuSecondsBefore = counted.gpuSeconds;
+        OptionalInt uncounted = ofGpu.isPresent()
+                ? uncountedTime(reading, key, counted, utilization.getAsDouble(), ofGpu.getAsInt(), seconds)
+                : OptionalInt.empty();
         return new NodeUsage.OfContainer(
                 key.container,
                 counted.id == null ? "" : counted.id.podUid(),
@@ -278,19 +290,42 @@ public final class UsageTracker {
                 claim.throttledNanos() / NANOS_PER_SECOND,
                 claim.denied(),
                 use.pids.size(),
-                unlimited(reading, key, counted));
+                unlimited(reading, key, counted, uncounted));
+    }
+
+    /** Percent of the GPU's time; empty without a finding. */
+    private OptionalInt uncountedTime(
+            Reading reading, Key key, Counters counted, double utilization, int ofGpu, double seconds) {
+        Optional<Claim> claim = Reading.claim(reading.after, key);
+        OptionalLong before = counted.gpuNanosBefore;
+        counted.gpuNanosBefore = claim.stream().mapToLong(Claim::gpuNanos).findFirst();
+        if (before.isEmpty() || claim.isEmpty() || !isComputeLimited.test(key.container, key.uuid)) {
+            return OptionalInt.empty();
+        }
+        return counted.uncountedTime.add(
+                100 * utilization,
+                100 * part((claim.get().gpuNanos() - before.getAsLong()) / NANOS_PER_SECOND, seconds),
+                100 * reading.gpuSeconds.getOrDefault(key.uuid, 0.0) / seconds,
+                ofGpu);
+    }
+
+    private static double part(double used, double seconds) {
+        return Math.clamp(used / seconds, 0, 1);
     }
 
     /**
      * Why the container's limits do not apply to one of its processes on the GPU; empty if they do. A finding outlasts its
      * process, so that the scheduler, which asks every 9 s, hears of short ones.
      */
-    private Optional<Unlimited> unlimited(Reading reading, Key key, Counters counted) {
+    private Optional<Unlimited> unlimited(Reading reading, Key key, Counters counted, OptionalInt uncountedTime) {
         long now = nanoTime.getAsLong();
         Set<Integer> uncounted = reading.uncountedPids(key);
         boolean isWithoutShim = uncounted.stream().anyMatch(counted.uncounted::contains);
         counted.uncounted = uncounted;
         Optional<Unlimited> found = covered(reading, key, uncounted)
+                .or(() -> uncountedTime.stream()
+                        .<Unlimited>mapToObj(Unlimited.UncountedTime::new)
+                        .findFirst())
                 .or(() -> isWithoutShim ? Optional.of(new Unlimited.WithoutShim()) : Optional.empty());
         if (found.isPresent() || now - counted.unlimitedAt > KEPT.toNanos()) {
             counted.unlimited = found;
@@ -334,6 +369,7 @@ public final class UsageTracker {
      * @param after what they said afterwards
      * @param uses the processes of containers that hold vGPUs
      * @param otherBytes memory of the other processes, by GPU
+     * @param gpuSeconds GPU time of all processes since the sample before, by GPU
      */
     private record Reading(
             Map<ContainerName, String> slots,
@@ -341,7 +377,8 @@ public final class UsageTracker {
             Map<ContainerName, Map<String, Claim>> before,
             Map<ContainerName, Map<String, Claim>> after,
             Map<Key, Processes> uses,
-            Map<String, Long> otherBytes) {
+            Map<String, Long> otherBytes,
+            Map<String, Double> gpuSeconds) {
         Processes use(Key key) {
             return uses.getOrDefault(key, NO_PROCESSES);
         }
@@ -365,11 +402,12 @@ public final class UsageTracker {
                     .map(byGpu -> byGpu.getOrDefault(GpuUuids.digits(key.uuid), Claim.NONE));
         }
 
-        /** Whether NVML has a figure for the use of the GPU's time. */
-        boolean hasUtilization(String uuid) {
+        /** NVML's figure for the use of the GPU's time; empty if it has none. */
+        OptionalInt utilizationPercent(String uuid) {
             return gpus.stream()
-                    .anyMatch(gpu ->
-                            gpu.uuid().equals(uuid) && gpu.utilizationPercent().isPresent());
+                    .filter(gpu -> gpu.uuid().equals(uuid))
+                    .flatMapToInt(gpu -> gpu.utilizationPercent().stream())
+                    .findFirst();
         }
 
         boolean isRegionKnown(Key key) {
@@ -415,6 +453,9 @@ public final class UsageTracker {
 
         /** At the sample before. */
         private double gpuSecondsBefore;
+
+        private OptionalLong gpuNanosBefore = OptionalLong.empty();
+        private final UncountedTime uncountedTime = new UncountedTime();
 
         /** The processes that use memory and were not in the region at the sample before. */
         private Set<Integer> uncounted = Set.of();

@@ -42,6 +42,7 @@ class NodeAgentConfiguration {
                 cluster,
                 evictions,
                 settings.overuse(),
+                settings.computeOveruse(),
                 settings.unlimitedContainers(),
                 metrics,
                 nanoTime);

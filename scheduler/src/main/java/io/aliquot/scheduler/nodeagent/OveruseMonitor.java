@@ -82,7 +82,8 @@ public final class OveruseMonitor {
     private enum Kind {
         OVERUSE("GpuMemoryOveruse", Cause.OVERUSE),
         COVERED("GpuLimitsCovered", Cause.UNLIMITED),
-        WITHOUT_SHIM("GpuProgramWithoutShim", Cause.UNLIMITED);
+        WITHOUT_SHIM("GpuProgramWithoutShim", Cause.UNLIMITED),
+        UNCOUNTED_TIME("GpuTimeUncounted", Cause.OVERUSE);
 
         private final String reason;
         private final Cause cause;
@@ -108,6 +109,7 @@ public final class OveruseMonitor {
             Cluster cluster,
             Evictions evictions,
             OverusePolicy overuse,
+            OverusePolicy computeOveruse,
             UnlimitedPolicy unlimited,
             MeterRegistry metrics,
             LongSupplier nanoTime) {
@@ -119,6 +121,9 @@ public final class OveruseMonitor {
         this.ended = EnumSet.noneOf(Kind.class);
         if (overuse == OverusePolicy.EVICT) {
             ended.add(Kind.OVERUSE);
+        }
+        if (computeOveruse == OverusePolicy.EVICT) {
+            ended.add(Kind.UNCOUNTED_TIME);
         }
         if (unlimited == UnlimitedPolicy.END) {
             ended.add(Kind.COVERED);
@@ -133,6 +138,7 @@ public final class OveruseMonitor {
                 .register(metrics);
         unlimitedPods(metrics, Kind.COVERED, "covered");
         unlimitedPods(metrics, Kind.WITHOUT_SHIM, "without_shim");
+        unlimitedPods(metrics, Kind.UNCOUNTED_TIME, "uncounted_time");
     }
 
     private void unlimitedPods(MeterRegistry metrics, Kind kind, String reason) {
@@ -224,6 +230,14 @@ public final class OveruseMonitor {
                                         container + " uses memory of " + use.gpu()
                                                 + " that the shim does not count: a program is"
                                                 + " static, has a loader that ignores /etc/ld.so.preload, or does not use CUDA");
+                            case Unlimited.UncountedTime(int percent) ->
+                                new Finding(
+                                        holding,
+                                        use,
+                                        Kind.UNCOUNTED_TIME,
+                                        container + " has used " + percent + " % of " + use.gpu()
+                                                + " by NVML that the shim has not counted: a program bypasses the shim,"
+                                                + " or changes what it counts");
                         }));
         long usedMiB = sustainedMiB(use);
         if (usedMiB > limitMiB + tolerance(limitMiB)) {

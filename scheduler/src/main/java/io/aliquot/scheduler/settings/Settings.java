@@ -39,6 +39,8 @@ import org.jspecify.annotations.Nullable;
  *     answer to Filter; 0 for all that fit
  * @param overuse {@code ALIQUOT_OVERUSE}, default {@code report}: what happens to pods that use more GPU memory than
  *     their limit
+ * @param computeOveruse {@code ALIQUOT_COMPUTE_OVERUSE}, default {@code report}: what happens to pods with GPU time that
+ *     the shim has not counted; node agents report it if the chart says so
  * @param unlimitedContainers {@code ALIQUOT_UNLIMITED_CONTAINERS}, default {@code end}: what happens to pods with a
  *     container that does not see the files that limit it
  * @param runtimeClass {@code ALIQUOT_RUNTIME_CLASS}, default none: the RuntimeClass that the webhook sets on pods that
@@ -70,6 +72,7 @@ public record Settings(
         SliceDefaults sliceDefaults,
         int nodesPerFilter,
         OverusePolicy overuse,
+        OverusePolicy computeOveruse,
         UnlimitedPolicy unlimitedContainers,
         String runtimeClass,
         String webhookService,
@@ -104,6 +107,7 @@ public record Settings(
                 SliceDefaults.NONE.with(Settings::sliceVariable, environment),
                 setting(environment, "ALIQUOT_NODES_PER_FILTER", 100, Settings::nodesPerFilter),
                 setting(environment, "ALIQUOT_OVERUSE", OverusePolicy.REPORT, OverusePolicy::parse),
+                setting(environment, "ALIQUOT_COMPUTE_OVERUSE", OverusePolicy.REPORT, OverusePolicy::parse),
                 setting(environment, "ALIQUOT_UNLIMITED_CONTAINERS", UnlimitedPolicy.END, UnlimitedPolicy::parse),
                 setting(environment, "ALIQUOT_RUNTIME_CLASS", "", Settings::objectName),
                 setting(environment, "ALIQUOT_WEBHOOK_SERVICE", "aliquot-webhook", Settings::objectName),

@@ -28,6 +28,7 @@ class SettingsTest {
                         SliceDefaults.NONE,
                         100,
                         OverusePolicy.REPORT,
+                        OverusePolicy.REPORT,
                         UnlimitedPolicy.END,
                         "",
                         "aliquot-webhook",
