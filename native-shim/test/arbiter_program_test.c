@@ -316,3 +316,169 @@ TEST(without_two_folders_it_says_how_it_is_called) {
     CHECK(system(ARBITER " /tmp /tmp 5x 2>/dev/null </dev/null") == 2 << 8, "no number");
     CHECK(system(ARBITER " /tmp /tmp -1 2>/dev/null </dev/null") == 2 << 8, "a negative number");
 }
+
+/* ---- faults ---- */
+
+/* Starts the arbiter again, with its files as they are. */
+static void start_arbiter_again(void) {
+    char regions[128], agents[128];
+    int in[2];
+    CHECK(pipe(in) == 0, "pipe");
+    snprintf(regions, sizeof regions, "%s/regions", folder);
+    snprintf(agents, sizeof agents, "%s/agents", folder);
+    close(input);
+    arbiter = fork();
+    if (arbiter == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        dup2(in[0], STDIN_FILENO);
+        close(in[1]);
+        execl(ARBITER, ARBITER, regions, agents, NULL);
+        _exit(127);
+    }
+    close(in[0]);
+    input = in[1];
+}
+
+/* As the node agent does. */
+static void write_unattributed(const char *slot, uint64_t bytes) {
+    uint64_t words[] = {bytes, (uint64_t)(now() / MS)};
+    write_file("agents", slot, (off_t)offsetof(struct aliquot_agent, device[1].unattributed), words, sizeof words);
+}
+
+static bool is_word(uint64_t word, uint32_t most) {
+    return word == 0 || (ALIQUOT_GRANT_SHARE(word) <= most && (int64_t)ALIQUOT_GRANT_MS(word) <= now() / MS);
+}
+
+TEST(killed_at_any_instruction_it_leaves_whole_words_and_the_node_agents_fields) {
+    unsigned random = 1;
+    start_arbiter();
+    create_agent("a");
+    for (uint64_t round = 1; round <= 60; round++) {
+        tell("a " GPU " 30 elastic normal -\n.\n");
+        write_unattributed("a", round);
+        usleep((unsigned)rand_r(&random) % 8000);
+        CHECK(kill(arbiter, SIGKILL) == 0 && waitpid(arbiter, NULL, 0) == arbiter, "it runs");
+        struct aliquot_agent_device left = read_agent("a", 1);
+        CHECK(left.grant == 0 || ALIQUOT_GRANT_SHARE(left.grant) == 300000, "%llx", (unsigned long long)left.grant);
+        CHECK(is_word(left.grant, 300000) && is_word(left.borrowed, 1000000) && is_word(left.active, 1), "whole words");
+        CHECK_EQUAL(left.unattributed, round);
+        start_arbiter_again();
+    }
+    int64_t before = now() / MS;
+    tell("a " GPU " 30 elastic normal -\n.\n");
+    WAIT_UNTIL((int64_t)ALIQUOT_GRANT_MS(read_agent("a", 1).active) > before, (void)0);
+}
+
+TEST(when_it_is_stopped_or_the_node_agent_ends_the_other_ones_values_stay) {
+    start_arbiter();
+    create_agent("a");
+    tell("a " GPU " 30 elastic normal -\n.\n");
+    WAIT_UNTIL(BORROWED("a") == 1000000 && ACTIVE("a") == 1, (void)0);
+    CHECK(kill(arbiter, SIGSTOP) == 0 && waitpid(arbiter, NULL, WUNTRACED) == arbiter, "it stops");
+    struct aliquot_agent_device stopped = read_agent("a", 1);
+    write_unattributed("a", 5);
+    tell("a " GPU " 40 elastic normal -\n.\n");
+    usleep(100000);
+    struct aliquot_agent_device later = read_agent("a", 1);
+    CHECK(later.grant == stopped.grant && later.active == stopped.active && later.borrowed == stopped.borrowed,
+          "its words age");
+    CHECK_EQUAL(later.unattributed, 5);
+    kill(arbiter, SIGCONT);
+    WAIT_UNTIL(GRANTED("a") == 400000 && read_agent("a", 1).active != stopped.active, (void)0);
+    close(input); /* as the kernel does when the node agent is killed */
+    CHECK_EQUAL(waitpid(arbiter, NULL, 0), arbiter);
+    arbiter = 0;
+    CHECK_EQUAL(read_agent("a", 1).unattributed, 5);
+    CHECK_EQUAL(read_agent("a", 1).updated_ms, later.updated_ms);
+}
+
+static int open_files(void) {
+    char path[64];
+    int files = 0;
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)arbiter);
+    DIR *all = opendir(path);
+    CHECK(all != NULL, "%s", path);
+    while (readdir(all) != NULL) {
+        files++;
+    }
+    closedir(all);
+    return files;
+}
+
+static void remove_files(const char *slot) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/agents/%s", folder, slot);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/regions/%s", folder, slot);
+    unlink(path);
+}
+
+/* Nine at a time, in the same ten slots: each has been free in one list. */
+TEST(two_hundred_containers_come_and_go_and_leave_no_open_file_and_no_stale_word) {
+    enum { SLOTS = 10, CONTAINERS = 200 };
+    char slot[16], list[SLOTS * 80], first[128];
+    start_arbiter();
+    create_agent("other");
+    tell("other " OTHER_GPU " 30 fixed normal -\n.\n");
+    WAIT_UNTIL(read_agent("other", 0).active != 0, (void)0);
+    int files = open_files() - 1; /* without the other one's */
+    int old = -1;
+    for (int i = 0; i < CONTAINERS; i++) {
+        snprintf(slot, sizeof slot, "slot-%d", i % SLOTS);
+        remove_files(slot);
+        create_agent(slot);
+        work(slot, GPU);
+        size_t length = 0;
+        for (int j = i < SLOTS - 1 ? 0 : i - SLOTS + 2; j <= i; j++) {
+            length += (size_t)snprintf(list + length, sizeof list - length, "slot-%d %s %d fixed normal -\n", j % SLOTS,
+                                       GPU, 1 + j % 9);
+        }
+        tell(list);
+        tell(".\n");
+        if (i == 0) {
+            snprintf(first, sizeof first, "%s/agents/slot-0", folder);
+            old = open(first, O_RDONLY | O_CLOEXEC);
+        }
+        if (i % 20 == 0) {
+            WAIT_UNTIL(GRANTED(slot) == (uint32_t)(1 + i % 9) * 10000, (void)0);
+        }
+    }
+    WAIT_UNTIL(GRANTED(slot) == (uint32_t)(1 + (CONTAINERS - 1) % 9) * 10000, (void)0);
+    CHECK(open_files() <= files + 2 * SLOTS, "%d open files, %d without containers", open_files(), files);
+    struct aliquot_agent gone;
+    CHECK(pread(old, &gone, sizeof gone, 0) == sizeof gone, "%s", first);
+    CHECK(ALIQUOT_GRANT_SHARE(gone.device[1].grant) == 10000, "the first one's limit");
+    CHECK(ALIQUOT_GRANT_MS(gone.device[1].active) < ALIQUOT_GRANT_MS(read_agent(slot, 1).active), "it has ended");
+    uint64_t vanished = read_agent("other", 0).active; /* its GPU is in no list */
+    tell(".\n");
+    WAIT_UNTIL(open_files() == files, (void)0);
+    CHECK_EQUAL(read_agent("other", 0).active, vanished);
+}
+
+/* Times in the future, counters that fall or jump, and entries that change places. */
+TEST(false_figures_take_no_more_of_the_surplus_than_a_containers_own_cores) {
+    unsigned random = 1;
+    start_arbiter();
+    create_agent("good");
+    create_agent("bad");
+    create_agent("free");
+    tell("good " GPU " 40 elastic normal -\nbad " GPU " 30 fixed normal 0.0\nfree " GPU " 0 none normal 0.0\n.\n");
+    int64_t start = now();
+    while (now() - start < 800 * MS) {
+        struct aliquot_device claim = {.wanted = rand_r(&random) % 2 ? UINT64_MAX : (uint64_t)now() + (1 << 30),
+                                       .in_flight = rand_r(&random) % 2 ? INT64_MAX : (uint64_t)now(),
+                                       .gpu_time = (uint64_t)rand_r(&random) << (rand_r(&random) % 33),
+                                       .busy = (uint64_t)rand_r(&random) << 32,
+                                       .throttled = (uint64_t)rand_r(&random) << 32};
+        int index = rand_r(&random) % 2;
+        write_device("bad", 1 - index, OTHER_GPU, claim);
+        write_device("bad", index, GPU, claim);
+        write_device("free", 0, GPU, claim);
+        work("good", GPU);
+        usleep(5000);
+        CHECK(GRANTED("good") == 400000 || GRANTED("good") == 0, "%u", GRANTED("good"));
+        CHECK(now() - start < 400 * MS || BORROWED("good") >= 290000, "%u", BORROWED("good"));
+        CHECK(BORROWED("bad") == 0 && read_agent("free", 1).grant == 0, "a fixed one and one without a limit");
+    }
+    CHECK_EQUAL(GRANTED("bad"), 300000);
+}
