@@ -47,7 +47,7 @@ final class ArbiterFeedTest {
         unlimited = Optional.of(new Unlimited.UncountedTime(50));
         sample(use("trainer", "uid-1", "slot-1", 1), use("leftover", "uid-5", "slot-5", 0));
 
-        assertThat(told).isEqualTo("slot-1 " + GPU + " 30 fixed normal 100.0\n");
+        assertThat(told).isEqualTo("slot-1 " + GPU + " 30 fixed low 100.0\n");
     }
 
     @Test

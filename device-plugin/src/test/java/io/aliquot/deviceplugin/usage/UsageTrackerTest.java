@@ -433,7 +433,9 @@ final class UsageTrackerTest {
         int before = 0;
         for (int i = 0; i < 30; i++) {
             int busy = i % 6 < 3 ? 90 : 0;
-            assertThat(second(10L * busy, before, before)).as("late by a second").isEmpty();
+            assertThat(second(10L * busy, before, before))
+                    .as("late by a second")
+                    .isEmpty();
             before = busy;
         }
         for (int i = 0; i < 30; i++) {

@@ -40,7 +40,8 @@ import org.slf4j.LoggerFactory;
 /*
  * Cost. Each replica asks each agent every 9 s: 556 requests a second for 5,000 nodes. A node's turn within the 9 s
  * depends on its name, so the requests are spread evenly and a restart makes no burst. At most 1,700 are under way: as
- * many as 5,000 nodes cause of which none answers.
+ * many as 5,000 nodes cause of which none answers. An agent whose node's limits have changed is asked within a second,
+ * so that it is told them: at most once a second, and as often as pods start, end or change on its node.
  *
  * Silence. While a node's kubelet is down with its agent, the agent's pod stays Ready in the API server until the node
  * controller marks the node, after 40 s. So an agent that has answered, and to which no connection is possible 15 s
@@ -61,6 +62,10 @@ public final class AgentUsage {
     /** An agent that cannot be connected to for this long is not ready. */
     static final Duration SILENCE = Duration.ofSeconds(15);
 
+    /** Between two requests that tell an agent new limits. */
+    private static final Duration NEWS_AFTER = Duration.ofSeconds(1);
+
+    private static final int NO_LIMITS = List.of().hashCode();
     private static final Duration SECOND_TRY_AFTER = Duration.ofSeconds(1);
     private static final Set<Outcome> NO_ANSWER =
             EnumSet.of(Outcome.NO_AGENT, Outcome.TIMEOUT, Outcome.UNREACHABLE, Outcome.BROKEN);
@@ -102,7 +107,14 @@ public final class AgentUsage {
         private boolean silent;
         private long due;
 
+        private long askedAt;
+
         private volatile boolean asked;
+
+        /** The hash code of the limits that the agent has, and the ledger's revision of the node for which they are right. */
+        private volatile int told = NO_LIMITS;
+
+        private volatile long toldRevision = -1;
 
         /** When this address answered last, null: never; and what became of the latest request to it. */
         private volatile @Nullable Long answeredAt;
@@ -162,6 +174,8 @@ public final class AgentUsage {
             agent.address = address;
             agent.answeredAt = null;
             agent.outcome = Outcome.NO_AGENT;
+            agent.told = NO_LIMITS;
+            agent.toldRevision = -1;
             agent.silent = false;
         }
         agent.ready = ready;
@@ -236,18 +250,38 @@ public final class AgentUsage {
         long now = nanoTime.getAsLong();
         byNode.forEach((node, agent) -> {
             noteSilence(node, agent, now);
-            if (!agent.address.isEmpty() && !agent.asked && now - agent.due >= 0) {
+            if (!agent.address.isEmpty() && !agent.asked && (now - agent.due >= 0 || hasNews(node, agent, now))) {
                 if (underWay.incrementAndGet() > MOST_UNDER_WAY) {
                     underWay.decrementAndGet(); // stays due
                 } else {
                     agent.asked = true;
-                    // The turn stays the same, also after a delay.
-                    long missed = (now - agent.due) / PERIOD.toNanos();
+                    agent.askedAt = now;
+                    // The turn stays the same, also after a delay, or before it.
+                    long missed = Math.floorDiv(now - agent.due, PERIOD.toNanos());
                     agent.due += (missed + 1) * PERIOD.toNanos();
                     fetch(node, agent);
                 }
             }
         });
+    }
+
+    /** Whether the agent, which answers, has not been told the node's limits as they are now. */
+    private boolean hasNews(String node, Agent agent, long now) {
+        long revision = ledger.revision(node);
+        if (agent.outcome != Outcome.DONE
+                || revision == agent.toldRevision
+                || now - agent.askedAt < NEWS_AFTER.toNanos()) {
+            return false;
+        }
+        boolean differs = hashOfLimits(ledger.view(node).map(AgentUsage::allocation)) != agent.told;
+        if (!differs) {
+            agent.toldRevision = revision;
+        }
+        return differs;
+    }
+
+    private static int hashOfLimits(Optional<NodeAllocation> allocation) {
+        return allocation.map(NodeAllocation::limits).orElse(List.of()).hashCode();
     }
 
     private void noteSilence(String node, Agent agent, long now) {
@@ -271,12 +305,9 @@ public final class AgentUsage {
         String address = agent.address;
         String query = ledger.awaitsPods(node) ? UsageReport.WITH_PODS : "";
         // Names of pods are for an agent that has shown its certificate.
-        String body = agent.outcome == Outcome.DONE
-                ? ledger.view(node)
-                        .map(AgentUsage::allocation)
-                        .map(NodeAllocation::print)
-                        .orElse("")
-                : "";
+        Optional<NodeAllocation> allocation =
+                agent.outcome == Outcome.DONE ? ledger.view(node).map(AgentUsage::allocation) : Optional.empty();
+        String body = allocation.map(NodeAllocation::print).orElse("");
         long askedAt = nanoTime.getAsLong();
         CompletableFuture<UsageReport> answer =
                 ask(node, address, UsageReport.PATH, query, body).thenApply(text -> report(node, text));
@@ -290,6 +321,9 @@ public final class AgentUsage {
                 log(node, cause);
             }
             noteAnswer(agent, address, outcome);
+            if (failure == null && agent.address.equals(address)) {
+                agent.told = hashOfLimits(allocation);
+            }
             Counter counter = fetches.get(outcome);
             if (counter != null) {
                 counter.increment();

@@ -41,6 +41,7 @@ import org.slf4j.LoggerFactory;
 
 /** Over real TLS with an agent on several loopback addresses. */
 class AgentUsageTest {
+    private static final Duration NEWS_AFTER = Duration.ofSeconds(1);
     private static final Duration TICK = Duration.ofMillis(100);
     private static final int TICKS_OF_A_PERIOD = (int) AgentUsage.PERIOD.dividedBy(TICK);
 
@@ -104,24 +105,21 @@ class AgentUsageTest {
     }
 
     @Test
-    void anAgentThatHasAnsweredIsToldWhatIsAllocatedOnItsNode() {
+    void anAgentThatHasAnsweredIsToldWhatIsAllocatedOnItsNodeAndWithinASecondWhatChanges() {
         ExtenderFixture.node(ledger, 1);
-        ledger.observeBound(BoundPods.of(
-                ExtenderFixture.id("a"),
-                "n1",
-                1,
-                BoundPods.main(Gpus.uuid(1, 0), new GpuAmount(50_000, 30, 1, false))));
+        bind("a", 1, 30);
         List<String> told = new CopyOnWriteArrayList<>();
         answers.put("127.0.0.1", exchange -> {
             told.add(new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8));
             reportOf("n1").to(exchange);
         });
         usage.putAgent("n1", true, "127.0.0.1");
-        period();
-        awaitOutcome("done", 1);
-        period();
-        awaitOutcome("done", 2);
+        while (told.isEmpty()) {
+            elapse(TICK);
+        }
+        elapse(NEWS_AFTER);
 
+        assertThat(told).hasSize(2);
         assertThat(told.get(0)).as("its certificate is not known yet").isEmpty();
         NodeAllocation allocation = NodeAllocation.parse(told.get(1));
         assertThat(allocation.gpus()).hasSize(2);
@@ -133,6 +131,29 @@ class AgentUsageTest {
             assertThat(limit.cores()).isEqualTo(30);
             assertThat(limit.priority()).isEqualTo(Priority.NORMAL);
         });
+
+        bind("b", 1, 20);
+        elapse(NEWS_AFTER);
+        bind("a", 2, 40); // a resize
+        ledger.observeEnded("uid-b");
+        elapse(NEWS_AFTER);
+        assertThat(told).hasSize(4);
+        assertThat(told.subList(2, 4))
+                .extracting(text -> NodeAllocation.parse(text).limits().stream()
+                        .mapToInt(NodeAllocation.Limit::cores)
+                        .sum())
+                .containsExactly(50, 40);
+        ledger.setAgentReady("n1", false); // changes no limit
+        elapse(AgentUsage.PERIOD);
+        assertThat(told).as("the turn stays").hasSize(5);
+    }
+
+    private void bind(String pod, long version, int cores) {
+        ledger.observeBound(BoundPods.of(
+                ExtenderFixture.id(pod),
+                "n1",
+                version,
+                BoundPods.main(Gpus.uuid(1, 0), new GpuAmount(50_000, cores, 1, false))));
     }
 
     @Test
