@@ -6,7 +6,7 @@ import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.PlacementPreferences;
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.names.SliceDefaults;
+import io.aliquot.api.names.PodDefaults;
 import io.aliquot.scheduler.simulation.PodRequest;
 import io.aliquot.scheduler.simulation.SimulatedNode;
 import io.aliquot.scheduler.simulation.SimulatedNode.OfferedGpu;
@@ -228,7 +228,7 @@ final class ClusterTrace {
                 annotations.putIfAbsent(Annotations.GPU_PLACEMENT, PlacementPreferences.TOPOLOGY);
             }
             var translated = new LinkedHashMap<String, Quantity>();
-            ForeignResources.toAliquot(limits, labels, ofPod, SliceDefaults.NONE)
+            ForeignResources.toAliquot(limits, labels, ofPod, PodDefaults.NONE)
                     .forEach((name, amount) -> translated.put(name, new Quantity(amount)));
             container.getResources().setLimits(translated);
         });

@@ -3,10 +3,10 @@ package io.aliquot.api.foreign;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.PodDefaults;
 import io.aliquot.api.names.Priority;
 import io.aliquot.api.names.Quantity;
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.names.SliceDefaults;
 import io.aliquot.api.names.Vgpu;
 import java.math.BigDecimal;
 import java.math.BigInteger;
@@ -27,7 +27,7 @@ import org.jspecify.annotations.Nullable;
  * defaultContainerResourceRequirements). The GPU Operator evicts the pods of a node before it replaces the driver, and
  * finds them by a resource that begins with {@value #DRIVER_MANAGER_PREFIX} (github.com/NVIDIA/k8s-driver-manager).
  *
- * <p>A time slice of NVIDIA's device plugin, {@code nvidia.com/gpu.shared} or, where {@link SliceDefaults} say so,
+ * <p>A time slice of NVIDIA's device plugin, {@code nvidia.com/gpu.shared} or, where {@link PodDefaults} say so,
  * {@code nvidia.com/gpu}, is a vGPU of the size that the defaults give it.
  *
  * <p>ACK: {@code aliyun.com/gpu-mem} is the GiB on all of a container's GPUs together; the pod's label
@@ -85,7 +85,7 @@ public final class ForeignResources {
         return limits.containsKey(ACK_GPU);
     }
 
-    /** Whether the meaning of a container's limits depends on {@link SliceDefaults}. */
+    /** Whether the meaning of a container's limits depends on {@link PodDefaults}. */
     public static boolean dependsOnDefaults(Map<String, String> limits) {
         return !statesSize(limits)
                 && !limits.containsKey(Resources.VGPU)
@@ -118,14 +118,11 @@ public final class ForeignResources {
      * @param limits resource name to quantity
      * @param labels the pod's
      * @param compatibility the product whose meaning {@code nvidia.com} resources have
-     * @param defaults the size of slices
+     * @param defaults with the size of slices
      * @throws FormatException if an amount is invalid, with what to write instead
      */
     public static Map<String, String> toAliquot(
-            Map<String, String> limits,
-            Map<String, String> labels,
-            Compatibility compatibility,
-            SliceDefaults defaults) {
+            Map<String, String> limits, Map<String, String> labels, Compatibility compatibility, PodDefaults defaults) {
         checkInstances(limits);
         var translated = new LinkedHashMap<>(limits);
         translated.remove(PRIORITY);
@@ -210,7 +207,7 @@ public final class ForeignResources {
         }
     }
 
-    private static void translateNvidia(Map<String, String> translated, SliceDefaults defaults) {
+    private static void translateNvidia(Map<String, String> translated, PodDefaults defaults) {
         String slices = translated.remove(NVIDIA_GPU_SHARED);
         String gpus = translated.get(NVIDIA_GPU);
         boolean done = translated.containsKey(Resources.VGPU);
@@ -227,7 +224,7 @@ public final class ForeignResources {
                     + ", not both; the former may be the default of a LimitRange in the namespace");
         }
         if (gpus != null && !done) {
-            if (defaults.gpu() == SliceDefaults.Meaning.SLICE) {
+            if (defaults.gpu() == PodDefaults.Meaning.SLICE) {
                 addSlices(translated, NVIDIA_GPU, gpus, defaults);
             } else {
                 translated.put(Resources.VGPU, text(whole(NVIDIA_GPU, gpus, 0, GpuRequest.MOST_VGPUS, "vGPUs")));
@@ -240,7 +237,7 @@ public final class ForeignResources {
         }
     }
 
-    private static void addSlices(Map<String, String> translated, String name, String amount, SliceDefaults defaults) {
+    private static void addSlices(Map<String, String> translated, String name, String amount, PodDefaults defaults) {
         int slices = whole(name, amount, 0, GpuRequest.MOST_VGPUS, "slices");
         translated.put(Resources.VGPU, text(slices));
         if (slices > 0 && !statesSize(translated)) {

@@ -93,7 +93,7 @@ public final class Annotations {
     /** On a pod, by its user: whether a container's GPUs are in one NUMA domain, a {@link Numa}. */
     public static final String NUMA = "aliquot.io/numa";
 
-    /** On a pod, by its user: whether it may use more compute than its cores, a {@link CorePolicy}. */
+    /** On a pod, by its user or the webhook: whether it may use more compute than its cores, a {@link CorePolicy}. */
     public static final String CORE_POLICY = "aliquot.io/core-policy";
 
     /** On a pod, by its user: the priority of its kernels on a GPU, a {@link Priority}. */
@@ -106,8 +106,8 @@ public final class Annotations {
     public static final String GPU_SHARE = "aliquot.io/gpu-share";
 
     /**
-     * On a namespace, by its admin: prefix of the keys of its {@link SliceDefaults}: {@code aliquot.io/default-gpu},
-     * {@code -memory}, {@code -memory-percentage} and {@code -cores}.
+     * On a namespace, by its admin: prefix of the keys of its {@link PodDefaults}: {@code aliquot.io/default-gpu},
+     * {@code -memory}, {@code -memory-percentage}, {@code -cores} and {@code -core-policy}.
      */
     public static final String DEFAULT_PREFIX = "aliquot.io/default-";
 

@@ -19,6 +19,16 @@ public enum Compatibility {
         return Keywords.parse(where, text, List.of(values()), Compatibility::print);
     }
 
+    /**
+     * The core policy of pods with an amount of cores for which nobody has chosen one. HAMi limits a container's compute only
+     * while another container of the same or a higher priority uses the GPU (github.com/Project-HAMi/HAMi,
+     * cmd/vGPUmonitor/feedback.go, Observe, with {@code gpuCorePolicy: default}), and never one without an amount
+     * (HAMi-core, multiprocess_utilization_watcher.c, rate_limiter).
+     */
+    public CorePolicy corePolicy() {
+        return this == HAMI ? CorePolicy.ELASTIC : CorePolicy.FIXED;
+    }
+
     public String print() {
         return name().toLowerCase(Locale.ROOT);
     }

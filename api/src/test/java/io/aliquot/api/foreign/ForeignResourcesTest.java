@@ -7,8 +7,8 @@ import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.MemoryRequest;
+import io.aliquot.api.names.PodDefaults;
 import io.aliquot.api.names.Priority;
-import io.aliquot.api.names.SliceDefaults;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -20,11 +20,11 @@ class ForeignResourcesTest {
     private static final Map<String, String> NO_LABELS = Map.of();
 
     private static Map<String, String> translated(Map<String, String> limits) {
-        return ForeignResources.toAliquot(limits, NO_LABELS, Compatibility.NONE, SliceDefaults.NONE);
+        return ForeignResources.toAliquot(limits, NO_LABELS, Compatibility.NONE, PodDefaults.NONE);
     }
 
     private static Map<String, String> translatedForHami(Map<String, String> limits) {
-        return ForeignResources.toAliquot(limits, NO_LABELS, Compatibility.HAMI, SliceDefaults.NONE);
+        return ForeignResources.toAliquot(limits, NO_LABELS, Compatibility.HAMI, PodDefaults.NONE);
     }
 
     @Test
@@ -41,13 +41,13 @@ class ForeignResourcesTest {
                         Map.of("aliyun.com/gpu-mem", "8"),
                         Map.of("aliyun.com/gpu-count", "2"),
                         Compatibility.NONE,
-                        SliceDefaults.NONE))
+                        PodDefaults.NONE))
                 .isEqualTo(Map.of("aliquot.io/vgpu", "2", "nvidia.com/gpumem", "4096"));
         assertThatThrownBy(() -> ForeignResources.toAliquot(
                         Map.of("aliyun.com/gpu-mem", "9"),
                         Map.of("aliyun.com/gpu-count", "2"),
                         Compatibility.NONE,
-                        SliceDefaults.NONE))
+                        PodDefaults.NONE))
                 .hasMessageContaining("9 GiB cannot be divided equally over 2 GPUs")
                 .hasMessageContaining("write a multiple of 2");
     }
@@ -59,7 +59,7 @@ class ForeignResourcesTest {
                         Map.of("aliyun.com/gpu-mem", "8"),
                         Map.of("aliyun.com/gpu-count", count),
                         Compatibility.NONE,
-                        SliceDefaults.NONE))
+                        PodDefaults.NONE))
                 .hasMessageContaining("is not a number of GPUs from 1 to 1024");
     }
 

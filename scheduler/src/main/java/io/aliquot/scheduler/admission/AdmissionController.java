@@ -37,7 +37,7 @@ final class AdmissionController {
                     settings.schedulerName(),
                     settings.runtimeClass(),
                     settings.compatibility(),
-                    () -> namespaces.sliceDefaults(review.namespace(), settings.sliceDefaults()));
+                    () -> namespaces.podDefaults(review.namespace(), settings.podDefaults()));
         });
     }
 

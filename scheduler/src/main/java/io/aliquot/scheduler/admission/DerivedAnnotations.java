@@ -4,16 +4,18 @@ import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.foreign.HamiAnnotations;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.PlacementPreferences;
+import io.aliquot.api.names.PodDefaults;
 import io.aliquot.api.names.Priority;
 import java.util.Map;
 import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The annotations that the webhook adds to a pod, because the pod states them by resources: its priority, its request
- * for well-linked GPUs and the meaning of its resources. Not thread-safe.
+ * The annotations that the webhook adds to a pod, because the pod states them by resources, or its namespace or the chart
+ * does: its priority, its request for well-linked GPUs, the meaning of its resources and its core policy. Not thread-safe.
  */
 final class DerivedAnnotations {
     private final Map<String, String> podAnnotations;
@@ -21,6 +23,7 @@ final class DerivedAnnotations {
     private final Compatibility compatibility;
     private @Nullable Priority priority;
     private boolean bestLinked;
+    private CorePolicy corePolicy = CorePolicy.FIXED;
 
     /**
      * Determines the pod's compatibility.
@@ -61,6 +64,15 @@ final class DerivedAnnotations {
     }
 
     /**
+     * Gives the pod, which shares GPUs and has no core policy of its own, the default one.
+     *
+     * @param requestsCores whether a container does
+     */
+    void add(PodDefaults defaults, boolean requestsCores) {
+        corePolicy = defaults.corePolicy().orElse(requestsCores ? compatibility.corePolicy() : CorePolicy.FIXED);
+    }
+
+    /**
      * The annotations to add.
      *
      * @throws DeniedException if the pod's own annotations are invalid or contradict its resources
@@ -88,6 +100,9 @@ final class DerivedAnnotations {
                         + ForeignResources.PRIORITY + " differ: remove one of them");
             }
             added.put(Annotations.PRIORITY, priority.print());
+        }
+        if (corePolicy != CorePolicy.FIXED) {
+            added.put(Annotations.CORE_POLICY, corePolicy.print());
         }
         if (bestLinked && preferences.gpuPlacement().isEmpty() && !preferences.topology()) {
             added.put(Annotations.GPU_PLACEMENT, PlacementPreferences.TOPOLOGY);

@@ -4,12 +4,14 @@ import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.foreign.HamiAnnotations;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.Labels;
-import io.aliquot.api.names.SliceDefaults;
+import io.aliquot.api.names.PodDefaults;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.function.Supplier;
 import tools.jackson.databind.node.ObjectNode;
 
@@ -21,10 +23,10 @@ import tools.jackson.databind.node.ObjectNode;
  * @param schedulerName the {@code schedulerName} of the kube-scheduler that the extender serves
  * @param runtimeClass for pods without a RuntimeClass; empty: such pods stay without one
  * @param compatibility the meaning of resources in pods that neither have the annotation nor use ACK's names
- * @param sliceDefaults those of the pod's namespace; called at most once, and only if the pod's meaning depends on them
+ * @param podDefaults those of the pod's namespace; called at most once, and only if the pod's meaning depends on them
  */
 record GpuAdmission(
-        String schedulerName, String runtimeClass, Compatibility compatibility, Supplier<SliceDefaults> sliceDefaults)
+        String schedulerName, String runtimeClass, Compatibility compatibility, Supplier<PodDefaults> podDefaults)
         implements Admission {
     static final String DEFAULT_SCHEDULER = "default-scheduler";
 
@@ -37,14 +39,14 @@ record GpuAdmission(
         containers.forEach(container -> container.clearDefaults(LimitRangeDefaults.of(annotations, container.name())));
         var derived = new DerivedAnnotations(
                 annotations, compatibility, containers.stream().anyMatch(JsonContainer::usesAckResources));
-        SliceDefaults defaults = containers.stream().anyMatch(JsonContainer::dependsOnDefaults)
-                ? sliceDefaults.get()
-                : SliceDefaults.NONE;
+        Optional<PodDefaults> read = containers.stream().anyMatch(JsonContainer::dependsOnDefaults)
+                ? Optional.of(podDefaults.get())
+                : Optional.empty();
         var gpuContainers = new ArrayList<JsonContainer>();
         var others = new ArrayList<JsonContainer>();
         for (JsonContainer container : containers) {
             JsonContainer.Translation translation =
-                    container.translateAliases(labels, derived.compatibility(), defaults);
+                    container.translateAliases(labels, derived.compatibility(), read.orElse(PodDefaults.NONE));
             derived.add(container, translation);
             translation.warning().ifPresent(warnings::add);
             (container.requestsGpu() ? gpuContainers : others).add(container);
@@ -71,6 +73,12 @@ record GpuAdmission(
             container.defaultToOneGpu();
             container.showAllocatedGpus();
             container.mountLimitFile();
+        }
+        List<GpuRequest> shared = gpuContainers.stream()
+                .flatMap(container -> container.sharedRequest(derived.compatibility()).stream())
+                .toList();
+        if (!shared.isEmpty() && !annotations.containsKey(Annotations.CORE_POLICY)) {
+            derived.add(read.orElseGet(podDefaults), shared.stream().anyMatch(request -> request.cores() > 0));
         }
         derived.toAdd().forEach((key, value) -> annotations(pod).put(key, value));
         others.stream()

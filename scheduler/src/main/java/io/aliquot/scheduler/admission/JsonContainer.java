@@ -6,9 +6,9 @@ import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuRequest;
+import io.aliquot.api.names.PodDefaults;
 import io.aliquot.api.names.Priority;
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.names.SliceDefaults;
 import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.api.shim.ContainerPaths;
 import java.util.ArrayList;
@@ -83,7 +83,7 @@ final class JsonContainer {
      * @param defaults the size of slices
      * @throws DeniedException if an amount is invalid
      */
-    Translation translateAliases(Map<String, String> labels, Compatibility compatibility, SliceDefaults defaults) {
+    Translation translateAliases(Map<String, String> labels, Compatibility compatibility, PodDefaults defaults) {
         Map<String, String> limits = resources("limits");
         return translate(limits, limits, labels, compatibility, defaults);
     }
@@ -91,7 +91,7 @@ final class JsonContainer {
     /** The same in an update of a container that was translated at its pod's creation. */
     Translation translateAliasesAgain(Map<String, String> labels, Compatibility compatibility) {
         Map<String, String> limits = resources("limits");
-        return translate(limits, ForeignResources.asWritten(limits), labels, compatibility, SliceDefaults.NONE);
+        return translate(limits, ForeignResources.asWritten(limits), labels, compatibility, PodDefaults.NONE);
     }
 
     private Translation translate(
@@ -99,7 +99,7 @@ final class JsonContainer {
             Map<String, String> written,
             Map<String, String> labels,
             Compatibility compatibility,
-            SliceDefaults defaults) {
+            PodDefaults defaults) {
         resources("requests").keySet().stream()
                 .filter(name -> (Resources.SUPPORTED.contains(name) || ForeignResources.NAMES.contains(name))
                         && !limits.containsKey(name))
@@ -299,6 +299,13 @@ final class JsonContainer {
         return JsonTree.object(tree, "securityContext")
                 .map(context -> JsonTree.isTrue(context, "privileged"))
                 .orElse(false);
+    }
+
+    /** What it requests of GPUs that it shares; empty if it requests whole ones. */
+    Optional<GpuRequest> sharedRequest(Compatibility compatibility) {
+        return GpuRequest.parse(resources("limits"))
+                .map(request -> request.as(compatibility))
+                .filter(request -> !request.exclusive());
     }
 
     /** Whether it requests less than whole cards, so that files limit it. */

@@ -1,7 +1,7 @@
 package io.aliquot.scheduler.admission;
 
 import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.SliceDefaults;
+import io.aliquot.api.names.PodDefaults;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import java.io.IOException;
 import java.time.Duration;
@@ -31,7 +31,7 @@ record Namespaces(ApiServerClient apiServer) {
      *
      * @throws DeniedException if they are invalid or cannot be read
      */
-    SliceDefaults sliceDefaults(String namespace, SliceDefaults defaults) {
+    PodDefaults podDefaults(String namespace, PodDefaults defaults) {
         Map<String, String> annotations = annotations(namespace);
         try {
             return defaults.with(annotations);

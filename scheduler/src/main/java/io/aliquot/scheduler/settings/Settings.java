@@ -4,7 +4,7 @@ import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.SliceDefaults;
+import io.aliquot.api.names.PodDefaults;
 import io.aliquot.scheduler.autoscaler.Autoscaler;
 import java.util.Arrays;
 import java.util.List;
@@ -32,9 +32,9 @@ import org.jspecify.annotations.Nullable;
  *     neither the pod nor the node sets one
  * @param compatibility {@code ALIQUOT_COMPATIBILITY}, default {@code none}: what resources mean on a pod that does not
  *     set it
- * @param sliceDefaults {@code ALIQUOT_DEFAULT_GPU}, {@code ALIQUOT_DEFAULT_MEMORY},
- *     {@code ALIQUOT_DEFAULT_MEMORY_PERCENTAGE} and {@code ALIQUOT_DEFAULT_CORES}, default none: the size of slices in
- *     namespaces that set none
+ * @param podDefaults {@code ALIQUOT_DEFAULT_GPU}, {@code ALIQUOT_DEFAULT_MEMORY},
+ *     {@code ALIQUOT_DEFAULT_MEMORY_PERCENTAGE} and {@code ALIQUOT_DEFAULT_CORES}, default none: the size of slices, and
+ *     {@code ALIQUOT_DEFAULT_CORE_POLICY}, default that of {@code compatibility}, in namespaces that set none
  * @param nodesPerFilter {@code ALIQUOT_NODES_PER_FILTER}, 0 to 100,000, default 100: the maximum number of nodes in an
  *     answer to Filter; 0 for all that fit
  * @param overuse {@code ALIQUOT_OVERUSE}, default {@code report}: what happens to pods that use more GPU memory than
@@ -69,7 +69,7 @@ public record Settings(
         Placement nodePlacement,
         Placement gpuPlacement,
         Compatibility compatibility,
-        SliceDefaults sliceDefaults,
+        PodDefaults podDefaults,
         int nodesPerFilter,
         OverusePolicy overuse,
         OverusePolicy computeOveruse,
@@ -104,7 +104,7 @@ public record Settings(
                 setting(environment, "ALIQUOT_NODE_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
                 setting(environment, "ALIQUOT_GPU_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
                 setting(environment, "ALIQUOT_COMPATIBILITY", Compatibility.NONE, Compatibility::parse),
-                SliceDefaults.NONE.with(Settings::sliceVariable, environment),
+                PodDefaults.NONE.with(Settings::defaultVariable, environment),
                 setting(environment, "ALIQUOT_NODES_PER_FILTER", 100, Settings::nodesPerFilter),
                 setting(environment, "ALIQUOT_OVERUSE", OverusePolicy.REPORT, OverusePolicy::parse),
                 setting(environment, "ALIQUOT_COMPUTE_OVERUSE", OverusePolicy.REPORT, OverusePolicy::parse),
@@ -119,12 +119,13 @@ public record Settings(
                 setting(environment, "ALIQUOT_LOG_FORMAT", "", Settings::logFormat));
     }
 
-    private static String sliceVariable(String value) {
+    private static String defaultVariable(String value) {
         return switch (value) {
             case "gpu" -> "ALIQUOT_DEFAULT_GPU";
             case "memory" -> "ALIQUOT_DEFAULT_MEMORY";
             case "memory-percentage" -> "ALIQUOT_DEFAULT_MEMORY_PERCENTAGE";
             case "cores" -> "ALIQUOT_DEFAULT_CORES";
+            case "core-policy" -> "ALIQUOT_DEFAULT_CORE_POLICY";
             default -> throw new IllegalArgumentException(value);
         };
     }

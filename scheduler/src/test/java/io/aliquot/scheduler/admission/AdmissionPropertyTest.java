@@ -5,7 +5,7 @@ import static io.aliquot.scheduler.admission.Pods.mutated;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.SliceDefaults;
+import io.aliquot.api.names.PodDefaults;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -22,7 +22,7 @@ import tools.jackson.databind.node.ObjectNode;
 /** Random pods. A failure prints the seed, and {@code -Daliquot.seed=…} repeats it. */
 class AdmissionPropertyTest {
     private static final GpuAdmission GPU =
-            new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE, () -> SliceDefaults.NONE);
+            new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE, () -> PodDefaults.NONE);
     private static final VoidAdmission VOID = new VoidAdmission(Set.of(), node -> true);
     private static final int PODS = 2000;
 
@@ -65,7 +65,7 @@ class AdmissionPropertyTest {
     @Test
     void everyGpuContainerGetsOnlyAliquotsResourcesInWholeAmounts() {
         for (Compatibility compatibility : Compatibility.values()) {
-            var admission = new GpuAdmission("aliquot-scheduler", "", compatibility, () -> SliceDefaults.NONE);
+            var admission = new GpuAdmission("aliquot-scheduler", "", compatibility, () -> PodDefaults.NONE);
             randomly((random, pod) -> {
                 ObjectNode mutated = mutated(admission, pod);
                 assertThat(mutated(admission, mutated)).isEqualTo(mutated);

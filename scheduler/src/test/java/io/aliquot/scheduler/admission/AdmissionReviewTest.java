@@ -7,7 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.Compatibility;
-import io.aliquot.api.names.SliceDefaults;
+import io.aliquot.api.names.PodDefaults;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -22,7 +22,7 @@ import tools.jackson.databind.node.ObjectNode;
 class AdmissionReviewTest {
     private static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
     private static final GpuAdmission GPU =
-            new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, () -> SliceDefaults.NONE);
+            new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, () -> PodDefaults.NONE);
 
     /** An AdmissionReview as kube-apiserver 1.35 sends it. */
     static ObjectNode review(ObjectNode pod) {

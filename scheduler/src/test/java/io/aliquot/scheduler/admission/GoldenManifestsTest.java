@@ -4,8 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.PodDefaults;
 import io.aliquot.api.names.Resources;
-import io.aliquot.api.names.SliceDefaults;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -120,7 +120,7 @@ class GoldenManifestsTest {
                 folder.startsWith(FOLDER.resolve("hami-compatible")) ? Compatibility.HAMI : Compatibility.NONE;
         return Stream.concat(Resources.SUPPORTED.stream(), ForeignResources.NAMES.stream())
                         .anyMatch(resource -> pod.toString().contains('"' + resource + '"'))
-                ? new GpuAdmission("aliquot-scheduler", "nvidia", compatibility, () -> SliceDefaults.NONE)
+                ? new GpuAdmission("aliquot-scheduler", "nvidia", compatibility, () -> PodDefaults.NONE)
                 : new VoidAdmission(Set.of(), node -> true);
     }
 

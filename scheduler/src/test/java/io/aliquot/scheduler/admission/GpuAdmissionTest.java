@@ -12,9 +12,11 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.SliceDefaults;
+import io.aliquot.api.names.PodDefaults;
 import java.util.List;
+import java.util.Optional;
 import java.util.function.Supplier;
+import java.util.function.UnaryOperator;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -25,7 +27,7 @@ import tools.jackson.databind.node.ObjectNode;
 
 class GpuAdmissionTest {
     private static final GpuAdmission ADMISSION =
-            new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, () -> SliceDefaults.NONE);
+            new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, () -> PodDefaults.NONE);
     private static final String VOID = "{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}";
     private static final String ALLOCATED = """
         {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {
@@ -318,7 +320,7 @@ class GpuAdmissionTest {
                 "{'aliyun.com/gpu': '1'} | {'aliquot.io/vgpu': '1', 'nvidia.com/gpu': '0'}",
             })
     void aSliceHasTheSizeOfItsNamespacesDefaults(String limits, String expected) {
-        var slices = new SliceDefaults(SliceDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20);
+        var slices = new PodDefaults(PodDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20, Optional.empty());
         var admission = new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, () -> slices);
         ObjectNode pod = mutated(admission, requesting(limits.replace('\'', '"')));
 
@@ -341,17 +343,55 @@ class GpuAdmissionTest {
         assertDenied(requesting(limits.replace('\'', '"')), "container main: ", message);
     }
 
+    @ParameterizedTest
+    @CsvSource(
+            nullValues = "-",
+            value = {
+                // resource, the pod's policy, the namespace's or the chart's, compatibility; expected
+                "gpucores, -, -, NONE, -",
+                "gpucores, -, elastic, NONE, elastic",
+                "gpumem, -, elastic, NONE, elastic",
+                "gpucores, -, fixed, HAMI, -",
+                "gpucores, -, -, HAMI, elastic",
+                "gpumem, -, -, HAMI, -",
+                "gpucores, fixed, elastic, HAMI, fixed",
+                "gpumem, none, elastic, NONE, none",
+            })
+    void aPodThatSharesGpusGetsTheDefaultOfItsCorePolicy(
+            String resource, String own, String chosen, Compatibility compatibility, String expected) {
+        PodDefaults defaults =
+                PodDefaults.NONE.with(UnaryOperator.identity(), name -> name.equals("core-policy") ? chosen : null);
+        var admission = new GpuAdmission("aliquot-scheduler", "", compatibility, () -> defaults);
+        ObjectNode pod = requesting("{\"nvidia.com/" + resource + "\": \"30\"}");
+        if (own != null) {
+            pod.withObject("/metadata/annotations").put("aliquot.io/core-policy", own);
+        }
+
+        ObjectNode mutated = mutated(admission, pod);
+
+        assertThat(mutated.at("/metadata/annotations/aliquot.io~1core-policy").stringValue(null))
+                .isEqualTo(expected);
+        assertThat(mutated(admission, mutated)).as("reinvoked").isEqualTo(mutated);
+        assertThat(mutated(admission, requesting("{\"aliquot.io/vgpu\": \"1\"}"))
+                        .at("/metadata/annotations/aliquot.io~1core-policy")
+                        .isMissingNode())
+                .isTrue();
+    }
+
     @Test
-    void onlyRequestsWithoutAmountsDependOnTheNamespace() {
-        Supplier<SliceDefaults> unreadable = () -> {
+    void onlyPodsThatShareGpusOrAskForSlicesDependOnTheNamespace() {
+        Supplier<PodDefaults> unreadable = () -> {
             throw DeniedException.unreadableNamespace("team", "timed out");
         };
         var admission = new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, unreadable);
 
-        mutated(admission, gpuPod());
-        mutated(admission, requesting("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"}"));
+        mutated(admission, requesting("{\"aliquot.io/vgpu\": \"1\"}"));
+        mutated(admission, requesting("{\"mig.aliquot.io/1g.10gb\": \"1\"}"));
         mutated(admission, mutated(ADMISSION, requesting("{\"nvidia.com/gpu\": \"1\"}")));
-        for (String name : List.of("nvidia.com/gpu", "nvidia.com/gpu.shared")) {
+        ObjectNode own = requesting("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"}");
+        own.withObject("/metadata/annotations").put("aliquot.io/core-policy", "fixed");
+        mutated(admission, own);
+        for (String name : List.of("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/gpumem")) {
             assertThatThrownBy(() -> mutated(admission, requesting("{\"" + name + "\": \"1\"}")))
                     .hasMessageContaining("could not read the annotations of the namespace team (timed out)");
         }
@@ -437,7 +477,7 @@ class GpuAdmissionTest {
 
     @Test
     void setsTheRuntimeClassIfConfiguredAndAbsent() {
-        var admission = new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE, () -> SliceDefaults.NONE);
+        var admission = new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE, () -> PodDefaults.NONE);
         ObjectNode own = gpuPod();
         spec(own).put("runtimeClassName", "mine");
 
@@ -557,7 +597,7 @@ class GpuAdmissionTest {
 
     @Test
     void withHamiCompatibilityAnnotatesThePodAndReducesCoresTo100() {
-        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI, () -> SliceDefaults.NONE);
+        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI, () -> PodDefaults.NONE);
         ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\","
                 + " \"nvidia.com/gpumem-percentage\": \"50\", \"nvidia.com/gpucores\": \"150\","
                 + " \"nvidia.com/priority\": \"0\"}");
@@ -575,7 +615,7 @@ class GpuAdmissionTest {
 
     @Test
     void allCoresByAcksResourceAreNotAWholeCardWhateverTheDefault() {
-        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI, () -> SliceDefaults.NONE);
+        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI, () -> PodDefaults.NONE);
         ObjectNode pod = requesting("{\"aliyun.com/gpu-mem\": \"4\", \"aliyun.com/gpu-core.percentage\": \"100\"}");
         ObjectNode hamis = pod.deepCopy();
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
@@ -598,7 +638,7 @@ class GpuAdmissionTest {
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
         ObjectNode withAnnotation = pod.deepCopy();
         withAnnotation.withObject("/metadata/annotations").put("aliquot.io/compatibility", "none");
-        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI, () -> SliceDefaults.NONE);
+        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI, () -> PodDefaults.NONE);
 
         assertThat(mutated(ADMISSION, hamis)
                         .at("/spec/containers/0/resources/limits/nvidia.com~1gpucores")

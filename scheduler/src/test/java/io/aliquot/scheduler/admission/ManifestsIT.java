@@ -208,7 +208,34 @@ class ManifestsIT {
         apply(pods).expectSuccess();
         assertThat(apply(pods.replace("name: time-slice", "name: another")).text())
                 .contains("the namespace team-changing has an invalid annotation: aliquot.io/default-cores: ");
-        assertThat(versions()).isEqualTo(versions);
+    }
+
+    @Test
+    void aNamespaceHasACorePolicyForPodsThatShareGpus() throws Exception {
+        String share = limitedPod("share", "nvidia.com/gpumem: 3k");
+        String others = limitedPod("card", "aliquot.io/vgpu: 1") + limitedPod("plain", "cpu: 1");
+        kubectl("create", "namespace", "team-elastic").expectSuccess();
+        kubectl("annotate", "namespace", "team-elastic", "aliquot.io/default-core-policy=force")
+                .expectSuccess();
+        assertThat(apply(share, "--namespace=team-elastic").text())
+                .contains("the namespace team-elastic has an invalid annotation: aliquot.io/default-core-policy:"
+                        + " \"force\" is unknown; allowed: fixed, elastic, none");
+        apply(others, "--namespace=team-elastic").expectSuccess();
+
+        kubectl("annotate", "namespace", "team-elastic", "--overwrite", "aliquot.io/default-core-policy=elastic")
+                .expectSuccess();
+        for (String outcome : List.of("created", "unchanged")) {
+            assertThat(apply(share, "--namespace=team-elastic").expectSuccess().text())
+                    .contains("pod/share " + outcome);
+            assertThat(kubectl(
+                                    "get",
+                                    "pod",
+                                    "share",
+                                    "--namespace=team-elastic",
+                                    "-o=jsonpath={.metadata.annotations.aliquot\\.io/core-policy}")
+                            .text())
+                    .isEqualTo("elastic");
+        }
     }
 
     /** A pod that was created before its namespace claimed it belongs to the other device plugin. */

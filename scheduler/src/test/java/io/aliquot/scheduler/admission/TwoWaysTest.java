@@ -10,10 +10,11 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.SliceDefaults;
+import io.aliquot.api.names.PodDefaults;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -71,8 +72,8 @@ class TwoWaysTest {
         return allowed;
     }
 
-    private static GpuAdmission admission(Compatibility compatibility, SliceDefaults.Meaning gpu) {
-        var slices = new SliceDefaults(gpu, new MemoryRequest.Mebibytes(4096), 25);
+    private static GpuAdmission admission(Compatibility compatibility, PodDefaults.Meaning gpu) {
+        var slices = new PodDefaults(gpu, new MemoryRequest.Mebibytes(4096), 25, Optional.empty());
         return new GpuAdmission("aliquot-scheduler", "", compatibility, () -> slices);
     }
 
@@ -86,8 +87,8 @@ class TwoWaysTest {
 
     /** Each pair, also in the other order, and whatever nvidia.com/gpu alone means. */
     @ParameterizedTest
-    @EnumSource(SliceDefaults.Meaning.class)
-    void twoNamesHaveADocumentedMeaningOrTheRefusalNamesBoth(SliceDefaults.Meaning gpu) {
+    @EnumSource(PodDefaults.Meaning.class)
+    void twoNamesHaveADocumentedMeaningOrTheRefusalNamesBoth(PodDefaults.Meaning gpu) {
         GpuAdmission admission = admission(Compatibility.NONE, gpu);
         var found = new TreeMap<String, String>();
         for (int i = 0; i < NAMES.size(); i++) {
@@ -120,7 +121,7 @@ class TwoWaysTest {
     @Test
     void withHamisMeaningMemoryInMebibytesCountsAndPercentDoesNot() {
         ObjectNode pod = mutated(
-                admission(Compatibility.HAMI, SliceDefaults.Meaning.CARD),
+                admission(Compatibility.HAMI, PodDefaults.Meaning.CARD),
                 requesting(limits("nvidia.com/gpumem: 3k, nvidia.com/gpumem-percentage: 40")
                         .toString()));
 
@@ -140,7 +141,7 @@ class TwoWaysTest {
             })
     void aRefusalSaysWhatToWrite(String written, String message) {
         assertThatThrownBy(() -> mutated(
-                        admission(Compatibility.NONE, SliceDefaults.Meaning.CARD),
+                        admission(Compatibility.NONE, PodDefaults.Meaning.CARD),
                         requesting(limits(written).toString())))
                 .hasMessageContaining(message);
     }
@@ -160,7 +161,7 @@ class TwoWaysTest {
                 "aliyun.com/gpu-mem: 3, nvidia.com/gpumem: 0, nvidia.com/gpucores: 0 | aliquot.io/vgpu: 1, nvidia.com/gpumem: 3072, nvidia.com/gpucores: 0",
             })
     void anAmountOfZeroAsksForNothing(String written, String stored) {
-        GpuAdmission admission = admission(Compatibility.NONE, SliceDefaults.Meaning.CARD);
+        GpuAdmission admission = admission(Compatibility.NONE, PodDefaults.Meaning.CARD);
         ObjectNode pod = mutated(admission, requesting(limits(written).toString()));
 
         assertThat(container(pod, 0).at("/resources/limits")).isEqualTo(limits(stored));
@@ -185,7 +186,7 @@ class TwoWaysTest {
                 "nvidia.com/mig-1g.10gb: 1, aliquot.io/vgpu: 1 | aliquot.io/vgpu: 1, mig.aliquot.io/1g.10gb: 1, nvidia.com/gpumem: 0, nvidia.com/gpucores: 0",
             })
     void aDefaultOfALimitRangeIsNoSecondWay(String written, String stored) {
-        GpuAdmission admission = admission(Compatibility.NONE, SliceDefaults.Meaning.CARD);
+        GpuAdmission admission = admission(Compatibility.NONE, PodDefaults.Meaning.CARD);
         ObjectNode sent = requesting(limits(written + ", nvidia.com/gpumem: 8k, nvidia.com/gpucores: 50")
                 .toString());
         sent.withObject("/metadata/annotations")
@@ -209,7 +210,7 @@ class TwoWaysTest {
             pod.withArray("/spec/containers")
                     .add(containerRequesting("c" + i, limits(ways.get(i)).toString()));
         }
-        ObjectNode stored = mutated(admission(Compatibility.NONE, SliceDefaults.Meaning.CARD), pod);
+        ObjectNode stored = mutated(admission(Compatibility.NONE, PodDefaults.Meaning.CARD), pod);
 
         var found = new ArrayList<ObjectNode>();
         for (int i = 0; i < ways.size(); i++) {

@@ -9,7 +9,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.MemoryRequest;
-import io.aliquot.api.names.SliceDefaults;
+import io.aliquot.api.names.PodDefaults;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -21,7 +22,7 @@ class UpdateAdmissionTest {
     private static final UpdateAdmission UPDATE = new UpdateAdmission("aliquot-scheduler");
 
     private static GpuAdmission creation(Compatibility compatibility) {
-        var slices = new SliceDefaults(SliceDefaults.Meaning.CARD, new MemoryRequest.Mebibytes(4096), 25);
+        var slices = new PodDefaults(PodDefaults.Meaning.CARD, new MemoryRequest.Mebibytes(4096), 25, Optional.empty());
         return new GpuAdmission("aliquot-scheduler", "nvidia", compatibility, () -> slices);
     }
 
@@ -74,7 +75,7 @@ class UpdateAdmissionTest {
                 "{'nvidia.com/gpu.shared': '1'}"
             })
     void aPodKeepsTheSizeOfASliceThatItsNamespaceHadAtItsCreation(String limits) {
-        var slices = new SliceDefaults(SliceDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20);
+        var slices = new PodDefaults(PodDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20, Optional.empty());
         ObjectNode written = requesting(limits.replace('\'', '"'));
         ObjectNode stored =
                 mutated(new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE, () -> slices), written);

@@ -6,7 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.SliceDefaults;
+import io.aliquot.api.names.PodDefaults;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
@@ -25,7 +25,7 @@ class SettingsTest {
                         Placement.FRAGMENTATION,
                         Placement.FRAGMENTATION,
                         Compatibility.NONE,
-                        SliceDefaults.NONE,
+                        PodDefaults.NONE,
                         100,
                         OverusePolicy.REPORT,
                         OverusePolicy.REPORT,
@@ -50,6 +50,8 @@ class SettingsTest {
                 .hasMessage("ALIQUOT_COMPATIBILITY: \"ack\" is unknown; allowed: none, hami");
         assertThatThrownBy(() -> read("ALIQUOT_DEFAULT_MEMORY", "3Gi"))
                 .hasMessage("ALIQUOT_DEFAULT_MEMORY: nvidia.com/gpumem counts MiB: write 3072 instead of 3Gi");
+        assertThatThrownBy(() -> read("ALIQUOT_DEFAULT_CORE_POLICY", "force"))
+                .hasMessage("ALIQUOT_DEFAULT_CORE_POLICY: \"force\" is unknown; allowed: fixed, elastic, none");
         assertThatThrownBy(() -> read("ALIQUOT_NODE_LABEL", "gpu")).hasMessageContaining("a node label such as gpu=on");
         assertThatThrownBy(() -> read("ALIQUOT_OVERUSE", "delete"))
                 .hasMessage("ALIQUOT_OVERUSE: \"delete\" is unknown; allowed: report, evict");

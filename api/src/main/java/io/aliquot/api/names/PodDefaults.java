@@ -9,16 +9,17 @@ import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The size of a slice: of a vGPU that is requested without an amount of memory or cores. NVIDIA's device plugin
- * advertises time slices as {@code nvidia.com/gpu.shared}, or with {@code renameByDefault: false} as
- * {@code nvidia.com/gpu}, and gives them no size (github.com/NVIDIA/k8s-device-plugin, README, <i>Shared Access to
- * GPUs</i>).
+ * What a pod gets that does not say it: its core policy, and the size of a slice, which is a vGPU that is requested without
+ * an amount of memory or cores. NVIDIA's device plugin advertises time slices as {@code nvidia.com/gpu.shared}, or with
+ * {@code renameByDefault: false} as {@code nvidia.com/gpu}, and gives them no size
+ * (github.com/NVIDIA/k8s-device-plugin, README, <i>Shared Access to GPUs</i>).
  *
  * @param gpu what {@code nvidia.com/gpu} without amounts requests
  * @param memory of a slice; {@link MemoryRequest.WholeCard} if none is set, and slices are refused
  * @param cores of a slice, in percent of one GPU, 0 to 100; 0: neither limited nor reserved
+ * @param corePolicy empty: {@link Compatibility#corePolicy}
  */
-public record SliceDefaults(Meaning gpu, MemoryRequest memory, int cores) {
+public record PodDefaults(Meaning gpu, MemoryRequest memory, int cores, Optional<CorePolicy> corePolicy) {
     /** What {@code nvidia.com/gpu} counts where the container states neither memory nor cores. */
     public enum Meaning {
         /** Whole cards. */
@@ -31,23 +32,26 @@ public record SliceDefaults(Meaning gpu, MemoryRequest memory, int cores) {
         }
     }
 
-    /** No slice has a size, and {@code nvidia.com/gpu} is whole cards. */
-    public static final SliceDefaults NONE = new SliceDefaults(Meaning.CARD, new MemoryRequest.WholeCard(), 0);
+    /** No slice has a size, {@code nvidia.com/gpu} is whole cards, and there is no core policy. */
+    public static final PodDefaults NONE =
+            new PodDefaults(Meaning.CARD, new MemoryRequest.WholeCard(), 0, Optional.empty());
 
     private static final String GPU = "gpu";
     private static final String MEMORY = "memory";
     private static final String MEMORY_PERCENTAGE = "memory-percentage";
     private static final String CORES = "cores";
+    private static final String CORE_POLICY = "core-policy";
 
     /**
      * These defaults where no value is set, and the values elsewhere. A value of the memory replaces memory and
      * percentage.
      *
-     * @param name the name of a value for {@code gpu}, {@code memory}, {@code memory-percentage} or {@code cores}
+     * @param name the name of a value for {@code gpu}, {@code memory}, {@code memory-percentage}, {@code cores} or
+     *     {@code core-policy}
      * @param values by these names; null or empty: not set
      * @throws FormatException if a value is invalid; the message begins with its name
      */
-    public SliceDefaults with(UnaryOperator<String> name, Function<String, @Nullable String> values) {
+    public PodDefaults with(UnaryOperator<String> name, Function<String, @Nullable String> values) {
         Function<String, Optional<String>> value =
                 key -> Optional.ofNullable(values.apply(name.apply(key))).filter(text -> !text.isEmpty());
         Meaning meaning = value.apply(GPU)
@@ -70,11 +74,14 @@ public record SliceDefaults(Meaning gpu, MemoryRequest memory, int cores) {
         int compute = value.apply(CORES)
                 .map(text -> request(name.apply(CORES), Resources.CORES, text).cores())
                 .orElse(cores);
-        return new SliceDefaults(meaning, size, compute);
+        Optional<CorePolicy> policy = value.apply(CORE_POLICY)
+                .map(text -> CorePolicy.parse(name.apply(CORE_POLICY), text))
+                .or(() -> corePolicy);
+        return new PodDefaults(meaning, size, compute, policy);
     }
 
     /** These defaults with a namespace's annotations, {@link Annotations#DEFAULT_PREFIX} and the names. */
-    public SliceDefaults with(Map<String, String> annotations) {
+    public PodDefaults with(Map<String, String> annotations) {
         return with(key -> Annotations.DEFAULT_PREFIX + key, annotations::get);
     }
 
