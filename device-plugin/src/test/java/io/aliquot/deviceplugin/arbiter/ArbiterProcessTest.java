@@ -1,11 +1,17 @@
 package io.aliquot.deviceplugin.arbiter;
 
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.aliquot.api.shim.AgentFile;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
+import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
+import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterEach;
@@ -13,9 +19,11 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Programs that end, hang, or are missing; NodeAgentTest runs the real one. */
+/** Programs that end, hang, or are missing, and the real one, which native-shim builds. */
 @Timeout(30)
 final class ArbiterProcessTest {
+    private static final String GPU = "GPU-11111111-2222-3333-4444-555555555555";
+
     private final AgentMetrics metrics = new AgentMetrics();
     private final AtomicLong skipped = new AtomicLong();
     private final Path folder;
@@ -75,6 +83,48 @@ final class ArbiterProcessTest {
         write("cat");
 
         await("first\n.\n");
+    }
+
+    @Test
+    void theArbiterThatIsKilledIsStartedAgainAndTheAgentsValuesStay() throws Exception {
+        Path program = Path.of("../native-shim/build/arbiter", ArbiterProcess.PROGRAM);
+        assertThat(program).as("built by ./mvnw -pl native-shim compile").exists();
+        Files.createDirectory(folder.resolve("regions"));
+        Path slot = Files.createDirectory(folder.resolve("agent")).resolve("slot-1");
+        Files.write(slot, AgentFile.fresh());
+        try (var file = FileChannel.open(slot, StandardOpenOption.WRITE)) {
+            AgentFile.makeEntry(file, 0, GPU);
+            arbiter =
+                    new ArbiterProcess(program, folder.resolve("regions"), folder.resolve("agent"), metrics, this::now);
+            arbiter.start();
+            arbiter.tell("slot-1 " + GPU + " 30 elastic normal -\n");
+            for (int kill = 1; kill <= 3; kill++) {
+                awaitWordsAfter(slot, System.nanoTime() / 1_000_000);
+                AgentFile.writeUnattributed(file, 0, kill, kill);
+                ProcessHandle running = ProcessHandle.current()
+                        .children()
+                        .filter(child -> child.info().command().orElse("").endsWith(ArbiterProcess.PROGRAM))
+                        .findAny()
+                        .orElseThrow();
+                running.destroyForcibly();
+                running.onExit().join();
+                assertThat(device(slot).unattributedBytes()).isEqualTo(kill);
+            }
+            awaitWordsAfter(slot, System.nanoTime() / 1_000_000);
+        }
+        assertThat(device(slot).grant().value()).isEqualTo(300_000);
+        assertThat(device(slot).unattributedBytes()).isEqualTo(3);
+    }
+
+    private static void awaitWordsAfter(Path slot, long millis) throws Exception {
+        while (device(slot).active().millis() <= millis) {
+            Thread.sleep(5);
+        }
+    }
+
+    private static AgentFile.Device device(Path slot) throws IOException {
+        return Objects.requireNonNull(
+                AgentFile.parse(Files.readAllBytes(slot)).devices().get(0));
     }
 
     private ArbiterProcess start(String script) throws IOException {
