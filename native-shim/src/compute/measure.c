@@ -176,8 +176,11 @@ static void learn_group(struct aliquot_meter *meter) {
                    aliquot_lateness_others(&meter->lateness, aliquot_os_clock(), &others)) {
             /* As much as others have while this process is idle, they have while it works, but no more than it. */
             own = 1 - smaller_of(others, 0.5);
-            quality = ALIQUOT_COST_ESTIMATED;
-            aliquot_cost_learn(group->parts, group->part_count, group->measured, ALIQUOT_COST_SHARED);
+            quality = ALIQUOT_COST_EXACT;
+            if (group->part_count == 1) { /* of several functions, the shortest measurement says nothing about each */
+                quality = ALIQUOT_COST_ESTIMATED;
+                aliquot_cost_learn(group->parts, 1, group->measured, ALIQUOT_COST_SHARED);
+            }
         }
         if (group->part_count > 0) {
             settle_charge(meter, group->parts, group->part_count, group->charged,
