@@ -440,7 +440,7 @@ static void check_batches_of_copies(void) {
         many_from[i] = FROM_GPU;
         many_bytes[i] = 10000;
     }
-    CHECK_BOTH_CHARGED(0, cuMemcpyBatchAsync_v2, _ptsz, many_to, many_from, many_bytes, one, NOTHING, NOTHING,
+    CHECK_BOTH_CHARGED(20, cuMemcpyBatchAsync_v2, _ptsz, many_to, many_from, many_bytes, one, NOTHING, NOTHING,
                        (size_t)0, NOTHING);
     CHECK_BOTH_CHARGED(2000, cuMemcpyBatchAsync_v2, _ptsz, many_to, many_from, many_bytes, many, NOTHING, NOTHING,
                        (size_t)0, NOTHING);

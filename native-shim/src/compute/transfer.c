@@ -19,8 +19,8 @@
 
 #define DEFAULT_BYTES_PER_US 1000000  /* if the driver does not say the memory's clock and width */
 #define BYTES_MAX (UINT64_C(1) << 40) /* more than a GPU has; only a call that fails names more */
-/* The driver is not asked where the memory of shorter copies lies: reading and writing them takes the GPU 0.14 us or
-   less at 240 GB/s, about as long as the question takes the thread. */
+/* The driver is not asked where the memory of a shorter copy lies: reading and writing it takes the GPU 0.14 us or less
+   at 240 GB/s, about as long as the question takes the thread. In a list there can be many. */
 #define ASKED_BYTES_MIN 16384
 #define ARRAY_ELEMENT_BYTES 4 /* assumed, where a copy counts elements */
 
@@ -113,11 +113,16 @@ static bool is_on_gpu(CUmemorytype type, CUdeviceptr address) {
     return type == CU_MEMORYTYPE_UNIFIED ? is_gpu_address(address) : type != CU_MEMORYTYPE_HOST;
 }
 
+static uint64_t copied_in_list(CUmemorytype from, CUdeviceptr source, CUmemorytype to, CUdeviceptr destination,
+                               uint64_t bytes) {
+    bool counts = is_on_gpu(from, source) && is_on_gpu(to, destination);
+    return !counts ? 0 : bytes < BYTES_MAX ? 2 * bytes : BYTES_MAX;
+}
+
 static uint64_t copied(CUmemorytype from, CUdeviceptr source, CUmemorytype to, CUdeviceptr destination,
                        uint64_t bytes) {
     bool unified = from == CU_MEMORYTYPE_UNIFIED || to == CU_MEMORYTYPE_UNIFIED;
-    bool counts = (!unified || bytes >= ASKED_BYTES_MIN) && is_on_gpu(from, source) && is_on_gpu(to, destination);
-    return !counts ? 0 : bytes < BYTES_MAX ? 2 * bytes : BYTES_MAX;
+    return unified && bytes < ASKED_BYTES_MIN ? 0 : copied_in_list(from, source, to, destination, bytes);
 }
 
 static uint64_t copied_between_addresses(CUdeviceptr source, CUdeviceptr destination, uint64_t bytes) {
@@ -137,59 +142,29 @@ static uint64_t product(uint64_t width, uint64_t height, uint64_t depth) {
                     : copied((copy)->srcMemoryType, (copy)->srcDevice, (copy)->dstMemoryType, (copy)->dstDevice,       \
                              product((copy)->WidthInBytes, (copy)->Height, depth)))
 
-/* Copies of one call. The short ones are taken together, and all to lie where the first of them does. */
-struct copies {
-    uint64_t sum, short_bytes;
-    CUmemorytype from, to;
-    CUdeviceptr source, destination;
-};
-
-static uint64_t bounded_sum(uint64_t sum, uint64_t bytes) {
-    return sum + bytes < BYTES_MAX ? sum + bytes : BYTES_MAX;
-}
-
-static void add_copy(struct copies *copies, CUmemorytype from, CUdeviceptr source, CUmemorytype to,
-                     CUdeviceptr destination, uint64_t bytes) {
-    if (bytes >= ASKED_BYTES_MIN) {
-        copies->sum = bounded_sum(copies->sum, copied(from, source, to, destination, bytes));
-        return;
-    }
-    if (copies->short_bytes == 0) {
-        copies->from = from;
-        copies->to = to;
-        copies->source = source;
-        copies->destination = destination;
-    }
-    copies->short_bytes = bounded_sum(copies->short_bytes, bytes);
-}
-
-static uint64_t copied_by_all(const struct copies *copies) {
-    return bounded_sum(copies->sum,
-                       copied(copies->from, copies->source, copies->to, copies->destination, copies->short_bytes));
-}
-
 static uint64_t copied_by_list(const CUdeviceptr *destinations, const CUdeviceptr *sources, const size_t *bytes,
                                size_t count) {
-    struct copies copies = {0};
-    for (size_t i = 0; destinations != NULL && sources != NULL && bytes != NULL && i < count; i++) {
-        add_copy(&copies, CU_MEMORYTYPE_UNIFIED, sources[i], CU_MEMORYTYPE_UNIFIED, destinations[i], bytes[i]);
+    uint64_t sum = 0;
+    for (size_t i = 0; destinations != NULL && sources != NULL && bytes != NULL && i < count && sum < BYTES_MAX; i++) {
+        sum += copied_in_list(CU_MEMORYTYPE_UNIFIED, sources[i], CU_MEMORYTYPE_UNIFIED, destinations[i], bytes[i]);
     }
-    return copied_by_all(&copies);
+    return sum;
 }
 
 static uint64_t copied_by_operations(const CUDA_MEMCPY3D_BATCH_OP *operations, size_t count) {
-    struct copies copies = {0};
-    for (size_t i = 0; operations != NULL && i < count; i++) {
+    uint64_t sum = 0;
+    for (size_t i = 0; operations != NULL && i < count && sum < BYTES_MAX; i++) {
         const CUmemcpy3DOperand *from = &operations[i].src, *to = &operations[i].dst;
         bool from_array = from->type == CU_MEMCPY_OPERAND_TYPE_ARRAY,
              to_array = to->type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
         uint64_t elements =
             product(operations[i].extent.width, operations[i].extent.height, operations[i].extent.depth);
-        add_copy(&copies, from_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED, from_array ? 0 : from->op.ptr.ptr,
-                 to_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED, to_array ? 0 : to->op.ptr.ptr,
-                 product(elements, from_array || to_array ? ARRAY_ELEMENT_BYTES : 1, 1));
+        sum += copied_in_list(from_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED,
+                              from_array ? 0 : from->op.ptr.ptr,
+                              to_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED, to_array ? 0 : to->op.ptr.ptr,
+                              product(elements, from_array || to_array ? ARRAY_ELEMENT_BYTES : 1, 1));
     }
-    return copied_by_all(&copies);
+    return sum;
 }
 
 /* ---- hooks ---- */
