@@ -22,13 +22,13 @@ static int compare_delays(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Learns the threshold from the delays of punctual events. If the process is alone, almost all of them waited for no
-   other process. Else the longer half may have waited; of exponentially distributed delays one in 128 exceeds 7 times
-   the median. The threshold falls faster than it rises, because quiet times are the most informative. */
-static void learn_threshold(struct aliquot_lateness *lateness, bool alone) {
+/* Learns the threshold from the delays of punctual events. The longer half may have waited for another process; of
+   exponentially distributed delays one in 512 exceeds 9 times the median. The threshold falls faster than it rises,
+   because quiet times are the most informative. */
+static void learn_threshold(struct aliquot_lateness *lateness) {
     uint32_t *delays = lateness->delays;
     qsort(delays, ALIQUOT_LATENESS_DELAYS, sizeof delays[0], compare_delays);
-    uint32_t found = alone ? delays[ALIQUOT_LATENESS_DELAYS - 2] / 4 * 5 : delays[ALIQUOT_LATENESS_DELAYS / 2] * 9;
+    uint32_t found = delays[ALIQUOT_LATENESS_DELAYS / 2] * 9;
     found = found < MIN_NS ? MIN_NS : found > MAX_NS ? MAX_NS : found;
     uint32_t before = lateness->threshold_ns == 0 ? found : lateness->threshold_ns;
     lateness->threshold_ns = found < before ? before - (before - found) / 2 : before + (found - before) / 8;
@@ -58,11 +58,14 @@ static void forget_judgements(struct aliquot_lateness *lateness) {
     lateness->late = lateness->punctual = lateness->contradicted = (struct aliquot_recent){0};
 }
 
-/* Whether a late probe waited while own work began or ended at a time. */
-static bool contradicts(const struct aliquot_lateness *lateness, const struct aliquot_lateness_probe *probe,
-                        double moment) {
-    return probe->late && moment > probe->at + threshold_of(lateness) + EVIDENCE_MARGIN_NS &&
-           moment < probe->completed - EVIDENCE_MARGIN_NS;
+/* Whether a late probe waited while own work began or ended. */
+static bool is_contradicted(const struct aliquot_lateness *lateness, const struct aliquot_lateness_probe *probe) {
+    bool found = false;
+    for (uint64_t i = 0; i < ALIQUOT_LATENESS_MOMENTS && i < lateness->moment_count && !found; i++) {
+        found = lateness->moments[i] > probe->at + threshold_of(lateness) + EVIDENCE_MARGIN_NS &&
+                lateness->moments[i] < probe->completed - EVIDENCE_MARGIN_NS;
+    }
+    return found;
 }
 
 /* Adds a pair of times to the clock. Returns how much later than its offset says the event completed. */
@@ -91,8 +94,7 @@ static double add_pair(struct aliquot_lateness_clock *clock, int64_t host, doubl
     return late;
 }
 
-bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool waited,
-                            bool alone) {
+bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool waited) {
     double delay = add_pair(&lateness->clock, recorded, completed, waited);
     if (delay < -threshold_of(lateness)) { /* earlier judgements were made with a wrong offset */
         forget_judgements(lateness);
@@ -102,7 +104,7 @@ bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed,
         lateness->delays[lateness->delay_count++] = (uint32_t)delay;
     }
     if (lateness->delay_count == ALIQUOT_LATENESS_DELAYS) {
-        learn_threshold(lateness, alone);
+        learn_threshold(lateness);
     }
     return delay > threshold_of(lateness);
 }
@@ -112,18 +114,12 @@ void aliquot_lateness_record(struct aliquot_lateness *lateness, int64_t recorded
     add_recent(&lateness->late, late);
 }
 
-void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool idle,
-                                bool alone) {
+void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool idle) {
     bool waited = !idle && !aliquot_lateness_probes_count(lateness);
-    bool late = aliquot_lateness_judge(lateness, completed, recorded, waited, alone);
+    bool late = aliquot_lateness_judge(lateness, completed, recorded, waited);
     if (!idle) {
-        struct aliquot_lateness_probe probe = {
+        lateness->probes[lateness->probe_count++ % ALIQUOT_LATENESS_PROBES] = (struct aliquot_lateness_probe){
             .at = aliquot_lateness_gpu_time(lateness, recorded), .completed = completed, .late = late};
-        for (uint64_t i = 1; i <= ALIQUOT_LATENESS_MOMENTS && i <= lateness->moment_count; i++) {
-            probe.contradicted |= contradicts(
-                lateness, &probe, lateness->moments[(lateness->moment_count - i) % ALIQUOT_LATENESS_MOMENTS]);
-        }
-        lateness->probes[lateness->probe_count++ % ALIQUOT_LATENESS_PROBES] = probe;
     }
     if (!waited) {
         aliquot_lateness_record(lateness, recorded, late);
@@ -148,7 +144,7 @@ void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double fro
             *late += probe->late;
             ++*all;
             if (probe->late) {
-                add_recent(&lateness->contradicted, probe->contradicted);
+                add_recent(&lateness->contradicted, is_contradicted(lateness, probe));
             }
             if (to - probe->at > threshold_of(lateness) + EVIDENCE_MARGIN_NS) {
                 add_recent(&lateness->punctual, !probe->late);
@@ -159,13 +155,6 @@ void aliquot_lateness_count_probes(struct aliquot_lateness *lateness, double fro
 
 void aliquot_lateness_add_moment(struct aliquot_lateness *lateness, double at) {
     lateness->moments[lateness->moment_count++ % ALIQUOT_LATENESS_MOMENTS] = at;
-    for (uint64_t i = 1; i <= ALIQUOT_LATENESS_PROBES && i <= lateness->probe_count; i++) {
-        struct aliquot_lateness_probe *probe = &lateness->probes[(lateness->probe_count - i) % ALIQUOT_LATENESS_PROBES];
-        if (probe->completed < at) {
-            break;
-        }
-        probe->contradicted |= contradicts(lateness, probe, at);
-    }
 }
 
 bool aliquot_lateness_probes_count(const struct aliquot_lateness *lateness) {
@@ -176,10 +165,6 @@ bool aliquot_lateness_probes_count(const struct aliquot_lateness *lateness) {
 
 double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_t host) {
     return (double)host + lateness->clock.offset;
-}
-
-double aliquot_lateness_host_time(const struct aliquot_lateness *lateness, double gpu) {
-    return gpu - lateness->clock.offset;
 }
 
 void aliquot_lateness_forget_clock(struct aliquot_lateness *lateness) {

@@ -24,12 +24,11 @@
 
 #define ALIQUOT_LATENESS_DELAYS 64   /* delays of punctual events from which the threshold is learned */
 #define ALIQUOT_LATENESS_PROBES 1024 /* last probes kept */
-
-#define ALIQUOT_LATENESS_MOMENTS 64 /* last begins and ends of own work kept */
+#define ALIQUOT_LATENESS_MOMENTS 512 /* last begins and ends of own work kept */
 
 struct aliquot_lateness_probe {
-    double at, completed;    /* when it was recorded, and completed, on the GPU's clock */
-    bool late, contradicted; /* contradicted: it waited while own work began or ended */
+    double at, completed; /* when it was recorded, and completed, on the GPU's clock */
+    bool late;
 };
 
 /* The last 64 answers to a question. All zeros: none. */
@@ -63,18 +62,15 @@ struct aliquot_lateness {
 };
 
 /* Judges an event. True: it completed later than the clock offset and the usual delay explain. waited: the event may
-   have waited for work of its own process, so nothing is learned from its delay. alone: it is known that no other
-   process uses the GPU. */
-bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool waited,
-                            bool alone);
+   have waited for work of its own process, so nothing is learned from its delay. */
+bool aliquot_lateness_judge(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool waited);
 
 /* Adds a judgement of an event without dependencies to the history. */
 void aliquot_lateness_record(struct aliquot_lateness *lateness, int64_t recorded, bool late);
 
 /* Judges a probe: an event on an otherwise idle stream. idle: the process had no work on the GPU. Otherwise the probe
    is kept, and is recorded only if probes depend on nothing. */
-void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool idle,
-                                bool alone);
+void aliquot_lateness_add_probe(struct aliquot_lateness *lateness, double completed, int64_t recorded, bool idle);
 
 /* Adds the number of probes recorded between two times of the GPU's clock, and of the late ones among them. Between
    these times own work was on the GPU, so the probes are evidence, too. */
@@ -90,9 +86,8 @@ bool aliquot_lateness_probes_count(const struct aliquot_lateness *lateness);
 /* The fraction of late events in the history. False: there are too few, or none is recent. */
 bool aliquot_lateness_others(const struct aliquot_lateness *lateness, int64_t now, double *fraction);
 
-/* A time of the host on the GPU's clock, and the reverse. */
+/* A time of the host on the GPU's clock. */
 double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_t host);
-double aliquot_lateness_host_time(const struct aliquot_lateness *lateness, double gpu);
 
 /* The GPU's clock gets a new zero: forgets offset, delays and probes. */
 void aliquot_lateness_forget_clock(struct aliquot_lateness *lateness);

@@ -121,8 +121,8 @@ static void collect_probes(struct aliquot_meter *meter) {
         }
         CUevent reference = atomic_load(&meter->reference);
         if (reference != NULL && elapsed_between(reference, probe->event, &since)) {
-            aliquot_lateness_add_probe(&meter->lateness, meter->reference_time + since, probe->recorded_at, probe->idle,
-                                       aliquot_compute_is_alone(meter->device));
+            aliquot_lateness_add_probe(&meter->lateness, meter->reference_time + since, probe->recorded_at,
+                                       probe->idle);
         }
         meter->oldest_pending_probe++;
     }
@@ -293,8 +293,8 @@ static double cover(struct aliquot_meter *meter, double from, double to) {
 /* Whether a batch's gaps, without work on the GPU, make its time an upper bound only. Adapts the batches' length. */
 static bool has_gaps(struct aliquot_meter *meter, const struct aliquot_batch *batch, double start, double took) {
     /* How long the batch ran on the GPU while the program was still launching. */
-    double exposed = (double)batch->closed - larger_of((double)atomic_load(&batch->opened),
-                                                       aliquot_lateness_host_time(&meter->lateness, start));
+    double exposed = smaller_of((double)(batch->closed - atomic_load(&batch->opened)),
+                                aliquot_lateness_gpu_time(&meter->lateness, batch->closed) - start);
     bool gaps = took < exposed * 4 && !(batch->launches == 1 && batch->closed_after_launch);
     unsigned target = atomic_load(&meter->target);
     if (gaps) {
@@ -370,8 +370,7 @@ static bool finish_batch(struct aliquot_meter *meter, struct aliquot_batch *batc
         return false;
     }
     double start = meter->reference_time + since, end = start + larger_of(took, 0);
-    bool late = aliquot_lateness_judge(&meter->lateness, start, atomic_load(&batch->opened), !batch->after_idle,
-                                       aliquot_compute_is_alone(meter->device));
+    bool late = aliquot_lateness_judge(&meter->lateness, start, atomic_load(&batch->opened), !batch->after_idle);
     if (batch->after_idle) {
         aliquot_lateness_record(&meter->lateness, atomic_load(&batch->opened), late);
     }
@@ -556,17 +555,12 @@ static void reset_measurements(void) {
 ALIQUOT_AFTER_FORK(reset_measurements);
 
 /* The driver clamps a priority outside its range (cuda.h, cuStreamCreateWithPriority), so INT_MIN is the highest. */
-static CUresult create_probe_stream(CUstream *stream) {
-    if (aliquot_real.cuStreamCreateWithPriority != NULL) {
-        return aliquot_real.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, INT_MIN);
-    }
-    return aliquot_real.cuStreamCreate == NULL ? CUDA_ERROR_NOT_SUPPORTED
-                                               : aliquot_real.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
-}
-
 static bool ensure_probe_stream(struct aliquot_meter *meter) {
-    if (meter->probe_stream == NULL && create_probe_stream(&meter->probe_stream) != CUDA_SUCCESS) {
-        meter->probe_stream = NULL;
+    CUstream *stream = &meter->probe_stream;
+    if (*stream == NULL &&
+        (aliquot_real.cuStreamCreateWithPriority == NULL ||
+         aliquot_real.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, INT_MIN) != CUDA_SUCCESS)) {
+        *stream = NULL;
         meter->probing_failed = true;
     }
     return meter->probe_stream != NULL;

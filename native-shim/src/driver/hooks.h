@@ -401,7 +401,6 @@
     CALLED(CUDA, CUresult, cuDeviceGetUuid, (CUuuid *uuid, CUdevice device)) \
     CALLED(CUDA, CUresult, cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device)) \
     CALLED(CUDA, CUresult, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active)) \
-    CALLED(CUDA, CUresult, cuStreamCreate, (CUstream *stream, unsigned int flags)) \
     CALLED(CUDA, CUresult, cuStreamCreateWithPriority, (CUstream *stream, unsigned int flags, int priority)) \
     CALLED(CUDA, CUresult, cuCtxSetCurrent, (CUcontext context)) \
     CALLED(CUDA, CUresult, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status)) \
