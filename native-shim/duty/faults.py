@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """
 Runs duty with faults that begin at 4 s and end at 7 s, or never: faults.py DUTY [FAULT...] (default: four; with
-ALIQUOT_LONG in the environment all, half a minute of CPU time). Each has the same outcome: from 2 s on, over any second, no tenant that has work falls more than 5 points below
-its static share; none that does not borrow exceeds its cores by more than 10 points for longer than 3 s; and from 3 s
-after the end of the fault, or after its begin if it stays, all bounds of matrix.py hold again, except that nobody lends without an
-arbiter, and that who claims to have work keeps what he may use.
+ALIQUOT_LONG in the environment all, half a minute of CPU time).
+
+Each has the same outcome. From 2 s on, over any second, no tenant that has work falls more than 5 points below its
+static share. None that does not borrow exceeds its cores by more than 10 points for longer than 3 s. From 3 s after the
+end of the fault, or after its begin if it stays, all bounds of matrix.py hold again, except that nobody lends without
+an arbiter, and that a container that claims to have work keeps its own share.
 """
 import csv
 import os

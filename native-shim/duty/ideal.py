@@ -25,7 +25,7 @@ class Program:
         self.name, self.processes = name, processes
         self.think = {"sync": 0.0, "think": float(value) if name == "think" else 0.0}.get(name)  # None: no closed loop
         self.queues = name not in ("sync", "think", "poisson", "burst")  # always has work that waits
-        self.demand = self.worst = 1.0  # of the GPU, if nothing else runs on it and no limit holds it back: at most, ...
+        self.demand = self.worst = 1.0  # what it uses of an idle GPU at most, and of its cores at least
         if self.think is not None:
             self.demand = min(1.0, processes * self.mean / (self.mean + self.think))
         elif name == "poisson":
@@ -47,9 +47,9 @@ class Tenant(Program):
 def delay(kernel, think):
     """By how much a program is delayed at least for a kernel of another one, in ms of delay per ms of its work.
 
-    A kernel that is longer than the gap is cut at the ends of turns, one per gap. Only its first part can begin late in a
-    gap, so that its turn ends when the program is ready. Each part in the middle begins with a gap; its turn lasts until
-    the first multiple of SLICE at which the program is ready. Kernels in a row are one long kernel."""
+    A kernel that is longer than the gap is cut at the ends of turns, one per gap. Only its first part can begin late in
+    a gap, so that its turn ends when the program is ready. Each part in the middle begins with a gap; its turn lasts
+    until the first multiple of SLICE at which the program is ready. Kernels in a row are one long kernel."""
     turn = -(-think // SLICE) * SLICE or SLICE
     least = (turn - think) / turn
     for length in (kernel * count * part for count in range(1, 9) for part in (JITTER, 1, 2 - JITTER)):
@@ -82,7 +82,7 @@ def bound(tenant, tenants):
 
 
 def guarantee(tenant, tenants):
-    """The tenant's cores, or what it can use of them; beside tenants without a limit, at least its part of the turns."""
+    """The tenant's cores, or what it can use of them; beside tenants without a limit, its part of the turns."""
     if not tenant.limited:
         return 0.0
     cores = tenant.cores / max(1.0, sum(other.cores for other in tenants if other.limited))
@@ -136,5 +136,5 @@ if __name__ == "__main__":
 
     mix = parse(sys.argv[1:])
     for number, (tenant, share) in enumerate(zip(mix, shares(mix))):
-        print(f"tenant {number}: at most {100 * bound(tenant, mix):.1f} % of the GPU, {100 * share:.1f} % beside the others")
+        print(f"tenant {number}: at most {100 * bound(tenant, mix):.1f} % of the GPU, beside these {100 * share:.1f} %")
     print(f"GPU in use: at most {100 * use(mix):.1f} %")

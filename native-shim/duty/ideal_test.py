@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """
-Compares ideal.py's bound with random schedules of a program that computes between its kernels beside one with kernels of
-another length: no schedule may use more of the GPU.
+Compares ideal.py's bound with random schedules of a program that computes between its kernels beside one with kernels
+of another length: no schedule may use more of the GPU.
 """
 import math
 import random
@@ -49,7 +49,8 @@ def main():
         kernel, think = chance.choice((0.2, 0.5, 1, 2)), chance.choice((0.3, 1, 1.5, 2, 3, 4.5, 7))
         other = chance.choice((0.2, 0.7, 1, 1.3, 3, 5, 7, 20))
         rate, use = schedule(kernel, think, other, chooser(chance, other))
-        mix = [ideal.Tenant(100, "fixed", f"{kernel}ms", f"think={think}"), ideal.Tenant(0, "elastic", f"{other}ms", "busy")]
+        mix = [ideal.Tenant(100, "fixed", f"{kernel}ms", f"think={think}"),
+               ideal.Tenant(0, "elastic", f"{other}ms", "busy")]
         most = ideal.use(mix, [rate, use - rate])
         closest = min(closest, most - use)
         assert use <= most + 1e-9, (kernel, think, other, rate, use, most)

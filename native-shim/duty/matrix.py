@@ -13,10 +13,11 @@ Sets (default: sample; with ALIQUOT_LONG in the environment, all that are judged
 
 A tenant that keeps work queued must get its cores less 2 points, one that waits for each kernel 0.95 of them. A fixed
 one gets at most its cores plus 2 points. While an elastic one keeps work queued, the GPU is in use for 0.97 of what the
-ideal arbiter reaches at the rates of those that compute between kernels. Elastic tenants divide the surplus by their
-cores within 3 points. No share exceeds the ideal arbiter's bound (ideal.py). Where switches between processes cost time,
-shares are parts of what two tenants without limits reach together. A mix that misses is run again with two other seeds,
-and judged by the median. The last line is the worst miss; exit status 1: there is one.
+ideal arbiter reaches at the rates of those that compute between kernels, or of what the programs reach without limits.
+Elastic tenants divide the surplus by their cores within 3 points. No share exceeds the ideal arbiter's bound.
+Where switches between processes cost time, shares are parts of what two tenants without limits reach together. A mix
+that misses is run again with two other seeds, and judged by the median. The last line is the worst miss; exit status 1:
+there is one.
 """
 import argparse
 import itertools
@@ -81,7 +82,8 @@ class Duty:
 
     def run(self, mix, seed=1):
         """The tenants' shares of the GPU, from 0 to 1."""
-        command = [self.program, "--tolerance", "-1", "--warm-up", "3", "--seconds", str(self.seconds), "--seed", str(seed), *mix.split()]
+        command = [self.program, "--tolerance", "-1", "--warm-up", "3", "--seconds", str(self.seconds),
+                   "--seed", str(seed), *mix.split()]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         return [float(share) / 100 for share in re.findall(r"^tenant.*: *([\d.]+) % of", output, re.M)]
 
@@ -110,10 +112,12 @@ def misses(mix, shares, whole, arbiter, tolerance, returning, unlimited=1.0):
         for i, fair in enumerate(ideal.shares(tenants)):
             off = points(abs(shares[i] - fair * whole))
             yield off - 3 - tolerance, f"tenant {i} gets {points(shares[i]):.1f}, its part is {points(fair):.1f}"
-    bound = ideal.use(tenants, shares) * whole
+    bound = ideal.use(tenants, shares)
     if lent:
-        most, returns = min(bound, unlimited), any(t.limited and t.name in ("poisson", "burst", "think") for t in tenants)
-        yield points(0.97 * most - sum(shares)) - tolerance - returns * returning, f"in use {points(sum(shares)):.1f} of {points(most):.1f}"
+        most = min(bound * whole, unlimited)
+        returns = any(tenant.limited and tenant.name in ("poisson", "burst", "think") for tenant in tenants)
+        yield (points(0.97 * most - sum(shares)) - tolerance - returns * returning,
+               f"in use {points(sum(shares)):.1f} of {points(most):.1f}")
     yield points(sum(shares) - bound) - slack, f"in use {points(sum(shares)):.1f}, the bound is {points(bound):.1f}"
 
 
@@ -144,8 +148,8 @@ def frontier(duty):
             shares = duty.run(mix + (" --arbiter" if policy == "elastic" else ""))
             best = ideal.use(ideal.parse(mix.split()), shares)
             exceeded |= sum(shares) > best + 0.01
-            print(f"computes for {think} ms, beside {cores} % {policy} of {kernel}: {100 * shares[0]:.1f} % of the GPU, "
-                  f"in use {100 * sum(shares):.1f} %, ideal {100 * best:.1f} %", flush=True)
+            print(f"computes for {think} ms, beside {cores} % {policy} of {kernel}: {100 * shares[0]:.1f} % of the "
+                  f"GPU, in use {100 * sum(shares):.1f} %, ideal {100 * best:.1f} %", flush=True)
     return exceeded
 
 
@@ -167,8 +171,9 @@ def main():
     sets = {"sample": lambda: pairwise((4, 3)),
             "all": lambda: [options([kind]) for kind in itertools.product(PROGRAMS, POLICIES)] +
                            [options(pair) for pair in pairs] + pairwise((3, 4), 2) + pairwise((4,), 3),
-            "agentless": lambda: [options(mix).replace("--arbiter ", "") for size in (1, 2) for mix in
-                                  itertools.combinations_with_replacement(itertools.product(PROGRAMS, ["fixed"]), size)]}
+            "agentless": lambda: [options([(program, "fixed") for program in mix]).replace("--arbiter ", "")
+                                  for size in (1, 2) for mix in
+                                  itertools.combinations_with_replacement(PROGRAMS, size)]}
     for name in given.sets:
         mixes = sets.get(name, lambda: listed(name))()
         for profile in given.profile or (profiles() if name == "profiles" else ["kind"]):
