@@ -15,9 +15,9 @@ A tenant that keeps work queued must get its cores less 2 points, one that waits
 one gets at most its cores plus 2 points. While an elastic one keeps work queued, the GPU is in use for 0.97 of what the
 ideal arbiter reaches at the rates of those that compute between kernels, or of what the programs reach without limits.
 Elastic tenants divide the surplus by their cores within 3 points. No share exceeds the ideal arbiter's bound.
-Where switches between processes cost time, shares are parts of what two tenants without limits reach together. A mix
-that misses is run again with two other seeds, and judged by the median. The last line is the worst miss; exit status 1:
-there is one.
+Where switches between processes cost time, shares are parts of what two tenants without limits reach together. Profiles
+other than `kind` may be 8 points beyond these bounds, and so may programs without the arbiter. A mix that misses is run
+again with two other seeds, and judged by the median. Exit status 1: one misses.
 """
 import argparse
 import itertools
@@ -164,7 +164,7 @@ def main():
                        "limited tenants whose work comes and goes: a known miss")
     words.add_argument("--profile", action="append", help="only on this profile of the GPU")
     given = words.parse_args()
-    duty, worst, runs, missed = Duty(given.duty, given.seconds), (0, "nothing"), 0, 0
+    duty, worst, runs, missed = Duty(given.duty, given.seconds), {}, 0, 0
     if "frontier" in given.sets:
         return frontier(duty)
     pairs = itertools.combinations_with_replacement(itertools.product(PROGRAMS, POLICIES), 2)
@@ -181,10 +181,13 @@ def main():
                 mix += "" if profile == "kind" else f" --profile {profile}"
                 tolerance = given.tolerance + 8 * ((profile != "kind") + (name in ("profiles", "agentless")))
                 shares, miss, what = judge(duty, mix, tolerance, given.returning)
-                runs, missed, worst = runs + 1, missed + (miss > 0), max(worst, (miss, f"{mix}: {what}"))
+                runs, missed = runs + 1, missed + (miss > 0)
+                worst[profile] = max(worst.get(profile, (-100, "", "")), (miss + tolerance, mix, what))
                 print(f"{mix:<130} {' '.join(f'{100 * share:.1f}' for share in shares):<22}"
                       f"{f'MISSED by {miss:.1f}: ' if miss > 0 else ''}{what}", flush=True)
-    print(f"{runs} mixes, {missed} missed; worst by {worst[0]:.1f} points: {worst[1]}")
+    for profile, (miss, mix, what) in worst.items():
+        print(f"worst on {profile}: {miss:+.1f} points beyond the bounds for `kind`: {mix}: {what}")
+    print(f"{runs} mixes, {missed} missed")
     return missed > 0
 
 
