@@ -78,7 +78,8 @@ def bound(tenant, tenants):
         hardware = tenant.mean / (tenant.mean + max(tenant.think, turns * hogs * SLICE))
     else:
         hardware = tenant.processes / (tenant.processes + hogs)
-    return min(tenant.cores if tenant.limited and tenant.policy == "fixed" else 1.0, tenant.demand, hardware)
+    alone = tenant.demand if tenant.think is not None else 1.0  # a queue of requests may be worked off
+    return min(tenant.cores if tenant.limited and tenant.policy == "fixed" else 1.0, alone, hardware)
 
 
 def guarantee(tenant, tenants):
