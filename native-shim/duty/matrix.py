@@ -163,8 +163,8 @@ def main():
     words.add_argument("--seconds", type=float, default=6)
     words.add_argument("--tolerance", type=float, default=0, help="points beyond these bounds that are not a miss")
     words.add_argument("--known", type=float, default=0, help="points that are not a miss in two known cases: "
-                       "the use of the GPU beside limited tenants whose work comes and goes, and what a fixed tenant that "
-                       "waits for each kernel gets beyond its cores beside others")
+                       "the use of the GPU beside limited tenants whose work comes and goes, and what a fixed tenant "
+                       "that waits for each kernel gets beyond its cores beside others")
     words.add_argument("--profile", action="append", help="only on this profile of the GPU")
     given = words.parse_args()
     duty, worst, runs, missed = Duty(given.duty, given.seconds), {}, 0, 0
