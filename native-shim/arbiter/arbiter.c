@@ -14,7 +14,7 @@
 #define OVERCOMMIT 1.01    /* factor on what is lent: without it the GPU idles when a container misses its share */
 #define WHOLE 0.995        /* a container that may use this much may use all */
 
-#define CONFIRMED 10      /* NVML's figure confirms so many times as much work of high priority */
+#define CONFIRMED 5       /* a figure of NVML's confirms so many times as much work of its second and of the one before */
 #define UNCONFIRMED_MAX 1 /* seconds */
 #define DISTRUST_MIN 2    /* seconds */
 #define DISTRUST_MAX 64
@@ -181,7 +181,9 @@ bool arbiter_preempts(struct arbiter_container *container, bool works, double se
 }
 
 void arbiter_confirm(struct arbiter_container *container, double seconds) {
-    double shown = CONFIRMED * seconds * believed(container->nvml_used >= 0 ? container->nvml_used : container->mean);
+    /* NVML rounds: what is too little for a whole percent is confirmed, too. */
+    double used = container->nvml_used >= 0 ? container->nvml_used : container->mean;
+    double shown = CONFIRMED * seconds * (believed(used) + RESOLUTION);
     container->unconfirmed =
         max(0, container->unconfirmed + container->said_before - container->shown_before - shown);
     container->said_before = container->said;

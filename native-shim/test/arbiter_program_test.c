@@ -67,9 +67,9 @@ static void work(const char *slot, const char *gpu) {
     write_device(slot, 0, gpu, (struct aliquot_device){.wanted = (uint64_t)now(), .throttled = throttled += 1});
 }
 
-/* The container has 20 ms of work in flight. */
-static void fly(const char *slot, const char *gpu) {
-    write_device(slot, 0, gpu, (struct aliquot_device){.in_flight = (uint64_t)(now() + 20 * MS)});
+/* The container has work in flight. */
+static void fly(const char *slot, const char *gpu, int64_t time) {
+    write_device(slot, 0, gpu, (struct aliquot_device){.in_flight = (uint64_t)(now() + time)});
 }
 
 static struct aliquot_agent_device read_agent(const char *slot, int index) {
@@ -179,7 +179,7 @@ TEST(low_priority_gives_way_while_high_priority_has_work_on_its_GPU) {
     tell("high " GPU " 30 elastic high -\nlow " GPU " 50 elastic low -\nnormal " GPU " 10 fixed normal -\n"
          "low " OTHER_GPU " 50 elastic low -\n.\n");
     WAIT_UNTIL(YIELD("low") == 7, (void)0);
-    WAIT_UNTIL(YIELD("low") == (7 | ALIQUOT_YIELD_NOW), (work("low", GPU), fly("high", GPU)));
+    WAIT_UNTIL(YIELD("low") == (7 | ALIQUOT_YIELD_NOW), (work("low", GPU), fly("high", GPU, 20 * MS)));
     WAIT_UNTIL(YIELD("low") == 7, work("low", GPU));
     CHECK(YIELD("normal") == 0 && YIELD("high") == 0, "others do not give way");
     CHECK_EQUAL(read_agent("low", 0).yield, 0); /* none of high priority there */
@@ -208,7 +208,7 @@ TEST(work_that_NVML_does_not_confirm_and_random_bytes_do_not_keep_low_priority_w
     }
     int64_t preempted = 0, told = 0, begun = now();
     WAIT_UNTIL(preempted > 0 && (YIELD("low") & ALIQUOT_YIELD_NOW) == 0, {
-        fly("high", GPU);
+        fly("high", GPU, 1900 * MS);
         work("low", GPU);
         preempted += (YIELD("low") & ALIQUOT_YIELD_NOW) != 0;
         if (now() - told > 500 * MS) {

@@ -161,6 +161,7 @@ TEST(work_that_NVML_does_not_confirm_makes_no_one_give_way_for_long) {
     claim_work(&high, 0.5, 0.5, 70); /* it has paused long enough, and works */
     CHECK(claim_work(&high, 0.5, 0.5, 20) > 9.9, "it is believed again");
     CHECK(claim_work(&high, 0.3, 0.04, 20) > 5.9, "short requests use less than a tick of the arbiter's");
+    CHECK(claim_work(&high, 0.04, 0, 600) > 23.9, "so short that NVML shows nothing");
     high.priority = ARBITER_NORMAL;
     CHECK(claim_work(&high, 1, 1, 3) == 0, "only high priority goes first");
 }
