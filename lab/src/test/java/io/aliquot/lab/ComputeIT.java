@@ -21,7 +21,6 @@ class ComputeIT {
     /** In percentage points. The limits are enforced more exactly; the two busy cores that run the lab add noise. */
     private static final double TOLERANCE = 5;
 
-    /** The agent learns the limits of a new pod within 9 s. */
     private static final Duration SOON = Duration.ofSeconds(60);
 
     @Test
@@ -61,6 +60,30 @@ class ComputeIT {
         startKernels(namespace, "owner");
         awaitUtilization(namespace, "elastic", 70);
         assertThat(utilizationCountedByThePod(namespace, "owner", 3)).isCloseTo(30, within(TOLERANCE));
+    }
+
+    @Test
+    void aPodOfLowPriorityGivesWayToOneOfHighPriorityDownToAFloor(Lab lab, TestNamespace namespace) {
+        Pod low = namespace.run(elasticPod(lab, "low", "low"));
+        Pod high = namespace.run(elasticPod(lab, "high", "high"));
+        assertThat(Allocations.gpuOf(high)).as("one GPU").isEqualTo(Allocations.gpuOf(low));
+        startKernels(namespace, "low");
+        awaitUtilization(namespace, "low", 100);
+
+        startKernels(namespace, "high");
+        awaitUtilization(namespace, "high", 95);
+        assertThat(utilizationCountedByThePod(namespace, "low", 5))
+                .as("the floor is 5 %")
+                .isCloseTo(5, within(TOLERANCE));
+
+        namespace.exec("high", "sh", "-c", "kill $(cat /tmp/started)").expectSuccess();
+        awaitUtilization(namespace, "low", 100);
+    }
+
+    private static Pod elasticPod(Lab lab, String name, String priority) {
+        return Pods.withAnnotations(
+                podWithCores(lab, name, 40),
+                Map.of(Annotations.CORE_POLICY, "elastic", Annotations.PRIORITY, priority));
     }
 
     /** Each process's utilization of the pod's GPU in the last seconds, as NVML reports it, in ascending order. */
