@@ -212,7 +212,6 @@ static __attribute__((noinline)) void close_batch(struct open_batch *open, bool 
     batch->closed_after_launch = closed_after_launch;
     batch->launches = open->launches;
     batch->charged = open->charged;
-    batch->launched = aliquot_compute_launched(meter->device);
     batch->waits = open->waits;
     batch->part_count = open->part_count;
     memcpy(batch->parts, open->parts, sizeof batch->parts);
@@ -227,7 +226,7 @@ static __attribute__((noinline)) void close_batch(struct open_batch *open, bool 
         atomic_store(&batch->word, ALIQUOT_WORD_WITH_STATE(word, BATCH_FREE));
         return;
     }
-    aliquot_compute_add_unfinished(meter->device, (int64_t)batch->charged);
+    batch->launched = aliquot_compute_add_unfinished(meter->device, (int64_t)batch->charged);
     atomic_fetch_add(&meter->pending_batches, 1);
     atomic_store(&batch->word, ALIQUOT_WORD_WITH_STATE(word, BATCH_PENDING));
     aliquot_helper_start();

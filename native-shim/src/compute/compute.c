@@ -335,20 +335,18 @@ void aliquot_compute_add_busy(int number, int64_t nanoseconds) {
     __atomic_fetch_add(&shared(&gpu_limits[number])->busy, (uint64_t)nanoseconds, __ATOMIC_RELAXED);
 }
 
-void aliquot_compute_add_unfinished(int number, int64_t nanoseconds) {
+uint64_t aliquot_compute_add_unfinished(int number, int64_t nanoseconds) {
     struct gpu_limit *limit = &gpu_limits[number];
     int64_t now = aliquot_os_clock(), ahead = atomic_load_explicit(&limit->busy_until, memory_order_relaxed) - now;
     int64_t before = atomic_fetch_add_explicit(&limit->unfinished, nanoseconds, memory_order_relaxed);
     publish_in_flight(limit, larger_of(ahead, before + nanoseconds), now);
-}
-
-uint64_t aliquot_compute_launched(int number) {
-    return atomic_load_explicit(&gpu_limits[number].launched, memory_order_relaxed);
+    return atomic_load_explicit(&limit->launched, memory_order_relaxed);
 }
 
 void aliquot_compute_finished(int number, uint64_t nanoseconds, uint64_t launched) {
     struct gpu_limit *limit = &gpu_limits[number];
-    int64_t charged = (int64_t)nanoseconds, later = (int64_t)(aliquot_compute_launched(number) - launched);
+    int64_t charged = (int64_t)nanoseconds;
+    int64_t later = (int64_t)(atomic_load_explicit(&limit->launched, memory_order_relaxed) - launched);
     int64_t unfinished = atomic_fetch_sub_explicit(&limit->unfinished, charged, memory_order_relaxed) - charged;
     publish_in_flight(limit, larger_of(later, unfinished), aliquot_os_clock());
 }

@@ -100,11 +100,8 @@ void aliquot_compute_add_throttled(int device, int64_t nanoseconds);
 void aliquot_compute_add_busy(int device, int64_t nanoseconds);
 
 /* Adds to the estimated work on the GPU: positive when a batch is submitted, 0 now and then while it has not finished, so
-   that the region says that it is still in flight. */
-void aliquot_compute_add_unfinished(int device, int64_t nanoseconds);
-
-/* Sum of all charges of launches (ns). */
-uint64_t aliquot_compute_launched(int device);
+   that the region says that it is still in flight. Returns the sum of all charges of launches (ns) so far. */
+uint64_t aliquot_compute_add_unfinished(int device, int64_t nanoseconds);
 
 /* Subtracts a batch that has finished from the work on the GPU. launched: the sum when it was submitted; what was
    launched later, measured or not, is still in flight. */
