@@ -259,6 +259,9 @@ int64_t aliquot_compute_room(int number) {
     int64_t now = aliquot_os_clock();
     const struct aliquot_share limited = share_of(limit);
     uint32_t share = share_now(limit, &limited, now);
+    if (yields(limit, now)) {
+        return 0;
+    }
     if (share == 0 || share >= ALIQUOT_GCRA_WHOLE_GPU ||
         borrowed_share(limit, &limited, now) >= ALIQUOT_GCRA_WHOLE_GPU) {
         return INT64_MAX;
