@@ -124,6 +124,7 @@ final class NodeAgent implements AutoCloseable {
                 settings.shimSource().resolve(ArbiterProcess.PROGRAM),
                 ContainerFiles.regionsFolder(settings.stateDir()),
                 ContainerFiles.agentFolder(settings.stateDir()),
+                settings.lowFloor(),
                 metrics,
                 nanoTime);
         var feed = new ArbiterFeed(allocation, arbiter::tell);

@@ -40,6 +40,8 @@ import java.util.regex.Pattern;
  * @param fatalXids {@code ALIQUOT_FATAL_XIDS}: XIDs after which a GPU must be reset, comma-separated; default none
  * @param computeAlarm {@code ALIQUOT_COMPUTE_ALARM}: {@code true}: GPU time of a container that NVML shows and the shim has
  *     not counted is reported, and the container borrows none; default {@code false}
+ * @param lowFloor {@code ALIQUOT_LOW_FLOOR}: the percent of a GPU that a container of low priority keeps while one of high
+ *     priority has work, 0 to 100; default 5
  * @param metricsPort {@code ALIQUOT_METRICS_PORT}: TCP port of health and metrics, 0 for any free one; default 9091
  * @param reportPort {@code ALIQUOT_REPORT_PORT}: TCP port on which the scheduler fetches usage, 0 for any free one; default
  *     9092
@@ -61,11 +63,13 @@ record Settings(
         Set<Integer> ignoreXids,
         Set<Integer> fatalXids,
         boolean computeAlarm,
+        int lowFloor,
         int metricsPort,
         int reportPort,
         Path clientsDir) {
     private static final String READY_RESOURCE = "microsoft.com/directx";
     private static final int LARGEST_PORT = 65_535;
+    private static final int ALL = 100;
     // A Node's name is a DNS subdomain (Kubernetes: object names).
     private static final Pattern NODE_NAME = Pattern.compile("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?");
 
@@ -92,6 +96,7 @@ record Settings(
         var ignoreXids = reader.read("ALIQUOT_IGNORE_XIDS", "", Settings::xids);
         var fatalXids = reader.read("ALIQUOT_FATAL_XIDS", "", text -> fatalXids(text, ignoreXids.orElse(Set.of())));
         var computeAlarm = reader.read("ALIQUOT_COMPUTE_ALARM", "false", Settings::trueOrFalse);
+        var lowFloor = reader.read("ALIQUOT_LOW_FLOOR", "5", Settings::percent);
         var metricsPort = reader.read("ALIQUOT_METRICS_PORT", "9091", Settings::port);
         var reportPort = reader.read("ALIQUOT_REPORT_PORT", "9092", Settings::port);
         var clientsDir = reader.read("ALIQUOT_CLIENTS_DIR", "/etc/aliquot/clients", Settings::folder);
@@ -111,6 +116,7 @@ record Settings(
                 ignoreXids.orElseThrow(),
                 fatalXids.orElseThrow(),
                 computeAlarm.orElseThrow(),
+                lowFloor.orElseThrow(),
                 metricsPort.orElseThrow(),
                 reportPort.orElseThrow(),
                 clientsDir.orElseThrow());
@@ -171,6 +177,13 @@ record Settings(
             throw new FormatException("XID " + both + " is in ALIQUOT_IGNORE_XIDS, too; remove it from one of the two");
         });
         return fatal;
+    }
+
+    private static int percent(String text) {
+        if (!text.matches("[0-9]{1,3}") || Integer.parseInt(text) > ALL) {
+            throw new FormatException("expected percent from 0 to " + ALL + ", found \"" + text + "\"");
+        }
+        return Integer.parseInt(text);
     }
 
     private static int port(String text) {

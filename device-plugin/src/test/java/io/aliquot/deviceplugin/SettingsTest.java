@@ -15,6 +15,7 @@ final class SettingsTest {
 
         assertThat(settings.nodeName()).isEqualTo("gpu-1.example.com");
         assertThat(settings.slots()).isEqualTo(10);
+        assertThat(settings.lowFloor()).isEqualTo(5);
         assertThat(settings.visibleDevices().template()).isEqualTo("{uuid}");
         assertThat(settings.kubeletDir()).isEqualTo(Path.of("/var/lib/kubelet/device-plugins"));
         assertThat(settings.stateDir()).isEqualTo(Path.of("/var/lib/aliquot"));
@@ -54,6 +55,7 @@ final class SettingsTest {
     void reportsAllInvalidSettingsWithWhatWasExpected() {
         assertThatThrownBy(() -> Settings.parse(Map.of(
                         "ALIQUOT_SLOTS", "0",
+                        "ALIQUOT_LOW_FLOOR", "101",
                         "ALIQUOT_VISIBLE_DEVICES", "all",
                         "ALIQUOT_STATE_DIR", "here",
                         "ALIQUOT_METRICS_PORT", "70000",
@@ -61,6 +63,7 @@ final class SettingsTest {
                         "ALIQUOT_FATAL_XIDS", "13,,48")))
                 .isInstanceOf(FormatException.class)
                 .hasMessageContaining("NODE_NAME: expected the name of this pod's node, found \"\"; set it from")
+                .hasMessageContaining("ALIQUOT_LOW_FLOOR: expected percent from 0 to 100, found \"101\"")
                 .hasMessageContaining("ALIQUOT_SLOTS: ")
                 .hasMessageContaining("\"0\" is not a number of slots from 1 to 1000")
                 .hasMessageContaining("ALIQUOT_VISIBLE_DEVICES: expected a template")

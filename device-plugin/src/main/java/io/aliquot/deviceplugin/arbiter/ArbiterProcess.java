@@ -54,10 +54,12 @@ public final class ArbiterProcess implements AutoCloseable {
      * @param program the file
      * @param regions the folder of the containers' regions
      * @param agentFiles the folder of the files in which the program writes
+     * @param lowFloor percent of a GPU, 0 to 100, that a container of low priority keeps
      * @param nanoTime a clock such as {@link System#nanoTime}
      */
-    public ArbiterProcess(Path program, Path regions, Path agentFiles, AgentMetrics metrics, LongSupplier nanoTime) {
-        command = List.of(program.toString(), regions.toString(), agentFiles.toString());
+    public ArbiterProcess(
+            Path program, Path regions, Path agentFiles, int lowFloor, AgentMetrics metrics, LongSupplier nanoTime) {
+        command = List.of(program.toString(), regions.toString(), agentFiles.toString(), Integer.toString(lowFloor));
         this.metrics = metrics;
         this.nanoTime = nanoTime;
         thread.setDaemon(true);

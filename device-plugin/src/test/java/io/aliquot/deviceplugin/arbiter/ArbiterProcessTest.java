@@ -43,16 +43,16 @@ final class ArbiterProcessTest {
     }
 
     @Test
-    void theProgramGetsItsFoldersAndEachListAndEndsWithItsInput() throws Exception {
-        ArbiterProcess running = start("echo \"$1 $2\"; cat; echo end");
+    void theProgramGetsItsArgumentsAndEachListAndEndsWithItsInput() throws Exception {
+        ArbiterProcess running = start("echo \"$*\"; cat; echo end");
         running.tell("slot-1 GPU 30 elastic normal -\n");
-        await("regions agent\nslot-1 GPU 30 elastic normal -\n.\n");
+        await("regions agent 7\nslot-1 GPU 30 elastic normal -\n.\n");
         running.tell("");
-        await("regions agent\nslot-1 GPU 30 elastic normal -\n.\n.\n");
+        await("regions agent 7\nslot-1 GPU 30 elastic normal -\n.\n.\n");
 
         running.close();
 
-        await("regions agent\nslot-1 GPU 30 elastic normal -\n.\n.\nend\n");
+        await("regions agent 7\nslot-1 GPU 30 elastic normal -\n.\n.\nend\n");
     }
 
     @Test
@@ -76,8 +76,8 @@ final class ArbiterProcessTest {
 
     @Test
     void aProgramThatIsMissingIsTriedAgain() throws Exception {
-        arbiter =
-                new ArbiterProcess(folder.resolve("program"), Path.of("regions"), Path.of("agent"), metrics, this::now);
+        arbiter = new ArbiterProcess(
+                folder.resolve("program"), Path.of("regions"), Path.of("agent"), 7, metrics, this::now);
         arbiter.start();
         arbiter.tell("first\n");
         write("cat");
@@ -129,8 +129,8 @@ final class ArbiterProcessTest {
 
     private ArbiterProcess start(String script) throws IOException {
         write(script);
-        var started =
-                new ArbiterProcess(folder.resolve("program"), Path.of("regions"), Path.of("agent"), metrics, this::now);
+        var started = new ArbiterProcess(
+                folder.resolve("program"), Path.of("regions"), Path.of("agent"), 7, metrics, this::now);
         started.start();
         arbiter = started;
         return started;

@@ -72,6 +72,7 @@ class AdmissionPoliciesIT {
                 .createNamespace()
                 .withKubeConfigContents(server.kubeconfig())
                 .set("hideImplicitGpus", true)
+                .set("priority.highNamespaces[0]", "kube-system")
                 .call();
         admin.post("/api/v1/namespaces", """
             {apiVersion: v1, kind: Namespace, metadata: {name: tenant, labels: {aliquot.io/webhook: ignore}}}""").expectSuccess();
@@ -249,6 +250,20 @@ class AdmissionPoliciesIT {
             assertThat(admin.get(PODS + "/" + name).field("metadata", "annotations", "aliquot.io/vgpu.main"))
                     .isEqualTo("granted");
         }
+    }
+
+    @Test
+    void onlyPodsOfNamedNamespacesMayBeOfHighPriority() {
+        String high = pod(unique(), "annotations: {aliquot.io/priority: high}");
+        String name = create(plainPod());
+
+        for (String path : new String[] {PODS + "/" + name, PODS + "/" + name + "/status"}) {
+            forbidden(admin.patch(path, annotation("aliquot.io/priority", "high")), "write normal or low");
+            admin.patch(path, annotation("aliquot.io/priority", "low")).expectSuccess();
+        }
+        forbidden(admin.post(PODS, high), "kube-system: write normal or low");
+        forbidden(admin.post(PODS + "/" + name + "/binding", binding(name, "{aliquot.io/priority: high}")), "");
+        admin.post("/api/v1/namespaces/kube-system/pods" + DRY_RUN, high).expectSuccess();
     }
 
     @Nested

@@ -419,6 +419,7 @@ class ChartTest {
         assertThat(variable(extender, "ALIQUOT_NODE_PLACEMENT")).contains("spread");
         assertThat(variable(extender, "ALIQUOT_GPU_PLACEMENT")).contains("spread");
         assertThat(variable(extender, "ALIQUOT_COMPATIBILITY")).contains("hami");
+        assertThat(variable(extender, "ALIQUOT_DEFAULT_CORE_POLICY")).contains("elastic");
         assertThat(variable(extender, "ALIQUOT_NODES_PER_FILTER")).contains("0");
         assertThat(variable(extender, "ALIQUOT_OVERUSE")).contains("evict");
         assertThat(variable(extender, "ALIQUOT_COMPUTE_OVERUSE")).contains("evict");
@@ -463,6 +464,7 @@ class ChartTest {
         Container agent = pod.getContainers().get(0);
 
         assertThat(variable(agent, "ALIQUOT_SLOTS")).contains("1000");
+        assertThat(variable(agent, "ALIQUOT_LOW_FLOOR")).contains("10");
         assertThat(variable(agent, "ALIQUOT_READY_RESOURCE")).contains("microsoft.com/directx");
         assertThat(variable(agent(Chart.render(DEFAULTS)).getContainers().get(0), "ALIQUOT_READY_RESOURCE"))
                 .isEmpty();
