@@ -16,7 +16,9 @@ PICTURES = {  # name: title, the two containers, options of duty
     "elastic": ("elastic: what others leave idle, too", "60 %, fixed, works for 2 s of 4", "30 %, elastic",
                 f"{WORKS} --policy fixed,elastic"),
     "none": ("none: no limit, also at the cost of neighbors' cores", "60 %, fixed, works for 2 s of 4", "30 %, none",
-             f"{WORKS} --policy fixed,none")}
+             f"{WORKS} --policy fixed,none"),
+    "priority": ("high goes before low", "60 %, elastic, high, works for 2 s of 4", "30 %, elastic, low",
+                 f"{WORKS} --policy elastic --priority high,low")}
 LEFT, TOP, WIDTH, HEIGHT, FROM, SECONDS = 44, 34, 640, 180, 2, 8
 COLORS = ("#3f74b5", "#e39a45")
 
@@ -42,8 +44,8 @@ def draw(title, names, parts):
         above = [low + part[number] for low, part in zip(below, parts)]
         edge = lambda values: [f"{x(at):.1f},{y(value):.1f}" for i, value in enumerate(values) for at in (i, i + 1)]
         svg.append(f'<polygon fill="{color}" points="{" ".join(edge(above) + edge(below)[::-1])}"/>')
-        svg.append(f'<rect x="{LEFT + 220 * number}" y="{TOP + HEIGHT + 40}" width="12" height="12" fill="{color}"/>')
-        svg.append(text(LEFT + 220 * number + 18, TOP + HEIGHT + 51, names[number]))
+        svg.append(f'<rect x="{LEFT + 260 * number}" y="{TOP + HEIGHT + 40}" width="12" height="12" fill="{color}"/>')
+        svg.append(text(LEFT + 260 * number + 18, TOP + HEIGHT + 51, names[number]))
         below = above
     for percent in (0, 30, 60, 100):
         svg.append(f'<path d="M{LEFT} {y(percent / 100):.1f}h{WIDTH}" stroke="#333" stroke-opacity=".35" '
