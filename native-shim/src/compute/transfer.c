@@ -159,10 +159,10 @@ static uint64_t copied_by_operations(const CUDA_MEMCPY3D_BATCH_OP *operations, s
              to_array = to->type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
         uint64_t elements =
             product(operations[i].extent.width, operations[i].extent.height, operations[i].extent.depth);
-        sum += copied_in_list(from_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED,
-                              from_array ? 0 : from->op.ptr.ptr,
-                              to_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED, to_array ? 0 : to->op.ptr.ptr,
-                              product(elements, from_array || to_array ? ARRAY_ELEMENT_BYTES : 1, 1));
+        sum +=
+            copied_in_list(from_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED, from_array ? 0 : from->op.ptr.ptr,
+                           to_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED, to_array ? 0 : to->op.ptr.ptr,
+                           product(elements, from_array || to_array ? ARRAY_ELEMENT_BYTES : 1, 1));
     }
     return sum;
 }
@@ -203,7 +203,8 @@ TRANSFERS(cuMemcpyPeer, (CUdeviceptr destination, CUcontext there, CUdeviceptr s
           (destination, there, source, here, bytes), product(2, bytes, 1))
 STREAM_TRANSFERS(cuMemcpyPeerAsync,
                  (CUdeviceptr destination, CUcontext there, CUdeviceptr source, CUcontext here, size_t bytes,
-                  CUstream stream), (destination, there, source, here, bytes, stream), product(2, bytes, 1))
+                  CUstream stream),
+                 (destination, there, source, here, bytes, stream), product(2, bytes, 1))
 VERSIONS(cuMemcpyHtoD, (CUdeviceptr_v1 destination, const void *source, unsigned int bytes),
          (CUdeviceptr destination, const void *source, size_t bytes), (destination, source, bytes), 0)
 VERSIONS(cuMemcpyDtoH, (void *destination, CUdeviceptr_v1 source, unsigned int bytes),
@@ -266,14 +267,15 @@ STREAM_TRANSFERS(cuMemcpyBatchAsync_v2,
                  copied_by_list(destinations, sources, bytes, count))
 STREAM_TRANSFERS(cuMemcpy3DBatchAsync,
                  (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed, unsigned long long flags,
-                  CUstream stream), (count, copies, failed, flags, stream), copied_by_operations(copies, count))
+                  CUstream stream),
+                 (count, copies, failed, flags, stream), copied_by_operations(copies, count))
 STREAM_TRANSFERS(cuMemcpy3DBatchAsync_v2,
                  (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream stream),
                  (count, copies, flags, stream), copied_by_operations(copies, count))
 STREAM_TRANSFERS(cuMemcpyWithAttributesAsync,
                  (CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUmemcpyAttributes *attributes,
-                  CUstream stream), (destination, source, bytes, attributes, stream),
-                 copied_between_addresses(source, destination, bytes))
+                  CUstream stream),
+                 (destination, source, bytes, attributes, stream), copied_between_addresses(source, destination, bytes))
 STREAM_TRANSFERS(cuMemcpy3DWithAttributesAsync,
                  (CUDA_MEMCPY3D_BATCH_OP * copy, unsigned long long flags, CUstream stream), (copy, flags, stream),
                  copied_by_operations(copy, 1))
@@ -307,13 +309,16 @@ VERSIONS(cuMemsetD2D32,
          (destination, pitch, value, width, height), product(width, height, 4))
 STREAM_TRANSFERS(cuMemsetD2D8Async,
                  (CUdeviceptr destination, size_t pitch, unsigned char value, size_t width, size_t height,
-                  CUstream stream), (destination, pitch, value, width, height, stream), product(width, height, 1))
+                  CUstream stream),
+                 (destination, pitch, value, width, height, stream), product(width, height, 1))
 STREAM_TRANSFERS(cuMemsetD2D16Async,
                  (CUdeviceptr destination, size_t pitch, unsigned short value, size_t width, size_t height,
-                  CUstream stream), (destination, pitch, value, width, height, stream), product(width, height, 2))
+                  CUstream stream),
+                 (destination, pitch, value, width, height, stream), product(width, height, 2))
 STREAM_TRANSFERS(cuMemsetD2D32Async,
                  (CUdeviceptr destination, size_t pitch, unsigned int value, size_t width, size_t height,
-                  CUstream stream), (destination, pitch, value, width, height, stream), product(width, height, 4))
+                  CUstream stream),
+                 (destination, pitch, value, width, height, stream), product(width, height, 4))
 
 /* Waits and host functions. */
 STREAM_TRANSFERS(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags), 0)
@@ -333,7 +338,8 @@ STREAM_TRANSFERS(cuStreamBatchMemOp_v2,
                  (stream, count, operations, flags), 0)
 STREAM_TRANSFERS(cuWaitExternalSemaphoresAsync,
                  (const CUexternalSemaphore *semaphores, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *parameters,
-                  unsigned int count, CUstream stream), (semaphores, parameters, count, stream), 0)
+                  unsigned int count, CUstream stream),
+                 (semaphores, parameters, count, stream), 0)
 STREAM_TRANSFERS(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data), (stream, function, data), 0)
 STREAM_TRANSFERS(cuStreamAddCallback, (CUstream stream, CUstreamCallback function, void *data, unsigned int flags),
                  (stream, function, data, flags), 0)

@@ -320,10 +320,10 @@ typedef struct CUDA_MEMCPY2D_st ALIQUOT_MEMCPY2D(size_t, CUdeviceptr) CUDA_MEMCP
     }
 typedef struct CUDA_MEMCPY3D_v1_st ALIQUOT_MEMCPY3D(unsigned int, CUdeviceptr_v1, void *reserved0,
                                                     void *reserved1) CUDA_MEMCPY3D_v1;
-typedef struct CUDA_MEMCPY3D_st ALIQUOT_MEMCPY3D(size_t, CUdeviceptr, void *reserved0, void *reserved1)
-    CUDA_MEMCPY3D_v2;
-typedef struct CUDA_MEMCPY3D_PEER_st ALIQUOT_MEMCPY3D(size_t, CUdeviceptr, CUcontext srcContext, CUcontext dstContext)
-    CUDA_MEMCPY3D_PEER;
+typedef struct CUDA_MEMCPY3D_st ALIQUOT_MEMCPY3D(size_t, CUdeviceptr, void *reserved0,
+                                                 void *reserved1) CUDA_MEMCPY3D_v2;
+typedef struct CUDA_MEMCPY3D_PEER_st ALIQUOT_MEMCPY3D(size_t, CUdeviceptr, CUcontext srcContext,
+                                                      CUcontext dstContext) CUDA_MEMCPY3D_PEER;
 
 typedef struct CUmemcpyAttributes_st CUmemcpyAttributes;
 
