@@ -30,6 +30,8 @@
     HOOK(CUDA, CUresult, symbol, name, version, 0, parameters) \
     HOOK(CUDA, CUresult, symbol##suffix, name, version_per_thread, 2, parameters)
 
+#define ALIQUOT_NVML(HOOK, symbol, parameters) HOOK(NVML, nvmlReturn_t, symbol, NULL, 0, 0, parameters)
+
 #define ALIQUOT_HOOKS(HOOK) \
     HOOK(CUDA, CUresult, cuInit, "cuInit", 2000, 0, (unsigned int flags)) \
     HOOK(CUDA, CUresult, cuGetProcAddress, "cuGetProcAddress", 11030, 0, \
@@ -333,62 +335,55 @@
     HOOK(CUDA, CUresult, cuImportExternalMemory, "cuImportExternalMemory", 10000, 0, \
          (CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description)) \
     HOOK(CUDA, CUresult, cuDestroyExternalMemory, "cuDestroyExternalMemory", 10000, 0, (CUexternalMemory memory)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_t *memory)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryInfo_v2, NULL, 0, 0, (nvmlDevice_t device, nvmlMemory_v2_t *memory)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v2, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v3, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetGraphicsRunningProcesses, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetGraphicsRunningProcesses_v2, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetGraphicsRunningProcesses_v3, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMPSComputeRunningProcesses, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMPSComputeRunningProcesses_v2, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMPSComputeRunningProcesses_v3, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetRunningProcessDetailList, NULL, 0, 0, \
-         (nvmlDevice_t device, nvmlProcessDetailList_t *list)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetUtilizationRates, NULL, 0, 0, \
-         (nvmlDevice_t device, nvmlUtilization_t *utilization)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetProcessUtilization, NULL, 0, 0, \
-         (nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, unsigned int *count, \
-          unsigned long long since)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetProcessesUtilizationInfo, NULL, 0, 0, \
-         (nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetSamples, NULL, 0, 0, \
-         (nvmlDevice_t device, nvmlSamplingType_t type, unsigned long long since, nvmlValueType_t *value_type, \
-          unsigned int *count, nvmlSample_t *samples)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetEncoderUtilization, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *utilization, unsigned int *period)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetDecoderUtilization, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *utilization, unsigned int *period)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetJpgUtilization, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *utilization, unsigned int *period)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetOfaUtilization, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *utilization, unsigned int *period)) \
-    HOOK(NVML, nvmlReturn_t, nvmlGpmQueryDeviceSupport, NULL, 0, 0, (nvmlDevice_t device, nvmlGpmSupport_t *support)) \
-    HOOK(NVML, nvmlReturn_t, nvmlGpmSampleGet, NULL, 0, 0, (nvmlDevice_t device, nvmlGpmSample_t sample)) \
-    HOOK(NVML, nvmlReturn_t, nvmlGpmMigSampleGet, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int instance, nvmlGpmSample_t sample)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetMemoryLimits_v1, NULL, 0, 0, \
-         (nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceSetMemoryLimits_v1, NULL, 0, 0, \
-         (nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingMode, NULL, 0, 0, (nvmlDevice_t device, nvmlEnableState_t *mode)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingStats, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int pid, nvmlAccountingStats_t *stats)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingStats_v2, NULL, 0, 0, \
-         (nvmlDevice_t device, nvmlAccountingStats_v2_t *stats)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingPids, NULL, 0, 0, \
-         (nvmlDevice_t device, unsigned int *count, unsigned int *pids)) \
-    HOOK(NVML, nvmlReturn_t, nvmlDeviceGetAccountingBufferSize, NULL, 0, 0, (nvmlDevice_t device, unsigned int *size))
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t *memory)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetMemoryInfo_v2, (nvmlDevice_t device, nvmlMemory_v2_t *memory)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetComputeRunningProcesses, \
+                 (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetComputeRunningProcesses_v2, \
+                 (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetComputeRunningProcesses_v3, \
+                 (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetGraphicsRunningProcesses, \
+                 (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetGraphicsRunningProcesses_v2, \
+                 (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetGraphicsRunningProcesses_v3, \
+                 (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetMPSComputeRunningProcesses, \
+                 (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetMPSComputeRunningProcesses_v2, \
+                 (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetMPSComputeRunningProcesses_v3, \
+                 (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetRunningProcessDetailList, (nvmlDevice_t device, nvmlProcessDetailList_t *list)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t *utilization)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetProcessUtilization, \
+                 (nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, unsigned int *count, \
+                  unsigned long long since)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetProcessesUtilizationInfo, \
+                 (nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetSamples, \
+                 (nvmlDevice_t device, nvmlSamplingType_t type, unsigned long long since, nvmlValueType_t *value_type, \
+                  unsigned int *count, nvmlSample_t *samples)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetEncoderUtilization, \
+                 (nvmlDevice_t device, unsigned int *utilization, unsigned int *period)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetDecoderUtilization, \
+                 (nvmlDevice_t device, unsigned int *utilization, unsigned int *period)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetJpgUtilization, \
+                 (nvmlDevice_t device, unsigned int *utilization, unsigned int *period)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetOfaUtilization, \
+                 (nvmlDevice_t device, unsigned int *utilization, unsigned int *period)) \
+    ALIQUOT_NVML(HOOK, nvmlGpmQueryDeviceSupport, (nvmlDevice_t device, nvmlGpmSupport_t *support)) \
+    ALIQUOT_NVML(HOOK, nvmlGpmSampleGet, (nvmlDevice_t device, nvmlGpmSample_t sample)) \
+    ALIQUOT_NVML(HOOK, nvmlGpmMigSampleGet, (nvmlDevice_t device, unsigned int instance, nvmlGpmSample_t sample)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetMemoryLimits_v1, (nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceSetMemoryLimits_v1, (nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetAccountingMode, (nvmlDevice_t device, nvmlEnableState_t *mode)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetAccountingStats, \
+                 (nvmlDevice_t device, unsigned int pid, nvmlAccountingStats_t *stats)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetAccountingStats_v2, (nvmlDevice_t device, nvmlAccountingStats_v2_t *stats)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetAccountingPids, (nvmlDevice_t device, unsigned int *count, unsigned int *pids)) \
+    ALIQUOT_NVML(HOOK, nvmlDeviceGetAccountingBufferSize, (nvmlDevice_t device, unsigned int *size))
 
 #define ALIQUOT_CALLED(CALLED) \
     CALLED(CUDA, CUresult, cuCtxGetCurrent, (CUcontext *context)) \
