@@ -42,14 +42,6 @@ static void reset_pools(void) {
 
 ALIQUOT_AFTER_FORK(reset_pools);
 
-static void lock_list(void) {
-    pthread_mutex_lock(&mutex);
-}
-
-static void unlock_list(void) {
-    pthread_mutex_unlock(&mutex);
-}
-
 static void lock_pool(struct aliquot_pool *pool) {
     pthread_mutex_lock(&pool->mutex);
     atomic_fetch_add(&pool->version, 1);
@@ -202,14 +194,14 @@ static void remove_pool(struct aliquot_pool *pool) {
 }
 
 static void remove_destroyed_pools(void) {
-    lock_list();
+    pthread_mutex_lock(&mutex);
     for (struct aliquot_pool *pool = pools, *next = NULL; pool != NULL; pool = next) {
         next = pool->next;
         if (pool->kind == ALIQUOT_POOL_DESTROYED && pool->live_bytes <= 0 && pool->growing == 0) {
             remove_pool(pool);
         }
     }
-    unlock_list();
+    pthread_mutex_unlock(&mutex);
 }
 
 /* The last of them removes a destroyed pool. */
@@ -238,7 +230,7 @@ bool aliquot_pool_trim_device(int device, uint64_t bytes) {
     if (!atomic_load_explicit(&any_pools, memory_order_acquire) || bytes > aliquot_account_limit(device)) {
         return false;
     }
-    lock_list();
+    pthread_mutex_lock(&mutex);
     uint64_t before = charged_on(device);
     for (struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
         if (pool->device == device && pool->charged > 0) {
@@ -254,7 +246,7 @@ bool aliquot_pool_trim_device(int device, uint64_t bytes) {
         }
     }
     bool released = charged_on(device) < before;
-    unlock_list();
+    pthread_mutex_unlock(&mutex);
     return released ||
            aliquot_account_may_fit(device, bytes); /* another thread may have released bytes, or be about to */
 }
@@ -279,13 +271,13 @@ void aliquot_pool_update_charges(void) {
     if (!atomic_load_explicit(&any_pools, memory_order_acquire)) {
         return;
     }
-    lock_list();
+    pthread_mutex_lock(&mutex);
     for (struct aliquot_pool *pool = pools; pool != NULL; pool = pool->next) {
         if (pool->charged > 0) {
             aliquot_pool_update_charge(pool);
         }
     }
-    unlock_list();
+    pthread_mutex_unlock(&mutex);
 }
 
 bool aliquot_pool_reserve_growth(struct aliquot_growth *growth, struct aliquot_pool *pool, uint64_t bytes) {
@@ -360,15 +352,15 @@ void aliquot_pool_freed(const struct aliquot_allocation *allocation, bool at_onc
 }
 
 struct aliquot_pool *aliquot_pool_of_graphs(int device, CUdevice ordinal) {
-    lock_list();
+    pthread_mutex_lock(&mutex);
     struct aliquot_pool *pool = find_pool(ALIQUOT_POOL_OF_GRAPHS, NULL, device);
     pool = pool != NULL ? pool : add_pool(ALIQUOT_POOL_OF_GRAPHS, NULL, device, ordinal);
-    unlock_list();
+    pthread_mutex_unlock(&mutex);
     return pool;
 }
 
 void aliquot_pool_last_context_ended(int device) {
-    lock_list();
+    pthread_mutex_lock(&mutex);
     for (struct aliquot_pool *pool = pools, *next = NULL; pool != NULL; pool = next) {
         next = pool->next;
         if (pool->device == device && pool->growing == 0) {
@@ -380,7 +372,7 @@ void aliquot_pool_last_context_ended(int device) {
             }
         }
     }
-    unlock_list();
+    pthread_mutex_unlock(&mutex);
 }
 
 struct aliquot_pool *aliquot_pool_cached(CUmemoryPool handle) {
@@ -390,7 +382,7 @@ struct aliquot_pool *aliquot_pool_cached(CUmemoryPool handle) {
 
 /* A new pool may have the handle of an old one that was destroyed without a hook. */
 struct aliquot_pool *aliquot_pool_find(CUmemoryPool handle, enum aliquot_pool_kind kind, CUdevice ordinal, bool new) {
-    lock_list();
+    pthread_mutex_lock(&mutex);
     struct aliquot_pool *pool = find_pool(kind, handle, 0);
     if (pool != NULL && new) {
         aliquot_table_remove_owner(&aliquot_allocations_memory, pool, ignore_allocation);
@@ -407,13 +399,13 @@ struct aliquot_pool *aliquot_pool_find(CUmemoryPool handle, enum aliquot_pool_ki
     if (pool != NULL) {
         atomic_store_explicit(cache_entry(handle), pool, memory_order_release);
     }
-    unlock_list();
+    pthread_mutex_unlock(&mutex);
     return pool;
 }
 
 /* The pool is trimmed first, because it can no longer be queried afterwards. */
 struct aliquot_pool *aliquot_pool_begin_destroy(CUmemoryPool handle, enum aliquot_pool_kind *kind) {
-    lock_list();
+    pthread_mutex_lock(&mutex);
     struct aliquot_pool *pool = handle == NULL ? NULL : find_pool(ALIQUOT_POOL_CHARGED, handle, 0);
     *kind = pool == NULL ? ALIQUOT_POOL_UNCHARGED : pool->kind;
     if (*kind == ALIQUOT_POOL_CHARGED && pool->created_by_program && pool->device >= 0) {
@@ -426,7 +418,7 @@ struct aliquot_pool *aliquot_pool_begin_destroy(CUmemoryPool handle, enum aliquo
         pool->handle = NULL;
         atomic_fetch_add(&pool->growing, 1); /* until aliquot_pool_end_destroy(), which keeps the entry */
     }
-    unlock_list();
+    pthread_mutex_unlock(&mutex);
     return pool;
 }
 
@@ -435,12 +427,12 @@ void aliquot_pool_end_destroy(struct aliquot_pool *pool, CUmemoryPool handle, en
     if (pool == NULL) {
         return;
     }
-    lock_list();
+    pthread_mutex_lock(&mutex);
     if (!destroyed) {
         pool->kind = kind;
         pool->handle = handle;
     }
-    unlock_list();
+    pthread_mutex_unlock(&mutex);
     atomic_fetch_sub(&pool->growing, 1);
     remove_destroyed_pools();
 }

@@ -172,9 +172,7 @@ static enum aliquot_mode determine_mode_once(void) {
 
 static bool is_same_file(const struct aliquot_os_file *one, const struct aliquot_os_file *other) {
     return one->device == other->device && one->inode == other->inode && one->size == other->size &&
-           one->modified_seconds == other->modified_seconds &&
-           one->modified_nanoseconds == other->modified_nanoseconds && one->changed_seconds == other->changed_seconds &&
-           one->changed_nanoseconds == other->changed_nanoseconds;
+           one->changed_seconds == other->changed_seconds && one->changed_nanoseconds == other->changed_nanoseconds;
 }
 
 static void reread_if_changed(void) {

@@ -29,22 +29,14 @@ static uint64_t channel_bytes(CUarray_format format) {
     switch ((unsigned)format) {
     case 0x01: /* unsigned and signed int8 */
     case 0x08:
-    case 0xc0: /* unorm and snorm int8: X1, X2, X4 */
-    case 0xc1:
-    case 0xc2:
-    case 0xc6:
-    case 0xc7:
-    case 0xc8:
+    case 0xc0 ... 0xc2: /* unorm and snorm int8: X1, X2, X4 */
+    case 0xc6 ... 0xc8:
         return 1;
     case 0x02: /* unsigned and signed int16, half */
     case 0x09:
     case 0x10:
-    case 0xc3: /* unorm and snorm int16 */
-    case 0xc4:
-    case 0xc5:
-    case 0xc9:
-    case 0xca:
-    case 0xcb:
+    case 0xc3 ... 0xc5: /* unorm and snorm int16 */
+    case 0xc9 ... 0xcb:
         return 2;
     default:
         return 4;
@@ -54,21 +46,11 @@ static uint64_t channel_bytes(CUarray_format format) {
 /* Bytes of a compressed block of 4 by 4 elements with all channels (BC1 to BC7); 0: the format is not compressed. */
 static uint64_t compressed_block_bytes(CUarray_format format) {
     switch ((unsigned)format) {
-    case 0x91: /* BC1 */
-    case 0x92:
-    case 0x97: /* BC4 */
-    case 0x98:
+    case 0x91 ... 0x92: /* BC1 */
+    case 0x97 ... 0x98: /* BC4 */
         return 8;
-    case 0x93: /* BC2, BC3 */
-    case 0x94:
-    case 0x95:
-    case 0x96:
-    case 0x99: /* BC5, BC6H, BC7 */
-    case 0x9a:
-    case 0x9b:
-    case 0x9c:
-    case 0x9d:
-    case 0x9e:
+    case 0x93 ... 0x96: /* BC2, BC3 */
+    case 0x99 ... 0x9e: /* BC5, BC6H, BC7 */
         return 16;
     default:
         return 0;

@@ -22,8 +22,6 @@ static int file_from_stat(long result, const struct stat *status, struct aliquot
         .device = status->st_dev,
         .inode = status->st_ino,
         .size = status->st_size,
-        .modified_seconds = status->st_mtim.tv_sec,
-        .modified_nanoseconds = status->st_mtim.tv_nsec,
         .changed_seconds = status->st_ctim.tv_sec,
         .changed_nanoseconds = status->st_ctim.tv_nsec,
         .regular = S_ISREG(status->st_mode),

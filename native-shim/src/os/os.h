@@ -7,13 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Identity and times of a file: a difference means that the file was replaced or rewritten. */
+/* Identity of a file, and when it was changed: a difference means that the file was replaced or rewritten. */
 struct aliquot_os_file {
     uint64_t device;
     uint64_t inode;
     int64_t size; /* bytes */
-    int64_t modified_seconds;
-    int64_t modified_nanoseconds;
     int64_t changed_seconds;
     int64_t changed_nanoseconds;
     bool regular;
