@@ -30,7 +30,7 @@ void aliquot_batch_begin(struct aliquot_launch *launch, bool throttled);
 /* Call after the launch. The batch may end. */
 void aliquot_batch_launched(const struct aliquot_launch *launch, bool succeeded);
 
-/* Ends the thread's batches before it sleeps, so that they do not include that time. */
+/* Ends the thread's batches before it sleeps or waits, so that they do not include that time. */
 void aliquot_batch_pause(void);
 
 /* Ends the thread's batch on a stream, which gets work of another kind. */

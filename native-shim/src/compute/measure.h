@@ -4,9 +4,9 @@
  * has finished, updates the costs (cost.h) and adjusts the charge (compute.h).
  *
  * A batch belongs to one thread and one stream. It ends after 1 ms of estimated work, after 64 launches, with the sixth
- * function, before its thread is throttled or gives the stream work of another kind, or with a launch whose cost was
- * never measured. Batches of several streams that overlap in time form a chain and are evaluated as one, so that
- * concurrent work is not charged twice. Time that is not the program's work must not be learned:
+ * function, before its thread is throttled, waits for the GPU or gives the stream work of another kind, or with a
+ * launch whose cost was never measured. Batches of several streams that overlap in time form a chain and are evaluated
+ * as one, so that concurrent work is not charged twice. Time that is not the program's work must not be learned:
  *
  * - Gaps: the GPU had no work between two launches of the batch. The batch then took about as long as the program took
  *   to submit the launches. The time of its chain is only an upper bound of the cost, and the next batch has half as

@@ -2,10 +2,11 @@
  * Hooks of work on streams that is no kernel: copies, fills, waits and host functions. Their time is not that of the
  * kernels around them, so they end the thread's batch on their stream. Copies within the GPU's memory and fills keep
  * the GPU busy; they are charged by their bytes and the memory's bandwidth, and are throttled like launches. Copies
- * between GPUs are charged in the same way to the GPU of the current context.
+ * between GPUs are charged in the same way to the GPU of the current context. Also the hooks by which a thread waits.
  *
  * Not hooked: prefetches of managed memory.
  */
+#include "charge/pool.h"
 #include "compute/batch.h"
 #include "compute/compute.h"
 #include "compute/launch.h"
@@ -343,3 +344,22 @@ STREAM_TRANSFERS(cuWaitExternalSemaphoresAsync,
 STREAM_TRANSFERS(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data), (stream, function, data), 0)
 STREAM_TRANSFERS(cuStreamAddCallback, (CUstream stream, CUstreamCallback function, void *data, unsigned int flags),
                  (stream, function, data, flags), 0)
+
+/* The thread's batches end before it waits: an event that is recorded when the work is done waits for the process's
+   next time slice, and no probe says that others have the GPU only then. Pools may shrink in these calls. */
+#define SYNCHRONIZE(symbol, parameters, arguments)                                                                     \
+    CUresult symbol parameters {                                                                                       \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
+        aliquot_batch_pause();                                                                                         \
+        CUresult result = aliquot_real.symbol arguments;                                                               \
+        if (result == CUDA_SUCCESS) {                                                                                  \
+            aliquot_pool_update_charges();                                                                             \
+        }                                                                                                              \
+        return result;                                                                                                 \
+    }
+
+SYNCHRONIZE(cuStreamSynchronize, (CUstream stream), (stream))
+SYNCHRONIZE(cuStreamSynchronize_ptsz, (CUstream stream), (stream))
+SYNCHRONIZE(cuEventSynchronize, (CUevent event), (event))
+SYNCHRONIZE(cuCtxSynchronize, (void), ())
+SYNCHRONIZE(cuCtxSynchronize_v2, (CUcontext context), (context))

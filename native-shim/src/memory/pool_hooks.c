@@ -214,20 +214,3 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     aliquot_pool_end_destroy(pool, handle, kind, result == CUDA_SUCCESS);
     return result;
 }
-
-/* A pool may shrink in these calls. */
-#define SYNCHRONIZE(symbol, parameters, arguments)                                                                     \
-    CUresult symbol parameters {                                                                                       \
-        ALIQUOT_REQUIRE(symbol)                                                                                        \
-        CUresult result = aliquot_real.symbol arguments;                                                               \
-        if (result == CUDA_SUCCESS) {                                                                                  \
-            aliquot_pool_update_charges();                                                                             \
-        }                                                                                                              \
-        return result;                                                                                                 \
-    }
-
-SYNCHRONIZE(cuStreamSynchronize, (CUstream stream), (stream))
-SYNCHRONIZE(cuStreamSynchronize_ptsz, (CUstream stream), (stream))
-SYNCHRONIZE(cuEventSynchronize, (CUevent event), (event))
-SYNCHRONIZE(cuCtxSynchronize, (void), ())
-SYNCHRONIZE(cuCtxSynchronize_v2, (CUcontext context), (context))
