@@ -1,10 +1,10 @@
 /*
- * Measures what the arbiter costs and how late it is: bench-arbiter ARBITER [--busy] [--nice N] [--seconds S]
+ * Measures what the arbiter costs and how late it is: bench-arbiter ARBITER [SECONDS]. arbiter_busy.sh runs it on a busy
+ * node.
  *
  * 8 GPUs with 10 containers each, which all have launches waiting; in the second and third scenario one of them per GPU
  * is of high and one of low priority. Prints the arbiter's CPU time and memory, and how late it wakes up (late_sleep.c):
- * in the first scenario every 20 ms, in the others about every millisecond. --busy keeps all CPUs busy with two loops
- * each; --nice gives the arbiter less weight than these.
+ * in the first scenario every 20 ms, in the others about every millisecond.
  */
 #include "aliquot/agent.h"
 #include "aliquot/region.h"
@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GPUS = 8, PER_GPU = 10, CONTAINERS = GPUS * PER_GPU, LOOPS_MAX = 256 };
+enum { GPUS = 8, PER_GPU = 10, CONTAINERS = GPUS * PER_GPU };
 enum scenario { NO_HIGH, IDLE_HIGH, WORKING_HIGH, SCENARIOS };
 #define MS UINT64_C(1000000)
 
@@ -32,7 +32,7 @@ static char folder[] = "/tmp/bench-arbiter-XXXXXX";
 static struct aliquot_device *regions[CONTAINERS];
 static struct aliquot_agent_device *agents[CONTAINERS];
 static uint32_t *late_us; /* their number, then each, from the preloaded late_sleep.c */
-static int arbiter_nice, late_file;
+static int late_file;
 
 static uint64_t now(void) {
     struct timespec time;
@@ -122,7 +122,6 @@ static void measure(const char *program, enum scenario scenario, double seconds)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(ends[0], STDIN_FILENO);
         close(ends[1]);
-        setpriority(PRIO_PROCESS, 0, arbiter_nice);
         setenv("LD_PRELOAD", LATE_SLEEP, 1);
         dup2(late_file, LATE_SLEEP_FILE);
         execl(program, program, paths[0], paths[1], NULL);
@@ -155,21 +154,10 @@ static void measure(const char *program, enum scenario scenario, double seconds)
 }
 
 int main(int count, char **arguments) {
-    static pid_t loops[LOOPS_MAX];
-    long loop_count = 0;
-    double seconds = 10;
-    for (int i = 2; i < count; i++) {
-        if (strcmp(arguments[i], "--busy") == 0) {
-            loop_count = 2 * sysconf(_SC_NPROCESSORS_ONLN);
-        } else if (strcmp(arguments[i], "--nice") == 0 && i + 1 < count) {
-            arbiter_nice = atoi(arguments[++i]);
-        } else if (strcmp(arguments[i], "--seconds") == 0 && i + 1 < count) {
-            seconds = atof(arguments[++i]);
-        }
-    }
+    double seconds = count > 2 ? atof(arguments[2]) : 10;
     char path[128];
     if (count < 2 || mkdtemp(folder) == NULL) {
-        fprintf(stderr, "usage: bench-arbiter ARBITER [--busy] [--nice N] [--seconds S]\n");
+        fprintf(stderr, "usage: bench-arbiter ARBITER [SECONDS]\n");
         return 2;
     }
     for (int i = 0; i < 2; i++) {
@@ -185,17 +173,8 @@ int main(int count, char **arguments) {
         perror("memfd_create");
         return 2;
     }
-    for (long i = 0; i < loop_count && i < LOOPS_MAX; i++) {
-        loops[i] = fork();
-        for (volatile unsigned turns = 0; loops[i] == 0; turns++) {
-        }
-    }
     for (int scenario = 0; scenario < SCENARIOS; scenario++) {
         measure(arguments[1], (enum scenario)scenario, seconds);
-    }
-    for (long i = 0; i < loop_count && i < LOOPS_MAX; i++) {
-        kill(loops[i], SIGKILL);
-        waitpid(loops[i], NULL, 0);
     }
     snprintf(path, sizeof path, "rm -rf %s", folder);
     return system(path) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
