@@ -14,7 +14,7 @@
 #define OVERCOMMIT 1.01    /* factor on what is lent: without it the GPU idles when a container misses its share */
 #define WHOLE 0.995        /* a container that may use this much may use all */
 
-#define CONFIRMED 5       /* a figure of NVML's confirms so many times as much work of its second and of the one before */
+#define CONFIRMED 5       /* how much more work than itself a figure confirms, of its second and of the one before */
 #define UNCONFIRMED_MAX 1 /* seconds */
 #define DISTRUST_MIN 2    /* seconds */
 #define DISTRUST_MAX 64
@@ -184,8 +184,7 @@ void arbiter_confirm(struct arbiter_container *container, double seconds) {
     /* NVML rounds: what is too little for a whole percent is confirmed, too. */
     double used = container->nvml_used >= 0 ? container->nvml_used : container->mean;
     double shown = CONFIRMED * seconds * (believed(used) + RESOLUTION);
-    container->unconfirmed =
-        max(0, container->unconfirmed + container->said_before - container->shown_before - shown);
+    container->unconfirmed = max(0, container->unconfirmed + container->said_before - container->shown_before - shown);
     container->said_before = container->said;
     container->shown_before = shown;
     container->said = 0;

@@ -37,12 +37,12 @@
 
 enum { MAX_ENTRIES = 1024, SLOT_LENGTH = 64, LINE_LENGTH = 512 };
 
-#define ACTIVE_NS INT64_C(40000000)     /* for which a launch, a wait or work in flight counts as active */
-#define HELD_BACK_NS INT64_C(200000000) /* for which a wait counts as recent */
-#define CHECK_NS INT64_C(1000000000)    /* between checks whether a file was replaced */
-#define LOOK_NS INT64_C(1000000)        /* between looks at containers of high priority */
-#define IN_FLIGHT_MAX_NS UINT64_C(3000000000) /* the shim says 2 s at most, maybe after the arbiter read the clock */
-#define TRIM_NS INT64_C(500000000)      /* shortest time by which NVML's figure and the shim's are compared */
+#define ACTIVE_NS INT64_C(40000000)           /* for which a launch, a wait or work in flight counts as active */
+#define HELD_BACK_NS INT64_C(200000000)       /* for which a wait counts as recent */
+#define CHECK_NS INT64_C(1000000000)          /* between checks whether a file was replaced */
+#define LOOK_NS INT64_C(1000000)              /* between looks at containers of high priority */
+#define IN_FLIGHT_MAX_NS UINT64_C(3000000000) /* the shim says at most 2 s, from a later time */
+#define TRIM_NS INT64_C(500000000)            /* shortest time by which NVML's figure and the shim's are compared */
 
 /* A number that differs by more than its threshold is written at once, another one after the refresh time. */
 #define GRANT_THRESHOLD 2000 /* millionths */

@@ -1,16 +1,17 @@
 /*
- * Measures what the arbiter costs and how late it is: bench-arbiter ARBITER [SECONDS]. arbiter_busy.sh runs it on a busy
- * node.
+ * Measures what the arbiter costs and how late it is: bench-arbiter ARBITER [SECONDS]. arbiter_busy.sh runs it on a
+ * busy node.
  *
  * 8 GPUs with 10 containers each, which all have launches waiting; in the second and third scenario one of them per GPU
- * is of high and one of low priority. Prints the arbiter's CPU time and memory, and how late it wakes up (late_sleep.c):
- * in the first scenario every 20 ms, in the others about every millisecond.
+ * is of high and one of low priority. Prints the arbiter's CPU time and memory, and how late it wakes up
+ * (late_sleep.c): in the first scenario every 20 ms, in the others about every millisecond.
  */
 #include "aliquot/agent.h"
 #include "aliquot/region.h"
 #include "late_sleep.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -76,9 +76,9 @@ static void tell(int arbiter, enum scenario scenario) {
         char digits[33] = "";
         memset(digits, '1' + i / PER_GPU, 32);
         const char *priority = scenario == NO_HIGH || i % PER_GPU > 1 ? "normal" : i % PER_GPU == 0 ? "high" : "low";
-        length += snprintf(text + length, sizeof text - (size_t)length,
-                           "%d GPU-%.8s-%.4s-%.4s-%.4s-%.12s 10 elastic %s 30\n", i, digits, digits, digits, digits,
-                           digits, priority);
+        length +=
+            snprintf(text + length, sizeof text - (size_t)length, "%d GPU-%.8s-%.4s-%.4s-%.4s-%.12s 10 elastic %s 30\n",
+                     i, digits, digits, digits, digits, digits, priority);
     }
     length += snprintf(text + length, sizeof text - (size_t)length, ".\n");
     if (write(arbiter, text, (size_t)length) != length) {

@@ -291,7 +291,7 @@ _Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long 
     uint64_t start = now(), begun = start, arrival = start;
     for (unsigned i = 0;; i++) {
         CUstream stream = streams[i % (unsigned)work.streams];
-        bool ends = (i + 1) % (unsigned)work.kernels == 0; /* a request */
+        bool ends = (i + 1) % (unsigned)work.kernels == 0;
         if (work.poisson > 0 && i % (unsigned)work.kernels == 0) { /* a request waits for the earlier ones */
             double random_part = (rand_r(&random) + 1.0) / (RAND_MAX + 2.0);
             arrival += (uint64_t)(-log(random_part) * (double)work.durations[0] * work.kernels * 100 / work.poisson);

@@ -194,7 +194,7 @@ TEST(work_that_NVML_does_not_confirm_and_random_bytes_do_not_keep_low_priority_w
     start_arbiter();
     create_agent("high");
     create_agent("low");
-    for (int i = 0; i < 8; i++) { /* at 10 Hz */
+    for (int i = 0; i < 8; i++) { /* at 50 Hz */
         tell("high " GPU " 30 elastic high 0\nlow " GPU " 50 elastic low 90\n.\n");
         for (size_t j = 0; j < sizeof bytes; j++) {
             bytes[j] = (uint8_t)(rand_r(&random) >> 8);

@@ -18,8 +18,8 @@
  *
  * Time that others leave, an elastic container may use beyond its share, as far as the arbiter's word allows (gcra.h).
  * Of such work, at most 5 ms or one launch is in flight, so that the others get the GPU back soon. The same holds for
- * all work of a container of low priority beside one of high priority, and while the latter has work it launches nothing
- * unless it got less than its floor in the last 10 s: then a launch can wait longer than the bound above.
+ * all work of a container of low priority beside one of high priority, and while the latter has work it launches
+ * nothing unless it got less than its floor in the last 10 s: then a launch can wait longer than the bound above.
  *
  * Kernels that wait on their GPUs for each other, such as NCCL's collectives: while one rank is held back, its peers'
  * kernels keep their GPUs busy. So where several GPUs are limited, or a thread launches collectives, ranks are held
@@ -99,8 +99,8 @@ void aliquot_compute_add_throttled(int device, int64_t nanoseconds);
 /* Adds the time for which launches waited for the GPU or ran there. */
 void aliquot_compute_add_busy(int device, int64_t nanoseconds);
 
-/* Adds to the estimated work on the GPU: positive when a batch is submitted, 0 now and then while it has not finished, so
-   that the region says that it is still in flight. Returns the sum of all charges of launches (ns) so far. */
+/* Adds to the estimated work on the GPU: positive when a batch is submitted, 0 now and then while it has not finished,
+   so that the region says that it is still in flight. Returns the sum of all charges of launches (ns) so far. */
 uint64_t aliquot_compute_add_unfinished(int device, int64_t nanoseconds);
 
 /* Subtracts a batch that has finished from the work on the GPU. launched: the sum when it was submitted; what was

@@ -62,7 +62,7 @@ void aliquot_gcra_forfeit_credit(uint64_t *word, int64_t now) {
     }
 }
 
-#define FLOOR_CLOCK 5 /* the largest debt of 2 s on the floor's clock, and what it has earned after that, are of 10 s */
+#define FLOOR_CLOCK 5 /* the largest debt, 2 s on the clock of the floor, is of 10 s */
 
 uint32_t aliquot_gcra_floor(uint64_t yield, int64_t now) {
     uint32_t floor = ALIQUOT_YIELD_FLOOR(yield) * (ALIQUOT_GCRA_WHOLE_GPU / 100);
