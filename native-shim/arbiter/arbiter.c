@@ -14,7 +14,7 @@
 #define OVERCOMMIT 1.01    /* factor on what is lent: without it the GPU idles when a container misses its share */
 #define WHOLE 0.995        /* a container that may use this much may use all */
 
-#define CONFIRMED 5       /* how much more work than itself a figure confirms, of its second and of the one before */
+#define CONFIRMED 5       /* work of each of two seconds that a figure of NVML confirms, relative to the figure */
 #define UNCONFIRMED_MAX 1 /* seconds */
 #define DISTRUST_MIN 2    /* seconds */
 #define DISTRUST_MAX 64
