@@ -185,10 +185,11 @@ void arbiter_confirm(struct arbiter_container *container, double seconds) {
     double used = container->nvml_used >= 0 ? container->nvml_used : container->mean;
     double shown = CONFIRMED * seconds * (believed(used) + RESOLUTION);
     container->unconfirmed = max(0, container->unconfirmed + container->said_before - container->shown_before - shown);
+    bool proven = container->said_before > 0 && container->unconfirmed == 0;
     container->said_before = container->said;
     container->shown_before = shown;
     container->said = 0;
-    container->distrust = max(0, container->distrust - shown);
+    container->distrust = proven ? max(0, container->distrust - shown) : container->distrust;
     if (container->unconfirmed > UNCONFIRMED_MAX) {
         container->distrust = min(DISTRUST_MAX, max(DISTRUST_MIN, 2 * container->distrust));
         container->distrusted_for = container->distrust;

@@ -21,8 +21,8 @@
  * millisecond. So each of the two may borrow what the other demands. That a container of high priority has work is what
  * it says itself. It is believed for 10 percent of the time, and while NVML shows at least a tenth of it; after a
  * second more than that, it makes none give way for 2 s, the next time for twice as long, up to 64 s. NVML's figures
- * are of the last second, and come once a second, so a false claim holds others back for up to 3 s. Without NVML's
- * figure the container's own is believed.
+ * are of the last second, and come once a second, so a false claim holds others back for 3 s, a little longer if a part
+ * is true. Without NVML's figure the container's own is believed.
  *
  * If the cores of all containers add up to more than the GPU, all own shares are scaled down by the same factor. No
  * own share depends on what containers say of themselves.

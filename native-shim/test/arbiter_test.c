@@ -158,6 +158,8 @@ TEST(work_that_NVML_does_not_confirm_makes_no_one_give_way_for_long) {
     claim_work(&high, 1, 0, 120);
     preempted = claim_work(&high, 1, 0, 600);
     CHECK(preempted < 35, "%.3f of 600 s", preempted);
+    preempted = claim_work(&high, 1, 0.03, 600);
+    CHECK(preempted < 60, "%.3f of 600 s with a little work", preempted);
     claim_work(&high, 0.5, 0.5, 70); /* it has paused long enough, and works */
     CHECK(claim_work(&high, 0.5, 0.5, 20) > 9.9, "it is believed again");
     CHECK(claim_work(&high, 0.3, 0.04, 20) > 5.9, "short requests use less than a tick of the arbiter's");
