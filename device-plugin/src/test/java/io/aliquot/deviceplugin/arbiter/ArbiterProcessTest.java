@@ -94,8 +94,8 @@ final class ArbiterProcessTest {
         Files.write(slot, AgentFile.fresh());
         try (var file = FileChannel.open(slot, StandardOpenOption.WRITE)) {
             AgentFile.makeEntry(file, 0, GPU);
-            arbiter =
-                    new ArbiterProcess(program, folder.resolve("regions"), folder.resolve("agent"), metrics, this::now);
+            arbiter = new ArbiterProcess(
+                    program, folder.resolve("regions"), folder.resolve("agent"), 5, metrics, this::now);
             arbiter.start();
             arbiter.tell("slot-1 " + GPU + " 30 elastic normal -\n");
             for (int kill = 1; kill <= 3; kill++) {
