@@ -32,6 +32,22 @@ const sum = (one, other) => (one === null && other === null ? null : (one ?? 0) 
 export const memoryOf = ({ chargedMiB, unattributedMiB }) =>
   chargedMiB.map((value, at) => sum(value, unattributedMiB[at]));
 
+/** GPU time of a container in a history: what it used of its own cores, what it borrowed, and what it lent. */
+export function timeOf({ utilizationPercent, borrowedPercent, lentPercent }, label, color) {
+  const own = utilizationPercent.map((value, at) => value && Math.max(0, value - (borrowedPercent[at] ?? 0)));
+  const more = [
+    { label: `${label}, borrowed`, values: borrowedPercent, color, fill: 0.9 },
+    { label: `${label}, lent`, values: lentPercent, color, fill: 0.15 },
+  ].filter(({ values }) => values.some((value) => value > 0));
+  return more.length === 0
+    ? [{ label, values: own, color }]
+    : [{ label: `${label}, own cores`, values: own, color, fill: 0.5 }, ...more];
+}
+
+/** Sums of equally long lists, place by place. */
+export const total = ([first = [], ...others]) =>
+  first.map((value, at) => others.reduce((all, other) => sum(all, other[at]), value));
+
 /** Sums from the first series up; a gap where a series has no figure. */
 function stacked(series) {
   let below = null;
@@ -46,9 +62,9 @@ function options(series, limit, top, increments, print, width) {
   const text = style('--quiet');
   const grid = { stroke: style('--line'), width: 1 };
   const axis = { stroke: text, grid, ticks: grid, font: '11px system-ui, sans-serif' };
-  const areas = series.map((_, at) => ({
-    stroke: style(`--series-${at % 8}`),
-    fill: `${style(`--series-${at % 8}`)}55`,
+  const areas = series.map(({ color, fill = 1 / 3 }, at) => ({
+    stroke: style(`--series-${(color ?? at) % 8}`),
+    fill: `${style(`--series-${(color ?? at) % 8}`)}${Math.round(fill * 255).toString(16)}`,
     width: 1.5,
     points: { show: false },
   }));
@@ -79,7 +95,7 @@ export const PERCENT_INCREMENTS = [5, 10, 20, 25, 50, 100, 200, 400];
 const latest = (values) => values.findLast((value) => value !== null);
 
 /**
- * @param series label and values, of equal length, bottom first
+ * @param series label and values, of equal length, bottom first; perhaps a color's number and how opaque its area is
  * @param limit label and values of a line, or null
  * @param most what the axis shows at least
  * @param increments the distances between lines of the axis to choose from
@@ -128,8 +144,9 @@ export function Chart({ title, series, limit, end, step, most, increments, print
   });
   useEffect(() => () => plot.current?.destroy(), []);
 
-  const figures = series.map(({ label, values }) => ({
+  const figures = series.map(({ label, values, color, fill = 1 }, at) => ({
     label,
+    swatch: { background: seriesColor(color ?? at), opacity: fill },
     now: latest(values),
     peak: values.reduce((max, value) => (value === null ? max : Math.max(max ?? 0, value)), null),
   }));
@@ -144,8 +161,8 @@ export function Chart({ title, series, limit, end, step, most, increments, print
     ${length === 0 && html`<p class="quiet">No figures yet.</p>`}
     <ul class="legend">
       ${figures.map(
-        ({ label, now, peak }, at) => html`<li key=${label}>
-          <span class="swatch" style=${{ background: seriesColor(at) }}></span>${label}${' '}
+        ({ label, swatch, now, peak }) => html`<li key=${label}>
+          <span class="swatch" style=${swatch}></span>${label}${' '}
           <span class="quiet">${peak === null ? 'no figures' : `${print(now)} now, ${print(peak)} at most`}</span>
         </li>`,
       )}

@@ -204,9 +204,17 @@ export const Select = ({ label, options, value, change }) => html`<label class="
   </select>
 </label>`;
 
-/** What a container uses and may use of a GPU's time. */
-export const gpuTime = ({ usage, cores, policy }) =>
-  `${percent(usage?.utilizationPercent)} of ${cores && policy !== 'none' ? percent(cores) : 'all, no limit'}`;
+/** What a container uses of its GPU time, borrows and lends. */
+export function gpuTime({ usage, cores, policy }) {
+  const isLimited = policy === 'elastic' || (cores && policy !== 'none');
+  return [
+    `${percent(usage?.utilizationPercent)} of ${isLimited ? percent(cores) : 'all, no limit'}`,
+    usage?.borrowedPercent && `${percent(usage.borrowedPercent)} borrowed`,
+    usage?.lentPercent && `${percent(usage.lentPercent)} lent`,
+  ]
+    .filter(Boolean)
+    .join(', ');
+}
 
 export const Bar = ({ label, value, limit, text, note, tone = '' }) => html`
   <div class="figure">

@@ -1,5 +1,5 @@
 // One pod: what it holds and uses, and the live resize, the only request of this page that changes anything.
-import { html, useEffect, useRef, useState } from './standalone.module.js';
+import { html, useEffect, useState } from './standalone.module.js';
 import { mergePatch, request, sharePath } from './api.js';
 import {
   Link,
@@ -19,7 +19,7 @@ import {
   useCollection,
   usePeriodically,
 } from './parts.js';
-import { Chart, MIB_INCREMENTS, PERCENT_INCREMENTS, memoryOf } from './chart.js';
+import { Chart, MIB_INCREMENTS, PERCENT_INCREMENTS, memoryOf, timeOf, total } from './chart.js';
 import { Explanation, Pending, requestWords } from './pending.js';
 
 const HISTORY_PERIOD = 5_000;
@@ -27,7 +27,7 @@ const TYPING_PAUSE = 400;
 const HINT = 'No container restarts. A share may become smaller than its use; further allocations then fail.';
 const POLICIES = {
   fixed: 'fixed: what is granted is the limit',
-  elastic: 'elastic: for now the same as fixed',
+  elastic: 'elastic: also what others leave idle',
   none: 'none: no limit',
 };
 
@@ -200,42 +200,16 @@ function Resize({ share, gpus }) {
   </form>`;
 }
 
-/** Remembers what was granted since this page shows the pod, second by second, because no history of it is kept. */
-function useGrants(share) {
-  const grants = useRef([]);
-  useEffect(() => {
-    grants.current = [];
-  }, [share?.metadata.uid]);
-  const granted = {};
-  for (const container of share?.status.containers ?? [])
-    for (const part of container.gpus) {
-      granted[part.uuid] ??= { memoryMiB: 0, cores: 0 };
-      granted[part.uuid].memoryMiB += part.memoryMiB;
-      granted[part.uuid].cores += part.policy === 'none' ? 0 : part.cores;
-    }
-  const last = grants.current.at(-1);
-  if (share && JSON.stringify(last?.granted) !== JSON.stringify(granted))
-    grants.current.push({ at: Date.now(), granted });
-  return (uuid, field, end, step, length) =>
-    Array.from({ length }, (_, second) => {
-      const at = Date.parse(end) - (length - 1 - second) * step * 1000;
-      const known = grants.current.findLast((grant) => grant.at <= at) ?? grants.current[0];
-      return known?.granted[uuid]?.[field] || null;
-    });
-}
-
-function History({ uuid, history, grants, label }) {
-  const containers = history.containers;
-  const length = containers[0]?.chargedMiB.length ?? 0;
-  const line = (field) => grants(uuid, field, history.end, history.stepSeconds, length);
-  const granted = line('memoryMiB');
-  const cores = line('cores');
-  const isLimited = cores.some((value) => value !== null);
+function History({ history, label }) {
+  const { containers } = history;
+  const granted = total(containers.map((one) => one.grantedMiB));
+  const cores = total(containers.map((one) => one.grantedPercent));
+  const line = (values) => (values.some((value) => value !== null) ? { label: 'granted', values } : null);
   return html`
     <${Chart}
       title=${`Memory used of ${label}, last 15 minutes`}
       series=${containers.map((one) => ({ label: one.container, values: memoryOf(one) }))}
-      limit=${{ label: 'granted', values: granted }}
+      limit=${line(granted)}
       end=${history.end}
       step=${history.stepSeconds}
       most=${Math.max(0, ...granted.map((value) => value ?? 0))}
@@ -244,8 +218,8 @@ function History({ uuid, history, grants, label }) {
     />
     <${Chart}
       title=${`GPU time used of ${label}, last 15 minutes`}
-      series=${containers.map((one) => ({ label: one.container, values: one.utilizationPercent }))}
-      limit=${isLimited ? { label: 'granted', values: cores } : null}
+      series=${containers.flatMap((one, at) => timeOf(one, one.container, at))}
+      limit=${line(cores)}
       end=${history.end}
       step=${history.stepSeconds}
       most=${100}
@@ -312,7 +286,6 @@ export function Pod({ params }) {
   const node = share?.status.nodeName;
   const gpus = useCollection(node ? 'gpus' : null, { fieldSelector: `spec.nodeName=${node}` });
   const [history, setHistory] = useState({});
-  const grants = useGrants(share);
   const holds = Boolean(node);
   usePeriodically(
     async (signal) => {
@@ -380,11 +353,9 @@ export function Pod({ params }) {
         ${history.error && html`<p class="warn-text">${history.error.message}</p>`}
         <div class="charts">
           ${Object.entries(history.of ?? {}).map(
-            ([uuid, one]) =>
-              html`<${History} key=${uuid} uuid=${uuid} history=${one} grants=${grants} label=${label(uuid)} />`,
+            ([uuid, one]) => html`<${History} key=${uuid} history=${one} label=${label(uuid)} />`,
           )}
         </div>
-        <p class="quiet">The line of what is granted is known from the moment on at which this page was opened.</p>
       </section>
     `
     }

@@ -16,6 +16,7 @@ import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
 import io.aliquot.deviceplugin.usage.ApplicationXids;
+import io.aliquot.deviceplugin.usage.ContainerName;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import io.aliquot.deviceplugin.usage.LargeRegions;
 import io.aliquot.deviceplugin.usage.NodeUsage;
@@ -117,7 +118,7 @@ final class NodeAgent implements AutoCloseable {
         this.interval = interval;
         podResources = new PodResourcesClient(settings.podResourcesDir());
         this.nodeName = settings.nodeName();
-        recent = new RecentUsage(clock, nanoTime);
+        recent = new RecentUsage(allocation, clock, nanoTime);
         applicationXids = new ApplicationXids(nanoTime);
         var contexts = new ContextMeasurement();
         arbiter = new ArbiterProcess(
@@ -187,6 +188,11 @@ final class NodeAgent implements AutoCloseable {
     /** How the node's GPUs are used now. Thread-safe. */
     NodeUsage usage() {
         return recent.latest();
+    }
+
+    /** See {@link RecentUsage#lent}. Thread-safe. */
+    Optional<RecentUsage.Lent> lent(ContainerName container, String gpu) {
+        return recent.lent(container, gpu);
     }
 
     /** The latest sample for the scheduler; empty while NVML does not answer. Thread-safe. */

@@ -53,10 +53,11 @@ class ComputeIT {
                             && Math.abs(reported.get(0) - 30) < TOLERANCE
                             && Math.abs(reported.get(1) - 70) < TOLERANCE;
                 });
-        assertThat(borrowed(lab, namespace, "elastic")).isGreaterThanOrEqualTo(30 - (int) TOLERANCE);
+        awaitUsage(lab, namespace, "elastic", "borrowedPercent", 30);
 
         namespace.exec("owner", "sh", "-c", "kill $(cat /tmp/started)").expectSuccess();
         awaitUtilization(namespace, "elastic", 100);
+        awaitUsage(lab, namespace, "owner", "lentPercent", 30);
         startKernels(namespace, "owner");
         awaitUtilization(namespace, "elastic", 70);
         assertThat(utilizationCountedByThePod(namespace, "owner", 3)).isCloseTo(30, within(TOLERANCE));
@@ -116,17 +117,13 @@ class ComputeIT {
                 .expectSuccess();
     }
 
-    private static int borrowed(Lab lab, TestNamespace namespace, String pod) {
-        String percent = lab.kubectl(
-                        "get",
-                        "gpushare",
-                        pod,
-                        "--namespace",
-                        namespace.name(),
-                        "--output",
-                        "jsonpath={.status.usage.borrowedPercent}")
-                .expectSuccess();
-        return percent.isEmpty() ? 0 : Integer.parseInt(percent);
+    private static void awaitUsage(Lab lab, TestNamespace namespace, String pod, String figure, int percent) {
+        String path = "jsonpath={.status.usage." + figure + "}";
+        awaitTrue(figure + " of " + pod + ": " + percent, SOON, () -> {
+            String found = lab.kubectl("get", "gpushare", pod, "--namespace", namespace.name(), "--output", path)
+                    .expectSuccess();
+            return !found.isEmpty() && Math.abs(Integer.parseInt(found) - percent) <= TOLERANCE;
+        });
     }
 
     private static void awaitUtilization(TestNamespace namespace, String pod, int percent) {

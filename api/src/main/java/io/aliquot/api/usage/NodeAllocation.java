@@ -15,6 +15,7 @@ import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.names.JsonFields;
 import io.aliquot.api.names.Priority;
 import java.util.List;
+import java.util.OptionalInt;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ArrayNode;
 import tools.jackson.databind.node.ObjectNode;
@@ -56,7 +57,7 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
     /**
      * What a container may use of a GPU.
      *
-     * @param cores percent of the GPU, 0 to 100; 0: no limit
+     * @param cores percent of the GPU, 0 to 100; 0: no limit, or with the policy elastic none of its own
      * @param policy whether it may use more compute than its cores
      * @param priority whether its kernels go before others', or after them
      */
@@ -65,6 +66,17 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
         public Limit {
             GpuUuids.check(gpu);
             expect(cores >= 0 && cores <= 100, "cores from 0 to 100", cores);
+        }
+
+        /** Percent of the GPU's time that the container has whatever others do; empty if its time is not limited. */
+        public OptionalInt ownCores() {
+            boolean isLimited = policy == CorePolicy.ELASTIC || (policy == CorePolicy.FIXED && cores > 0);
+            return isLimited ? OptionalInt.of(cores) : OptionalInt.empty();
+        }
+
+        /** Whether the container may use GPU time that others leave. */
+        public boolean mayUseIdleTime() {
+            return policy == CorePolicy.ELASTIC || ownCores().isEmpty();
         }
     }
 

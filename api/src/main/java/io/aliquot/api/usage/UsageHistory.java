@@ -26,7 +26,8 @@ import tools.jackson.databind.node.ObjectNode;
  * @param end the time of the last value of each series
  * @param stepSeconds between two values
  * @param gpu of all processes
- * @param containers that used the GPU in this time
+ * @param containers that used the GPU in this time, those that did so last first if there are more than
+ *     {@value #MOST_CONTAINERS}
  * @param health the changes of the GPU's health since the agent's start, oldest first
  */
 public record UsageHistory(
@@ -35,6 +36,10 @@ public record UsageHistory(
     public static final String PATH = "/v1/history";
 
     public static final int MOST_VALUES = 900;
+
+    /** With seven series each, as many as the scheduler reads: {@link JsonFields} allows 300,000 tokens. */
+    public static final int MOST_CONTAINERS = 40;
+
     public static final int MOST_HEALTH_CHANGES = 100;
 
     private static final int VERSION = 1;
@@ -48,16 +53,31 @@ public record UsageHistory(
         }
     }
 
-    /** The same for a container; its memory is what the shim has charged, and what NVML reports beyond that. */
+    /**
+     * The same for a container; its memory is what the shim has charged, and what NVML reports beyond that.
+     *
+     * @param grantedMiB memory that it might use; empty while the agent did not know it
+     * @param grantedPercent cores of its own; empty also without a limit
+     * @param lentPercent of its cores, to others; empty while its limit was not known
+     * @param borrowedPercent part of the utilization that was beyond its cores, of time that others left
+     */
     public record OfContainer(
             PodContainer container,
             List<OptionalInt> chargedMiB,
             List<OptionalInt> unattributedMiB,
-            List<OptionalInt> utilizationPercent) {
+            List<OptionalInt> utilizationPercent,
+            List<OptionalInt> grantedMiB,
+            List<OptionalInt> grantedPercent,
+            List<OptionalInt> lentPercent,
+            List<OptionalInt> borrowedPercent) {
         public OfContainer {
             chargedMiB = series(chargedMiB);
             unattributedMiB = series(unattributedMiB);
             utilizationPercent = series(utilizationPercent);
+            grantedMiB = series(grantedMiB);
+            grantedPercent = series(grantedPercent);
+            lentPercent = series(lentPercent);
+            borrowedPercent = series(borrowedPercent);
         }
     }
 
@@ -72,10 +92,7 @@ public record UsageHistory(
         expect(stepSeconds >= 1 && stepSeconds <= LONGEST_STEP, "a step of 1 to " + LONGEST_STEP + " s", stepSeconds);
         containers = List.copyOf(containers);
         health = List.copyOf(health);
-        expect(
-                containers.size() <= UsageReport.MOST_CONTAINERS,
-                "at most " + UsageReport.MOST_CONTAINERS + " containers",
-                containers.size());
+        expect(containers.size() <= MOST_CONTAINERS, "at most " + MOST_CONTAINERS + " containers", containers.size());
         expect(
                 health.size() <= MOST_HEALTH_CHANGES,
                 "at most " + MOST_HEALTH_CHANGES + " changes of health",
@@ -96,7 +113,7 @@ public record UsageHistory(
                 instant(root, "end"),
                 integer(root, "stepSeconds"),
                 new OfGpu(values(gpu, "usedMiB"), values(gpu, "utilizationPercent")),
-                list(root, "containers", UsageReport.MOST_CONTAINERS, UsageHistory::container),
+                list(root, "containers", MOST_CONTAINERS, UsageHistory::container),
                 list(
                         root,
                         "health",
@@ -110,7 +127,16 @@ public record UsageHistory(
                 PodContainer.parse(object),
                 values(object, "chargedMiB"),
                 values(object, "unattributedMiB"),
-                values(object, "utilizationPercent"));
+                values(object, "utilizationPercent"),
+                optionalValues(object, "grantedMiB"),
+                optionalValues(object, "grantedPercent"),
+                optionalValues(object, "lentPercent"),
+                optionalValues(object, "borrowedPercent"));
+    }
+
+    /** An agent of version 0.1 sends none. */
+    private static List<OptionalInt> optionalValues(JsonNode object, String name) {
+        return object.has(name) ? values(object, name) : List.of();
     }
 
     private static List<OptionalInt> values(JsonNode object, String name) {
@@ -144,6 +170,10 @@ public record UsageHistory(
             print(one.chargedMiB, object.putArray("chargedMiB"));
             print(one.unattributedMiB, object.putArray("unattributedMiB"));
             print(one.utilizationPercent, object.putArray("utilizationPercent"));
+            print(one.grantedMiB, object.putArray("grantedMiB"));
+            print(one.grantedPercent, object.putArray("grantedPercent"));
+            print(one.lentPercent, object.putArray("lentPercent"));
+            print(one.borrowedPercent, object.putArray("borrowedPercent"));
         }
         ArrayNode changes = root.putArray("health");
         for (HealthChange change : health) {

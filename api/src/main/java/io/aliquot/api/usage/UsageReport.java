@@ -77,8 +77,9 @@ public record UsageReport(
      * @param peakBytes the largest sum of charged and unattributed bytes since the container's start
      * @param gpuSeconds GPU time since the container's start, as NVML reports it
      * @param utilizationPercent of the GPU, in the latest period, 0 to 100
-     * @param borrowedPercent of the GPU, 0 to 100, which the container may use now beyond its cores; empty if the arbiter has
-     *     not said it
+     * @param lentPercent of the GPU: what others used of the container's cores in that period, 0 to 100; empty if its limit
+     *     is not known
+     * @param borrowedPercent of the GPU: what the container used beyond its cores, of time that others left
      * @param throttledSeconds how long launches were held, by the container's region
      * @param deniedAllocations how many allocations were refused, by the container's region
      * @param processes that have a context on the GPU
@@ -95,6 +96,7 @@ public record UsageReport(
             long peakBytes,
             double gpuSeconds,
             OptionalInt utilizationPercent,
+            OptionalInt lentPercent,
             OptionalInt borrowedPercent,
             double throttledSeconds,
             long deniedAllocations,
@@ -254,6 +256,7 @@ public record UsageReport(
                 whole(use, "peakBytes"),
                 number(use, "gpuSeconds"),
                 optionalInteger(use, "utilizationPercent"),
+                optionalInteger(use, "lentPercent"),
                 optionalInteger(use, "borrowedPercent"),
                 number(use, "throttledSeconds"),
                 whole(use, "deniedAllocations"),
@@ -328,6 +331,7 @@ public record UsageReport(
         use.sustainedBytes.ifPresent(bytes -> object.put("sustainedBytes", bytes));
         object.put("peakBytes", use.peakBytes).put("gpuSeconds", use.gpuSeconds);
         use.utilizationPercent.ifPresent(percent -> object.put("utilizationPercent", percent));
+        use.lentPercent.ifPresent(percent -> object.put("lentPercent", percent));
         use.borrowedPercent.ifPresent(percent -> object.put("borrowedPercent", percent));
         object.put("throttledSeconds", use.throttledSeconds)
                 .put("deniedAllocations", use.deniedAllocations)

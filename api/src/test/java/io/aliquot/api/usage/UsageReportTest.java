@@ -35,6 +35,7 @@ class UsageReportTest {
                             3_000,
                             1.5,
                             OptionalInt.of(37),
+                            OptionalInt.of(0),
                             OptionalInt.of(12),
                             0.25,
                             4,
@@ -49,6 +50,7 @@ class UsageReportTest {
                             OptionalLong.empty(),
                             0,
                             0,
+                            OptionalInt.empty(),
                             OptionalInt.empty(),
                             OptionalInt.empty(),
                             0,
@@ -75,7 +77,14 @@ class UsageReportTest {
             new UsageHistory.OfGpu(
                     List.of(OptionalInt.empty(), OptionalInt.of(2256)), List.of(OptionalInt.of(0), OptionalInt.of(50))),
             List.of(new UsageHistory.OfContainer(
-                    MAIN, List.of(OptionalInt.of(2000)), List.of(OptionalInt.empty()), List.of(OptionalInt.of(50)))),
+                    MAIN,
+                    List.of(OptionalInt.of(2000)),
+                    List.of(OptionalInt.empty()),
+                    List.of(OptionalInt.of(50)),
+                    List.of(OptionalInt.of(3000)),
+                    List.of(OptionalInt.of(30)),
+                    List.of(OptionalInt.of(0)),
+                    List.of(OptionalInt.of(20)))),
             List.of(
                     new UsageHistory.HealthChange(AT, false, "XID 48"),
                     new UsageHistory.HealthChange(AT.plusSeconds(60), true, "")));
@@ -163,6 +172,18 @@ class UsageReportTest {
         assertThat(newer.containers().getFirst().unlimited()).isEmpty();
         assertThat(earlier.containers())
                 .allSatisfy(use -> assertThat(use.unlimited()).isEmpty());
+    }
+
+    @Test
+    void anEarlierAgentsHistoryHasNoneOfWhatWasGrantedAndLent() {
+        UsageHistory earlier =
+                UsageHistory.parse(HISTORY.print().replaceAll(",\"(granted|lent|borrowed)[A-Za-z]+\":\\[[0-9]+]", ""));
+
+        assertThat(earlier.containers()).singleElement().satisfies(one -> {
+            assertThat(one.utilizationPercent()).containsExactly(OptionalInt.of(50));
+            assertThat(one.grantedPercent()).isEmpty();
+            assertThat(one.lentPercent()).isEmpty();
+        });
     }
 
     @Test

@@ -5,13 +5,13 @@ import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.usage.ContainerName;
+import io.aliquot.deviceplugin.usage.Limits;
 import io.aliquot.deviceplugin.usage.NodeUsage;
 import io.aliquot.deviceplugin.usage.UsageTracker;
-import java.util.HashMap;
 import java.util.Locale;
-import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalDouble;
+import java.util.OptionalInt;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
 
@@ -28,9 +28,7 @@ public final class ArbiterFeed implements UsageTracker.SampleListener {
 
     private final Supplier<Optional<NodeAllocation>> allocation;
     private final Consumer<String> arbiter;
-    private Map<Key, Limit> limits = Map.of();
-
-    private record Key(ContainerName container, String gpu) {}
+    private Limits limits = new Limits(Optional.empty());
 
     /**
      * Tells nothing yet.
@@ -45,33 +43,26 @@ public final class ArbiterFeed implements UsageTracker.SampleListener {
 
     @Override
     public void add(NodeUsage usage) {
-        limits = limits();
+        limits = new Limits(allocation.get());
         var lines = new StringBuilder();
         for (NodeUsage.OfContainer container : usage.containers()) {
-            Limit limit = limits.get(new Key(container.container(), container.uuid()));
+            Optional<Limit> limit = limits.find(container);
             boolean mayBorrow = container.unlimited().stream().noneMatch(Unlimited.UncountedTime.class::isInstance);
-            if (limit != null
-                    && (mayBorrow || limit.cores() > 0) // without cores a fixed one has no limit
-                    && container.slot().isPresent()
-                    && isOfSamePod(limit, container)) {
+            if (limit.isPresent()
+                    && (mayBorrow || limit.get().cores() > 0) // without cores a fixed one has no limit
+                    && container.slot().isPresent()) {
                 lines.append(String.join(
                                 " ",
                                 container.slot().get(),
                                 container.uuid(),
-                                Integer.toString(limit.cores()),
-                                (mayBorrow ? limit.policy() : CorePolicy.FIXED).print(),
-                                limit.priority().print(),
+                                Integer.toString(limit.get().cores()),
+                                (mayBorrow ? limit.get().policy() : CorePolicy.FIXED).print(),
+                                limit.get().priority().print(),
                                 percent(container.utilization())))
                         .append('\n');
             }
         }
         arbiter.accept(lines.toString());
-    }
-
-    /** A pod's successor may have its name. */
-    private static boolean isOfSamePod(Limit limit, NodeUsage.OfContainer container) {
-        return container.podUid().isEmpty()
-                || container.podUid().equals(limit.container().uid());
     }
 
     private static String percent(OptionalDouble part) {
@@ -80,26 +71,7 @@ public final class ArbiterFeed implements UsageTracker.SampleListener {
 
     /** Whether the shim limits the container to less than the GPU's time, by the allocation at the last sample. */
     public boolean isLimited(ContainerName container, String gpu) {
-        return Optional.ofNullable(limits.get(new Key(container, gpu)))
-                .filter(limit -> limit.cores() < WHOLE)
-                .filter(limit -> limit.policy() == CorePolicy.ELASTIC
-                        || (limit.policy() == CorePolicy.FIXED && limit.cores() > 0))
-                .isPresent();
-    }
-
-    private Map<Key, Limit> limits() {
-        var limits = new HashMap<Key, Limit>();
-        allocation
-                .get()
-                .ifPresent(said -> said.limits()
-                        .forEach(limit -> limits.put(
-                                new Key(
-                                        new ContainerName(
-                                                limit.container().namespace(),
-                                                limit.container().pod(),
-                                                limit.container().container()),
-                                        limit.gpu()),
-                                limit)));
-        return limits;
+        OptionalInt cores = limits.find(container, gpu).map(Limit::ownCores).orElse(OptionalInt.empty());
+        return cores.isPresent() && cores.getAsInt() < WHOLE;
     }
 }

@@ -13,7 +13,6 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
 import java.util.Optional;
-import java.util.OptionalInt;
 import java.util.OptionalLong;
 
 /**
@@ -24,11 +23,6 @@ import java.util.OptionalLong;
  */
 final class AgentFiles {
     private static final Logger LOG = System.getLogger(AgentFiles.class.getName());
-
-    /** The arbiter writes every 20 ms, and the sample's time is a little before. */
-    private static final long NEWS_MILLIS = 1000;
-
-    private static final int WHOLE = 1_000_000;
 
     private final Path folder;
 
@@ -48,15 +42,14 @@ final class AgentFiles {
      *
      * @param unattributedBytes empty if not known
      * @param monotonicMillis {@code CLOCK_MONOTONIC}, which the shim reads too
-     * @return what the arbiter lets the container use beyond its cores, in millionths of the GPU; empty without news of it
      */
-    OptionalInt write(String slot, String uuid, OptionalLong unattributedBytes, long monotonicMillis) {
+    void write(String slot, String uuid, OptionalLong unattributedBytes, long monotonicMillis) {
         try (var file = FileChannel.open(
                 folder.resolve(slot), StandardOpenOption.READ, StandardOpenOption.WRITE, LinkOption.NOFOLLOW_LINKS)) {
             AgentFile content = read(file);
             Optional<Integer> entry = entry(content, uuid);
             if (entry.isEmpty()) {
-                return OptionalInt.empty();
+                return;
             }
             AgentFile.Device known = content.devices().get(entry.get());
             long before = known == null ? 0 : known.unattributedBytes();
@@ -66,15 +59,8 @@ final class AgentFiles {
             if (known == null) {
                 AgentFile.makeEntry(file, entry.get(), uuid);
             }
-            return known == null || Math.abs(monotonicMillis - known.borrowed().millis()) > NEWS_MILLIS
-                    ? OptionalInt.empty()
-                    // The arbiter writes the whole GPU where a container may use all that there is.
-                    : OptionalInt.of(Math.min(
-                            known.borrowed().value(),
-                            WHOLE - Math.min(WHOLE, known.grant().value())));
         } catch (IOException | FormatException e) {
             LOG.log(Level.DEBUG, "Cannot write the agent''s file of {0}: {1}", slot, e.toString());
-            return OptionalInt.empty();
         }
     }
 

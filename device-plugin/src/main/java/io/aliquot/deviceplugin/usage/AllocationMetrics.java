@@ -123,7 +123,16 @@ public final class AllocationMetrics implements MultiCollector {
                 .help("Device memory that a container may use of a GPU.");
         var compute = GaugeSnapshot.builder()
                 .name("aliquot_container_gpu_share_ratio")
-                .help("Compute that a container may use of a GPU; 1 is the whole GPU.");
+                .help("Compute of a GPU that a container has whatever others do; 1 is the whole GPU.");
+        var borrowers = GaugeSnapshot.builder()
+                .name("aliquot_gpu_borrowers")
+                .help("Containers on the GPU that may use time which others leave idle.");
+        for (NodeAllocation.OfGpu gpu : latest.allocation.gpus()) {
+            double count = latest.allocation.limits().stream()
+                    .filter(limit -> limit.gpu().equals(gpu.gpu()) && limit.mayUseIdleTime())
+                    .count();
+            borrowers.dataPoint(point(Labels.of("node", node, "gpu", gpu.gpu(), "model", gpu.model()), count));
+        }
         for (NodeAllocation.Limit limit : latest.allocation.limits()) {
             PodContainer of = limit.container();
             Labels labels = Labels.of(
@@ -138,12 +147,11 @@ public final class AllocationMetrics implements MultiCollector {
                     "node",
                     node);
             memory.dataPoint(point(labels, limit.memoryMiB() * MIB));
-            if (limit.cores() > 0) {
-                compute.dataPoint(point(labels, limit.cores() / PERCENT));
-            }
+            limit.ownCores().ifPresent(cores -> compute.dataPoint(point(labels, cores / PERCENT)));
         }
         all.add(memory.build());
         all.add(compute.build());
+        all.add(borrowers.build());
         return new MetricSnapshots(all);
     }
 

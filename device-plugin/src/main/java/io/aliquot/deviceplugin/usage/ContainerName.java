@@ -1,5 +1,7 @@
 package io.aliquot.deviceplugin.usage;
 
+import io.aliquot.api.usage.PodContainer;
+
 /**
  * A container of a pod on this node.
  *
@@ -7,6 +9,10 @@ package io.aliquot.deviceplugin.usage;
  * @param container the container's name, which may be that of an init container
  */
 public record ContainerName(String namespace, String pod, String container) implements Comparable<ContainerName> {
+    static ContainerName of(PodContainer container) {
+        return new ContainerName(container.namespace(), container.pod(), container.container());
+    }
+
     @Override
     public int compareTo(ContainerName other) {
         return toString().compareTo(other.toString());

@@ -6,7 +6,6 @@ import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalDouble;
-import java.util.OptionalInt;
 import java.util.OptionalLong;
 
 /**
@@ -46,8 +45,6 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
      * @param gpuSeconds GPU time since this agent or the container has started
      * @param utilization part of the time since the sample before in which the container used the GPU, 0 to 1; empty if NVML
      *     has no utilization of this GPU, as in MIG mode
-     * @param borrowedMillionths of the GPU's time, which the container may use now beyond its cores; empty if the arbiter has
-     *     not said it
      * @param throttledSeconds for which launches were throttled, as the container says
      * @param denied how often the limit refused memory, as the container says
      * @param processes that use the GPU
@@ -64,7 +61,6 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
             long peakBytes,
             double gpuSeconds,
             OptionalDouble utilization,
-            OptionalInt borrowedMillionths,
             double throttledSeconds,
             long denied,
             int processes,

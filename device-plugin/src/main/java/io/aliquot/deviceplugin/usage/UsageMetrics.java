@@ -8,19 +8,25 @@ import io.prometheus.metrics.model.snapshots.Labels;
 import io.prometheus.metrics.model.snapshots.MetricSnapshots;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
+import java.util.function.BiFunction;
 import java.util.function.Supplier;
 
 /** The metrics of the latest sample. A container that has ended, and a figure that NVML does not have, have no series. */
 public final class UsageMetrics implements MultiCollector {
     private static final double PERCENT = 100;
     private static final double MILLI = 1000;
-    private static final double MILLION = 1e6;
 
     private final String node;
     private final Supplier<NodeUsage> usage;
+    private final BiFunction<ContainerName, String, Optional<RecentUsage.Lent>> lending;
 
-    /** Creates a collector of the samples that {@code usage} returns. */
-    public UsageMetrics(String node, Supplier<NodeUsage> usage) {
+    /** Creates a collector of the samples that {@code usage} returns; for {@code lending} see {@link RecentUsage#lent}. */
+    public UsageMetrics(
+            String node,
+            Supplier<NodeUsage> usage,
+            BiFunction<ContainerName, String, Optional<RecentUsage.Lent>> lending) {
+        this.lending = lending;
         this.node = node;
         this.usage = usage;
     }
@@ -31,6 +37,7 @@ public final class UsageMetrics implements MultiCollector {
         var used = new Series();
         var peak = new Series();
         var gpuTime = new Series();
+        var lent = new Series();
         var borrowed = new Series();
         var throttled = new Series();
         var denied = new Series();
@@ -43,7 +50,10 @@ public final class UsageMetrics implements MultiCollector {
             container.unattributedBytes().ifPresent(bytes -> used.add(labels.add("kind", "unattributed"), bytes));
             peak.add(labels, container.peakBytes());
             gpuTime.add(labels, container.gpuSeconds());
-            container.borrowedMillionths().ifPresent(share -> borrowed.add(labels, share / MILLION));
+            lending.apply(container.container(), container.uuid()).ifPresent(of -> {
+                lent.add(labels, of.lentSeconds());
+                borrowed.add(labels, of.borrowedSeconds());
+            });
             throttled.add(labels, container.throttledSeconds());
             denied.add(labels, container.denied());
             processes.add(labels, container.processes());
@@ -79,9 +89,12 @@ public final class UsageMetrics implements MultiCollector {
                 gpuTime.counter(
                         "aliquot_container_gpu_seconds",
                         "GPU time of a container, from NVML's utilization of its processes."),
-                borrowed.gauge(
-                        "aliquot_container_gpu_borrowed_ratio",
-                        "Part of a GPU that a container may use now beyond its cores, because others leave it idle."),
+                lent.counter(
+                        "aliquot_container_gpu_lent_seconds",
+                        "GPU time of a container's cores that it left unused and elastic containers used."),
+                borrowed.counter(
+                        "aliquot_container_gpu_borrowed_seconds",
+                        "GPU time that an elastic container used beyond its cores."),
                 throttled.counter(
                         "aliquot_container_throttled_seconds",
                         "Time for which launches of a container were throttled, over all threads, as its programs say."),

@@ -264,9 +264,9 @@ public final class UsageTracker {
         Claim claim = Reading.claim(reading.after, key).orElse(Claim.NONE);
         counted.peak = Math.max(counted.peak, charged.orElse(0) + unattributed.orElse(0));
         Optional<String> slot = Optional.ofNullable(reading.slots.get(key.container));
-        OptionalInt borrowed = slot.isPresent()
-                ? agentFiles.write(slot.get(), key.uuid, unattributed, now / NANOS_PER_MILLI)
-                : OptionalInt.empty();
+        if (slot.isPresent()) {
+            agentFiles.write(slot.get(), key.uuid, unattributed, now / NANOS_PER_MILLI);
+        }
         OptionalInt ofGpu = reading.utilizationPercent(key.uuid);
         OptionalDouble utilization = ofGpu.isPresent()
                 ? OptionalDouble.of(part(counted.gpuSeconds - counted.gpuSecondsBefore, seconds))
@@ -286,7 +286,6 @@ public final class UsageTracker {
                 counted.peak,
                 counted.gpuSeconds,
                 utilization,
-                borrowed,
                 claim.throttledNanos() / NANOS_PER_SECOND,
                 claim.denied(),
                 use.pids.size(),

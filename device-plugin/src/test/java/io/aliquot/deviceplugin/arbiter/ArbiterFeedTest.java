@@ -13,7 +13,6 @@ import io.aliquot.deviceplugin.usage.NodeUsage;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalDouble;
-import java.util.OptionalInt;
 import java.util.OptionalLong;
 import org.junit.jupiter.api.Test;
 
@@ -99,7 +98,6 @@ final class ArbiterFeedTest {
                 0,
                 0,
                 utilization < 0 ? OptionalDouble.empty() : OptionalDouble.of(utilization),
-                OptionalInt.empty(),
                 0,
                 0,
                 1,

@@ -27,12 +27,14 @@ final class AllocationMetricsTest {
                             CorePolicy.FIXED,
                             Priority.NORMAL),
                     new NodeAllocation.Limit(
-                            new PodContainer("a", "q", "u2", "main"),
+                            new PodContainer("a", "q", "u2", "main"), GPU, 1_000, 10, CorePolicy.ELASTIC, Priority.LOW),
+                    new NodeAllocation.Limit(
+                            new PodContainer("a", "r", "u3", "main"),
                             GPU,
                             1_000,
-                            0,
-                            CorePolicy.ELASTIC,
-                            Priority.LOW)));
+                            50,
+                            CorePolicy.NONE,
+                            Priority.NORMAL)));
 
     private final AtomicLong now = new AtomicLong();
     private final AllocationMetrics metrics = new AllocationMetrics("n1", now::get);
@@ -47,10 +49,11 @@ final class AllocationMetricsTest {
         assertThat(sum("aliquot_gpu_cores_free_ratio")).isEqualTo(0.7);
         assertThat(sum("aliquot_gpu_slots_allocated")).isEqualTo(2);
         assertThat(sum("aliquot_gpu_schedulable")).isEqualTo(1);
-        assertThat(sum("aliquot_container_memory_limit_bytes")).isEqualTo(3_000.0 * (1 << 20));
+        assertThat(sum("aliquot_container_memory_limit_bytes")).isEqualTo(4_000.0 * (1 << 20));
         assertThat(sum("aliquot_container_gpu_share_ratio"))
-                .as("one of two has a limit")
-                .isEqualTo(0.3);
+                .as("two of three have a limit")
+                .isEqualTo(0.4);
+        assertThat(sum("aliquot_gpu_borrowers")).as("not the fixed one").isEqualTo(2);
         now.addAndGet(Duration.ofMinutes(1).toNanos() + 1);
         assertThat(metrics.collect().stream()).isEmpty();
     }

@@ -105,7 +105,6 @@ final class ApplicationXidsTest {
                         0,
                         0,
                         OptionalDouble.empty(),
-                        OptionalInt.empty(),
                         0,
                         0,
                         1,

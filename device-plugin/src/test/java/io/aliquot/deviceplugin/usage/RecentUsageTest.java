@@ -1,7 +1,13 @@
 package io.aliquot.deviceplugin.usage;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.tuple;
+import static org.assertj.core.api.Assertions.within;
 
+import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.Priority;
+import io.aliquot.api.usage.NodeAllocation;
+import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
@@ -22,7 +28,9 @@ final class RecentUsageTest {
     private static final long MIB = 1L << 20;
 
     private long now;
-    private final RecentUsage recent = new RecentUsage(() -> START.plusNanos(now), () -> now);
+    private List<NodeAllocation.Limit> limits = List.of();
+    private final RecentUsage recent = new RecentUsage(
+            () -> Optional.of(new NodeAllocation(List.of(), limits)), () -> START.plusNanos(now), () -> now);
 
     @Test
     void thereIsNoReportBeforeTheFirstSampleAndWhileNvmlDoesNotAnswer() {
@@ -65,7 +73,7 @@ final class RecentUsageTest {
         sample(UID, 100, 0.5);
         assertThat(container().lastActive()).contains(at(2));
         assertThat(container().utilizationPercent()).hasValue(50);
-        assertThat(container().borrowedPercent()).hasValue(12);
+        assertThat(container().borrowedPercent()).as("its limit is not known").isEmpty();
 
         sample(UID, 100, 0);
         assertThat(container().lastActive()).as("idle").contains(at(2));
@@ -141,6 +149,96 @@ final class RecentUsageTest {
                 .satisfies(one -> assertThat(one.unattributedMiB()).endsWith(OptionalInt.of(100), OptionalInt.of(200)));
     }
 
+    /** The scheduler reads no longer answers. */
+    @Test
+    void aHistoryHasTheContainersThatUsedTheGpuLast() {
+        for (int pod = 0; pod < UsageHistory.MOST_CONTAINERS + 10; pod++) {
+            now += Duration.ofSeconds(1).toNanos();
+            recent.add(new NodeUsage(List.of(gpu(7)), List.of(use("p" + pod, "", OptionalLong.empty(), 0))));
+        }
+
+        assertThat(history().containers())
+                .hasSize(UsageHistory.MOST_CONTAINERS)
+                .extracting(one -> one.container().pod())
+                .contains("p49", "p10")
+                .doesNotContain("p9");
+    }
+
+    /**
+     * Fixed 30 % beside elastic 20 %: 50 % are of no container. The elastic one uses 70 %, so 50 % are borrowed of the 75 %
+     * that are left, 25 of them by the fixed one that uses 5 %.
+     */
+    @Test
+    void whatAnElasticContainerUsesBeyondItsCoresIsLentInProportionToWhatIsLeftUnused() {
+        usesOfTwo(30, CorePolicy.FIXED, 0.05, 20, CorePolicy.ELASTIC, 0.7);
+        assertLending("owner", 1.0 / 6, 0);
+        assertLending("other", 0, 0.5);
+
+        usesOfTwo(30, CorePolicy.FIXED, 0.05, 20, CorePolicy.FIXED, 0.7);
+        assertLending("other", 0, 0.5); // an error of the limit is not borrowed
+        usesOfTwo(30, CorePolicy.NONE, 0.05, 20, CorePolicy.ELASTIC, 0.2);
+        usesOfTwo(30, CorePolicy.FIXED, 0.05, 20, CorePolicy.ELASTIC, 0);
+        assertLending("owner", 1.0 / 6, 0); // what nobody uses is not lent
+
+        usesOfTwo(100, CorePolicy.FIXED, 0.05, 0, CorePolicy.ELASTIC, 0.7);
+        assertLending("owner", 1.0 / 6 + 0.7, 0);
+        assertLending("other", 0, 0.5 + 0.7);
+
+        UsageHistory.OfContainer owner = history().containers().stream()
+                .filter(one -> one.container().pod().equals("owner"))
+                .findFirst()
+                .orElseThrow();
+        assertThat(owner.grantedMiB())
+                .endsWith(
+                        OptionalInt.empty(),
+                        OptionalInt.of(1000),
+                        OptionalInt.of(1000),
+                        OptionalInt.of(1000),
+                        OptionalInt.of(1000),
+                        OptionalInt.of(1000));
+        assertThat(owner.grantedPercent())
+                .endsWith(OptionalInt.of(30), OptionalInt.empty(), OptionalInt.of(30), OptionalInt.of(100));
+        assertThat(owner.lentPercent())
+                .endsWith(
+                        OptionalInt.empty(),
+                        OptionalInt.of(17),
+                        OptionalInt.of(0),
+                        OptionalInt.of(0),
+                        OptionalInt.of(0),
+                        OptionalInt.of(70));
+        assertThat(recent.report("node1", List.of(), List.of()).orElseThrow().containers())
+                .extracting(
+                        one -> one.container().pod(),
+                        UsageReport.OfContainer::lentPercent,
+                        UsageReport.OfContainer::borrowedPercent)
+                .containsExactly(
+                        tuple("owner", OptionalInt.of(70), OptionalInt.of(0)),
+                        tuple("other", OptionalInt.of(0), OptionalInt.of(70)));
+    }
+
+    private void usesOfTwo(
+            int cores, CorePolicy policy, double utilization, int other, CorePolicy ofOther, double byOther) {
+        now += Duration.ofSeconds(1).toNanos();
+        limits = List.of(limit("owner", cores, policy), limit("other", other, ofOther));
+        recent.add(new NodeUsage(
+                List.of(gpu(7)),
+                List.of(
+                        use("owner", UID, OptionalLong.empty(), utilization),
+                        use("other", "", OptionalLong.empty(), byOther))));
+    }
+
+    private static NodeAllocation.Limit limit(String pod, int cores, CorePolicy policy) {
+        return new NodeAllocation.Limit(
+                new PodContainer("team", pod, UID, "main"), GPU, 1000, cores, policy, Priority.NORMAL);
+    }
+
+    private void assertLending(String pod, double lent, double borrowed) {
+        assertThat(recent.lent(new ContainerName("team", pod, "main"), GPU)).hasValueSatisfying(one -> {
+            assertThat(one.lentSeconds()).isCloseTo(lent, within(1e-9));
+            assertThat(one.borrowedSeconds()).isCloseTo(borrowed, within(1e-9));
+        });
+    }
+
     @Test
     void anUnknownGpuHasNoHistory() {
         assertThat(recent.history("GPU-0", List.of())).isEmpty();
@@ -149,24 +247,25 @@ final class RecentUsageTest {
     private void sample(String uid, long mib, double utilization) {
         now += Duration.ofSeconds(1).toNanos();
         OptionalLong bytes = mib < 0 ? OptionalLong.empty() : OptionalLong.of(mib * MIB);
-        recent.add(new NodeUsage(
-                List.of(gpu(Math.max(0, mib))),
-                List.of(new NodeUsage.OfContainer(
-                        MAIN,
-                        uid,
-                        Optional.empty(),
-                        GPU,
-                        bytes,
-                        OptionalLong.of(0),
-                        bytes,
-                        0,
-                        7,
-                        OptionalDouble.of(utilization),
-                        OptionalInt.of(123_456),
-                        0,
-                        0,
-                        1,
-                        Optional.empty()))));
+        recent.add(new NodeUsage(List.of(gpu(Math.max(0, mib))), List.of(use(MAIN.pod(), uid, bytes, utilization))));
+    }
+
+    private static NodeUsage.OfContainer use(String pod, String uid, OptionalLong bytes, double utilization) {
+        return new NodeUsage.OfContainer(
+                new ContainerName("team", pod, "main"),
+                uid,
+                Optional.empty(),
+                GPU,
+                bytes,
+                OptionalLong.of(0),
+                bytes,
+                0,
+                7,
+                OptionalDouble.of(utilization),
+                0,
+                0,
+                1,
+                Optional.empty());
     }
 
     private static NodeUsage.OfGpu gpu(long mib) {

@@ -172,7 +172,7 @@ class ApiScaleProgram {
     /** Each container and GPU has figures. */
     @Bean
     UsageLookup usage() {
-        var ofContainer = Optional.of(new ShareUsage(1234L, 17, 0, 1, 0L, 0.0, "2026-01-01T00:00:00Z"));
+        var ofContainer = Optional.of(new ShareUsage(1234L, 17, 3, 0, 1, 0L, 0.0, "2026-01-01T00:00:00Z"));
         var ofGpu = Optional.of(new GpuUsage(23_456L, 0L, 78, 55, 300));
         return new UsageLookup() {
             @Override

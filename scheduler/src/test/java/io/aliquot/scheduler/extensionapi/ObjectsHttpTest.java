@@ -187,7 +187,8 @@ class ObjectsHttpTest {
                 .startsWith("[\"p1-2\",\"Bound\",\"n1\",\"-/15000Mi\",\"-/20%\",1,\"\",");
         var figures = context.getBean(Figures.class);
         figures.containers.put(
-                "uid-p1-2/main/" + Gpus.uuid(1, 0), new ShareUsage(1234L, 15, 12, 1, 0L, 2.5, "2026-11-26T20:00:00Z"));
+                "uid-p1-2/main/" + Gpus.uuid(1, 0),
+                new ShareUsage(1234L, 15, 5, 12, 1, 0L, 2.5, "2026-11-26T20:00:00Z"));
         figures.gpus.put(Gpus.uuid(1, 0), new GpuUsage(2000L, 0L, 15, 40, 200));
         assertThat(row(TEAM + "/p1-2").toString())
                 .startsWith("[\"p1-2\",\"Bound\",\"n1\",\"1234/15000Mi\",\"15/20%\",1,");
@@ -195,7 +196,8 @@ class ObjectsHttpTest {
                         .at("/status/containers/0/gpus/0/usage/memoryMiB")
                         .asInt())
                 .isEqualTo(1234);
-        assertThat(row(TEAM + "/p1-2").get(7).asString()).as("borrowed").isEqualTo("12%");
+        assertThat(row(TEAM + "/p1-2").get(7).asString()).as("lent").isEqualTo("5%");
+        assertThat(row(TEAM + "/p1-2").get(8).asString()).as("borrowed").isEqualTo("12%");
         assertThat(ok(TEAM + "/p1-2").at("/status/usage/throttledSeconds").asDouble())
                 .isEqualTo(2.5);
         String gpu = ROOT + "/gpus/" + GpuNodes.name(Gpus.uuid(1, 0));

@@ -188,7 +188,7 @@ class WatchHttpTest {
                 "application/json");
         context.getBean(Figures.class)
                 .containers
-                .put("uid-p1-2/main/" + Gpus.uuid(1, 0), new ShareUsage(1L, 1, null, 1, 0L, 0.0, null));
+                .put("uid-p1-2/main/" + Gpus.uuid(1, 0), new ShareUsage(1L, 1, null, null, 1, 0L, 0.0, null));
         assertThat(watch.readLine()).as("the end after timeoutSeconds").isNull();
     }
 

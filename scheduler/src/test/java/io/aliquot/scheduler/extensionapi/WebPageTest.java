@@ -32,6 +32,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.OptionalInt;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -109,15 +110,18 @@ class WebPageTest {
                 .containers
                 .put(
                         "uid-train/main/" + TRAIN_GPU,
-                        new ShareUsage(12_000L, 0, null, 1, 3L, 42.0, "2026-11-26T09:12:00Z"));
+                        new ShareUsage(12_000L, 0, 4, 0, 1, 3L, 42.0, "2026-11-26T09:12:00Z"));
         program.figures().gpus.put(TRAIN_GPU, new GpuUsage(12_500L, 500L, 7, 61, 250));
         program.figures().histories.put(TRAIN_GPU, history("XID error 48"));
     }
 
-    /** The last 15 minutes of a GPU that team/train uses; its health changed twice. */
+    /**
+     * The last 15 minutes of a GPU that team/train uses; it borrowed 15 % until half a minute ago, and lent 3 % since. The
+     * GPU's health changed twice.
+     */
     private static JsonNode history(String reason) {
         List<OptionalInt> memory = Collections.nCopies(900, OptionalInt.of(12_000));
-        List<OptionalInt> time = Collections.nCopies(900, OptionalInt.of(7));
+        List<OptionalInt> time = thenForHalfAMinute(25, 7);
         Instant end = Instant.now();
         return JsonMapper.shared()
                 .readTree(new UsageHistory(
@@ -125,11 +129,25 @@ class WebPageTest {
                                 1,
                                 new UsageHistory.OfGpu(memory, time),
                                 List.of(new UsageHistory.OfContainer(
-                                        new PodContainer("team", "train", "uid-train", "main"), memory, memory, time)),
+                                        new PodContainer("team", "train", "uid-train", "main"),
+                                        memory,
+                                        memory,
+                                        time,
+                                        thenForHalfAMinute(20_000, 20_000),
+                                        thenForHalfAMinute(10, 10),
+                                        thenForHalfAMinute(0, 3),
+                                        thenForHalfAMinute(15, 0))),
                                 List.of(
                                         new UsageHistory.HealthChange(end.minusSeconds(600), false, reason),
                                         new UsageHistory.HealthChange(end.minusSeconds(300), true, "")))
                         .print());
+    }
+
+    private static List<OptionalInt> thenForHalfAMinute(int first, int then) {
+        return Stream.concat(
+                        Collections.nCopies(870, OptionalInt.of(first)).stream(),
+                        Collections.nCopies(30, OptionalInt.of(then)).stream())
+                .toList();
     }
 
     @AfterEach
@@ -270,6 +288,12 @@ class WebPageTest {
         assertThat(main(page)).containsText("idle since");
         assertThat(main(page)).containsText("3 allocations");
         assertThat(main(page)).containsText("42 s");
+        assertThat(main(page)).containsText(Pattern.compile("0.% of 10.%, 4.% lent"));
+        assertThat(image(page, "Memory used of GPU 0, last 15 minutes.")).isVisible();
+        assertThat(page.getByRole(AriaRole.FIGURE).filter(new Locator.FilterOptions().setHasText("GPU time used of")))
+                .containsText(
+                        Pattern.compile("main, own cores 7.% now, 10.% at most.*main, borrowed 0.% now, 15.% at most"
+                                + ".*main, lent 3.% now, 3.% at most.*granted 10.%"));
         assertThat(main(page)).containsText("app=train");
         assertThat(page.locator("canvas")).hasCount(2);
         assertThat(program.errors()).isEmpty();

@@ -346,6 +346,7 @@ public class LedgerTest {
                 0,
                 OptionalInt.empty(),
                 OptionalInt.empty(),
+                OptionalInt.empty(),
                 0,
                 0,
                 1,

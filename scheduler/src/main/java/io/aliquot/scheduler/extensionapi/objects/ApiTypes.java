@@ -415,7 +415,12 @@ public final class ApiTypes {
             Integer utilizationPercent,
 
             @JsonPropertyDescription(
-                    "GPU time in percent of a GPU that may be used now beyond the cores, because others leave it idle.")
+                    "Part of the cores that was left unused and that others used, in percent of a GPU.")
+            @Nullable
+            Integer lentPercent,
+
+            @JsonPropertyDescription(
+                    "Part of utilizationPercent that was beyond the cores, of time that others left unused.")
             @Nullable
             Integer borrowedPercent,
 

@@ -51,7 +51,8 @@ public final class GpuShares implements Resource<GpuPod> {
             Resource.column("Cores", "string", 0, "Compute used and granted, in percent of a GPU"),
             Resource.column("GPUs", "integer", 0, "Number of GPUs that the pod holds or requests"),
             Resource.column("Reason", "string", 1, "Why a pod is Pending"),
-            Resource.column("Borrowed", "string", 1, "Compute that it may use now beyond its cores"),
+            Resource.column("Lent", "string", 1, "Compute of its cores that others use, in percent of a GPU"),
+            Resource.column("Borrowed", "string", 1, "Compute used beyond its cores, in percent of a GPU"),
             Resource.column("Age", "string", 1, "Time since the pod's creation"));
 
     private static final Map<String, Function<GpuPod, String>> FIELDS = Map.of(
@@ -291,6 +292,7 @@ public final class GpuShares implements Resource<GpuPod> {
         return new ShareUsage(
                 sum(known, ShareUsage::memoryMiB),
                 toInt(sum(known, one -> widen(one.utilizationPercent()))),
+                toInt(sum(known, one -> widen(one.lentPercent()))),
                 toInt(sum(known, one -> widen(one.borrowedPercent()))),
                 toInt(sum(known, one -> widen(one.processes()))),
                 sum(known, ShareUsage::deniedAllocations),
@@ -339,8 +341,13 @@ public final class GpuShares implements Resource<GpuPod> {
                 cores(status),
                 status.gpus(),
                 Objects.requireNonNullElse(status.reason(), ""),
-                used == null || used.borrowedPercent() == null ? "-" : used.borrowedPercent() + "%",
+                percent(used == null ? null : used.lentPercent()),
+                percent(used == null ? null : used.borrowedPercent()),
                 Resource.age(share.metadata().creationTimestamp(), clock.instant()));
+    }
+
+    private static String percent(@Nullable Integer figure) {
+        return figure == null ? "-" : figure + "%";
     }
 
     /** Cores of 0 limit nothing. */

@@ -35,6 +35,7 @@ final class MeasuredUsage implements UsageLookup {
                 .map(use -> new ShareUsage(
                         memoryMiB(use),
                         boxed(use.utilizationPercent()),
+                        boxed(use.lentPercent()),
                         boxed(use.borrowedPercent()),
                         use.processes(),
                         use.deniedAllocations(),
