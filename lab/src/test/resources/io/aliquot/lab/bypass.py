@@ -1,5 +1,6 @@
-"""Allocates GPU memory behind the shim's back: bypass.py MIB. Calls the driver by addresses from its symbol table."""
+"""Uses a GPU behind the shim's back: bypass.py MIB [fill] allocates memory, and fills it all the time. Calls the driver by addresses from its symbol table."""
 import ctypes
+import functools
 import struct
 import sys
 import time
@@ -18,18 +19,27 @@ names = sections[symbols[6]][4]
 
 
 def driver(wanted, *arguments):
+    result = function(wanted)(*arguments)
+    assert result == 0, (wanted, result)
+
+
+@functools.cache
+def function(wanted):
     for at in range(symbols[4], symbols[4] + symbols[5], 24):
         name, _, _, section, value, _ = struct.unpack_from("<IBBHQQ", elf, at)
         start = names + name
         if section != 0 and elf[start : elf.index(b"\0", start)] == wanted:
-            result = ctypes.CFUNCTYPE(ctypes.c_int)(base + value)(*arguments)
-            assert result == 0, (wanted, result)
-            return
+            return ctypes.CFUNCTYPE(ctypes.c_int)(base + value)
     raise LookupError(wanted)
 
 
 driver(b"cuInit", 0)
 driver(b"cuCtxCreate_v2", ctypes.byref(ctypes.c_void_p()), 0, 0)
-driver(b"cuMemAlloc_v2", ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(int(sys.argv[1]) << 20))
+memory, size = ctypes.c_void_p(), ctypes.c_size_t(int(sys.argv[1]) << 20)
+driver(b"cuMemAlloc_v2", ctypes.byref(memory), size)
 print("allocated", flush=True)
+while "fill" in sys.argv:
+    for _ in range(64):  # so that the GPU always has work
+        driver(b"cuMemsetD8Async", memory, ctypes.c_ubyte(0), size, ctypes.c_void_p())
+    driver(b"cuCtxSynchronize")
 time.sleep(3600)
