@@ -459,8 +459,8 @@ static double faulty(const struct fault *fault, double percent, double before) {
                                               : fmax(0, percent + error);
 }
 
-/* `duty agent BUILD FOLDER FAULT FLOOR LIMIT PIDS...` starts the arbiter and writes its list each second. Per tenant: "CORES
-   POLICY PRIORITY", and a file with the process IDs. */
+/* `duty agent BUILD FOLDER FAULT FLOOR LIMIT PIDS...` starts the arbiter and writes its list each second. Per tenant:
+   "CORES POLICY PRIORITY", and a file with the process IDs. */
 static _Noreturn void run_agent(const char *build, const char *folder, const char *fault_text, const char *floor,
                                 int tenants, char **arguments) {
     static utilization_sample samples[MAX_SAMPLES];
@@ -705,17 +705,21 @@ static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS +
 /* ---- options ---- */
 
 static struct plan parse(int count, char **arguments) {
-    static const struct option options[] = {
-        {"limits", 1, NULL, 'l'},    {"tenants", 1, NULL, 't'},    {"shape", 1, NULL, 's'},
-        {"pattern", 1, NULL, 'p'},   {"processes", 1, NULL, 'n'},  {"policy", 1, NULL, 'o'},
-        {"arbiter", 0, NULL, 'a'},   {"seconds", 1, NULL, 'S'},    {"warm-up", 1, NULL, 'w'},
-        {"tolerance", 1, NULL, 'T'}, {"expect", 1, NULL, 'e'},     {"total", 1, NULL, 'A'},
-        {"shown", 1, NULL, 'U'},     {"accounting", 1, NULL, 'B'}, {"virtual", 0, NULL, 'v'},
-        {"real", 0, NULL, 'r'},      {"seed", 1, NULL, 'd'},       {"build", 1, NULL, 'b'},
-        {"keep", 0, NULL, 'k'},      {"help", 0, NULL, 'h'},       {"latency", 1, NULL, 'y'},
-        {"profile", 1, NULL, 'P'},   {"priority", 1, NULL, 'i'},   {"whole", 1, NULL, 'W'},
-        {"series", 1, NULL, 'R'},    {"fault", 1, NULL, 'f'},      {"floor", 1, NULL, 'F'},
-        {"p99", 1, NULL, '9'},       {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"limits", 1, NULL, 'l'},    {"tenants", 1, NULL, 't'},
+                                            {"shape", 1, NULL, 's'},     {"pattern", 1, NULL, 'p'},
+                                            {"processes", 1, NULL, 'n'}, {"policy", 1, NULL, 'o'},
+                                            {"arbiter", 0, NULL, 'a'},   {"seconds", 1, NULL, 'S'},
+                                            {"warm-up", 1, NULL, 'w'},   {"tolerance", 1, NULL, 'T'},
+                                            {"expect", 1, NULL, 'e'},    {"total", 1, NULL, 'A'},
+                                            {"shown", 1, NULL, 'U'},     {"accounting", 1, NULL, 'B'},
+                                            {"virtual", 0, NULL, 'v'},   {"real", 0, NULL, 'r'},
+                                            {"seed", 1, NULL, 'd'},      {"build", 1, NULL, 'b'},
+                                            {"keep", 0, NULL, 'k'},      {"help", 0, NULL, 'h'},
+                                            {"latency", 1, NULL, 'y'},   {"profile", 1, NULL, 'P'},
+                                            {"priority", 1, NULL, 'i'},  {"whole", 1, NULL, 'W'},
+                                            {"series", 1, NULL, 'R'},    {"fault", 1, NULL, 'f'},
+                                            {"floor", 1, NULL, 'F'},     {"p99", 1, NULL, '9'},
+                                            {NULL, 0, NULL, 0}};
     const char *limits = "25", *shapes = "1ms", *patterns = "busy", *policies = "fixed", *expect = NULL,
                *priorities = "normal", *processes = "1";
     struct plan plan = {.seconds = 5,

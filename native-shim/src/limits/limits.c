@@ -18,13 +18,7 @@ struct parser {
 };
 
 /* Settings that may occur once. */
-enum setting_seen {
-    SEEN_MEMORY = 1,
-    SEEN_CORES = 2,
-    SEEN_POLICY = 4,
-    SEEN_CONTEXT = 8,
-    SEEN_EXCLUSIVE = 16
-};
+enum setting_seen { SEEN_MEMORY = 1, SEEN_CORES = 2, SEEN_POLICY = 4, SEEN_CONTEXT = 8, SEEN_EXCLUSIVE = 16 };
 
 static bool fail_expected(const struct parser *parser, const char *what) {
     snprintf(parser->error, ALIQUOT_LIMITS_ERROR, "line %zu: expected %s", parser->line, what);
