@@ -72,7 +72,7 @@ struct aliquot_agent_device {
     /* Written by the arbiter, each ALIQUOT_GRANT(...); 0: unknown, or none. */
     uint64_t active;   /* other containers that have work on the GPU, or had it in the last 40 ms, plus 1; for 100 ms */
     uint64_t borrowed; /* share of the GPU beyond the own one, which others leave; valid for 200 ms */
-    uint64_t yield;    /* for a container of low priority beside one of high priority; valid for 50 ms: see below */
+    uint64_t yield;    /* of a container of low priority beside one of high: see ALIQUOT_YIELD_NOW; valid for 50 ms */
     uint8_t reserved1[56];
 };
 
