@@ -2,8 +2,12 @@ package io.aliquot.scheduler.extensionapi;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.GpuHealth.Unhealthy;
+import io.aliquot.api.names.Priority;
+import io.aliquot.api.names.Vgpu;
+import io.aliquot.api.names.Vgpus;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.FakeCluster;
@@ -174,11 +178,21 @@ class ObjectsHttpTest {
     }
 
     @Test
-    void coresWithoutALimitAreCalledUnlimited() throws Exception {
+    void coresWithoutALimitAreCalledUnlimitedAndThoseOfAnElasticContainerAreNot() throws Exception {
         changes.bound(
                 "team", "free", "n1", Map.of(), BoundPods.main(Gpus.uuid(1, 0), new GpuAmount(1000, 0, 1, false)));
         assertThat(row(TEAM + "/free").toString())
                 .startsWith("[\"free\",\"Bound\",\"n1\",\"-/1000Mi\",\"-/unlimited\",1,");
+
+        var elastic = new Vgpu(Gpus.uuid(1, 1), 1000, 0, CorePolicy.ELASTIC, Priority.NORMAL, 0, false);
+        changes.bound(
+                "team",
+                "idle-only",
+                "n1",
+                Map.of(),
+                new ContainerShare("main", ContainerKind.APP, new Vgpus(List.of(elastic))));
+        assertThat(row(TEAM + "/idle-only").toString())
+                .startsWith("[\"idle-only\",\"Bound\",\"n1\",\"-/1000Mi\",\"-/0%\",1,");
     }
 
     @Test

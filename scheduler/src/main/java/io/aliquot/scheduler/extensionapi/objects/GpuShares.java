@@ -338,7 +338,7 @@ public final class GpuShares implements Resource<GpuPod> {
                 status.phase(),
                 Objects.requireNonNullElse(status.nodeName(), "-"),
                 Resource.fraction(used == null ? null : used.memoryMiB(), status.memoryMiB(), "Mi"),
-                cores(status),
+                cores(share),
                 status.gpus(),
                 Objects.requireNonNullElse(status.reason(), ""),
                 percent(used == null ? null : used.lentPercent()),
@@ -350,10 +350,13 @@ public final class GpuShares implements Resource<GpuPod> {
         return figure == null ? "-" : figure + "%";
     }
 
-    /** Cores of 0 limit nothing. */
-    private static String cores(GpuShareStatus status) {
+    /** Cores of 0 limit nothing, unless the policy is elastic. */
+    private static String cores(GpuShare share) {
+        GpuShareStatus status = share.status();
         ShareUsage used = status.usage();
-        boolean unlimited = Objects.equals(status.cores(), 0);
+        boolean unlimited = Objects.equals(status.cores(), 0)
+                && share.spec().containers().stream()
+                        .noneMatch(one -> CorePolicy.ELASTIC.print().equals(one.policy()));
         return Resource.fraction(
                 used == null ? null : used.utilizationPercent(),
                 unlimited ? "unlimited" : status.cores(),
