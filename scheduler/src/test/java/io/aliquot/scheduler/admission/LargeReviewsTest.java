@@ -125,7 +125,7 @@ class LargeReviewsTest {
                 .build()) {
             String url = "https://localhost:" + port(webhooks) + "/admission/";
             var answers = new ConcurrentLinkedQueue<String>();
-            List<byte[]> ours = largeReviews(Pods::gpuPod);
+            List<byte[]> ours = largeReviews(Pods::gpuPodWithCorePolicy);
             List<byte[]> neighbors = largeReviews(LargeReviewsTest::podWithoutGpu);
             var next = new AtomicInteger();
             for (int i = 0; i < parallel; i++) {
@@ -143,7 +143,7 @@ class LargeReviewsTest {
                     }
                 }));
             }
-            byte[] smallOurs = smallReview(Pods.gpuPod());
+            byte[] smallOurs = smallReview(Pods.gpuPodWithCorePolicy());
             byte[] smallNeighbors = smallReview(podWithoutGpu());
             var millis = new ArrayList<Long>();
             long start = System.nanoTime();

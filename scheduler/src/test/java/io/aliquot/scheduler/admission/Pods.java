@@ -2,6 +2,7 @@ package io.aliquot.scheduler.admission;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.names.Annotations;
 import java.io.ByteArrayInputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.function.Function;
@@ -75,6 +76,13 @@ final class Pods {
     static ObjectNode gpuPod() {
         return requesting(
                 "{\"aliquot.io/vgpu\": \"1\", \"nvidia.com/gpumem\": \"3k\", \"nvidia.com/gpucores\": \"30\"}");
+    }
+
+    /** A pod whose namespace does not have to be read, because it names all that a namespace could. */
+    static ObjectNode gpuPodWithCorePolicy() {
+        ObjectNode pod = gpuPod();
+        pod.withObject("/metadata/annotations").put(Annotations.CORE_POLICY, "fixed");
+        return pod;
     }
 
     static ObjectNode spec(ObjectNode pod) {

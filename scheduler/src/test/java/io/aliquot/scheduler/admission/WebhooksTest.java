@@ -107,12 +107,9 @@ class WebhooksTest {
     void answersAReviewOverTheCertificateThatTheCaBundleTrusts() throws Exception {
         keeper.reconcile();
 
-        ObjectNode pod = Pods.gpuPod();
-        // Else the namespace has a say, which no server here knows.
-        pod.withObject("/metadata/annotations").put("aliquot.io/core-policy", "fixed");
-
-        Response response =
-                post("/admission/gpu", AdmissionReviewTest.review(pod).toString());
+        Response response = post(
+                "/admission/gpu",
+                AdmissionReviewTest.review(Pods.gpuPodWithCorePolicy()).toString());
 
         assertThat(response.status()).isEqualTo(200);
         assertThat(response.head()).contains("application/json");
