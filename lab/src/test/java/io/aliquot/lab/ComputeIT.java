@@ -119,14 +119,7 @@ class ComputeIT {
 
     private static void setComputeOveruse(Lab lab, String value) {
         lab.upgrade("computeOveruse=" + value);
-        lab.kubectl(
-                        "rollout",
-                        "status",
-                        "daemonset/aliquot-device-plugin",
-                        "--namespace",
-                        Lab.NAMESPACE,
-                        "--timeout=120s")
-                .expectSuccess();
+        lab.awaitAgents();
     }
 
     private static boolean isAccused(TestNamespace namespace, String pod) {

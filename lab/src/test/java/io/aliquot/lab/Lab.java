@@ -238,6 +238,12 @@ final class Lab implements AutoCloseable {
                 .expectSuccess();
     }
 
+    /** Waits until the node agents have the last upgrade's form and are ready. */
+    void awaitAgents() {
+        kubectl("rollout", "status", "daemonset/aliquot-device-plugin", "--namespace", NAMESPACE, "--timeout=120s")
+                .expectSuccess();
+    }
+
     /** Sends SIGKILL to a program of the lab, such as {@code node1/kubelet}. */
     void kill(String... programs) {
         aliquot(prepend(programs, "kill")).expectSuccess();

@@ -78,18 +78,7 @@ class MigInstancesIT {
 
     private static void restartAgents(Lab lab, boolean mig) {
         lab.upgrade("devicePlugin.mig=" + mig);
-        awaitRollout(lab);
-    }
-
-    private static void awaitRollout(Lab lab) {
-        lab.kubectl(
-                        "rollout",
-                        "status",
-                        "daemonset/aliquot-device-plugin",
-                        "--namespace",
-                        Lab.NAMESPACE,
-                        "--timeout=120s")
-                .expectSuccess();
+        lab.awaitAgents();
     }
 
     private static String node(Lab lab) {
