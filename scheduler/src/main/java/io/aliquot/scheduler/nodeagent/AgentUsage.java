@@ -20,6 +20,7 @@ import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.EnumMap;
 import java.util.EnumSet;
 import java.util.List;
@@ -62,7 +63,7 @@ public final class AgentUsage {
     /** An agent that cannot be connected to for this long is not ready. */
     static final Duration SILENCE = Duration.ofSeconds(15);
 
-    /** Between two requests that tell an agent new limits. */
+    /** Between two requests to an agent beside its turns: those that tell new limits, or that a reader waits for. */
     private static final Duration NEWS_AFTER = Duration.ofSeconds(1);
 
     private static final int NO_LIMITS = List.of().hashCode();
@@ -110,6 +111,9 @@ public final class AgentUsage {
         private long askedAt;
 
         private volatile boolean asked;
+
+        /** The latest request. Completes without an exception. */
+        private CompletableFuture<?> answer = CompletableFuture.completedFuture(null);
 
         /** The hash code of the limits that the agent has, and the ledger's revision of the node for which they are right. */
         private volatile int told = NO_LIMITS;
@@ -251,18 +255,46 @@ public final class AgentUsage {
         byNode.forEach((node, agent) -> {
             noteSilence(node, agent, now);
             if (!agent.address.isEmpty() && !agent.asked && (now - agent.due >= 0 || hasNews(node, agent, now))) {
-                if (underWay.incrementAndGet() > MOST_UNDER_WAY) {
-                    underWay.decrementAndGet(); // stays due
-                } else {
-                    agent.asked = true;
-                    agent.askedAt = now;
-                    // The turn stays the same, also after a delay, or before it.
-                    long missed = Math.floorDiv(now - agent.due, PERIOD.toNanos());
-                    agent.due += (missed + 1) * PERIOD.toNanos();
-                    fetch(node, agent);
-                }
+                start(node, agent, now);
             }
         });
+    }
+
+    /**
+     * Asks the agents of these nodes for figures, but for those that were asked in the last second, and waits for the answers
+     * for at most a second. For readers of a few objects, whose figures are then up to date.
+     */
+    public void refresh(Collection<String> nodes) {
+        var answers = new ArrayList<CompletableFuture<?>>();
+        synchronized (this) {
+            long now = nanoTime.getAsLong();
+            for (String node : nodes) {
+                Agent agent = byNode.get(node);
+                if (agent != null && agent.outcome == Outcome.DONE) {
+                    if (!agent.asked && now - agent.askedAt >= NEWS_AFTER.toNanos()) {
+                        start(node, agent, now);
+                    }
+                    answers.add(agent.answer);
+                }
+            }
+        }
+        CompletableFuture.allOf(answers.toArray(CompletableFuture[]::new))
+                .completeOnTimeout(null, NEWS_AFTER.toMillis(), TimeUnit.MILLISECONDS)
+                .join();
+    }
+
+    /** Sends a request. If too many are under way, the agent stays due. */
+    private void start(String node, Agent agent, long now) {
+        if (underWay.incrementAndGet() > MOST_UNDER_WAY) {
+            underWay.decrementAndGet();
+            return;
+        }
+        agent.asked = true;
+        agent.askedAt = now;
+        // The turn stays the same, also after a delay, or before it.
+        long missed = Math.floorDiv(now - agent.due, PERIOD.toNanos());
+        agent.due += (missed + 1) * PERIOD.toNanos();
+        agent.answer = fetch(node, agent);
     }
 
     /** Whether the agent, which answers, has not been told the node's limits as they are now. */
@@ -301,7 +333,7 @@ public final class AgentUsage {
         }
     }
 
-    private void fetch(String node, Agent agent) {
+    private CompletableFuture<?> fetch(String node, Agent agent) {
         String address = agent.address;
         String query = ledger.awaitsPods(node) ? UsageReport.WITH_PODS : "";
         // Names of pods are for an agent that has shown its certificate.
@@ -311,7 +343,7 @@ public final class AgentUsage {
         long askedAt = nanoTime.getAsLong();
         CompletableFuture<UsageReport> answer =
                 ask(node, address, UsageReport.PATH, query, body).thenApply(text -> report(node, text));
-        var unused = answer.whenComplete((report, failure) -> {
+        return answer.handle((report, failure) -> {
             Outcome outcome = Outcome.DONE;
             if (failure == null) {
                 agent.received = new Received(report, nanoTime.getAsLong());
@@ -337,6 +369,7 @@ public final class AgentUsage {
                     logWithoutPods(node);
                 }
             }
+            return outcome;
         });
     }
 

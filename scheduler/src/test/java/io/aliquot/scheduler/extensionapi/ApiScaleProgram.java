@@ -44,6 +44,7 @@ import java.time.Clock;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayDeque;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -175,6 +176,9 @@ class ApiScaleProgram {
         var ofContainer = Optional.of(new ShareUsage(1234L, 17, 3, 0, 1, 0L, 0.0, "2026-01-01T00:00:00Z"));
         var ofGpu = Optional.of(new GpuUsage(23_456L, 0L, 78, 55, 300));
         return new UsageLookup() {
+            @Override
+            public void refresh(Collection<String> nodes) {}
+
             @Override
             public Optional<ShareUsage> ofContainer(String node, PodId pod, String container, String gpu) {
                 return ofContainer;

@@ -4,6 +4,7 @@ import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuUsage;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.ShareUsage;
 import io.aliquot.scheduler.extensionapi.objects.UsageLookup;
 import io.aliquot.scheduler.ledger.PodId;
+import java.util.Collection;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
@@ -16,6 +17,9 @@ final class Figures implements UsageLookup {
 
     final Map<String, GpuUsage> gpus = new ConcurrentHashMap<>();
     final Map<String, JsonNode> histories = new ConcurrentHashMap<>();
+
+    @Override
+    public void refresh(Collection<String> nodes) {}
 
     @Override
     public Optional<ShareUsage> ofContainer(String node, PodId pod, String container, String gpu) {

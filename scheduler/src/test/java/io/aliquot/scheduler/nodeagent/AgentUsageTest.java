@@ -148,6 +148,26 @@ class AgentUsageTest {
         assertThat(told).as("the turn stays").hasSize(5);
     }
 
+    @Test
+    void aReaderGetsFiguresOfTheLastSecond() {
+        var asked = new AtomicInteger();
+        answers.put("127.0.0.1", exchange -> {
+            asked.incrementAndGet();
+            reportOf("n1").to(exchange);
+        });
+        usage.refresh(List.of("n1"));
+        usage.putAgent("n1", true, "127.0.0.1");
+        while (usage.usage("n1").isEmpty()) {
+            elapse(TICK);
+        }
+        elapse(NEWS_AFTER);
+        assertThat(asked).hasValue(1);
+
+        usage.refresh(List.of("n1", "unknown"));
+        usage.refresh(List.of("n1"));
+        assertThat(asked).as("at most once a second").hasValue(2);
+    }
+
     private void bind(String pod, long version, int cores) {
         ledger.observeBound(BoundPods.of(
                 ExtenderFixture.id(pod),

@@ -121,6 +121,7 @@ public final class ObjectsController {
             throws IOException {
         Printer printer = printer(request, shares, Query.of(request));
         GpuPod pod = shares.get(namespace, name);
+        shares.refreshFigures(List.of(pod));
         JsonResponse.write(
                 response, printer.one(pod.isPending() ? shares.print(pod, reasons.summary(pod)) : shares.print(pod)));
     }
@@ -173,6 +174,7 @@ public final class ObjectsController {
         }
         boolean more = limit > 0 && found.size() > limit;
         List<Map.Entry<String, T>> page = more ? found.subList(0, limit) : found;
+        resource.refreshFigures(page.stream().map(Map.Entry::getValue).toList());
         return printer.list(
                 new ListMetadata(
                         Long.toString(start.version()),

@@ -4,6 +4,7 @@ import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.ApiObject;
 import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.Column;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
@@ -27,6 +28,9 @@ public interface Resource<T> {
 
     /** Brings the store up to date. */
     void refresh();
+
+    /** Brings figures up to date that the store does not have, of objects that are about to be printed for one reader. */
+    default void refreshFigures(Collection<T> objects) {}
 
     /** As {@link #refresh}, for many callers that need no more than a recent state. */
     default void refreshForWatchers() {

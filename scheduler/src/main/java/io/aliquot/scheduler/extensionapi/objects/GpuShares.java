@@ -27,6 +27,7 @@ import java.time.Clock;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -63,6 +64,8 @@ public final class GpuShares implements Resource<GpuPod> {
             "status.phase", GpuPod::phase);
 
     private final WatchCache<GpuPod> store = new WatchCache<>();
+    private static final int MOST_REFRESHED = 50;
+
     private final UsageLookup usage;
     private final Clock clock;
 
@@ -127,6 +130,14 @@ public final class GpuShares implements Resource<GpuPod> {
     @Override
     public void refresh() {
         // The watch on pods does.
+    }
+
+    /** Of a team's pods, not of a cluster's: else each list would ask all agents. */
+    @Override
+    public void refreshFigures(Collection<GpuPod> pods) {
+        if (pods.size() <= MOST_REFRESHED) {
+            usage.refresh(pods.stream().map(GpuPod::node).distinct().toList());
+        }
     }
 
     @Override

@@ -8,6 +8,7 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.nodeagent.AgentException;
 import io.aliquot.scheduler.nodeagent.AgentUsage;
 import java.time.Instant;
+import java.util.Collection;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
@@ -26,6 +27,11 @@ final class MeasuredUsage implements UsageLookup {
 
     MeasuredUsage(AgentUsage agents) {
         this.agents = agents;
+    }
+
+    @Override
+    public void refresh(Collection<String> nodes) {
+        agents.refresh(nodes);
     }
 
     @Override

@@ -4,11 +4,15 @@ import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuUsage;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.ShareUsage;
 import io.aliquot.scheduler.ledger.PodId;
+import java.util.Collection;
 import java.util.Optional;
 import tools.jackson.databind.JsonNode;
 
 /** What the node agents measure. Figures are at most a minute old; what is not known is empty. Thread-safe. */
 public interface UsageLookup {
+    /** Waits for up to a second for the figures of these nodes if they are older than that. */
+    void refresh(Collection<String> nodes);
+
     /** What a container uses of a GPU. */
     Optional<ShareUsage> ofContainer(String node, PodId pod, String container, String gpu);
 
