@@ -111,7 +111,7 @@ public final class DevicePlugin {
                     metrics,
                     firstLine(BOOT_ID).orElse(""),
                     certificate.digest(),
-                    allocation::latest,
+                    allocation::limits,
                     INTERVAL,
                     InstantSource.system(),
                     nanoTime);

@@ -1,6 +1,5 @@
 package io.aliquot.deviceplugin;
 
-import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.deviceplugin.arbiter.ArbiterFeed;
@@ -19,6 +18,7 @@ import io.aliquot.deviceplugin.usage.ApplicationXids;
 import io.aliquot.deviceplugin.usage.ContainerName;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import io.aliquot.deviceplugin.usage.LargeRegions;
+import io.aliquot.deviceplugin.usage.Limits;
 import io.aliquot.deviceplugin.usage.NodeUsage;
 import io.aliquot.deviceplugin.usage.PodCgroups;
 import io.aliquot.deviceplugin.usage.RecentUsage;
@@ -98,7 +98,7 @@ final class NodeAgent implements AutoCloseable {
      * @param host where the host's folders are
      * @param bootId the host's; empty if unknown
      * @param certificate which one this agent serves the scheduler, by its digest
-     * @param allocation what the scheduler said last of this node
+     * @param limits what the scheduler said last of this node
      * @param interval pause between two passes without {@link #wake}
      * @param nanoTime a clock such as {@link System#nanoTime}
      */
@@ -110,7 +110,7 @@ final class NodeAgent implements AutoCloseable {
             AgentMetrics metrics,
             String bootId,
             String certificate,
-            Supplier<Optional<NodeAllocation>> allocation,
+            Supplier<Limits> limits,
             Duration interval,
             InstantSource clock,
             LongSupplier nanoTime) {
@@ -118,7 +118,7 @@ final class NodeAgent implements AutoCloseable {
         this.interval = interval;
         podResources = new PodResourcesClient(settings.podResourcesDir());
         this.nodeName = settings.nodeName();
-        recent = new RecentUsage(allocation, clock, nanoTime);
+        recent = new RecentUsage(limits, clock, nanoTime);
         applicationXids = new ApplicationXids(nanoTime);
         var contexts = new ContextMeasurement();
         arbiter = new ArbiterProcess(
@@ -128,7 +128,7 @@ final class NodeAgent implements AutoCloseable {
                 settings.lowFloor(),
                 metrics,
                 nanoTime);
-        var feed = new ArbiterFeed(allocation, arbiter::tell);
+        var feed = new ArbiterFeed(limits, arbiter::tell);
         var usage = new UsageTracker(
                 host.proc,
                 host.containerLogs,

@@ -23,6 +23,7 @@ import io.aliquot.deviceplugin.nvml.FakeDriver;
 import io.aliquot.deviceplugin.nvml.Nvml;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.Shim;
+import io.aliquot.deviceplugin.usage.Limits;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -938,7 +939,7 @@ final class NodeAgentTest {
                 metrics,
                 BOOT_ID,
                 CERTIFICATE,
-                Optional::empty,
+                () -> Limits.NONE,
                 interval,
                 InstantSource.system(),
                 System::nanoTime);

@@ -1,7 +1,6 @@
 package io.aliquot.deviceplugin.arbiter;
 
 import io.aliquot.api.names.CorePolicy;
-import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.usage.ContainerName;
@@ -26,24 +25,24 @@ public final class ArbiterFeed implements UsageTracker.SampleListener {
     private static final double PERCENT = 100;
     private static final int WHOLE = 100;
 
-    private final Supplier<Optional<NodeAllocation>> allocation;
+    private final Supplier<Limits> latestLimits;
     private final Consumer<String> arbiter;
-    private Limits limits = new Limits(Optional.empty());
+    private Limits limits = Limits.NONE;
 
     /**
      * Tells nothing yet.
      *
-     * @param allocation what the scheduler said last of this node; empty before
+     * @param latestLimits what the scheduler said last of this node
      * @param arbiter takes a list, see {@link ArbiterProcess#tell}
      */
-    public ArbiterFeed(Supplier<Optional<NodeAllocation>> allocation, Consumer<String> arbiter) {
-        this.allocation = allocation;
+    public ArbiterFeed(Supplier<Limits> latestLimits, Consumer<String> arbiter) {
+        this.latestLimits = latestLimits;
         this.arbiter = arbiter;
     }
 
     @Override
     public void add(NodeUsage usage) {
-        limits = new Limits(allocation.get());
+        limits = latestLimits.get();
         var lines = new StringBuilder();
         for (NodeUsage.OfContainer container : usage.containers()) {
             Optional<Limit> limit = limits.find(container);

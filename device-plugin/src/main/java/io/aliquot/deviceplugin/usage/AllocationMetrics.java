@@ -69,7 +69,7 @@ public final class AllocationMetrics implements MultiCollector {
                     "1 for a GPU that is healthy, not cordoned and not held through another device plugin, else 0.",
                     gpu -> gpu.schedulable() ? 1 : 0));
 
-    private record Received(NodeAllocation allocation, long at) {}
+    private record Received(NodeAllocation allocation, Limits limits, long at) {}
 
     private final String node;
     private final LongSupplier nanoTime;
@@ -89,7 +89,8 @@ public final class AllocationMetrics implements MultiCollector {
     /** Takes what the scheduler sent, a {@link NodeAllocation}; another text changes nothing. */
     public void accept(String text) {
         try {
-            received = new Received(NodeAllocation.parse(text), nanoTime.getAsLong());
+            NodeAllocation allocation = NodeAllocation.parse(text);
+            received = new Received(allocation, new Limits(allocation.limits()), nanoTime.getAsLong());
             problem.resolve();
         } catch (FormatException e) {
             problem.report("no metrics of what is allocated: the scheduler, perhaps of another version, sent "
@@ -97,9 +98,9 @@ public final class AllocationMetrics implements MultiCollector {
         }
     }
 
-    /** What the scheduler said last, however long ago; empty if it has said nothing yet. */
-    public Optional<NodeAllocation> latest() {
-        return Optional.ofNullable(received).map(Received::allocation);
+    /** What the scheduler said last, however long ago. */
+    public Limits limits() {
+        return Optional.ofNullable(received).map(Received::limits).orElse(Limits.NONE);
     }
 
     @Override

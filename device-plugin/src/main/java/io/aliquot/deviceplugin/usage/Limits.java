@@ -1,21 +1,23 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
 /** What the scheduler lets the containers of this node use. Immutable. */
 public final class Limits {
+    /** The scheduler has said none yet. */
+    public static final Limits NONE = new Limits(List.of());
+
     private final Map<Key, Limit> limits = new HashMap<>();
 
     private record Key(ContainerName container, String gpu) {}
 
-    /** Creates them from what the scheduler said last; none if that is empty. */
-    public Limits(Optional<NodeAllocation> allocation) {
-        allocation.ifPresent(said -> said.limits()
-                .forEach(limit -> limits.put(new Key(ContainerName.of(limit.container()), limit.gpu()), limit)));
+    /** Those that the scheduler has said. */
+    public Limits(List<Limit> said) {
+        said.forEach(limit -> limits.put(new Key(ContainerName.of(limit.container()), limit.gpu()), limit));
     }
 
     /** The limit of a container on a GPU, perhaps of a former pod of this name; empty if the scheduler has not said it. */

@@ -1,6 +1,5 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageHistory;
@@ -48,7 +47,7 @@ public final class RecentUsage implements UsageTracker.SampleListener {
      */
     public record Lent(double lentSeconds, double borrowedSeconds) {}
 
-    private final Supplier<Optional<NodeAllocation>> allocation;
+    private final Supplier<Limits> latestLimits;
     private final InstantSource clock;
     private final LongSupplier nanoTime;
     private final long start;
@@ -64,12 +63,12 @@ public final class RecentUsage implements UsageTracker.SampleListener {
     /**
      * Creates a history without a sample.
      *
-     * @param allocation what the scheduler said last of this node; empty before
+     * @param latestLimits what the scheduler said last of this node
      * @param clock for the times in reports
      * @param nanoTime a clock such as {@link System#nanoTime}, for the distance between samples
      */
-    public RecentUsage(Supplier<Optional<NodeAllocation>> allocation, InstantSource clock, LongSupplier nanoTime) {
-        this.allocation = allocation;
+    public RecentUsage(Supplier<Limits> latestLimits, InstantSource clock, LongSupplier nanoTime) {
+        this.latestLimits = latestLimits;
         this.clock = clock;
         this.nanoTime = nanoTime;
         start = nanoTime.getAsLong();
@@ -88,7 +87,7 @@ public final class RecentUsage implements UsageTracker.SampleListener {
         for (NodeUsage.OfGpu gpu : usage.gpus()) {
             gpus.computeIfAbsent(gpu.nvml().uuid(), uuid -> new OfGpu()).add(second, gpu);
         }
-        var limits = new Limits(allocation.get());
+        Limits limits = latestLimits.get();
         Map<String, Lending> lending = new HashMap<>();
         for (NodeUsage.OfContainer use : usage.containers()) {
             lending.computeIfAbsent(use.uuid(), uuid -> new Lending())

@@ -4,11 +4,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.Priority;
-import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.usage.ContainerName;
+import io.aliquot.deviceplugin.usage.Limits;
 import io.aliquot.deviceplugin.usage.NodeUsage;
 import java.util.List;
 import java.util.Optional;
@@ -19,18 +19,16 @@ import org.junit.jupiter.api.Test;
 final class ArbiterFeedTest {
     private static final String GPU = "GPU-11111111-2222-3333-4444-555555555555";
 
-    private Optional<NodeAllocation> allocation = Optional.of(new NodeAllocation(
-            List.of(),
-            List.of(
-                    limit("trainer", "uid-1", 30, CorePolicy.ELASTIC, Priority.LOW),
-                    limit("server", "uid-2", 50, CorePolicy.FIXED, Priority.HIGH),
-                    limit("replaced", "uid-3", 20, CorePolicy.FIXED, Priority.NORMAL),
-                    limit("leftover", "uid-5", 0, CorePolicy.ELASTIC, Priority.NORMAL),
-                    limit("free", "uid-6", 0, CorePolicy.FIXED, Priority.NORMAL),
-                    limit("whole", "uid-7", 100, CorePolicy.FIXED, Priority.NORMAL))));
+    private Limits limits = new Limits(List.of(
+            limit("trainer", "uid-1", 30, CorePolicy.ELASTIC, Priority.LOW),
+            limit("server", "uid-2", 50, CorePolicy.FIXED, Priority.HIGH),
+            limit("replaced", "uid-3", 20, CorePolicy.FIXED, Priority.NORMAL),
+            limit("leftover", "uid-5", 0, CorePolicy.ELASTIC, Priority.NORMAL),
+            limit("free", "uid-6", 0, CorePolicy.FIXED, Priority.NORMAL),
+            limit("whole", "uid-7", 100, CorePolicy.FIXED, Priority.NORMAL)));
     private Optional<Unlimited> unlimited = Optional.empty();
     private String told = "";
-    private final ArbiterFeed feed = new ArbiterFeed(() -> allocation, list -> told = list);
+    private final ArbiterFeed feed = new ArbiterFeed(() -> limits, list -> told = list);
 
     @Test
     void eachContainerWithLimitsIsALineWithTheGpuTimeOfTheLastSecond() {
@@ -73,7 +71,7 @@ final class ArbiterFeedTest {
                 use("trainer", "uid-1", "", 0));
         assertThat(told).isEmpty();
 
-        allocation = Optional.empty();
+        limits = Limits.NONE;
         sample(use("server", "uid-2", "slot-2", 0));
         assertThat(told).isEmpty();
     }

@@ -29,8 +29,7 @@ final class RecentUsageTest {
 
     private long now;
     private List<NodeAllocation.Limit> limits = List.of();
-    private final RecentUsage recent = new RecentUsage(
-            () -> Optional.of(new NodeAllocation(List.of(), limits)), () -> START.plusNanos(now), () -> now);
+    private final RecentUsage recent = new RecentUsage(() -> new Limits(limits), () -> START.plusNanos(now), () -> now);
 
     @Test
     void thereIsNoReportBeforeTheFirstSampleAndWhileNvmlDoesNotAnswer() {
@@ -178,7 +177,7 @@ final class RecentUsageTest {
         assertLending("other", 0, 0.5); // an error of the limit is not borrowed
         usesOfTwo(30, CorePolicy.NONE, 0.05, 20, CorePolicy.ELASTIC, 0.2);
         usesOfTwo(30, CorePolicy.FIXED, 0.05, 20, CorePolicy.ELASTIC, 0);
-        assertLending("owner", 1.0 / 6, 0); // what nobody uses is not lent
+        assertLending("owner", 1.0 / 6, 0); // what no container uses is not lent
 
         usesOfTwo(100, CorePolicy.FIXED, 0.05, 0, CorePolicy.ELASTIC, 0.7);
         assertLending("owner", 1.0 / 6 + 0.7, 0);

@@ -44,7 +44,7 @@ final class UsageTrackerTest {
     private OptionalInt busyPercent = OptionalInt.of(0);
     private DeviceHolders holders = new DeviceHolders.Known(List.of(slot(MAIN, "slot-003")));
     private long now;
-    private final RecentUsage recent = new RecentUsage(Optional::empty, () -> START.plusNanos(now), () -> now);
+    private final RecentUsage recent = new RecentUsage(() -> Limits.NONE, () -> START.plusNanos(now), () -> now);
     private final UsageTracker tracker;
 
     UsageTrackerTest(@TempDir Path host) throws IOException {
