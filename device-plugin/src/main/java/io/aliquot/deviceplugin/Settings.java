@@ -180,15 +180,17 @@ record Settings(
     }
 
     private static int percent(String text) {
-        if (!text.matches("[0-9]{1,3}") || Integer.parseInt(text) > ALL) {
-            throw new FormatException("expected percent from 0 to " + ALL + ", found \"" + text + "\"");
-        }
-        return Integer.parseInt(text);
+        return number("percent", ALL, text);
     }
 
     private static int port(String text) {
-        if (!text.matches("[0-9]{1,5}") || Integer.parseInt(text) > LARGEST_PORT) {
-            throw new FormatException("expected a port from 0 to " + LARGEST_PORT + ", found \"" + text + "\"");
+        return number("a port", LARGEST_PORT, text);
+    }
+
+    private static int number(String what, int largest, String text) {
+        int digits = Integer.toString(largest).length();
+        if (!text.matches("[0-9]{1," + digits + "}") || Integer.parseInt(text) > largest) {
+            throw new FormatException("expected " + what + " from 0 to " + largest + ", found \"" + text + "\"");
         }
         return Integer.parseInt(text);
     }

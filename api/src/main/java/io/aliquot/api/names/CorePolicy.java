@@ -22,12 +22,8 @@ public enum CorePolicy {
     }
 
     static CorePolicy parse(String text) {
-        for (CorePolicy policy : values()) {
-            if (policy.print().equals(text)) {
-                return policy;
-            }
-        }
-        throw FormatException.expected("policy fixed, elastic or none", text);
+        return Keywords.find(text, List.of(values()), CorePolicy::print)
+                .orElseThrow(() -> FormatException.expected("policy fixed, elastic or none", text));
     }
 
     public String print() {

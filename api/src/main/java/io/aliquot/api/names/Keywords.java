@@ -1,6 +1,7 @@
 package io.aliquot.api.names;
 
 import java.util.List;
+import java.util.Optional;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -18,12 +19,17 @@ public final class Keywords {
      */
     public static <T> T parse(
             String where, String text, List<T> choices, Function<T, String> print, String... othersAllowed) {
-        return choices.stream()
-                .filter(choice -> print.apply(choice).equals(text))
-                .findFirst()
+        return find(text, choices, print)
                 .orElseThrow(() -> new FormatException(where + ": " + FormatException.quote(text)
                         + " is unknown; allowed: "
                         + Stream.concat(choices.stream().map(print), Stream.of(othersAllowed))
                                 .collect(Collectors.joining(", "))));
+    }
+
+    /** The choice that prints as {@code text}; empty if there is none. */
+    static <T> Optional<T> find(String text, List<T> choices, Function<T, String> print) {
+        return choices.stream()
+                .filter(choice -> print.apply(choice).equals(text))
+                .findFirst();
     }
 }

@@ -32,12 +32,8 @@ public enum Priority {
     }
 
     static Priority parse(String text) {
-        for (Priority priority : values()) {
-            if (priority.print().equals(text)) {
-                return priority;
-            }
-        }
-        throw FormatException.expected("priority high, normal or low", text);
+        return Keywords.find(text, List.of(values()), Priority::print)
+                .orElseThrow(() -> FormatException.expected("priority high, normal or low", text));
     }
 
     /** Whether it is a priority of version 0.1. */

@@ -310,9 +310,7 @@ final class JsonContainer {
 
     /** Whether it requests less than whole cards, so that files limit it. */
     boolean requestsPartOfGpu() {
-        return GpuRequest.parse(resources("limits"))
-                .filter(request -> !request.exclusive())
-                .isPresent();
+        return sharedRequest(Compatibility.NONE).isPresent();
     }
 
     /** A capability that it adds and with which its programs can mount and unmount, as it is written. */

@@ -63,9 +63,9 @@ public final class GpuShares implements Resource<GpuPod> {
             "status.nodeName", GpuPod::node,
             "status.phase", GpuPod::phase);
 
-    private final WatchCache<GpuPod> store = new WatchCache<>();
     private static final int MOST_REFRESHED = 50;
 
+    private final WatchCache<GpuPod> store = new WatchCache<>();
     private final UsageLookup usage;
     private final Clock clock;
 
