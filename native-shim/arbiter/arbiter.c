@@ -116,7 +116,7 @@ static bool may_preempt(const struct arbiter_container *container) {
 }
 
 /* The own shares and claims, and the surplus, which is negative if more is demanded than there is. low, high: what
-   those demand of it that give way, and those to whom they do. */
+   the containers of low priority demand of it, and those of high priority that they give way to. */
 static double find_surplus(struct arbiter_container *containers, size_t count, double *low, double *high) {
     double cores = 0, used = 0, free = 0, demanded = 0;
     for (size_t i = 0; i < count; i++) {

@@ -5,8 +5,8 @@ ALIQUOT_LONG in the environment all, half a minute of CPU time).
 
 Each has the same outcome. From 2 s on, over any second, no tenant that has work falls more than 5 points below its
 static share. None that does not borrow exceeds its cores by more than 10 points for longer than 3 s. From 3 s after the
-end of the fault, or after its begin if it stays, all bounds of matrix.py hold again, except that nobody lends without
-an arbiter, and that a container that claims to have work keeps its own share.
+end of the fault, or after its begin if it stays, all bounds of matrix.py hold again, except that nothing is lent
+without an arbiter, and that a container that claims to have work keeps its own share.
 """
 import csv
 import os

@@ -20,10 +20,10 @@ public enum Compatibility {
     }
 
     /**
-     * The core policy of pods with an amount of cores for which nobody has chosen one. HAMi limits a container's compute only
-     * while another container of the same or a higher priority uses the GPU (github.com/Project-HAMi/HAMi,
-     * cmd/vGPUmonitor/feedback.go, Observe, with {@code gpuCorePolicy: default}), and never one without an amount
-     * (HAMi-core, multiprocess_utilization_watcher.c, rate_limiter).
+     * The core policy of pods with an amount of cores for which neither pod, namespace nor chart names one. HAMi limits a
+     * container's compute only while another container of the same or a higher priority uses the GPU
+     * (github.com/Project-HAMi/HAMi, cmd/vGPUmonitor/feedback.go, Observe, with {@code gpuCorePolicy: default}), and never
+     * one without an amount (HAMi-core, multiprocess_utilization_watcher.c, rate_limiter).
      */
     public CorePolicy corePolicy() {
         return this == HAMI ? CorePolicy.ELASTIC : CorePolicy.FIXED;

@@ -165,7 +165,8 @@ public final class AgentFile {
      * @param grant the container's own part of the GPU's time in millionths, valid for 3 s
      * @param borrowed what it may use beyond that, in millionths, valid for 200 ms
      * @param active the number of containers that use the GPU, including this one
-     * @param yield 1: the container is to launch nothing above its floor, for 20 ms
+     * @param yield for a container of low priority: its floor in percent, plus 128 while it is to launch nothing beyond
+     *     that; valid for 50 ms
      */
     public record Device(
             String uuid,
