@@ -25,6 +25,7 @@ import java.util.EnumMap;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
@@ -97,20 +98,17 @@ public final class AgentUsage {
         void set(String node, boolean ready);
     }
 
-    /** A node's agent: where it is, when it is asked next, and its latest report. */
+    /** A node's agent at one address, when it is asked next, and its latest report. */
     private static final class Agent {
         /** Empty while the agent is not ready. */
-        private volatile String address = "";
+        private final String address;
 
-        /** Whether its pod is ready. Guarded, with the next two, by the {@link AgentUsage}. */
+        /** Whether its pod is ready. Guarded, with the next four, by the {@link AgentUsage}. */
         private boolean ready;
 
         private boolean silent;
         private long due;
-
         private long askedAt;
-
-        private volatile boolean asked;
 
         /** The latest request. Completes without an exception. */
         private CompletableFuture<?> answer = CompletableFuture.completedFuture(null);
@@ -120,11 +118,17 @@ public final class AgentUsage {
 
         private volatile long toldRevision = -1;
 
-        /** When this address answered last, null: never; and what became of the latest request to it. */
+        /** When it answered last, null: never; and what became of the latest request. */
         private volatile @Nullable Long answeredAt;
 
         private volatile Outcome outcome = Outcome.NO_AGENT;
         private volatile @Nullable Received received;
+
+        Agent(String address, long due, @Nullable Received received) {
+            this.address = address;
+            this.due = due;
+            this.received = received;
+        }
     }
 
     private record Received(UsageReport report, long at) {}
@@ -169,19 +173,12 @@ public final class AgentUsage {
      * @param address of its pod; empty while it is not ready
      */
     public synchronized void putAgent(String node, boolean ready, String address) {
-        Agent agent = byNode.computeIfAbsent(node, name -> {
-            var created = new Agent();
-            created.due = nanoTime.getAsLong() + turn(name);
-            return created;
+        Agent agent = byNode.compute(node, (name, known) -> {
+            if (known == null) {
+                return new Agent(address, nanoTime.getAsLong() + turn(name), null);
+            }
+            return known.address.equals(address) ? known : new Agent(address, known.due, known.received);
         });
-        if (!agent.address.equals(address)) {
-            agent.address = address;
-            agent.answeredAt = null;
-            agent.outcome = Outcome.NO_AGENT;
-            agent.told = NO_LIMITS;
-            agent.toldRevision = -1;
-            agent.silent = false;
-        }
         agent.ready = ready;
         readiness.set(node, ready && !agent.silent);
     }
@@ -254,7 +251,9 @@ public final class AgentUsage {
         long now = nanoTime.getAsLong();
         byNode.forEach((node, agent) -> {
             noteSilence(node, agent, now);
-            if (!agent.address.isEmpty() && !agent.asked && (now - agent.due >= 0 || hasNews(node, agent, now))) {
+            if (!agent.address.isEmpty()
+                    && agent.answer.isDone()
+                    && (now - agent.due >= 0 || hasNews(node, agent, now))) {
                 start(node, agent, now);
             }
         });
@@ -271,7 +270,7 @@ public final class AgentUsage {
             for (String node : nodes) {
                 Agent agent = byNode.get(node);
                 if (agent != null && agent.outcome == Outcome.DONE) {
-                    if (!agent.asked && now - agent.askedAt >= NEWS_AFTER.toNanos()) {
+                    if (agent.answer.isDone() && now - agent.askedAt >= NEWS_AFTER.toNanos()) {
                         start(node, agent, now);
                     }
                     answers.add(agent.answer);
@@ -289,7 +288,6 @@ public final class AgentUsage {
             underWay.decrementAndGet();
             return;
         }
-        agent.asked = true;
         agent.askedAt = now;
         // The turn stays the same, also after a delay, or before it.
         long missed = Math.floorDiv(now - agent.due, PERIOD.toNanos());
@@ -328,13 +326,12 @@ public final class AgentUsage {
                 LOG.info("the agent of node {} can be reached again", node);
             }
             readiness.set(node, agent.ready && !silent);
-        } else if (answeredAt != null && !late && !agent.asked && NO_ANSWER.contains(agent.outcome)) {
+        } else if (answeredAt != null && !late && agent.answer.isDone() && NO_ANSWER.contains(agent.outcome)) {
             agent.due = Math.min(agent.due, now + SECOND_TRY_AFTER.toNanos());
         }
     }
 
     private CompletableFuture<?> fetch(String node, Agent agent) {
-        String address = agent.address;
         String query = ledger.awaitsPods(node) ? UsageReport.WITH_PODS : "";
         // Names of pods are for an agent that has shown its certificate.
         Optional<NodeAllocation> allocation =
@@ -342,33 +339,28 @@ public final class AgentUsage {
         String body = allocation.map(NodeAllocation::print).orElse("");
         long askedAt = nanoTime.getAsLong();
         CompletableFuture<UsageReport> answer =
-                ask(node, address, UsageReport.PATH, query, body).thenApply(text -> report(node, text));
+                ask(node, agent.address, UsageReport.PATH, query, body).thenApply(text -> report(node, text));
         return answer.handle((report, failure) -> {
+            underWay.decrementAndGet();
             Outcome outcome = Outcome.DONE;
             if (failure == null) {
                 agent.received = new Received(report, nanoTime.getAsLong());
-            } else {
-                AgentException cause = cause(failure);
-                outcome = cause.outcome();
-                log(node, cause);
-            }
-            noteAnswer(agent, address, outcome);
-            if (failure == null && agent.address.equals(address)) {
                 agent.told = hashOfLimits(allocation);
-            }
-            Counter counter = fetches.get(outcome);
-            if (counter != null) {
-                counter.increment();
-            }
-            agent.asked = false;
-            underWay.decrementAndGet();
-            if (failure == null) {
                 ledger.observe(report, askedAt)
                         .forEach(pod -> LOG.info("no longer on node {}, its vGPUs are free: {}", node, pod));
                 if (!query.isEmpty() && report.pods().isEmpty()) {
                     logWithoutPods(node);
                 }
+            } else {
+                AgentException cause = cause(failure);
+                outcome = cause.outcome();
+                log(node, cause);
             }
+            if (!NO_ANSWER.contains(outcome)) {
+                agent.answeredAt = nanoTime.getAsLong();
+            }
+            agent.outcome = outcome;
+            Objects.requireNonNull(fetches.get(outcome)).increment();
             return outcome;
         });
     }
@@ -427,15 +419,6 @@ public final class AgentUsage {
                 .map(certificate -> client.get(address, certificate, path, query, body))
                 .orElseGet(() -> CompletableFuture.failedFuture(
                         new AgentException(Outcome.NO_AGENT, "its node's inventory names no certificate")));
-    }
-
-    private void noteAnswer(Agent agent, String address, Outcome outcome) {
-        if (agent.address.equals(address)) {
-            if (!NO_ANSWER.contains(outcome)) {
-                agent.answeredAt = nanoTime.getAsLong();
-            }
-            agent.outcome = outcome;
-        }
     }
 
     private static UsageReport report(String node, String text) {
