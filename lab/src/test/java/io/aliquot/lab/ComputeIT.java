@@ -72,13 +72,13 @@ class ComputeIT {
                 Pods.withAnnotations(podWithCores(lab, "elastic", 40), Map.of(Annotations.CORE_POLICY, "elastic")));
         assertThat(Allocations.gpuOf(elastic)).as("one GPU").isEqualTo(Allocations.gpuOf(owner));
         startKernels(namespace, "elastic");
-        awaitUsage(lab, namespace, "elastic", "borrowedPercent", 60, SOON);
+        awaitUsage(lab, namespace, "elastic", "utilizationPercent", 100, SOON);
 
         for (int repetition = 0; repetition < 3; repetition++) {
             startKernels(namespace, "owner");
-            awaitUsage(lab, namespace, "elastic", "borrowedPercent", 30, Duration.ofSeconds(4));
+            awaitUsage(lab, namespace, "owner", "utilizationPercent", 30, Duration.ofSeconds(4));
             namespace.exec("owner", "sh", "-c", "kill $(cat /tmp/started)").expectSuccess();
-            awaitUsage(lab, namespace, "elastic", "borrowedPercent", 60, Duration.ofSeconds(4));
+            awaitUsage(lab, namespace, "owner", "lentPercent", 30, Duration.ofSeconds(4));
         }
     }
 
