@@ -1,23 +1,19 @@
 /*
  * Measures the share of a simulated GPU that each tenant gets under the shim, by the GPU model's own accounting.
  *
- * `duty OPTIONS` creates a GPU, and a limit file, a region and an agent's file per tenant. It starts itself again as
- * the tenants, which launch kernels under the shim, and as the meter, which reads the GPU model's accounting. With
- * --arbiter it also starts the arbiter, and itself in the node agent's place, which tells the arbiter of the tenants.
- * With --virtual all these processes share a virtual clock, which advances only while all of them sleep: half a minute
- * of GPU time takes seconds, and other load on the machine does not affect the result.
+ * `duty OPTIONS` creates a GPU, and a container per tenant. It starts itself again as the tenants, which launch kernels
+ * under the shim, and as the meter, which reads the GPU model's accounting. With --arbiter it also starts itself in the
+ * node agent's place, which starts the arbiter and tells it of the tenants. All these processes share a virtual clock,
+ * which advances only while all of them sleep: half a minute of GPU time takes seconds, and other load on the machine
+ * does not affect the result.
  */
 #include "aliquot/region.h"
 #include "gpu_time.h"
 #include "os/usage.h"
 #include "tenant.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
-#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -25,15 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { MAX_TENANTS = 8, MAX_PROCESSES = 4, PATH_LENGTH = 512, MULTIPROCESSORS = 108, SERIES_NS = 20000000 };
-
-static const char uuid[] = "GPU-00000000-0000-4000-8000-00000000da7e";
+enum { MAX_TENANTS = 8, MAX_PROCESSES = 4, SERIES_NS = 20000000 };
 
 static const char help[] =
     "usage: duty [OPTIONS]\n"
@@ -59,7 +51,7 @@ static const char help[] =
     "  --processes N      number of processes of each tenant, which share its limit (default 1); or a list\n"
     "  --policy POLICY    fixed (default), elastic or none; a comma-separated list: one policy per tenant\n"
     "  --arbiter          also run the arbiter\n"
-    "  --fault WHAT@FROM[-TO]  between these seconds, or from then on (virtual time, with --arbiter):\n"
+    "  --fault WHAT@FROM[-TO]  between these seconds, or from then on (with --arbiter):\n"
     "                     killed: there is no arbiter; hung: the arbiter does not run\n"
     "                     paused: the first tenant does not run\n"
     "                     silent, high, low, late: NVML's figures are unknown, 20 points too high or low, a\n"
@@ -79,45 +71,47 @@ static const char help[] =
     "  --shown P          smallest utilization that the shim may show at any time, in percent of the tenant's limit\n"
     "  --p99 MS           largest 99th percentile of the times that the work of the first tenant takes\n"
     "  --accounting P     largest difference between the shim's and the GPU's accounting in percentage points\n"
-    "  --virtual, --real  virtual or real time (default virtual)\n"
     "  --seed N           seed of the kernels' jitter and of the mixes (default 1)\n"
     "  --latency US       mean time until work reaches the GPU, exponentially distributed (default 0)\n"
     "  --profile PROFILE  facts about the GPU: kind (default), hopper, nastiest, or items of ALIQUOT_FAKE_PROFILE\n"
     "  --series FILE      writes a line for each 20 ms from the start: seconds, and the part of the GPU that each\n"
     "                     tenant used, separated by commas\n"
-    "  --build FOLDER     build folder of the shim and the fake driver (default: the one of this program)\n"
-    "  --keep             keep the temporary folder and print its path\n"
     "\n"
     "exit status:\n"
     "  0  every share and every figure is within its bounds\n"
     "  1  at least one is not\n"
     "  2  the measurement failed\n";
 
-struct tenant {
-    double limit, expected;
-    const char *policy, *priority, *shape, *pattern;
-    int processes;
-    pid_t pids[MAX_PROCESSES];
-    double accounted, min_shown, max_shown; /* by the shim's accounting, in percent of the GPU */
+/* What goes wrong, and when, in ns since the start. */
+struct fault {
+    const char *what;
+    uint64_t from, to;
 };
 
 /* The options. */
 struct plan {
-    struct tenant tenants[MAX_TENANTS];
-    int count;
+    struct tenant {
+        double limit, expected;
+        const char *policy, *priority, *shape, *pattern;
+        int processes;
+    } tenants[MAX_TENANTS];
+    int count, seed, latency;
     double seconds, warm_up, tolerance, whole, total, shown, accounting, p99;
-    bool is_virtual, arbiter, keep;
-    unsigned long seed;
-    int latency;
-    const char *profile, *series, *fault, *floor;
-    char build[PATH_LENGTH];
-    char folder[PATH_LENGTH];
+    bool arbiter;
+    const char *profile, *series, *floor;
+    struct fault fault;
 };
 
-static void fail(const char *what) {
-    fprintf(stderr, "duty: %s\n", what);
-    exit(2);
-}
+/* What the processes of a measurement tell each other. */
+struct figures {
+    double used; /* percent of the GPU */
+    struct {
+        pid_t pids[MAX_PROCESSES];
+        double used;                            /* percent of the GPU */
+        double accounted, min_shown, max_shown; /* the same by the shim's accounting */
+        struct tenant_latencies latencies;      /* of its work */
+    } tenants[MAX_TENANTS];
+};
 
 /* Item i of a comma-separated list; the last item if the list is shorter. */
 static char *item(const char *list, int i) {
@@ -136,35 +130,19 @@ static int items(const char *list) {
     return count;
 }
 
-static double number(const char *text, double min, double max) {
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end != 0 || !(value >= min && value <= max)) {
-        fprintf(stderr, "duty: expected a number from %g to %g, found '%s'\n", min, max, text);
-        exit(2);
-    }
-    return value;
-}
-
 static int compare_floats(const void *a, const void *b) {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
 }
 
 /* Prints how long the work of a tenant took that waits for it. Returns the 99th percentile in ms. */
-static double print_latencies(const char *path, double warm_up) {
-    static struct tenant_latencies latencies;
+static double print_latencies(const struct tenant_latencies *latencies, double warm_up) {
     static float ms[TENANT_LATENCIES];
     size_t count = 0;
-    FILE *file = fopen(path, "re");
-    size_t read = file == NULL ? 0 : fread(&latencies, sizeof latencies, 1, file);
-    for (uint32_t i = 0; read == 1 && i < latencies.count && i < TENANT_LATENCIES; i++) {
-        if (latencies.of[i].at >= (float)warm_up) {
-            ms[count++] = latencies.of[i].ms;
+    for (uint32_t i = 0; i < latencies->count && i < TENANT_LATENCIES; i++) {
+        if (latencies->of[i].at >= (float)warm_up) {
+            ms[count++] = latencies->of[i].ms;
         }
-    }
-    if (file != NULL) {
-        fclose(file);
     }
     if (count == 0) {
         return 0;
@@ -173,36 +151,6 @@ static double print_latencies(const char *path, double warm_up) {
     printf("; work takes %.2f ms, p90 %.2f, p99 %.2f, at most %.2f (%zu times)", ms[count / 2], ms[count * 9 / 10],
            ms[count * 99 / 100], ms[count - 1], count);
     return ms[count * 99 / 100];
-}
-
-static void remove_folder(const char *path) {
-    DIR *folder = opendir(path);
-    struct dirent *entry;
-    char inside[PATH_LENGTH + 256];
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            snprintf(inside, sizeof inside, "%.500s/%s", path, entry->d_name);
-            if (unlink(inside) != 0) {
-                remove_folder(inside);
-            }
-        }
-    }
-    if (folder != NULL) {
-        closedir(folder);
-    }
-    rmdir(path);
-}
-
-static void path_in(const struct plan *plan, char path[PATH_LENGTH], const char *format, int i) {
-    int length = snprintf(path, PATH_LENGTH, "%.400s/", plan->folder);
-    snprintf(path + length, PATH_LENGTH - (size_t)length, format, i);
-}
-
-static void kill_process(pid_t pid) {
-    if (pid > 0) {
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-    }
 }
 
 /* ---- the meter ---- */
@@ -229,25 +177,29 @@ static double shown_utilization(const struct aliquot_region *region) {
     return usage.elapsed == 0 ? 0 : 100 * (double)usage.used / (double)usage.elapsed;
 }
 
-static void *map_region(const char *path, int flags) {
+static void *map_region(const char *folder, int tenant, int flags) {
+    char path[PATH_LENGTH];
+    snprintf(path, sizeof path, "%.450s/regions/%d", folder, tenant);
     int file = open(path, flags | O_CLOEXEC), protection = PROT_READ | (flags == O_RDWR ? PROT_WRITE : 0);
     void *region = mmap(NULL, ALIQUOT_REGION_SIZE, protection, MAP_SHARED, file, 0);
     struct stat status;
     if (file < 0 || fstat(file, &status) != 0 || status.st_size < ALIQUOT_REGION_SIZE || region == MAP_FAILED) {
-        fail("the shim in a tenant has not set up its region");
+        setup_fail("the shim in a tenant has not set up its region");
     }
     close(file);
     return region;
 }
 
-/* How long a kernel of each tenant has run, in ns; of the GPU at index 0. Per process: "TENANT:PID". */
-static void read_busy(gpu_file *gpu, int processes, char **names, double busy[MAX_TENANTS + 1]) {
-    static int slots[MAX_TENANTS * MAX_PROCESSES]; /* plus 1; 0: not found yet */
+/* How long a kernel of each tenant has run, in ns; of the GPU at index 0. */
+static void read_busy(gpu_file *gpu, const struct figures *figures, double busy[MAX_TENANTS + 1]) {
+    static int slots[MAX_TENANTS][MAX_PROCESSES]; /* plus 1; 0: not found yet */
     memset(busy, 0, (MAX_TENANTS + 1) * sizeof busy[0]);
     busy[0] = (double)gpu_busy_ns(gpu, -1);
-    for (int i = 0; i < processes; i++) {
-        slots[i] = slots[i] > 0 ? slots[i] : slot_of(gpu, atoi(strchr(names[i], ':') + 1)) + 1;
-        busy[atoi(names[i]) + 1] += slots[i] == 0 ? 0 : (double)gpu_busy_ns(gpu, slots[i] - 1);
+    for (int i = 0; i < MAX_TENANTS; i++) {
+        for (int j = 0; j < MAX_PROCESSES && figures->tenants[i].pids[j] != 0; j++) {
+            slots[i][j] = slots[i][j] > 0 ? slots[i][j] : slot_of(gpu, figures->tenants[i].pids[j]) + 1;
+            busy[i + 1] += slots[i][j] == 0 ? 0 : (double)gpu_busy_ns(gpu, slots[i][j] - 1);
+        }
     }
 }
 
@@ -262,38 +214,34 @@ static void write_series(FILE *series, double time, double elapsed, int tenants,
     memcpy(before, busy, (MAX_TENANTS + 1) * sizeof busy[0]);
 }
 
-/* `duty meter GPU_FILE WARM_UP SECONDS SERIES TENANTS REGION... TENANT:PID...` prints percentages of the GPU: the total
-   and that of each tenant by the GPU model's accounting; then per tenant the GPU time by the shim's accounting, and the
-   smallest and the largest utilization that the shim showed. */
-static int measure(int count, char **arguments) {
-    char error[GPU_ERROR_LENGTH];
-    gpu_file *gpu = gpu_open(arguments[0], error);
-    if (gpu == NULL) {
-        fail(error);
+static void measure(const struct plan *plan, struct figures *figures, const char *folder) {
+    gpu_file *gpu;
+    FILE *series = plan->series[0] != 0 ? fopen(plan->series, "we") : NULL;
+    int tenants = plan->count;
+    if (gpu_open_all(gpu_directory(), &gpu, 1, NULL) != 1) {
+        setup_fail("cannot open the GPU");
     }
-    FILE *series = arguments[3][0] != 0 ? fopen(arguments[3], "we") : NULL;
-    int tenants = atoi(arguments[4]), first_pid = 5 + tenants, processes = count - first_pid;
-    uint64_t begin = gpu_now(), start = begin + (uint64_t)(atof(arguments[1]) * 1e9);
-    uint64_t end = start + (uint64_t)(atof(arguments[2]) * 1e9), measured_from = 0, last = begin;
+    uint64_t begin = gpu_now(), start = begin + (uint64_t)(plan->warm_up * 1e9);
+    uint64_t end = start + (uint64_t)(plan->seconds * 1e9), measured_from = 0, last = begin;
     const struct aliquot_region *regions[MAX_TENANTS];
-    double min[MAX_TENANTS], max[MAX_TENANTS], counted[MAX_TENANTS];
-    double busy[MAX_TENANTS + 1], first[MAX_TENANTS + 1], before[MAX_TENANTS + 1] = {0};
+    double counted[MAX_TENANTS], busy[MAX_TENANTS + 1], first[MAX_TENANTS + 1] = {0}, before[MAX_TENANTS + 1] = {0};
     for (uint64_t time = series != NULL ? begin : start;; time += series != NULL ? SERIES_NS : GPU_USAGE_PERIOD_NS) {
-        tenant_sleep_until(time);
+        gpu_sleep_until(time);
         uint64_t now = gpu_now();
-        read_busy(gpu, processes, arguments + first_pid, busy);
+        read_busy(gpu, figures, busy);
         if (series != NULL) {
             write_series(series, (double)(now - begin), (double)(now - last), tenants, busy, before);
         }
         last = now;
         for (int i = 0; i < tenants && time >= start; i++) {
             if (measured_from == 0) {
-                regions[i] = map_region(arguments[5 + i], O_RDONLY);
+                regions[i] = map_region(folder, i, O_RDONLY);
                 counted[i] = gpu_time_of(regions[i]);
             }
             double shown = shown_utilization(regions[i]);
-            min[i] = measured_from == 0 ? shown : fmin(min[i], shown);
-            max[i] = measured_from == 0 ? shown : fmax(max[i], shown);
+            double *min = &figures->tenants[i].min_shown, *max = &figures->tenants[i].max_shown;
+            *min = measured_from == 0 ? shown : fmin(*min, shown);
+            *max = measured_from == 0 ? shown : fmax(*max, shown);
         }
         if (time >= start && measured_from == 0) {
             measured_from = now;
@@ -304,17 +252,15 @@ static int measure(int count, char **arguments) {
         }
     }
     double elapsed = (double)(last - measured_from);
-    for (int i = 0; i <= tenants; i++) {
-        printf("%f\n", 100 * (busy[i] - first[i]) / elapsed);
-    }
+    figures->used = 100 * (busy[0] - first[0]) / elapsed;
     for (int i = 0; i < tenants; i++) {
-        printf("%f %f %f\n", 100 * (gpu_time_of(regions[i]) - counted[i]) / elapsed, min[i], max[i]);
+        figures->tenants[i].used = 100 * (busy[i + 1] - first[i + 1]) / elapsed;
+        figures->tenants[i].accounted = 100 * (gpu_time_of(regions[i]) - counted[i]) / elapsed;
     }
     if (series != NULL) {
         fclose(series);
     }
     gpu_close(gpu);
-    return EXIT_SUCCESS;
 }
 
 /* ---- in the node agent's place ---- */
@@ -324,36 +270,29 @@ enum { MAX_SAMPLES = 1024 };
 #define STEP_NS UINT64_C(20000000)
 #define SECOND_NS UINT64_C(1000000000)
 
-/* As in nvml.h. */
-typedef struct {
-    unsigned int pid;
-    unsigned long long time; /* us */
-    unsigned int sm, memory, encoder, decoder;
-} utilization_sample;
-
-typedef int utilization_function(void *, utilization_sample *, unsigned *, unsigned long long);
+typedef int utilization_function(void *, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long);
 
 static utilization_function *open_nvml(void **gpu) {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     int (*init)(void) = library == NULL ? NULL : (int (*)(void))dlsym(library, "nvmlInit_v2");
     int (*find)(const char *, void **) =
         library == NULL ? NULL : (int (*)(const char *, void **))dlsym(library, "nvmlDeviceGetHandleByUUID");
-    if (init == NULL || find == NULL || init() != 0 || find(uuid, gpu) != 0) {
-        fail("the simulated NVML does not work");
+    if (init == NULL || find == NULL || init() != 0 || find(setup_uuid(0), gpu) != 0) {
+        setup_fail("the simulated NVML does not work");
     }
     return (utilization_function *)dlsym(library, "nvmlDeviceGetProcessUtilization");
 }
 
 /* NVML's samples later than a time, which becomes that of the latest. NVML also returns invalid ones
    (Syllo/nvtop#110). */
-static unsigned read_samples(utilization_function *utilization, void *gpu, utilization_sample *samples,
+static unsigned read_samples(utilization_function *utilization, void *gpu, nvmlProcessUtilizationSample_t *samples,
                              unsigned long long *since) {
     unsigned returned = MAX_SAMPLES, valid = 0;
     unsigned long long latest = *since;
     bool success = utilization(gpu, samples, &returned, *since) == 0;
     for (unsigned i = 0; success && i < returned && i < MAX_SAMPLES; i++) {
-        if (samples[i].sm <= 100 && samples[i].time > *since) {
-            latest = samples[i].time > latest ? samples[i].time : latest;
+        if (samples[i].smUtil <= 100 && samples[i].timeStamp > *since) {
+            latest = samples[i].timeStamp > latest ? samples[i].timeStamp : latest;
             samples[valid++] = samples[i];
         }
     }
@@ -362,47 +301,24 @@ static unsigned read_samples(utilization_function *utilization, void *gpu, utili
 }
 
 /* Percent of the GPU that a process used: the mean of its samples; negative without one. */
-static double process_percent(const utilization_sample *samples, unsigned count, unsigned pid) {
+static double process_percent(const nvmlProcessUtilizationSample_t *samples, unsigned count, unsigned pid) {
     double sum = 0;
     unsigned found = 0;
     for (unsigned i = 0; i < count; i++) {
-        sum += samples[i].pid == pid ? samples[i].sm : 0;
+        sum += samples[i].pid == pid ? samples[i].smUtil : 0;
         found += samples[i].pid == pid;
     }
     return found == 0 ? -1 : sum / found;
 }
 
-static double tenant_percent(const utilization_sample *samples, unsigned count, const char *pids) {
-    FILE *file = fopen(pids, "re");
-    unsigned pid = 0;
+static double tenant_percent(const nvmlProcessUtilizationSample_t *samples, unsigned count,
+                             const pid_t pids[MAX_PROCESSES]) {
     double sum = -1;
-    while (file != NULL && fscanf(file, "%u", &pid) == 1) {
-        double percent = process_percent(samples, count, pid);
+    for (int j = 0; j < MAX_PROCESSES && pids[j] != 0; j++) {
+        double percent = process_percent(samples, count, (unsigned)pids[j]);
         sum = percent < 0 ? sum : sum < 0 ? percent : sum + percent;
     }
-    if (file != NULL) {
-        fclose(file);
-    }
     return sum;
-}
-
-/* What goes wrong, and when, in ns since the start. */
-struct fault {
-    const char *what;
-    uint64_t from, to;
-};
-
-static struct fault parse_fault(const char *text) {
-    double from = 0, to = 1e6;
-    const char *at = strchr(text, '@');
-    if (text[0] == 0) {
-        return (struct fault){.what = ""};
-    }
-    if (at == NULL || sscanf(at + 1, "%lf-%lf", &from, &to) < 1) {
-        fprintf(stderr, "duty: expected a fault like killed@4-6, found '%s'\n", text);
-        exit(2);
-    }
-    return (struct fault){strndup(text, (size_t)(at - text)), (uint64_t)(from * 1e9), (uint64_t)(to * 1e9)};
 }
 
 /* A program that is started next does not run during that fault. */
@@ -414,18 +330,19 @@ static void pause_when(const struct fault *fault, const char *what) {
     }
 }
 
+static void pause_no_more(void) {
+    unsetenv("ALIQUOT_VIRTUAL_TIME_PAUSE");
+}
+
 /* Starts the arbiter, which reads from then on what this process writes to standard output. */
-static pid_t start_arbiter(const char *build, const char *folder, const char *floor, const struct fault *fault) {
+static pid_t start_arbiter(const struct plan *plan, const char *folder) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
-        fail("cannot create a pipe");
+        setup_fail("cannot create a pipe");
     }
-    pid_t arbiter = fork();
-    if (arbiter == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        pause_when(fault, "hung");
-        container_become_arbiter(build, folder, floor, ends[0]);
-    }
+    pause_when(&plan->fault, "hung");
+    pid_t arbiter = setup_start_arbiter(folder, plan->floor, ends[0]);
+    pause_no_more();
     dup2(ends[1], STDOUT_FILENO);
     close(ends[0]);
     close(ends[1]);
@@ -435,11 +352,9 @@ static pid_t start_arbiter(const char *build, const char *folder, const char *fl
 /* Writes what is not true into the first tenant's region. */
 static void lie(const struct fault *fault, const char *folder) {
     static struct aliquot_device *device;
-    char path[PATH_LENGTH];
     uint64_t now = gpu_now();
     if (device == NULL) {
-        snprintf(path, sizeof path, "%.400s/regions/0", folder);
-        device = ((struct aliquot_region *)map_region(path, O_RDWR))->device;
+        device = ((struct aliquot_region *)map_region(folder, 0, O_RDWR))->device;
     }
     if (strcmp(fault->what, "used") == 0) {
         __atomic_fetch_add(&device->gpu_time, 10 * STEP_NS, __ATOMIC_RELAXED);
@@ -459,24 +374,22 @@ static double faulty(const struct fault *fault, double percent, double before) {
                                               : fmax(0, percent + error);
 }
 
-/* `duty agent BUILD FOLDER FAULT FLOOR LIMIT PIDS...` starts the arbiter and writes its list each second. Per tenant:
-   "CORES POLICY PRIORITY", and a file with the process IDs. */
-static _Noreturn void run_agent(const char *build, const char *folder, const char *fault_text, const char *floor,
-                                int tenants, char **arguments) {
-    static utilization_sample samples[MAX_SAMPLES];
-    struct fault fault = parse_fault(fault_text);
+/* Starts the arbiter and writes its list each second. */
+static _Noreturn void run_agent(const struct plan *plan, const struct figures *figures, const char *folder) {
+    static nvmlProcessUtilizationSample_t samples[MAX_SAMPLES];
+    const struct fault fault = plan->fault;
     unsigned long long since = 0;
     void *gpu = NULL;
-    pid_t arbiter = start_arbiter(build, folder, floor, &fault); /* before this process joins the virtual clock */
+    pid_t arbiter = start_arbiter(plan, folder); /* before this process joins the virtual clock */
     utilization_function *utilization = open_nvml(&gpu);
     double percent[MAX_TENANTS], before[MAX_TENANTS];
     signal(SIGPIPE, SIG_IGN);
     for (uint64_t begin = gpu_now(), time = 0;; time += fault.what[0] != 0 ? STEP_NS : SECOND_NS) {
-        tenant_sleep_until(begin + time);
+        gpu_sleep_until(begin + time);
         bool is_faulty = time >= fault.from && time < fault.to;
         if (strcmp(fault.what, "killed") == 0 && is_faulty == (arbiter != 0)) {
-            kill_process(arbiter);
-            arbiter = is_faulty ? 0 : start_arbiter(build, folder, floor, &fault);
+            setup_stop(arbiter);
+            arbiter = is_faulty ? 0 : start_arbiter(plan, folder);
         } else if (is_faulty && (strcmp(fault.what, "claims") == 0 || strcmp(fault.what, "used") == 0)) {
             lie(&fault, folder);
         }
@@ -485,16 +398,17 @@ static _Noreturn void run_agent(const char *build, const char *folder, const cha
         }
         unsigned count = read_samples(utilization, gpu, samples, &since);
         double sum = 0;
-        for (int i = 0; i < tenants; i++) {
+        for (int i = 0; i < plan->count; i++) {
             before[i] = time == 0 ? -1 : percent[i];
-            percent[i] = tenant_percent(samples, count, arguments[2 * i + 1]);
+            percent[i] = tenant_percent(samples, count, figures->tenants[i].pids);
             sum += percent[i] > 0 ? percent[i] : 0;
         }
-        for (int i = 0; i < tenants; i++) {
+        for (int i = 0; i < plan->count; i++) {
+            const struct tenant *tenant = &plan->tenants[i];
             /* Time slices of processes do not overlap, so a sum above 100 is an artifact of sampling. */
             double said = sum > 100 ? percent[i] * 100 / sum : percent[i];
             said = is_faulty ? faulty(&fault, said, before[i]) : said;
-            printf("%d %s %s ", i, uuid, arguments[2 * i]);
+            printf("%d %s %d %s %s ", i, setup_uuid(0), (int)tenant->limit, tenant->policy, tenant->priority);
             printf(said < 0 ? "-\n" : "%.2f\n", said);
         }
         printf(".\n");
@@ -503,406 +417,171 @@ static _Noreturn void run_agent(const char *build, const char *folder, const cha
     }
 }
 
-/* ---- starting the processes ---- */
+/* ---- the measurement ---- */
 
-static void set_virtual_time(const struct plan *plan, int participants) {
-    char text[PATH_LENGTH];
-    if (!plan->is_virtual) {
-        return;
-    }
-    path_in(plan, text, "clock", 0);
-    setenv("ALIQUOT_VIRTUAL_TIME", text, 1);
-    snprintf(text, sizeof text, "%d", participants);
-    setenv("ALIQUOT_VIRTUAL_TIME_PARTICIPANTS", text, 1);
-}
-
-/* The virtual clock is preloaded first, so that it also intercepts the calls of the shim and the driver. */
-static void set_preload(const struct plan *plan, bool shim) {
-    char text[2 * PATH_LENGTH + 64] = "";
-    if (plan->is_virtual) {
-        snprintf(text, sizeof text, "%.400s/test/virtual_time.so%s", plan->build, shim ? ":" : "");
-    }
-    if (shim) {
-        size_t length = strlen(text);
-        snprintf(text + length, sizeof text - length, "%.400s/libaliquot.so", plan->build);
-    }
-    if (text[0] != 0) {
-        setenv("LD_PRELOAD", text, 1);
-    }
-}
-
-static pid_t start(const struct plan *plan, int participants, bool shim, int output, char **arguments) {
-    pid_t child = fork();
-    if (child == 0) {
-        char text[PATH_LENGTH];
-        if (output >= 0) {
-            dup2(output, STDOUT_FILENO);
-        }
-        path_in(plan, text, "lib", 0);
-        setenv("LD_LIBRARY_PATH", text, 1);
-        path_in(plan, text, "gpus", 0);
-        setenv("ALIQUOT_FAKE_GPUS", text, 1);
-        snprintf(text, sizeof text, "%lu", plan->seed);
-        setenv("ALIQUOT_FAKE_SEED", text, 1);
-        snprintf(text, sizeof text, "%d", plan->latency);
-        setenv("ALIQUOT_FAKE_LATENCY", text, 1);
-        setenv("ALIQUOT_FAKE_PROFILE", plan->profile, 1);
-        set_virtual_time(plan, participants);
-        set_preload(plan, shim);
-        execv(arguments[0], arguments);
-        fprintf(stderr, "duty: %s: %s\n", arguments[0], strerror(errno));
-        _exit(2);
-    }
-    return child;
-}
-
-static void start_tenants(struct plan *plan, int participants, const char *self) {
-    char path[PATH_LENGTH], text[PATH_LENGTH], seed[32], name[16];
-    struct fault fault = parse_fault(plan->fault);
-    for (int i = 0; i < plan->count; i++) {
-        struct tenant *tenant = &plan->tenants[i];
-        snprintf(name, sizeof name, "%d", i);
-        snprintf(text, sizeof text, "%s memory=1000Mi cores=%d policy=%s\n", uuid, (int)tenant->limit, tenant->policy);
-        container_create(plan->folder, name, text);
-        container_enter(plan->folder, name);
-        path_in(plan, path, "latencies-%d", i);
-        container_write(path, "", 0);
-        if (truncate(path, sizeof(struct tenant_latencies)) != 0) {
-            fail("cannot create the file of latencies");
-        }
-        setenv("ALIQUOT_DUTY_LATENCIES", path, 1);
-        char pids[MAX_PROCESSES * 16] = "";
-        for (int j = 0; j < tenant->processes; j++) {
-            snprintf(seed, sizeof seed, "%lu", plan->seed * 1000 + (unsigned long)(i * MAX_PROCESSES + j));
-            char *arguments[] = {(char *)self, "tenant", (char *)tenant->shape, (char *)tenant->pattern, seed, NULL};
-            if (i == 0) {
-                pause_when(&fault, "paused");
-            }
-            tenant->pids[j] = start(plan, participants, true, -1, arguments);
-            unsetenv("ALIQUOT_VIRTUAL_TIME_PAUSE");
-            size_t length = strlen(pids);
-            snprintf(pids + length, sizeof pids - length, "%d\n", (int)tenant->pids[j]);
-        }
-        path_in(plan, path, "pids-%d", i);
-        container_write(path, pids, strlen(pids));
-    }
-}
-
-/* Starts this program in the node agent's place. */
-static pid_t start_agent(const struct plan *plan, int participants, const char *self) {
-    char pids[MAX_TENANTS][PATH_LENGTH], limits[MAX_TENANTS][64], *arguments[7 + 2 * MAX_TENANTS];
-    int count = 0;
-    arguments[count++] = (char *)self;
-    arguments[count++] = "agent";
-    arguments[count++] = (char *)plan->build;
-    arguments[count++] = (char *)plan->folder;
-    arguments[count++] = (char *)plan->fault;
-    arguments[count++] = (char *)plan->floor;
-    for (int i = 0; i < plan->count; i++) {
-        const struct tenant *tenant = &plan->tenants[i];
-        snprintf(limits[i], sizeof limits[i], "%d %.15s %.15s", (int)tenant->limit, tenant->policy, tenant->priority);
-        path_in(plan, pids[i], "pids-%d", i);
-        arguments[count++] = limits[i];
-        arguments[count++] = pids[i];
-    }
-    arguments[count] = NULL;
-    return start(plan, participants, false, -1, arguments);
-}
-
-static void create_gpu(struct plan *plan) {
-    char path[PATH_LENGTH], command[4 * PATH_LENGTH];
-    const char *temporary = getenv("TMPDIR");
-    snprintf(plan->folder, sizeof plan->folder, "%.400s/aliquot-duty-XXXXXX", temporary != NULL ? temporary : "/tmp");
-    if (mkdtemp(plan->folder) == NULL) {
-        fail("cannot create a temporary folder");
-    }
-    char error[GPU_ERROR_LENGTH];
-    struct gpu_identity identity = {.name = "NVIDIA A100-SXM4-80GB",
-                                    .serial = "1",
-                                    .memory_bytes = UINT64_C(80) << 30,
-                                    .multiprocessors = MULTIPROCESSORS,
-                                    .compute_major = 8};
-    memcpy(identity.uuid, uuid, sizeof uuid);
-    path_in(plan, path, "gpus", 0);
-    if (mkdir(path, 0777) != 0 || gpu_create(path, &identity, error) != GPU_CREATED) {
-        fail("cannot create the simulated GPU");
-    }
-    path_in(plan, path, "lib", 0);
-    mkdir(path, 0777);
-    static const char *const libraries[] = {"libcuda.so.1", "libnvidia-ml.so.1"};
-    for (int i = 0; i < 2; i++) {
-        snprintf(command, sizeof command, "%.400s/fake-driver/%s", plan->build, libraries[i]);
-        path_in(plan, path, i == 0 ? "lib/libcuda.so.1" : "lib/libnvidia-ml.so.1", 0);
-        if (access(command, R_OK) != 0 || symlink(command, path) != 0) {
-            fail("the fake driver is not in the build folder; set --build");
-        }
-    }
-}
-
-/* Runs the measurement. shares[0] is the sum of all shares in percent of the GPU; the tenants' shares follow. */
-static void run(struct plan *plan, const char *self, double shares[MAX_TENANTS + 1]) {
-    int pipe_ends[2];
-    char gpu[PATH_LENGTH], regions[MAX_TENANTS][PATH_LENGTH], numbers[3 + MAX_TENANTS * MAX_PROCESSES][32];
-    char *arguments[8 + MAX_TENANTS + MAX_TENANTS * MAX_PROCESSES];
-    int processes = 0;
+/* Returns the figures of a measurement; the memory stays. */
+static const struct figures *run(const struct plan *plan) {
+    char folder[PATH_LENGTH], limits[128], name[16], role[32];
+    int processes = 0, status = 1;
     for (int i = 0; i < plan->count; i++) {
         processes += plan->tenants[i].processes;
     }
-    int participants = processes + 1 + 2 * plan->arbiter;
-    create_gpu(plan);
-    start_tenants(plan, participants, self);
-    pid_t agent = plan->arbiter ? start_agent(plan, participants, self) : 0;
-    int count = 0;
-    path_in(plan, gpu, "gpus/GPU-00000000-0000-4000-8000-00000000da7e", 0);
-    arguments[count++] = (char *)self;
-    arguments[count++] = "meter";
-    arguments[count++] = gpu;
-    snprintf(numbers[0], sizeof numbers[0], "%f", plan->warm_up);
-    snprintf(numbers[1], sizeof numbers[1], "%f", plan->seconds);
-    arguments[count++] = numbers[0];
-    arguments[count++] = numbers[1];
-    arguments[count++] = (char *)plan->series;
-    snprintf(numbers[2], sizeof numbers[2], "%d", plan->count);
-    arguments[count++] = numbers[2];
+    setup_create(folder, 1, processes + 1 + 2 * plan->arbiter, plan->seed);
+    struct figures *figures = setup_share(folder, sizeof *figures);
+    snprintf(name, sizeof name, "%d", plan->latency);
+    setenv("ALIQUOT_FAKE_LATENCY", name, 1);
+    setenv("ALIQUOT_FAKE_PROFILE", plan->profile, 1);
     for (int i = 0; i < plan->count; i++) {
-        path_in(plan, regions[i], "regions/%d", i);
-        arguments[count++] = regions[i];
+        const struct tenant *tenant = &plan->tenants[i];
+        snprintf(name, sizeof name, "%d", i);
+        snprintf(limits, sizeof limits, "%s memory=1000Mi cores=%d policy=%s\n", setup_uuid(0), (int)tenant->limit,
+                 tenant->policy);
+        setup_container(folder, name, limits);
+        if (i == 0) {
+            pause_when(&plan->fault, "paused");
+        }
+        for (int j = 0; j < tenant->processes; j++) {
+            snprintf(role, sizeof role, "tenant-%d-%d", i, j);
+            figures->tenants[i].pids[j] = setup_start(folder, role, name);
+        }
+        pause_no_more();
     }
-    pid_t pids[MAX_TENANTS * MAX_PROCESSES];
-    for (int i = 0, next = 0; i < plan->count; i++) {
-        for (int j = 0; j < plan->tenants[i].processes; j++, next++) {
-            pids[next] = plan->tenants[i].pids[j];
-            snprintf(numbers[3 + next], sizeof numbers[0], "%d:%d", i, (int)pids[next]);
-            arguments[count++] = numbers[3 + next];
+    pid_t agent = plan->arbiter ? setup_start(folder, "agent", NULL) : 0;
+    waitpid(setup_start(folder, "meter", NULL), &status, 0);
+    for (int i = 0; i < plan->count; i++) {
+        for (int j = 0; j < MAX_PROCESSES; j++) {
+            setup_stop(figures->tenants[i].pids[j]);
         }
     }
-    arguments[count] = NULL;
-    if (pipe(pipe_ends) != 0) {
-        fail("cannot create a pipe");
+    setup_stop(agent);
+    setup_remove(folder);
+    if (status != 0) {
+        setup_fail("the measurement failed");
     }
-    pid_t meter = start(plan, participants, false, pipe_ends[1], arguments);
-    close(pipe_ends[1]);
-    FILE *report = fdopen(pipe_ends[0], "r");
-    bool complete = true;
-    for (int i = 0; i <= plan->count && complete; i++) {
-        complete = fscanf(report, "%lf", &shares[i]) == 1;
+    return figures;
+}
+
+/* Runs what `run` has started this program as. */
+static void run_role(const struct plan *plan, const char *role, const char *folder) {
+    struct figures *figures = setup_share(folder, sizeof *figures);
+    int i, j;
+    if (sscanf(role, "tenant-%d-%d", &i, &j) == 2) {
+        tenant_run(plan->tenants[i].shape, plan->tenants[i].pattern,
+                   (unsigned)(plan->seed * 1000 + i * MAX_PROCESSES + j), &figures->tenants[i].latencies);
     }
-    for (int i = 0; i < plan->count && complete; i++) {
-        struct tenant *tenant = &plan->tenants[i];
-        complete = fscanf(report, "%lf %lf %lf", &tenant->accounted, &tenant->min_shown, &tenant->max_shown) == 3;
+    if (strcmp(role, "agent") == 0) {
+        run_agent(plan, figures, folder);
     }
-    fclose(report);
-    waitpid(meter, NULL, 0);
-    for (int i = 0; i < processes; i++) {
-        kill_process(pids[i]);
-    }
-    kill_process(agent);
-    if (!complete) {
-        fail("the meter did not report all figures");
-    }
+    measure(plan, figures, folder);
 }
 
 /* ---- options ---- */
 
-static struct plan parse(int count, char **arguments) {
-    static const struct option options[] = {{"limits", 1, NULL, 'l'},    {"tenants", 1, NULL, 't'},
-                                            {"shape", 1, NULL, 's'},     {"pattern", 1, NULL, 'p'},
-                                            {"processes", 1, NULL, 'n'}, {"policy", 1, NULL, 'o'},
-                                            {"arbiter", 0, NULL, 'a'},   {"seconds", 1, NULL, 'S'},
-                                            {"warm-up", 1, NULL, 'w'},   {"tolerance", 1, NULL, 'T'},
-                                            {"expect", 1, NULL, 'e'},    {"total", 1, NULL, 'A'},
-                                            {"shown", 1, NULL, 'U'},     {"accounting", 1, NULL, 'B'},
-                                            {"virtual", 0, NULL, 'v'},   {"real", 0, NULL, 'r'},
-                                            {"seed", 1, NULL, 'd'},      {"build", 1, NULL, 'b'},
-                                            {"keep", 0, NULL, 'k'},      {"help", 0, NULL, 'h'},
-                                            {"latency", 1, NULL, 'y'},   {"profile", 1, NULL, 'P'},
-                                            {"priority", 1, NULL, 'i'},  {"whole", 1, NULL, 'W'},
-                                            {"series", 1, NULL, 'R'},    {"fault", 1, NULL, 'f'},
-                                            {"floor", 1, NULL, 'F'},     {"p99", 1, NULL, '9'},
-                                            {NULL, 0, NULL, 0}};
+static struct fault parse_fault(const char *text) {
+    double from = 0, to = 1e6;
+    const char *at = strchr(text, '@');
+    if (text[0] == 0) {
+        return (struct fault){.what = ""};
+    }
+    if (at == NULL || sscanf(at + 1, "%lf-%lf", &from, &to) < 1) {
+        setup_fail("expected a fault like killed@4-6, found '%s'", text);
+    }
+    return (struct fault){strndup(text, (size_t)(at - text)), (uint64_t)(from * 1e9), (uint64_t)(to * 1e9)};
+}
+
+static struct plan parse(char **arguments) {
     const char *limits = "25", *shapes = "1ms", *patterns = "busy", *policies = "fixed", *expect = NULL,
-               *priorities = "normal", *processes = "1";
+               *priorities = "normal", *processes = "1", *fault = "";
     struct plan plan = {.seconds = 5,
                         .warm_up = 2,
                         .tolerance = 2,
                         .whole = 100,
                         .total = -1,
                         .accounting = 100,
-                        .is_virtual = true,
                         .p99 = INFINITY,
                         .profile = "kind",
                         .series = "",
-                        .fault = "",
-                        .floor = "5",
                         .seed = 1};
-    ssize_t length = readlink("/proc/self/exe", plan.build, sizeof plan.build - 1);
-    plan.build[length > 0 ? length : 0] = 0;
-    for (int up = 0; up < 2 && strrchr(plan.build, '/') != NULL; up++) { /* BUILD/duty/duty */
-        *strrchr(plan.build, '/') = 0;
-    }
-    for (int option; (option = getopt_long(count, arguments, "h", options, NULL)) != -1;) {
-        switch (option) {
-        case 'l':
-            limits = optarg;
-            break;
-        case 't':
-            plan.count = (int)number(optarg, 1, MAX_TENANTS);
-            break;
-        case 's':
-            shapes = optarg;
-            break;
-        case 'p':
-            patterns = optarg;
-            break;
-        case 'n':
-            processes = optarg;
-            break;
-        case 'o':
-            policies = optarg;
-            break;
-        case 'i':
-            priorities = optarg;
-            break;
-        case 'F':
-            plan.floor = optarg;
-            break;
-        case '9':
-            plan.p99 = number(optarg, 0, 1e6);
-            break;
-        case 'a':
-            plan.arbiter = true;
-            break;
-        case 'S':
-            plan.seconds = number(optarg, 0.5, 3600);
-            break;
-        case 'w':
-            plan.warm_up = number(optarg, 0, 3600);
-            break;
-        case 'T':
-            plan.tolerance = number(optarg, -1, 100);
-            break;
-        case 'e':
-            expect = optarg;
-            break;
-        case 'W':
-            plan.whole = number(optarg, 0, 100);
-            break;
-        case 'A':
-            plan.total = number(optarg, 0, 100);
-            break;
-        case 'U':
-            plan.shown = number(optarg, 0, 100);
-            break;
-        case 'B':
-            plan.accounting = number(optarg, 0, 100);
-            break;
-        case 'v':
-            plan.is_virtual = true;
-            break;
-        case 'r':
-            plan.is_virtual = false;
-            break;
-        case 'd':
-            plan.seed = (unsigned long)number(optarg, 0, 1e9);
-            break;
-        case 'y':
-            plan.latency = (int)number(optarg, 0, 1000);
-            break;
-        case 'P':
-            plan.profile = optarg;
-            break;
-        case 'R':
-            plan.series = optarg;
-            break;
-        case 'f':
-            plan.fault = optarg;
-            break;
-        case 'b':
-            snprintf(plan.build, sizeof plan.build, "%s", optarg);
-            break;
-        case 'k':
-            plan.keep = true;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            exit(EXIT_SUCCESS);
-        default:
-            fputs(help, stderr);
-            exit(2);
-        }
-    }
-    if (plan.count == 0) {
-        plan.count = items(limits);
-    }
-    if (optind < count || plan.count > MAX_TENANTS) {
-        fputs(help, stderr);
-        exit(2);
+    const struct setup_option options[] = {{"limits", .text = &limits},
+                                           {"tenants", .integer = &plan.count, .min = 1, .max = MAX_TENANTS},
+                                           {"shape", .text = &shapes},
+                                           {"pattern", .text = &patterns},
+                                           {"processes", .text = &processes},
+                                           {"policy", .text = &policies},
+                                           {"arbiter", .flag = &plan.arbiter},
+                                           {"fault", .text = &fault},
+                                           {"priority", .text = &priorities},
+                                           {"floor", .text = &plan.floor},
+                                           {"seconds", .number = &plan.seconds, .min = 0.5, .max = 3600},
+                                           {"warm-up", .number = &plan.warm_up, .max = 3600},
+                                           {"tolerance", .number = &plan.tolerance, .min = -1, .max = 100},
+                                           {"expect", .text = &expect},
+                                           {"whole", .number = &plan.whole, .max = 100},
+                                           {"total", .number = &plan.total, .max = 100},
+                                           {"shown", .number = &plan.shown, .max = 100},
+                                           {"p99", .number = &plan.p99, .max = 1e6},
+                                           {"accounting", .number = &plan.accounting, .max = 100},
+                                           {"seed", .integer = &plan.seed, .max = 1e6},
+                                           {"latency", .integer = &plan.latency, .max = 1000},
+                                           {"profile", .text = &plan.profile},
+                                           {"series", .text = &plan.series},
+                                           {NULL}};
+    setup_parse(options, help, arguments);
+    plan.fault = parse_fault(fault);
+    plan.count = plan.count == 0 ? items(limits) : plan.count;
+    if (plan.count > MAX_TENANTS) {
+        setup_fail("expected at most %d tenants, found %d", MAX_TENANTS, plan.count);
     }
     double sum = 0;
     for (int i = 0; i < plan.count; i++) {
         struct tenant *tenant = &plan.tenants[i];
-        tenant->limit = number(item(limits, i), 0, 100);
+        tenant->limit = setup_number(item(limits, i), 0, 100);
         tenant->shape = item(shapes, i);
         tenant->pattern = item(patterns, i);
         tenant->policy = item(policies, i);
         tenant->priority = item(priorities, i);
-        tenant->processes = (int)number(item(processes, i), 1, MAX_PROCESSES);
+        tenant->processes = (int)setup_number(item(processes, i), 1, MAX_PROCESSES);
         sum += tenant->limit;
     }
     for (int i = 0; i < plan.count; i++) {
         double scale = (sum > 100 ? 100 / sum : 1) * plan.whole / 100;
-        plan.tenants[i].expected = expect != NULL ? number(item(expect, i), -1, 100) : plan.tenants[i].limit * scale;
+        plan.tenants[i].expected =
+            expect != NULL ? setup_number(item(expect, i), -1, 100) : plan.tenants[i].limit * scale;
     }
     return plan;
 }
 
 int main(int count, char **arguments) {
-    if (count == 5 && strcmp(arguments[1], "tenant") == 0) {
-        tenant_run(arguments[2], arguments[3], strtoul(arguments[4], NULL, 10));
+    bool has_role = count > 2 && arguments[1][0] != '-'; /* ROLE FOLDER OPTION... */
+    const struct plan plan = parse(arguments + (has_role ? 3 : 1));
+    if (has_role) {
+        run_role(&plan, arguments[1], arguments[2]);
+        return EXIT_SUCCESS;
     }
-    if (count >= 8 && strcmp(arguments[1], "agent") == 0) {
-        run_agent(arguments[2], arguments[3], arguments[4], arguments[5], (count - 6) / 2, arguments + 6);
-    }
-    if (count >= 5 && strcmp(arguments[1], "meter") == 0) {
-        return measure(count - 2, arguments + 2);
-    }
-    struct plan plan = parse(count, arguments);
-    double shares[MAX_TENANTS + 1] = {0}, worst = 0, min_shown = 100, accounting_error = 0, p99 = 0;
-    char self[PATH_LENGTH];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0) {
-        fail("cannot read /proc/self/exe");
-    }
-    self[length] = 0;
+    double worst = 0, min_shown = 100, accounting_error = 0, p99 = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    run(&plan, self, shares);
+    const struct figures *figures = run(&plan);
     for (int i = 0; i < plan.count; i++) {
-        struct tenant *tenant = &plan.tenants[i];
-        double error = tenant->expected < 0 ? 0 : shares[i + 1] - tenant->expected;
+        const struct tenant *tenant = &plan.tenants[i];
+        double used = figures->tenants[i].used, accounted = figures->tenants[i].accounted;
+        double error = tenant->expected < 0 ? 0 : used - tenant->expected;
         printf("tenant %d: limit %3.0f %s, %s, %s: %5.1f %% of the GPU", i, tenant->limit, tenant->policy,
-               tenant->shape, tenant->pattern, shares[i + 1]);
+               tenant->shape, tenant->pattern, used);
         printf(tenant->expected < 0 ? "" : " (%+.1f)", error);
         if (tenant->limit > 0) {
-            double scale = 100 / tenant->limit, shown = tenant->min_shown * scale;
-            printf("; shim counts %.1f %%, shows utilization %.0f to %.0f %%", tenant->accounted, shown,
-                   tenant->max_shown * scale);
+            double scale = 100 / tenant->limit, shown = figures->tenants[i].min_shown * scale;
+            printf("; shim counts %.1f %%, shows utilization %.0f to %.0f %%", accounted, shown,
+                   figures->tenants[i].max_shown * scale);
             min_shown = fmin(shown, min_shown);
-            accounting_error = fmax(accounting_error, fabs(tenant->accounted - shares[i + 1]));
+            accounting_error = fmax(accounting_error, fabs(accounted - used));
         }
-        char latencies[PATH_LENGTH];
-        path_in(&plan, latencies, "latencies-%d", i);
-        double slow = print_latencies(latencies, plan.warm_up);
+        double slow = print_latencies(&figures->tenants[i].latencies, plan.warm_up);
         p99 = i == 0 ? slow : p99;
         printf("\n");
         worst = fabs(error) > worst ? fabs(error) : worst;
     }
-    if (plan.keep) {
-        printf("folder: %s\n", plan.folder);
-    } else {
-        remove_folder(plan.folder);
-    }
-    printf("total: %.1f %%; worst error %.1f points\n", shares[0], worst);
-    bool good = (plan.tolerance < 0 || worst <= plan.tolerance) && shares[0] >= plan.total && min_shown >= plan.shown &&
-                accounting_error <= plan.accounting && p99 <= plan.p99;
+    printf("total: %.1f %%; worst error %.1f points\n", figures->used, worst);
+    bool good = (plan.tolerance < 0 || worst <= plan.tolerance) && figures->used >= plan.total &&
+                min_shown >= plan.shown && accounting_error <= plan.accounting && p99 <= plan.p99;
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

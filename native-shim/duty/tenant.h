@@ -1,14 +1,15 @@
-/* A tenant: a container, and the program in it, which launches kernels in an endless loop. */
+/* The program in a container, which launches kernels in an endless loop; and calls of the driver. */
 #ifndef ALIQUOT_DUTY_TENANT_H
 #define ALIQUOT_DUTY_TENANT_H
 
-#include <stddef.h>
+#include "driver/abi.h"
+#include "setup.h"
+
 #include <stdint.h>
 
 enum { TENANT_LATENCIES = 65536 };
 
-/* In the file that ALIQUOT_DUTY_LATENCIES names: how long the work of a tenant took that waits for it, from its launch,
-   or from the arrival of its request. */
+/* How long the work of a tenant took that waits for it, from its launch, or from the arrival of its request. */
 struct tenant_latencies {
     uint32_t count;
     struct {
@@ -17,21 +18,28 @@ struct tenant_latencies {
     } of[TENANT_LATENCIES];
 };
 
-/* Runs until it is killed. `duty --help` lists the shapes and patterns. */
-_Noreturn void tenant_run(const char *shape, const char *pattern, unsigned long seed);
+/* Runs until it is killed. `duty --help` lists the shapes and patterns. latencies: where it reports them, or NULL. */
+_Noreturn void tenant_run(const char *shape, const char *pattern, unsigned seed, struct tenant_latencies *latencies);
 
-/* Creates a container in a folder: vgpu-NAME with its limits, regions/NAME, and agents/NAME with the limits' GPUs. */
-void container_create(const char *folder, const char *name, const char *limits);
+/* An address in the driver; ends the process if the driver does not export it. */
+void *tenant_find(const char *symbol);
 
-/* Programs that this process starts under the shim from then on are in that container. */
-void container_enter(const char *folder, const char *name);
+/* CALL(cuInit, unsigned)(0) returns a CUresult. */
+#define CALL(symbol, ...)                                                                                              \
+    ({                                                                                                                 \
+        static CUresult (*found_##symbol)(__VA_ARGS__);                                                                \
+        if (found_##symbol == NULL) {                                                                                  \
+            found_##symbol = (CUresult(*)(__VA_ARGS__))tenant_find(#symbol);                                           \
+        }                                                                                                              \
+        found_##symbol;                                                                                                \
+    })
 
-/* Becomes the arbiter of a folder's containers, which reads its lists from `input`. floor: its FLOOR, or NULL. */
-_Noreturn void container_become_arbiter(const char *build, const char *folder, const char *floor, int input);
-
-void container_write(const char *path, const void *content, size_t length);
-
-/* Sleeps until a time of CLOCK_MONOTONIC in ns. */
-void tenant_sleep_until(uint64_t time);
+#define MUST(call)                                                                                                     \
+    do {                                                                                                               \
+        CUresult must_result = (call);                                                                                 \
+        if (must_result != CUDA_SUCCESS) {                                                                             \
+            setup_fail("error %d: %s", (int)must_result, #call);                                                       \
+        }                                                                                                              \
+    } while (0)
 
 #endif
