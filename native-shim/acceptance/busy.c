@@ -195,10 +195,8 @@ int main(int count, char **arguments) {
                         "[kernels|streams|wait|graph|copies|device-copies|burst=S|think=S|poisson=PART]\n");
         return 2;
     }
-    int processors = 1;
     driver_start();
-    CALL(cuDeviceGetAttribute, int *, int, int)(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
-    blocks = (unsigned)processors;
+    blocks = busy_blocks();
     function = busy_function("aliquot_busy");
     int stream_count = shape == STREAMS ? MAX_STREAMS : 1;
     for (int i = 0; i < stream_count; i++) {

@@ -51,6 +51,13 @@ static inline CUfunction busy_function(const char *name) {
     return busy_load(busy_ptx, name);
 }
 
+/* The number of multiprocessors. */
+static inline unsigned busy_blocks(void) {
+    int processors = 1;
+    CALL(cuDeviceGetAttribute, int *, int, int)(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
+    return (unsigned)processors;
+}
+
 typedef int busy_launcher(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
                           void **, void **);
 

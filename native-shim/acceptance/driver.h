@@ -92,6 +92,22 @@ static inline void driver_memory(size_t *free_bytes, size_t *total) {
     MUST(CALL(cuMemGetInfo_v2, size_t *, size_t *)(free_bytes, total));
 }
 
+static const struct allocation_properties {
+    int type, handle_types;
+    struct location {
+        int type, id;
+    } location;
+    void *metadata;
+    unsigned char flags[8];
+} driver_device_memory = {.type = 1 /* pinned */, .location = {1 /* device */, 0}};
+
+static inline size_t driver_granularity(const struct allocation_properties *properties) {
+    size_t bytes = 0;
+    MUST(CALL(cuMemGetAllocationGranularity, size_t *, const struct allocation_properties *, int)(&bytes, properties,
+                                                                                                  0));
+    return bytes;
+}
+
 static inline double driver_now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -103,6 +119,11 @@ static inline void driver_sleep(double seconds) {
     if (seconds > 0) {
         nanosleep(&(struct timespec){.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)}, NULL);
     }
+}
+
+static inline int driver_ascending(const void *a, const void *b) {
+    double difference = *(const double *)a - *(const double *)b;
+    return (difference > 0) - (difference < 0);
 }
 
 /* Sends the output to the script and waits until the script closes the input. The script reads NVML in between. */

@@ -10,11 +10,6 @@ enum { LAUNCHES = 500, BURST = 10, MAX_ROUNDS = 10000 };
 
 static const double period = 100e-6; /* seconds between the starts of bursts */
 
-static int ascending(const void *a, const void *b) {
-    double difference = *(const double *)a - *(const double *)b;
-    return (difference > 0) - (difference < 0);
-}
-
 int main(int count, char **arguments) {
     static double times[MAX_ROUNDS];
     int rounds = count == 2 ? atoi(arguments[1]) : 0;
@@ -43,7 +38,7 @@ int main(int count, char **arguments) {
         driver_must(failed, "cuLaunchKernel");
         MUST(CALL(cuCtxSynchronize, void)());
     }
-    qsort(times, (size_t)rounds, sizeof times[0], ascending);
+    qsort(times, (size_t)rounds, sizeof times[0], driver_ascending);
     printf("{\"launch\": %.2f}\n", times[rounds / 2]);
     return EXIT_SUCCESS;
 }

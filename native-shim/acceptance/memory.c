@@ -8,15 +8,6 @@
 
 #include <string.h>
 
-struct location {
-    int type, id;
-};
-struct allocation_properties {
-    int type, handle_types;
-    struct location location;
-    void *metadata;
-    unsigned char flags[8];
-};
 struct access {
     struct location location;
     int flags;
@@ -26,7 +17,7 @@ struct array_descriptor {
     int format;
     unsigned channels;
 };
-enum { LOCATION_DEVICE = 1, PINNED = 1, READ_WRITE = 3, FORMAT_FLOAT = 0x20, ATTACH_GLOBAL = 1 };
+enum { READ_WRITE = 3, FORMAT_FLOAT = 0x20, ATTACH_GLOBAL = 1 };
 
 /* One allocation. The kind decides which fields are set. */
 struct block {
@@ -100,7 +91,7 @@ static int free_captured(struct block *block) {
 }
 
 static int allocate_virtual(struct block *block) {
-    struct allocation_properties properties = {.type = PINNED, .location = {LOCATION_DEVICE, 0}};
+    const struct allocation_properties properties = driver_device_memory;
     int result = CALL(cuMemCreate, unsigned long long *, size_t, const struct allocation_properties *,
                       unsigned long long)(&block->handle, block->bytes, &properties, 0);
     if (result != CUDA_SUCCESS) {
@@ -149,14 +140,6 @@ static const struct kind {
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0], MAX_BLOCKS = 1 << 20 };
 
-static size_t granularity(void) {
-    struct allocation_properties properties = {.type = PINNED, .location = {LOCATION_DEVICE, 0}};
-    size_t bytes = 0;
-    MUST(CALL(cuMemGetAllocationGranularity, size_t *, const struct allocation_properties *, int)(&bytes, &properties,
-                                                                                                  0));
-    return bytes;
-}
-
 int main(int count, char **arguments) {
     const struct kind *kind = NULL;
     for (int i = 0; i < KINDS; i++) {
@@ -182,8 +165,8 @@ int main(int count, char **arguments) {
         getchar();
     }
     struct block *blocks = calloc(MAX_BLOCKS, sizeof *blocks);
-    size_t smallest = kind->smallest != 0 ? kind->smallest : granularity();
-    size_t allocated = 0, obtained = 0, before, total, full, after;
+    size_t smallest = kind->smallest != 0 ? kind->smallest : driver_granularity(&driver_device_memory);
+    size_t allocated = 0, obtained = 0, before, total, after;
     int error = CUDA_SUCCESS;
     driver_memory(&before, &total);
     for (size_t bytes = largest; bytes >= smallest && blocks != NULL; bytes /= 2) {
@@ -197,10 +180,8 @@ int main(int count, char **arguments) {
             obtained += block->bytes;
         }
     }
-    driver_memory(&full, &total);
-    printf("{\"total\": %zu, \"free_before\": %zu, \"obtained\": %zu, \"free_full\": %zu, \"smallest\": %zu, "
-           "\"error\": \"%s\"}\n",
-           total, before, obtained, full, smallest, driver_error(error));
+    printf("{\"total\": %zu, \"free_before\": %zu, \"obtained\": %zu, \"error\": \"%s\"}\n", total, before, obtained,
+           driver_error(error));
     driver_wait_for_script();
     for (size_t i = allocated; i-- > 0;) {
         MUST(kind->free(&blocks[i]));

@@ -43,4 +43,4 @@ for _ in range(10):
     graph.replay()
 torch.cuda.synchronize()
 json.dump({"torch": torch.__version__, "total": total, "first": first, "second": second, "reserved": reserved,
-           "graph": bool((result == 6).all()), "free": torch.cuda.mem_get_info()[0]}, sys.stdout)
+           "graph": bool((result == 6).all())}, sys.stdout)
