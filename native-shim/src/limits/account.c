@@ -49,6 +49,8 @@ int aliquot_account_device(const uint8_t uuid[16]) {
 static void apply_limits(struct account *account, const struct aliquot_vgpu *vgpu) {
     atomic_store(&account->limit, vgpu->memory);
     atomic_store(&account->context_bytes, vgpu->context_bytes);
+    atomic_store_explicit(&account->policy, (unsigned)vgpu->policy, memory_order_relaxed);
+    atomic_store_explicit(&account->cores, vgpu->policy == ALIQUOT_POLICY_NONE ? 0 : vgpu->cores, memory_order_release);
 }
 
 static void follow_agent(struct account *account, int64_t now) {
@@ -82,7 +84,6 @@ static bool add_account(const struct aliquot_vgpu *vgpu, char *error) {
     atomic_store(&account->own_bytes, 0);
     follow_agent(account, aliquot_os_clock());
     account->undecided = 0;
-    atomic_store(&account->cores, 0);
     aliquot_unlock(&account->lock); /* a thread of the parent may have held it at the fork */
     apply_limits(account, vgpu);
     atomic_store_explicit(&account_count, count + 1, memory_order_release);
@@ -90,12 +91,14 @@ static bool add_account(const struct aliquot_vgpu *vgpu, char *error) {
 }
 
 bool aliquot_account_set_limits(const struct aliquot_limits *limits, char error[ALIQUOT_LIMITS_ERROR]) {
+    bool complete = true;
+    int limited = 0;
     for (size_t i = 0; i < limits->count; i++) {
         int known = aliquot_account_device(limits->vgpu[i].uuid);
         if (known >= 0) {
             apply_limits(&accounts[known], &limits->vgpu[i]);
-        } else if (!add_account(&limits->vgpu[i], error)) {
-            return false;
+        } else {
+            complete &= add_account(&limits->vgpu[i], error);
         }
     }
     int count = atomic_load(&account_count);
@@ -107,27 +110,12 @@ bool aliquot_account_set_limits(const struct aliquot_limits *limits, char error[
         if (!named) {
             atomic_store(&accounts[device].limit, 0);
         }
-    }
-    return true;
-}
-
-void aliquot_account_set_compute_limits(const struct aliquot_limits *limits) {
-    int limited = 0;
-    for (size_t i = 0; i < limits->count; i++) {
-        const struct aliquot_vgpu *vgpu = &limits->vgpu[i];
-        int device = aliquot_account_device(vgpu->uuid);
-        if (device < 0) {
-            continue;
-        }
-        bool elastic = vgpu->policy == ALIQUOT_POLICY_ELASTIC;
-        bool none = vgpu->policy == ALIQUOT_POLICY_NONE || (vgpu->cores == 0 && !elastic);
-        atomic_store_explicit(&accounts[device].policy, (unsigned)vgpu->policy, memory_order_relaxed);
-        atomic_store_explicit(&accounts[device].cores, none ? 0 : vgpu->cores, memory_order_release);
-        limited += !none;
+        limited += named && aliquot_account_is_compute_limited(device);
     }
     atomic_store_explicit(&limited_devices, limited, memory_order_relaxed);
     __atomic_store_n(&aliquot_account_compute, limited > 0 ? ALIQUOT_COMPUTE_LIMITED : ALIQUOT_COMPUTE_FREE,
                      __ATOMIC_RELEASE);
+    return complete;
 }
 
 bool aliquot_account_computes_on_several(void) {
@@ -135,8 +123,9 @@ bool aliquot_account_computes_on_several(void) {
 }
 
 bool aliquot_account_is_compute_limited(int device) {
-    return atomic_load_explicit(&accounts[device].cores, memory_order_acquire) != 0 ||
-           atomic_load_explicit(&accounts[device].policy, memory_order_relaxed) == ALIQUOT_POLICY_ELASTIC;
+    return device >= 0 &&
+           (atomic_load_explicit(&accounts[device].cores, memory_order_acquire) != 0 ||
+            atomic_load_explicit(&accounts[device].policy, memory_order_relaxed) == ALIQUOT_POLICY_ELASTIC);
 }
 
 struct aliquot_share aliquot_account_share(int number) {

@@ -21,11 +21,9 @@
 #include <stdint.h>
 
 /* Applies the limits of a limit file: at activation and after each change of the file. A GPU that the file no longer
-   names gets a limit of 0. False: a GPU has no entry in the region, and error says so. Calls must not overlap. */
+   names gets a memory limit of 0. False: a GPU has no entry in the region, and error says so; the others have their
+   limits. Calls must not overlap. */
 bool aliquot_account_set_limits(const struct aliquot_limits *limits, char error[ALIQUOT_LIMITS_ERROR]);
-
-/* Applies the compute limits of a limit file, after aliquot_account_set_limits(). Calls must not overlap. */
-void aliquot_account_set_compute_limits(const struct aliquot_limits *limits);
 
 enum { ALIQUOT_COMPUTE_UNKNOWN, ALIQUOT_COMPUTE_FREE, ALIQUOT_COMPUTE_LIMITED };
 
@@ -35,7 +33,8 @@ extern int aliquot_account_compute;
 /* Whether the GPU time of several devices is limited, so that kernels may wait for peers on another one. */
 bool aliquot_account_computes_on_several(void);
 
-/* Whether the container's GPU time is limited. An elastic container without cores is: it only borrows. */
+/* Whether the container's GPU time is limited. An elastic container without cores is: it only borrows. Of device -1 it
+   is not. */
 bool aliquot_account_is_compute_limited(int device);
 
 /* Device number of a GPU; -1: the limit file does not name it, so allocations on it are refused. */

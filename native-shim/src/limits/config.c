@@ -150,7 +150,6 @@ static enum aliquot_mode determine_mode(void) {
     if (!aliquot_account_set_limits(&limits, error)) {
         return refuse_cuda(region_path, error);
     }
-    aliquot_account_set_compute_limits(&limits);
     if (!fork_handled) {
         fork_handled = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
     }
@@ -180,7 +179,6 @@ static void reread_if_changed(void) {
     char error[ALIQUOT_LIMITS_ERROR];
     if (aliquot_os_stat(limits_path, &now) == 0 && !is_same_file(&now, &limits_file) && read_limits(error)) {
         aliquot_account_set_limits(&limits, error);
-        aliquot_account_set_compute_limits(&limits);
     }
 }
 
