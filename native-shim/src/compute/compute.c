@@ -63,44 +63,40 @@ int aliquot_compute_refresh(void) {
     return __atomic_load_n(&aliquot_account_compute, __ATOMIC_ACQUIRE);
 }
 
-bool aliquot_compute_is_limited(int device) {
-    return device >= 0 && aliquot_account_is_compute_limited(device);
-}
-
-static struct aliquot_share share_of(const struct gpu_limit *limit) {
-    return aliquot_account_share((int)(limit - gpu_limits));
-}
-
 static int64_t larger_of(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
 /* The GPU's entry in the region. */
-static struct aliquot_device *shared(const struct gpu_limit *limit) {
-    return share_of(limit).region;
+static struct aliquot_device *region_of(int number) {
+    return aliquot_account_share(number).region;
 }
 
-static const struct aliquot_agent_device *agent_of(const struct gpu_limit *limit) {
-    return aliquot_account_agent((int)(limit - gpu_limits));
-}
+/* What holds for the container on a GPU at a time. Shares are in millionths of the GPU. */
+struct terms {
+    struct aliquot_device *region;
+    int64_t now;
+    uint32_t fixed;    /* by the limit file */
+    uint32_t own;      /* 0: no limit */
+    uint32_t borrowed; /* beyond the own one */
+    uint32_t floor;    /* 0: no container of high priority has to be considered */
+    bool preempted;    /* it has work */
+};
 
-/* Millionths of the GPU. */
-static uint32_t fixed_share(const struct aliquot_share *share) {
-    return share->cores * (ALIQUOT_GCRA_WHOLE_GPU / 100);
-}
-
-/* The own share; 0: no limit. */
-static uint32_t share_now(const struct gpu_limit *limit, const struct aliquot_share *share, int64_t now) {
-    return aliquot_gcra_share(fixed_share(share), __atomic_load_n(&agent_of(limit)->grant, __ATOMIC_RELAXED), now);
-}
-
-static uint32_t borrowed_share(const struct gpu_limit *limit, const struct aliquot_share *share, int64_t now) {
-    return aliquot_gcra_borrowed(share->policy, __atomic_load_n(&agent_of(limit)->borrowed, __ATOMIC_RELAXED), now);
-}
-
-static uint32_t effective_share(const struct gpu_limit *limit, int64_t now) {
-    const struct aliquot_share share = share_of(limit);
-    return share_now(limit, &share, now);
+static struct terms terms_of(int number, int64_t now) {
+    const struct aliquot_share share = aliquot_account_share(number);
+    const struct aliquot_agent_device *agent = aliquot_account_agent(number);
+    uint64_t yield = __atomic_load_n(&agent->yield, __ATOMIC_RELAXED);
+    uint32_t fixed = share.cores * (ALIQUOT_GCRA_WHOLE_GPU / 100);
+    return (struct terms){
+        .region = share.region,
+        .now = now,
+        .fixed = fixed,
+        .own = aliquot_gcra_share(fixed, __atomic_load_n(&agent->grant, __ATOMIC_RELAXED), now),
+        .borrowed = aliquot_gcra_borrowed(share.policy, __atomic_load_n(&agent->borrowed, __ATOMIC_RELAXED), now),
+        .floor = aliquot_gcra_floor(yield, now),
+        .preempted = (yield & ALIQUOT_YIELD_NOW) != 0,
+    };
 }
 
 static void record_wanted(struct aliquot_device *device, int64_t now) {
@@ -118,11 +114,12 @@ static int64_t in_flight(const struct gpu_limit *limit, const struct aliquot_dev
 }
 
 /* Says how much work of this process is in flight. */
-static void publish_in_flight(struct gpu_limit *limit, int64_t own, int64_t now) {
+static void publish_in_flight(int number, int64_t own, int64_t now) {
+    struct gpu_limit *limit = &gpu_limits[number];
     atomic_store_explicit(&limit->busy_until, now + own, memory_order_relaxed);
     own = own < 0 ? 0 : own < ALIQUOT_GCRA_WAIT_MAX_NS ? own : ALIQUOT_GCRA_WAIT_MAX_NS;
     int64_t before = atomic_exchange_explicit(&limit->published, now + own, memory_order_relaxed) - now;
-    uint64_t *word = &shared(limit)->in_flight, found = __atomic_load_n(word, __ATOMIC_RELAXED), next;
+    uint64_t *word = &region_of(number)->in_flight, found = __atomic_load_n(word, __ATOMIC_RELAXED), next;
     do {
         int64_t all = (int64_t)(found - (uint64_t)now), others = all - (before > 0 ? before : 0);
         next = (uint64_t)(now + own + (others > 0 && all < ALIQUOT_GCRA_WAIT_MAX_NS ? others : 0));
@@ -153,121 +150,110 @@ static bool try_charge_both(uint64_t *own, uint64_t *containers, uint32_t share,
 }
 
 /* Whether no more than one launch, or BORROWED_MAX_NS, would be in flight. */
-static bool is_little(const struct gpu_limit *limit, const struct aliquot_device *device, uint64_t cost, int64_t now) {
-    int64_t flying = in_flight(limit, device, now);
+static bool is_little(const struct gpu_limit *limit, const struct terms *terms, uint64_t cost) {
+    int64_t flying = in_flight(limit, terms->region, terms->now);
     return flying <= 0 || flying + (int64_t)cost <= BORROWED_MAX_NS;
 }
 
-static uint64_t yield_word(const struct gpu_limit *limit) {
-    return __atomic_load_n(&agent_of(limit)->yield, __ATOMIC_RELAXED);
-}
-
-static bool yields(const struct gpu_limit *limit, int64_t now) {
-    uint64_t word = yield_word(limit), shared_tat = __atomic_load_n(&shared(limit)->floor_tat, __ATOMIC_RELAXED);
-    uint32_t floor = aliquot_gcra_floor(word, now);
-    return floor > 0 && (word & ALIQUOT_YIELD_NOW) != 0 &&
-           !(aliquot_gcra_is_below_floor(__atomic_load_n(&limit->floor_tat, __ATOMIC_RELAXED), floor, now) &&
-             aliquot_gcra_is_below_floor(shared_tat, floor, now));
+static bool yields(const struct gpu_limit *limit, const struct terms *terms) {
+    uint64_t own = __atomic_load_n(&limit->floor_tat, __ATOMIC_RELAXED);
+    uint64_t containers = __atomic_load_n(&terms->region->floor_tat, __ATOMIC_RELAXED);
+    return terms->floor > 0 && terms->preempted &&
+           !(aliquot_gcra_is_below_floor(own, terms->floor, terms->now) &&
+             aliquot_gcra_is_below_floor(containers, terms->floor, terms->now));
 }
 
 bool aliquot_compute_yields(int number) {
-    return yields(&gpu_limits[number], aliquot_os_clock());
+    const struct terms terms = terms_of(number, aliquot_os_clock());
+    return yields(&gpu_limits[number], &terms);
 }
 
-static void charge_floor(struct gpu_limit *limit, int64_t cost, int64_t now) {
-    uint32_t floor = aliquot_gcra_floor(yield_word(limit), now);
-    if (floor > 0) {
-        aliquot_gcra_charge_floor(&limit->floor_tat, floor, cost, now);
-        aliquot_gcra_charge_floor(&shared(limit)->floor_tat, floor, cost, now);
+static void charge_floor(struct gpu_limit *limit, const struct terms *terms, int64_t cost) {
+    if (terms->floor > 0) {
+        aliquot_gcra_charge_floor(&limit->floor_tat, terms->floor, cost, terms->now);
+        aliquot_gcra_charge_floor(&terms->region->floor_tat, terms->floor, cost, terms->now);
     }
 }
 
 /* Charges a launch beyond the own share. */
-static bool try_borrow(struct gpu_limit *limit, const struct aliquot_share *limited, uint64_t cost, int64_t now,
-                       int64_t *until) {
-    uint32_t share = borrowed_share(limit, limited, now);
-    if (share == 0) {
+static bool try_borrow(struct gpu_limit *limit, const struct terms *terms, uint64_t cost, int64_t *until) {
+    int64_t now = terms->now, borrowed_until = now + UNFINISHED_POLL_NS;
+    if (terms->borrowed == 0) {
         return false;
     }
-    int64_t borrowed_until = now + UNFINISHED_POLL_NS;
-    bool fits = is_little(limit, limited->region, cost, now);
-    if (fits && share < ALIQUOT_GCRA_WHOLE_GPU) {
+    bool fits = is_little(limit, terms, cost);
+    if (fits && terms->borrowed < ALIQUOT_GCRA_WHOLE_GPU) {
         aliquot_gcra_forfeit_credit(&limit->borrowed_tat, now - BORROWED_CREDIT_NS);
-        aliquot_gcra_forfeit_credit(&limited->region->borrowed_tat, now - BORROWED_CREDIT_NS);
-        fits =
-            try_charge_both(&limit->borrowed_tat, &limited->region->borrowed_tat, share, cost, 0, now, &borrowed_until);
+        aliquot_gcra_forfeit_credit(&terms->region->borrowed_tat, now - BORROWED_CREDIT_NS);
+        fits = try_charge_both(&limit->borrowed_tat, &terms->region->borrowed_tat, terms->borrowed, cost, 0, now,
+                               &borrowed_until);
     }
     *until = *until < borrowed_until ? *until : borrowed_until;
     return fits;
 }
 
-static bool try_charge_at(struct gpu_limit *limit, uint64_t cost, int64_t debt, int64_t now, int64_t *until) {
-    const struct aliquot_share limited = share_of(limit);
-    uint32_t share = share_now(limit, &limited, now);
+static bool try_charge_at(int number, uint64_t cost, int64_t debt, int64_t now, int64_t *until) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    const struct terms terms = terms_of(number, now);
     if (cost > 0) {
-        record_wanted(limited.region, now);
+        record_wanted(terms.region, now);
     }
-    if (aliquot_gcra_floor(yield_word(limit), now) > 0) {
-        bool has_to_yield = yields(limit, now);
+    if (terms.floor > 0) {
+        bool has_to_yield = yields(limit, &terms);
         *until = now + (has_to_yield ? YIELD_POLL_NS : UNFINISHED_POLL_NS);
-        if (has_to_yield || !is_little(limit, limited.region, cost, now)) {
+        if (has_to_yield || !is_little(limit, &terms, cost)) {
             return false;
         }
     }
-    if (share == 0 || fixed_share(&limited) >= ALIQUOT_GCRA_WHOLE_GPU) {
-        charge_floor(limit, (int64_t)cost, now);
+    if (terms.own == 0 || terms.fixed >= ALIQUOT_GCRA_WHOLE_GPU) {
+        charge_floor(limit, &terms, (int64_t)cost);
         return true;
     }
     if (atomic_load_explicit(&limit->unfinished, memory_order_relaxed) >
-        ALIQUOT_GCRA_BURST_NS + aliquot_gcra_earned(debt, share)) {
+        ALIQUOT_GCRA_BURST_NS + aliquot_gcra_earned(debt, terms.own)) {
         *until = now + UNFINISHED_POLL_NS;
         return false;
     }
-    bool own = try_charge_both(&limit->own_tat, &limited.region->tat, share, cost, debt, now, until);
-    if (!own && !try_borrow(limit, &limited, cost, now, until)) {
+    bool own = try_charge_both(&limit->own_tat, &terms.region->tat, terms.own, cost, debt, now, until);
+    if (!own && !try_borrow(limit, &terms, cost, until)) {
         return false;
     }
     count_charge(limit, cost, !own);
-    charge_floor(limit, (int64_t)cost, now);
+    charge_floor(limit, &terms, (int64_t)cost);
     return true;
 }
 
 bool aliquot_compute_try_charge(int number, uint64_t cost, int64_t debt, int64_t *until) {
     struct gpu_limit *limit = &gpu_limits[number];
     /* The coarse clock lags, so a charge that it allows is allowed by the exact clock, too. */
-    if (!try_charge_at(limit, cost, debt, aliquot_os_clock_coarse(), until) &&
-        !try_charge_at(limit, cost, debt, aliquot_os_clock(), until)) {
+    if (!try_charge_at(number, cost, debt, aliquot_os_clock_coarse(), until) &&
+        !try_charge_at(number, cost, debt, aliquot_os_clock(), until)) {
         return false;
     }
     if (cost > 0) {
         int64_t now = aliquot_os_clock();
         int64_t ahead = atomic_load_explicit(&limit->busy_until, memory_order_relaxed) - now;
         atomic_fetch_add_explicit(&limit->launched, cost, memory_order_relaxed);
-        publish_in_flight(limit, larger_of(ahead, 0) + (int64_t)cost, now);
+        publish_in_flight(number, larger_of(ahead, 0) + (int64_t)cost, now);
     }
     return true;
 }
 
 bool aliquot_compute_borrows(int number) {
-    const struct gpu_limit *limit = &gpu_limits[number];
-    const struct aliquot_share limited = share_of(limit);
-    return borrowed_share(limit, &limited, aliquot_os_clock_coarse()) > 0;
+    return terms_of(number, aliquot_os_clock_coarse()).borrowed > 0;
 }
 
 int64_t aliquot_compute_room(int number) {
-    struct gpu_limit *limit = &gpu_limits[number];
-    int64_t now = aliquot_os_clock();
-    const struct aliquot_share limited = share_of(limit);
-    uint32_t share = share_now(limit, &limited, now);
-    if (yields(limit, now)) {
+    const struct gpu_limit *limit = &gpu_limits[number];
+    const struct terms terms = terms_of(number, aliquot_os_clock());
+    if (yields(limit, &terms)) {
         return 0;
     }
-    if (share == 0 || share >= ALIQUOT_GCRA_WHOLE_GPU ||
-        borrowed_share(limit, &limited, now) >= ALIQUOT_GCRA_WHOLE_GPU) {
+    if (terms.own == 0 || terms.own >= ALIQUOT_GCRA_WHOLE_GPU || terms.borrowed >= ALIQUOT_GCRA_WHOLE_GPU) {
         return INT64_MAX;
     }
-    int64_t own = aliquot_gcra_room(__atomic_load_n(&limit->own_tat, __ATOMIC_RELAXED), share, now);
-    int64_t containers = aliquot_gcra_room(__atomic_load_n(&shared(limit)->tat, __ATOMIC_RELAXED), share, now);
+    int64_t own = aliquot_gcra_room(__atomic_load_n(&limit->own_tat, __ATOMIC_RELAXED), terms.own, terms.now);
+    int64_t containers = aliquot_gcra_room(__atomic_load_n(&terms.region->tat, __ATOMIC_RELAXED), terms.own, terms.now);
     return own < containers ? own : containers;
 }
 
@@ -280,14 +266,12 @@ static void adjust_both(uint64_t *own, uint64_t *containers, uint32_t share, int
 
 void aliquot_compute_adjust(int number, int64_t difference) {
     struct gpu_limit *limit = &gpu_limits[number];
-    int64_t now = aliquot_os_clock_coarse();
-    const struct aliquot_share limited = share_of(limit);
+    const struct terms terms = terms_of(number, aliquot_os_clock_coarse());
     int64_t part = atomic_load_explicit(&limit->borrowed_part, memory_order_relaxed);
     int64_t borrowed = difference / 1000 * part / (ALIQUOT_GCRA_WHOLE_GPU / 1000);
-    charge_floor(limit, difference, now);
-    adjust_both(&limit->own_tat, &limited.region->tat, share_now(limit, &limited, now), difference - borrowed, now);
-    adjust_both(&limit->borrowed_tat, &limited.region->borrowed_tat, borrowed_share(limit, &limited, now), borrowed,
-                now);
+    charge_floor(limit, &terms, difference);
+    adjust_both(&limit->own_tat, &terms.region->tat, terms.own, difference - borrowed, terms.now);
+    adjust_both(&limit->borrowed_tat, &terms.region->borrowed_tat, terms.borrowed, borrowed, terms.now);
 }
 
 /* If the full price were charged at once, two ranks would hold each other back more and more: while one is held back,
@@ -295,12 +279,11 @@ void aliquot_compute_adjust(int number, int64_t difference) {
    a share r each difference would grow to (1 / r - 1) times itself. Without earnings for as long as it waited, a rank
    is as late as its peer. */
 void aliquot_compute_charge_waiting(int number, uint64_t nanoseconds) {
-    struct gpu_limit *limit = &gpu_limits[number];
-    uint32_t share = effective_share(limit, aliquot_os_clock_coarse());
+    uint32_t share = terms_of(number, aliquot_os_clock_coarse()).own;
     if (share != 0 && share < ALIQUOT_GCRA_WHOLE_GPU) {
         int64_t now = aliquot_gcra_earned((int64_t)nanoseconds, share);
         aliquot_compute_adjust(number, now);
-        atomic_fetch_add(&limit->owed, (int64_t)nanoseconds - now);
+        atomic_fetch_add(&gpu_limits[number].owed, (int64_t)nanoseconds - now);
     }
 }
 
@@ -320,29 +303,29 @@ void aliquot_compute_repay(int number) {
 }
 
 void aliquot_compute_add_used(int number, uint64_t nanoseconds) {
-    struct gpu_limit *limit = &gpu_limits[number];
     int slot = aliquot_shared_slot();
     if (slot >= 0) {
         /* Adds to own_used first, so that the GPU time of other processes is never overestimated (has_active_peers). */
-        atomic_fetch_add_explicit(&limit->own_used, nanoseconds, memory_order_relaxed);
+        atomic_fetch_add_explicit(&gpu_limits[number].own_used, nanoseconds, memory_order_relaxed);
         atomic_thread_fence(memory_order_release);
-        aliquot_usage_charge(shared(limit), &share_of(limit).charges[slot], nanoseconds, aliquot_os_clock_coarse());
+        const struct aliquot_share share = aliquot_account_share(number);
+        aliquot_usage_charge(share.region, &share.charges[slot], nanoseconds, aliquot_os_clock_coarse());
     }
 }
 
 void aliquot_compute_add_throttled(int number, int64_t nanoseconds) {
-    __atomic_fetch_add(&shared(&gpu_limits[number])->throttled, (uint64_t)nanoseconds, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&region_of(number)->throttled, (uint64_t)nanoseconds, __ATOMIC_RELAXED);
 }
 
 void aliquot_compute_add_busy(int number, int64_t nanoseconds) {
-    __atomic_fetch_add(&shared(&gpu_limits[number])->busy, (uint64_t)nanoseconds, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&region_of(number)->busy, (uint64_t)nanoseconds, __ATOMIC_RELAXED);
 }
 
 uint64_t aliquot_compute_add_unfinished(int number, int64_t nanoseconds) {
     struct gpu_limit *limit = &gpu_limits[number];
     int64_t now = aliquot_os_clock(), ahead = atomic_load_explicit(&limit->busy_until, memory_order_relaxed) - now;
     int64_t before = atomic_fetch_add_explicit(&limit->unfinished, nanoseconds, memory_order_relaxed);
-    publish_in_flight(limit, larger_of(ahead, before + nanoseconds), now);
+    publish_in_flight(number, larger_of(ahead, before + nanoseconds), now);
     return atomic_load_explicit(&limit->launched, memory_order_relaxed);
 }
 
@@ -351,12 +334,13 @@ void aliquot_compute_finished(int number, uint64_t nanoseconds, uint64_t launche
     int64_t charged = (int64_t)nanoseconds;
     int64_t later = (int64_t)(atomic_load_explicit(&limit->launched, memory_order_relaxed) - launched);
     int64_t unfinished = atomic_fetch_sub_explicit(&limit->unfinished, charged, memory_order_relaxed) - charged;
-    publish_in_flight(limit, larger_of(later, unfinished), aliquot_os_clock());
+    publish_in_flight(number, larger_of(later, unfinished), aliquot_os_clock());
 }
 
 /* Other processes of this container share the GPU in time slices just as other containers do. */
-static bool has_active_peers(struct gpu_limit *limit, int64_t now) {
-    uint64_t all = __atomic_load_n(&shared(limit)->gpu_time, __ATOMIC_ACQUIRE);
+static bool has_active_peers(int number, int64_t now) {
+    struct gpu_limit *limit = &gpu_limits[number];
+    uint64_t all = __atomic_load_n(&region_of(number)->gpu_time, __ATOMIC_ACQUIRE);
     int64_t others = (int64_t)(all - atomic_load_explicit(&limit->own_used, memory_order_relaxed));
     if (others > atomic_load_explicit(&limit->peers_used, memory_order_relaxed)) {
         atomic_store_explicit(&limit->peers_used, others, memory_order_relaxed);
@@ -369,8 +353,8 @@ static bool has_active_peers(struct gpu_limit *limit, int64_t now) {
 bool aliquot_compute_was_alone(int number, int64_t since) {
     struct gpu_limit *limit = &gpu_limits[number];
     int64_t now = aliquot_os_clock();
-    uint64_t active = __atomic_load_n(&agent_of(limit)->active, __ATOMIC_RELAXED);
-    bool peers = has_active_peers(limit, now);
+    uint64_t active = __atomic_load_n(&aliquot_account_agent(number)->active, __ATOMIC_RELAXED);
+    bool peers = has_active_peers(number, now);
     if (peers || !aliquot_agent_is_fresh(active, now, ACTIVE_MAX_AGE_NS) || ALIQUOT_GRANT_SHARE(active) != 1) {
         atomic_store_explicit(&limit->alone_at, 0, memory_order_relaxed);
         return false;

@@ -64,8 +64,6 @@
    former. */
 int aliquot_compute_refresh(void);
 
-bool aliquot_compute_is_limited(int device);
-
 /* Charges a launch of cost nanoseconds of GPU time. debt: the time (ns) by which what was charged before may exceed
    ALIQUOT_GCRA_BURST_NS. False: the launch must be throttled, until the time *until of aliquot_os_clock(), and nothing
    was charged. */

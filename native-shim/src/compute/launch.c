@@ -191,7 +191,7 @@ static bool charge_launch(struct aliquot_launch *launch, enum aliquot_cost_kind 
         return false;
     }
     if (aliquot_device_of_current(&launch->context, &launch->device) != CUDA_SUCCESS ||
-        !aliquot_compute_is_limited(launch->device)) {
+        !aliquot_account_is_compute_limited(launch->device)) {
         return false;
     }
     launch->stream = stream;
@@ -350,7 +350,7 @@ static CUresult record_event(CUresult (*plain)(CUevent, CUstream),
     int device;
     CUresult result = record(plain, with_flags, event, stream, flags);
     if (result != CUDA_SUCCESS || !is_throttling_active() || aliquot_capture_may_include(recorded_on) ||
-        aliquot_device_of_current(&context, &device) != CUDA_SUCCESS || !aliquot_compute_is_limited(device) ||
+        aliquot_device_of_current(&context, &device) != CUDA_SUCCESS || !aliquot_account_is_compute_limited(device) ||
         !is_timing_event(event) || !begins_a_span() || aliquot_compute_room(device) >= ALIQUOT_GCRA_BURST_NS / 2) {
         return result;
     }

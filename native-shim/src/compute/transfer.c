@@ -79,7 +79,7 @@ static __attribute__((noinline)) struct transfer charge_transfer(uint64_t bytes)
     CUcontext context = NULL;
     struct transfer transfer = NO_TRANSFER;
     if (bytes == 0 || aliquot_device_of_current(&context, &transfer.device) != CUDA_SUCCESS ||
-        !aliquot_compute_is_limited(transfer.device)) {
+        !aliquot_account_is_compute_limited(transfer.device)) {
         return NO_TRANSFER;
     }
     bytes = bytes < BYTES_MAX ? bytes : BYTES_MAX;
