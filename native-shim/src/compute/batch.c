@@ -6,6 +6,7 @@
 #include "compute/meter.h"
 #include "driver/capture.h"
 #include "driver/lookup.h"
+#include "os/fork.h"
 #include "os/os.h"
 
 #include <string.h>
@@ -15,7 +16,13 @@
 #define BATCH_ABANDONED_NS INT64_C(1000000000) /* the thread of an older open batch is assumed dead */
 #define RECENTLY_THROTTLED_NS INT64_C(200000000)
 
-static atomic_uint fork_epoch = 1; /* increases in a forked child */
+static atomic_uint fork_epoch = 1; /* increases in a forked child, which does not own the events */
+
+static void forget_threads(void) {
+    atomic_fetch_add(&fork_epoch, 1);
+}
+
+ALIQUOT_AFTER_FORK(forget_threads);
 
 /* An open batch of this thread. */
 struct open_batch {
@@ -310,8 +317,4 @@ void aliquot_batch_forget_stream(CUstream stream) {
             aliquot_os_sleep_until(aliquot_os_clock() + 20000);
         }
     }
-}
-
-void aliquot_batch_reset(void) {
-    atomic_fetch_add(&fork_epoch, 1);
 }

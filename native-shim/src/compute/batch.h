@@ -42,7 +42,4 @@ void aliquot_batch_end_on_stream(CUstream stream);
 /* Call before a stream is destroyed: no event is recorded on it afterwards. */
 void aliquot_batch_forget_stream(CUstream stream);
 
-/* Resets the state in a forked child, which does not own the events. */
-void aliquot_batch_reset(void);
-
 #endif

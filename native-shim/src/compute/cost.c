@@ -1,5 +1,7 @@
 #include "compute/cost.h"
 
+#include "os/fork.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -243,8 +245,11 @@ size_t aliquot_cost_list(struct aliquot_cost_figures *figures, size_t max) {
     return count;
 }
 
-void aliquot_cost_reset(void) {
+/* In a forked child a handle may mean another function. */
+static void reset_costs(void) {
     if (atomic_exchange(&any_entry, false)) { /* else the fork would write 256 KiB for nothing */
         memset(table, 0, sizeof table);
     }
 }
+
+ALIQUOT_AFTER_FORK(reset_costs);

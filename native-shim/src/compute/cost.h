@@ -71,7 +71,4 @@ struct aliquot_cost_figures {
 /* Copies the figures of the costs with the most samples, at most max, and returns their number. */
 size_t aliquot_cost_list(struct aliquot_cost_figures *figures, size_t max);
 
-/* Resets the costs in a forked child, where a handle may mean another function. */
-void aliquot_cost_reset(void);
-
 #endif

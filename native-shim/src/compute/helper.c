@@ -4,6 +4,7 @@
 #include "compute/report.h"
 #include "driver/capture.h"
 #include "driver/lookup.h"
+#include "os/fork.h"
 #include "os/os.h"
 
 #include <errno.h>
@@ -110,7 +111,10 @@ void aliquot_helper_start(void) {
     }
 }
 
-void aliquot_helper_reset(void) {
+/* A forked child has no helper thread. */
+static void reset_helper(void) {
     atomic_store(&helper_state, NONE);
     atomic_store(&helper_thread, 0);
 }
+
+ALIQUOT_AFTER_FORK(reset_helper);

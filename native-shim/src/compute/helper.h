@@ -16,7 +16,4 @@
 /* Starts the thread, unless it runs or cannot be started. Without it launches learn from the batches. */
 void aliquot_helper_start(void);
 
-/* Resets the state in a forked child, which has no helper thread. */
-void aliquot_helper_reset(void);
-
 #endif

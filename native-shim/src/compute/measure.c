@@ -547,9 +547,6 @@ static void reset_measurements(void) {
         memset(aliquot_meters, 0, sizeof aliquot_meters);
     }
     atomic_flag_clear(&claiming_meter);
-    aliquot_helper_reset();
-    aliquot_batch_reset();
-    aliquot_cost_reset();
 }
 
 ALIQUOT_AFTER_FORK(reset_measurements);
