@@ -154,8 +154,7 @@ bool aliquot_os_has_thread(int thread) {
 }
 
 void aliquot_os_sleep(int64_t nanoseconds) {
-    struct timespec time = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
-    syscall(SYS_nanosleep, &time, NULL); /* waking early does no harm; nanosleep() is a cancellation point */
+    aliquot_os_sleep_until(aliquot_os_clock() + nanoseconds);
 }
 
 /* Calls the C library, so that tests can replace the clock. clock_nanosleep has been in libc since 2.17. */

@@ -51,9 +51,9 @@ bool aliquot_os_is_locked(int fd, int64_t offset);
 /* CLOCK_MONOTONIC in nanoseconds. The coarse clock is cheap, and exact to a timer tick (1 to 10 ms). */
 int64_t aliquot_os_clock_coarse(void);
 int64_t aliquot_os_clock(void);
-void aliquot_os_sleep(int64_t nanoseconds);
 
-/* Sleeps until a time of aliquot_os_clock(), or less if a signal arrives. Not a cancellation point. */
+/* Sleeps for a time or until a time of aliquot_os_clock(), or less if a signal arrives. Not a cancellation point. */
+void aliquot_os_sleep(int64_t nanoseconds);
 void aliquot_os_sleep_until(int64_t time);
 
 /* CLOCK_REALTIME in microseconds since 1970. */
