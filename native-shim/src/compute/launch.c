@@ -219,10 +219,6 @@ static uint64_t blocks_of(unsigned int x, unsigned int y, unsigned int z) {
     return (uint64_t)x * y * z;
 }
 
-static CUstream legacy_stream(CUstream stream) {
-    return stream;
-}
-
 /* Kernels that are part of a collective tell it with NCCL's attribute (2.17 and later, compute capability 9 and later).
  */
 static enum aliquot_cost_kind kind_of(const CUlaunchConfig *config) {
@@ -257,7 +253,7 @@ static enum aliquot_cost_kind kind_of(const CUlaunchConfig *config) {
 
 /* Most functions have a variant for per-thread default streams. */
 #define LAUNCHES(symbol, parameters, arguments, kind, handle, blocks, stream)                                          \
-    LAUNCH(symbol, parameters, arguments, kind, handle, blocks, legacy_stream(stream))                                 \
+    LAUNCH(symbol, parameters, arguments, kind, handle, blocks, stream)                                                \
     LAUNCH(symbol##_ptsz, parameters, arguments, kind, handle, blocks, aliquot_per_thread(stream))
 
 LAUNCHES(cuLaunchKernel,
@@ -327,12 +323,6 @@ static __attribute__((noinline)) void wait_for_room(CUcontext context, int devic
     errno = saved;
 }
 
-/* One of the two functions is NULL: the hooked one takes flags or does not. */
-static CUresult record(CUresult (*plain)(CUevent, CUstream), CUresult (*with_flags)(CUevent, CUstream, unsigned int),
-                       CUevent event, CUstream stream, unsigned int flags) {
-    return plain != NULL ? plain(event, stream) : with_flags(event, stream, flags);
-}
-
 /* Timing events come in pairs: of two with launches in between, for which there was room, the second ends a span. */
 static bool begins_a_span(void) {
     uint64_t charged = thread_advance.charged - thread_advance.charged_at_event;
@@ -342,38 +332,33 @@ static bool begins_a_span(void) {
     return begins;
 }
 
-/* Records an event. One that begins a span where little room is left is recorded again after a wait. */
-static CUresult record_event(CUresult (*plain)(CUevent, CUstream),
-                             CUresult (*with_flags)(CUevent, CUstream, unsigned int), CUevent event, CUstream stream,
-                             CUstream recorded_on, unsigned int flags) {
+/* Waits if an event that was recorded on a stream begins a span and little room is left. True: it must be recorded
+   again. */
+static bool wait_before_span(CUevent event, CUstream recorded_on) {
     CUcontext context;
     int device;
-    CUresult result = record(plain, with_flags, event, stream, flags);
-    if (result != CUDA_SUCCESS || !is_throttling_active() || aliquot_capture_may_include(recorded_on) ||
+    if (!is_throttling_active() || aliquot_capture_may_include(recorded_on) ||
         aliquot_device_of_current(&context, &device) != CUDA_SUCCESS || !aliquot_account_is_compute_limited(device) ||
         !is_timing_event(event) || !begins_a_span() || aliquot_compute_room(device) >= ALIQUOT_GCRA_BURST_NS / 2) {
-        return result;
+        return false;
     }
     wait_for_room(context, device);
-    return record(plain, with_flags, event, stream, flags);
+    return true;
 }
 
-#define RECORD(symbol, recorded_on)                                                                                    \
-    CUresult symbol(CUevent event, CUstream stream) {                                                                  \
+#define RECORD(symbol, parameters, arguments, recorded_on)                                                             \
+    CUresult symbol parameters {                                                                                       \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
-        return record_event(aliquot_real.symbol, NULL, event, stream, recorded_on(stream), 0);                         \
+        CUresult result = aliquot_real.symbol arguments;                                                               \
+        return result == CUDA_SUCCESS && wait_before_span(event, recorded_on) ? aliquot_real.symbol arguments          \
+                                                                              : result;                                \
     }
+#define RECORDS(symbol, parameters, arguments)                                                                         \
+    RECORD(symbol, parameters, arguments, stream)                                                                      \
+    RECORD(symbol##_ptsz, parameters, arguments, aliquot_per_thread(stream))
 
-#define RECORD_WITH_FLAGS(symbol, recorded_on)                                                                         \
-    CUresult symbol(CUevent event, CUstream stream, unsigned int flags) {                                              \
-        ALIQUOT_REQUIRE(symbol)                                                                                        \
-        return record_event(NULL, aliquot_real.symbol, event, stream, recorded_on(stream), flags);                     \
-    }
-
-RECORD(cuEventRecord, legacy_stream)
-RECORD(cuEventRecord_ptsz, aliquot_per_thread)
-RECORD_WITH_FLAGS(cuEventRecordWithFlags, legacy_stream)
-RECORD_WITH_FLAGS(cuEventRecordWithFlags_ptsz, aliquot_per_thread)
+RECORDS(cuEventRecord, (CUevent event, CUstream stream), (event, stream))
+RECORDS(cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags))
 
 /* ---- streams ---- */
 
