@@ -18,7 +18,7 @@ static int64_t replay(const char *trace) {
     snprintf(path, sizeof path, "%s/%s.txt", TRACES, trace);
     FILE *file = fopen(path, "re");
     CHECK(file != NULL, "the trace %s", path);
-    aliquot_lateness_forget_all(&lateness);
+    aliquot_lateness_forget(&lateness);
     while (fscanf(file, "%lld %lf", &recorded, &completed) == 2) {
         aliquot_lateness_add_probe(&lateness, completed, recorded, false);
         middle = ++count == 300 ? recorded : middle;
@@ -63,7 +63,7 @@ TEST(three_quarters_of_the_probes_are_late_beside_three_processes) {
 TEST(a_new_clock_is_learned_from_its_first_event) {
     CHECK(!aliquot_lateness_judge(&lateness, 5000, 1000, false), "the first event sets the offset");
     CHECK(aliquot_lateness_judge(&lateness, 5000 + 1000000, 1000 + 900000, false), "100 us later");
-    aliquot_lateness_forget_clock(&lateness);
+    aliquot_lateness_forget(&lateness);
     CHECK(!aliquot_lateness_judge(&lateness, 5000 + 2000000, 1000 + 1800000, false), "a new offset");
 }
 
@@ -98,7 +98,7 @@ static double clock_error(int64_t now, double ppm) {
 TEST(a_clock_that_drifts_is_followed_although_half_of_the_events_are_late) {
     static const double drifts[] = {-200, -50, 0, 20, 200};
     for (size_t i = 0; i < sizeof drifts / sizeof drifts[0]; i++) {
-        aliquot_lateness_forget_all(&lateness);
+        aliquot_lateness_forget(&lateness);
         double most = 2000 + (drifts[i] < 0 ? -drifts[i] : drifts[i]) * 260;
         for (int64_t end = 1; end <= 40; end++) {
             add_events((end - 1) * 100000000, end * 100000000, drifts[i]);
@@ -153,7 +153,7 @@ TEST(probes_that_wait_for_nothing_count) {
 /* Every third probe is punctual, the others are late by 2 ms; own work ends each 0.5 ms, or at their ends only. */
 static bool mixed_probes_count(int64_t own_work_ends_every) {
     unsigned late = 0, all = 0;
-    aliquot_lateness_forget_all(&lateness);
+    aliquot_lateness_forget(&lateness);
     aliquot_lateness_judge(&lateness, OFFSET, 0, false);
     for (int64_t i = 1; i <= 90; i++) {
         int64_t now = i * 2500000;

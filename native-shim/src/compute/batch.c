@@ -239,19 +239,6 @@ static __attribute__((noinline)) void close_batch(struct open_batch *open, bool 
     aliquot_helper_start();
 }
 
-/* Adds a launch to the batch. False: the batch is full of functions. */
-static bool count_launch(struct open_batch *open, struct aliquot_cost *cost) {
-    size_t i = 0;
-    while (i < open->part_count && open->parts[i].cost != cost) {
-        i++;
-    }
-    if (i == open->part_count) {
-        open->parts[open->part_count++] = (struct aliquot_cost_part){.cost = cost};
-    }
-    open->parts[i].launches++;
-    return open->part_count < ALIQUOT_COSTS_PER_BATCH;
-}
-
 void aliquot_batch_launched(const struct aliquot_launch *launch, bool succeeded) {
     struct thread_batches *thread = thread_batches();
     struct open_batch *open = launch->batch < 0 ? NULL : &thread->open[launch->batch];
@@ -265,13 +252,14 @@ void aliquot_batch_launched(const struct aliquot_launch *launch, bool succeeded)
     open->launches++;
     open->charged += launch->charged;
     open->waits = launch->waits;
-    bool has_room = count_launch(open, launch->cost);
+    open->part_count = aliquot_cost_add(open->parts, open->part_count, (struct aliquot_cost_part){launch->cost, 1});
     /* With many pending batches only the work limit ends a batch, so that batches remain for all work that may be in
        flight. */
     bool many =
         open->launches >= atomic_load_explicit(&open->meter->target, memory_order_relaxed) &&
         atomic_load_explicit(&open->meter->pending_batches, memory_order_relaxed) < ALIQUOT_BATCHES_PER_METER / 2;
-    if (!has_room || open->charged >= BATCH_WORK_NS || many || launch->alone || aliquot_cost_is_guess(launch->cost)) {
+    if (open->part_count == ALIQUOT_COSTS_PER_BATCH || open->charged >= BATCH_WORK_NS || many || launch->alone ||
+        aliquot_cost_is_guess(launch->cost)) {
         close_batch(open, true);
     }
 }
@@ -314,7 +302,7 @@ void aliquot_batch_forget_stream(CUstream stream) {
         }
         /* Another thread is recording an event on the stream. */
         while (ALIQUOT_BATCH_STATE(atomic_load(&batch->word)) == BATCH_CLOSING) {
-            aliquot_os_sleep_until(aliquot_os_clock() + 20000);
+            aliquot_os_sleep(20000);
         }
     }
 }

@@ -49,6 +49,16 @@ struct aliquot_cost_part {
     uint64_t launches;
 };
 
+/* Adds launches to a list, which has a part for each cost. Returns the number of parts. */
+static inline size_t aliquot_cost_add(struct aliquot_cost_part *parts, size_t count, struct aliquot_cost_part added) {
+    size_t i = 0;
+    while (i < count && parts[i].cost != added.cost) {
+        i++;
+    }
+    parts[i] = (struct aliquot_cost_part){added.cost, added.launches + (i < count ? parts[i].launches : 0)};
+    return i < count ? count : count + 1;
+}
+
 enum aliquot_cost_quality {
     ALIQUOT_COST_EXACT,     /* the GPU time used, apart from jitter */
     ALIQUOT_COST_ESTIMATED, /* an estimate of it, of a measurement from which SHARED was learned already */

@@ -48,13 +48,8 @@ static double threshold_of(const struct aliquot_lateness *lateness) {
     return lateness->threshold_ns == 0 ? INITIAL_NS : lateness->threshold_ns;
 }
 
-/* What has a time of the GPU's clock. */
-static void forget_times(struct aliquot_lateness *lateness) {
-    lateness->probe_count = lateness->moment_count = 0;
-}
-
 static void forget_judgements(struct aliquot_lateness *lateness) {
-    forget_times(lateness);
+    lateness->probe_count = lateness->moment_count = 0;
     lateness->late = lateness->punctual = lateness->contradicted = (struct aliquot_recent){0};
 }
 
@@ -167,13 +162,8 @@ double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_
     return (double)host + lateness->clock.offset;
 }
 
-void aliquot_lateness_forget_clock(struct aliquot_lateness *lateness) {
+void aliquot_lateness_forget(struct aliquot_lateness *lateness) {
     lateness->clock.known = false;
     lateness->delay_count = 0;
-    forget_times(lateness);
-}
-
-void aliquot_lateness_forget_all(struct aliquot_lateness *lateness) {
-    aliquot_lateness_forget_clock(lateness);
     forget_judgements(lateness);
 }

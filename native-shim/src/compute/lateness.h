@@ -89,10 +89,7 @@ bool aliquot_lateness_others(const struct aliquot_lateness *lateness, int64_t no
 /* A time of the host on the GPU's clock. */
 double aliquot_lateness_gpu_time(const struct aliquot_lateness *lateness, int64_t host);
 
-/* The GPU's clock gets a new zero: forgets offset, delays and probes. */
-void aliquot_lateness_forget_clock(struct aliquot_lateness *lateness);
-
-/* Forgets the history, too. The threshold stays. */
-void aliquot_lateness_forget_all(struct aliquot_lateness *lateness);
+/* Forgets all but the threshold: the context has ended, and the GPU's clock gets a new zero. */
+void aliquot_lateness_forget(struct aliquot_lateness *lateness);
 
 #endif

@@ -213,14 +213,7 @@ static void add_opened(struct aliquot_batch_group *group, int64_t opened) {
 /* The group must have room for the parts. */
 static void add_parts(struct aliquot_batch_group *group, const struct aliquot_cost_part *parts, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        size_t at = 0;
-        while (at < group->part_count && group->parts[at].cost != parts[i].cost) {
-            at++;
-        }
-        if (at == group->part_count) {
-            group->parts[group->part_count++] = (struct aliquot_cost_part){.cost = parts[i].cost};
-        }
-        group->parts[at].launches += parts[i].launches;
+        group->part_count = aliquot_cost_add(group->parts, group->part_count, parts[i]);
     }
 }
 
@@ -250,7 +243,7 @@ static void join_chain(struct aliquot_batch_group *chain, struct aliquot_meter *
 static void end_chain(struct aliquot_meter *meter) {
     struct aliquot_batch_group *chain = &meter->chain, *group = &meter->group;
     double span = meter->chain_to - meter->chain_from, all = (double)(chain->measured + chain->waited);
-    if (!meter->chain_is_open) {
+    if (chain->opened == 0) {
         return;
     }
     if (meter->chain_has_gaps || all < span * CHAIN_PART_MIN) {
@@ -275,7 +268,6 @@ static void end_chain(struct aliquot_meter *meter) {
     group->waited += chain->waited;
     group->waited_charged += chain->waited_charged;
     meter->counted_to = larger_of(meter->counted_to, meter->chain_to);
-    meter->chain_is_open = false;
     *chain = (struct aliquot_batch_group){0};
 }
 
@@ -345,8 +337,7 @@ static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_b
             learn_group(meter);
         }
     }
-    bool first = !meter->chain_is_open;
-    meter->chain_is_open = true;
+    bool first = chain->opened == 0;
     meter->chain_longest = first ? took : larger_of(took, meter->chain_longest);
     meter->chain_from = first ? start : smaller_of(start, meter->chain_from);
     meter->chain_to = first ? end : larger_of(end, meter->chain_to);
@@ -414,7 +405,7 @@ static void drop_batch(struct aliquot_meter *meter, struct aliquot_batch *batch,
     uint64_t word = atomic_load(&batch->word), taken;
     do {
         while (destroy && ALIQUOT_BATCH_STATE(word) == BATCH_CLOSING) {
-            aliquot_os_sleep_until(aliquot_os_clock() + 20000);
+            aliquot_os_sleep(20000);
             word = atomic_load(&batch->word);
         }
         if (ALIQUOT_BATCH_STATE(word) == BATCH_CLOSING) {
@@ -456,9 +447,8 @@ static void drop_batches(struct aliquot_meter *meter, bool destroy) {
     meter->oldest_pending_probe = meter->probe_count = 0;
     meter->probing_failed = false;
     meter->reference_time = meter->covered_from = meter->covered_to = meter->counted_to = meter->busy_to = 0;
-    aliquot_lateness_forget_clock(&meter->lateness);
+    aliquot_lateness_forget(&meter->lateness);
     meter->chain = meter->group = (struct aliquot_batch_group){0};
-    meter->chain_is_open = false;
 }
 
 /* make_current: the calling thread has no current context, without which cuEventElapsedTime fails. */
@@ -489,9 +479,7 @@ static bool poll_meter(struct aliquot_meter *meter, bool make_current) {
         }
         CUresult result = behind ? CUDA_ERROR_NOT_READY : aliquot_real.cuEventQuery(batch->end);
         if (result == CUDA_SUCCESS) {
-            collect_probes(meter); /* probes recorded while it ran */
-        }
-        if (result == CUDA_SUCCESS) {
+            collect_probes(meter);             /* probes recorded while it ran */
             if (!finish_batch(meter, batch)) { /* its launches stay charged as estimated */
                 aliquot_compute_add_used(meter->device, batch->charged);
             }
@@ -530,14 +518,13 @@ void aliquot_measure_forget_context(CUcontext context) {
         return;
     }
     while (atomic_flag_test_and_set(&meter->processing)) {
-        aliquot_os_sleep_until(aliquot_os_clock() + 100000); /* the holder of the flag waits for nothing */
+        aliquot_os_sleep(100000); /* the holder of the flag waits for nothing */
     }
     int mode = aliquot_capture_relax_mode();
     end_chain(meter);
     learn_group(meter);
     drop_batches(meter, true);
     aliquot_capture_restore_mode(mode);
-    aliquot_lateness_forget_all(&meter->lateness);
     atomic_store(&meter->context, NULL);
     atomic_flag_clear(&meter->processing);
 }

@@ -1,6 +1,4 @@
-/*
- * Meters: what measure.c and batch.c know about the CUDA contexts that are measured. For these two files only.
- */
+/* Meters: what measure.c and batch.c know about the CUDA contexts that are measured. */
 #ifndef ALIQUOT_METER_H
 #define ALIQUOT_METER_H
 
@@ -53,7 +51,7 @@ struct aliquot_batch_group {
     uint64_t measured, charged;
     uint64_t waited, waited_charged; /* the same of launches that wait for peers on other GPUs */
     unsigned late_probes, probes;    /* recorded in the time of the group: late ones, all */
-    int64_t opened;                  /* the first of them, on the host's clock; 0: none */
+    int64_t opened;                  /* the first of them, on the host's clock; 0: there is none */
     size_t part_count;
     struct aliquot_cost_part parts[ALIQUOT_COSTS_PER_GROUP];
 };
@@ -87,7 +85,6 @@ struct aliquot_meter {
     struct aliquot_batch_group chain; /* batches that overlap in time, without a break */
     double chain_from, chain_to;      /* begin of the first and end of the last batch of the chain */
     double chain_longest;             /* time of its longest batch */
-    bool chain_is_open;               /* there is a chain */
     bool chain_has_gaps;              /* a batch of the chain has */
     double busy_to;                   /* until then the time of batches, from their launch on, was counted as busy */
     double counted_to;                /* end of the chains whose probes were counted */
