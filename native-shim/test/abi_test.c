@@ -33,37 +33,33 @@ static const char *library_of(void *function) {
     return slash == NULL ? info.dli_fname : slash + 1;
 }
 
-static void check_is_hook(void *function, const char *symbol) {
+static void check_is_in(const char *library, void *function, const char *symbol) {
     Dl_info info = {0};
     CHECK(function != NULL, "%s", symbol);
-    CHECK(strcmp(library_of(function), "libaliquot.so") == 0, "%s is in %s", symbol, library_of(function));
+    CHECK(strcmp(library_of(function), library) == 0, "%s is in %s", symbol, library_of(function));
     CHECK(dladdr(function, &info) != 0 && strcmp(info.dli_sname, symbol) == 0, "found %s for %s", info.dli_sname,
           symbol);
+}
+
+static void check_is_hook(void *function, const char *symbol) {
+    check_is_in("libaliquot.so", function, symbol);
+}
+
+static void check_all_are_in(const char *library, void *handle) {
+    for (size_t i = 0; i < HOOK_COUNT; i++) {
+        if (hooks[i].name != NULL) {
+            check_is_in(library, dlsym(handle, hooks[i].symbol), hooks[i].symbol);
+        }
+    }
 }
 
 /* In a container with whole cards. */
-static void check_is_drivers(void *function, const char *symbol) {
-    Dl_info info = {0};
-    CHECK(function != NULL, "%s", symbol);
-    CHECK(strcmp(library_of(function), "libcuda.so.1") == 0, "%s is in %s", symbol, library_of(function));
-    CHECK(dladdr(function, &info) != 0 && strcmp(info.dli_sname, symbol) == 0, "found %s for %s", info.dli_sname,
-          symbol);
-}
-
 static void check_none_hooked(void *handle) {
-    for (size_t i = 0; i < HOOK_COUNT; i++) {
-        if (hooks[i].name != NULL) {
-            check_is_drivers(dlsym(handle, hooks[i].symbol), hooks[i].symbol);
-        }
-    }
+    check_all_are_in("libcuda.so.1", handle);
 }
 
 static void check_all_hooked(void *handle) {
-    for (size_t i = 0; i < HOOK_COUNT; i++) {
-        if (hooks[i].name != NULL) {
-            check_is_hook(dlsym(handle, hooks[i].symbol), hooks[i].symbol);
-        }
-    }
+    check_all_are_in("libaliquot.so", handle);
     void *other = dlsym(handle, "cuStreamQuery");
     CHECK(strcmp(library_of(other), "libcuda.so.1") == 0, "%s", library_of(other));
 }
@@ -133,11 +129,7 @@ TEST(a_function_of_the_same_name_in_another_library_is_not_hooked) {
 
 TEST(dlvsym_is_not_hooked) {
     CHECK(strcmp(library_of((void *)dlvsym), "libaliquot.so") != 0, "%s", library_of((void *)dlvsym));
-    void *real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-    real = real == NULL ? dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17") : real; /* arm64 */
-    CHECK(strcmp(library_of(real), "libaliquot.so") != 0, "the C library's own");
-    void *driver = open_driver("libcuda.so.1", RTLD_LAZY);
-    void *bare = ((void *(*)(void *, const char *))real)(driver, "cuMemAlloc_v2");
+    void *bare = real_dlsym(open_driver("libcuda.so.1", RTLD_LAZY), "cuMemAlloc_v2");
     CHECK(strcmp(library_of(bare), "libcuda.so.1") == 0, "dlvsym and the C library's dlsym bypass the hooks");
 }
 
@@ -654,7 +646,7 @@ TEST(with_whole_cards_dlsym_returns_the_drivers_addresses) {
     check_none_hooked(RTLD_DEFAULT);
     check_none_hooked(RTLD_NEXT);
     check_none_hooked(dlopen(NULL, RTLD_LAZY));
-    check_is_drivers(probe_next("cuMemAlloc_v2"), "cuMemAlloc_v2");
+    check_is_in("libcuda.so.1", probe_next("cuMemAlloc_v2"), "cuMemAlloc_v2");
     CHECK_EQUAL(region_size(), 0); /* not used */
 }
 

@@ -10,7 +10,7 @@
 #define GPU "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f"
 #define OTHER_GPU "MIG-20212223-2425-2627-2829-2a2b2c2d2e2f"
 
-static char folder[] = "/tmp/aliquot-arbiter-XXXXXX";
+static char folder[] = "/tmp/aliquot-arbiter-XXXXXX", regions[128], agents[128];
 static int input = -1; /* of the arbiter */
 static int errors = -1;
 static pid_t arbiter;
@@ -86,14 +86,12 @@ static void tell(const char *text) {
     CHECK(write(input, text, strlen(text)) == (ssize_t)strlen(text), "the arbiter reads");
 }
 
-static void start_arbiter(void) {
-    char regions[128], agents[128];
+/* Starts the arbiter with its files as they are. */
+static void start_arbiter_again(void) {
     int in[2], err[2];
-    CHECK(mkdtemp(folder) != NULL && pipe(in) == 0 && pipe(err) == 0, "%s", folder);
-    atexit(remove_folder);
-    snprintf(regions, sizeof regions, "%s/regions", folder);
-    snprintf(agents, sizeof agents, "%s/agents", folder);
-    CHECK(mkdir(regions, 0777) == 0 && mkdir(agents, 0777) == 0, "folders");
+    CHECK(pipe(in) == 0 && pipe(err) == 0, "pipes");
+    close(input);
+    close(errors);
     arbiter = fork();
     if (arbiter == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -107,6 +105,15 @@ static void start_arbiter(void) {
     close(err[1]);
     input = in[1];
     errors = err[0];
+}
+
+static void start_arbiter(void) {
+    CHECK(mkdtemp(folder) != NULL, "%s", folder);
+    atexit(remove_folder);
+    snprintf(regions, sizeof regions, "%s/regions", folder);
+    snprintf(agents, sizeof agents, "%s/agents", folder);
+    CHECK(mkdir(regions, 0777) == 0 && mkdir(agents, 0777) == 0, "folders");
+    start_arbiter_again();
 }
 
 /* Reads lines of the arbiter's standard error until one contains the text. */
@@ -318,26 +325,6 @@ TEST(without_two_folders_it_says_how_it_is_called) {
 }
 
 /* ---- faults ---- */
-
-/* Starts the arbiter again, with its files as they are. */
-static void start_arbiter_again(void) {
-    char regions[128], agents[128];
-    int in[2];
-    CHECK(pipe(in) == 0, "pipe");
-    snprintf(regions, sizeof regions, "%s/regions", folder);
-    snprintf(agents, sizeof agents, "%s/agents", folder);
-    close(input);
-    arbiter = fork();
-    if (arbiter == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        dup2(in[0], STDIN_FILENO);
-        close(in[1]);
-        execl(ARBITER, ARBITER, regions, agents, NULL);
-        _exit(127);
-    }
-    close(in[0]);
-    input = in[1];
-}
 
 /* As the node agent does. */
 static void write_unattributed(const char *slot, uint64_t bytes) {

@@ -1,5 +1,5 @@
 /* Tests of launches under a compute limit from threads and processes, on the fake driver; also run under sanitizers. */
-#include "sandbox.h"
+#include "kernel.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -10,38 +10,12 @@
 enum { THREADS = 4, LAUNCHES = 250 };
 static const uint64_t kernel_time = 100000; /* ns; 100 ms for all launches, including the burst */
 
-static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
-                            ".visible .entry aliquot_busy(.param .u64 nanoseconds)\n{\n    ret;\n}\n";
-
-static void *function;
 static CUcontext context;
 
-/* Launches one kernel that runs for these nanoseconds. */
-static CUresult launch(void *stream, unsigned blocks, uint64_t nanoseconds) {
-    void *parameters[] = {&nanoseconds};
-    return CALL(cuLaunchKernel, void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
-                void **, void **)(function, blocks, 1, 1, 32, 1, 1, 0, stream, parameters, NULL);
-}
-
 static void use_context(void) {
-    void *module = NULL;
-    CHECK_EQUAL(CALL(cuInit, unsigned)(0), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuModuleLoadData, void **, const void *)(&module, image), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuModuleGetFunction, void **, void *, const char *)(&function, module, "aliquot_busy"),
-                CUDA_SUCCESS);
-}
-
-/* Replaces the sandbox's cores=30 in the limit file. */
-static void write_cores(const char *cores) {
-    char text[512] = "", changed[1024];
-    FILE *file = fopen(sandbox_limits, "re");
-    CHECK(file != NULL && fgets(text, sizeof text, file) != NULL, "%s", sandbox_limits);
-    fclose(file);
-    char *at = strstr(text, "cores=");
-    int length = snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, cores, strstr(at, " context="));
-    write_file(sandbox_limits, changed, (size_t)length);
+    use_device(0);
+    CHECK_EQUAL(CALL(cuCtxGetCurrent, CUcontext *)(&context), CUDA_SUCCESS);
+    load_kernel();
 }
 
 static uint64_t throttled(const struct aliquot_region *region) {
@@ -139,8 +113,8 @@ TEST(launches_that_the_driver_refuses_are_not_charged) {
 }
 
 static void check_unlimited(const char *cores) {
+    sandbox_cores = cores;
     sandbox(100 * MIB, 0);
-    write_cores(cores);
     int before = threads_of_this_process();
     use_context();
     for (int i = 0; i < LAUNCHES; i++) {
@@ -163,8 +137,7 @@ TEST(with_policy_none_nothing_is_charged_and_no_thread_is_started) {
 
 /* Launches until the shim holds back launches (or, with false, no longer does); false if this takes over 20 s. */
 static bool launch_until(const struct aliquot_region *region, bool held_back) {
-    struct timespec start, now;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    double start = seconds();
     do {
         uint64_t before = throttled(region);
         for (int i = 0; i < LAUNCHES; i++) { /* 25 ms, more than the burst */
@@ -174,8 +147,7 @@ static bool launch_until(const struct aliquot_region *region, bool held_back) {
         if ((throttled(region) != before) == held_back) {
             return true;
         }
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (now.tv_sec - start.tv_sec < 20);
+    } while (seconds() - start < 20);
     return false;
 }
 
@@ -184,9 +156,10 @@ TEST(a_changed_compute_limit_applies_to_a_running_process) {
     use_context();
     struct aliquot_region *region = map_region();
     CHECK(launch_until(region, true), "held back at 30 percent");
+    sandbox_cores = "cores=100";
     write_limits(100 * MIB, 0);
-    write_cores("cores=100");
     CHECK(launch_until(region, false), "no longer held back at 100 percent");
+    sandbox_cores = "cores=30";
     write_limits(100 * MIB, 0);
     CHECK(launch_until(region, true), "held back again");
 }
@@ -251,12 +224,6 @@ static void launch_many(void) {
         CHECK_EQUAL(launch(NULL, 1, kernel_time), CUDA_SUCCESS);
     }
     CHECK_EQUAL(CALL(cuCtxSynchronize, void)(), CUDA_SUCCESS);
-}
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 /* Two processes launched MANY kernels each. Together they can use 26 ms at once (the burst and the allowed debt), and

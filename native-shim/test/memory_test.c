@@ -641,12 +641,6 @@ TEST(errno_is_preserved_by_calls_that_succeed_and_calls_that_fail) {
     CHECK_EQUAL(errno, 4711);
 }
 
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 static void allocate_until_killed(int started) {
     use_device(0);
     CUdeviceptr held[8] = {0};

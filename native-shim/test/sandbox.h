@@ -94,6 +94,9 @@ static const CUuuid *uuid_of(int device) {
     return &uuids[device];
 }
 
+/* Of both GPUs in the limit file. */
+__attribute__((unused)) static const char *sandbox_cores = "cores=30";
+
 /* context= in the limit file: MiB that the contexts of a process use. */
 __attribute__((unused)) static size_t sandbox_context;
 
@@ -113,8 +116,9 @@ static void write_limits(size_t first, size_t second) {
                                        i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
                                        (unsigned char)uuid_of(device)->bytes[i]);
         }
-        length += (size_t)snprintf(text + length, sizeof text - length, " memory=%zuMi cores=30 context=%zuMi%s\n",
-                                   bytes[device] / MIB, sandbox_context, device < sandbox_whole ? " exclusive" : "");
+        length += (size_t)snprintf(text + length, sizeof text - length, " memory=%zuMi %s context=%zuMi%s\n",
+                                   bytes[device] / MIB, sandbox_cores, sandbox_context,
+                                   device < sandbox_whole ? " exclusive" : "");
     }
     write_file(sandbox_limits, text, length);
 }
@@ -194,6 +198,13 @@ __attribute__((unused)) static size_t free_memory(void) {
     size_t available = 0;
     CHECK_EQUAL(CALL(cuMemGetInfo_v2, size_t *, size_t *)(&available, NULL), CUDA_SUCCESS);
     return available;
+}
+
+/* CLOCK_MONOTONIC. */
+__attribute__((unused)) static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 /* Runs statements in a child process and waits for its end. */

@@ -1,25 +1,13 @@
 /* Tests of programs under a compute limit that measure kernels by timing events, or only copy, on the fake driver and
    in virtual time. */
-#include "sandbox.h"
+#include "kernel.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <time.h>
 
-static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
-                            ".visible .entry aliquot_busy(.param .u64 nanoseconds)\n{\n    ret;\n}\n";
-
-static void *function;
-
 static void launch_on(CUstream stream, uint64_t nanoseconds) {
-    void *parameters[] = {&nanoseconds};
-    CHECK_EQUAL(CALL(cuLaunchKernel, void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                     CUstream, void **, void **)(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL),
-                CUDA_SUCCESS);
-}
-
-static void launch(uint64_t nanoseconds) {
-    launch_on(NULL, nanoseconds);
+    CHECK_EQUAL(launch(stream, 1, nanoseconds), CUDA_SUCCESS);
 }
 
 static CUevent new_event(unsigned flags) {
@@ -30,12 +18,6 @@ static CUevent new_event(unsigned flags) {
 
 static void record(CUevent event) {
     CHECK_EQUAL(CALL(cuEventRecord, CUevent, CUstream)(event, NULL), CUDA_SUCCESS);
-}
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 static double elapsed_ms(CUevent start, CUevent end) {
@@ -71,15 +53,12 @@ static void *say_alone(void *argument) {
 
 /* The same, and it is throttled, as in training. */
 static void begin_throttled(void) {
-    void *module = NULL;
     pthread_t arbiter;
     begin();
     CHECK_EQUAL(pthread_create(&arbiter, NULL, say_alone, map_agent()), 0);
-    CHECK_EQUAL(CALL(cuModuleLoadData, void **, const void *)(&module, image), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuModuleGetFunction, void **, void *, const char *)(&function, module, "aliquot_busy"),
-                CUDA_SUCCESS);
+    load_kernel();
     for (int i = 0; i < 300; i++) {
-        launch(1000000);
+        launch_on(NULL, 1000000);
     }
     CHECK(map_region()->device[0].throttled > 0, "launches were throttled");
     unlink(clock_path);
@@ -92,10 +71,10 @@ TEST(an_autotuner_measures_each_candidate_without_the_time_for_which_launches_ar
     for (int candidate = 0; candidate < 40; candidate++) {
         uint64_t ns = 1000000 + 100000 * (uint64_t)(candidate % 7);
         for (int repetition = 0; repetition < 5; repetition++) {
-            launch(300000); /* clears the cache */
+            launch_on(NULL, 300000); /* clears the cache */
             record(other);
             record(start);
-            launch(ns);
+            launch_on(NULL, ns);
             record(end);
             double ms = elapsed_ms(start, end);
             CHECK(fabs(ms - (double)ns / 1e6) < 0.1, "candidate %d takes %.3f ms instead of %.3f", candidate, ms,
@@ -113,7 +92,7 @@ TEST(ten_launches_between_two_events_take_ten_times_as_long_as_one) {
     for (int candidate = 0; candidate < 20; candidate++) {
         record(start);
         for (int i = 0; i < 10; i++) {
-            launch(1500000);
+            launch_on(NULL, 1500000);
         }
         record(end);
         double ms = elapsed_ms(start, end);
@@ -223,7 +202,7 @@ TEST(the_time_of_synchronous_copies_to_the_host_is_not_taken_for_that_of_the_ker
     CHECK_EQUAL(allocate(&address, BYTES), CUDA_SUCCESS);
     uint64_t before = map_region()->device[0].gpu_time;
     for (int i = 0; i < PAIRS; i++) {
-        launch(100000);
+        launch_on(NULL, 100000);
         CHECK_EQUAL(CALL(cuMemcpyDtoH_v2, void *, CUdeviceptr, size_t)(host, address, BYTES), CUDA_SUCCESS);
     }
     double ms = (double)(map_region()->device[0].gpu_time - before) / 1e6;

@@ -5,42 +5,12 @@
  * zeros (1) or to a valid file with a GPU (2).
  */
 #include "compute/gcra.h"
-#include "limits/account.h"
-#include "os/agent_file.h"
-#include "os/os.h"
-#include "os/shared.h"
+#include "fuzz.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#define LIMIT (100 * ALIQUOT_MIB)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static int64_t now = 1000000000;
-
-int64_t __wrap_aliquot_os_clock(void);
-void __wrap_aliquot_os_sleep(int64_t nanoseconds);
-
-int64_t __wrap_aliquot_os_clock(void) {
-    return now;
-}
-
-void __wrap_aliquot_os_sleep(int64_t nanoseconds) {
-    now += nanoseconds;
-}
-
-static void expect(bool condition) {
-    if (!condition) {
-        abort();
-    }
-}
-
-static const struct aliquot_limits limits = {
-    .count = 1, .vgpu = {{.uuid = "\x8f\x6e\x8f\x0c\x01\x01\x4a\x5b\x9c\x3d\x01\x01\x01\x01\x01", .memory = LIMIT}}};
 
 static union {
     struct aliquot_agent agent;
@@ -110,10 +80,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     expect(aliquot_agent_open(path) == is_valid(length));
     expect(aliquot_account_set_limits(&limits, error));
     use_account(0, is_valid(length));
-    /* Resets the state as in a forked child. */
-    aliquot_shared_before_fork();
-    aliquot_shared_after_fork_in_child();
-    aliquot_agent_reset();
-    aliquot_account_reset();
+    reset_as_in_child();
     return 0;
 }

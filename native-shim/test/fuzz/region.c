@@ -2,45 +2,16 @@
  * Fuzzes the region file: a process repairs or refuses it, and uses it without a crash, without a hang and without
  * exceeding its limit. The first byte of an input modulo 3 selects how the rest makes the file. 0: the rest is the
  * file. 1 and 2: the rest is a list of patches (3 bytes of offset, 8 of content) to a file of zeros (1) or to a file
- * with a valid header and a device (2). A simulated clock makes bounded waits free.
+ * with a valid header and a device (2).
  */
 #include "compute/gcra.h"
-#include "limits/account.h"
-#include "os/os.h"
-#include "os/shared.h"
+#include "fuzz.h"
 #include "os/usage.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#define LIMIT (100 * ALIQUOT_MIB)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static int64_t now = 1000000000;
-
-int64_t __wrap_aliquot_os_clock(void);
-void __wrap_aliquot_os_sleep(int64_t nanoseconds);
-
-int64_t __wrap_aliquot_os_clock(void) {
-    return now;
-}
-
-void __wrap_aliquot_os_sleep(int64_t nanoseconds) {
-    now += nanoseconds;
-}
-
-static void expect(bool condition) {
-    if (!condition) {
-        abort();
-    }
-}
-
-static const struct aliquot_limits limits = {
-    .count = 1, .vgpu = {{.uuid = "\x8f\x6e\x8f\x0c\x01\x01\x4a\x5b\x9c\x3d\x01\x01\x01\x01\x01", .memory = LIMIT}}};
 
 static void make_file(int fd, const uint8_t *data, size_t size) {
     static union {
@@ -109,9 +80,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             use_region(aliquot_account_device(limits.vgpu[0].uuid));
         }
     }
-    /* Resets the state as in a forked child. */
-    aliquot_shared_before_fork();
-    aliquot_shared_after_fork_in_child();
-    aliquot_account_reset();
+    reset_as_in_child();
     return 0;
 }
