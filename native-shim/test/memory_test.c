@@ -4,10 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <sys/prctl.h>
-#include <time.h>
 
 TEST(the_limit_is_exact_to_the_byte) {
     CUdeviceptr first, second, third;
@@ -641,66 +638,6 @@ TEST(errno_is_preserved_by_calls_that_succeed_and_calls_that_fail) {
     CHECK_EQUAL(errno, 4711);
 }
 
-static void allocate_until_killed(int started) {
-    use_device(0);
-    CUdeviceptr held[8] = {0};
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* so that it ends with a test that is killed */
-    CHECK(write(started, "", 1) == 1, "pipe");
-    for (size_t i = 0;; i = (i + 1) % 8) {
-        if (held[i] != 0) {
-            deallocate(held[i]);
-        }
-        held[i] = 0;
-        allocate(&held[i], (1 + i) * MIB);
-    }
-}
-
-TEST(processes_killed_while_they_allocate_leave_no_charge_and_block_no_process) {
-    const char *value = getenv("ALIQUOT_KILL_ROUNDS");
-    int rounds = value == NULL ? 300 : atoi(value);
-    sandbox(100 * MIB, 0);
-    unsigned seed = (unsigned)getpid();
-    printf("seed %u\n", seed);
-    double slowest = 0;
-    for (int round = 0; round < rounds; round++) {
-        pid_t peers[2];
-        int started[2];
-        CHECK(pipe(started) == 0, "pipe");
-        for (size_t i = 0; i < 2; i++) {
-            peers[i] = fork();
-            if (peers[i] == 0) {
-                allocate_until_killed(started[1]);
-            }
-        }
-        char bytes[2];
-        for (size_t i = 0; i < 2; i++) {
-            CHECK(read(started[0], &bytes[i], 1) == 1, "pipe");
-        }
-        struct timespec moment = {0, rand_r(&seed) % 1000000};
-        nanosleep(&moment, NULL);
-        /* Each of the two processes may have 8 MiB undecided beside the limit. */
-        CHECK(used_in_region() <= 100 * MIB + 16 * MIB, "%llu", used_in_region());
-        for (size_t i = 0; i < 2; i++) {
-            kill(peers[i], SIGKILL);
-            waitpid(peers[i], NULL, 0);
-        }
-        double start = seconds();
-        IN_CHILD({
-            CUdeviceptr all = 0;
-            use_device(0);
-            CHECK_EQUAL(allocate(&all, 100 * MIB), CUDA_SUCCESS); /* no byte of the killed processes is charged */
-            CHECK_EQUAL(deallocate(all), CUDA_SUCCESS);
-        });
-        double took = seconds() - start;
-        slowest = took > slowest ? took : slowest;
-        close(started[0]);
-        close(started[1]);
-    }
-    printf("slowest recovery %.1f ms\n", slowest * 1e3);
-    CHECK_EQUAL(used_in_region(), 0);
-    CHECK(slowest < 10, "%f s", slowest);
-}
-
 TEST(a_stopped_process_delays_a_refusal_only_for_a_bounded_time) {
     CUdeviceptr address = 0;
     sandbox(100 * MIB, 0);
@@ -838,21 +775,11 @@ TEST(an_empty_limit_file_fails_closed) {
     check_fails_closed_with("", 0, "expected GPU-<UUID");
 }
 
-TEST(a_truncated_limit_file_fails_closed) {
-    static const char text[] = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001 memory=30";
-    check_fails_closed_with(text, strlen(text), "expected memory=");
-}
-
 TEST(a_limit_file_of_10_MB_fails_closed) {
     size_t length = 10000000;
     char *text = malloc(length);
     memset(text, 'x', length);
     check_fails_closed_with(text, length, "at most 65536 bytes");
-}
-
-TEST(a_limit_file_that_is_not_UTF_8_fails_closed) {
-    static const char text[] = "GPU-8f6e8f0c-0001-4a5b-9c3d-000000000001 memory=1Mi cores=0 \xff\xfe\n";
-    check_fails_closed_with(text, strlen(text), "printable ASCII");
 }
 
 TEST(a_limit_file_that_is_a_folder_fails_closed) {
