@@ -128,18 +128,16 @@ static void collect_probes(struct aliquot_meter *meter) {
     }
 }
 
-static void settle_charge(struct aliquot_meter *meter, const struct aliquot_cost_part *parts, size_t count,
-                          uint64_t charged, uint64_t measured, enum aliquot_cost_quality quality) {
-    if (quality <= ALIQUOT_COST_ESTIMATED && measured > 0 && aliquot_account_computes_on_several()) { /* compute.h */
-        uint64_t due = aliquot_cost_learn(parts, count, measured, ALIQUOT_COST_SHARED);
-        aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)charged);
+static void settle_charge(struct aliquot_meter *meter, const struct aliquot_batch_group *group, uint64_t measured,
+                          enum aliquot_cost_quality quality) {
+    bool may_have_waited = quality <= ALIQUOT_COST_ESTIMATED && aliquot_account_computes_on_several(); /* compute.h */
+    quality = may_have_waited ? ALIQUOT_COST_SHARED : quality;
+    uint64_t due = measured == 0 ? 0 : aliquot_cost_learn(group->parts, group->part_count, measured, quality);
+    aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)group->charged);
+    if (may_have_waited) {
         aliquot_compute_charge_waiting(meter->device, measured - due);
-        aliquot_compute_add_used(meter->device, measured);
-        return;
     }
-    uint64_t charge_due = measured == 0 ? 0 : aliquot_cost_learn(parts, count, measured, quality);
-    aliquot_compute_adjust(meter->device, (int64_t)charge_due - (int64_t)charged);
-    aliquot_compute_add_used(meter->device, charge_due);
+    aliquot_compute_add_used(meter->device, may_have_waited ? measured : due);
 }
 
 /* What is measured beyond the usual cost of launches that wait for peers is waiting. */
@@ -183,8 +181,7 @@ static void learn_group(struct aliquot_meter *meter) {
             }
         }
         if (group->part_count > 0) {
-            settle_charge(meter, group->parts, group->part_count, group->charged,
-                          (uint64_t)((double)group->measured * own), quality);
+            settle_charge(meter, group, (uint64_t)((double)group->measured * own), quality);
         }
         /* Waiting that may as well be the time of others is charged by half. */
         uint64_t waited = (uint64_t)((double)group->waited * own);
@@ -217,27 +214,26 @@ static void add_parts(struct aliquot_batch_group *group, const struct aliquot_co
     }
 }
 
-/* Adds a launch that waits for peers: its usual cost, without waiting, is learned from the shortest ones. Nothing is
-   learned from one that overlaps other work, which was charged for a part of its time. */
-static void join_waiting(struct aliquot_batch_group *chain, struct aliquot_meter *meter,
-                         const struct aliquot_batch *batch, uint64_t measured, bool overlaps) {
+/* A certain overcharge is returned now, the rest when the chain or its group is learned from. Of a launch that waits for
+   peers the usual cost, without waiting, is learned from the shortest ones. Nothing is learned from one that overlaps
+   other work, which was charged for a part of its time. */
+static void join_chain(struct aliquot_meter *meter, const struct aliquot_batch *batch, uint64_t measured,
+                       bool overlaps) {
+    struct aliquot_batch_group *chain = &meter->chain;
     uint64_t due = batch->charged < measured ? batch->charged : measured;
-    if (!overlaps) {
+    if (batch->waits && !overlaps) {
         due = aliquot_cost_learn(batch->parts, batch->part_count, measured, ALIQUOT_COST_SHARED);
     }
     aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)batch->charged);
-    chain->waited += measured;
-    chain->waited_charged += due;
-}
-
-static void join_chain(struct aliquot_batch_group *chain, struct aliquot_meter *meter,
-                       const struct aliquot_batch *batch, uint64_t measured) {
-    /* A certain overcharge is returned now, the rest when the chain or its group is learned from. */
-    uint64_t charged = batch->charged < measured ? batch->charged : measured;
-    aliquot_compute_adjust(meter->device, (int64_t)charged - (int64_t)batch->charged);
-    chain->measured += measured;
-    chain->charged += charged;
-    add_parts(chain, batch->parts, batch->part_count);
+    add_opened(chain, atomic_load(&batch->opened));
+    if (batch->waits) {
+        chain->waited += measured;
+        chain->waited_charged += due;
+    } else {
+        chain->measured += measured;
+        chain->charged += due;
+        add_parts(chain, batch->parts, batch->part_count);
+    }
 }
 
 static void end_chain(struct aliquot_meter *meter) {
@@ -249,8 +245,7 @@ static void end_chain(struct aliquot_meter *meter) {
     if (meter->chain_has_gaps || all < span * CHAIN_PART_MIN) {
         /* The whole time is the bound. An earlier chain covers a part of it, in which launches of this one ran. */
         if (chain->part_count > 0) {
-            settle_charge(meter, chain->parts, chain->part_count, chain->charged,
-                          (uint64_t)larger_of(0, span - (double)chain->waited), ALIQUOT_COST_GAPS);
+            settle_charge(meter, chain, (uint64_t)larger_of(0, span - (double)chain->waited), ALIQUOT_COST_GAPS);
         }
     } else {
         double from = larger_of(meter->chain_from, meter->counted_to);
@@ -344,12 +339,7 @@ static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_b
     bool gaps = has_gaps(meter, batch, start, took);
     meter->chain_has_gaps = gaps || (!first && meter->chain_has_gaps);
     count_busy(meter, batch, end, gaps);
-    add_opened(chain, atomic_load(&batch->opened));
-    if (batch->waits) {
-        join_waiting(chain, meter, batch, (uint64_t)fresh, overlaps);
-    } else {
-        join_chain(chain, meter, batch, (uint64_t)fresh);
-    }
+    join_chain(meter, batch, (uint64_t)fresh, overlaps);
 }
 
 /* False: the driver returns no times. */
