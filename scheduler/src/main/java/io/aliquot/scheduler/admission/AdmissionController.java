@@ -34,7 +34,6 @@ final class AdmissionController {
         respond(body, response, Oversized.DENIED, review -> {
             review.require(AdmissionReview.Operation.CREATE);
             return new GpuAdmission(
-                    settings.schedulerName(),
                     settings.runtimeClass(),
                     settings.compatibility(),
                     () -> namespaces.podDefaults(review.namespace(), settings.podDefaults()));
@@ -46,7 +45,7 @@ final class AdmissionController {
         // The API server refuses what differs from the stored pod, whatever this answer.
         respond(body, response, Oversized.UNCHANGED, review -> {
             review.require(AdmissionReview.Operation.UPDATE);
-            return new UpdateAdmission(settings.schedulerName());
+            return new UpdateAdmission();
         });
     }
 

@@ -7,6 +7,7 @@ import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.names.PodDefaults;
+import io.aliquot.scheduler.settings.Settings;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -20,13 +21,11 @@ import tools.jackson.databind.node.ObjectNode;
  * It translates the resources of other products into Aliquot's, sets the scheduler and the toleration, and lets each GPU container read its devices and limits from annotations that Bind will write; it hides the GPUs from
  * all other containers. It refuses invalid requests and pods that could bypass their limits.
  *
- * @param schedulerName the {@code schedulerName} of the kube-scheduler that the extender serves
  * @param runtimeClass for pods without a RuntimeClass; empty: such pods stay without one
  * @param compatibility the meaning of resources in pods that neither have the annotation nor use ACK's names
  * @param podDefaults those of the pod's namespace; called at most once, and only if the pod's meaning depends on them
  */
-record GpuAdmission(
-        String schedulerName, String runtimeClass, Compatibility compatibility, Supplier<PodDefaults> podDefaults)
+record GpuAdmission(String runtimeClass, Compatibility compatibility, Supplier<PodDefaults> podDefaults)
         implements Admission {
     static final String DEFAULT_SCHEDULER = "default-scheduler";
 
@@ -62,7 +61,7 @@ record GpuAdmission(
         gpuContainers.forEach(GpuAdmission::checkConfined);
         others.forEach(GpuAdmission::checkNoOtherDevicePlugin);
         checkAnnotationKeysDiffer(gpuContainers);
-        spec.put("schedulerName", schedulerName);
+        spec.put("schedulerName", Settings.SCHEDULER_NAME);
         if (!runtimeClass.isEmpty()
                 && JsonTree.text(spec.tree(), "runtimeClassName").isEmpty()) {
             spec.put("runtimeClassName", runtimeClass);
@@ -118,16 +117,16 @@ record GpuAdmission(
         });
     }
 
-    private void checkScheduler(ObjectNode spec) {
+    private static void checkScheduler(ObjectNode spec) {
         JsonTree.text(spec, "nodeName").ifPresent(node -> {
             throw new DeniedException(
                     "remove spec.nodeName, which bypasses the scheduler that allocates GPUs; to select"
                             + " the node write nodeSelector: {kubernetes.io/hostname: " + node + "}");
         });
         String scheduler = JsonTree.text(spec, "schedulerName").orElse(DEFAULT_SCHEDULER);
-        if (!scheduler.equals(DEFAULT_SCHEDULER) && !scheduler.equals(schedulerName)) {
+        if (!scheduler.equals(DEFAULT_SCHEDULER) && !scheduler.equals(Settings.SCHEDULER_NAME)) {
             throw new DeniedException("remove spec.schedulerName " + scheduler
-                    + ": a pod that requests GPUs is placed by " + schedulerName);
+                    + ": a pod that requests GPUs is placed by " + Settings.SCHEDULER_NAME);
         }
     }
 

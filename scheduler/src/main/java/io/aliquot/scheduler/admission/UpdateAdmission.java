@@ -3,6 +3,7 @@ package io.aliquot.scheduler.admission;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.Priority;
+import io.aliquot.scheduler.settings.Settings;
 import java.util.List;
 import java.util.Map;
 import tools.jackson.databind.node.ObjectNode;
@@ -17,10 +18,8 @@ import tools.jackson.databind.node.ObjectNode;
  * <p>The alternative was a stored pod that keeps what its author wrote beside Aliquot's amounts. A kubelet rejects such a
  * pod on a node that has the name with the amount 0, as after NVIDIA's device plugin (pkg/kubelet/lifecycle/predicate.go),
  * and quotas, autoscalers and other device plugins would count it.
- *
- * @param schedulerName as in {@link GpuAdmission}
  */
-record UpdateAdmission(String schedulerName) implements Admission {
+record UpdateAdmission() implements Admission {
     @Override
     public List<String> admit(EditedObject pod) {
         try {
@@ -58,7 +57,7 @@ record UpdateAdmission(String schedulerName) implements Admission {
         if (JsonTree.text(tree, "schedulerName")
                 .filter(GpuAdmission.DEFAULT_SCHEDULER::equals)
                 .isPresent()) {
-            spec.put("schedulerName", schedulerName);
+            spec.put("schedulerName", Settings.SCHEDULER_NAME);
         }
         GpuAdmission.tolerateGpuNodes(spec);
     }

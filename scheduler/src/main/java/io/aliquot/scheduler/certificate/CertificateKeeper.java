@@ -49,6 +49,12 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     private static final long PERIOD_SECONDS = 5;
     private static final int MAX_ATTEMPTS = 5;
 
+    // Names of the chart's objects.
+    static final String SERVICE = "aliquot-webhook";
+    static final String SECRET = "aliquot-webhook-tls";
+    static final String AUTHORITY_SECRET = "aliquot-webhook-ca";
+    static final String CONFIGURATION = "aliquot";
+
     private static final String REQUIRED = "gpu.aliquot.io";
     /** How the names of the chart's webhooks end; its values decide which of them there are. */
     private static final String OURS = ".aliquot.io";
@@ -84,7 +90,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
             KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports, AgentTls agentTls) {
         this.kubernetes = kubernetes;
         this.settings = settings;
-        this.hosts = Stream.of(settings.webhookService(), settings.apiGroupService())
+        this.hosts = Stream.of(SERVICE, settings.apiGroupService())
                 .filter(service -> !service.isEmpty())
                 .distinct()
                 .map(service -> service + "." + settings.namespace() + ".svc")
@@ -193,7 +199,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
             succeeds(AGENTS, () -> agents.reconcile(stored, serves));
         }
         if (!caBundles.containsKey(REQUIRED)) {
-            waitingFor = "webhook " + REQUIRED + " in MutatingWebhookConfiguration " + settings.webhookConfiguration();
+            waitingFor = "webhook " + REQUIRED + " in MutatingWebhookConfiguration " + CONFIGURATION;
             throw new IllegalStateException("expected " + waitingFor + ", found none; install the chart's webhooks");
         }
         if (trusted) {
@@ -210,7 +216,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
                 .admissionRegistration()
                 .v1()
                 .mutatingWebhookConfigurations()
-                .withName(settings.webhookConfiguration())
+                .withName(CONFIGURATION)
                 .get();
         if (configuration != null) {
             for (MutatingWebhook webhook : configuration.getWebhooks()) {
@@ -286,7 +292,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
      */
     private ServingCertificate ensureAuthority(Map<String, String> caBundles) {
         Stored stored = ensure(
-                settings.authoritySecret(),
+                AUTHORITY_SECRET,
                 ServingCertificate.AUTHORITY,
                 () -> ServingCertificate.createAuthority(
                         clock.instant(),
@@ -310,7 +316,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
      * @param authorityIsTrusted whether the API server accepts what the authority issues
      */
     private ServingCertificate ensureSecret(ServingCertificate authority, boolean authorityIsTrusted) {
-        Stored stored = ensure(settings.webhookSecret(), hosts.get(0), () -> create(authority));
+        Stored stored = ensure(SECRET, hosts.get(0), () -> create(authority));
         ServingCertificate certificate = stored.content();
         if (authorityIsTrusted
                 && (certificate.dueForRenewal(hosts, clock.instant())

@@ -25,7 +25,6 @@ import org.springframework.stereotype.Component;
 final class PodEventHandler {
     private static final Logger LOG = LoggerFactory.getLogger(PodEventHandler.class);
 
-    private final String schedulerName;
     private final Ledger ledger;
     private final PendingPods pending;
     private final Budgets budgets;
@@ -47,7 +46,6 @@ final class PodEventHandler {
             Events events,
             RejectedPodEvents rejections,
             AgentUsage usage) {
-        this.schedulerName = settings.schedulerName();
         this.ledger = ledger;
         this.pending = pending;
         this.budgets = budgets;
@@ -80,12 +78,12 @@ final class PodEventHandler {
             PodReader.rejectedAt(pod).ifPresent(at -> rejections.rejected(PodReader.node(pod), PodReader.id(pod), at));
         } else if (PodReader.node(pod).isEmpty()) {
             ledger.observeUnbound(uid(pod), PodReader.version(pod));
-            PodReader.unschedulable(pod, schedulerName)
+            PodReader.unschedulable(pod, Settings.SCHEDULER_NAME)
                     .ifPresent(request -> pending.markedUnschedulable(PodReader.id(pod), request));
         } else {
             held = bound(pod);
         }
-        PodReader.gpuPod(pod, schedulerName, held)
+        PodReader.gpuPod(pod, Settings.SCHEDULER_NAME, held)
                 .ifPresentOrElse(
                         shares::put, () -> shares.remove(PodReader.id(pod), OptionalLong.of(PodReader.version(pod))));
     }

@@ -45,6 +45,9 @@ import org.springframework.util.function.SingletonSupplier;
 @Configuration(proxyBeanMethods = false)
 class WatchConfiguration {
     private static final Logger LOG = LoggerFactory.getLogger(WatchConfiguration.class);
+    /** Of kube-scheduler's leader election, by the chart's KubeSchedulerConfiguration. */
+    private static final String LEASE = "aliquot-scheduler";
+
     private static final Duration GRACE = Duration.ofSeconds(1);
 
     @Bean
@@ -259,7 +262,7 @@ class WatchConfiguration {
     Informer<Lease> leases(ListWatchClient lists, Settings settings, Leadership leadership, LongSupplier nanoTime) {
         return Informer.start(
                 lists,
-                ResourceType.lease(settings.namespace(), settings.leaseName()),
+                ResourceType.lease(settings.namespace(), LEASE),
                 leadership::onLease,
                 lease -> leadership.onLeaseDeleted(),
                 nanoTime);
@@ -296,7 +299,7 @@ class WatchConfiguration {
                 return Optional.ofNullable(kubernetes
                                 .leases()
                                 .inNamespace(settings.namespace())
-                                .withName(settings.leaseName())
+                                .withName(LEASE)
                                 .get())
                         .map(lease -> lease.getMetadata().getResourceVersion());
             } catch (KubernetesClientException e) {

@@ -21,10 +21,6 @@ import org.jspecify.annotations.Nullable;
  *
  * @param podName {@code POD_NAME}, required: this pod; its kube-scheduler holds the Lease as {@code <podName>_<uuid>}
  * @param namespace {@code POD_NAMESPACE}, required: the namespace of the release
- * @param schedulerName {@code ALIQUOT_SCHEDULER_NAME}, default {@code aliquot-scheduler}: {@code spec.schedulerName} of
- *     the pods that this scheduler binds
- * @param leaseName {@code ALIQUOT_LEASE_NAME}, default {@code aliquot-scheduler}: the Lease of kube-scheduler's leader
- *     election, in {@code namespace}
  * @param nodeLabel {@code ALIQUOT_NODE_LABEL}, default {@code gpu=on}: the label of the nodes whose GPUs are shared
  * @param nodePlacement {@code ALIQUOT_NODE_PLACEMENT}, default {@code fragmentation}: the policy that selects the node
  *     of a pod that sets none
@@ -45,14 +41,6 @@ import org.jspecify.annotations.Nullable;
  *     container that does not see the files that limit it
  * @param runtimeClass {@code ALIQUOT_RUNTIME_CLASS}, default none: the RuntimeClass that the webhook sets on pods that
  *     request GPUs
- * @param webhookService {@code ALIQUOT_WEBHOOK_SERVICE}, default {@code aliquot-webhook}: the Service through which the
- *     API server calls the webhooks
- * @param webhookSecret {@code ALIQUOT_WEBHOOK_SECRET}, default {@code aliquot-webhook-tls}: the Secret with the
- *     webhooks' certificate
- * @param authoritySecret {@code ALIQUOT_AUTHORITY_SECRET}, default {@code aliquot-webhook-ca}: the Secret with the
- *     authority that issues the webhooks' certificate
- * @param webhookConfiguration {@code ALIQUOT_WEBHOOK_CONFIGURATION}, default {@code aliquot}: the webhook
- *     configurations by which the API server calls this scheduler
  * @param apiGroupService {@code ALIQUOT_API_GROUP_SERVICE}, default none: the Service through which the API server
  *     reaches the API group {@code gpu.aliquot.io}; the scheduler then serves the group
  * @param keepsNodesFrom {@code ALIQUOT_KEEPS_NODES_FROM}, default none: the autoscalers that must not remove a node while
@@ -63,8 +51,6 @@ import org.jspecify.annotations.Nullable;
 public record Settings(
         String podName,
         String namespace,
-        String schedulerName,
-        String leaseName,
         NodeLabel nodeLabel,
         Placement nodePlacement,
         Placement gpuPlacement,
@@ -75,13 +61,12 @@ public record Settings(
         OverusePolicy computeOveruse,
         UnlimitedPolicy unlimitedContainers,
         String runtimeClass,
-        String webhookService,
-        String webhookSecret,
-        String authoritySecret,
-        String webhookConfiguration,
         String apiGroupService,
         Set<Autoscaler> keepsNodesFrom,
         String logFormat) {
+    /** {@code spec.schedulerName} of the pods that this scheduler binds. */
+    public static final String SCHEDULER_NAME = "aliquot-scheduler";
+
     private static final String OBJECT_NAME = "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?";
     /** Spring Boot's structured formats. */
     private static final List<String> LOG_FORMATS = List.of("ecs", "logstash", "gelf");
@@ -98,8 +83,6 @@ public record Settings(
         return new Settings(
                 required(environment, "POD_NAME"),
                 required(environment, "POD_NAMESPACE"),
-                setting(environment, "ALIQUOT_SCHEDULER_NAME", "aliquot-scheduler", Settings::objectName),
-                setting(environment, "ALIQUOT_LEASE_NAME", "aliquot-scheduler", Settings::objectName),
                 setting(environment, "ALIQUOT_NODE_LABEL", NodeLabel.DEFAULT, (name, text) -> NodeLabel.parse(text)),
                 setting(environment, "ALIQUOT_NODE_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
                 setting(environment, "ALIQUOT_GPU_PLACEMENT", Placement.FRAGMENTATION, Placement::parse),
@@ -110,10 +93,6 @@ public record Settings(
                 setting(environment, "ALIQUOT_COMPUTE_OVERUSE", OverusePolicy.REPORT, OverusePolicy::parse),
                 setting(environment, "ALIQUOT_UNLIMITED_CONTAINERS", UnlimitedPolicy.END, UnlimitedPolicy::parse),
                 setting(environment, "ALIQUOT_RUNTIME_CLASS", "", Settings::objectName),
-                setting(environment, "ALIQUOT_WEBHOOK_SERVICE", "aliquot-webhook", Settings::objectName),
-                setting(environment, "ALIQUOT_WEBHOOK_SECRET", "aliquot-webhook-tls", Settings::objectName),
-                setting(environment, "ALIQUOT_AUTHORITY_SECRET", "aliquot-webhook-ca", Settings::objectName),
-                setting(environment, "ALIQUOT_WEBHOOK_CONFIGURATION", "aliquot", Settings::objectName),
                 setting(environment, "ALIQUOT_API_GROUP_SERVICE", "", Settings::objectName),
                 setting(environment, "ALIQUOT_KEEPS_NODES_FROM", Set.of(), Settings::autoscalers),
                 setting(environment, "ALIQUOT_LOG_FORMAT", "", Settings::logFormat));

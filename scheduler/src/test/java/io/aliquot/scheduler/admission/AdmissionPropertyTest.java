@@ -21,8 +21,7 @@ import tools.jackson.databind.node.ObjectNode;
 
 /** Random pods. A failure prints the seed, and {@code -Daliquot.seed=…} repeats it. */
 class AdmissionPropertyTest {
-    private static final GpuAdmission GPU =
-            new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE, () -> PodDefaults.NONE);
+    private static final GpuAdmission GPU = new GpuAdmission("nvidia", Compatibility.NONE, () -> PodDefaults.NONE);
     private static final VoidAdmission VOID = new VoidAdmission(Set.of(), node -> true);
     private static final int PODS = 2000;
 
@@ -65,7 +64,7 @@ class AdmissionPropertyTest {
     @Test
     void everyGpuContainerGetsOnlyAliquotsResourcesInWholeAmounts() {
         for (Compatibility compatibility : Compatibility.values()) {
-            var admission = new GpuAdmission("aliquot-scheduler", "", compatibility, () -> PodDefaults.NONE);
+            var admission = new GpuAdmission("", compatibility, () -> PodDefaults.NONE);
             randomly((random, pod) -> {
                 ObjectNode mutated = mutated(admission, pod);
                 assertThat(mutated(admission, mutated)).isEqualTo(mutated);

@@ -120,7 +120,7 @@ class GoldenManifestsTest {
                 folder.startsWith(FOLDER.resolve("hami-compatible")) ? Compatibility.HAMI : Compatibility.NONE;
         return Stream.concat(Resources.SUPPORTED.stream(), ForeignResources.NAMES.stream())
                         .anyMatch(resource -> pod.toString().contains('"' + resource + '"'))
-                ? new GpuAdmission("aliquot-scheduler", "nvidia", compatibility, () -> PodDefaults.NONE)
+                ? new GpuAdmission("nvidia", compatibility, () -> PodDefaults.NONE)
                 : new VoidAdmission(Set.of(), node -> true);
     }
 

@@ -26,8 +26,7 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ObjectNode;
 
 class GpuAdmissionTest {
-    private static final GpuAdmission ADMISSION =
-            new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, () -> PodDefaults.NONE);
+    private static final GpuAdmission ADMISSION = new GpuAdmission("", Compatibility.NONE, () -> PodDefaults.NONE);
     private static final String VOID = "{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}";
     private static final String ALLOCATED = """
         {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {
@@ -321,7 +320,7 @@ class GpuAdmissionTest {
             })
     void aSliceHasTheSizeOfItsNamespacesDefaults(String limits, String expected) {
         var slices = new PodDefaults(PodDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20, Optional.empty());
-        var admission = new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, () -> slices);
+        var admission = new GpuAdmission("", Compatibility.NONE, () -> slices);
         ObjectNode pod = mutated(admission, requesting(limits.replace('\'', '"')));
 
         assertThat(container(pod, 0).at("/resources/limits")).isEqualTo(parse(expected.replace('\'', '"')));
@@ -361,7 +360,7 @@ class GpuAdmissionTest {
             String resource, String own, String chosen, Compatibility compatibility, String expected) {
         PodDefaults defaults =
                 PodDefaults.NONE.with(UnaryOperator.identity(), name -> name.equals("core-policy") ? chosen : null);
-        var admission = new GpuAdmission("aliquot-scheduler", "", compatibility, () -> defaults);
+        var admission = new GpuAdmission("", compatibility, () -> defaults);
         ObjectNode pod = requesting("{\"nvidia.com/" + resource + "\": \"30\"}");
         if (own != null) {
             pod.withObject("/metadata/annotations").put("aliquot.io/core-policy", own);
@@ -383,7 +382,7 @@ class GpuAdmissionTest {
         Supplier<PodDefaults> unreadable = () -> {
             throw DeniedException.unreadableNamespace("team", "timed out");
         };
-        var admission = new GpuAdmission("aliquot-scheduler", "", Compatibility.NONE, unreadable);
+        var admission = new GpuAdmission("", Compatibility.NONE, unreadable);
 
         mutated(admission, requesting("{\"aliquot.io/vgpu\": \"1\"}"));
         mutated(admission, requesting("{\"mig.aliquot.io/1g.10gb\": \"1\"}"));
@@ -477,7 +476,7 @@ class GpuAdmissionTest {
 
     @Test
     void setsTheRuntimeClassIfConfiguredAndAbsent() {
-        var admission = new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE, () -> PodDefaults.NONE);
+        var admission = new GpuAdmission("nvidia", Compatibility.NONE, () -> PodDefaults.NONE);
         ObjectNode own = gpuPod();
         spec(own).put("runtimeClassName", "mine");
 
@@ -597,7 +596,7 @@ class GpuAdmissionTest {
 
     @Test
     void withHamiCompatibilityAnnotatesThePodAndReducesCoresTo100() {
-        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI, () -> PodDefaults.NONE);
+        var hami = new GpuAdmission("", Compatibility.HAMI, () -> PodDefaults.NONE);
         ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\","
                 + " \"nvidia.com/gpumem-percentage\": \"50\", \"nvidia.com/gpucores\": \"150\","
                 + " \"nvidia.com/priority\": \"0\"}");
@@ -615,7 +614,7 @@ class GpuAdmissionTest {
 
     @Test
     void allCoresByAcksResourceAreNotAWholeCardWhateverTheDefault() {
-        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI, () -> PodDefaults.NONE);
+        var hami = new GpuAdmission("", Compatibility.HAMI, () -> PodDefaults.NONE);
         ObjectNode pod = requesting("{\"aliyun.com/gpu-mem\": \"4\", \"aliyun.com/gpu-core.percentage\": \"100\"}");
         ObjectNode hamis = pod.deepCopy();
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
@@ -638,7 +637,7 @@ class GpuAdmissionTest {
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
         ObjectNode withAnnotation = pod.deepCopy();
         withAnnotation.withObject("/metadata/annotations").put("aliquot.io/compatibility", "none");
-        var hami = new GpuAdmission("aliquot-scheduler", "", Compatibility.HAMI, () -> PodDefaults.NONE);
+        var hami = new GpuAdmission("", Compatibility.HAMI, () -> PodDefaults.NONE);
 
         assertThat(mutated(ADMISSION, hamis)
                         .at("/spec/containers/0/resources/limits/nvidia.com~1gpucores")

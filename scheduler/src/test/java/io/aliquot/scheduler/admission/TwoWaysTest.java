@@ -74,7 +74,7 @@ class TwoWaysTest {
 
     private static GpuAdmission admission(Compatibility compatibility, PodDefaults.Meaning gpu) {
         var slices = new PodDefaults(gpu, new MemoryRequest.Mebibytes(4096), 25, Optional.empty());
-        return new GpuAdmission("aliquot-scheduler", "", compatibility, () -> slices);
+        return new GpuAdmission("", compatibility, () -> slices);
     }
 
     private static ObjectNode limits(String written) {
@@ -171,9 +171,7 @@ class TwoWaysTest {
         for (String kind : List.of("limits", "requests")) {
             applied.withObject("/spec/containers/0/resources/" + kind).setAll(limits(written));
         }
-        assertThat(mutated(new UpdateAdmission("aliquot-scheduler"), applied))
-                .as("applied again")
-                .isEqualTo(pod);
+        assertThat(mutated(new UpdateAdmission(), applied)).as("applied again").isEqualTo(pod);
     }
 
     /** {@code max} of a LimitRange becomes a default, which the pod's author did not write. */

@@ -19,11 +19,11 @@ import tools.jackson.databind.node.ObjectNode;
 
 /** What an update makes of a pod into which a manifest has been merged. {@code ManifestsIT} has kubectl do it. */
 class UpdateAdmissionTest {
-    private static final UpdateAdmission UPDATE = new UpdateAdmission("aliquot-scheduler");
+    private static final UpdateAdmission UPDATE = new UpdateAdmission();
 
     private static GpuAdmission creation(Compatibility compatibility) {
         var slices = new PodDefaults(PodDefaults.Meaning.CARD, new MemoryRequest.Mebibytes(4096), 25, Optional.empty());
-        return new GpuAdmission("aliquot-scheduler", "nvidia", compatibility, () -> slices);
+        return new GpuAdmission("nvidia", compatibility, () -> slices);
     }
 
     @ParameterizedTest
@@ -77,8 +77,7 @@ class UpdateAdmissionTest {
     void aPodKeepsTheSizeOfASliceThatItsNamespaceHadAtItsCreation(String limits) {
         var slices = new PodDefaults(PodDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20, Optional.empty());
         ObjectNode written = requesting(limits.replace('\'', '"'));
-        ObjectNode stored =
-                mutated(new GpuAdmission("aliquot-scheduler", "nvidia", Compatibility.NONE, () -> slices), written);
+        ObjectNode stored = mutated(new GpuAdmission("nvidia", Compatibility.NONE, () -> slices), written);
 
         assertThat(mutated(UPDATE, merged(stored, written))).isEqualTo(stored);
     }

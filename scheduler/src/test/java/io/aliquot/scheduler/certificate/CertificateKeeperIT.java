@@ -56,7 +56,7 @@ class CertificateKeeperIT {
                 if (round == 0) {
                     Map<String, String> data = client.secrets()
                             .inNamespace(SETTINGS.namespace())
-                            .withName(SETTINGS.authoritySecret())
+                            .withName(CertificateKeeper.AUTHORITY_SECRET)
                             .get()
                             .getData();
                     Path file = Files.write(
@@ -71,7 +71,7 @@ class CertificateKeeperIT {
                 ServingCertificate stored = ServingCertificate.parse(
                         client.secrets()
                                 .inNamespace(SETTINGS.namespace())
-                                .withName(SETTINGS.webhookSecret())
+                                .withName(CertificateKeeper.SECRET)
                                 .get()
                                 .getData(),
                         CertificateKeeperTest.HOST,
@@ -83,7 +83,7 @@ class CertificateKeeperIT {
                 assertThat(client.admissionRegistration()
                                 .v1()
                                 .mutatingWebhookConfigurations()
-                                .withName(SETTINGS.webhookConfiguration())
+                                .withName(CertificateKeeper.CONFIGURATION)
                                 .get()
                                 .getWebhooks())
                         .hasSize(2)
@@ -160,7 +160,7 @@ class CertificateKeeperIT {
     private static MutatingWebhookConfiguration configuration(String... names) {
         var builder = new MutatingWebhookConfigurationBuilder()
                 .withNewMetadata()
-                .withName(SETTINGS.webhookConfiguration())
+                .withName(CertificateKeeper.CONFIGURATION)
                 .endMetadata();
         for (String name : names) {
             builder.addNewWebhook()
@@ -170,7 +170,7 @@ class CertificateKeeperIT {
                     .withNewClientConfig()
                     .withNewService()
                     .withNamespace(SETTINGS.namespace())
-                    .withName(SETTINGS.webhookService())
+                    .withName(CertificateKeeper.SERVICE)
                     .endService()
                     .endClientConfig()
                     .endWebhook();

@@ -19,8 +19,6 @@ class SettingsTest {
                 .isEqualTo(new Settings(
                         "p",
                         "n",
-                        "aliquot-scheduler",
-                        "aliquot-scheduler",
                         NodeLabel.DEFAULT,
                         Placement.FRAGMENTATION,
                         Placement.FRAGMENTATION,
@@ -31,10 +29,6 @@ class SettingsTest {
                         OverusePolicy.REPORT,
                         UnlimitedPolicy.END,
                         "",
-                        "aliquot-webhook",
-                        "aliquot-webhook-tls",
-                        "aliquot-webhook-ca",
-                        "aliquot",
                         "",
                         Set.of(),
                         ""));
