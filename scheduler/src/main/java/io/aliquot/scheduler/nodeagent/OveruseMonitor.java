@@ -16,7 +16,6 @@ import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.preemption.Evictions;
 import io.aliquot.scheduler.preemption.Evictions.Cause;
 import io.aliquot.scheduler.settings.OverusePolicy;
-import io.aliquot.scheduler.settings.UnlimitedPolicy;
 import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
 import java.time.Duration;
@@ -110,7 +109,7 @@ public final class OveruseMonitor {
             Evictions evictions,
             OverusePolicy overuse,
             OverusePolicy computeOveruse,
-            UnlimitedPolicy unlimited,
+            OverusePolicy unlimited,
             MeterRegistry metrics,
             LongSupplier nanoTime) {
         this.reports = reports;
@@ -125,7 +124,7 @@ public final class OveruseMonitor {
         if (computeOveruse == OverusePolicy.EVICT) {
             ended.add(Kind.UNCOUNTED_TIME);
         }
-        if (unlimited == UnlimitedPolicy.END) {
+        if (unlimited == OverusePolicy.EVICT) {
             ended.add(Kind.COVERED);
         }
         this.reported = Caffeine.newBuilder()

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.settings;
 
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Keywords;
 import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.PodDefaults;
@@ -59,7 +60,7 @@ public record Settings(
         int nodesPerFilter,
         OverusePolicy overuse,
         OverusePolicy computeOveruse,
-        UnlimitedPolicy unlimitedContainers,
+        OverusePolicy unlimitedContainers,
         String runtimeClass,
         String apiGroupService,
         Set<Autoscaler> keepsNodesFrom,
@@ -89,9 +90,13 @@ public record Settings(
                 setting(environment, "ALIQUOT_COMPATIBILITY", Compatibility.NONE, Compatibility::parse),
                 PodDefaults.NONE.with(Settings::defaultVariable, environment),
                 setting(environment, "ALIQUOT_NODES_PER_FILTER", 100, Settings::nodesPerFilter),
-                setting(environment, "ALIQUOT_OVERUSE", OverusePolicy.REPORT, OverusePolicy::parse),
-                setting(environment, "ALIQUOT_COMPUTE_OVERUSE", OverusePolicy.REPORT, OverusePolicy::parse),
-                setting(environment, "ALIQUOT_UNLIMITED_CONTAINERS", UnlimitedPolicy.END, UnlimitedPolicy::parse),
+                setting(environment, "ALIQUOT_OVERUSE", OverusePolicy.REPORT, Settings::reportOrEvict),
+                setting(environment, "ALIQUOT_COMPUTE_OVERUSE", OverusePolicy.REPORT, Settings::reportOrEvict),
+                setting(
+                        environment,
+                        "ALIQUOT_UNLIMITED_CONTAINERS",
+                        OverusePolicy.EVICT,
+                        (name, text) -> OverusePolicy.parse(name, text, "end")),
                 setting(environment, "ALIQUOT_RUNTIME_CLASS", "", Settings::objectName),
                 setting(environment, "ALIQUOT_API_GROUP_SERVICE", "", Settings::objectName),
                 setting(environment, "ALIQUOT_KEEPS_NODES_FROM", Set.of(), Settings::autoscalers),
@@ -99,14 +104,7 @@ public record Settings(
     }
 
     private static String defaultVariable(String value) {
-        return switch (value) {
-            case "gpu" -> "ALIQUOT_DEFAULT_GPU";
-            case "memory" -> "ALIQUOT_DEFAULT_MEMORY";
-            case "memory-percentage" -> "ALIQUOT_DEFAULT_MEMORY_PERCENTAGE";
-            case "cores" -> "ALIQUOT_DEFAULT_CORES";
-            case "core-policy" -> "ALIQUOT_DEFAULT_CORE_POLICY";
-            default -> throw new IllegalArgumentException(value);
-        };
+        return "ALIQUOT_DEFAULT_" + value.replace('-', '_').toUpperCase(Locale.ROOT);
     }
 
     private static <T> T setting(
@@ -126,17 +124,8 @@ public record Settings(
         return value;
     }
 
-    /** The constant of this name in lower case. */
-    static <E extends Enum<E>> E oneOf(E[] values, String variable, String text) {
-        return Arrays.stream(values)
-                .filter(value -> print(value).equals(text))
-                .findFirst()
-                .orElseThrow(() -> new FormatException(variable + ": \"" + text + "\" is unknown; allowed: "
-                        + Arrays.stream(values).map(Settings::print).collect(Collectors.joining(", "))));
-    }
-
-    private static String print(Enum<?> value) {
-        return value.name().toLowerCase(Locale.ROOT);
+    private static OverusePolicy reportOrEvict(String variable, String text) {
+        return OverusePolicy.parse(variable, text, "evict");
     }
 
     private static String objectName(String variable, String value) {
@@ -148,7 +137,11 @@ public record Settings(
 
     private static Set<Autoscaler> autoscalers(String variable, String value) {
         return Arrays.stream(value.split(",", -1))
-                .map(name -> oneOf(Autoscaler.values(), variable, name))
+                .map(name -> Keywords.parse(
+                        variable,
+                        name,
+                        List.of(Autoscaler.values()),
+                        one -> one.name().toLowerCase(Locale.ROOT)))
                 .collect(Collectors.toSet());
     }
 

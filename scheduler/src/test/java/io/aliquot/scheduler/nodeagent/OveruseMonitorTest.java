@@ -15,7 +15,6 @@ import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.preemption.Evictions;
 import io.aliquot.scheduler.settings.OverusePolicy;
-import io.aliquot.scheduler.settings.UnlimitedPolicy;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.HashMap;
@@ -223,7 +222,7 @@ class OveruseMonitorTest {
 
     @Test
     void theChartMayHaveItReportedOnly() {
-        monitor = monitor(OverusePolicy.EVICT, UnlimitedPolicy.REPORT);
+        monitor = monitor(OverusePolicy.EVICT, OverusePolicy.REPORT);
         report("n1", unlimited("main", new Unlimited.Covered("/etc/aliquot")));
         checks(3);
         assertThat(fixture.cluster.ended).isEmpty();
@@ -257,7 +256,7 @@ class OveruseMonitorTest {
         assertThat(unlimitedPods("uncounted_time")).isEqualTo(1);
         assertThat(overusingPods()).isZero();
 
-        monitor = monitor(OverusePolicy.REPORT, OverusePolicy.EVICT, UnlimitedPolicy.REPORT);
+        monitor = monitor(OverusePolicy.REPORT, OverusePolicy.EVICT, OverusePolicy.REPORT);
         checks(3);
         assertThat(fixture.cluster.ended).containsExactly(ENDED);
     }
@@ -336,14 +335,14 @@ class OveruseMonitorTest {
     }
 
     private OveruseMonitor monitor(OverusePolicy policy) {
-        return monitor(policy, UnlimitedPolicy.END);
+        return monitor(policy, OverusePolicy.EVICT);
     }
 
-    private OveruseMonitor monitor(OverusePolicy policy, UnlimitedPolicy unlimited) {
+    private OveruseMonitor monitor(OverusePolicy policy, OverusePolicy unlimited) {
         return monitor(policy, OverusePolicy.REPORT, unlimited);
     }
 
-    private OveruseMonitor monitor(OverusePolicy policy, OverusePolicy compute, UnlimitedPolicy unlimited) {
+    private OveruseMonitor monitor(OverusePolicy policy, OverusePolicy compute, OverusePolicy unlimited) {
         fixture.metrics.clear();
         return new OveruseMonitor(
                 () -> List.copyOf(reports.values()),

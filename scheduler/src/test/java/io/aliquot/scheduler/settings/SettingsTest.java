@@ -27,7 +27,7 @@ class SettingsTest {
                         100,
                         OverusePolicy.REPORT,
                         OverusePolicy.REPORT,
-                        UnlimitedPolicy.END,
+                        OverusePolicy.EVICT,
                         "",
                         "",
                         Set.of(),
