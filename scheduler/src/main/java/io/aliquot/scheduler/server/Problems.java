@@ -17,8 +17,6 @@ import tools.jackson.databind.json.JsonMapper;
 
 /** Answers to failed requests: a Kubernetes Status on the aggregated API's paths, a line of text elsewhere. */
 public final class Problems {
-    /** The property of a problem with the reason of its Status, a word of Kubernetes; without it the code decides. */
-    public static final String REASON = "reason";
     /** The property of a problem with the details of its Status, a map. */
     public static final String DETAILS = "details";
 
@@ -68,7 +66,7 @@ public final class Problems {
         fields.put("metadata", Map.of());
         fields.put("status", "Failure");
         fields.put("message", String.valueOf(problem.getDetail()));
-        fields.put("reason", properties.getOrDefault(REASON, reason(problem.getStatus())));
+        fields.put("reason", reason(problem.getStatus()));
         if (properties.get(DETAILS) instanceof Map<?, ?> details && !details.isEmpty()) {
             fields.put("details", details);
         }

@@ -104,7 +104,7 @@ class ExtensionApiProgram {
         Map<String, Object> patched(
                 @RequestAttribute(RequestUser.ATTRIBUTE) RequestUser user, @RequestBody JsonNode patch) {
             if (patch.has("refuse")) {
-                throw new StatusException(409, "Conflict", "GPU-1 has 10 MiB free");
+                throw new StatusException(409, "GPU-1 has 10 MiB free");
             }
             return Map.of("user", user, "patch", patch);
         }

@@ -126,7 +126,6 @@ public final class LeaderProxy {
     private static StatusException unknown() {
         return new StatusException(
                 504,
-                "Timeout",
                 "the scheduler that leads ended before it answered; read the object again: the change may have been made");
     }
 }

@@ -32,8 +32,7 @@ public final class Patch {
     public static byte[] read(HttpServletRequest request) throws IOException {
         byte[] patch = request.getInputStream().readNBytes(MOST_BYTES + 1);
         if (patch.length > MOST_BYTES) {
-            throw new StatusException(
-                    413, "RequestEntityTooLarge", "expected a patch of at most " + MOST_BYTES + " bytes");
+            throw new StatusException(413, "expected a patch of at most " + MOST_BYTES + " bytes");
         }
         return patch;
     }

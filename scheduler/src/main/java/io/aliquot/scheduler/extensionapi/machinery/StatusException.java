@@ -12,25 +12,21 @@ import org.springframework.web.ErrorResponseException;
 
 /**
  * Ends a request with a Kubernetes Status (meta/v1), whose message tells the caller what to write or do instead. Codes
- * and reasons are those of k8s.io/apimachinery, pkg/api/errors.
+ * are those of k8s.io/apimachinery, pkg/api/errors, and {@link Problems} adds their reasons.
  */
 public final class StatusException extends ErrorResponseException {
     private static final long serialVersionUID = 1L;
     private static final int RETRY_SECONDS = 1;
 
     /** A part of the reason; {@code field} is empty or the path of a field, such as {@code spec.containers[0].memory}. */
-    public record Cause(String reason, String message, String field) {}
+    private record Cause(String reason, String message, String field) {}
 
-    /** The reason is a word of Kubernetes, such as {@code Conflict}. */
-    public StatusException(int code, String reason, String message) {
-        this(code, reason, message, List.of());
+    public StatusException(int code, String message) {
+        this(code, message, List.of());
     }
 
-    public StatusException(int code, String reason, String message, List<Cause> causes) {
-        super(
-                HttpStatusCode.valueOf(code),
-                problem(code, message, Map.of(Problems.REASON, reason, Problems.DETAILS, details(code, causes))),
-                null);
+    private StatusException(int code, String message, List<Cause> causes) {
+        super(HttpStatusCode.valueOf(code), problem(code, message, details(code, causes)), null);
         if (isTemporary(code)) {
             // client-go repeats a request that is answered with this header (client-go 1.35, rest/with_retry.go).
             getHeaders().set(HttpHeaders.RETRY_AFTER, Integer.toString(RETRY_SECONDS));
@@ -41,43 +37,37 @@ public final class StatusException extends ErrorResponseException {
     }
 
     public static StatusException badRequest(String message) {
-        return new StatusException(400, "BadRequest", message);
+        return new StatusException(400, message);
     }
 
     public static StatusException notFound(String resource, String name) {
-        return new StatusException(404, "NotFound", resource + "." + Discovery.GROUP + " \"" + name + "\" not found");
+        return new StatusException(404, resource + "." + Discovery.GROUP + " \"" + name + "\" not found");
     }
 
     static StatusException notAcceptable() {
         return new StatusException(
-                406,
-                "NotAcceptable",
-                "the server offers application/json, and as a table application/json;as=Table;g=meta.k8s.io;v=v1");
+                406, "the server offers application/json, and as a table application/json;as=Table;g=meta.k8s.io;v=v1");
     }
 
     public static StatusException conflict(String resource, String name, String why) {
         return new StatusException(
                 409,
-                "Conflict",
                 "Operation cannot be fulfilled on " + resource + "." + Discovery.GROUP + " \"" + name + "\": " + why);
     }
 
     public static StatusException expired(String message) {
-        return new StatusException(410, "Expired", message);
+        return new StatusException(410, message);
     }
 
     static StatusException unsupportedPatch(String type) {
         return new StatusException(
-                415,
-                "UnsupportedMediaType",
-                "a gpushare takes no patch of type " + type + "; use a merge patch: kubectl patch --type merge");
+                415, "a gpushare takes no patch of type " + type + "; use a merge patch: kubectl patch --type merge");
     }
 
     /** A field that is not valid or not the caller's to change. */
     public static StatusException invalid(String name, String field, String why) {
         return new StatusException(
                 422,
-                "Invalid",
                 "GpuShare." + Discovery.GROUP + " \"" + name + "\" is invalid: " + field + ": " + why,
                 List.of(new Cause("FieldValueInvalid", why, field)));
     }
@@ -86,30 +76,29 @@ public final class StatusException extends ErrorResponseException {
     public static StatusException tooNew(long version, long newest) {
         return new StatusException(
                 504,
-                "Timeout",
                 "Too large resource version: " + version + ", current: " + newest,
                 List.of(new Cause("ResourceVersionTooLarge", "Too large resource version", "")));
     }
 
     public static StatusException tooManyRequests(String message) {
-        return new StatusException(429, "TooManyRequests", message);
+        return new StatusException(429, message);
     }
 
     public static StatusException unauthorized(String message) {
-        return new StatusException(401, "Unauthorized", message);
+        return new StatusException(401, message);
     }
 
     public static StatusException unavailable(String message) {
-        return new StatusException(503, "ServiceUnavailable", message);
+        return new StatusException(503, message);
     }
 
     private static boolean isTemporary(int code) {
         return code == HttpStatus.SERVICE_UNAVAILABLE.value() || code == HttpStatus.TOO_MANY_REQUESTS.value();
     }
 
-    private static ProblemDetail problem(int code, String message, Map<String, Object> properties) {
+    private static ProblemDetail problem(int code, String message, Map<String, Object> details) {
         ProblemDetail problem = ProblemDetail.forStatusAndDetail(HttpStatusCode.valueOf(code), message);
-        properties.forEach(problem::setProperty);
+        problem.setProperty(Problems.DETAILS, details);
         return problem;
     }
 
