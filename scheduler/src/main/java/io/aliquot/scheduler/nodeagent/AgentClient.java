@@ -3,7 +3,6 @@ package io.aliquot.scheduler.nodeagent;
 import io.aliquot.api.names.CertificateDigest;
 import io.aliquot.api.names.JsonFields;
 import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
-import io.aliquot.scheduler.nodeagent.AgentTls.Identity;
 import io.aliquot.scheduler.server.PinnedTls;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -68,7 +67,7 @@ final class AgentClient implements AutoCloseable {
     private @Nullable Session session;
 
     /** The client for connections with one identity: no connection outlives a change of it. */
-    private record Session(Identity identity, HttpClient http) {}
+    private record Session(PinnedTls.Identity identity, HttpClient http) {}
 
     /**
      * Connects to nothing yet.
@@ -121,12 +120,11 @@ final class AgentClient implements AutoCloseable {
     }
 
     private synchronized HttpClient http() throws AgentException {
-        Identity identity = tls.identity();
+        PinnedTls.Identity identity = tls.identity()
+                .orElseThrow(() ->
+                        new AgentException(Outcome.NO_AGENT, "the scheduler has no certificate for node agents yet"));
         Session current = session;
-        if (current == null || current.identity() != identity) {
-            if (!(identity instanceof Identity.Known known)) {
-                throw new AgentException(Outcome.NO_AGENT, "the scheduler has no certificate for node agents yet");
-            }
+        if (current == null || !current.identity().equals(identity)) {
             if (current != null) {
                 current.http().shutdown();
             }
@@ -136,7 +134,7 @@ final class AgentClient implements AutoCloseable {
                     .connectTimeout(timeout.multipliedBy(2).dividedBy(3))
                     .followRedirects(HttpClient.Redirect.NEVER)
                     .proxy(HttpClient.Builder.NO_PROXY)
-                    .sslContext(context(known))
+                    .sslContext(context(identity))
                     .sslParameters(parameters())
                     .executor(threads)
                     .build();
@@ -146,11 +144,10 @@ final class AgentClient implements AutoCloseable {
         return current.http();
     }
 
-    private SSLContext context(Identity.Known known) {
-        var own = Optional.of(new PinnedTls.Identity(known.key(), known.certificate()));
+    private SSLContext context(PinnedTls.Identity own) {
         // The handshake proves that the server has the certificate's key. Which certificate it has to be depends on the
         // node, and is checked with each answer, those of kept connections and resumed sessions included.
-        SSLContext context = PinnedTls.client(() -> own, certificate -> {});
+        SSLContext context = PinnedTls.client(() -> Optional.of(own), certificate -> {});
         // A resumed session saves both signatures of a handshake.
         context.getClientSessionContext().setSessionTimeout(SESSION_SECONDS);
         return context;

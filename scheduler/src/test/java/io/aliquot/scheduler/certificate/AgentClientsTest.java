@@ -3,7 +3,6 @@ package io.aliquot.scheduler.certificate;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.nodeagent.AgentTls;
-import io.aliquot.scheduler.nodeagent.AgentTls.Identity;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
 import io.fabric8.kubernetes.api.model.ConfigMap;
@@ -49,7 +48,7 @@ class AgentClientsTest {
         }
 
         X509Certificate presents() {
-            return ((Identity.Known) tls.identity()).certificate();
+            return tls.identity().orElseThrow().certificate();
         }
     }
 
@@ -71,7 +70,7 @@ class AgentClientsTest {
     @Test
     void theFirstReconciliationTellsAgentsTheirClient() {
         Replica replica = replica();
-        assertThat(replica.tls.identity()).isInstanceOf(Identity.None.class);
+        assertThat(replica.tls.identity()).isEmpty();
 
         replica.reconcile();
 
@@ -184,7 +183,7 @@ class AgentClientsTest {
         replica.reconcile();
         replica.reconcile();
         assertThat(replica.keeper.waitsFor()).isEmpty();
-        assertThat(replica.tls.identity()).isInstanceOf(Identity.None.class);
+        assertThat(replica.tls.identity()).isEmpty();
 
         kubernetes.resource(chartsConfigMap()).create();
         replica.reconcile();
