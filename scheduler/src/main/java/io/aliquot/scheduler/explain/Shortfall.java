@@ -8,6 +8,7 @@ import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.GpuCapacity;
 import io.aliquot.scheduler.placement.GpuInfo;
+import io.aliquot.scheduler.placement.GpuSelector;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -40,7 +41,7 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
         for (ContainerGpuRequest container : request.containers()) {
             int vgpus = container.request().vgpus();
             List<RankedGpu> nearest = free.gpus().stream()
-                    .filter(gpu -> fitsIfFree(request, container.request(), gpu.capacity()))
+                    .filter(gpu -> GpuSelector.holdsWhenEmpty(request, container.request(), gpu.capacity()))
                     .map(gpu -> rank(container, gpu))
                     .sorted(Comparator.comparingDouble(RankedGpu::distance)
                             .thenComparing(ranked -> ranked.shortfall().gpu()))
@@ -78,20 +79,12 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
                 : PendingCause.SLOTS;
     }
 
-    private static boolean fitsIfFree(PodGpuRequest pod, GpuRequest request, GpuCapacity card) {
-        return card.schedulable()
-                && card.admits(request)
-                && card.memoryMiB(request) <= card.vgpuMiB()
-                && card.cores(request) <= card.cores()
-                && pod.takes(card.gpu());
-    }
-
     /** What each GPU lacks, for each container. */
     static List<GpuShortfall> ofGpus(PodGpuRequest pod, HypotheticalNode free) {
         var shortfalls = new ArrayList<GpuShortfall>();
         for (ContainerGpuRequest container : pod.containers()) {
             for (GpuInfo gpu : free.gpus()) {
-                if (fitsIfFree(pod, container.request(), gpu.capacity())) {
+                if (GpuSelector.holdsWhenEmpty(pod, container.request(), gpu.capacity())) {
                     shortfalls.add(rank(container, gpu).shortfall());
                 } else {
                     String text = whyNeverFits(pod, container.request(), gpu.capacity());
@@ -108,7 +101,8 @@ record Shortfall(NodeShortfall node, double distance, PendingCause cause, boolea
                 .map(GpuInfo::capacity)
                 .filter(card -> !card.gpu().healthy())
                 .filter(card -> pod.containers().stream()
-                        .anyMatch(container -> fitsIfFree(pod, container.request(), card.asSchedulable())))
+                        .anyMatch(container ->
+                                GpuSelector.holdsWhenEmpty(pod, container.request(), card.asSchedulable())))
                 .flatMap(card -> card.gpu().health().unhealthy().stream());
     }
 

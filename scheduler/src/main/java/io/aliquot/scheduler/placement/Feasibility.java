@@ -2,24 +2,12 @@ package io.aliquot.scheduler.placement;
 
 /** Whether a pod fits on a node. */
 public sealed interface Feasibility {
-    /** The pod fits. */
-    non-sealed class Fits implements Feasibility {
-        private final double fullness;
-
-        public Fits(double fullness) {
-            this.fullness = fullness;
-        }
-
-        /** Mean fullness of the node's GPUs with the pod, 0 to 1; an answer of the ledger includes CPU and memory. */
-        public double fullness() {
-            return fullness;
-        }
-
-        @Override
-        public String toString() {
-            return "Fits[fullness=" + fullness + "]";
-        }
-    }
+    /**
+     * The pod fits.
+     *
+     * @param fullness mean fullness of the node's GPUs with the pod, 0 to 1; an answer of the ledger includes CPU and memory
+     */
+    record Fits(double fullness) implements Feasibility {}
 
     /**
      * The pod does not fit.

@@ -107,7 +107,7 @@ public final class GpuSelector {
     }
 
     /** Whether a GPU would hold a vGPU if the GPU were empty. */
-    static boolean holdsWhenEmpty(PodGpuRequest pod, GpuRequest request, GpuCapacity capacity) {
+    public static boolean holdsWhenEmpty(PodGpuRequest pod, GpuRequest request, GpuCapacity capacity) {
         return capacity.schedulable
                 && capacity.admits(request)
                 && capacity.memoryMiB(request) <= capacity.vgpuMiB
