@@ -15,7 +15,6 @@ import io.prometheus.metrics.model.snapshots.Labels;
 import io.prometheus.metrics.model.snapshots.MetricSnapshot;
 import io.prometheus.metrics.model.snapshots.MetricSnapshots;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -96,18 +95,12 @@ final class LedgerMetrics implements MultiCollector {
                 .sorted()
                 .flatMap(name -> ledger.view(name).stream())
                 .toList();
+        List<NodeView> sharing =
+                views.stream().filter(view -> !view.gpus().isEmpty()).toList();
         ShareSizes sizes = ShareSizes.of(views, pending);
-        int gpus = views.stream().mapToInt(view -> view.gpus().size()).sum();
-        var ofNodes = new Series("aliquot_node_gpu_");
-        for (NodeView view : views) {
-            if (view.gpus().isEmpty()) {
-                continue;
-            }
-            ofNodes.add(Labels.of("node", view.name()), view.gpus(), sizes);
-        }
         var all = new ArrayList<MetricSnapshot>();
-        ofNodes.build(all);
-        all.add(size(views, gpus));
+        MEASURES.forEach(measure -> all.add(ofNodes(measure, sharing, sizes)));
+        all.add(size(views.size(), sharing));
         all.add(holdings(views));
         all.add(waiting());
         addQuotas(all);
@@ -122,13 +115,26 @@ final class LedgerMetrics implements MultiCollector {
         return percent / 100.0;
     }
 
-    private static GaugeSnapshot size(List<NodeView> views, int gpus) {
+    private static GaugeSnapshot ofNodes(Measure measure, List<NodeView> sharing, ShareSizes sizes) {
+        var gauge = GaugeSnapshot.builder()
+                .name("aliquot_node_gpu_" + measure.name())
+                .help(measure.help());
+        for (NodeView view : sharing) {
+            double sum = view.gpus().stream()
+                    .mapToDouble(gpu -> measure.value().applyAsDouble(gpu, sizes))
+                    .sum();
+            gauge.dataPoint(point(Labels.of("node", view.name()), sum));
+        }
+        return gauge.build();
+    }
+
+    private static GaugeSnapshot size(int nodes, List<NodeView> sharing) {
+        int gpus = sharing.stream().mapToInt(view -> view.gpus().size()).sum();
         return GaugeSnapshot.builder()
                 .name("aliquot_ledger_size")
                 .help("Objects in the ledger: nodes, nodes that share GPUs, GPUs")
-                .dataPoint(point(Labels.of("of", "nodes"), views.size()))
-                .dataPoint(point(Labels.of("of", "sharing-nodes"), (double)
-                        views.stream().filter(view -> !view.gpus().isEmpty()).count()))
+                .dataPoint(point(Labels.of("of", "nodes"), nodes))
+                .dataPoint(point(Labels.of("of", "sharing-nodes"), sharing.size()))
                 .dataPoint(point(Labels.of("of", "gpus"), gpus))
                 .build();
     }
@@ -196,30 +202,5 @@ final class LedgerMetrics implements MultiCollector {
 
     private static GaugeDataPointSnapshot point(Labels labels, double value) {
         return GaugeDataPointSnapshot.builder().labels(labels).value(value).build();
-    }
-
-    /** A gauge for each measure. */
-    private static final class Series {
-        private final Map<Measure, GaugeSnapshot.Builder> gauges = new LinkedHashMap<>();
-
-        Series(String prefix) {
-            for (Measure measure : MEASURES) {
-                gauges.put(
-                        measure,
-                        GaugeSnapshot.builder().name(prefix + measure.name()).help(measure.help()));
-            }
-        }
-
-        void add(Labels labels, List<GpuInfo> gpus, ShareSizes sizes) {
-            gauges.forEach((measure, gauge) -> gauge.dataPoint(point(
-                    labels,
-                    gpus.stream()
-                            .mapToDouble(gpu -> measure.value().applyAsDouble(gpu, sizes))
-                            .sum())));
-        }
-
-        void build(List<MetricSnapshot> into) {
-            gauges.values().forEach(gauge -> into.add(gauge.build()));
-        }
     }
 }

@@ -1,5 +1,5 @@
 /**
- * The ledger as Prometheus metrics: capacity, allocated, free and stranded, by GPU and by node.
+ * The ledger as Prometheus metrics: capacity, allocated, free and stranded, by node.
  */
 @NullMarked
 package io.aliquot.scheduler.metrics;
