@@ -6,14 +6,34 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.function.BiFunction;
-import java.util.stream.Stream;
-import org.jspecify.annotations.Nullable;
 
 /**
- * What a pod's annotations, Aliquot's or HAMi's, say about its node, its GPUs and the use of them. Immutable; two are
- * equal if all values are equal.
+ * What a pod's annotations, Aliquot's or HAMi's, say about its node, its GPUs and the use of them.
+ *
+ * @param nodePlacement the policy that selects the pod's node; empty: the scheduler's default
+ * @param gpuPlacement the policy that selects GPUs within the node; empty: the node's, or {@code topology}
+ * @param topology whether the pod prefers the GPUs with the best links
+ * @param useModels the only models that the pod accepts; empty: all. Likewise UUIDs and indexes
+ * @param avoidModels models that the pod does not accept. Likewise UUIDs and indexes
+ * @param numa whether a container's GPUs must be in one NUMA domain; empty: not considered
+ * @param corePolicy {@link CorePolicy#FIXED} if no annotation says otherwise
+ * @param priority {@link Priority#NORMAL} if no annotation says otherwise
+ * @param compatibility the product whose meaning the pod's resources have; empty: not annotated
  */
-public final class PlacementPreferences {
+public record PlacementPreferences(
+        Optional<Placement> nodePlacement,
+        Optional<Placement> gpuPlacement,
+        boolean topology,
+        List<ModelPattern> useModels,
+        List<ModelPattern> avoidModels,
+        Set<String> useUuids,
+        Set<String> avoidUuids,
+        Set<Integer> useIndexes,
+        Set<Integer> avoidIndexes,
+        Optional<Numa> numa,
+        CorePolicy corePolicy,
+        Priority priority,
+        Optional<Compatibility> compatibility) {
     /** Value of {@link Annotations#GPU_PLACEMENT}: the GPUs with the best links. */
     public static final String TOPOLOGY = "topology";
 
@@ -33,40 +53,7 @@ public final class PlacementPreferences {
             Annotations.COMPATIBILITY);
 
     /** Shared by all pods without such annotations. */
-    private static final PlacementPreferences NONE = new PlacementPreferences(Map.of());
-
-    private final @Nullable Placement nodePlacement;
-    private final @Nullable Placement gpuPlacement;
-    private final @Nullable List<ModelPattern> useModels;
-    private final @Nullable List<ModelPattern> avoidModels;
-    private final @Nullable Set<String> useUuids;
-    private final @Nullable Set<String> avoidUuids;
-    private final @Nullable Set<Integer> useIndexes;
-    private final @Nullable Set<Integer> avoidIndexes;
-    private final boolean topology;
-    private final @Nullable Numa numa;
-    private final @Nullable CorePolicy corePolicy;
-    private final @Nullable Priority priority;
-    private final @Nullable Compatibility compatibility;
-    private final int hash;
-
-    private PlacementPreferences(Map<String, String> annotations) {
-        nodePlacement = read(annotations, Annotations.NODE_PLACEMENT, Placement::parse);
-        topology = TOPOLOGY.equals(annotations.get(Annotations.GPU_PLACEMENT));
-        gpuPlacement =
-                topology ? null : read(annotations, Annotations.GPU_PLACEMENT, PlacementPreferences::gpuPlacement);
-        useModels = read(annotations, Annotations.USE_GPU_MODEL, ModelPattern::parseList);
-        avoidModels = read(annotations, Annotations.AVOID_GPU_MODEL, ModelPattern::parseList);
-        useUuids = read(annotations, Annotations.USE_GPU_UUID, GpuUuids::parseList);
-        avoidUuids = read(annotations, Annotations.AVOID_GPU_UUID, GpuUuids::parseList);
-        useIndexes = read(annotations, Annotations.USE_GPU_INDEX, PlacementPreferences::indexes);
-        avoidIndexes = read(annotations, Annotations.AVOID_GPU_INDEX, PlacementPreferences::indexes);
-        numa = read(annotations, Annotations.NUMA, Numa::parse);
-        corePolicy = read(annotations, Annotations.CORE_POLICY, CorePolicy::parse);
-        priority = read(annotations, Annotations.PRIORITY, Priority::parseAdmitted);
-        compatibility = read(annotations, Annotations.COMPATIBILITY, Compatibility::parse);
-        hash = values().hashCode();
-    }
+    private static final PlacementPreferences NONE = read(Map.of());
 
     /**
      * Reads Aliquot's annotations of a pod and ignores all others, HAMi's included.
@@ -74,13 +61,37 @@ public final class PlacementPreferences {
      * @throws FormatException if a value is unknown, with the allowed ones
      */
     public static PlacementPreferences parse(Map<String, String> annotations) {
-        return Collections.disjoint(annotations.keySet(), NAMES) ? NONE : new PlacementPreferences(annotations);
+        return Collections.disjoint(annotations.keySet(), NAMES) ? NONE : read(annotations);
     }
 
-    private static <T> @Nullable T read(
+    private static PlacementPreferences read(Map<String, String> annotations) {
+        boolean topology = TOPOLOGY.equals(annotations.get(Annotations.GPU_PLACEMENT));
+        return new PlacementPreferences(
+                read(annotations, Annotations.NODE_PLACEMENT, Placement::parse),
+                topology
+                        ? Optional.empty()
+                        : read(annotations, Annotations.GPU_PLACEMENT, PlacementPreferences::gpuPlacement),
+                topology,
+                read(annotations, Annotations.USE_GPU_MODEL, ModelPattern::parseList)
+                        .orElse(List.of()),
+                read(annotations, Annotations.AVOID_GPU_MODEL, ModelPattern::parseList)
+                        .orElse(List.of()),
+                read(annotations, Annotations.USE_GPU_UUID, GpuUuids::parseList).orElse(Set.of()),
+                read(annotations, Annotations.AVOID_GPU_UUID, GpuUuids::parseList)
+                        .orElse(Set.of()),
+                read(annotations, Annotations.USE_GPU_INDEX, PlacementPreferences::indexes)
+                        .orElse(Set.of()),
+                read(annotations, Annotations.AVOID_GPU_INDEX, PlacementPreferences::indexes)
+                        .orElse(Set.of()),
+                read(annotations, Annotations.NUMA, Numa::parse),
+                read(annotations, Annotations.CORE_POLICY, CorePolicy::parse).orElse(CorePolicy.FIXED),
+                read(annotations, Annotations.PRIORITY, Priority::parseAdmitted).orElse(Priority.NORMAL),
+                read(annotations, Annotations.COMPATIBILITY, Compatibility::parse));
+    }
+
+    private static <T> Optional<T> read(
             Map<String, String> annotations, String name, BiFunction<String, String, T> parse) {
-        String text = annotations.get(name);
-        return text == null ? null : parse.apply("annotation " + name, text);
+        return Optional.ofNullable(annotations.get(name)).map(text -> parse.apply("annotation " + name, text));
     }
 
     private static Placement gpuPlacement(String where, String text) {
@@ -96,104 +107,31 @@ public final class PlacementPreferences {
         }));
     }
 
-    /** The policy that selects the pod's node; empty: the scheduler's default. */
-    public Optional<Placement> nodePlacement() {
-        return Optional.ofNullable(nodePlacement);
-    }
-
-    /** The policy that selects GPUs within the node; empty: the node's, or {@link #topology}. */
-    public Optional<Placement> gpuPlacement() {
-        return Optional.ofNullable(gpuPlacement);
-    }
-
-    /** Whether the pod prefers the GPUs with the best links. */
-    public boolean topology() {
-        return topology;
-    }
-
     /** Whether the pod accepts only some GPUs, by model, UUID or index. */
     public boolean choosesGpus() {
-        return useModels != null
-                || avoidModels != null
-                || useUuids != null
-                || avoidUuids != null
-                || useIndexes != null
-                || avoidIndexes != null;
+        return !(useModels.isEmpty()
+                && avoidModels.isEmpty()
+                && useUuids.isEmpty()
+                && avoidUuids.isEmpty()
+                && useIndexes.isEmpty()
+                && avoidIndexes.isEmpty());
     }
 
     /** Whether the pod accepts the GPU's model, UUID and index. */
     public boolean takes(Gpu gpu) {
         return takesUuid(gpu.uuid())
-                && (useIndexes == null || useIndexes.contains(gpu.index()))
-                && (avoidIndexes == null || !avoidIndexes.contains(gpu.index()))
+                && (useIndexes.isEmpty() || useIndexes.contains(gpu.index()))
+                && !avoidIndexes.contains(gpu.index())
                 && takesModel(gpu.model());
     }
 
     /** Whether the pod accepts a model, given by NVML's product name. */
     public boolean takesModel(String model) {
-        return (useModels == null || anyMatches(useModels, model))
-                && (avoidModels == null || !anyMatches(avoidModels, model));
+        return (useModels.isEmpty() || useModels.stream().anyMatch(pattern -> pattern.matches(model)))
+                && avoidModels.stream().noneMatch(pattern -> pattern.matches(model));
     }
 
     public boolean takesUuid(String uuid) {
-        return (useUuids == null || useUuids.contains(uuid)) && (avoidUuids == null || !avoidUuids.contains(uuid));
-    }
-
-    /** Whether a container's GPUs must be in one NUMA domain; empty: not considered. */
-    public Optional<Numa> numa() {
-        return Optional.ofNullable(numa);
-    }
-
-    /** {@link CorePolicy#FIXED} if no annotation says otherwise. */
-    public CorePolicy corePolicy() {
-        return corePolicy == null ? CorePolicy.FIXED : corePolicy;
-    }
-
-    /** The product whose meaning the pod's resources have; empty: not annotated. */
-    public Optional<Compatibility> compatibility() {
-        return Optional.ofNullable(compatibility);
-    }
-
-    /** {@link Priority#NORMAL} if no annotation says otherwise. */
-    public Priority priority() {
-        return priority == null ? Priority.NORMAL : priority;
-    }
-
-    @Override
-    public boolean equals(@Nullable Object other) {
-        return other == this || (other instanceof PlacementPreferences that && values().equals(that.values()));
-    }
-
-    @Override
-    public int hashCode() {
-        return hash;
-    }
-
-    private List<Object> values() {
-        return Stream.of(
-                        nodePlacement,
-                        gpuPlacement,
-                        topology,
-                        useModels,
-                        avoidModels,
-                        useUuids,
-                        avoidUuids,
-                        useIndexes,
-                        avoidIndexes,
-                        numa,
-                        corePolicy,
-                        priority,
-                        compatibility)
-                .map(value -> value == null ? "" : value)
-                .toList();
-    }
-
-    private static boolean anyMatches(List<ModelPattern> patterns, String model) {
-        for (ModelPattern pattern : patterns) {
-            if (pattern.matches(model)) {
-                return true;
-            }
-        }
-        return false;
+        return (useUuids.isEmpty() || useUuids.contains(uuid)) && !avoidUuids.contains(uuid);
     }
 }
