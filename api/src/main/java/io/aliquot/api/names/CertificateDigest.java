@@ -1,9 +1,7 @@
 package io.aliquot.api.names;
 
-import java.security.GeneralSecurityException;
-import java.security.MessageDigest;
 import java.security.cert.Certificate;
-import java.util.HexFormat;
+import java.security.cert.CertificateEncodingException;
 import java.util.regex.Pattern;
 
 /** The SHA-256 digest of a certificate in DER, as 64 hexadecimal digits in lower case: it names one certificate and its key. */
@@ -14,8 +12,8 @@ public final class CertificateDigest {
 
     public static String of(Certificate certificate) {
         try {
-            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(certificate.getEncoded()));
-        } catch (GeneralSecurityException e) {
+            return Sha256.hex(certificate.getEncoded());
+        } catch (CertificateEncodingException e) {
             throw new IllegalStateException("cannot digest a certificate", e);
         }
     }

@@ -11,9 +11,12 @@ public final class Sha256 {
 
     /** The hash of the text in UTF-8: 64 lower-case hexadecimal digits. */
     public static String hex(String text) {
+        return hex(text.getBytes(StandardCharsets.UTF_8));
+    }
+
+    public static String hex(byte[] bytes) {
         try {
-            byte[] hash = MessageDigest.getInstance("SHA-256").digest(text.getBytes(StandardCharsets.UTF_8));
-            return HexFormat.of().formatHex(hash);
+            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(bytes));
         } catch (NoSuchAlgorithmException e) {
             throw new IllegalStateException("expected SHA-256 in the Java platform, found none", e);
         }

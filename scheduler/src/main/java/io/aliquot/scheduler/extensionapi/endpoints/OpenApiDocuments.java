@@ -3,7 +3,6 @@ package io.aliquot.scheduler.extensionapi.endpoints;
 import io.aliquot.api.names.Sha256;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
-import java.nio.charset.StandardCharsets;
 import java.util.Map;
 
 /** The description of the group, OpenAPI 3.0, as JSON, and the index that names it. */
@@ -19,9 +18,10 @@ public final class OpenApiDocuments {
 
     /** The API server asks again for a document when its address in the index changes. */
     public static byte[] index(byte[] document) {
-        String hash = Sha256.hex(new String(document, StandardCharsets.UTF_8));
         return JsonResponse.json(Map.of(
                 "paths",
-                Map.of(Discovery.VERSION_PATH.substring(1), Map.of("serverRelativeURL", PATH + "?hash=" + hash))));
+                Map.of(
+                        Discovery.VERSION_PATH.substring(1),
+                        Map.of("serverRelativeURL", PATH + "?hash=" + Sha256.hex(document)))));
     }
 }

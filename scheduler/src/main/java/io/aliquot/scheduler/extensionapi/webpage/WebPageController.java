@@ -5,7 +5,6 @@ import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
@@ -61,7 +60,7 @@ public final class WebPageController {
                     .header("X-Content-Type-Options", "nosniff")
                     .header("Referrer-Policy", "no-referrer")
                     .cacheControl(CacheControl.noCache())
-                    .eTag(Sha256.hex(new String(content, StandardCharsets.ISO_8859_1)))
+                    .eTag(Sha256.hex(content))
                     .body(content);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
@@ -74,7 +73,7 @@ public final class WebPageController {
             method = {RequestMethod.GET, RequestMethod.HEAD, RequestMethod.OPTIONS})
     ResponseEntity<byte[]> file(HttpMethod method, @PathVariable Map<String, String> path) {
         if (method.equals(HttpMethod.OPTIONS)) {
-            throw new StatusException(405, "MethodNotAllowed", "the page's files are read with GET and HEAD");
+            throw new StatusException(405, "the page's files are read with GET and HEAD");
         }
         String name = path.getOrDefault("name", "index.html");
         return Optional.ofNullable(files.get(name)).orElseThrow(() -> StatusException.notFound("ui", name));
