@@ -9,7 +9,6 @@ import io.aliquot.api.names.Quantity;
 import io.aliquot.api.names.Resources;
 import io.aliquot.api.names.Vgpu;
 import java.math.BigDecimal;
-import java.math.BigInteger;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -144,7 +143,9 @@ public final class ForeignResources {
      */
     public static Optional<Priority> priority(Map<String, String> limits) {
         return Optional.ofNullable(limits.get(PRIORITY))
-                .map(text -> whole(PRIORITY, text, 0, 1, "0 for high, 1 for low") == 0 ? Priority.HIGH : Priority.LOW);
+                .map(text -> Quantity.whole(PRIORITY, text, 0, 1, "0 for high, 1 for low") == 0
+                        ? Priority.HIGH
+                        : Priority.LOW);
     }
 
     /**
@@ -227,7 +228,8 @@ public final class ForeignResources {
             if (defaults.gpu() == PodDefaults.Meaning.SLICE) {
                 addSlices(translated, NVIDIA_GPU, gpus, defaults);
             } else {
-                translated.put(Resources.VGPU, text(whole(NVIDIA_GPU, gpus, 0, GpuRequest.MOST_VGPUS, "vGPUs")));
+                translated.put(
+                        Resources.VGPU, text(Quantity.whole(NVIDIA_GPU, gpus, 0, GpuRequest.MOST_VGPUS, "vGPUs")));
             }
             translated.put(NVIDIA_GPU, NONE);
         }
@@ -238,7 +240,7 @@ public final class ForeignResources {
     }
 
     private static void addSlices(Map<String, String> translated, String name, String amount, PodDefaults defaults) {
-        int slices = whole(name, amount, 0, GpuRequest.MOST_VGPUS, "slices");
+        int slices = Quantity.whole(name, amount, 0, GpuRequest.MOST_VGPUS, "slices");
         translated.put(Resources.VGPU, text(slices));
         if (slices > 0 && !statesSize(translated)) {
             try {
@@ -280,14 +282,14 @@ public final class ForeignResources {
                 throw new FormatException(
                         ACK_GPU + " requests whole GPUs: remove it, or " + (memory != null ? ACK_MEMORY : ACK_CORES));
             }
-            translated.put(Resources.VGPU, text(whole(ACK_GPU, gpus, 0, GpuRequest.MOST_VGPUS, "GPUs")));
+            translated.put(Resources.VGPU, text(Quantity.whole(ACK_GPU, gpus, 0, GpuRequest.MOST_VGPUS, "GPUs")));
             return;
         }
         if (memory == null) {
             throw new FormatException("add " + ACK_MEMORY + ", the memory: " + ACK_CORES + " alone is not enough");
         }
         int count = gpuCount(labels.get(ACK_GPU_COUNT_LABEL));
-        int gibibytes = whole(ACK_MEMORY, memory, 1, Vgpu.LARGEST_MIB / MIB_PER_GIB, "GiB");
+        int gibibytes = Quantity.whole(ACK_MEMORY, memory, 1, Vgpu.LARGEST_MIB / MIB_PER_GIB, "GiB");
         if (gibibytes % count != 0) {
             throw new FormatException(ACK_MEMORY + ": " + gibibytes + " GiB cannot be divided equally over " + count
                     + " GPUs (label " + ACK_GPU_COUNT_LABEL + "); write a multiple of " + count);
@@ -295,7 +297,7 @@ public final class ForeignResources {
         translated.put(Resources.VGPU, text(count));
         translated.put(Resources.MEMORY, text(gibibytes / count * MIB_PER_GIB));
         if (cores != null) {
-            translated.put(Resources.CORES, text(whole(ACK_CORES, cores, 0, ALL_CORES, "percent of one GPU")));
+            translated.put(Resources.CORES, text(Quantity.whole(ACK_CORES, cores, 0, ALL_CORES, "percent of one GPU")));
         }
     }
 
@@ -331,27 +333,7 @@ public final class ForeignResources {
     }
 
     private static boolean atLeast(String name, String text, int amount) {
-        return quantity(name, text).value().compareTo(BigDecimal.valueOf(amount)) >= 0;
-    }
-
-    private static int whole(String name, String text, int least, int most, String unit) {
-        Quantity quantity = quantity(name, text);
-        BigInteger value = quantity.value().toBigInteger();
-        if (!quantity.whole()
-                || value.compareTo(BigInteger.valueOf(least)) < 0
-                || value.compareTo(BigInteger.valueOf(most)) > 0) {
-            throw new FormatException(name + ": write a whole number from " + least + " to " + most + " (" + unit
-                    + ") instead of " + text);
-        }
-        return value.intValueExact();
-    }
-
-    private static Quantity quantity(String name, String text) {
-        try {
-            return Quantity.parse(text);
-        } catch (FormatException e) {
-            throw new FormatException(name + ": " + e.getMessage(), e);
-        }
+        return Quantity.parse(name, text).value().compareTo(BigDecimal.valueOf(amount)) >= 0;
     }
 
     private static String text(int amount) {

@@ -20,6 +20,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.function.BiFunction;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
  * Translates HAMi's annotations on pods into Aliquot's. HAMi defines them in github.com/Project-HAMi/HAMi,
@@ -39,22 +40,11 @@ public final class HamiAnnotations {
     private static final String GPU_POLICY = "hami.io/gpu-scheduler-policy";
     private static final String VULKAN = "hami.io/vulkan";
 
-    /** The annotations that are translated or checked. */
-    static final List<String> NAMES = List.of(
-            USE_TYPE,
-            NO_TYPE,
-            USE_UUID,
-            NO_UUID,
-            USE_INDEX,
-            NO_INDEX,
-            NUMA_BIND,
-            MODE,
-            NODE_POLICY,
-            GPU_POLICY,
-            VULKAN);
-
-    /** Those of {@link #NAMES} that become another annotation, in their order. */
+    /** Those that become another annotation, in their order. */
     private static final Map<String, String> EQUIVALENTS = equivalents();
+    /** The annotations that are translated or checked. */
+    static final List<String> NAMES = Stream.concat(EQUIVALENTS.keySet().stream(), Stream.of(MODE, VULKAN))
+            .toList();
 
     /**
      * Variables by which a container changes its limits or its priority in HAMi (pkg/util/types.go,

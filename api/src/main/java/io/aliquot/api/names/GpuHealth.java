@@ -2,6 +2,7 @@ package io.aliquot.api.names;
 
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
+import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.OptionalInt;
@@ -59,12 +60,8 @@ public sealed interface GpuHealth {
         REBOOT;
 
         static Recovery parse(String text) {
-            for (Recovery recovery : values()) {
-                if (recovery.print().equals(text)) {
-                    return recovery;
-                }
-            }
-            throw FormatException.expected("probe, reset or reboot", text);
+            return Keywords.find(text, List.of(values()), Recovery::print)
+                    .orElseThrow(() -> FormatException.expected("probe, reset or reboot", text));
         }
 
         public String print() {

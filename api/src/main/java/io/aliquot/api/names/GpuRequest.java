@@ -47,10 +47,10 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
         String memory = notZero(limits, Resources.MEMORY);
         String percentage = notZero(limits, Resources.MEMORY_PERCENTAGE);
         int cores = limits.containsKey(Resources.CORES)
-                ? amount(Resources.CORES, limits.get(Resources.CORES), 0, ALL_CORES, "percent of one GPU")
+                ? Quantity.whole(Resources.CORES, limits.get(Resources.CORES), 0, ALL_CORES, "percent of one GPU")
                 : 0;
         int vgpus = limits.containsKey(Resources.VGPU)
-                ? amount(Resources.VGPU, limits.get(Resources.VGPU), 0, MOST_VGPUS, "vGPUs")
+                ? Quantity.whole(Resources.VGPU, limits.get(Resources.VGPU), 0, MOST_VGPUS, "vGPUs")
                 : -1;
         boolean hasSize = memory != null || percentage != null || cores > 0;
         Optional<GpuRequest> instances = instances(limits);
@@ -84,7 +84,9 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
         Optional<GpuRequest> found = Optional.empty();
         for (Map.Entry<String, String> limit : limits.entrySet()) {
             Optional<String> profile = Resources.instanceProfile(limit.getKey());
-            int count = profile.isEmpty() ? 0 : amount(limit.getKey(), limit.getValue(), 0, MOST_VGPUS, "instances");
+            int count = profile.isEmpty()
+                    ? 0
+                    : Quantity.whole(limit.getKey(), limit.getValue(), 0, MOST_VGPUS, "instances");
             if (count > 0 && found.isPresent()) {
                 throw new FormatException(
                         "a container gets instances of one MIG profile: split it, or remove " + limit.getKey());
@@ -118,35 +120,23 @@ public record GpuRequest(int vgpus, MemoryRequest memory, int cores, boolean exc
 
     private static MemoryRequest memory(@Nullable String memory, @Nullable String percentage) {
         if (memory != null) {
-            return new MemoryRequest.Mebibytes(amount(Resources.MEMORY, memory, 1, Vgpu.LARGEST_MIB, "MiB"));
+            refuseBinary(memory);
+            return new MemoryRequest.Mebibytes(Quantity.whole(Resources.MEMORY, memory, 1, Vgpu.LARGEST_MIB, "MiB"));
         }
         if (percentage != null) {
             return new MemoryRequest.Percentage(
-                    amount(Resources.MEMORY_PERCENTAGE, percentage, 1, 100, "percent of a card's memory"));
+                    Quantity.whole(Resources.MEMORY_PERCENTAGE, percentage, 1, 100, "percent of a card's memory"));
         }
         return new MemoryRequest.WholeCard();
     }
 
-    private static int amount(String name, String text, int least, int most, String unit) {
-        Quantity quantity;
-        try {
-            quantity = Quantity.parse(text);
-        } catch (FormatException e) {
-            throw new FormatException(name + ": " + e.getMessage(), e);
-        }
-        BigDecimal value = quantity.value();
-        if (name.equals(Resources.MEMORY) && quantity.binary()) {
-            BigDecimal mebibytes = value.divide(BigDecimal.valueOf(1 << 20));
+    private static void refuseBinary(String memory) {
+        Quantity quantity = Quantity.parse(Resources.MEMORY, memory);
+        if (quantity.binary()) {
+            BigDecimal mebibytes = quantity.value().divide(BigDecimal.valueOf(1 << 20));
             boolean whole = new Quantity(mebibytes, false).whole() && mebibytes.signum() > 0;
-            throw new FormatException(name + " counts MiB: write "
-                    + (whole ? mebibytes.toBigInteger() : "a whole number") + " instead of " + text);
+            throw new FormatException(Resources.MEMORY + " counts MiB: write "
+                    + (whole ? mebibytes.toBigInteger() : "a whole number") + " instead of " + memory);
         }
-        if (!quantity.whole()
-                || value.compareTo(BigDecimal.valueOf(least)) < 0
-                || value.compareTo(BigDecimal.valueOf(most)) > 0) {
-            throw new FormatException(name + ": write a whole number from " + least + " to " + most + " (" + unit
-                    + ") instead of " + text);
-        }
-        return value.intValueExact();
     }
 }

@@ -4,8 +4,10 @@ import static io.aliquot.api.names.JsonFields.expect;
 import static io.aliquot.api.names.JsonFields.field;
 import static io.aliquot.api.names.JsonFields.instant;
 import static io.aliquot.api.names.JsonFields.integer;
+import static io.aliquot.api.names.JsonFields.optionalInteger;
 import static io.aliquot.api.names.JsonFields.optionalText;
 import static io.aliquot.api.names.JsonFields.text;
+import static io.aliquot.api.names.JsonFields.truth;
 import static io.aliquot.api.names.JsonFields.versioned;
 import static io.aliquot.api.names.JsonFields.whole;
 
@@ -14,7 +16,6 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.OptionalInt;
 import java.util.TreeMap;
 import java.util.regex.Pattern;
 import tools.jackson.databind.JsonNode;
@@ -291,9 +292,8 @@ public record Inventory(
             expect(node.get("heldBy").isArray(), "an array heldBy", node.get("heldBy"));
             for (JsonNode holder : node.get("heldBy")) {
                 expect(holder.isObject(), "an object for each holder", holder);
-                JsonNode hami = holder.path("hami");
-                expect(hami.isMissingNode() || hami.isBoolean(), "hami true or false", hami);
-                holders.add(new ForeignHolder(text(holder, "pod"), text(holder, "resource"), hami.asBoolean(false)));
+                boolean hami = holder.has("hami") && truth(holder, "hami");
+                holders.add(new ForeignHolder(text(holder, "pod"), text(holder, "resource"), hami));
             }
         }
         return new Gpu(
@@ -327,9 +327,7 @@ public record Inventory(
 
     /** Before {@code reason} was added, {@code healthy} stood alone. */
     private static GpuHealth health(JsonNode gpu) {
-        JsonNode healthy = field(gpu, "healthy");
-        expect(healthy.isBoolean(), "healthy true or false", healthy);
-        if (healthy.booleanValue()) {
+        if (truth(gpu, "healthy")) {
             return Gpu.HEALTHY;
         }
         if (!gpu.has("reason")) {
@@ -338,7 +336,7 @@ public record Inventory(
         return new GpuHealth.Unhealthy(
                 text(gpu, "reason"),
                 instant(gpu, "since"),
-                gpu.has("xid") ? OptionalInt.of(integer(gpu, "xid")) : OptionalInt.empty(),
+                optionalInteger(gpu, "xid"),
                 GpuHealth.Recovery.parse(text(gpu, "recovery")));
     }
 

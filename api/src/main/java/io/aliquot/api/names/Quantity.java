@@ -45,6 +45,31 @@ public record Quantity(BigDecimal value, boolean binary) {
         throw FormatException.expected("a Kubernetes quantity such as 3000 or 3k", text);
     }
 
+    /** As {@link #parse(String)}, of an amount of a resource, with whose name the message of a failure begins. */
+    public static Quantity parse(String resource, String text) {
+        try {
+            return parse(text);
+        } catch (FormatException e) {
+            throw new FormatException(resource + ": " + e.getMessage(), e);
+        }
+    }
+
+    /**
+     * Reads an amount of a resource that is a whole number.
+     *
+     * @throws FormatException if it is another number, or not from {@code least} to {@code most}, with what to write instead
+     */
+    public static int whole(String resource, String text, int least, int most, String unit) {
+        Quantity quantity = parse(resource, text);
+        if (!quantity.whole()
+                || quantity.value.compareTo(BigDecimal.valueOf(least)) < 0
+                || quantity.value.compareTo(BigDecimal.valueOf(most)) > 0) {
+            throw new FormatException(resource + ": write a whole number from " + least + " to " + most + " (" + unit
+                    + ") instead of " + text);
+        }
+        return quantity.value.intValueExact();
+    }
+
     /** The value as a whole number of 10<sup>-digits</sup>, rounded toward 0: with 3, of thousandths. */
     public long scaled(int digits) {
         return value.movePointRight(digits).longValue();

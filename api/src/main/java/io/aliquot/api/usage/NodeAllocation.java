@@ -6,6 +6,7 @@ import static io.aliquot.api.names.JsonFields.integer;
 import static io.aliquot.api.names.JsonFields.list;
 import static io.aliquot.api.names.JsonFields.optionalText;
 import static io.aliquot.api.names.JsonFields.text;
+import static io.aliquot.api.names.JsonFields.truth;
 import static io.aliquot.api.names.JsonFields.versioned;
 import static io.aliquot.api.names.JsonFields.whole;
 
@@ -99,14 +100,12 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
     }
 
     private static OfGpu gpu(JsonNode gpu) {
-        JsonNode schedulable = field(gpu, "schedulable");
-        expect(schedulable.isBoolean(), "schedulable true or false", schedulable);
         return new OfGpu(
                 text(gpu, "gpu"),
                 text(gpu, "model"),
                 Amount.parse(field(gpu, "capacity")),
                 Amount.parse(field(gpu, "allocated")),
-                schedulable.booleanValue());
+                truth(gpu, "schedulable"));
     }
 
     private static Limit limit(JsonNode limit) {

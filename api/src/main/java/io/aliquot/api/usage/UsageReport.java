@@ -1,7 +1,6 @@
 package io.aliquot.api.usage;
 
 import static io.aliquot.api.names.JsonFields.expect;
-import static io.aliquot.api.names.JsonFields.field;
 import static io.aliquot.api.names.JsonFields.instant;
 import static io.aliquot.api.names.JsonFields.integer;
 import static io.aliquot.api.names.JsonFields.list;
@@ -12,6 +11,7 @@ import static io.aliquot.api.names.JsonFields.optionalNumber;
 import static io.aliquot.api.names.JsonFields.optionalText;
 import static io.aliquot.api.names.JsonFields.optionalWhole;
 import static io.aliquot.api.names.JsonFields.text;
+import static io.aliquot.api.names.JsonFields.truth;
 import static io.aliquot.api.names.JsonFields.versioned;
 import static io.aliquot.api.names.JsonFields.whole;
 
@@ -291,9 +291,7 @@ public record UsageReport(
     }
 
     private static LargeRegion largeRegion(JsonNode region) {
-        JsonNode cut = field(region, "cut");
-        expect(cut.isBoolean(), "cut true or false", cut);
-        return new LargeRegion(PodContainer.parse(region), whole(region, "bytes"), cut.booleanValue());
+        return new LargeRegion(PodContainer.parse(region), whole(region, "bytes"), truth(region, "cut"));
     }
 
     public String print() {
