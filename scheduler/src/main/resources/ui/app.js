@@ -1,7 +1,7 @@
 // The frame of the page: navigation, the state of the connection, and the view that the address names.
 import { html, render, useEffect, useReducer, useState } from './standalone.module.js';
-import { address, connection } from './api.js';
-import { Link, announce, href, params, setAnnouncer, time, useParams } from './parts.js';
+import { connection } from './api.js';
+import { Link, announce, setAnnouncer, time, useParams } from './parts.js';
 import { Cluster } from './cluster.js';
 import { Gpu } from './gpu.js';
 import { Pending } from './pending.js';

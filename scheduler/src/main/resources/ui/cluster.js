@@ -2,6 +2,7 @@
 import { Component, html, useEffect, useMemo } from './standalone.module.js';
 import {
   Bar,
+  Figure,
   Link,
   Missing,
   PodLink,
@@ -13,7 +14,6 @@ import {
   go,
   href,
   memory,
-  params,
   percent,
   plural,
   useCollection,
@@ -388,14 +388,14 @@ function Totals({ groups, pending }) {
     }
   const unhealthy = sum.gpus - sum.healthy;
   return html`<section class="totals" aria-label="Totals of the GPUs shown">
-    <div class="figure">
-      <span class="figure-label">GPUs</span>
-      <span class="figure-value">${plural(sum.gpus, 'GPU')}</span>
-      <span class="figure-note">
-        on ${plural(groups.length, 'node')},${' '}
-        ${unhealthy ? html`<strong class="bad">${count(unhealthy)} unhealthy</strong>` : 'all healthy'}
-      </span>
-    </div>
+    <${Figure}
+      label="GPUs"
+      value=${plural(sum.gpus, 'GPU')}
+      note=${[
+        `on ${plural(groups.length, 'node')}, `,
+        unhealthy ? html`<strong class="bad">${count(unhealthy)} unhealthy</strong>` : 'all healthy',
+      ]}
+    />
     <${Bar}
       label="Memory allocated"
       value=${sum.allocated}
@@ -425,13 +425,11 @@ function Totals({ groups, pending }) {
       text=${percent(fraction(sum.cores, sum.coresTotal) * 100)}
       note="of all GPUs’ cores"
     />
-    <div class="figure">
-      <span class="figure-label">Pending</span>
-      <span class="figure-value">
-        <${Link} to=${{ view: 'pending' }}>${pending.error ? '–' : plural(pending.items.size, 'pod')}<//>
-      </span>
-      <span class="figure-note">${pending.error ? 'not yours to see' : 'wait for GPUs'}</span>
-    </div>
+    <${Figure}
+      label="Pending"
+      value=${html`<${Link} to=${{ view: 'pending' }}>${pending.error ? '–' : plural(pending.items.size, 'pod')}<//>`}
+      note=${pending.error ? 'not yours to see' : 'wait for GPUs'}
+    />
   </section>`;
 }
 

@@ -1,6 +1,5 @@
 // One GPU: its shares as a bar, the last minutes by container, and its health.
-import { html, useState } from './standalone.module.js';
-import { request } from './api.js';
+import { html } from './standalone.module.js';
 import {
   Figure,
   Missing,
@@ -10,12 +9,11 @@ import {
   fraction,
   gpuTime,
   memory,
-  params,
   percent,
   plural,
   time,
+  useAnswer,
   useCollection,
-  usePeriodically,
   useShares,
 } from './parts.js';
 import { Chart, MIB_INCREMENTS, PERCENT_INCREMENTS, memoryOf, seriesColor } from './chart.js';
@@ -120,18 +118,7 @@ export function Gpu({ params }) {
   const gpu = gpus.items.get(name);
   const node = gpu?.status.nodeName;
   const shares = useShares(node ? '' : null, `spec.nodeName=${node}`);
-  const [{ of: history, error }, setHistory] = useState({});
-  usePeriodically(
-    async (signal) => {
-      try {
-        setHistory({ of: await request(`gpus/${encodeURIComponent(name)}/history`, {}, { signal }) });
-      } catch (failure) {
-        if (!signal.aborted) setHistory((known) => ({ ...known, error: failure }));
-      }
-    },
-    HISTORY_PERIOD,
-    [name],
-  );
+  const { of: history, error } = useAnswer(`gpus/${encodeURIComponent(name)}/history`, HISTORY_PERIOD);
   if (gpus.error)
     return html`<${Missing} title="This GPU is not shown">
       ${gpus.error.message}.${gpus.error.isForbidden && ' The ClusterRole aliquot-gpu-viewer grants it.'}

@@ -1,6 +1,6 @@
 // What several views share: figures with units, addresses of views, small components.
 import { html, useEffect, useMemo, useReducer, useState } from './standalone.module.js';
-import { address, collection } from './api.js';
+import { collection, request } from './api.js';
 
 const THIN = ' ';
 
@@ -53,7 +53,7 @@ export function duration(millis) {
 // Addresses of views.
 
 /** The parameters of the address in view. */
-export const params = () => Object.fromEntries(new URLSearchParams(location.search));
+const params = () => Object.fromEntries(new URLSearchParams(location.search));
 
 export function href(wanted) {
   const search = new URLSearchParams();
@@ -167,29 +167,38 @@ export function useNamespaced(plural, namespace, fieldSelector) {
 
 export const useShares = (namespace, fieldSelector) => useNamespaced('gpushares', namespace, fieldSelector);
 
-/** Calls an action now and periodically, until the component or a dependency goes. */
-export function usePeriodically(action, millis, dependencies) {
+/** What a path answers, asked now and periodically: the last answer `of`, and an `error` after it; null asks nothing. */
+export function useAnswer(path, millis) {
+  const [answer, set] = useState({});
   useEffect(() => {
+    if (path === null) return undefined;
     const control = new AbortController();
+    const { signal } = control;
     let timer;
     const turn = async () => {
-      if (!document.hidden) await action(control.signal);
-      if (!control.signal.aborted) timer = setTimeout(turn, millis);
+      try {
+        if (!document.hidden) set({ of: await request(path, {}, { signal }) });
+      } catch (error) {
+        if (!signal.aborted) set((known) => ({ ...known, error }));
+      }
+      if (!signal.aborted) timer = setTimeout(turn, millis);
     };
     turn();
     return () => {
       control.abort();
       clearTimeout(timer);
     };
-  }, dependencies);
+  }, [path]);
+  return answer;
 }
 
 // Components.
 
-export const Figure = ({ label, value, note }) => html`
+export const Figure = ({ label, value, note, children }) => html`
   <div class="figure">
     <span class="figure-label">${label}</span>
     <span class="figure-value">${value}</span>
+    ${children}
     <span class="figure-note">${note}</span>
   </div>
 `;
@@ -217,12 +226,9 @@ export function gpuTime({ usage, cores, policy }) {
 }
 
 export const Bar = ({ label, value, limit, text, note, tone = '' }) => html`
-  <div class="figure">
-    <span class="figure-label">${label}</span>
-    <span class="figure-value">${text}</span>
+  <${Figure} label=${label} value=${text} note=${note}>
     <span class="bar ${tone}"><span style=${{ width: `${fraction(value, limit) * 100}%` }}></span></span>
-    <span class="figure-note">${note}</span>
-  </div>
+  <//>
 `;
 
 /** What cannot be shown, and what to do. */

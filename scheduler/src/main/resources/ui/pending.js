@@ -1,6 +1,6 @@
 // Pending pods by reason, each with what would fit and what is in the way.
 import { html, useMemo, useState } from './standalone.module.js';
-import { request, sharePath } from './api.js';
+import { sharePath } from './api.js';
 import {
   GpuLink,
   Missing,
@@ -10,12 +10,10 @@ import {
   count,
   duration,
   exactMemory,
-  memory,
-  params,
   percent,
   plural,
   time,
-  usePeriodically,
+  useAnswer,
   useShares,
 } from './parts.js';
 
@@ -87,18 +85,7 @@ function victim({ namespace, name, priority, terminating }) {
 
 /** The scheduler's explanation of one pod, computed when it is asked for. */
 export function Explanation({ namespace, name }) {
-  const [{ of, error }, set] = useState({});
-  usePeriodically(
-    async (signal) => {
-      try {
-        set({ of: await request(sharePath(namespace, name, '/explain'), {}, { signal }) });
-      } catch (failure) {
-        if (!signal.aborted) set((known) => ({ of: known.of, error: failure }));
-      }
-    },
-    EXPLAIN_PERIOD,
-    [namespace, name],
-  );
+  const { of, error } = useAnswer(sharePath(namespace, name, '/explain'), EXPLAIN_PERIOD);
   if (!of) return html`<p class="quiet">${error ? error.message : 'Asking the scheduler …'}</p>`;
   return html`
     <p class="summary">${of.summary}.</p>

@@ -1,8 +1,8 @@
 // One pod: what it holds and uses, and the live resize, the only request of this page that changes anything.
 import { html, useEffect, useState } from './standalone.module.js';
-import { mergePatch, request, sharePath } from './api.js';
+import { mergePatch, sharePath } from './api.js';
 import {
-  Link,
+  GpuLink,
   Missing,
   NodeLink,
   ShareBar,
@@ -12,15 +12,14 @@ import {
   gpuTime,
   idleSince,
   memory,
-  params,
   percent,
   plural,
   time,
+  useAnswer,
   useCollection,
-  usePeriodically,
 } from './parts.js';
 import { Chart, MIB_INCREMENTS, PERCENT_INCREMENTS, memoryOf, timeOf, total } from './chart.js';
-import { Explanation, Pending, requestWords } from './pending.js';
+import { Explanation, requestWords } from './pending.js';
 
 const HISTORY_PERIOD = 5_000;
 const TYPING_PAUSE = 400;
@@ -252,7 +251,7 @@ function Held({ share, gpus }) {
             return html`<tr key=${`${container.name}/${part.uuid}`}>
               <td>${container.name}</td>
               <td>
-                <${Link} to=${{ view: 'gpu', gpu: gpuName(part.uuid) }} title=${part.uuid}>
+                <${GpuLink} uuid=${part.uuid}>
                   ${gpu ? `GPU ${gpu.status.index} of ${gpu.status.nodeName}` : part.uuid}
                 <//>
                 ${part.wholeCard && ' (whole card)'}
@@ -285,20 +284,8 @@ export function Pod({ params }) {
   const share = shares.items.get(`${namespace}/${name}`);
   const node = share?.status.nodeName;
   const gpus = useCollection(node ? 'gpus' : null, { fieldSelector: `spec.nodeName=${node}` });
-  const [history, setHistory] = useState({});
   const holds = Boolean(node);
-  usePeriodically(
-    async (signal) => {
-      if (!holds) return;
-      try {
-        setHistory({ of: await request(sharePath(namespace, name, '/history'), {}, { signal }) });
-      } catch (error) {
-        if (!signal.aborted) setHistory((known) => ({ ...known, error }));
-      }
-    },
-    HISTORY_PERIOD,
-    [namespace, name, holds],
-  );
+  const history = useAnswer(holds ? sharePath(namespace, name, '/history') : null, HISTORY_PERIOD);
   if (shares.error)
     return html`<${Missing} title=${`Pod ${namespace}/${name} is not shown`}>${shares.error.message}<//>`;
   if (!share)

@@ -11,7 +11,6 @@ import {
   count,
   idleSince,
   memory,
-  params,
   percent,
   plural,
   time,
