@@ -12,11 +12,11 @@ import java.util.function.Consumer;
 /** Listens for XID errors on a thread of its own. */
 final class XidWatcher implements AutoCloseable {
     private static final Logger LOG = System.getLogger(XidWatcher.class.getName());
-    private static final Duration WAIT = Duration.ofSeconds(1);
     private static final Duration PAUSE_AFTER_FAILURE = Duration.ofSeconds(10);
 
     private final Nvml nvml;
     private final Consumer<Nvml.Xid> onXid;
+    private final Duration wait;
     private final Problem listening = new Problem(LOG, Level.WARNING);
     private final CountDownLatch closed = new CountDownLatch(1);
     private final Thread thread;
@@ -25,10 +25,12 @@ final class XidWatcher implements AutoCloseable {
      * Starts to listen; sees the errors from now on, unless the driver refuses and the thread has to try again.
      *
      * @param onXid called from another thread for each XID error
+     * @param wait how long a call of NVML may wait for one, and so {@link #close} for the call
      */
-    XidWatcher(Nvml nvml, Consumer<Nvml.Xid> onXid) {
+    XidWatcher(Nvml nvml, Consumer<Nvml.Xid> onXid, Duration wait) {
         this.nvml = nvml;
         this.onXid = onXid;
+        this.wait = wait;
         try {
             nvml.listenForXids();
         } catch (NvmlException e) {
@@ -43,7 +45,7 @@ final class XidWatcher implements AutoCloseable {
     public void close() {
         closed.countDown();
         try {
-            thread.join(); // within WAIT: the thread must not call NVML after its shutdown
+            thread.join(); // the thread must not call NVML after its shutdown
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
@@ -53,7 +55,7 @@ final class XidWatcher implements AutoCloseable {
         try {
             while (closed.getCount() > 0) {
                 try {
-                    List<Nvml.Xid> xids = nvml.nextXid(WAIT);
+                    List<Nvml.Xid> xids = nvml.nextXid(wait);
                     listening.resolve();
                     xids.forEach(onXid);
                 } catch (NvmlException e) {

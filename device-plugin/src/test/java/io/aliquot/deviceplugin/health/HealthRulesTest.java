@@ -18,6 +18,7 @@ import java.util.OptionalInt;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -43,15 +44,19 @@ final class HealthRulesTest {
     }
 
     @ParameterizedTest
-    @ValueSource(ints = {48, 64, 74, 79, 95, 119, 1234})
-    void aGpuIsUnhealthyAfterAnyOtherXidEvenIfTheProbeSucceeds(int xid) {
+    @CsvSource({
+        "48, XID 48 (double bit ECC error), RESET",
+        "64, XID 64 (GPU memory remapping failure), RESET",
+        "74, XID 74 (NVLink error), RESET",
+        "79, XID 79 (GPU has fallen off the bus), REBOOT",
+        "95, XID 95 (uncontained memory error), RESET",
+        "119, XID 119 (GSP RPC timeout), RESET",
+        "1234, XID 1234, PROBE"
+    })
+    void aGpuIsUnhealthyAfterAnyOtherXidEvenIfTheProbeSucceeds(int xid, String reason, Recovery recovery) {
         GpuHealth health = after(Gpu.HEALTHY, good(), Since.NOTHING, xid);
 
-        assertThat(health.unhealthy()).hasValueSatisfying(unhealthy -> {
-            assertThat(unhealthy.xid()).hasValue(xid);
-            assertThat(unhealthy.since()).isEqualTo(NOW);
-            assertThat(unhealthy.reason()).startsWith("XID " + xid);
-        });
+        assertThat(health).isEqualTo(new Unhealthy(reason, NOW, OptionalInt.of(xid), recovery));
     }
 
     @Test

@@ -9,6 +9,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
@@ -99,7 +100,7 @@ final class NvmlTest {
         driver.install(A100 + ";;;;;1g.10gb,2g.20gb");
         var xids = new LinkedBlockingQueue<Nvml.Xid>();
         try (Nvml nvml = driver.open();
-                var watcher = new XidWatcher(nvml, xids::add)) {
+                var watcher = new XidWatcher(nvml, xids::add, Duration.ofMillis(100))) {
             assertThat(watcher).isNotNull();
             List<PhysicalGpu> two = nvml.gpus().gpus();
             assertThat(two).hasSize(2);
@@ -457,7 +458,7 @@ final class NvmlTest {
         driver.install(A100, A100);
         var xids = new LinkedBlockingQueue<Nvml.Xid>();
         try (Nvml nvml = driver.open();
-                var watcher = new XidWatcher(nvml, xids::add)) {
+                var watcher = new XidWatcher(nvml, xids::add, Duration.ofMillis(100))) {
             String second = nvml.gpus().gpus().get(1).uuid();
             assertThat(watcher).isNotNull();
 
