@@ -8,13 +8,10 @@ static share. None that does not borrow exceeds its cores by more than 10 points
 end of the fault, or after its begin if it stays, all bounds of matrix.py hold again, except that nothing is lent
 without an arbiter, and that a container that claims to have work keeps its own share.
 """
-import csv
 import os
 import re
 import statistics
-import subprocess
 import sys
-import tempfile
 
 import ideal
 import matrix
@@ -34,11 +31,7 @@ QUICK = ("restarted", "paused", "low", "claims")
 
 
 def judge(duty, fault, mix):
-    with tempfile.NamedTemporaryFile("r") as series:
-        command = [duty, *mix.split(), "--fault", fault, "--series", series.name, "--warm-up", "2", "--tolerance", "-1"]
-        if subprocess.run(command + ["--seconds", "12"], stdout=subprocess.DEVNULL).returncode == 2:
-            sys.exit(2)
-        lines = [[float(number) for number in line] for line in csv.reader(series)]
+    lines = matrix.series(duty, f"{mix} --fault {fault}" if fault else mix, 2, 12)
     tenants = ideal.parse(mix.split())
     begin, end = map(float, re.search(r"@([\d.]+)-?([\d.]*)|$", fault).group(1, 2)) if "-" in fault else (4.0, 4.0)
     over = lambda i, at, length: 100 * statistics.mean(line[i + 1] for line in lines[at:at + length])

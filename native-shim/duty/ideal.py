@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """
-What an ideal arbiter could reach for the tenants of a run of duty: ideal.py OPTIONS OF DUTY. Each figure is an upper
-bound: it assumes an arbiter that knows every launch in advance and decides when each one starts.
+What an ideal arbiter could reach for the tenants of a run of duty. Each figure is an upper bound: it assumes an arbiter
+that knows every launch in advance and decides when each one starts.
 
 It shares no code with the arbiter and the simulated GPU. It knows of both: processes take turns of SLICE ms, in a fixed
 order; a turn ends early when the process has nothing to run; a kernel cannot be withdrawn once it is launched; and a
@@ -94,9 +93,8 @@ def guarantee(tenant, tenants):
     return min(cores * tenant.worst, tenant.demand)
 
 
-def use(tenants, rates=None):
-    """The largest part of the GPU in use, if programs in closed loops get these rates (default: their best)."""
-    rates = rates or [bound(tenant, tenants) for tenant in tenants]
+def use(tenants, rates):
+    """The largest part of the GPU in use, if programs in closed loops get these rates."""
     most = min(1.0, sum(bound(tenant, tenants) for tenant in tenants))
     for tenant, rate in zip(tenants, rates):
         others = [other for other in tenants if other is not tenant]
@@ -121,7 +119,8 @@ def shares(tenants):
 
 
 def parse(words):
-    options = argparse.ArgumentParser(usage="ideal.py OPTIONS OF DUTY", add_help=True)
+    """The tenants of these options of duty."""
+    options = argparse.ArgumentParser()
     for name, default in dict(limits="25", policy="fixed", shape="1ms", pattern="busy", processes="1").items():
         options.add_argument("--" + name, default=default)
     options.add_argument("--tenants", type=int)
@@ -130,12 +129,3 @@ def parse(words):
     item = lambda name, i: lists[name][min(i, len(lists[name]) - 1)]
     return [Tenant(float(item("limits", i)), item("policy", i), item("shape", i), item("pattern", i),
                    int(item("processes", i))) for i in range(found["tenants"] or len(lists["limits"]))]
-
-
-if __name__ == "__main__":
-    import sys
-
-    mix = parse(sys.argv[1:])
-    for number, (tenant, share) in enumerate(zip(mix, shares(mix))):
-        print(f"tenant {number}: at most {100 * bound(tenant, mix):.1f} % of the GPU, beside these {100 * share:.1f} %")
-    print(f"GPU in use: at most {100 * use(mix):.1f} %")

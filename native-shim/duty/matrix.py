@@ -10,6 +10,8 @@ Sets (default: sample; with ALIQUOT_LONG in the environment, all that are judged
   profiles  14 mixes, on each profile of a GPU that is known (fake-driver/src/gpu_profile.h, docs/figures/measured-*)
   agentless each program alone and beside each other one, without the arbiter: within 10 points, 20 on other profiles
   frontier  prints the rate of programs that compute between kernels against the use of the GPU, beside the ideal
+  priority  requests of a container of high priority, alone and beside one of low priority that keeps work queued, with
+            three seeds, for 20 s each
 
 A tenant that keeps work queued must get its cores less 2 points, one that waits for each kernel 0.95 of them. A fixed
 one gets at most its cores plus 2 points. While an elastic one keeps work queued, the GPU is in use for 0.97 of what the
@@ -17,9 +19,12 @@ ideal arbiter reaches at the rates of those that compute between kernels, or of 
 Elastic tenants divide the surplus by their cores within 3 points. No share exceeds the ideal arbiter's bound.
 Where switches between processes cost time, shares are parts of what two tenants without limits reach together. Profiles
 other than `kind` may be 8 points beyond these bounds, and so may programs without the arbiter. A mix that misses is run
-again with two other seeds, and judged by the median. Exit status 1: one misses.
+again with two other seeds, and judged by the median. Of `priority` each run is judged: the 99th percentile of requests
+of at least 10 ms is at most 1.3 times that alone, and the other container gets at least 0.85 of the rest of the GPU;
+shorter requests take at most 6 ms longer. Exit status 1: one misses.
 """
 import argparse
+import csv
 import itertools
 import os
 import random
@@ -27,6 +32,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import ideal
@@ -82,10 +88,14 @@ class Duty:
 
     def run(self, mix, seed=1):
         """The tenants' shares of the GPU, from 0 to 1."""
-        command = [self.program, "--tolerance", "-1", "--warm-up", "3", "--seconds", str(self.seconds),
-                   "--seed", str(seed), *mix.split()]
+        return self.measure(f"--warm-up 3 {mix}", seed)[0]
+
+    def measure(self, mix, seed):
+        """The same, and the 99th percentiles in ms of the work that tenants wait for."""
+        command = [self.program, "--tolerance", "-1", "--seconds", str(self.seconds), "--seed", str(seed), *mix.split()]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        return [float(share) / 100 for share in re.findall(r"^tenant.*: *([\d.]+) % of", output, re.M)]
+        return ([float(share) / 100 for share in re.findall(r"^tenant.*: *([\d.]+) % of", output, re.M)],
+                [float(ms) for ms in re.findall(r"^tenant.* p99 ([\d.]+),", output, re.M)])
 
     def whole(self, mix):
         """What two tenants without limits reach together on the mix's profile."""
@@ -93,6 +103,15 @@ class Duty:
         if profile not in self.wholes:
             self.wholes[profile] = sum(self.run(f"--limits 0,0 {profile}")) if profile else 1.0
         return self.wholes[profile]
+
+
+def series(duty, mix, warm_up, seconds):
+    """For each 20 ms: the time in seconds, and the part of the GPU that each tenant used."""
+    with tempfile.NamedTemporaryFile("r") as file:
+        command = [duty, *mix.split(), "--series", file.name, "--warm-up", str(warm_up), "--seconds", str(seconds)]
+        if subprocess.run([*command, "--tolerance", "-1"], stdout=subprocess.DEVNULL).returncode == 2:
+            sys.exit(2)
+        return [[float(number) for number in line] for line in csv.reader(file)]
 
 
 def misses(mix, shares, whole, arbiter, tolerance, known, unlimited=1.0):
@@ -153,20 +172,42 @@ def frontier(duty):
     return exceeded
 
 
+def priority(duty, profile):
+    """Runs the requests of mixes.txt. Returns whether one misses."""
+    missed = False
+    for mix, seed in itertools.product(listed("priority"), (1, 2, 3)):
+        both = f"{mix} --arbiter --limits 30,70 --policy elastic --priority high,low --profile {profile}"
+        kernel, unit, kernels = re.search(r"--shape (\d+)([um])s\S* --pattern poisson=40/(\d+)", mix).groups()
+        _, [alone] = duty.measure(f"{both} --limits 30", seed)
+        shares, [beside] = duty.measure(both, seed)
+        rest = shares[1] / (1 - shares[0])
+        if int(kernel) * int(kernels) * (1 if unit == "m" else 0.001) >= 10:
+            holds = beside <= 1.3 * alone and rest >= 0.85
+        else:
+            holds = beside <= alone + 6
+        missed |= not holds
+        print(f"{mix:<43} seed {seed}: p99 {alone:.2f} ms alone, {beside:.2f} beside ({beside / alone:.2f}), low gets "
+              f"{rest:.2f} of the rest{'' if holds else ' MISSED'}", flush=True)
+    return missed
+
+
 def main():
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("duty")
     long = ["all", "mixes", "lending", "agentless", "profiles"]
     words.add_argument("sets", nargs="*", default=long if os.environ.get("ALIQUOT_LONG") else ["sample"])
-    words.add_argument("--seconds", type=float, default=6)
+    words.add_argument("--seconds", type=float)
     words.add_argument("--tolerance", type=float, default=0, help="points beyond these bounds that are not a miss")
     words.add_argument("--known", type=float, default=0, help="points by which the GPU may be in use less beside "
                        "limited tenants whose work comes and goes: a known miss")
     words.add_argument("--profile", action="append", help="only on this profile of the GPU")
     given = words.parse_args()
-    duty, worst, runs, missed = Duty(given.duty, given.seconds), {}, 0, 0
+    duty = Duty(given.duty, given.seconds or (20 if "priority" in given.sets else 6))
+    worst, runs, missed = {}, 0, 0
     if "frontier" in given.sets:
         return frontier(duty)
+    if "priority" in given.sets:
+        return any([priority(duty, profile) for profile in given.profile or ["kind"]])
     pairs = itertools.combinations_with_replacement(itertools.product(PROGRAMS, POLICIES), 2)
     sets = {"sample": lambda: pairwise((4, 3)),
             "all": lambda: [options([kind]) for kind in itertools.product(PROGRAMS, POLICIES)] +

@@ -3,11 +3,10 @@
 Draws what two containers use of a simulated GPU: picture.py DUTY FOLDER writes policy-*.svg into FOLDER (docs/figures).
 The containers run in duty, in virtual time; the figures are the GPU model's own accounting, means of 100 ms.
 """
-import csv
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+import matrix
 
 WORKS = "--limits 60,30 --pattern burst=2000/2000,busy --shape 1ms,5ms"
 PICTURES = {  # name: title, the two containers, options of duty
@@ -25,10 +24,7 @@ COLORS = ("#3f74b5", "#e39a45")
 
 def series(duty, options):
     """Per 100 ms: the parts of the GPU that the containers used."""
-    with tempfile.NamedTemporaryFile("r") as file:
-        subprocess.run([duty, "--arbiter", *options.split(), "--series", file.name, "--warm-up", str(FROM),
-                        "--seconds", str(SECONDS), "--tolerance", "-1"], check=True, stdout=subprocess.DEVNULL)
-        lines = [[float(number) for number in line] for line in csv.reader(file)]
+    lines = matrix.series(duty, f"--arbiter {options}", FROM, SECONDS)
     lines = [line[1:] for line in lines if line[0] > FROM + 0.001]
     return [[sum(part) / 5 for part in zip(*lines[at:at + 5])] for at in range(0, len(lines) - 4, 5)]
 
