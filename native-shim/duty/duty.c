@@ -135,12 +135,13 @@ static int compare_floats(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Prints how long the work of a tenant took that waits for it. Returns the 99th percentile in ms. */
-static double print_latencies(const struct tenant_latencies *latencies, double warm_up) {
+/* Prints how long the work of a tenant took that waits for it, and ended between these seconds. Returns the 99th
+   percentile in ms. */
+static double print_latencies(const struct tenant_latencies *latencies, double from, double to) {
     static float ms[TENANT_LATENCIES];
     size_t count = 0;
     for (uint32_t i = 0; i < latencies->count && i < TENANT_LATENCIES; i++) {
-        if (latencies->of[i].at >= (float)warm_up) {
+        if (latencies->of[i].at >= (float)from && latencies->of[i].at < (float)to) {
             ms[count++] = latencies->of[i].ms;
         }
     }
@@ -575,7 +576,7 @@ int main(int count, char **arguments) {
             min_shown = fmin(shown, min_shown);
             accounting_error = fmax(accounting_error, fabs(accounted - used));
         }
-        double slow = print_latencies(&figures->tenants[i].latencies, plan.warm_up);
+        double slow = print_latencies(&figures->tenants[i].latencies, plan.warm_up, plan.warm_up + plan.seconds);
         p99 = i == 0 ? slow : p99;
         printf("\n");
         worst = fabs(error) > worst ? fabs(error) : worst;

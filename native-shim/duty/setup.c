@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_ARGUMENTS = 64 };
+enum { MAX_ARGUMENTS = 64, ARBITER_PRIORITY = 100 };
 
 static char **given; /* the options of the command line */
 
@@ -171,10 +171,12 @@ void setup_container(const char *folder, const char *name, const char *limits) {
     write_file(folder, file, &agent, sizeof agent);
 }
 
-/* The virtual clock is preloaded first, so that it also intercepts the calls of the shim and the driver. */
-static pid_t start(char **arguments, const char *folder, const char *container, int input) {
+/* The virtual clock is preloaded first, so that it also intercepts the calls of the shim and the driver. priority: the
+   order in which the processes run at equal times. */
+static pid_t start(char **arguments, const char *folder, const char *container, int priority, int input) {
     pid_t child = fork();
     if (child == 0) {
+        set("ALIQUOT_VIRTUAL_TIME_PRIORITY", "%d", priority);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         set("LD_PRELOAD", "%s/test/virtual_time.so", build());
         if (container != NULL) {
@@ -191,6 +193,7 @@ static pid_t start(char **arguments, const char *folder, const char *container, 
 }
 
 pid_t setup_start(const char *folder, const char *role, const char *container) {
+    static int started;
     char *arguments[MAX_ARGUMENTS] = {(char *)"/proc/self/exe", (char *)role, (char *)folder};
     for (int i = 0; given[i] != NULL; i++) {
         if (i + 4 == MAX_ARGUMENTS) {
@@ -198,7 +201,7 @@ pid_t setup_start(const char *folder, const char *role, const char *container) {
         }
         arguments[i + 3] = given[i];
     }
-    return start(arguments, folder, container, STDIN_FILENO);
+    return start(arguments, folder, container, ++started, STDIN_FILENO);
 }
 
 pid_t setup_start_arbiter(const char *folder, const char *floor, int input) {
@@ -206,7 +209,7 @@ pid_t setup_start_arbiter(const char *folder, const char *floor, int input) {
     snprintf(program, sizeof program, "%.400s/arbiter/aliquot-arbiter", build());
     snprintf(regions, sizeof regions, "%.450s/regions", folder);
     snprintf(agents, sizeof agents, "%.450s/agents", folder);
-    return start((char *[]){program, regions, agents, (char *)floor, NULL}, folder, NULL, input);
+    return start((char *[]){program, regions, agents, (char *)floor, NULL}, folder, NULL, ARBITER_PRIORITY, input);
 }
 
 void setup_stop(pid_t process) {
