@@ -1,5 +1,6 @@
 /*
- * Measures the nanoseconds that the shim adds to a call and prints them beside the design targets.
+ * Measures the nanoseconds that the shim adds to a call, and the microseconds that it adds to the start of a program
+ * that uses no GPU, and prints them beside the design targets.
  *
  * It runs the same calls with and without the shim, in front of a driver whose calls cost almost nothing (null_cuda.c).
  * A run's figure is the median of short rounds. Of REPEATS alternating runs the minimum counts, because a disturbance
@@ -10,6 +11,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +25,10 @@
 #define THREADS 4
 #define PEERS 63 /* beside the measured process */
 #define REPEATS 9
-#define COLD_BURST 10   /* launches in a burst with cold caches */
-#define EVICT (1 << 20) /* bytes to read before a burst: more than the caches of a core hold */
+#define COLD_BURST 10 /* launches in a burst with cold caches */
+#define STARTS 1001
+#define START_TARGET 100 /* us */
+#define EVICT (1 << 20)  /* bytes to read before a burst: more than the caches of a core hold */
 
 typedef int alloc_function(unsigned long long *, size_t);
 typedef int free_function(unsigned long long);
@@ -49,11 +53,12 @@ __attribute__((weak)) free_function cuMemFree_v2;
 __attribute__((weak)) launch_function cuLaunchKernel;
 
 static const char usage[] =
-    "usage: bench-shim SHIM DRIVER_FOLDER\n"
+    "usage: bench-shim SHIM DRIVER_FOLDER EMPTY\n"
     "\n"
     "Measures what SHIM (libaliquot.so) adds to calls into the libcuda.so.1 in DRIVER_FOLDER, a driver whose calls "
     "cost\n"
-    "almost nothing, and prints it beside the targets. `cmake --build BUILD --target bench` runs it in half a minute.\n"
+    "almost nothing, and what it and the library EMPTY add to the start of a program. Prints it beside the targets.\n"
+    "`cmake --build BUILD --target bench` runs it in half a minute.\n"
     "\n"
     "  bare    nanoseconds of the call without the shim: the minimum of nine runs; with several threads or processes\n"
     "          the median\n"
@@ -250,10 +255,9 @@ enum figure {
 };
 enum linked_figure { FOUND_LAUNCH, FOUND_PAIRS, LINKED_LAUNCH, LINKED_PAIRS, LINKED_FIGURES };
 
-/* `bench-shim measure calls`, `bench-shim measure linked` or `bench-shim measure PEERS idle|active`: prints the
-   figures, then kills itself and its peers. */
-static void measure(char **arguments) {
-    if (strcmp(arguments[0], "calls") == 0) {
+/* `bench-shim measure calls|linked|one|idle|active`: prints the figures, then kills itself and its peers. */
+static void measure(const char *what) {
+    if (strcmp(what, "calls") == 0) {
         double found[CALL_FIGURES];
         find_driver();
         found[LAUNCH] = time_per_call(launches, 1);
@@ -272,7 +276,7 @@ static void measure(char **arguments) {
         for (int i = 0; i < CALL_FIGURES; i++) {
             printf("%f\n", found[i]);
         }
-    } else if (strcmp(arguments[0], "linked") == 0) {
+    } else if (strcmp(what, "linked") == 0) {
         find_driver();
         printf("%f\n", time_per_call(launches, 1));
         printf("%f\n", time_per_call(pairs, 1));
@@ -280,7 +284,7 @@ static void measure(char **arguments) {
         printf("%f\n", time_per_call(launches, 1));
         printf("%f\n", time_per_call(pairs, 1));
     } else {
-        start_peers(atoi(arguments[0]), strcmp(arguments[1], "active") == 0);
+        start_peers(strcmp(what, "one") == 0 ? 0 : PEERS, strcmp(what, "active") == 0);
         find_driver();
         printf("%f\n", time_per_call(pairs, 1));
     }
@@ -290,12 +294,13 @@ static void measure(char **arguments) {
 
 /* ---- the program that runs it ---- */
 
-struct side {
-    const char *shim;     /* NULL: bare calls */
+struct run {
+    bool shim;
     const char *settings; /* in the limit file */
+    const char *what;     /* to measure */
+    int figures;
 };
 
-static const char *self, *driver_folder;
 static char folder[] = "/tmp/aliquot-bench-XXXXXX", limits[64], region[64];
 
 static void write_file(const char *path, const char *text) {
@@ -313,26 +318,26 @@ static void new_container(const char *settings) {
 }
 
 /* Runs this program's measure mode in a process group of its own and reads its figures. */
-static void run(struct side side, char *const *arguments, double *figures, int count) {
+static void run(const struct run *run, char *self, const char *shim, const char *driver_folder, double *figures) {
     int ends[2];
     if (pipe(ends) != 0) {
         die("pipe");
     }
-    new_container(side.settings);
+    new_container(run->settings);
     pid_t child = fork();
     if (child == 0) {
         setpgid(0, 0);
         dup2(ends[1], STDOUT_FILENO);
         setenv("LD_LIBRARY_PATH", driver_folder, 1);
-        if (side.shim != NULL) {
-            setenv("LD_PRELOAD", side.shim, 1);
+        if (run->shim) {
+            setenv("LD_PRELOAD", shim, 1);
         }
-        execv(self, arguments);
+        execl(self, self, "measure", run->what, NULL);
         _exit(EXIT_FAILURE);
     }
     close(ends[1]);
     FILE *output = fdopen(ends[0], "r");
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < run->figures; i++) {
         if (fscanf(output, "%lf", &figures[i]) != 1) {
             fprintf(stderr, "bench-shim: the measured program failed\n");
             exit(EXIT_FAILURE);
@@ -341,6 +346,42 @@ static void run(struct side side, char *const *arguments, double *figures, int c
     fclose(output);
     waitpid(child, NULL, 0);
 }
+
+/* ---- the start of a program that uses no GPU ---- */
+
+/* Microseconds from the start of `true`, with a library preloaded unless that is NULL, to its end. */
+static double time_start(const char *library) {
+    char *arguments[] = {(char *)"true", NULL};
+    pid_t child;
+    int status = 0;
+    if (library != NULL) {
+        setenv("LD_PRELOAD", library, 1);
+    }
+    double start = now();
+    if (posix_spawnp(&child, "true", NULL, NULL, arguments, environ) != 0 || waitpid(child, &status, 0) != child ||
+        status != 0) {
+        die("true");
+    }
+    double took = (now() - start) / 1e3;
+    unsetenv("LD_PRELOAD");
+    return took;
+}
+
+/* Prints medians: of the start without a preload, and of the differences within a round, which other load on the
+   machine affects less than the times themselves. Most of the difference is the time in which the dynamic loader opens
+   and maps any library, as the time with an empty library shows. */
+static void measure_startup(const char *shim, const char *empty) {
+    static double bare[STARTS], with_shim[STARTS], with_empty[STARTS];
+    for (int i = 0; i < STARTS; i++) {
+        bare[i] = time_start(NULL);
+        with_shim[i] = time_start(shim) - bare[i];
+        with_empty[i] = time_start(empty) - bare[i];
+    }
+    printf("start of true: bare %.0f us, the shim adds %.0f us (target: at most %d), an empty library %.0f us\n",
+           median(bare, STARTS), median(with_shim, STARTS), START_TARGET, median(with_empty, STARTS));
+}
+
+/* ---- the table ---- */
 
 enum { MIN = 0, MEDIAN = REPEATS / 2, MAX = REPEATS - 1 }; /* indexes of sorted runs */
 
@@ -362,9 +403,9 @@ static double row(const char *name, double bare[REPEATS], double shim[REPEATS], 
 
 int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "measure") == 0) {
-        measure(argv + 2);
+        measure(argv[2]);
     }
-    if (argc != 3) {
+    if (argc != 4) {
         bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
         fputs(usage, help ? stdout : stderr);
         return help ? EXIT_SUCCESS : 2;
@@ -372,45 +413,34 @@ int main(int argc, char **argv) {
     if (mkdtemp(folder) == NULL) {
         die("bench-shim");
     }
-    self = argv[0];
-    driver_folder = argv[2];
     snprintf(limits, sizeof limits, "%s/vgpu", folder);
     snprintf(region, sizeof region, "%s/region", folder);
     setenv("ALIQUOT_CONFIG", limits, 1);
     setenv("ALIQUOT_REGION", region, 1);
     unsetenv("LD_PRELOAD");
 
-    enum { BARE, SHIM, LIMITED, SIDES };
-    enum { WHOLE = 1, WHOLE_SIDES };
-    enum { ONE, IDLE, ACTIVE, PROCESS_FIGURES };
-    const struct side sides[SIDES] = {{NULL, "cores=0"}, {argv[1], "cores=0"}, {argv[1], "cores=50 policy=fixed"}};
-    const struct side whole_sides[WHOLE_SIDES] = {{NULL, "cores=100 exclusive"}, {argv[1], "cores=100 exclusive"}};
-    char peers[16];
-    snprintf(peers, sizeof peers, "%d", PEERS);
-    char *calls[] = {argv[0], "measure", "calls", NULL};
-    char *linked[] = {argv[0], "measure", "linked", NULL};
-    char *process_arguments[PROCESS_FIGURES][5] = {{argv[0], "measure", "0", "idle", NULL},
-                                                   {argv[0], "measure", peers, "idle", NULL},
-                                                   {argv[0], "measure", peers, "active", NULL}};
-    static double found[SIDES][CALL_FIGURES][REPEATS], process_times[2][PROCESS_FIGURES][REPEATS];
-    static double whole[WHOLE_SIDES][LINKED_FIGURES][REPEATS];
+    /* Each repeat runs these in turn. */
+    enum { BARE, SHIM, LIMITED, BARE_WHOLE, WHOLE, BARE_ONE, ONE, BARE_IDLE, IDLE, BARE_ACTIVE, ACTIVE, RUNS };
+    static const char whole[] = "cores=100 exclusive", no_limit[] = "cores=0";
+    const struct run runs[RUNS] = {{false, no_limit, "calls", CALL_FIGURES},
+                                   {true, no_limit, "calls", CALL_FIGURES},
+                                   {true, "cores=50 policy=fixed", "calls", CALL_FIGURES},
+                                   {false, whole, "linked", LINKED_FIGURES},
+                                   {true, whole, "linked", LINKED_FIGURES},
+                                   {false, no_limit, "one", 1},
+                                   {true, no_limit, "one", 1},
+                                   {false, no_limit, "idle", 1},
+                                   {true, no_limit, "idle", 1},
+                                   {false, no_limit, "active", 1},
+                                   {true, no_limit, "active", 1}};
+    static double found[RUNS][CALL_FIGURES][REPEATS];
     double figures[CALL_FIGURES];
     for (int repeat = 0; repeat < REPEATS; repeat++) {
-        for (int side = 0; side < SIDES; side++) {
-            run(sides[side], calls, figures, CALL_FIGURES);
-            for (int i = 0; i < CALL_FIGURES; i++) {
-                found[side][i][repeat] = figures[i];
+        for (int i = 0; i < RUNS; i++) {
+            run(&runs[i], argv[0], argv[1], argv[2], figures);
+            for (int figure = 0; figure < runs[i].figures; figure++) {
+                found[i][figure][repeat] = figures[figure];
             }
-        }
-        for (int side = 0; side < WHOLE_SIDES; side++) {
-            run(whole_sides[side], linked, figures, LINKED_FIGURES);
-            for (int i = 0; i < LINKED_FIGURES; i++) {
-                whole[side][i][repeat] = figures[i];
-            }
-        }
-        for (int i = 0; i < PROCESS_FIGURES; i++) {
-            run(sides[BARE], process_arguments[i], &process_times[BARE][i][repeat], 1);
-            run(sides[SHIM], process_arguments[i], &process_times[SHIM][i][repeat], 1);
         }
     }
     unlink(limits);
@@ -419,30 +449,29 @@ int main(int argc, char **argv) {
 
     printf("%-38s %7s %7s %7s %7s %7s %7s   %s\n", "nanoseconds", "bare", "shim", "added", "target", "ratio", "worst",
            "HAMi-core");
-#define ROW(name, figure, side, target, others) row(name, found[BARE][figure], found[side][figure], MIN, target, others)
-    ROW("launch, no compute limit", LAUNCH, SHIM, 10, "21-39");
-    ROW("launch, compute limit 50 %", LAUNCH, LIMITED, 25, "21-39");
-    ROW("launch, cold caches, no compute limit", COLD, SHIM, 0, "");
-    ROW("launch, cold caches, limit 50 %", COLD, LIMITED, 0, "");
-    ROW("copy of 4 KiB, no compute limit", COPY, SHIM, 0, "");
-    ROW("copy of 4 KiB, compute limit 50 %", COPY, LIMITED, 0, "");
-    ROW("copy of 1 MiB, compute limit 50 %", LARGE_COPY, LIMITED, 0, "");
-#define WHOLE_ROW(name, figure, target) row(name, whole[BARE][figure], whole[WHOLE][figure], MIN, target, "")
-    WHOLE_ROW("launch, whole card", FOUND_LAUNCH, 0);
-    WHOLE_ROW("launch, whole card, linked program", LINKED_LAUNCH, 2);
-    WHOLE_ROW("alloc+free, whole card", FOUND_PAIRS, 0);
-    WHOLE_ROW("alloc+free, whole card, linked program", LINKED_PAIRS, 4);
-    ROW("alloc+free, 0 live", PAIRS, SHIM, 60, "634-810");
-    ROW("alloc+free, 10,000 live", PAIRS_10000, SHIM, 80, "20,700");
-    ROW("alloc+free, 100,000 live", PAIRS_100000, SHIM, 0, "");
-    row("alloc+free, 4 threads, per pair", found[BARE][PAIRS_THREADS], found[SHIM][PAIRS_THREADS], MEDIAN, 200,
-        "4,800");
-    ROW("alloc+free, stream order", ASYNC, SHIM, 300, "");
-    row("the same, 4 threads, per pair", found[BARE][ASYNC_THREADS], found[SHIM][ASYNC_THREADS], MEDIAN, 300, "");
-    ROW("cuMemGetInfo", INFO, SHIM, 30, "926-1,174");
-    double one = row("alloc+free, one process", process_times[BARE][ONE], process_times[SHIM][ONE], MIN, 0, "");
-    row("alloc+free, 64 processes, 63 idle", process_times[BARE][IDLE], process_times[SHIM][IDLE], MIN, 2 * one, "");
-    row("alloc+free, 64 processes, all active", process_times[BARE][ACTIVE], process_times[SHIM][ACTIVE], MEDIAN,
-        2 * one, "");
+#define ROW(name, bare, shim, figure, which, target, others)                                                           \
+    row(name, found[bare][figure], found[shim][figure], which, target, others)
+    ROW("launch, no compute limit", BARE, SHIM, LAUNCH, MIN, 10, "21-39");
+    ROW("launch, compute limit 50 %", BARE, LIMITED, LAUNCH, MIN, 25, "21-39");
+    ROW("launch, cold caches, no compute limit", BARE, SHIM, COLD, MIN, 0, "");
+    ROW("launch, cold caches, limit 50 %", BARE, LIMITED, COLD, MIN, 0, "");
+    ROW("copy of 4 KiB, no compute limit", BARE, SHIM, COPY, MIN, 0, "");
+    ROW("copy of 4 KiB, compute limit 50 %", BARE, LIMITED, COPY, MIN, 0, "");
+    ROW("copy of 1 MiB, compute limit 50 %", BARE, LIMITED, LARGE_COPY, MIN, 0, "");
+    ROW("launch, whole card", BARE_WHOLE, WHOLE, FOUND_LAUNCH, MIN, 0, "");
+    ROW("launch, whole card, linked program", BARE_WHOLE, WHOLE, LINKED_LAUNCH, MIN, 2, "");
+    ROW("alloc+free, whole card", BARE_WHOLE, WHOLE, FOUND_PAIRS, MIN, 0, "");
+    ROW("alloc+free, whole card, linked program", BARE_WHOLE, WHOLE, LINKED_PAIRS, MIN, 4, "");
+    ROW("alloc+free, 0 live", BARE, SHIM, PAIRS, MIN, 60, "634-810");
+    ROW("alloc+free, 10,000 live", BARE, SHIM, PAIRS_10000, MIN, 80, "20,700");
+    ROW("alloc+free, 100,000 live", BARE, SHIM, PAIRS_100000, MIN, 0, "");
+    ROW("alloc+free, 4 threads, per pair", BARE, SHIM, PAIRS_THREADS, MEDIAN, 200, "4,800");
+    ROW("alloc+free, stream order", BARE, SHIM, ASYNC, MIN, 300, "");
+    ROW("the same, 4 threads, per pair", BARE, SHIM, ASYNC_THREADS, MEDIAN, 300, "");
+    ROW("cuMemGetInfo", BARE, SHIM, INFO, MIN, 30, "926-1,174");
+    double one = ROW("alloc+free, one process", BARE_ONE, ONE, 0, MIN, 0, "");
+    ROW("alloc+free, 64 processes, 63 idle", BARE_IDLE, IDLE, 0, MIN, 2 * one, "");
+    ROW("alloc+free, 64 processes, all active", BARE_ACTIVE, ACTIVE, 0, MEDIAN, 2 * one, "");
+    measure_startup(argv[1], argv[3]);
     return EXIT_SUCCESS;
 }
