@@ -65,8 +65,6 @@ static const char help[] =
     "  --tolerance P      largest error of a tenant's share in percentage points (default 2); negative: only print\n"
     "  --expect 30,70     expected share of each tenant; negative: any (default: its limit, scaled down if the\n"
     "                     limits add up to more than 100)\n"
-    "  --whole P          what unlimited tenants reach together, in percent of the GPU, since switches between them\n"
-    "                     cost time; limits are parts of it (default 100)\n"
     "  --total P          smallest sum of all shares in percent\n"
     "  --shown P          smallest utilization that the shim may show at any time, in percent of the tenant's limit\n"
     "  --p99 MS           largest 99th percentile of the times that the work of the first tenant takes\n"
@@ -96,7 +94,7 @@ struct plan {
         int processes;
     } tenants[MAX_TENANTS];
     int count, seed, latency;
-    double seconds, warm_up, tolerance, whole, total, shown, accounting, p99;
+    double seconds, warm_up, tolerance, total, shown, accounting, p99;
     bool arbiter;
     const char *profile, *series, *floor;
     struct fault fault;
@@ -496,7 +494,6 @@ static struct plan parse(char **arguments) {
     struct plan plan = {.seconds = 5,
                         .warm_up = 2,
                         .tolerance = 2,
-                        .whole = 100,
                         .total = -1,
                         .accounting = 100,
                         .p99 = INFINITY,
@@ -517,7 +514,6 @@ static struct plan parse(char **arguments) {
                                            {"warm-up", .number = &plan.warm_up, .max = 3600},
                                            {"tolerance", .number = &plan.tolerance, .min = -1, .max = 100},
                                            {"expect", .text = &expect},
-                                           {"whole", .number = &plan.whole, .max = 100},
                                            {"total", .number = &plan.total, .max = 100},
                                            {"shown", .number = &plan.shown, .max = 100},
                                            {"p99", .number = &plan.p99, .max = 1e6},
@@ -545,7 +541,7 @@ static struct plan parse(char **arguments) {
         sum += tenant->limit;
     }
     for (int i = 0; i < plan.count; i++) {
-        double scale = (sum > 100 ? 100 / sum : 1) * plan.whole / 100;
+        double scale = sum > 100 ? 100 / sum : 1;
         plan.tenants[i].expected =
             expect != NULL ? setup_number(item(expect, i), -1, 100) : plan.tenants[i].limit * scale;
     }
