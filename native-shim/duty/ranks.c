@@ -1,7 +1,7 @@
 /*
  * Measures a program whose kernels wait for each other on several simulated GPUs, as NCCL's collectives do, under a
- * compute limit: its speed relative to its speed without one, the share of each GPU that it gets, and how long its
- * launches are held back.
+ * compute limit: its speed relative to its speed without one, the share of each GPU that it gets, and how long ranks
+ * wait for each other.
  *
  * `ranks OPTIONS` creates the GPUs and starts itself again as the program, once without and once with the limit, and as
  * the meter, in virtual time. Each step of a rank is a number of kernels and a group of collectives. The ranks are
@@ -67,12 +67,11 @@ static struct options {
 
 /* What ranks and meter tell each other, in shared memory. */
 static struct figures {
-    _Atomic int measuring;
     pid_t rivals[MAX_RANKS]; /* 0: none */
     double waited;           /* longest time, in ms, for which a rank's kernel waited on its GPU for another rank's */
     struct {
-        _Atomic uint64_t steps, collective_held, kernel_held; /* the longest times of a launch, in ns */
-        double speed, share;                                  /* steps per second, percent of the GPU */
+        _Atomic uint64_t steps;
+        double speed, share; /* steps per second, percent of the GPU */
     } rank[MAX_RANKS];
 } * figures;
 
@@ -105,14 +104,9 @@ static void begin(struct rank *rank, int number) {
     MUST(CALL(cuStreamCreate, CUstream *, unsigned)(&rank->stream, 1));
 }
 
-static void launch(CUlaunchConfig *config, CUfunction function, void **parameters, _Atomic uint64_t *longest) {
-    uint64_t before = gpu_now();
+static void launch(const CUlaunchConfig *config, CUfunction function, void **parameters) {
     MUST(CALL(cuLaunchKernelEx, const CUlaunchConfig *, CUfunction, void **, void **)(config, function, parameters,
                                                                                       NULL));
-    uint64_t took = gpu_now() - before;
-    if (atomic_load(&figures->measuring) && took > atomic_load(longest)) {
-        atomic_store(longest, took);
-    }
 }
 
 static void launch_kernels(struct rank *rank) {
@@ -120,7 +114,7 @@ static void launch_kernels(struct rank *rank) {
     uint64_t ns = (uint64_t)(options.kernel * 1e3 * (1 + options.uneven * rank->number / 100.0));
     void *parameters[] = {&ns};
     for (int i = 0; i < options.kernels; i++) {
-        launch(&config, rank->kernel, parameters, &figures->rank[rank->number].kernel_held);
+        launch(&config, rank->kernel, parameters);
     }
 }
 
@@ -141,7 +135,7 @@ static void launch_collective(struct rank *rank) {
     uint64_t ns = (uint64_t)(options.collective * 1e3), number = ++rank->collectives;
     uint64_t ranks = (uint64_t)options.ranks;
     void *parameters[] = {&ns, &number, &ranks};
-    launch(&config, rank->collective, parameters, &figures->rank[rank->number].collective_held);
+    launch(&config, rank->collective, parameters);
 }
 
 static void start_thread(void *(*run)(void *), int number) {
@@ -250,7 +244,6 @@ static void measure(void) {
         steps[i] = atomic_load(&figures->rank[i].steps);
         busy[i] = busy_ns(gpus[i], figures->rivals[i]);
     }
-    atomic_store(&figures->measuring, 1);
     uint64_t number = steps_of_all() * (uint64_t)options.collectives, spread, longest = 0;
     while (number > 1 && !spread_of(gpus, number, &spread)) {
         number--; /* launched, and not started yet */
@@ -374,10 +367,8 @@ int main(int count, char **arguments) {
     bool good = true;
     for (int i = 0; i < options.ranks; i++) {
         double ratio = limited->rank[i].speed / alone->rank[i].speed, share = limited->rank[i].share;
-        printf("rank %d: %.1f steps/s alone, %.1f with a limit of %d %%: %.3f; %.1f %% of its GPU; collectives held up "
-               "to %.0f ms, kernels up to %.0f ms\n",
-               i, alone->rank[i].speed, limited->rank[i].speed, options.limit, ratio, share,
-               (double)limited->rank[i].collective_held / 1e6, (double)limited->rank[i].kernel_held / 1e6);
+        printf("rank %d: %.1f steps/s alone, %.1f with a limit of %d %%: %.3f; %.1f %% of its GPU\n", i,
+               alone->rank[i].speed, limited->rank[i].speed, options.limit, ratio, share);
         good &= ratio >= options.least && share <= options.most;
     }
     printf("a rank waited for another one up to %.1f ms, without a limit up to %.1f ms\n", limited->waited,
