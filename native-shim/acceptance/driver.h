@@ -44,7 +44,6 @@ enum {
 /* CALL(cuMemAlloc_v2, CUdeviceptr *, size_t)(&address, bytes) returns a CUresult. It ends the program if the driver
    does not export the function. */
 #define CALL(symbol, ...) ((int (*)(__VA_ARGS__))driver_function(#symbol))
-#define HAS(symbol) (driver_find(#symbol) != NULL)
 
 static inline void *driver_find(const char *symbol) {
     static void *driver;
