@@ -6,92 +6,15 @@
 #include "compute/meter.h"
 #include "driver/capture.h"
 #include "driver/lookup.h"
-#include "os/fork.h"
 #include "os/os.h"
-
-#include <limits.h>
-#include <string.h>
 
 #define GROUP_WORK_NS 16000000 /* measured time after which a group is learned from while others share the GPU */
 #define CHAIN_BATCHES_MIN 8 /* an endless chain is learned from when it is this many times as long as a batch of it */
 #define CHAIN_PART_MIN 0.85 /* of a chain's time, at least so much must not be counted yet */
-#define UNMEASURED_WORK_NS INT64_C(100000000) /* an unmeasured launch may be on the GPU for this long */
-#define LONG_LAUNCH_NS 4000000                /* a longer launch spans several time slices (2 ms on the model) */
-#define STALLED_NS 500000                     /* a launch that takes longer is not measured from its beginning */
-#define REFERENCE_MAX_NS 100000000            /* age of the reference event; the driver's times are single floats */
-#define STREAMS_WAITING_MAX 4                 /* streams whose oldest batch is unfinished when a poll ends */
-
-struct aliquot_meter aliquot_meters[ALIQUOT_METERS_MAX];
-static atomic_bool any_meter; /* false: they are all zeros */
-static atomic_flag claiming_meter = ATOMIC_FLAG_INIT;
-
-bool aliquot_meter_can_measure(void) {
-    return aliquot_real.cuEventCreate != NULL && aliquot_real.cuEventRecord != NULL &&
-           aliquot_real.cuEventQuery != NULL && aliquot_real.cuEventElapsedTime != NULL &&
-           aliquot_real.cuCtxSetCurrent != NULL;
-}
-
-struct aliquot_meter *aliquot_meter_find(CUcontext context) {
-    for (int i = 0; i < ALIQUOT_METERS_MAX; i++) {
-        if (atomic_load_explicit(&aliquot_meters[i].context, memory_order_acquire) == context) {
-            return &aliquot_meters[i];
-        }
-    }
-    return NULL;
-}
-
-struct aliquot_meter *aliquot_meter_claim(CUcontext context, int device) {
-    struct aliquot_meter *meter = aliquot_meter_find(context);
-    if (meter != NULL || atomic_flag_test_and_set(&claiming_meter)) {
-        return meter;
-    }
-    meter = aliquot_meter_find(context); /* another thread may have claimed it */
-    for (int i = 0; i < ALIQUOT_METERS_MAX && meter == NULL; i++) {
-        if (atomic_load(&aliquot_meters[i].context) == NULL) {
-            meter = &aliquot_meters[i];
-            atomic_store(&any_meter, true);
-            meter->device = device;
-            atomic_store(&meter->target, ALIQUOT_BATCH_LAUNCHES_MAX);
-            atomic_store(&meter->context, context); /* publishes the meter */
-        }
-    }
-    atomic_flag_clear(&claiming_meter);
-    return meter;
-}
-
-void aliquot_meter_destroy_event(CUevent event) {
-    if (event != NULL && aliquot_real.cuEventDestroy_v2 != NULL) {
-        aliquot_real.cuEventDestroy_v2(event);
-    }
-}
-
-bool aliquot_meter_ensure_reference(struct aliquot_meter *meter, CUstream stream) {
-    if (atomic_load(&meter->reference) != NULL || atomic_flag_test_and_set(&meter->processing)) {
-        return true;
-    }
-    CUevent event = NULL;
-    bool recorded =
-        atomic_load(&meter->reference) != NULL || (aliquot_real.cuEventCreate(&event, 0) == CUDA_SUCCESS &&
-                                                   aliquot_real.cuEventRecord(event, stream) == CUDA_SUCCESS);
-    if (recorded && event != NULL) {
-        atomic_store(&meter->reference, event);
-    } else {
-        aliquot_meter_destroy_event(event);
-    }
-    atomic_flag_clear(&meter->processing);
-    return recorded;
-}
-
-bool aliquot_meter_is_idle(struct aliquot_meter *meter, int64_t now) {
-    bool idle = atomic_load(&meter->pending_batches) == 0 &&
-                now - atomic_load_explicit(&meter->last_unmeasured, memory_order_relaxed) > UNMEASURED_WORK_NS;
-    for (int i = 0; i < ALIQUOT_BATCHES_PER_METER && idle; i++) {
-        const struct aliquot_batch *batch = &meter->batches[i];
-        enum aliquot_batch_state state = ALIQUOT_BATCH_STATE(atomic_load(&batch->word));
-        idle = state == BATCH_FREE || (state == BATCH_OPEN && now - atomic_load(&batch->opened) > UNMEASURED_WORK_NS);
-    }
-    return idle;
-}
+#define LONG_LAUNCH_NS 4000000     /* a longer launch spans several time slices (2 ms on the model) */
+#define STALLED_NS 500000          /* a launch that takes longer is not measured from its beginning */
+#define REFERENCE_MAX_NS 100000000 /* age of the reference event; the driver's times are single floats */
+#define STREAMS_WAITING_MAX 4      /* streams whose oldest batch is unfinished when a poll ends */
 
 static double larger_of(double a, double b) {
     return a > b ? a : b;
@@ -99,33 +22,6 @@ static double larger_of(double a, double b) {
 
 static double smaller_of(double a, double b) {
     return a < b ? a : b;
-}
-
-/* Nanoseconds between two completed events. False: the driver returned an error. */
-static bool elapsed_between(CUevent from, CUevent to, double *ns) {
-    float ms = 0;
-    if (aliquot_real.cuEventElapsedTime(&ms, from, to) != CUDA_SUCCESS) {
-        return false;
-    }
-    *ns = (double)ms * 1e6;
-    return true;
-}
-
-/* Evaluates the completed probes. */
-static void collect_probes(struct aliquot_meter *meter) {
-    while (meter->oldest_pending_probe < meter->probe_count) {
-        struct aliquot_probe *probe = &meter->probes[meter->oldest_pending_probe % ALIQUOT_PENDING_PROBES_MAX];
-        double since = 0;
-        if (aliquot_real.cuEventQuery(probe->event) != CUDA_SUCCESS) {
-            return;
-        }
-        CUevent reference = atomic_load(&meter->reference);
-        if (reference != NULL && elapsed_between(reference, probe->event, &since)) {
-            aliquot_lateness_add_probe(&meter->lateness, meter->reference_time + since, probe->recorded_at,
-                                       probe->idle);
-        }
-        meter->oldest_pending_probe++;
-    }
 }
 
 static void settle_charge(struct aliquot_meter *meter, const struct aliquot_batch_group *group, uint64_t measured,
@@ -214,9 +110,9 @@ static void add_parts(struct aliquot_batch_group *group, const struct aliquot_co
     }
 }
 
-/* A certain overcharge is returned now, the rest when the chain or its group is learned from. Of a launch that waits for
-   peers the usual cost, without waiting, is learned from the shortest ones. Nothing is learned from one that overlaps
-   other work, which was charged for a part of its time. */
+/* A certain overcharge is returned now, the rest when the chain or its group is learned from. Of a launch that waits
+   for peers the usual cost, without waiting, is learned from the shortest ones. Nothing is learned from one that
+   overlaps other work, which was charged for a part of its time. */
 static void join_chain(struct aliquot_meter *meter, const struct aliquot_batch *batch, uint64_t measured,
                        bool overlaps) {
     struct aliquot_batch_group *chain = &meter->chain;
@@ -346,8 +242,8 @@ static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_b
 static bool finish_batch(struct aliquot_meter *meter, struct aliquot_batch *batch) {
     double took = 0, since = 0;
     CUevent reference = atomic_load(&meter->reference);
-    if (!elapsed_between(batch->start, batch->end, &took) ||
-        (reference != NULL && !elapsed_between(reference, batch->start, &since))) {
+    if (!aliquot_meter_elapsed(batch->start, batch->end, &took) ||
+        (reference != NULL && !aliquot_meter_elapsed(reference, batch->start, &since))) {
         return false;
     }
     double start = meter->reference_time + since, end = start + larger_of(took, 0);
@@ -456,7 +352,7 @@ static bool poll_meter(struct aliquot_meter *meter, bool make_current) {
         return false;
     }
     int mode = aliquot_capture_relax_mode();
-    collect_probes(meter);
+    aliquot_meter_collect_probes(meter);
     CUstream waiting[STREAMS_WAITING_MAX]; /* of unfinished batches; later batches on them are skipped, because they
                                                   might finish meanwhile */
     size_t waiting_count = 0;
@@ -469,8 +365,8 @@ static bool poll_meter(struct aliquot_meter *meter, bool make_current) {
         }
         CUresult result = behind ? CUDA_ERROR_NOT_READY : aliquot_real.cuEventQuery(batch->end);
         if (result == CUDA_SUCCESS) {
-            collect_probes(meter);             /* probes recorded while it ran */
-            if (!finish_batch(meter, batch)) { /* its launches stay charged as estimated */
+            aliquot_meter_collect_probes(meter); /* probes recorded while it ran */
+            if (!finish_batch(meter, batch)) {   /* its launches stay charged as estimated */
                 aliquot_compute_add_used(meter->device, batch->charged);
             }
             retire_batch(meter, batch);
@@ -519,42 +415,6 @@ void aliquot_measure_forget_context(CUcontext context) {
     atomic_flag_clear(&meter->processing);
 }
 
-static void reset_measurements(void) {
-    if (atomic_exchange(&any_meter, false)) {
-        memset(aliquot_meters, 0, sizeof aliquot_meters);
-    }
-    atomic_flag_clear(&claiming_meter);
-}
-
-ALIQUOT_AFTER_FORK(reset_measurements);
-
-/* The driver clamps a priority outside its range (cuda.h, cuStreamCreateWithPriority), so INT_MIN is the highest. */
-static bool ensure_probe_stream(struct aliquot_meter *meter) {
-    CUstream *stream = &meter->probe_stream;
-    if (*stream == NULL &&
-        (aliquot_real.cuStreamCreateWithPriority == NULL ||
-         aliquot_real.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, INT_MIN) != CUDA_SUCCESS)) {
-        *stream = NULL;
-        meter->probing_failed = true;
-    }
-    return meter->probe_stream != NULL;
-}
-
-static void record_probe(struct aliquot_meter *meter, bool idle) {
-    struct aliquot_probe *probe = &meter->probes[meter->probe_count % ALIQUOT_PENDING_PROBES_MAX];
-    int64_t now = aliquot_os_clock();
-    if (!ensure_probe_stream(meter) ||
-        (probe->event == NULL && aliquot_real.cuEventCreate(&probe->event, 0) != CUDA_SUCCESS) ||
-        aliquot_real.cuEventRecord(probe->event, meter->probe_stream) != CUDA_SUCCESS) {
-        return;
-    }
-    if (aliquot_os_clock() - now < ALIQUOT_SLOW_RECORD_NS) {
-        probe->recorded_at = now;
-        probe->idle = idle;
-        meter->probe_count++;
-    }
-}
-
 /* Records a probe while this process has work on the GPU, or while it has none if probes wait for its work. True:
    others share the GPU, so probe more often. */
 static bool probe_if_shared(struct aliquot_meter *meter, CUcontext context, bool pending) {
@@ -567,8 +427,8 @@ static bool probe_if_shared(struct aliquot_meter *meter, CUcontext context, bool
                      atomic_load(&meter->context) == context;
     if (can_probe && meter->probe_count - meter->oldest_pending_probe < ALIQUOT_PENDING_PROBES_MAX &&
         aliquot_real.cuCtxSetCurrent(context) == CUDA_SUCCESS) {
-        collect_probes(meter);
-        record_probe(meter, idle);
+        aliquot_meter_collect_probes(meter);
+        aliquot_meter_record_probe(meter, idle);
         aliquot_real.cuCtxSetCurrent(NULL);
     }
     bool alone = aliquot_compute_is_alone(meter->device);

@@ -1,4 +1,4 @@
-/* Meters: what measure.c and batch.c know about the CUDA contexts that are measured. */
+/* Meters: what measure.c and batch.c know about the CUDA contexts that are measured, and their probes. */
 #ifndef ALIQUOT_METER_H
 #define ALIQUOT_METER_H
 
@@ -114,5 +114,14 @@ bool aliquot_meter_is_idle(struct aliquot_meter *meter, int64_t now);
 
 /* NULL does nothing. */
 void aliquot_meter_destroy_event(CUevent event);
+
+/* Nanoseconds between two completed events. False: the driver returned an error. */
+bool aliquot_meter_elapsed(CUevent from, CUevent to, double *ns);
+
+/* Records a probe in the meter's context, which is current. idle: the process has no work on the GPU. */
+void aliquot_meter_record_probe(struct aliquot_meter *meter, bool idle);
+
+/* Evaluates the completed probes. */
+void aliquot_meter_collect_probes(struct aliquot_meter *meter);
 
 #endif
