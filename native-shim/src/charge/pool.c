@@ -54,8 +54,8 @@ static void unlock_pool(struct aliquot_pool *pool) {
     pthread_mutex_unlock(&pool->mutex);
 }
 
-/* Asks the driver how many bytes the pool holds. False: it does not say. If a stream is capturing, even this query
-   invalidates the capture (NVIDIA/cccl#11360), except in capture mode RELAXED. */
+/* If a stream is capturing, even this query invalidates the capture (NVIDIA/cccl#11360), except in capture mode
+   RELAXED. */
 bool aliquot_pool_reserved_bytes(const struct aliquot_pool *pool, uint64_t *reserved) {
     int mode = aliquot_capture_relax_mode();
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
@@ -204,7 +204,6 @@ static void remove_destroyed_pools(void) {
     pthread_mutex_unlock(&mutex);
 }
 
-/* The last of them removes a destroyed pool. */
 void aliquot_pool_count_free(struct aliquot_pool *pool, uint64_t bytes) {
     atomic_fetch_sub(&pool->live_bytes, (int64_t)bytes);
     if (pool->kind == ALIQUOT_POOL_DESTROYED) {
@@ -225,7 +224,6 @@ static uint64_t charged_on(int device) {
     return sum;
 }
 
-/* Trims pools until this many bytes fit. False: they cannot fit. */
 bool aliquot_pool_trim_device(int device, uint64_t bytes) {
     if (!atomic_load_explicit(&any_pools, memory_order_acquire) || bytes > aliquot_account_limit(device)) {
         return false;

@@ -80,17 +80,15 @@ static CUresult after_context_destroy(CUcontext context, CUresult result) {
     return result;
 }
 
-CUresult cuCtxDestroy(CUcontext context) {
-    ALIQUOT_REQUIRE(cuCtxDestroy)
-    aliquot_measure_forget_context(context);
-    return after_context_destroy(context, aliquot_real.cuCtxDestroy(context));
-}
+#define DESTROY_CONTEXT(symbol)                                                                                        \
+    CUresult symbol(CUcontext context) {                                                                               \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
+        aliquot_measure_forget_context(context);                                                                       \
+        return after_context_destroy(context, aliquot_real.symbol(context));                                           \
+    }
 
-CUresult cuCtxDestroy_v2(CUcontext context) {
-    ALIQUOT_REQUIRE(cuCtxDestroy_v2)
-    aliquot_measure_forget_context(context);
-    return after_context_destroy(context, aliquot_real.cuCtxDestroy_v2(context));
-}
+DESTROY_CONTEXT(cuCtxDestroy)
+DESTROY_CONTEXT(cuCtxDestroy_v2)
 
 /* Detaches from the current context; the driver destroys it unless it is attached elsewhere. */
 CUresult cuCtxDetach(CUcontext context) {
@@ -109,18 +107,22 @@ static bool is_primary_active(CUdevice device) {
            aliquot_real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-    ALIQUOT_REQUIRE(cuDevicePrimaryCtxRetain)
-    int number = -1;
-    CUresult result = charge_new_context(device, true, &number);
-    if (result == CUDA_SUCCESS) {
-        result = aliquot_real.cuDevicePrimaryCtxRetain(context, device);
-        if (result != CUDA_SUCCESS && number >= 0 && !is_primary_active(device)) {
-            aliquot_context_release(number, true);
-        }
+/* A function that retains the device's primary context. */
+#define RETAIN_PRIMARY(symbol, parameters, arguments)                                                                  \
+    CUresult symbol parameters {                                                                                       \
+        ALIQUOT_REQUIRE(symbol)                                                                                        \
+        int number = -1;                                                                                               \
+        CUresult result = charge_new_context(device, true, &number);                                                   \
+        if (result == CUDA_SUCCESS) {                                                                                  \
+            result = aliquot_real.symbol arguments;                                                                    \
+            if (result != CUDA_SUCCESS && number >= 0 && !is_primary_active(device)) {                                 \
+                aliquot_context_release(number, true);                                                                 \
+            }                                                                                                          \
+        }                                                                                                              \
+        return result;                                                                                                 \
     }
-    return result;
-}
+
+RETAIN_PRIMARY(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device), (context, device))
 
 /* Primary context of the device; NULL if it is not active. Only retaining it returns its handle. */
 static CUcontext primary_context(CUdevice device) {
@@ -151,16 +153,12 @@ static CUresult after_primary_end(CUdevice ordinal, CUcontext context, CUresult 
     return result;
 }
 
-static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice)) {
-    CUcontext context = primary_context(device);
-    aliquot_measure_forget_context(context);
-    return after_primary_end(device, context, real(device));
-}
-
 #define END_PRIMARY(symbol)                                                                                            \
     CUresult symbol(CUdevice device) {                                                                                 \
         ALIQUOT_REQUIRE(symbol)                                                                                        \
-        return end_primary(device, aliquot_real.symbol);                                                               \
+        CUcontext context = primary_context(device);                                                                   \
+        aliquot_measure_forget_context(context);                                                                       \
+        return after_primary_end(device, context, aliquot_real.symbol(device));                                        \
     }
 
 END_PRIMARY(cuDevicePrimaryCtxRelease)
@@ -170,18 +168,8 @@ END_PRIMARY(cuDevicePrimaryCtxReset_v2)
 
 /* ---- green contexts: parts of a primary context, which they retain ---- */
 
-CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned int flags) {
-    ALIQUOT_REQUIRE(cuGreenCtxCreate)
-    int number = -1;
-    CUresult result = charge_new_context(device, true, &number);
-    if (result == CUDA_SUCCESS) {
-        result = aliquot_real.cuGreenCtxCreate(green, resources, device, flags);
-        if (result != CUDA_SUCCESS && number >= 0 && !is_primary_active(device)) {
-            aliquot_context_release(number, true);
-        }
-    }
-    return result;
-}
+RETAIN_PRIMARY(cuGreenCtxCreate, (CUgreenCtx * green, CUdevResourceDesc resources, CUdevice device, unsigned int flags),
+               (green, resources, device, flags))
 
 /* What was allocated while the green context was current stays in the primary context. */
 CUresult cuGreenCtxDestroy(CUgreenCtx green) {
