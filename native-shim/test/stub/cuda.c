@@ -146,17 +146,15 @@ static void destroy_context(CUcontext context) {
     }
 }
 
-EXPORT(cuCtxDestroy, CUcontext context) {
-    ENTER;
-    destroy_context(context);
-    return 0;
-}
+#define DESTROY(name)                                                                                                  \
+    EXPORT(name, CUcontext context) {                                                                                  \
+        ENTER;                                                                                                         \
+        destroy_context(context);                                                                                      \
+        return 0;                                                                                                      \
+    }
 
-EXPORT(cuCtxDestroy_v2, CUcontext context) {
-    ENTER;
-    destroy_context(context);
-    return 0;
-}
+DESTROY(cuCtxDestroy)
+DESTROY(cuCtxDestroy_v2)
 
 EXPORT(cuDevicePrimaryCtxRetain, CUcontext *context, int device) {
     ENTER;
@@ -391,176 +389,202 @@ EXPORT(cuMemFreeAsync_ptsz, CUdeviceptr address, void *stream) {
     return free_block(address);
 }
 
-/* Functions that launch or capture work only record the call: LAUNCH(name, version, flag, exported). */
+/* Functions that only record the call: RECORDED(name, version, flag, exported). The shim does not hook cuStreamQuery.
+ */
 /* clang-format off */
-#define LAUNCHES(LAUNCH) \
-    LAUNCH(cuLaunchKernel, 4000, 0, cuLaunchKernel) \
-    LAUNCH(cuLaunchKernelEx, 11060, 0, cuLaunchKernelEx) \
-    LAUNCH(cuLaunchCooperativeKernel, 9000, 0, cuLaunchCooperativeKernel) \
-    LAUNCH(cuGraphLaunch, 10000, 0, cuGraphLaunch) \
-    LAUNCH(cuStreamBeginCapture, 10000, 0, cuStreamBeginCapture) \
-    LAUNCH(cuStreamBeginCapture, 10010, 0, cuStreamBeginCapture_v2) \
-    LAUNCH(cuStreamBeginCaptureToGraph, 12030, 0, cuStreamBeginCaptureToGraph) \
-    LAUNCH(cuStreamEndCapture, 10000, 0, cuStreamEndCapture) \
-    LAUNCH(cuStreamBeginRecaptureToGraph, 13030, 0, cuStreamBeginRecaptureToGraph) \
-    LAUNCH(cuStreamBeginCaptureToCig, 13010, 0, cuStreamBeginCaptureToCig) \
-    LAUNCH(cuStreamEndCaptureToCig, 13010, 0, cuStreamEndCaptureToCig) \
-    LAUNCH(cuStreamBeginRecaptureToGraph, 13030, 2, cuStreamBeginRecaptureToGraph_ptsz) \
-    LAUNCH(cuStreamBeginCaptureToCig, 13010, 2, cuStreamBeginCaptureToCig_ptsz) \
-    LAUNCH(cuStreamEndCaptureToCig, 13010, 2, cuStreamEndCaptureToCig_ptsz) \
-    LAUNCH(cuLaunchKernel, 7000, 2, cuLaunchKernel_ptsz) \
-    LAUNCH(cuLaunchKernelEx, 11060, 2, cuLaunchKernelEx_ptsz) \
-    LAUNCH(cuLaunchCooperativeKernel, 9000, 2, cuLaunchCooperativeKernel_ptsz) \
-    LAUNCH(cuGraphLaunch, 10000, 2, cuGraphLaunch_ptsz) \
-    LAUNCH(cuStreamBeginCapture, 10000, 2, cuStreamBeginCapture_ptsz) \
-    LAUNCH(cuStreamBeginCapture, 10010, 2, cuStreamBeginCapture_v2_ptsz) \
-    LAUNCH(cuStreamBeginCaptureToGraph, 12030, 2, cuStreamBeginCaptureToGraph_ptsz) \
-    LAUNCH(cuStreamEndCapture, 10000, 2, cuStreamEndCapture_ptsz) \
-    LAUNCH(cuMemcpy, 4000, 0, cuMemcpy) \
-    LAUNCH(cuMemcpy, 7000, 2, cuMemcpy_ptds) \
-    LAUNCH(cuMemcpyAsync, 4000, 0, cuMemcpyAsync) \
-    LAUNCH(cuMemcpyAsync, 7000, 2, cuMemcpyAsync_ptsz) \
-    LAUNCH(cuMemcpyPeer, 4000, 0, cuMemcpyPeer) \
-    LAUNCH(cuMemcpyPeer, 7000, 2, cuMemcpyPeer_ptds) \
-    LAUNCH(cuMemcpyPeerAsync, 4000, 0, cuMemcpyPeerAsync) \
-    LAUNCH(cuMemcpyPeerAsync, 7000, 2, cuMemcpyPeerAsync_ptsz) \
-    LAUNCH(cuMemcpyHtoD, 2000, 0, cuMemcpyHtoD) \
-    LAUNCH(cuMemcpyHtoD, 3020, 0, cuMemcpyHtoD_v2) \
-    LAUNCH(cuMemcpyHtoD, 7000, 2, cuMemcpyHtoD_v2_ptds) \
-    LAUNCH(cuMemcpyDtoH, 2000, 0, cuMemcpyDtoH) \
-    LAUNCH(cuMemcpyDtoH, 3020, 0, cuMemcpyDtoH_v2) \
-    LAUNCH(cuMemcpyDtoH, 7000, 2, cuMemcpyDtoH_v2_ptds) \
-    LAUNCH(cuMemcpyDtoD, 2000, 0, cuMemcpyDtoD) \
-    LAUNCH(cuMemcpyDtoD, 3020, 0, cuMemcpyDtoD_v2) \
-    LAUNCH(cuMemcpyDtoD, 7000, 2, cuMemcpyDtoD_v2_ptds) \
-    LAUNCH(cuMemcpyHtoDAsync, 2000, 0, cuMemcpyHtoDAsync) \
-    LAUNCH(cuMemcpyHtoDAsync, 3020, 0, cuMemcpyHtoDAsync_v2) \
-    LAUNCH(cuMemcpyHtoDAsync, 7000, 2, cuMemcpyHtoDAsync_v2_ptsz) \
-    LAUNCH(cuMemcpyDtoHAsync, 2000, 0, cuMemcpyDtoHAsync) \
-    LAUNCH(cuMemcpyDtoHAsync, 3020, 0, cuMemcpyDtoHAsync_v2) \
-    LAUNCH(cuMemcpyDtoHAsync, 7000, 2, cuMemcpyDtoHAsync_v2_ptsz) \
-    LAUNCH(cuMemcpyDtoDAsync, 3000, 0, cuMemcpyDtoDAsync) \
-    LAUNCH(cuMemcpyDtoDAsync, 3020, 0, cuMemcpyDtoDAsync_v2) \
-    LAUNCH(cuMemcpyDtoDAsync, 7000, 2, cuMemcpyDtoDAsync_v2_ptsz) \
-    LAUNCH(cuMemcpyDtoA, 2000, 0, cuMemcpyDtoA) \
-    LAUNCH(cuMemcpyDtoA, 3020, 0, cuMemcpyDtoA_v2) \
-    LAUNCH(cuMemcpyDtoA, 7000, 2, cuMemcpyDtoA_v2_ptds) \
-    LAUNCH(cuMemcpyAtoD, 2000, 0, cuMemcpyAtoD) \
-    LAUNCH(cuMemcpyAtoD, 3020, 0, cuMemcpyAtoD_v2) \
-    LAUNCH(cuMemcpyAtoD, 7000, 2, cuMemcpyAtoD_v2_ptds) \
-    LAUNCH(cuMemcpyAtoA, 2000, 0, cuMemcpyAtoA) \
-    LAUNCH(cuMemcpyAtoA, 3020, 0, cuMemcpyAtoA_v2) \
-    LAUNCH(cuMemcpyAtoA, 7000, 2, cuMemcpyAtoA_v2_ptds) \
-    LAUNCH(cuMemcpyHtoA, 2000, 0, cuMemcpyHtoA) \
-    LAUNCH(cuMemcpyHtoA, 3020, 0, cuMemcpyHtoA_v2) \
-    LAUNCH(cuMemcpyHtoA, 7000, 2, cuMemcpyHtoA_v2_ptds) \
-    LAUNCH(cuMemcpyAtoH, 2000, 0, cuMemcpyAtoH) \
-    LAUNCH(cuMemcpyAtoH, 3020, 0, cuMemcpyAtoH_v2) \
-    LAUNCH(cuMemcpyAtoH, 7000, 2, cuMemcpyAtoH_v2_ptds) \
-    LAUNCH(cuMemcpyHtoAAsync, 2000, 0, cuMemcpyHtoAAsync) \
-    LAUNCH(cuMemcpyHtoAAsync, 3020, 0, cuMemcpyHtoAAsync_v2) \
-    LAUNCH(cuMemcpyHtoAAsync, 7000, 2, cuMemcpyHtoAAsync_v2_ptsz) \
-    LAUNCH(cuMemcpyAtoHAsync, 2000, 0, cuMemcpyAtoHAsync) \
-    LAUNCH(cuMemcpyAtoHAsync, 3020, 0, cuMemcpyAtoHAsync_v2) \
-    LAUNCH(cuMemcpyAtoHAsync, 7000, 2, cuMemcpyAtoHAsync_v2_ptsz) \
-    LAUNCH(cuMemcpy2D, 2000, 0, cuMemcpy2D) \
-    LAUNCH(cuMemcpy2D, 3020, 0, cuMemcpy2D_v2) \
-    LAUNCH(cuMemcpy2D, 7000, 2, cuMemcpy2D_v2_ptds) \
-    LAUNCH(cuMemcpy2DUnaligned, 2000, 0, cuMemcpy2DUnaligned) \
-    LAUNCH(cuMemcpy2DUnaligned, 3020, 0, cuMemcpy2DUnaligned_v2) \
-    LAUNCH(cuMemcpy2DUnaligned, 7000, 2, cuMemcpy2DUnaligned_v2_ptds) \
-    LAUNCH(cuMemcpy3D, 2000, 0, cuMemcpy3D) \
-    LAUNCH(cuMemcpy3D, 3020, 0, cuMemcpy3D_v2) \
-    LAUNCH(cuMemcpy3D, 7000, 2, cuMemcpy3D_v2_ptds) \
-    LAUNCH(cuMemcpy2DAsync, 2000, 0, cuMemcpy2DAsync) \
-    LAUNCH(cuMemcpy2DAsync, 3020, 0, cuMemcpy2DAsync_v2) \
-    LAUNCH(cuMemcpy2DAsync, 7000, 2, cuMemcpy2DAsync_v2_ptsz) \
-    LAUNCH(cuMemcpy3DAsync, 2000, 0, cuMemcpy3DAsync) \
-    LAUNCH(cuMemcpy3DAsync, 3020, 0, cuMemcpy3DAsync_v2) \
-    LAUNCH(cuMemcpy3DAsync, 7000, 2, cuMemcpy3DAsync_v2_ptsz) \
-    LAUNCH(cuMemcpy3DPeer, 4000, 0, cuMemcpy3DPeer) \
-    LAUNCH(cuMemcpy3DPeer, 7000, 2, cuMemcpy3DPeer_ptds) \
-    LAUNCH(cuMemcpy3DPeerAsync, 4000, 0, cuMemcpy3DPeerAsync) \
-    LAUNCH(cuMemcpy3DPeerAsync, 7000, 2, cuMemcpy3DPeerAsync_ptsz) \
-    LAUNCH(cuMemcpyBatchAsync, 12080, 0, cuMemcpyBatchAsync) \
-    LAUNCH(cuMemcpyBatchAsync, 12080, 2, cuMemcpyBatchAsync_ptsz) \
-    LAUNCH(cuMemcpyBatchAsync, 13000, 0, cuMemcpyBatchAsync_v2) \
-    LAUNCH(cuMemcpyBatchAsync, 13000, 2, cuMemcpyBatchAsync_v2_ptsz) \
-    LAUNCH(cuMemcpy3DBatchAsync, 12080, 0, cuMemcpy3DBatchAsync) \
-    LAUNCH(cuMemcpy3DBatchAsync, 12080, 2, cuMemcpy3DBatchAsync_ptsz) \
-    LAUNCH(cuMemcpy3DBatchAsync, 13000, 0, cuMemcpy3DBatchAsync_v2) \
-    LAUNCH(cuMemcpy3DBatchAsync, 13000, 2, cuMemcpy3DBatchAsync_v2_ptsz) \
-    LAUNCH(cuMemcpyWithAttributesAsync, 13020, 0, cuMemcpyWithAttributesAsync) \
-    LAUNCH(cuMemcpyWithAttributesAsync, 13020, 2, cuMemcpyWithAttributesAsync_ptsz) \
-    LAUNCH(cuMemcpy3DWithAttributesAsync, 13020, 0, cuMemcpy3DWithAttributesAsync) \
-    LAUNCH(cuMemcpy3DWithAttributesAsync, 13020, 2, cuMemcpy3DWithAttributesAsync_ptsz) \
-    LAUNCH(cuMemsetD8, 2000, 0, cuMemsetD8) \
-    LAUNCH(cuMemsetD8, 3020, 0, cuMemsetD8_v2) \
-    LAUNCH(cuMemsetD8, 7000, 2, cuMemsetD8_v2_ptds) \
-    LAUNCH(cuMemsetD16, 2000, 0, cuMemsetD16) \
-    LAUNCH(cuMemsetD16, 3020, 0, cuMemsetD16_v2) \
-    LAUNCH(cuMemsetD16, 7000, 2, cuMemsetD16_v2_ptds) \
-    LAUNCH(cuMemsetD32, 2000, 0, cuMemsetD32) \
-    LAUNCH(cuMemsetD32, 3020, 0, cuMemsetD32_v2) \
-    LAUNCH(cuMemsetD32, 7000, 2, cuMemsetD32_v2_ptds) \
-    LAUNCH(cuMemsetD8Async, 3020, 0, cuMemsetD8Async) \
-    LAUNCH(cuMemsetD8Async, 7000, 2, cuMemsetD8Async_ptsz) \
-    LAUNCH(cuMemsetD16Async, 3020, 0, cuMemsetD16Async) \
-    LAUNCH(cuMemsetD16Async, 7000, 2, cuMemsetD16Async_ptsz) \
-    LAUNCH(cuMemsetD32Async, 3020, 0, cuMemsetD32Async) \
-    LAUNCH(cuMemsetD32Async, 7000, 2, cuMemsetD32Async_ptsz) \
-    LAUNCH(cuMemsetD2D8, 2000, 0, cuMemsetD2D8) \
-    LAUNCH(cuMemsetD2D8, 3020, 0, cuMemsetD2D8_v2) \
-    LAUNCH(cuMemsetD2D8, 7000, 2, cuMemsetD2D8_v2_ptds) \
-    LAUNCH(cuMemsetD2D16, 2000, 0, cuMemsetD2D16) \
-    LAUNCH(cuMemsetD2D16, 3020, 0, cuMemsetD2D16_v2) \
-    LAUNCH(cuMemsetD2D16, 7000, 2, cuMemsetD2D16_v2_ptds) \
-    LAUNCH(cuMemsetD2D32, 2000, 0, cuMemsetD2D32) \
-    LAUNCH(cuMemsetD2D32, 3020, 0, cuMemsetD2D32_v2) \
-    LAUNCH(cuMemsetD2D32, 7000, 2, cuMemsetD2D32_v2_ptds) \
-    LAUNCH(cuMemsetD2D8Async, 3020, 0, cuMemsetD2D8Async) \
-    LAUNCH(cuMemsetD2D8Async, 7000, 2, cuMemsetD2D8Async_ptsz) \
-    LAUNCH(cuMemsetD2D16Async, 3020, 0, cuMemsetD2D16Async) \
-    LAUNCH(cuMemsetD2D16Async, 7000, 2, cuMemsetD2D16Async_ptsz) \
-    LAUNCH(cuMemsetD2D32Async, 3020, 0, cuMemsetD2D32Async) \
-    LAUNCH(cuMemsetD2D32Async, 7000, 2, cuMemsetD2D32Async_ptsz) \
-    LAUNCH(cuStreamWaitEvent, 3020, 0, cuStreamWaitEvent) \
-    LAUNCH(cuStreamWaitEvent, 7000, 2, cuStreamWaitEvent_ptsz) \
-    LAUNCH(cuStreamWaitValue32, 8000, 0, cuStreamWaitValue32) \
-    LAUNCH(cuStreamWaitValue32, 11070, 0, cuStreamWaitValue32_v2) \
-    LAUNCH(cuStreamWaitValue32, 8000, 2, cuStreamWaitValue32_ptsz) \
-    LAUNCH(cuStreamWaitValue32, 11070, 2, cuStreamWaitValue32_v2_ptsz) \
-    LAUNCH(cuStreamWaitValue64, 9000, 0, cuStreamWaitValue64) \
-    LAUNCH(cuStreamWaitValue64, 11070, 0, cuStreamWaitValue64_v2) \
-    LAUNCH(cuStreamWaitValue64, 9000, 2, cuStreamWaitValue64_ptsz) \
-    LAUNCH(cuStreamWaitValue64, 11070, 2, cuStreamWaitValue64_v2_ptsz) \
-    LAUNCH(cuStreamBatchMemOp, 8000, 0, cuStreamBatchMemOp) \
-    LAUNCH(cuStreamBatchMemOp, 11070, 0, cuStreamBatchMemOp_v2) \
-    LAUNCH(cuStreamBatchMemOp, 8000, 2, cuStreamBatchMemOp_ptsz) \
-    LAUNCH(cuStreamBatchMemOp, 11070, 2, cuStreamBatchMemOp_v2_ptsz) \
-    LAUNCH(cuWaitExternalSemaphoresAsync, 10000, 0, cuWaitExternalSemaphoresAsync) \
-    LAUNCH(cuWaitExternalSemaphoresAsync, 10000, 2, cuWaitExternalSemaphoresAsync_ptsz) \
-    LAUNCH(cuLaunchHostFunc, 10000, 0, cuLaunchHostFunc) \
-    LAUNCH(cuLaunchHostFunc, 10000, 2, cuLaunchHostFunc_ptsz) \
-    LAUNCH(cuStreamAddCallback, 5000, 0, cuStreamAddCallback) \
-    LAUNCH(cuStreamAddCallback, 7000, 2, cuStreamAddCallback_ptsz) \
-    LAUNCH(cuStreamDestroy, 2000, 0, cuStreamDestroy) \
-    LAUNCH(cuStreamDestroy, 4000, 0, cuStreamDestroy_v2) \
-    LAUNCH(cuLaunchCooperativeKernelMultiDevice, 9000, 0, cuLaunchCooperativeKernelMultiDevice) \
-    LAUNCH(cuLaunch, 2000, 0, cuLaunch) \
-    LAUNCH(cuLaunchGrid, 2000, 0, cuLaunchGrid) \
-    LAUNCH(cuLaunchGridAsync, 2000, 0, cuLaunchGridAsync)
+#define RECORDED_CALLS(RECORDED) \
+    RECORDED(cuLaunchKernel, 4000, 0, cuLaunchKernel) \
+    RECORDED(cuLaunchKernelEx, 11060, 0, cuLaunchKernelEx) \
+    RECORDED(cuLaunchCooperativeKernel, 9000, 0, cuLaunchCooperativeKernel) \
+    RECORDED(cuGraphLaunch, 10000, 0, cuGraphLaunch) \
+    RECORDED(cuStreamBeginCapture, 10000, 0, cuStreamBeginCapture) \
+    RECORDED(cuStreamBeginCapture, 10010, 0, cuStreamBeginCapture_v2) \
+    RECORDED(cuStreamBeginCaptureToGraph, 12030, 0, cuStreamBeginCaptureToGraph) \
+    RECORDED(cuStreamEndCapture, 10000, 0, cuStreamEndCapture) \
+    RECORDED(cuStreamBeginRecaptureToGraph, 13030, 0, cuStreamBeginRecaptureToGraph) \
+    RECORDED(cuStreamBeginCaptureToCig, 13010, 0, cuStreamBeginCaptureToCig) \
+    RECORDED(cuStreamEndCaptureToCig, 13010, 0, cuStreamEndCaptureToCig) \
+    RECORDED(cuStreamBeginRecaptureToGraph, 13030, 2, cuStreamBeginRecaptureToGraph_ptsz) \
+    RECORDED(cuStreamBeginCaptureToCig, 13010, 2, cuStreamBeginCaptureToCig_ptsz) \
+    RECORDED(cuStreamEndCaptureToCig, 13010, 2, cuStreamEndCaptureToCig_ptsz) \
+    RECORDED(cuLaunchKernel, 7000, 2, cuLaunchKernel_ptsz) \
+    RECORDED(cuLaunchKernelEx, 11060, 2, cuLaunchKernelEx_ptsz) \
+    RECORDED(cuLaunchCooperativeKernel, 9000, 2, cuLaunchCooperativeKernel_ptsz) \
+    RECORDED(cuGraphLaunch, 10000, 2, cuGraphLaunch_ptsz) \
+    RECORDED(cuStreamBeginCapture, 10000, 2, cuStreamBeginCapture_ptsz) \
+    RECORDED(cuStreamBeginCapture, 10010, 2, cuStreamBeginCapture_v2_ptsz) \
+    RECORDED(cuStreamBeginCaptureToGraph, 12030, 2, cuStreamBeginCaptureToGraph_ptsz) \
+    RECORDED(cuStreamEndCapture, 10000, 2, cuStreamEndCapture_ptsz) \
+    RECORDED(cuMemcpy, 4000, 0, cuMemcpy) \
+    RECORDED(cuMemcpy, 7000, 2, cuMemcpy_ptds) \
+    RECORDED(cuMemcpyAsync, 4000, 0, cuMemcpyAsync) \
+    RECORDED(cuMemcpyAsync, 7000, 2, cuMemcpyAsync_ptsz) \
+    RECORDED(cuMemcpyPeer, 4000, 0, cuMemcpyPeer) \
+    RECORDED(cuMemcpyPeer, 7000, 2, cuMemcpyPeer_ptds) \
+    RECORDED(cuMemcpyPeerAsync, 4000, 0, cuMemcpyPeerAsync) \
+    RECORDED(cuMemcpyPeerAsync, 7000, 2, cuMemcpyPeerAsync_ptsz) \
+    RECORDED(cuMemcpyHtoD, 2000, 0, cuMemcpyHtoD) \
+    RECORDED(cuMemcpyHtoD, 3020, 0, cuMemcpyHtoD_v2) \
+    RECORDED(cuMemcpyHtoD, 7000, 2, cuMemcpyHtoD_v2_ptds) \
+    RECORDED(cuMemcpyDtoH, 2000, 0, cuMemcpyDtoH) \
+    RECORDED(cuMemcpyDtoH, 3020, 0, cuMemcpyDtoH_v2) \
+    RECORDED(cuMemcpyDtoH, 7000, 2, cuMemcpyDtoH_v2_ptds) \
+    RECORDED(cuMemcpyDtoD, 2000, 0, cuMemcpyDtoD) \
+    RECORDED(cuMemcpyDtoD, 3020, 0, cuMemcpyDtoD_v2) \
+    RECORDED(cuMemcpyDtoD, 7000, 2, cuMemcpyDtoD_v2_ptds) \
+    RECORDED(cuMemcpyHtoDAsync, 2000, 0, cuMemcpyHtoDAsync) \
+    RECORDED(cuMemcpyHtoDAsync, 3020, 0, cuMemcpyHtoDAsync_v2) \
+    RECORDED(cuMemcpyHtoDAsync, 7000, 2, cuMemcpyHtoDAsync_v2_ptsz) \
+    RECORDED(cuMemcpyDtoHAsync, 2000, 0, cuMemcpyDtoHAsync) \
+    RECORDED(cuMemcpyDtoHAsync, 3020, 0, cuMemcpyDtoHAsync_v2) \
+    RECORDED(cuMemcpyDtoHAsync, 7000, 2, cuMemcpyDtoHAsync_v2_ptsz) \
+    RECORDED(cuMemcpyDtoDAsync, 3000, 0, cuMemcpyDtoDAsync) \
+    RECORDED(cuMemcpyDtoDAsync, 3020, 0, cuMemcpyDtoDAsync_v2) \
+    RECORDED(cuMemcpyDtoDAsync, 7000, 2, cuMemcpyDtoDAsync_v2_ptsz) \
+    RECORDED(cuMemcpyDtoA, 2000, 0, cuMemcpyDtoA) \
+    RECORDED(cuMemcpyDtoA, 3020, 0, cuMemcpyDtoA_v2) \
+    RECORDED(cuMemcpyDtoA, 7000, 2, cuMemcpyDtoA_v2_ptds) \
+    RECORDED(cuMemcpyAtoD, 2000, 0, cuMemcpyAtoD) \
+    RECORDED(cuMemcpyAtoD, 3020, 0, cuMemcpyAtoD_v2) \
+    RECORDED(cuMemcpyAtoD, 7000, 2, cuMemcpyAtoD_v2_ptds) \
+    RECORDED(cuMemcpyAtoA, 2000, 0, cuMemcpyAtoA) \
+    RECORDED(cuMemcpyAtoA, 3020, 0, cuMemcpyAtoA_v2) \
+    RECORDED(cuMemcpyAtoA, 7000, 2, cuMemcpyAtoA_v2_ptds) \
+    RECORDED(cuMemcpyHtoA, 2000, 0, cuMemcpyHtoA) \
+    RECORDED(cuMemcpyHtoA, 3020, 0, cuMemcpyHtoA_v2) \
+    RECORDED(cuMemcpyHtoA, 7000, 2, cuMemcpyHtoA_v2_ptds) \
+    RECORDED(cuMemcpyAtoH, 2000, 0, cuMemcpyAtoH) \
+    RECORDED(cuMemcpyAtoH, 3020, 0, cuMemcpyAtoH_v2) \
+    RECORDED(cuMemcpyAtoH, 7000, 2, cuMemcpyAtoH_v2_ptds) \
+    RECORDED(cuMemcpyHtoAAsync, 2000, 0, cuMemcpyHtoAAsync) \
+    RECORDED(cuMemcpyHtoAAsync, 3020, 0, cuMemcpyHtoAAsync_v2) \
+    RECORDED(cuMemcpyHtoAAsync, 7000, 2, cuMemcpyHtoAAsync_v2_ptsz) \
+    RECORDED(cuMemcpyAtoHAsync, 2000, 0, cuMemcpyAtoHAsync) \
+    RECORDED(cuMemcpyAtoHAsync, 3020, 0, cuMemcpyAtoHAsync_v2) \
+    RECORDED(cuMemcpyAtoHAsync, 7000, 2, cuMemcpyAtoHAsync_v2_ptsz) \
+    RECORDED(cuMemcpy2D, 2000, 0, cuMemcpy2D) \
+    RECORDED(cuMemcpy2D, 3020, 0, cuMemcpy2D_v2) \
+    RECORDED(cuMemcpy2D, 7000, 2, cuMemcpy2D_v2_ptds) \
+    RECORDED(cuMemcpy2DUnaligned, 2000, 0, cuMemcpy2DUnaligned) \
+    RECORDED(cuMemcpy2DUnaligned, 3020, 0, cuMemcpy2DUnaligned_v2) \
+    RECORDED(cuMemcpy2DUnaligned, 7000, 2, cuMemcpy2DUnaligned_v2_ptds) \
+    RECORDED(cuMemcpy3D, 2000, 0, cuMemcpy3D) \
+    RECORDED(cuMemcpy3D, 3020, 0, cuMemcpy3D_v2) \
+    RECORDED(cuMemcpy3D, 7000, 2, cuMemcpy3D_v2_ptds) \
+    RECORDED(cuMemcpy2DAsync, 2000, 0, cuMemcpy2DAsync) \
+    RECORDED(cuMemcpy2DAsync, 3020, 0, cuMemcpy2DAsync_v2) \
+    RECORDED(cuMemcpy2DAsync, 7000, 2, cuMemcpy2DAsync_v2_ptsz) \
+    RECORDED(cuMemcpy3DAsync, 2000, 0, cuMemcpy3DAsync) \
+    RECORDED(cuMemcpy3DAsync, 3020, 0, cuMemcpy3DAsync_v2) \
+    RECORDED(cuMemcpy3DAsync, 7000, 2, cuMemcpy3DAsync_v2_ptsz) \
+    RECORDED(cuMemcpy3DPeer, 4000, 0, cuMemcpy3DPeer) \
+    RECORDED(cuMemcpy3DPeer, 7000, 2, cuMemcpy3DPeer_ptds) \
+    RECORDED(cuMemcpy3DPeerAsync, 4000, 0, cuMemcpy3DPeerAsync) \
+    RECORDED(cuMemcpy3DPeerAsync, 7000, 2, cuMemcpy3DPeerAsync_ptsz) \
+    RECORDED(cuMemcpyBatchAsync, 12080, 0, cuMemcpyBatchAsync) \
+    RECORDED(cuMemcpyBatchAsync, 12080, 2, cuMemcpyBatchAsync_ptsz) \
+    RECORDED(cuMemcpyBatchAsync, 13000, 0, cuMemcpyBatchAsync_v2) \
+    RECORDED(cuMemcpyBatchAsync, 13000, 2, cuMemcpyBatchAsync_v2_ptsz) \
+    RECORDED(cuMemcpy3DBatchAsync, 12080, 0, cuMemcpy3DBatchAsync) \
+    RECORDED(cuMemcpy3DBatchAsync, 12080, 2, cuMemcpy3DBatchAsync_ptsz) \
+    RECORDED(cuMemcpy3DBatchAsync, 13000, 0, cuMemcpy3DBatchAsync_v2) \
+    RECORDED(cuMemcpy3DBatchAsync, 13000, 2, cuMemcpy3DBatchAsync_v2_ptsz) \
+    RECORDED(cuMemcpyWithAttributesAsync, 13020, 0, cuMemcpyWithAttributesAsync) \
+    RECORDED(cuMemcpyWithAttributesAsync, 13020, 2, cuMemcpyWithAttributesAsync_ptsz) \
+    RECORDED(cuMemcpy3DWithAttributesAsync, 13020, 0, cuMemcpy3DWithAttributesAsync) \
+    RECORDED(cuMemcpy3DWithAttributesAsync, 13020, 2, cuMemcpy3DWithAttributesAsync_ptsz) \
+    RECORDED(cuMemsetD8, 2000, 0, cuMemsetD8) \
+    RECORDED(cuMemsetD8, 3020, 0, cuMemsetD8_v2) \
+    RECORDED(cuMemsetD8, 7000, 2, cuMemsetD8_v2_ptds) \
+    RECORDED(cuMemsetD16, 2000, 0, cuMemsetD16) \
+    RECORDED(cuMemsetD16, 3020, 0, cuMemsetD16_v2) \
+    RECORDED(cuMemsetD16, 7000, 2, cuMemsetD16_v2_ptds) \
+    RECORDED(cuMemsetD32, 2000, 0, cuMemsetD32) \
+    RECORDED(cuMemsetD32, 3020, 0, cuMemsetD32_v2) \
+    RECORDED(cuMemsetD32, 7000, 2, cuMemsetD32_v2_ptds) \
+    RECORDED(cuMemsetD8Async, 3020, 0, cuMemsetD8Async) \
+    RECORDED(cuMemsetD8Async, 7000, 2, cuMemsetD8Async_ptsz) \
+    RECORDED(cuMemsetD16Async, 3020, 0, cuMemsetD16Async) \
+    RECORDED(cuMemsetD16Async, 7000, 2, cuMemsetD16Async_ptsz) \
+    RECORDED(cuMemsetD32Async, 3020, 0, cuMemsetD32Async) \
+    RECORDED(cuMemsetD32Async, 7000, 2, cuMemsetD32Async_ptsz) \
+    RECORDED(cuMemsetD2D8, 2000, 0, cuMemsetD2D8) \
+    RECORDED(cuMemsetD2D8, 3020, 0, cuMemsetD2D8_v2) \
+    RECORDED(cuMemsetD2D8, 7000, 2, cuMemsetD2D8_v2_ptds) \
+    RECORDED(cuMemsetD2D16, 2000, 0, cuMemsetD2D16) \
+    RECORDED(cuMemsetD2D16, 3020, 0, cuMemsetD2D16_v2) \
+    RECORDED(cuMemsetD2D16, 7000, 2, cuMemsetD2D16_v2_ptds) \
+    RECORDED(cuMemsetD2D32, 2000, 0, cuMemsetD2D32) \
+    RECORDED(cuMemsetD2D32, 3020, 0, cuMemsetD2D32_v2) \
+    RECORDED(cuMemsetD2D32, 7000, 2, cuMemsetD2D32_v2_ptds) \
+    RECORDED(cuMemsetD2D8Async, 3020, 0, cuMemsetD2D8Async) \
+    RECORDED(cuMemsetD2D8Async, 7000, 2, cuMemsetD2D8Async_ptsz) \
+    RECORDED(cuMemsetD2D16Async, 3020, 0, cuMemsetD2D16Async) \
+    RECORDED(cuMemsetD2D16Async, 7000, 2, cuMemsetD2D16Async_ptsz) \
+    RECORDED(cuMemsetD2D32Async, 3020, 0, cuMemsetD2D32Async) \
+    RECORDED(cuMemsetD2D32Async, 7000, 2, cuMemsetD2D32Async_ptsz) \
+    RECORDED(cuStreamWaitEvent, 3020, 0, cuStreamWaitEvent) \
+    RECORDED(cuStreamWaitEvent, 7000, 2, cuStreamWaitEvent_ptsz) \
+    RECORDED(cuStreamWaitValue32, 8000, 0, cuStreamWaitValue32) \
+    RECORDED(cuStreamWaitValue32, 11070, 0, cuStreamWaitValue32_v2) \
+    RECORDED(cuStreamWaitValue32, 8000, 2, cuStreamWaitValue32_ptsz) \
+    RECORDED(cuStreamWaitValue32, 11070, 2, cuStreamWaitValue32_v2_ptsz) \
+    RECORDED(cuStreamWaitValue64, 9000, 0, cuStreamWaitValue64) \
+    RECORDED(cuStreamWaitValue64, 11070, 0, cuStreamWaitValue64_v2) \
+    RECORDED(cuStreamWaitValue64, 9000, 2, cuStreamWaitValue64_ptsz) \
+    RECORDED(cuStreamWaitValue64, 11070, 2, cuStreamWaitValue64_v2_ptsz) \
+    RECORDED(cuStreamBatchMemOp, 8000, 0, cuStreamBatchMemOp) \
+    RECORDED(cuStreamBatchMemOp, 11070, 0, cuStreamBatchMemOp_v2) \
+    RECORDED(cuStreamBatchMemOp, 8000, 2, cuStreamBatchMemOp_ptsz) \
+    RECORDED(cuStreamBatchMemOp, 11070, 2, cuStreamBatchMemOp_v2_ptsz) \
+    RECORDED(cuWaitExternalSemaphoresAsync, 10000, 0, cuWaitExternalSemaphoresAsync) \
+    RECORDED(cuWaitExternalSemaphoresAsync, 10000, 2, cuWaitExternalSemaphoresAsync_ptsz) \
+    RECORDED(cuLaunchHostFunc, 10000, 0, cuLaunchHostFunc) \
+    RECORDED(cuLaunchHostFunc, 10000, 2, cuLaunchHostFunc_ptsz) \
+    RECORDED(cuStreamAddCallback, 5000, 0, cuStreamAddCallback) \
+    RECORDED(cuStreamAddCallback, 7000, 2, cuStreamAddCallback_ptsz) \
+    RECORDED(cuStreamDestroy, 2000, 0, cuStreamDestroy) \
+    RECORDED(cuStreamDestroy, 4000, 0, cuStreamDestroy_v2) \
+    RECORDED(cuLaunchCooperativeKernelMultiDevice, 9000, 0, cuLaunchCooperativeKernelMultiDevice) \
+    RECORDED(cuLaunch, 2000, 0, cuLaunch) \
+    RECORDED(cuLaunchGrid, 2000, 0, cuLaunchGrid) \
+    RECORDED(cuLaunchGridAsync, 2000, 0, cuLaunchGridAsync) \
+    RECORDED(cuMemPoolDestroy, 11020, 0, cuMemPoolDestroy) \
+    RECORDED(cuMemPoolTrimTo, 11020, 0, cuMemPoolTrimTo) \
+    RECORDED(cuStreamSynchronize, 2000, 0, cuStreamSynchronize) \
+    RECORDED(cuStreamSynchronize, 7000, 2, cuStreamSynchronize_ptsz) \
+    RECORDED(cuEventRecord, 2000, 0, cuEventRecord) \
+    RECORDED(cuEventRecord, 7000, 2, cuEventRecord_ptsz) \
+    RECORDED(cuEventRecordWithFlags, 11010, 0, cuEventRecordWithFlags) \
+    RECORDED(cuEventRecordWithFlags, 11010, 2, cuEventRecordWithFlags_ptsz) \
+    RECORDED(cuEventSynchronize, 2000, 0, cuEventSynchronize) \
+    RECORDED(cuCtxSynchronize, 2000, 0, cuCtxSynchronize) \
+    RECORDED(cuCtxSynchronize, 13000, 0, cuCtxSynchronize_v2) \
+    RECORDED(cuGraphUpload, 11010, 0, cuGraphUpload) \
+    RECORDED(cuGraphUpload, 11010, 2, cuGraphUpload_ptsz) \
+    RECORDED(cuGraphExecDestroy, 10000, 0, cuGraphExecDestroy) \
+    RECORDED(cuDeviceGraphMemTrim, 11040, 0, cuDeviceGraphMemTrim) \
+    RECORDED(cuMemRelease, 10020, 0, cuMemRelease) \
+    RECORDED(cuMemMap, 10020, 0, cuMemMap) \
+    RECORDED(cuMemUnmap, 10020, 0, cuMemUnmap) \
+    RECORDED(cuMemMapArrayAsync, 11010, 0, cuMemMapArrayAsync) \
+    RECORDED(cuMemMapArrayAsync, 11010, 2, cuMemMapArrayAsync_ptsz) \
+    RECORDED(cuArrayDestroy, 2000, 0, cuArrayDestroy) \
+    RECORDED(cuMipmappedArrayDestroy, 5000, 0, cuMipmappedArrayDestroy) \
+    RECORDED(cuDestroyExternalMemory, 10000, 0, cuDestroyExternalMemory) \
+    RECORDED(cuCtxDetach, 2000, 0, cuCtxDetach) \
+    RECORDED(cuStreamQuery, 2000, 0, cuStreamQuery)
 /* clang-format on */
 
-#define LAUNCH(name, version, flag, exported)                                                                          \
+#define RECORDED(name, version, flag, exported)                                                                        \
     EXPORT(exported, void) {                                                                                           \
         ENTER;                                                                                                         \
         return 0;                                                                                                      \
     }
-LAUNCHES(LAUNCH)
-#undef LAUNCH
+RECORDED_CALLS(RECORDED)
+#undef RECORDED
 
-/* ---- functions that only the ABI tests call; most of them only record the call ---- */
+/* ---- functions that only the ABI tests call ---- */
 
 /* The stub's pools reserve exactly what is allocated from them. */
 static CUresult allocate_from(void *pool, CUdeviceptr *address, size_t bytes) {
@@ -615,39 +639,6 @@ NEW(cuArrayCreate_v2, const void *descriptor ANY)
 NEW(cuArray3DCreate, const void *descriptor ANY)
 NEW(cuArray3DCreate_v2, const void *descriptor ANY)
 NEW(cuMipmappedArrayCreate, const void *descriptor ANY, unsigned levels ANY)
-
-#define RECORD_ONLY(name, ...)                                                                                         \
-    EXPORT(name, __VA_ARGS__) {                                                                                        \
-        ENTER;                                                                                                         \
-        return 0;                                                                                                      \
-    }
-
-RECORD_ONLY(cuMemPoolDestroy, void *pool ANY)
-RECORD_ONLY(cuMemPoolTrimTo, void *pool ANY, size_t keep ANY)
-RECORD_ONLY(cuStreamSynchronize, void *stream ANY)
-RECORD_ONLY(cuStreamSynchronize_ptsz, void *stream ANY)
-RECORD_ONLY(cuEventRecord, void *event ANY, void *stream ANY)
-RECORD_ONLY(cuEventRecord_ptsz, void *event ANY, void *stream ANY)
-RECORD_ONLY(cuEventRecordWithFlags, void *event ANY, void *stream ANY, unsigned flags ANY)
-RECORD_ONLY(cuEventRecordWithFlags_ptsz, void *event ANY, void *stream ANY, unsigned flags ANY)
-RECORD_ONLY(cuEventSynchronize, void *event ANY)
-RECORD_ONLY(cuCtxSynchronize, void)
-RECORD_ONLY(cuCtxSynchronize_v2, CUcontext context ANY)
-RECORD_ONLY(cuGraphUpload, void *graph ANY, void *stream ANY)
-RECORD_ONLY(cuGraphUpload_ptsz, void *graph ANY, void *stream ANY)
-RECORD_ONLY(cuGraphExecDestroy, void *graph ANY)
-RECORD_ONLY(cuDeviceGraphMemTrim, int device ANY)
-RECORD_ONLY(cuMemRelease, unsigned long long handle ANY)
-RECORD_ONLY(cuMemMap, CUdeviceptr address ANY, size_t size ANY, size_t offset ANY, unsigned long long handle ANY,
-            unsigned long long flags ANY)
-RECORD_ONLY(cuMemUnmap, CUdeviceptr address ANY, size_t size ANY)
-RECORD_ONLY(cuMemMapArrayAsync, void *list ANY, unsigned count ANY, void *stream ANY)
-RECORD_ONLY(cuMemMapArrayAsync_ptsz, void *list ANY, unsigned count ANY, void *stream ANY)
-RECORD_ONLY(cuArrayDestroy, void *array ANY)
-RECORD_ONLY(cuMipmappedArrayDestroy, void *array ANY)
-RECORD_ONLY(cuDestroyExternalMemory, void *memory ANY)
-RECORD_ONLY(cuCtxDetach, CUcontext context ANY)
-RECORD_ONLY(cuStreamQuery, void *stream ANY) /* the shim does not hook it */
 
 /* Functions that the shim itself calls. */
 EXPORT(cuPointerGetAttributes, unsigned count ANY, const int *attributes ANY, void **values, CUdeviceptr address) {
@@ -713,51 +704,31 @@ static const struct {
     {"cuDevicePrimaryCtxRelease", 11000, 0, (void *)cuDevicePrimaryCtxRelease_v2, NULL},
     {"cuDevicePrimaryCtxReset", 7000, 0, (void *)cuDevicePrimaryCtxReset, NULL},
     {"cuDevicePrimaryCtxReset", 11000, 0, (void *)cuDevicePrimaryCtxReset_v2, NULL},
-#define LAUNCH(name, version, flag, exported) {#name, version, flag, (void *)exported, NULL},
-    LAUNCHES(LAUNCH)
-#undef LAUNCH
+#define RECORDED(name, version, flag, exported) {#name, version, flag, (void *)exported, NULL},
+    RECORDED_CALLS(RECORDED)
+#undef RECORDED
         {"cuCtxCreate", 2000, 0, (void *)cuCtxCreate, NULL},
     {"cuCtxCreate", 3020, 0, (void *)cuCtxCreate_v2, NULL},
     {"cuCtxCreate", 11040, 0, (void *)cuCtxCreate_v3, NULL},
     {"cuCtxCreate", 12050, 0, (void *)cuCtxCreate_v4, NULL},
-    {"cuCtxDetach", 2000, 0, (void *)cuCtxDetach, NULL},
     {"cuDevicePrimaryCtxRetain", 7000, 0, (void *)cuDevicePrimaryCtxRetain, NULL},
     {"cuMemAllocAsync", 11020, 0, (void *)cuMemAllocAsync, NULL},
     {"cuMemAllocAsync", 11020, 2, (void *)cuMemAllocAsync_ptsz, NULL},
     {"cuMemAllocFromPoolAsync", 11020, 0, (void *)cuMemAllocFromPoolAsync, NULL},
     {"cuMemAllocFromPoolAsync", 11020, 2, (void *)cuMemAllocFromPoolAsync_ptsz, NULL},
     {"cuMemPoolCreate", 11020, 0, (void *)cuMemPoolCreate, NULL},
-    {"cuMemPoolDestroy", 11020, 0, (void *)cuMemPoolDestroy, NULL},
-    {"cuMemPoolTrimTo", 11020, 0, (void *)cuMemPoolTrimTo, NULL},
     {"cuMemPoolImportFromShareableHandle", 11020, 0, (void *)cuMemPoolImportFromShareableHandle, NULL},
     {"cuMemGetDefaultMemPool", 13000, 0, (void *)cuMemGetDefaultMemPool, NULL},
     {"cuMemGetMemPool", 13000, 0, (void *)cuMemGetMemPool, NULL},
-    {"cuEventRecord", 2000, 0, (void *)cuEventRecord, NULL},
-    {"cuEventRecord", 7000, 2, (void *)cuEventRecord_ptsz, NULL},
-    {"cuEventRecordWithFlags", 11010, 0, (void *)cuEventRecordWithFlags, NULL},
-    {"cuEventRecordWithFlags", 11010, 2, (void *)cuEventRecordWithFlags_ptsz, NULL},
-    {"cuEventSynchronize", 2000, 0, (void *)cuEventSynchronize, NULL},
-    {"cuCtxSynchronize", 2000, 0, (void *)cuCtxSynchronize, NULL},
-    {"cuCtxSynchronize", 13000, 0, (void *)cuCtxSynchronize_v2, NULL},
     {"cuGraphInstantiate", 10000, 0, (void *)cuGraphInstantiate, NULL},
     {"cuGraphInstantiate", 11000, 0, (void *)cuGraphInstantiate_v2, NULL},
     {"cuGraphInstantiateWithFlags", 11040, 0, (void *)cuGraphInstantiateWithFlags, NULL},
     {"cuGraphInstantiateWithParams", 12000, 0, (void *)cuGraphInstantiateWithParams, NULL},
     {"cuGraphInstantiateWithParams", 12000, 2, (void *)cuGraphInstantiateWithParams_ptsz, NULL},
-    {"cuGraphUpload", 11010, 0, (void *)cuGraphUpload, NULL},
-    {"cuGraphUpload", 11010, 2, (void *)cuGraphUpload_ptsz, NULL},
-    {"cuGraphExecDestroy", 10000, 0, (void *)cuGraphExecDestroy, NULL},
-    {"cuDeviceGraphMemTrim", 11040, 0, (void *)cuDeviceGraphMemTrim, NULL},
     {"cuMemCreate", 10020, 0, (void *)cuMemCreate, NULL},
-    {"cuMemRelease", 10020, 0, (void *)cuMemRelease, NULL},
-    {"cuMemMap", 10020, 0, (void *)cuMemMap, NULL},
-    {"cuMemUnmap", 10020, 0, (void *)cuMemUnmap, NULL},
     {"cuMemRetainAllocationHandle", 11000, 0, (void *)cuMemRetainAllocationHandle, NULL},
-    {"cuMemMapArrayAsync", 11010, 0, (void *)cuMemMapArrayAsync, NULL},
-    {"cuMemMapArrayAsync", 11010, 2, (void *)cuMemMapArrayAsync_ptsz, NULL},
     {"cuMemImportFromShareableHandle", 10020, 0, (void *)cuMemImportFromShareableHandle, NULL},
     {"cuImportExternalMemory", 10000, 0, (void *)cuImportExternalMemory, NULL},
-    {"cuDestroyExternalMemory", 10000, 0, (void *)cuDestroyExternalMemory, NULL},
     {"cuGreenCtxCreate", 12040, 0, (void *)cuGreenCtxCreate, NULL},
     {"cuGreenCtxDestroy", 12040, 0, (void *)cuGreenCtxDestroy, NULL},
     {"cuCtxSetLimit", 3010, 0, (void *)cuCtxSetLimit, NULL},
@@ -765,12 +736,7 @@ static const struct {
     {"cuArrayCreate", 3020, 0, (void *)cuArrayCreate_v2, NULL},
     {"cuArray3DCreate", 2000, 0, (void *)cuArray3DCreate, NULL},
     {"cuArray3DCreate", 3020, 0, (void *)cuArray3DCreate_v2, NULL},
-    {"cuArrayDestroy", 2000, 0, (void *)cuArrayDestroy, NULL},
     {"cuMipmappedArrayCreate", 5000, 0, (void *)cuMipmappedArrayCreate, NULL},
-    {"cuMipmappedArrayDestroy", 5000, 0, (void *)cuMipmappedArrayDestroy, NULL},
-    {"cuStreamSynchronize", 2000, 0, (void *)cuStreamSynchronize, NULL},
-    {"cuStreamSynchronize", 7000, 2, (void *)cuStreamSynchronize_ptsz, NULL},
-    {"cuStreamQuery", 2000, 0, (void *)cuStreamQuery, NULL},
     {"cuGetProcAddress", 11030, 0, (void *)cuGetProcAddress, NULL},
     {"cuGetProcAddress", 12000, 0, (void *)cuGetProcAddress_v2, NULL},
 };
