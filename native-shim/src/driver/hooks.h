@@ -408,7 +408,6 @@
     CALLED(CUDA, CUresult, cuCtxPushCurrent_v2, (CUcontext context)) \
     CALLED(CUDA, CUresult, cuCtxPopCurrent_v2, (CUcontext *context)) \
     CALLED(CUDA, CUresult, cuDeviceGetMemPool, (CUmemoryPool *pool, CUdevice device)) \
-    CALLED(CUDA, CUresult, cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice device)) \
     CALLED(CUDA, CUresult, cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)) \
     CALLED(CUDA, CUresult, cuStreamGetCtx, (CUstream stream, CUcontext *context)) \
     CALLED(CUDA, CUresult, cuDeviceGetGraphMemAttribute, \
