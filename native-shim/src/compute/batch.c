@@ -31,10 +31,7 @@ struct open_batch {
     CUstream stream;
     struct aliquot_batch *batch;
     uint64_t word;
-    uint64_t launches, charged;
-    bool waits;
-    size_t part_count;
-    struct aliquot_cost_part parts[ALIQUOT_COSTS_PER_BATCH];
+    struct aliquot_batch_work work;
 };
 
 struct thread_batches {
@@ -103,7 +100,7 @@ static void detach_batch(struct open_batch *open) {
 static void discard_batch(struct open_batch *open) {
     set_batch_state(open, BATCH_FREE);
     detach_batch(open);
-    count_unmeasured(&this_thread, open->meter->device, open->charged);
+    count_unmeasured(&this_thread, open->meter->device, open->work.charged);
 }
 
 /* Returns a free batch, or one whose thread is dead, in state BATCH_CLOSING. */
@@ -205,7 +202,7 @@ void aliquot_batch_begin(struct aliquot_launch *launch, bool throttled) {
 static __attribute__((noinline)) void close_batch(struct open_batch *open, bool closed_after_launch) {
     struct aliquot_meter *meter = open->meter;
     struct aliquot_batch *batch = open->batch;
-    if (open->launches == 0) {
+    if (open->work.launches == 0) {
         discard_batch(open);
         return;
     }
@@ -213,15 +210,11 @@ static __attribute__((noinline)) void close_batch(struct open_batch *open, bool 
     bool still_owned = set_batch_state(open, BATCH_CLOSING);
     detach_batch(open);
     if (!still_owned) {
-        count_unmeasured(&this_thread, meter->device, open->charged);
+        count_unmeasured(&this_thread, meter->device, open->work.charged);
         return;
     }
     batch->closed_after_launch = closed_after_launch;
-    batch->launches = open->launches;
-    batch->charged = open->charged;
-    batch->waits = open->waits;
-    batch->part_count = open->part_count;
-    memcpy(batch->parts, open->parts, sizeof batch->parts);
+    batch->work = open->work;
     batch->closed = aliquot_os_clock();
     batch->order = atomic_fetch_add(&meter->closed_count, 1);
     int mode = aliquot_capture_relax_mode();
@@ -229,11 +222,11 @@ static __attribute__((noinline)) void close_batch(struct open_batch *open, bool 
                     aliquot_real.cuEventRecord(batch->end, open->stream) == CUDA_SUCCESS;
     aliquot_capture_restore_mode(mode);
     if (!recorded) {
-        count_unmeasured(&this_thread, meter->device, open->charged);
+        count_unmeasured(&this_thread, meter->device, open->work.charged);
         atomic_store(&batch->word, ALIQUOT_WORD_WITH_STATE(word, BATCH_FREE));
         return;
     }
-    batch->launched = aliquot_compute_add_unfinished(meter->device, (int64_t)batch->charged);
+    batch->launched = aliquot_compute_add_unfinished(meter->device, (int64_t)batch->work.charged);
     atomic_fetch_add(&meter->pending_batches, 1);
     atomic_store(&batch->word, ALIQUOT_WORD_WITH_STATE(word, BATCH_PENDING));
     aliquot_helper_start();
@@ -249,17 +242,18 @@ void aliquot_batch_launched(const struct aliquot_launch *launch, bool succeeded)
         count_unmeasured(thread, launch->device, launch->charged);
         return;
     }
-    open->launches++;
-    open->charged += launch->charged;
-    open->waits = launch->waits;
-    open->part_count = aliquot_cost_add(open->parts, open->part_count, (struct aliquot_cost_part){launch->cost, 1});
+    open->work.launches++;
+    open->work.charged += launch->charged;
+    open->work.waits = launch->waits;
+    open->work.part_count =
+        aliquot_cost_add(open->work.parts, open->work.part_count, (struct aliquot_cost_part){launch->cost, 1});
     /* With many pending batches only the work limit ends a batch, so that batches remain for all work that may be in
        flight. */
     bool many =
-        open->launches >= atomic_load_explicit(&open->meter->target, memory_order_relaxed) &&
+        open->work.launches >= atomic_load_explicit(&open->meter->target, memory_order_relaxed) &&
         atomic_load_explicit(&open->meter->pending_batches, memory_order_relaxed) < ALIQUOT_BATCHES_PER_METER / 2;
-    if (open->part_count == ALIQUOT_COSTS_PER_BATCH || open->charged >= BATCH_WORK_NS || many || launch->alone ||
-        aliquot_cost_is_guess(launch->cost)) {
+    if (open->work.part_count == ALIQUOT_COSTS_PER_BATCH || open->work.charged >= BATCH_WORK_NS || many ||
+        launch->alone || aliquot_cost_is_guess(launch->cost)) {
         close_batch(open, true);
     }
 }

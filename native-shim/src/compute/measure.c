@@ -116,19 +116,19 @@ static void add_parts(struct aliquot_batch_group *group, const struct aliquot_co
 static void join_chain(struct aliquot_meter *meter, const struct aliquot_batch *batch, uint64_t measured,
                        bool overlaps) {
     struct aliquot_batch_group *chain = &meter->chain;
-    uint64_t due = batch->charged < measured ? batch->charged : measured;
-    if (batch->waits && !overlaps) {
-        due = aliquot_cost_learn(batch->parts, batch->part_count, measured, ALIQUOT_COST_SHARED);
+    uint64_t due = batch->work.charged < measured ? batch->work.charged : measured;
+    if (batch->work.waits && !overlaps) {
+        due = aliquot_cost_learn(batch->work.parts, batch->work.part_count, measured, ALIQUOT_COST_SHARED);
     }
-    aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)batch->charged);
+    aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)batch->work.charged);
     add_opened(chain, atomic_load(&batch->opened));
-    if (batch->waits) {
+    if (batch->work.waits) {
         chain->waited += measured;
         chain->waited_charged += due;
     } else {
         chain->measured += measured;
         chain->charged += due;
-        add_parts(chain, batch->parts, batch->part_count);
+        add_parts(chain, batch->work.parts, batch->work.part_count);
     }
 }
 
@@ -178,11 +178,11 @@ static bool has_gaps(struct aliquot_meter *meter, const struct aliquot_batch *ba
     /* How long the batch ran on the GPU while the program was still launching. */
     double exposed = smaller_of((double)(batch->closed - atomic_load(&batch->opened)),
                                 aliquot_lateness_gpu_time(&meter->lateness, batch->closed) - start);
-    bool gaps = took < exposed * 4 && !(batch->launches == 1 && batch->closed_after_launch);
+    bool gaps = took < exposed * 4 && !(batch->work.launches == 1 && batch->closed_after_launch);
     unsigned target = atomic_load(&meter->target);
     if (gaps) {
         atomic_store(&meter->target, target > 1 ? target / 2 : 1);
-    } else if (target < ALIQUOT_BATCH_LAUNCHES_MAX && batch->launches >= target) {
+    } else if (target < ALIQUOT_BATCH_LAUNCHES_MAX && batch->work.launches >= target) {
         atomic_store(&meter->target, target * 2);
     }
     return gaps;
@@ -191,23 +191,23 @@ static bool has_gaps(struct aliquot_meter *meter, const struct aliquot_batch *ba
 /* Whether the driver kept the only launch of a batch for long, as it does when it loads the kernel's code. Such a batch
    begins when the launch returns. */
 static bool was_stalled(const struct aliquot_meter *meter, const struct aliquot_batch *batch, double start) {
-    return batch->launches == 1 && batch->closed_after_launch &&
+    return batch->work.launches == 1 && batch->closed_after_launch &&
            batch->closed - atomic_load(&batch->opened) > STALLED_NS &&
            aliquot_lateness_gpu_time(&meter->lateness, batch->closed) > start;
 }
 
 /* Charges a batch of one launch without learning from it: the known cost, or the time from the launch's return on. */
 static void settle_stalled(struct aliquot_meter *meter, const struct aliquot_batch *batch, double took) {
-    uint64_t due = aliquot_cost_is_guess(batch->parts[0].cost) ? (uint64_t)took : batch->charged;
-    aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)batch->charged);
+    uint64_t due = aliquot_cost_is_guess(batch->work.parts[0].cost) ? (uint64_t)took : batch->work.charged;
+    aliquot_compute_adjust(meter->device, (int64_t)due - (int64_t)batch->work.charged);
     aliquot_compute_add_used(meter->device, due);
-    aliquot_cost_reset_guess(batch->parts[0].cost);
+    aliquot_cost_reset_guess(batch->work.parts[0].cost);
 }
 
 /* Counts how long the launches of a batch waited for the GPU and ran, but not what the program did in gaps. */
 static void count_busy(struct aliquot_meter *meter, const struct aliquot_batch *batch, double end, bool gaps) {
     double from = larger_of(aliquot_lateness_gpu_time(&meter->lateness, atomic_load(&batch->opened)), meter->busy_to);
-    double busy = gaps ? smaller_of((double)batch->charged, end - from) : end - from;
+    double busy = gaps ? smaller_of((double)batch->work.charged, end - from) : end - from;
     meter->busy_to = larger_of(meter->busy_to, end);
     aliquot_compute_add_busy(meter->device, (int64_t)larger_of(0, busy));
 }
@@ -219,7 +219,7 @@ static void learn_from_batch(struct aliquot_meter *meter, const struct aliquot_b
     /* A batch that overlaps both this chain and the next is missing from this one. */
     bool long_enough =
         (double)(chain->measured + chain->waited) >= larger_of(GROUP_WORK_NS, meter->chain_longest * CHAIN_BATCHES_MIN);
-    if (!overlaps || long_enough || !has_room(chain, batch->part_count)) {
+    if (!overlaps || long_enough || !has_room(chain, batch->work.part_count)) {
         end_chain(meter);
         /* Only now, since the idle time after a chain tells how much of the GPU others use. If probes say nothing, the
            minimum of many samples counts, so they must be short. */
@@ -280,7 +280,7 @@ static struct aliquot_batch *first_pending(struct aliquot_meter *meter, uint64_t
 }
 
 static void retire_batch(struct aliquot_meter *meter, struct aliquot_batch *batch) {
-    aliquot_compute_finished(meter->device, batch->charged, batch->launched);
+    aliquot_compute_finished(meter->device, batch->work.charged, batch->launched);
     atomic_fetch_sub(&meter->pending_batches, 1);
     atomic_store(&batch->word, ALIQUOT_WORD_WITH_STATE(atomic_load(&batch->word), BATCH_FREE));
 }
@@ -300,8 +300,8 @@ static void drop_batch(struct aliquot_meter *meter, struct aliquot_batch *batch,
         taken = ALIQUOT_WORD_WITH_NEXT_USE(word, BATCH_CLOSING);
     } while (!atomic_compare_exchange_strong(&batch->word, &word, taken));
     if (ALIQUOT_BATCH_STATE(word) == BATCH_PENDING) {
-        aliquot_compute_add_used(meter->device, batch->charged);
-        aliquot_compute_finished(meter->device, batch->charged, batch->launched);
+        aliquot_compute_add_used(meter->device, batch->work.charged);
+        aliquot_compute_finished(meter->device, batch->work.charged, batch->launched);
         atomic_fetch_sub(&meter->pending_batches, 1);
     }
     if (destroy) {
@@ -367,7 +367,7 @@ static bool poll_meter(struct aliquot_meter *meter, bool make_current) {
         if (result == CUDA_SUCCESS) {
             aliquot_meter_collect_probes(meter); /* probes recorded while it ran */
             if (!finish_batch(meter, batch)) {   /* its launches stay charged as estimated */
-                aliquot_compute_add_used(meter->device, batch->charged);
+                aliquot_compute_add_used(meter->device, batch->work.charged);
             }
             retire_batch(meter, batch);
         } else if (result != CUDA_ERROR_NOT_READY) {

@@ -25,6 +25,14 @@ enum aliquot_batch_state { BATCH_FREE, BATCH_OPEN, BATCH_CLOSING, BATCH_PENDING 
     (((((word) >> BATCH_STATE_BITS) + 1) << BATCH_STATE_BITS) | (uint64_t)(state))
 #define ALIQUOT_WORD_WITH_STATE(word, state) (((word) & ~UINT64_C(3)) | (uint64_t)(state))
 
+/* The launches of a batch. */
+struct aliquot_batch_work {
+    uint64_t launches, charged;
+    bool waits; /* its one launch waits for peers on other GPUs */
+    size_t part_count;
+    struct aliquot_cost_part parts[ALIQUOT_COSTS_PER_BATCH];
+};
+
 struct aliquot_batch {
     /* The state and, in the upper bits, a use count, by which a thread notices that its batch was taken over.
        BATCH_CLOSING is exclusive: only the thread that set it accesses the other fields until it sets another state.
@@ -36,14 +44,10 @@ struct aliquot_batch {
     _Atomic int64_t opened; /* host's clock, like closed; valid in every state but BATCH_FREE and BATCH_CLOSING */
     int64_t closed;
     bool closed_after_launch; /* closed right after its last launch */
-    bool waits;               /* its one launch waits for peers on other GPUs */
     bool after_idle;          /* the process had no work on the GPU when start was recorded */
-    uint64_t charged;
+    struct aliquot_batch_work work;
     uint64_t launched; /* sum of all charges until it was closed */
-    uint64_t launches;
-    uint64_t order; /* order of closing */
-    size_t part_count;
-    struct aliquot_cost_part parts[ALIQUOT_COSTS_PER_BATCH];
+    uint64_t order;    /* order of closing */
 };
 
 /* Batches that are evaluated together. */
