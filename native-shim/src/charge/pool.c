@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define DEVICES ALIQUOT_LIMITS_VGPUS_MAX
 #define TRIM_RETRIES 100 /* to reserve bytes while other threads reserve and release, too */
 
 #define POOL_CACHE_ENTRIES 64

@@ -10,8 +10,6 @@
 #include <stddef.h>
 
 #define SHARD_BITS 6
-#define SHARDS ALIQUOT_TABLE_SHARDS
-#define FIRST_CAPACITY ALIQUOT_TABLE_FIRST
 
 /* Fibonacci hashing: the upper bits are mixed best. */
 static uint64_t hash_of(uint64_t address) {
@@ -38,7 +36,7 @@ static uint32_t find_entry(const struct aliquot_table_shard *shard, uint64_t add
 static bool ensure_capacity(struct aliquot_table_shard *shard) {
     if (shard->capacity == 0) {
         shard->entries = shard->first;
-        shard->capacity = FIRST_CAPACITY;
+        shard->capacity = ALIQUOT_TABLE_FIRST;
         return true;
     }
     if (shard->count < shard->capacity / 4 * 3) {
@@ -115,7 +113,7 @@ bool aliquot_table_remove(struct aliquot_table *table, uint64_t address, struct 
 /* Removes the allocations on a device, or with device NULL those of an owner. */
 static void remove_matching(struct aliquot_table *table, const void *owner, const uint32_t *device,
                             void (*each)(const struct aliquot_allocation *allocation)) {
-    for (size_t i = 0; i < SHARDS; i++) {
+    for (size_t i = 0; i < ALIQUOT_TABLE_SHARDS; i++) {
         struct aliquot_table_shard *shard = &table->shards[i];
         aliquot_lock(&shard->lock);
         for (uint32_t index = 0; index < shard->capacity;) {
@@ -144,11 +142,11 @@ void aliquot_table_remove_device(struct aliquot_table *table, uint32_t device,
 }
 
 void aliquot_table_reset(struct aliquot_table *table) {
-    for (size_t i = 0; i < SHARDS; i++) {
+    for (size_t i = 0; i < ALIQUOT_TABLE_SHARDS; i++) {
         struct aliquot_table_shard *shard = &table->shards[i];
         if (shard->capacity > 0) {
             /* A larger array stays mapped: the parent may have been replacing it at the fork. */
-            for (size_t index = 0; index < FIRST_CAPACITY; index++) {
+            for (size_t index = 0; index < ALIQUOT_TABLE_FIRST; index++) {
                 shard->first[index].address = 0;
             }
         }
