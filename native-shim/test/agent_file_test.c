@@ -122,10 +122,10 @@ TEST(an_entry_that_the_agent_adds_later_is_found) {
     aliquot_account_follow_agent();
     CHECK_EQUAL(aliquot_account_used(0), 30 * MIB);
     CHECK_EQUAL(ALIQUOT_GRANT_SHARE(aliquot_account_agent(0)->active), 2);
-    CHECK(!aliquot_account_reserve(0, 70 * MIB + 1), "more than the rest");
-    CHECK(aliquot_account_reserve(0, 70 * MIB), "the rest");
+    CHECK(!aliquot_account_reserve(0, 70 * MIB + 1, false), "more than the rest");
+    CHECK(aliquot_account_reserve(0, 70 * MIB, false), "the rest");
     write_entry(7, (struct aliquot_agent_device){.unattributed = 0, .updated_ms = NOW_MS});
-    CHECK(aliquot_account_reserve(0, 30 * MIB), "what the agent has released");
+    CHECK(aliquot_account_reserve(0, 30 * MIB, false), "what the agent has released");
 }
 
 TEST(a_word_of_the_arbiter_is_fresh_for_its_time_and_not_for_ever_in_the_future) {

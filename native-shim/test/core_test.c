@@ -79,7 +79,7 @@ static void *reserve_and_release(void *argument) {
     unsigned seed = (unsigned)(uintptr_t)argument;
     for (int i = 0; i < 3000; i++) {
         uint64_t bytes = (1 + (uint64_t)rand_r(&seed) % 60) * MIB;
-        if (aliquot_account_reserve(0, bytes)) {
+        if (aliquot_account_reserve(0, bytes, false)) {
             struct aliquot_allocation allocation = {.bytes = bytes}, old;
             bool replaced;
             uint64_t address = (uint64_t)(uintptr_t)argument << 32 | ((uint64_t)i + 1);
@@ -102,7 +102,7 @@ TEST(threads_share_the_account_and_the_table_without_a_race) {
         pthread_join(threads[i], NULL);
     }
     CHECK_EQUAL(aliquot_account_used(0), 0);
-    CHECK(aliquot_account_reserve(0, 100 * MIB), "the whole limit");
+    CHECK(aliquot_account_reserve(0, 100 * MIB, false), "the whole limit");
 }
 
 /* Starts a process that opens the account, does its work and waits until the pipe is closed; returns after the work. */
@@ -125,7 +125,7 @@ static pid_t start_peer(const char *path, const int stop[2], void (*work)(void))
 }
 
 static void use_all_fields(void) {
-    CHECK(aliquot_account_reserve(0, MIB), "a request within the limit");
+    CHECK(aliquot_account_reserve(0, MIB, false), "a request within the limit");
     struct aliquot_charge *charge = &aliquot_shared_region()->charge[0][aliquot_shared_slot()];
     charge->gpu_time = charge->peak = charge->context_bytes = charge->history[3] = 7;
     aliquot_shared_region()->device[0].gpu_time += 7;
@@ -172,7 +172,7 @@ TEST(without_a_region_file_a_process_sees_only_itself) {
     uint16_t living[ALIQUOT_REGION_PROCESSES];
     open_account(NULL);
     CHECK_EQUAL(aliquot_shared_live_slots(living), 0);
-    CHECK(aliquot_account_reserve(0, 1), "a request within the limit");
+    CHECK(aliquot_account_reserve(0, 1, false), "a request within the limit");
     CHECK_EQUAL(aliquot_shared_live_slots(living), 1);
     CHECK_EQUAL(aliquot_shared_region()->process[living[0]].pid, getpid());
 }
@@ -188,7 +188,7 @@ TEST(processes_beyond_the_last_slot_are_refused_and_not_counted) {
             char byte;
             close(stop[1]);
             open_account(path);
-            byte = aliquot_account_reserve(0, 1) ? 'y' : 'n';
+            byte = aliquot_account_reserve(0, 1, false) ? 'y' : 'n';
             CHECK(write(ready[1], &byte, 1) == 1 && read(stop[0], &byte, 1) == 0, "pipe");
             _exit(EXIT_SUCCESS);
         }
@@ -199,10 +199,10 @@ TEST(processes_beyond_the_last_slot_are_refused_and_not_counted) {
     }
     open_account(path);
     CHECK_EQUAL(aliquot_account_used(0), PEERS);
-    CHECK(!aliquot_account_reserve(0, 1), "no slot is free");
+    CHECK(!aliquot_account_reserve(0, 1, false), "no slot is free");
     close(stop[1]);
     while (wait(NULL) > 0) {
     }
-    CHECK(aliquot_account_reserve(0, 100 * MIB), "the whole limit after the peers have ended");
+    CHECK(aliquot_account_reserve(0, 100 * MIB, false), "the whole limit after the peers have ended");
     unlink(path);
 }

@@ -109,10 +109,6 @@ void aliquot_context_release(int device, bool primary) {
     pthread_mutex_unlock(&mutex);
 }
 
-bool aliquot_context_charge_now(int device) {
-    return aliquot_context_charge(device, true);
-}
-
 void aliquot_context_created(CUcontext context, int device) {
     struct aliquot_allocation old, allocation = {.device = (uint32_t)device};
     bool replaced = false;

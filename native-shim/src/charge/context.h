@@ -13,17 +13,14 @@
 
 extern atomic_bool aliquot_context_charged[];
 
-/* Slow path of aliquot_context_ensure_charged(). */
-bool aliquot_context_charge_now(int device);
+/* Charges a context before it is created: the device's primary one, or another. False: no room. */
+bool aliquot_context_charge(int device, bool primary);
 
 /* Charges this process's contexts on the device unless they are charged. False: no room for them. */
 static inline bool aliquot_context_ensure_charged(int device) {
     return atomic_load_explicit(&aliquot_context_charged[device], memory_order_acquire) ||
-           aliquot_context_charge_now(device);
+           aliquot_context_charge(device, true);
 }
-
-/* Charges a context before it is created: the device's primary one, or another. False: no room. */
-bool aliquot_context_charge(int device, bool primary);
 
 /* Records a new non-primary context that is charged, so that its destruction is recognized. */
 void aliquot_context_created(CUcontext context, int device);

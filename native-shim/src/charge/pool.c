@@ -249,10 +249,10 @@ bool aliquot_pool_trim_device(int device, uint64_t bytes) {
 }
 
 /* Repeats, because other threads may take the released bytes first, and release more. */
-static bool reserve_with_trim(int device, uint64_t bytes, bool (*from_account)(int device, uint64_t bytes)) {
-    bool reserved = from_account(device, bytes);
+static bool reserve_with_trim(int device, uint64_t bytes, bool undecided) {
+    bool reserved = aliquot_account_reserve(device, bytes, undecided);
     for (int i = 0; i < TRIM_RETRIES && !reserved && aliquot_pool_trim_device(device, bytes); i++) {
-        reserved = from_account(device, bytes);
+        reserved = aliquot_account_reserve(device, bytes, undecided);
     }
     if (!reserved) {
         aliquot_account_count_denied(device);
@@ -261,7 +261,7 @@ static bool reserve_with_trim(int device, uint64_t bytes, bool (*from_account)(i
 }
 
 bool aliquot_pool_reserve_on_device(int device, uint64_t bytes) {
-    return reserve_with_trim(device, bytes, aliquot_account_reserve);
+    return reserve_with_trim(device, bytes, false);
 }
 
 void aliquot_pool_update_charges(void) {
@@ -278,7 +278,7 @@ void aliquot_pool_update_charges(void) {
 }
 
 bool aliquot_pool_reserve_growth(struct aliquot_growth *growth, struct aliquot_pool *pool, uint64_t bytes) {
-    if (pool->device < 0 || !reserve_with_trim(pool->device, bytes, aliquot_account_reserve_undecided)) {
+    if (pool->device < 0 || !reserve_with_trim(pool->device, bytes, true)) {
         return false;
     }
     atomic_fetch_add(&pool->growing, 1);
@@ -304,7 +304,7 @@ bool aliquot_pool_settle_growth(struct aliquot_growth *growth) {
         aliquot_account_decided(pool->device);
     }
     while (more > 0 && fits) {
-        bool reserved = reserve_with_trim(pool->device, more, aliquot_account_reserve_undecided);
+        bool reserved = reserve_with_trim(pool->device, more, true);
         lock_pool(pool);
         pool->charged += reserved ? more : 0;
         uint64_t before = more;

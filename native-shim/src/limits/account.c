@@ -20,7 +20,7 @@ struct account {
        limit by itself. It and the word of this process change under the lock: the threads decide one at a time, so
        an allocation pays for a single memory barrier. */
     _Alignas(64) struct aliquot_lock lock;
-    uint32_t undecided; /* threads between aliquot_account_reserve_undecided() and aliquot_account_decided() */
+    uint32_t undecided; /* threads between aliquot_account_reserve() and aliquot_account_decided() */
     _Atomic uint64_t own_bytes;
     _Atomic uint64_t limit, context_bytes;
     atomic_uint cores, policy;
@@ -190,8 +190,8 @@ static void store_own_bytes(struct account *account, struct aliquot_charge *char
     }
 }
 
-/* undecided: 1 for a thread that stays undecided. It is published in the same word as the bytes. */
-static bool try_reserve(struct account *account, int own_slot, uint64_t bytes, uint32_t undecided) {
+/* undecided: the thread stays so. That is published in the same word as the bytes. */
+static bool try_reserve(struct account *account, int own_slot, uint64_t bytes, bool undecided) {
     struct aliquot_charge *charge = &account->charges[own_slot];
     aliquot_lock(&account->lock);
     uint64_t held = atomic_load_explicit(&account->own_bytes, memory_order_relaxed), own_bytes = held + bytes;
@@ -199,7 +199,7 @@ static bool try_reserve(struct account *account, int own_slot, uint64_t bytes, u
     __atomic_exchange_n(&charge->word, charge_word(account, own_bytes) + ALIQUOT_CHARGE_UNDECIDED, __ATOMIC_SEQ_CST);
     bool fits =
         own_bytes + bytes_of_others(account, own_slot) <= atomic_load_explicit(&account->limit, memory_order_relaxed);
-    account->undecided += fits ? undecided : 0;
+    account->undecided += fits && undecided;
     store_own_bytes(account, charge, fits ? own_bytes : held);
     aliquot_unlock(&account->lock);
     return fits;
@@ -233,7 +233,7 @@ static bool is_settled(const struct account *account, uint64_t *bytes) {
 
 /* Requires the decision lock, or the expiry of the wait for it. Undecided bytes may be released, so they are no
    reason to refuse before the timeout. */
-static bool reserve_exclusively(struct account *account, int own_slot, uint64_t bytes, uint32_t undecided) {
+static bool reserve_exclusively(struct account *account, int own_slot, uint64_t bytes, bool undecided) {
     int64_t deadline = aliquot_os_clock() + DECISION_TIMEOUT_NS;
     do {
         uint64_t settled = 0;
@@ -248,7 +248,7 @@ static bool reserve_exclusively(struct account *account, int own_slot, uint64_t 
     return false;
 }
 
-static bool reserve_contended(struct account *account, int own_slot, uint64_t bytes, uint32_t undecided) {
+static bool reserve_contended(struct account *account, int own_slot, uint64_t bytes, bool undecided) {
     int saved = errno;
     bool reserved = false;
     for (int i = 0; i < RESERVE_RETRIES && !reserved; i++) {
@@ -270,21 +270,13 @@ static bool reserve_contended(struct account *account, int own_slot, uint64_t by
     return reserved;
 }
 
-static bool reserve_on(int number, uint64_t bytes, uint32_t undecided) {
-    struct account *account = &accounts[number];
+bool aliquot_account_reserve(int device, uint64_t bytes, bool undecided) {
+    struct account *account = &accounts[device];
     int own_slot = aliquot_shared_slot();
-    if (own_slot < 0 || bytes > aliquot_account_limit(number)) {
+    if (own_slot < 0 || bytes > aliquot_account_limit(device)) {
         return false; /* can never fit; the check also keeps the sums from overflowing */
     }
     return try_reserve(account, own_slot, bytes, undecided) || reserve_contended(account, own_slot, bytes, undecided);
-}
-
-bool aliquot_account_reserve(int device, uint64_t bytes) {
-    return reserve_on(device, bytes, 0);
-}
-
-bool aliquot_account_reserve_undecided(int device, uint64_t bytes) {
-    return reserve_on(device, bytes, 1);
 }
 
 void aliquot_account_count_denied(int device) {

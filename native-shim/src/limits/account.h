@@ -65,8 +65,11 @@ uint64_t aliquot_account_limit(int device);
    them. */
 uint64_t aliquot_account_used(int device);
 
-/* Charges bytes to this process. False: the container would exceed its limit; nothing is charged. */
-bool aliquot_account_reserve(int device, uint64_t bytes);
+/* Charges bytes to this process. False: the container would exceed its limit; nothing is charged. undecided: the thread
+   may have charged more than it will keep, until it calls aliquot_account_decided(). For a bounded time other processes
+   wait for it before they refuse an allocation. */
+bool aliquot_account_reserve(int device, uint64_t bytes, bool undecided);
+void aliquot_account_decided(int device);
 
 /* Counts a refusal that the caller returns to the program. */
 void aliquot_account_count_denied(int device);
@@ -77,12 +80,6 @@ void aliquot_account_release(int device, uint64_t bytes);
 /* Charges bytes that this process already holds, even beyond the limit. Requires that the process has reserved
    before, so that it has a slot. */
 void aliquot_account_force(int device, uint64_t bytes);
-
-/* Like aliquot_account_reserve(), and marks the thread undecided until it calls aliquot_account_decided(): it may
-   have charged more than it will keep. For a bounded time other processes wait for it before they refuse an
-   allocation. */
-bool aliquot_account_reserve_undecided(int device, uint64_t bytes);
-void aliquot_account_decided(int device);
 
 /* Whether this many more bytes fit, or may fit because a thread is undecided. */
 bool aliquot_account_may_fit(int device, uint64_t bytes);

@@ -55,8 +55,8 @@ static void use_account(int device, bool valid) {
     bool counts = aliquot_agent_is_current(agent, now) && agent->unattributed != 0;
     expect(unattributed == (counts ? agent->unattributed & ALIQUOT_CHARGE_BYTES : 0));
     bool fits = unattributed <= LIMIT;
-    expect(aliquot_account_reserve(device, fits ? LIMIT - unattributed : 0) == fits);
-    expect(!aliquot_account_reserve(device, LIMIT + 1));
+    expect(aliquot_account_reserve(device, fits ? LIMIT - unattributed : 0, false) == fits);
+    expect(!aliquot_account_reserve(device, LIMIT + 1, false));
     if (fits) {
         aliquot_account_release(device, LIMIT - unattributed);
     }

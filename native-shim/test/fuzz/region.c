@@ -42,9 +42,9 @@ static void use_region(int device) {
     struct aliquot_share share = aliquot_account_share(device);
     uint64_t held = 0;
     int64_t until = 0;
-    expect(!aliquot_account_reserve(device, LIMIT + 1));
+    expect(!aliquot_account_reserve(device, LIMIT + 1, false));
     for (uint64_t bytes = LIMIT; bytes > 0; bytes /= 3) {
-        held += aliquot_account_reserve(device, bytes) ? bytes : 0;
+        held += aliquot_account_reserve(device, bytes, false) ? bytes : 0;
         expect(held <= LIMIT && aliquot_account_used(device) >= held);
     }
     size_t count = aliquot_shared_live_slots(living);
