@@ -30,9 +30,15 @@ static void remove_folder(void) {
     CHECK(system(command) == 0, "%s", command);
 }
 
-static void write_file(const char *kind, const char *slot, off_t at, const void *bytes, size_t size) {
-    char path[128];
+/* Path of a container's file; valid until the next call. */
+static const char *path_of(const char *kind, const char *slot) {
+    static char path[128];
     snprintf(path, sizeof path, "%s/%s/%s", folder, kind, slot);
+    return path;
+}
+
+static void write_file(const char *kind, const char *slot, off_t at, const void *bytes, size_t size) {
+    const char *path = path_of(kind, slot);
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     CHECK(file >= 0 && pwrite(file, bytes, size, at) == (ssize_t)size, "%s", path);
     close(file);
@@ -73,9 +79,8 @@ static void fly(const char *slot, const char *gpu, int64_t time) {
 }
 
 static struct aliquot_agent_device read_agent(const char *slot, int index) {
-    char path[128];
+    const char *path = path_of("agents", slot);
     struct aliquot_agent agent;
-    snprintf(path, sizeof path, "%s/agents/%s", folder, slot);
     int file = open(path, O_RDONLY | O_CLOEXEC);
     CHECK(file >= 0 && pread(file, &agent, sizeof agent, 0) == sizeof agent, "%s", path);
     close(file);
@@ -233,9 +238,7 @@ TEST(a_list_replaces_the_one_before_and_a_slot_gets_a_new_container) {
     WAIT_UNTIL(GRANTED("a") == 300000, (void)0);
     tell("a " GPU " 45 fixed normal -\n.\n");
     WAIT_UNTIL(GRANTED("a") == 450000, (void)0);
-    char path[128];
-    snprintf(path, sizeof path, "%s/agents/a", folder);
-    CHECK(unlink(path) == 0, "%s", path);
+    CHECK(unlink(path_of("agents", "a")) == 0, "the file");
     create_agent("a");
     WAIT_UNTIL(GRANTED("a") == 450000, (void)0);
     tell(".\n");
@@ -282,12 +285,10 @@ TEST(malformed_lines_are_reported_and_skipped) {
 
 TEST(regions_with_random_bytes_and_truncated_ones_take_nothing_from_others) {
     static uint8_t bytes[ALIQUOT_REGION_SIZE / 16];
-    char path[128];
     unsigned random = 1;
     start_arbiter();
     create_agent("good");
     create_agent("bad");
-    snprintf(path, sizeof path, "%s/regions/bad", folder);
     tell("good " GPU " 30 elastic normal -\nbad " GPU " 20 elastic normal -\n.\n");
     for (int round = 0; round < 60; round++) {
         for (size_t i = 0; i < sizeof bytes; i++) {
@@ -297,7 +298,7 @@ TEST(regions_with_random_bytes_and_truncated_ones_take_nothing_from_others) {
         write_file("regions", "bad", 0, bytes, sizeof bytes);
         work("good", GPU);
         usleep(10000);
-        CHECK(truncate(path, rand_r(&random) % 5000) == 0, "%s", path);
+        CHECK(truncate(path_of("regions", "bad"), rand_r(&random) % 5000) == 0, "the region");
         usleep(3000);
         CHECK(GRANTED("good") == 0 || GRANTED("good") == 300000, "%u", GRANTED("good"));
     }
@@ -392,18 +393,10 @@ static int open_files(void) {
     return files;
 }
 
-static void remove_files(const char *slot) {
-    char path[128];
-    snprintf(path, sizeof path, "%s/agents/%s", folder, slot);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/regions/%s", folder, slot);
-    unlink(path);
-}
-
 /* Nine at a time, in the same ten slots: each has been free in one list. */
 TEST(two_hundred_containers_come_and_go_and_leave_no_open_file_and_no_stale_word) {
     enum { SLOTS = 10, CONTAINERS = 200 };
-    char slot[16], list[SLOTS * 80], first[128];
+    char slot[16], list[SLOTS * 80];
     start_arbiter();
     create_agent("other");
     tell("other " OTHER_GPU " 30 fixed normal -\n.\n");
@@ -412,7 +405,8 @@ TEST(two_hundred_containers_come_and_go_and_leave_no_open_file_and_no_stale_word
     int old = -1;
     for (int i = 0; i < CONTAINERS; i++) {
         snprintf(slot, sizeof slot, "slot-%d", i % SLOTS);
-        remove_files(slot);
+        unlink(path_of("agents", slot));
+        unlink(path_of("regions", slot));
         create_agent(slot);
         work(slot, GPU);
         size_t length = 0;
@@ -423,8 +417,7 @@ TEST(two_hundred_containers_come_and_go_and_leave_no_open_file_and_no_stale_word
         tell(list);
         tell(".\n");
         if (i == 0) {
-            snprintf(first, sizeof first, "%s/agents/slot-0", folder);
-            old = open(first, O_RDONLY | O_CLOEXEC);
+            old = open(path_of("agents", slot), O_RDONLY | O_CLOEXEC);
         }
         if (i % 20 == 0) {
             WAIT_UNTIL(GRANTED(slot) == (uint32_t)(1 + i % 9) * 10000, (void)0);
@@ -433,7 +426,7 @@ TEST(two_hundred_containers_come_and_go_and_leave_no_open_file_and_no_stale_word
     WAIT_UNTIL(GRANTED(slot) == (uint32_t)(1 + (CONTAINERS - 1) % 9) * 10000, (void)0);
     CHECK(open_files() <= files + 2 * SLOTS, "%d open files, %d without containers", open_files(), files);
     struct aliquot_agent gone;
-    CHECK(pread(old, &gone, sizeof gone, 0) == sizeof gone, "%s", first);
+    CHECK(pread(old, &gone, sizeof gone, 0) == sizeof gone, "the first one's file");
     CHECK(ALIQUOT_GRANT_SHARE(gone.device[1].grant) == 10000, "the first one's limit");
     CHECK(ALIQUOT_GRANT_MS(gone.device[1].active) < ALIQUOT_GRANT_MS(read_agent(slot, 1).active), "it has ended");
     uint64_t vanished = read_agent("other", 0).active; /* its GPU is in no list */

@@ -32,7 +32,6 @@ static void check_is_the_drivers(nvmlDevice_t device) {
 }
 
 TEST(MIG_devices_by_index_are_shown_as_the_driver_shows_them) {
-    nvmlMemory_t memory = {0};
     nvmlDevice_t mig = NULL;
     sandbox(3000 * MIB, 0);
     for (unsigned index = 0; index < 2; index++) {
@@ -41,8 +40,7 @@ TEST(MIG_devices_by_index_are_shown_as_the_driver_shows_them) {
                     NVML_SUCCESS);
         check_is_the_drivers(mig);
     }
-    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(nvml_device(0), &memory), NVML_SUCCESS);
-    CHECK_EQUAL(memory.total, 3000 * MIB); /* the GPU itself is limited */
+    CHECK_EQUAL(nvml_memory(nvml_device(0)).total, 3000 * MIB); /* the GPU itself is limited */
 }
 
 TEST(MIG_devices_by_UUID_are_shown_as_the_driver_shows_them) {
@@ -62,7 +60,6 @@ TEST(MIG_devices_by_UUID_are_shown_as_the_driver_shows_them) {
 
 TEST(a_MIG_device_that_the_limit_file_names_is_shown_as_the_share) {
     static const char limits[] = "MIG-5f2c1d3e-0002-4a5b-9c3d-000000000002 memory=3000Mi cores=30\n";
-    nvmlMemory_t memory = {0};
     nvmlDevice_t mig = NULL;
     sandbox(1 * MIB, 0);
     write_file(sandbox_limits, limits, sizeof limits - 1);
@@ -71,7 +68,6 @@ TEST(a_MIG_device_that_the_limit_file_names_is_shown_as_the_share) {
         CHECK_EQUAL(NVML(nvmlDeviceGetMigDeviceHandleByIndex, nvmlDevice_t, unsigned, nvmlDevice_t *)(nvml_device(0),
                                                                                                       index, &mig),
                     NVML_SUCCESS);
-        CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(mig, &memory), NVML_SUCCESS);
-        CHECK_EQUAL(memory.total, index == 0 ? 3000 * MIB : (size_t)20 << 30);
+        CHECK_EQUAL(nvml_memory(mig).total, index == 0 ? 3000 * MIB : (size_t)20 << 30);
     }
 }

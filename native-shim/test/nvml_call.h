@@ -26,4 +26,10 @@ static nvmlDevice_t nvml_device(unsigned index) {
     return device;
 }
 
+static nvmlMemory_t nvml_memory(nvmlDevice_t device) {
+    nvmlMemory_t memory = {1, 1, 1};
+    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(device, &memory), NVML_SUCCESS);
+    return memory;
+}
+
 #endif

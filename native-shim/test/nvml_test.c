@@ -56,7 +56,6 @@ TEST(with_a_whole_card_NVML_is_the_drivers) {
 #define CUDA_ROW(symbol)
 #define NVML_ROW(symbol) symbol,
         ALIQUOT_HOOKS(ROW)};
-    nvmlMemory_t memory = {0};
     nvmlProcessInfo_v2_t processes[8];
     unsigned int count = 8;
     sandbox_whole = 1;
@@ -68,7 +67,7 @@ TEST(with_a_whole_card_NVML_is_the_drivers) {
         CHECK(found != NULL && found == real_dlsym(library, functions[i]), "%s", functions[i]);
     }
     nvmlDevice_t device = nvml_device(0);
-    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(device, &memory), NVML_SUCCESS);
+    nvmlMemory_t memory = nvml_memory(device);
     CHECK_EQUAL(memory.total, 81920 * MIB);
     CHECK_EQUAL(memory.used, 4000 * MIB); /* more than the limit file gives */
     CHECK_EQUAL(NVML(nvmlDeviceGetComputeRunningProcesses_v3, nvmlDevice_t, unsigned *,
@@ -80,12 +79,11 @@ TEST(with_a_whole_card_NVML_is_the_drivers) {
 }
 
 TEST(NVML_shows_the_limit_and_what_all_processes_of_the_container_use) {
-    nvmlMemory_t memory = {0};
     nvmlMemory_v2_t second = {.version = sizeof second | 2 << 24};
     sandbox(3000 * MIB, 0);
     struct peer peer = start_peer(1000 * MIB);
     nvmlDevice_t device = nvml_device(0);
-    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(device, &memory), NVML_SUCCESS);
+    nvmlMemory_t memory = nvml_memory(device);
     CHECK_EQUAL(memory.total, 3000 * MIB);
     CHECK_EQUAL(memory.used, 1000 * MIB);
     CHECK_EQUAL(memory.free, 2000 * MIB);
@@ -94,16 +92,14 @@ TEST(NVML_shows_the_limit_and_what_all_processes_of_the_container_use) {
     CHECK_EQUAL(second.used, 1000 * MIB);
     CHECK_EQUAL(second.free, 2000 * MIB);
     kill_peer(peer);
-    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(device, &memory), NVML_SUCCESS);
-    CHECK_EQUAL(memory.used, 0);
+    CHECK_EQUAL(nvml_memory(device).used, 0);
 }
 
 TEST(NVML_never_shows_more_free_memory_than_the_GPU_has) {
-    nvmlMemory_t memory = {0};
     size_t available = 0;
     sandbox((size_t)1 << 40, 0);
     use_device(0);
-    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(nvml_device(0), &memory), NVML_SUCCESS);
+    nvmlMemory_t memory = nvml_memory(nvml_device(0));
     CHECK_EQUAL(memory.total, 1ull << 40);
     CHECK(memory.free <= (81920ull << 20), "%llu", memory.free);
     CHECK_EQUAL(CALL(cuMemGetInfo_v2, size_t *, size_t *)(&available, NULL), CUDA_SUCCESS);
@@ -111,9 +107,8 @@ TEST(NVML_never_shows_more_free_memory_than_the_GPU_has) {
 }
 
 TEST(NVML_shows_no_memory_of_a_GPU_that_is_not_in_the_limit_file) {
-    nvmlMemory_t memory = {1, 1, 1};
     sandbox(3000 * MIB, 0);
-    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(nvml_device(1), &memory), NVML_SUCCESS);
+    nvmlMemory_t memory = nvml_memory(nvml_device(1));
     CHECK_EQUAL(memory.total + memory.free + memory.used, 0);
 }
 
@@ -126,18 +121,14 @@ TEST(NVML_fails_closed_when_the_limit_file_is_invalid) {
 }
 
 TEST(without_limits_NVML_calls_pass_through_unchanged) {
-    nvmlMemory_t memory = {0};
     sandbox_empty();
-    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(nvml_device(0), &memory), NVML_SUCCESS);
-    CHECK_EQUAL(memory.total, 81920ull << 20);
+    CHECK_EQUAL(nvml_memory(nvml_device(0)).total, 81920ull << 20);
 }
 
 TEST(a_process_that_used_NVML_may_fork_children_that_use_CUDA) {
     CUdeviceptr address = 0;
-    nvmlMemory_t memory = {0};
     sandbox(100 * MIB, 0);
-    nvmlDevice_t device = nvml_device(0);
-    CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo, nvmlDevice_t, nvmlMemory_t *)(device, &memory), NVML_SUCCESS);
+    nvml_memory(nvml_device(0));
     for (int child = 0; child < 3; child++) {
         IN_CHILD({
             use_device(0);

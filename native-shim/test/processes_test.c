@@ -50,15 +50,9 @@ static long long sum_of_held(size_t peers) {
     return (long long)sum;
 }
 
-static void use_device_in_thread(void) {
-    CUcontext context = NULL;
-    CHECK_EQUAL(CALL(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)(&context, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(CALL(cuCtxSetCurrent, CUcontext)(context), CUDA_SUCCESS);
-}
-
 /* The shim reaps dead processes before it refuses a request. So this thread makes it reap all the time. */
 static void *keep_reaping(void *unused) {
-    use_device_in_thread();
+    use_device(0);
     for (;;) {
         CUdeviceptr address = 0;
         CHECK_EQUAL(allocate(&address, LIMIT + 1), CUDA_ERROR_OUT_OF_MEMORY);
@@ -417,7 +411,7 @@ static atomic_bool refused;
 
 static void *request_too_much(void *unused) {
     CUdeviceptr address = 0;
-    use_device_in_thread();
+    use_device(0);
     CHECK_EQUAL(allocate(&address, LIMIT), CUDA_ERROR_OUT_OF_MEMORY);
     atomic_store(&refused, true);
     return unused;
