@@ -268,42 +268,35 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
     return result;
 }
 
+/* After the driver has returned a handle, which needs a release of its own, of the allocation that is known by a handle
+   or an address. */
+static CUresult add_handle(CUmemGenericAllocationHandle handle, enum reference_kind kind, uint64_t key) {
+    if (!is_enforcing()) {
+        return CUDA_SUCCESS;
+    }
+    pthread_mutex_lock(&mutex);
+    struct reference *known = kind == REFERENCE_HANDLE ? *find_reference(kind, key) : mapping_containing(key);
+    bool recorded =
+        known == NULL || known->allocation == NULL || add_reference(REFERENCE_HANDLE, handle, 0, known->allocation);
+    pthread_mutex_unlock(&mutex);
+    if (!recorded) {
+        aliquot_real.cuMemRelease(handle);
+    }
+    return recorded ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address) {
     ALIQUOT_REQUIRE(cuMemRetainAllocationHandle)
     CUresult result = aliquot_real.cuMemRetainAllocationHandle(handle, address);
-    if (result != CUDA_SUCCESS || !is_enforcing()) {
-        return result;
-    }
-    pthread_mutex_lock(&mutex);
-    struct reference *mapping = mapping_containing((uint64_t)(uintptr_t)address);
-    bool recorded = mapping == NULL || mapping->allocation == NULL ||
-                    add_reference(REFERENCE_HANDLE, *handle, 0, mapping->allocation);
-    pthread_mutex_unlock(&mutex);
-    if (!recorded) {
-        aliquot_real.cuMemRelease(*handle);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return result;
+    return result == CUDA_SUCCESS ? add_handle(*handle, REFERENCE_MAPPING, (uint64_t)(uintptr_t)address) : result;
 }
 
-/* Imported memory is charged where it was created. The driver may return an own handle again, which then needs one more
-   release. */
+/* Imported memory is charged where it was created. The driver may return an own handle again. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared,
                                         CUmemAllocationHandleType type) {
     ALIQUOT_REQUIRE(cuMemImportFromShareableHandle)
     CUresult result = aliquot_real.cuMemImportFromShareableHandle(handle, shared, type);
-    if (result != CUDA_SUCCESS || !is_enforcing()) {
-        return result;
-    }
-    pthread_mutex_lock(&mutex);
-    struct reference *known = *find_reference(REFERENCE_HANDLE, *handle);
-    bool recorded = known == NULL || add_reference(REFERENCE_HANDLE, *handle, 0, known->allocation);
-    pthread_mutex_unlock(&mutex);
-    if (!recorded) {
-        aliquot_real.cuMemRelease(*handle);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return result;
+    return result == CUDA_SUCCESS ? add_handle(*handle, REFERENCE_HANDLE, *handle) : result;
 }
 
 /* ---- sparse arrays ---- */
