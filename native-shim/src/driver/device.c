@@ -143,10 +143,3 @@ CUresult aliquot_device_ordinal_of_stream(CUstream stream, CUdevice *ordinal) {
     CUresult result = aliquot_real.cuStreamGetCtx(stream, &context);
     return result != CUDA_SUCCESS ? result : device_of(context, &device, ordinal);
 }
-
-int aliquot_device_current(void) {
-    CUcontext context = NULL;
-    int device = -1;
-    aliquot_device_of_current(&context, &device);
-    return device;
-}

@@ -5,12 +5,9 @@
 
 #include "driver/abi.h"
 
-/* Device number of the calling thread's current context; -1: no context, or its device is not in the limit file.
-   Costs the driver's cuCtxGetCurrent and a few nanoseconds. While a stream captures it calls only driver functions
-   that are allowed then. */
-int aliquot_device_current(void);
-
-/* The same, and the context. Otherwise returns the driver's error: not initialized, or no context. */
+/* The calling thread's current context, and its device number; -1: no context, or its device is not in the limit file.
+   Otherwise returns the driver's error: not initialized, or no context. Costs the driver's cuCtxGetCurrent and a few
+   nanoseconds. While a stream captures it calls only driver functions that are allowed then. */
 CUresult aliquot_device_of_current(CUcontext *context, int *device);
 
 /* CUDA ordinal of the device of a stream, which may be of another context than the current one; NULL and the handles of

@@ -43,7 +43,9 @@ static void limit_memory_info(uint64_t *free, uint64_t *total) {
     if (aliquot_config_mode() != ALIQUOT_MODE_ENFORCE) {
         return;
     }
-    int device = aliquot_device_current();
+    CUcontext context = NULL;
+    int device = -1;
+    aliquot_device_of_current(&context, &device);
     aliquot_pool_update_charges();
     uint64_t remaining = remaining_bytes(device);
     *total = limit_of(device);

@@ -152,12 +152,10 @@ static unsigned int find_users(int device, uint16_t slots[ALIQUOT_REGION_PROCESS
     return users;
 }
 
-static const nvmlProcessDetail_v1_t process_detail;
-
 _Static_assert(offsetof(nvmlProcessDetail_v1_t, usedGpuMemory) == offsetof(nvmlProcessInfo_v1_t, usedGpuMemory) &&
                    offsetof(nvmlProcessDetail_v1_t, computeInstanceId) ==
                        offsetof(nvmlProcessInfo_v2_t, computeInstanceId) &&
-                   sizeof process_detail.pid == sizeof(unsigned int),
+                   sizeof(((nvmlProcessDetail_v1_t *)0)->pid) == sizeof(unsigned int),
                "each form of a process begins with the shorter ones");
 
 /* Writes the device's processes as NVML does, size bytes each. *count is the capacity, then the number of processes;
