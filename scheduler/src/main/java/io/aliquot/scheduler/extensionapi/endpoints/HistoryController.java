@@ -52,13 +52,8 @@ public final class HistoryController {
             @PathVariable("name") String name)
             throws IOException {
         GpuPod pod = shares.get(namespace, name);
-        List<String> held = pod.shares().stream()
-                .flatMap(share -> share.vgpus().list().stream())
-                .map(vgpu -> vgpu.uuid())
-                .distinct()
-                .toList();
         var histories = new LinkedHashMap<String, JsonNode>();
-        for (String gpu : held) {
+        for (String gpu : pod.gpus()) {
             usage.history(pod.node(), gpu).ifPresent(history -> histories.put(gpu, ofPod(history, pod)));
         }
         JsonResponse.write(response, histories);

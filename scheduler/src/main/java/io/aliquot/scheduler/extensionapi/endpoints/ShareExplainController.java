@@ -31,7 +31,6 @@ import java.io.IOException;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Optional;
-import java.util.Set;
 import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import org.springframework.web.bind.annotation.GetMapping;
@@ -93,10 +92,7 @@ public final class ShareExplainController {
 
     /** What is wrong with the unhealthy GPUs among those that the pod holds. */
     private String unhealthyGpus(GpuPod pod) {
-        Set<String> held = pod.shares().stream()
-                .flatMap(share -> share.vgpus().list().stream())
-                .map(vgpu -> vgpu.uuid())
-                .collect(Collectors.toSet());
+        List<String> held = pod.gpus();
         return ledger.view(pod.node()).stream()
                 .flatMap(view -> view.gpus().stream())
                 .map(GpuInfo::gpu)

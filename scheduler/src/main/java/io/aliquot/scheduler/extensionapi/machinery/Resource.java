@@ -7,7 +7,6 @@ import java.time.Instant;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
-import java.util.OptionalLong;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
@@ -26,8 +25,8 @@ public interface Resource<T> {
 
     WatchCache<T> store();
 
-    /** Brings the store up to date. */
-    void refresh();
+    /** Brings the store up to date, if {@link #isMadeOnDemand}. */
+    default void refresh() {}
 
     /** Brings figures up to date that the store does not have, of objects that are about to be printed for one reader. */
     default void refreshFigures(Collection<T> objects) {}
@@ -37,8 +36,10 @@ public interface Resource<T> {
         refresh();
     }
 
-    /** How often a watcher has to call {@link #refreshForWatchers}; never if empty. */
-    OptionalLong refreshMillis();
+    /** Whether the store changes only when it is refreshed. */
+    default boolean isMadeOnDemand() {
+        return false;
+    }
 
     /** Empty for an object of a cluster-scoped resource. */
     default String namespace(T object) {

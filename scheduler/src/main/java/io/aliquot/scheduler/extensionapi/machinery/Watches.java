@@ -47,6 +47,7 @@ public final class Watches {
     private static final int MOST_EVENTS = 500;
     private static final long GATHER_MILLIS = 200;
     private static final long IDLE_MILLIS = 1000;
+    private static final long REFRESH_MILLIS = 250;
     private static final Duration BOOKMARK_PERIOD = Duration.ofSeconds(30);
     /** Of a watch that names none; the API server's is 30 to 60 minutes. */
     private static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(30);
@@ -272,9 +273,7 @@ public final class Watches {
                     out.flush();
                     Thread.sleep(GATHER_MILLIS);
                 }
-                if (resource.refreshMillis().isPresent()) {
-                    resource.refreshForWatchers();
-                }
+                resource.refreshForWatchers();
             }
         }
 
@@ -307,7 +306,7 @@ public final class Watches {
 
         private long waitMillis() {
             long left = Duration.ofNanos(deadline - nanoTime.getAsLong()).toMillis();
-            return Math.max(1, Math.min(left, resource.refreshMillis().orElse(IDLE_MILLIS)));
+            return Math.max(1, Math.min(left, resource.isMadeOnDemand() ? REFRESH_MILLIS : IDLE_MILLIS));
         }
 
         private boolean write(Batch<T> batch) throws IOException {

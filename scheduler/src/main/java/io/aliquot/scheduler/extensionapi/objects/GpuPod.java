@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.extensionapi.objects;
 
+import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.placement.PodGpuRequest;
@@ -50,6 +51,15 @@ public record GpuPod(
 
     public boolean isPending() {
         return node.isEmpty();
+    }
+
+    /** The UUIDs of the GPUs of which it holds a share. */
+    public List<String> gpus() {
+        return shares.stream()
+                .flatMap(share -> share.vgpus().list().stream())
+                .map(Vgpu::uuid)
+                .distinct()
+                .toList();
     }
 
     public String phase() {

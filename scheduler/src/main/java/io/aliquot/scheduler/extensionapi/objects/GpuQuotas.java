@@ -16,7 +16,6 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.OptionalLong;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 import org.springframework.stereotype.Component;
@@ -27,8 +26,6 @@ import org.springframework.stereotype.Component;
  */
 @Component
 public final class GpuQuotas implements Resource<GpuQuotas.Stored> {
-    private static final long REFRESH_MILLIS = 250;
-
     private static final List<Column> COLUMNS = List.of(
             Resource.column("Name", "string", 0, "Name of the ResourceQuota"),
             Resource.column("Memory", "string", 0, "GPU memory used and allowed, in MiB"),
@@ -97,8 +94,8 @@ public final class GpuQuotas implements Resource<GpuQuotas.Stored> {
     }
 
     @Override
-    public OptionalLong refreshMillis() {
-        return OptionalLong.of(REFRESH_MILLIS);
+    public boolean isMadeOnDemand() {
+        return true;
     }
 
     @Override

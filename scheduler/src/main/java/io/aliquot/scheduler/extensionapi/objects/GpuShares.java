@@ -127,22 +127,12 @@ public final class GpuShares implements Resource<GpuPod> {
         return store;
     }
 
-    @Override
-    public void refresh() {
-        // The watch on pods does.
-    }
-
     /** Of a team's pods, not of a cluster's: else each list would ask all agents. */
     @Override
     public void refreshFigures(Collection<GpuPod> pods) {
         if (pods.size() <= MOST_REFRESHED) {
             usage.refresh(pods.stream().map(GpuPod::node).distinct().toList());
         }
-    }
-
-    @Override
-    public OptionalLong refreshMillis() {
-        return OptionalLong.empty();
     }
 
     @Override
@@ -206,10 +196,7 @@ public final class GpuShares implements Resource<GpuPod> {
                         pod.node().isEmpty() ? null : pod.node(),
                         pod.priority(),
                         holds
-                                ? (int) parts.stream()
-                                        .map(GpuPart::uuid)
-                                        .distinct()
-                                        .count()
+                                ? pod.gpus().size()
                                 : containers.stream()
                                         .flatMap(one -> Stream.ofNullable(one.requested()))
                                         .mapToInt(ContainerRequest::gpus)

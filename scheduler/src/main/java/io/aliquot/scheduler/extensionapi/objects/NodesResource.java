@@ -3,7 +3,6 @@ package io.aliquot.scheduler.extensionapi.objects;
 import io.aliquot.scheduler.extensionapi.machinery.Resource;
 import io.aliquot.scheduler.extensionapi.objects.GpuNodes.Stored;
 import java.util.Map;
-import java.util.OptionalLong;
 
 /**
  * A resource whose objects {@link GpuNodes} makes on demand. They have their nodes' labels.
@@ -11,8 +10,6 @@ import java.util.OptionalLong;
  * @param <T> an object as the API shows it
  */
 abstract class NodesResource<T> implements Resource<Stored<T>> {
-    private static final long REFRESH_MILLIS = 250;
-
     final GpuNodes nodes;
 
     NodesResource(GpuNodes nodes) {
@@ -30,8 +27,8 @@ abstract class NodesResource<T> implements Resource<Stored<T>> {
     }
 
     @Override
-    public final OptionalLong refreshMillis() {
-        return OptionalLong.of(REFRESH_MILLIS);
+    public final boolean isMadeOnDemand() {
+        return true;
     }
 
     @Override
