@@ -9,6 +9,7 @@ import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;
 import io.aliquot.scheduler.kubernetes.watch.Informer;
+import io.aliquot.scheduler.kubernetes.watch.Informer.Progress;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -31,7 +32,6 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.function.LongConsumer;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import org.slf4j.Logger;
@@ -167,7 +167,7 @@ class WatchConfiguration {
                     gpuNodes.remove(node.getMetadata().getName());
                     scaleDownProtection.remove(node.getMetadata().getName());
                 },
-                progress(gpuNodes::listed, gpuNodes::reached),
+                List.of(new Progress(gpuNodes::listed, gpuNodes::reached)),
                 nanoTime);
     }
 
@@ -183,30 +183,10 @@ class WatchConfiguration {
                 ResourceType.PODS,
                 handler::onPresent,
                 handler::onGone,
-                progress(
-                        version -> {
-                            shares.listed(version);
-                            gpuNodes.listed(version);
-                        },
-                        version -> {
-                            shares.reached(version);
-                            gpuNodes.reached(version);
-                        }),
+                List.of(
+                        new Progress(shares::listed, shares::reached),
+                        new Progress(gpuNodes::listed, gpuNodes::reached)),
                 nanoTime);
-    }
-
-    private static Informer.Progress progress(LongConsumer listed, LongConsumer reached) {
-        return new Informer.Progress() {
-            @Override
-            public void listed(String resourceVersion) {
-                listed.accept(Long.parseLong(resourceVersion));
-            }
-
-            @Override
-            public void reached(String resourceVersion) {
-                reached.accept(Long.parseLong(resourceVersion));
-            }
-        };
     }
 
     @Bean

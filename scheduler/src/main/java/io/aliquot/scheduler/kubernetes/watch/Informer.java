@@ -19,11 +19,13 @@ import java.net.HttpURLConnection;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import java.util.function.LongConsumer;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
@@ -47,28 +49,19 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
     /** The identity and version of an object; {@code namespace} is null for a cluster-scoped one. */
     private record Known(@Nullable String namespace, String name, String uid, String version) {}
 
-    /** Learns how far the listeners have come. Called after the listeners, one call at a time. */
-    public interface Progress {
-        /** A list is complete. What changed before it may have been reported in any order. */
-        void listed(String resourceVersion);
-
-        /** Every change up to this version was reported. */
-        void reached(String resourceVersion);
-    }
-
-    private static final Progress NO_PROGRESS = new Progress() {
-        @Override
-        public void listed(String resourceVersion) {}
-
-        @Override
-        public void reached(String resourceVersion) {}
-    };
+    /**
+     * Learns how far the listeners have come. Called after the listeners, one call at a time.
+     *
+     * @param listed a list of this resourceVersion is complete. What changed before it may have been reported in any order
+     * @param reached every change up to this version was reported
+     */
+    public record Progress(LongConsumer listed, LongConsumer reached) {}
 
     private final ListWatchClient client;
     private final ResourceType<T> type;
     private final Consumer<T> onPresent;
     private final Consumer<T> onGone;
-    private final Progress progress;
+    private final List<Progress> progress;
     private final LongSupplier nanoTime;
     private final Thread thread;
     /** The objects that the listeners know to exist, by namespace and name. */
@@ -90,7 +83,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
             ResourceType<T> type,
             Consumer<T> onPresent,
             Consumer<T> onGone,
-            Progress progress,
+            List<Progress> progress,
             LongSupplier nanoTime) {
         this.client = client;
         this.type = type;
@@ -115,7 +108,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
             Consumer<T> onPresent,
             Consumer<T> onGone,
             LongSupplier nanoTime) {
-        return start(client, type, onPresent, onGone, NO_PROGRESS, nanoTime);
+        return start(client, type, onPresent, onGone, List.of(), nanoTime);
     }
 
     /** As {@link #start(ListWatchClient, ResourceType, Consumer, Consumer, LongSupplier)}. */
@@ -124,7 +117,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
             ResourceType<T> type,
             Consumer<T> onPresent,
             Consumer<T> onGone,
-            Progress progress,
+            List<Progress> progress,
             LongSupplier nanoTime) {
         var informer = new Informer<>(client, type, onPresent, onGone, progress, nanoTime);
         informer.thread.start();
@@ -235,7 +228,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         synchronized (this) {
             lastHeard = nanoTime.getAsLong();
             before.forEach(this::gone);
-            progress.listed(listed);
+            progress.forEach(one -> one.listed().accept(Long.parseLong(listed)));
             complete = true;
         }
         return listed;
@@ -258,8 +251,9 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
                 // a bookmark
             }
         }
-        version = Optional.of(object.getMetadata().getResourceVersion());
-        progress.reached(version.get());
+        String reached = object.getMetadata().getResourceVersion();
+        version = Optional.of(reached);
+        progress.forEach(one -> one.reached().accept(Long.parseLong(reached)));
     }
 
     private void present(T object) {
