@@ -30,13 +30,13 @@ import io.fabric8.kubernetes.api.model.ObjectMeta;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.function.BiFunction;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
-import org.jspecify.annotations.Nullable;
 
 /** Reads from a Node object what the ledger needs. */
 public final class NodeReader {
@@ -104,16 +104,53 @@ public final class NodeReader {
 
     /** Whether HAMi serves the GPUs of a node with Aliquot's label. */
     boolean isHamis(Node node) {
-        return nodeLabel.isOn(orEmpty(node.getMetadata().getLabels()))
-                && HamiRegistration.isOn(orEmpty(node.getMetadata().getAnnotations()));
+        return nodeLabel.isOn(labels(node)) && HamiRegistration.isOn(annotations(node));
     }
 
     public Reading read(Node node) {
-        InventoryText text = InventoryText.read(orEmpty(node.getMetadata().getAnnotations()));
+        Map<String, String> labels = labels(node);
+        Map<String, String> annotations = annotations(node);
+        InventoryText text = InventoryText.read(annotations);
         var id = new NodeId(node.getMetadata().getName(), node.getMetadata().getUid());
         Optional<NodeReport> report = text.inventory().map(inventory -> NodeReport.of(id, inventory));
-        FactsReading facts = facts(node, text);
-        return new Reading(facts.facts(), facts.problem(), report);
+        if (!nodeLabel.isOn(labels)) {
+            boolean leaves = Labels.NODE_AGENT_ON.equals(labels.get(Labels.NODE_AGENT));
+            return new Reading(leaves ? withdrawing : notLabeled, "", report);
+        }
+        if (HamiRegistration.isOn(annotations)) {
+            String conflict = text.inventory().map(Inventory::conflict).orElse("");
+            return new Reading(HAMI, conflict.startsWith(Inventory.HAMI) ? conflict : "", report);
+        }
+        Settings settings;
+        try {
+            settings = settings(labels, annotations);
+        } catch (FormatException e) {
+            return new Reading(MISCONFIGURED, String.valueOf(e.getMessage()), report);
+        }
+        if (settings.share().mode() == SharingMode.NONE) {
+            return new Reading(NOT_SHARED, "", report);
+        }
+        if (!text.error().isEmpty()) {
+            return new Reading(UNREADABLE, text.error(), report);
+        }
+        if (text.inventory().isEmpty()) {
+            return new Reading(NO_INVENTORY, "", report);
+        }
+        Inventory inventory = text.inventory().get();
+        if (inventory.conflict().equals(Inventory.KUBELET_GONE)) {
+            return new Reading(KUBELET_GONE, "", report); // usually for a second, so it is no problem of the node
+        }
+        if (inventory.conflict().startsWith(Inventory.DRIVER_UPGRADE)) {
+            return new Reading(DRIVER_UPGRADE, inventory.conflict(), report);
+        }
+        if (!inventory.conflict().isEmpty() || otherPluginAdvertises(node)) {
+            return new Reading(CONFLICT, inventory.conflict(), report); // if it is empty, the agent is about to say why
+        }
+        // Without what no placement depends on, so that its changes do not count as changes of the node's capacity.
+        Inventory placeable = inventory.withDriver("", "").withTotals(Map.of()).withCertificate("");
+        var gpus = new NodeGpus(placeable, settings.share(), settings.cordoned());
+        return new Reading(
+                new Sharing(gpus, settings.placement(), allocatable(node)), unknownGpus(inventory, settings), report);
     }
 
     /** What the node's objects of the aggregated API show of its metadata. */
@@ -126,7 +163,7 @@ public final class NodeReader {
                 metadata.getCreationTimestamp() == null
                         ? Instant.EPOCH
                         : Instant.parse(metadata.getCreationTimestamp()),
-                orEmpty(metadata.getLabels()),
+                labels(node),
                 conditions(node, reading));
     }
 
@@ -136,23 +173,26 @@ public final class NodeReader {
     static Optional<String> missingGpuLabels(Node node) {
         return Optional.ofNullable(annotations(node).get(Annotations.GPU_LABELS))
                 .filter(text -> text.startsWith(Annotations.NO_GPU_LABELS)
-                        && !orEmpty(node.getMetadata().getLabels()).containsKey(FeatureDiscovery.PRODUCT))
+                        && !labels(node).containsKey(FeatureDiscovery.PRODUCT))
                 .map(text -> "the node has no label " + FeatureDiscovery.PRODUCT + ": "
                         + text.substring(Annotations.NO_GPU_LABELS.length()));
     }
 
     static Map<String, String> annotations(Node node) {
-        return orEmpty(node.getMetadata().getAnnotations());
+        return Objects.requireNonNullElse(node.getMetadata().getAnnotations(), Map.of());
+    }
+
+    private static Map<String, String> labels(Node node) {
+        return Objects.requireNonNullElse(node.getMetadata().getLabels(), Map.of());
     }
 
     private static List<Condition> conditions(Node node, Reading reading) {
-        Stream<Condition> ready =
-                ClusterAutoscaler.readiness(orEmpty(node.getMetadata().getLabels()), namesOfAllocatable(node)).stream()
-                        .map(readiness -> new Condition(
-                                CLUSTER_AUTOSCALER_READY,
-                                readiness.ready() ? "True" : "False",
-                                readiness.reason(),
-                                readiness.message()));
+        Stream<Condition> ready = ClusterAutoscaler.readiness(labels(node), namesOfAllocatable(node)).stream()
+                .map(readiness -> new Condition(
+                        CLUSTER_AUTOSCALER_READY,
+                        readiness.ready() ? "True" : "False",
+                        readiness.reason(),
+                        readiness.message()));
         return Stream.concat(ready, otherOwner(reading).stream()).toList();
     }
 
@@ -166,51 +206,6 @@ public final class NodeReader {
                 "False",
                 node.equals(HAMI) ? "HAMi" : "OtherOwner",
                 reading.problem().isEmpty() ? node.reason() : reading.problem()));
-    }
-
-    private record FactsReading(NodeFacts facts, String problem) {}
-
-    private FactsReading facts(Node node, InventoryText text) {
-        Map<String, String> labels = orEmpty(node.getMetadata().getLabels());
-        Map<String, String> annotations = orEmpty(node.getMetadata().getAnnotations());
-        if (!nodeLabel.isOn(labels)) {
-            boolean leaves = Labels.NODE_AGENT_ON.equals(labels.get(Labels.NODE_AGENT));
-            return new FactsReading(leaves ? withdrawing : notLabeled, "");
-        }
-        if (HamiRegistration.isOn(annotations)) {
-            String conflict = text.inventory().map(Inventory::conflict).orElse("");
-            return new FactsReading(HAMI, conflict.startsWith(Inventory.HAMI) ? conflict : "");
-        }
-        Settings settings;
-        try {
-            settings = settings(labels, annotations);
-        } catch (FormatException e) {
-            return new FactsReading(MISCONFIGURED, String.valueOf(e.getMessage()));
-        }
-        if (settings.share().mode() == SharingMode.NONE) {
-            return new FactsReading(NOT_SHARED, "");
-        }
-        if (!text.error().isEmpty()) {
-            return new FactsReading(UNREADABLE, text.error());
-        }
-        if (text.inventory().isEmpty()) {
-            return new FactsReading(NO_INVENTORY, "");
-        }
-        Inventory inventory = text.inventory().get();
-        if (inventory.conflict().equals(Inventory.KUBELET_GONE)) {
-            return new FactsReading(KUBELET_GONE, ""); // usually for a second, so it is no problem of the node
-        }
-        if (inventory.conflict().startsWith(Inventory.DRIVER_UPGRADE)) {
-            return new FactsReading(DRIVER_UPGRADE, inventory.conflict());
-        }
-        if (!inventory.conflict().isEmpty() || otherPluginAdvertises(node)) {
-            return new FactsReading(CONFLICT, inventory.conflict()); // if it is empty, the agent is about to say why
-        }
-        // Without what no placement depends on, so that its changes do not count as changes of the node's capacity.
-        Inventory placeable = inventory.withDriver("", "").withTotals(Map.of()).withCertificate("");
-        var gpus = new NodeGpus(placeable, settings.share(), settings.cordoned());
-        return new FactsReading(
-                new Sharing(gpus, settings.placement(), allocatable(node)), unknownGpus(inventory, settings));
     }
 
     /** The other GPUs stay available: a mistyped cordon must not stop them. */
@@ -279,9 +274,5 @@ public final class NodeReader {
         return node.getStatus() == null || node.getStatus().getAllocatable() == null
                 ? HostResources.NONE
                 : HostResources.parse(node.getStatus().getAllocatable());
-    }
-
-    private static Map<String, String> orEmpty(@Nullable Map<String, String> map) {
-        return map == null ? Map.of() : map;
     }
 }
