@@ -209,13 +209,6 @@ public final class Region {
     /**
      * How often the driver returned a function that the shim must hook but does not know ({@code unhooked_functions} in
      * region.h). Calls of such a function bypass the limits.
-     */
-    public long unhookedFunctions() {
-        return unhookedFunctions(file);
-    }
-
-    /**
-     * The same, read only from the header.
      *
      * @param header the file's first {@link #HEADER_SIZE} bytes or more, from index 0
      * @throws FormatException if it is not the header of a region of this version

@@ -93,7 +93,9 @@ final class RegionTest {
         text.append("\ndevices ").append(Region.DEVICES);
         text.append("\nprocesses ").append(Region.PROCESSES);
         text.append("\nhigh-water ").append(region.processHighWater());
-        text.append("\nunhooked-functions ").append(region.unhookedFunctions()).append('\n');
+        text.append("\nunhooked-functions ")
+                .append(Region.unhookedFunctions(ByteBuffer.wrap(file)))
+                .append('\n');
         for (Region.Device device : region.devices()) {
             text.append("device ").append(device.index()).append(' ').append(device.uuid());
             text.append(" used=").append(device.usedBytes());

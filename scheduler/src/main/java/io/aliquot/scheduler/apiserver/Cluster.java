@@ -49,6 +49,11 @@ public interface Cluster {
 
     /** The outcome of an eviction. */
     sealed interface EvictOutcome {
+        /** Whether the pod is being evicted or is gone. */
+        default boolean succeeded() {
+            return this instanceof Done || this instanceof Gone;
+        }
+
         /** The pod is being evicted; for a dry run, it could be. */
         record Done() implements EvictOutcome {}
 

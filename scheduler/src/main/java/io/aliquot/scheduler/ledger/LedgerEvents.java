@@ -41,7 +41,8 @@ public final class LedgerEvents implements LedgerListener {
         overallocated.removeIf(gpu -> !nodes.contains(gpu.node()));
     }
 
-    private static <T> Set<T> take(Set<T> news) {
+    /** Removes what a concurrent set has, and returns it. */
+    static <T> Set<T> take(Set<T> news) {
         var taken = new HashSet<T>(news);
         news.removeAll(taken);
         return taken;

@@ -6,7 +6,6 @@ import io.aliquot.scheduler.placement.GpuModels;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
@@ -81,10 +80,6 @@ final class NodeAccounts {
         account.close();
         byName.remove(node);
         notReady.remove(node, false);
-    }
-
-    Optional<Claim> claim(String node, String uid) {
-        return withAccount(node, account -> account.claim(uid));
     }
 
     int choose(CandidatePlacements candidates) {

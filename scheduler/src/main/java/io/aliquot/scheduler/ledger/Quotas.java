@@ -3,7 +3,6 @@ package io.aliquot.scheduler.ledger;
 import io.aliquot.scheduler.placement.PodScopes;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -212,9 +211,7 @@ final class Quotas {
 
     /** Takes the namespaces in which a quota has room again. */
     Set<String> takeFreed() {
-        var taken = new HashSet<>(freed);
-        freed.removeAll(taken);
-        return taken;
+        return LedgerEvents.take(freed);
     }
 
     /** All quotas, in the order of their namespaces and names. */

@@ -79,15 +79,10 @@ public final class Evictions {
     private EvictOutcome remember(PodId pod, EvictOutcome outcome) {
         long now = nanoTime.getAsLong();
         blocked.values().removeIf(until -> until - now <= 0);
-        if (!succeeded(outcome)) {
+        if (!outcome.succeeded()) {
             blocked.put(pod.uid(), now + RETRY_AFTER.toNanos());
         }
         return outcome;
-    }
-
-    /** Whether the pod is being evicted or is gone. */
-    public static boolean succeeded(EvictOutcome outcome) {
-        return outcome instanceof EvictOutcome.Done || outcome instanceof EvictOutcome.Gone;
     }
 
     /** Whether an eviction of the pod with this uid was blocked or failed less than {@link #RETRY_AFTER} ago. */

@@ -247,10 +247,10 @@ public final class Evictor {
 
     private boolean evict(Victim victim, boolean dryRun) {
         EvictOutcome outcome = dryRun ? evictions.rehearse(victim.pod()) : evict(victim.pod());
-        if (!Evictions.succeeded(outcome)) {
+        if (!outcome.succeeded()) {
             LOG.warn("cannot evict {} {}", victim.pod(), outcome);
         }
-        return Evictions.succeeded(outcome);
+        return outcome.succeeded();
     }
 
     private EvictOutcome evict(PodId pod) {

@@ -179,7 +179,7 @@ public final class Auditor {
                 LOG.error(
                         "evicted {} node={} gpu={} outcome={}", youngest.id(), suspect.node(), suspect.gpu(), outcome);
             }
-            all &= outcome instanceof EvictOutcome.Done || outcome instanceof EvictOutcome.Gone;
+            all &= outcome.succeeded();
         }
         return all;
     }
