@@ -1,10 +1,12 @@
 package io.aliquot.scheduler.admission;
 
+import io.aliquot.scheduler.server.Problems;
 import java.io.InputStream;
 import java.util.List;
 import java.util.Set;
 import java.util.function.Function;
 import java.util.stream.Collectors;
+import org.springframework.http.HttpStatus;
 import tools.jackson.core.JacksonException;
 import tools.jackson.core.exc.StreamConstraintsException;
 import tools.jackson.databind.json.JsonMapper;
@@ -64,7 +66,7 @@ record AdmissionReview(
             AdmissionReview parsed = of(review);
             return parsed.respond(admission.apply(parsed));
         } catch (DeniedException e) {
-            return e.code() != DeniedException.Code.FORBIDDEN && oversized == Oversized.UNCHANGED
+            return e.code() != HttpStatus.FORBIDDEN && oversized == Oversized.UNCHANGED
                     ? unchanged(review)
                     : denied(review, e);
         } catch (StreamConstraintsException e) {
@@ -92,10 +94,10 @@ record AdmissionReview(
     private static byte[] denied(ObjectNode review, DeniedException why) {
         ObjectNode response = response(uidOfPartial(review), false);
         ObjectNode status = response.putObject("status")
-                .put("code", why.code().status)
-                .put("reason", why.code().reason)
+                .put("code", why.code().value())
+                .put("reason", Problems.reason(why.code().value()))
                 .put("message", why.getMessage());
-        if (why.code() == DeniedException.Code.BUSY) {
+        if (why.code() == HttpStatus.TOO_MANY_REQUESTS) {
             // The API server makes it a header, and client-go repeats the request (client-go 1.35, rest/with_retry.go).
             status.putObject("details").put("retryAfterSeconds", RETRY_SECONDS);
         }

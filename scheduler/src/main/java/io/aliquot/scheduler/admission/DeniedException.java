@@ -1,5 +1,8 @@
 package io.aliquot.scheduler.admission;
 
+import org.jspecify.annotations.Nullable;
+import org.springframework.http.HttpStatus;
+
 /**
  * A refusal of a pod. The message is one sentence for the pod's author that says what to write instead. It may quote
  * the pod, which the API server has not validated yet, so it is shortened and control characters are replaced.
@@ -8,59 +11,45 @@ final class DeniedException extends RuntimeException {
     private static final long serialVersionUID = 1L;
     private static final int MAX_LENGTH = 600;
 
-    private final Code code;
-
-    /** The HTTP status that the API server answers to the pod's author; the names are Kubernetes' reasons. */
-    enum Code {
-        FORBIDDEN(403, "Forbidden"),
-        TOO_LARGE(413, "RequestEntityTooLarge"),
-        BUSY(429, "TooManyRequests");
-
-        final int status;
-        final String reason;
-
-        Code(int status, String reason) {
-            this.status = status;
-            this.reason = reason;
-        }
-    }
+    private final HttpStatus code;
 
     DeniedException(String message) {
-        super(printable(message));
-        this.code = Code.FORBIDDEN;
+        this(message, null);
     }
 
-    DeniedException(String message, Throwable cause) {
+    DeniedException(String message, @Nullable Throwable cause) {
         super(printable(message), cause);
-        this.code = Code.FORBIDDEN;
+        this.code = HttpStatus.FORBIDDEN;
     }
 
-    private DeniedException(Code code, String message) {
+    private DeniedException(HttpStatus code, String message) {
         super(message, null, false, false); // without a stack trace, which costs more than the refusal
         this.code = code;
     }
 
     static DeniedException tooLarge() {
         return new DeniedException(
-                Code.TOO_LARGE,
+                HttpStatus.CONTENT_TOO_LARGE,
                 "the pod is too large for Aliquot's webhook: use fewer containers, environment variables, volumes, mounts"
                         + " and tolerations, and shorter names");
     }
 
     static DeniedException busy() {
         return new DeniedException(
-                Code.BUSY, "Aliquot's webhook reads too many other large pods now: create the pod again");
+                HttpStatus.TOO_MANY_REQUESTS,
+                "Aliquot's webhook reads too many other large pods now: create the pod again");
     }
 
     /** The API server did not tell what the pod's namespace says about it. */
     static DeniedException unreadableNamespace(String namespace, String why) {
         return new DeniedException(
-                Code.BUSY,
+                HttpStatus.TOO_MANY_REQUESTS,
                 printable("Aliquot's webhook could not read the annotations of the namespace " + namespace + " (" + why
                         + "): create the pod again"));
     }
 
-    Code code() {
+    /** What the API server answers to the pod's author. */
+    HttpStatus code() {
         return code;
     }
 

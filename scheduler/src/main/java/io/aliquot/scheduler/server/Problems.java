@@ -75,7 +75,7 @@ public final class Problems {
     }
 
     /** StatusReason (k8s.io/apimachinery, pkg/apis/meta/v1/types.go). */
-    private static String reason(int code) {
+    public static String reason(int code) {
         return switch (code) {
             case 400 -> "BadRequest";
             case 401 -> "Unauthorized";
