@@ -18,15 +18,13 @@ public final class StatusException extends ErrorResponseException {
     private static final long serialVersionUID = 1L;
     private static final int RETRY_SECONDS = 1;
 
-    /** A part of the reason; {@code field} is empty or the path of a field, such as {@code spec.containers[0].memory}. */
-    private record Cause(String reason, String message, String field) {}
-
     public StatusException(int code, String message) {
-        this(code, message, List.of());
+        this(code, message, Map.of());
     }
 
-    private StatusException(int code, String message, List<Cause> causes) {
-        super(HttpStatusCode.valueOf(code), problem(code, message, details(code, causes)), null);
+    /** {@code cause} is empty, or one of the details' causes: a part of the reason, perhaps with the path of a field. */
+    private StatusException(int code, String message, Map<String, String> cause) {
+        super(HttpStatusCode.valueOf(code), problem(code, message, details(code, cause)), null);
         if (isTemporary(code)) {
             // client-go repeats a request that is answered with this header (client-go 1.35, rest/with_retry.go).
             getHeaders().set(HttpHeaders.RETRY_AFTER, Integer.toString(RETRY_SECONDS));
@@ -69,7 +67,7 @@ public final class StatusException extends ErrorResponseException {
         return new StatusException(
                 422,
                 "GpuShare." + Discovery.GROUP + " \"" + name + "\" is invalid: " + field + ": " + why,
-                List.of(new Cause("FieldValueInvalid", why, field)));
+                Map.of("reason", "FieldValueInvalid", "message", why, "field", field));
     }
 
     /** Of a version that this replica has not seen yet; client-go recognizes the cause and lists without a version. */
@@ -77,7 +75,7 @@ public final class StatusException extends ErrorResponseException {
         return new StatusException(
                 504,
                 "Too large resource version: " + version + ", current: " + newest,
-                List.of(new Cause("ResourceVersionTooLarge", "Too large resource version", "")));
+                Map.of("reason", "ResourceVersionTooLarge", "message", "Too large resource version"));
     }
 
     public static StatusException tooManyRequests(String message) {
@@ -102,24 +100,14 @@ public final class StatusException extends ErrorResponseException {
         return problem;
     }
 
-    private static Map<String, Object> details(int code, List<Cause> causes) {
+    private static Map<String, Object> details(int code, Map<String, String> cause) {
         var details = new LinkedHashMap<String, Object>();
-        if (!causes.isEmpty()) {
-            details.put("causes", causes.stream().map(StatusException::cause).toList());
+        if (!cause.isEmpty()) {
+            details.put("causes", List.of(cause));
         }
         if (isTemporary(code)) {
             details.put("retryAfterSeconds", RETRY_SECONDS);
         }
         return details;
-    }
-
-    private static Map<String, String> cause(Cause cause) {
-        var fields = new LinkedHashMap<String, String>();
-        fields.put("reason", cause.reason());
-        fields.put("message", cause.message());
-        if (!cause.field().isEmpty()) {
-            fields.put("field", cause.field());
-        }
-        return fields;
     }
 }
