@@ -18,8 +18,9 @@ import tools.jackson.databind.node.ObjectNode;
 
 /**
  * Prepares a pod of Aliquot's; the API server decides which pods these are, by the webhooks' selectors and conditions.
- * It translates the resources of other products into Aliquot's, sets the scheduler and the toleration, and lets each GPU container read its devices and limits from annotations that Bind will write; it hides the GPUs from
- * all other containers. It refuses invalid requests and pods that could bypass their limits.
+ * It translates the resources of other products into Aliquot's, sets the scheduler and the toleration, and lets each GPU
+ * container read its devices and limits from annotations that Bind will write; it hides the GPUs from all other containers.
+ * It refuses invalid requests and pods that could bypass their limits.
  *
  * @param runtimeClass for pods without a RuntimeClass; empty: such pods stay without one
  * @param compatibility the meaning of resources in pods that neither have the annotation nor use ACK's names
@@ -149,7 +150,7 @@ record GpuAdmission(String runtimeClass, Compatibility compatibility, Supplier<P
             throw container.denied("a privileged container sees every GPU of its node, so it cannot be limited to a"
                     + " share; remove securityContext.privileged, or its GPU resources");
         }
-        if (container.requestsPartOfGpu()) {
+        if (container.sharedRequest(Compatibility.NONE).isPresent()) { // files limit it
             container.mountCapability().ifPresent(capability -> {
                 throw container.denied(
                         "with the capability " + capability + " it could unmount the files that enforce its"

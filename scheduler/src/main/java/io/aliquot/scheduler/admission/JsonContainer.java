@@ -308,11 +308,6 @@ final class JsonContainer {
                 .filter(request -> !request.exclusive());
     }
 
-    /** Whether it requests less than whole cards, so that files limit it. */
-    boolean requestsPartOfGpu() {
-        return sharedRequest(Compatibility.NONE).isPresent();
-    }
-
     /** A capability that it adds and with which its programs can mount and unmount, as it is written. */
     Optional<String> mountCapability() {
         return JsonTree.object(tree, "securityContext")

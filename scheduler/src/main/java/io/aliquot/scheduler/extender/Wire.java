@@ -20,6 +20,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.function.BiConsumer;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.DeserializationFeature;
 import tools.jackson.databind.PropertyNamingStrategies.UpperCamelCaseStrategy;
@@ -246,27 +247,21 @@ final class Wire {
          */
         PodGpuRequest request() {
             var requests = new ArrayList<ContainerGpuRequest>();
-            for (Container container : initContainers) {
-                ContainerGpuRequest.parse(container.name(), container.initKind(), container.resources.limits)
-                        .ifPresent(requests::add);
-            }
-            for (Container container : containers) {
-                ContainerGpuRequest.parse(container.name(), ContainerKind.APP, container.resources.limits)
-                        .ifPresent(requests::add);
-            }
+            each((kind, container) -> ContainerGpuRequest.parse(container.name(), kind, container.resources.limits)
+                    .ifPresent(requests::add));
             return PodGpuRequest.of(requests, placement, preferences)
                     .withHostRequests(requests())
                     .withScopes(scopes);
         }
 
+        private void each(BiConsumer<ContainerKind, Container> action) {
+            initContainers.forEach(container -> action.accept(container.initKind(), container));
+            containers.forEach(container -> action.accept(ContainerKind.APP, container));
+        }
+
         private HostResources requests() {
             var sum = new PodHostRequests();
-            for (Container container : initContainers) {
-                sum.add(container.initKind(), HostResources.parse(container.resources.requests));
-            }
-            for (Container container : containers) {
-                sum.add(ContainerKind.APP, HostResources.parse(container.resources.requests));
-            }
+            each((kind, container) -> sum.add(kind, HostResources.parse(container.resources.requests)));
             sum.podLevel(podRequests.keySet(), HostResources.parse(podRequests));
             sum.overhead(HostResources.parse(overhead));
             return sum.total();

@@ -132,38 +132,28 @@ final class Claim {
 
     /** A resize of this one was sent. */
     Claim resizing(BoundPod pod, List<ContainerShare> wanted, long now) {
-        return new Claim(
-                pod.id(),
-                state,
-                pod.shares(),
-                ContainerShare.larger(pod.perGpu(), ContainerShare.perGpu(wanted)),
-                pod.hostRequests(),
-                pod,
-                pod.version(),
-                wanted,
-                excess,
-                pod.scopes(),
-                QuotaAmount.of(pod.shares()).max(QuotaAmount.of(wanted)),
-                now);
+        return resizing(state, pod, pod.version(), wanted, now);
     }
 
     /** The pod was reported in a version that does not show the outcome of the resize. */
     Claim stillResizing(BoundPod pod) {
-        List<ContainerShare> wanted = Objects.requireNonNull(resize);
-        Map<String, GpuAmount> most = ContainerShare.larger(pod.perGpu(), ContainerShare.perGpu(wanted));
+        return resizing(State.HELD, pod, base, Objects.requireNonNull(resize), since);
+    }
+
+    private Claim resizing(State now, BoundPod pod, long version, List<ContainerShare> wanted, long began) {
         return new Claim(
                 pod.id(),
-                State.HELD,
+                now,
                 pod.shares(),
-                most,
+                ContainerShare.larger(pod.perGpu(), ContainerShare.perGpu(wanted)),
                 pod.hostRequests(),
                 pod,
-                base,
+                version,
                 wanted,
                 excess,
                 pod.scopes(),
                 QuotaAmount.of(pod.shares()).max(QuotaAmount.of(wanted)),
-                since);
+                began);
     }
 
     /**
