@@ -171,7 +171,7 @@ run_part() { # PART
     case $1 in
         java) maven -T 2 -pl api,testing,scheduler -Daliquot.histories=10000 -Dschemathesis.examples=20 ;;
         placement) maven -pl api,testing,scheduler,simulator -DskipITs -Dtest=RequiredModelsTest -Dsurefire.failIfNoSpecifiedTests=false ;;
-        native) ALIQUOT_KILL_ROUNDS=5000 maven -pl api,native-shim,device-plugin ;;
+        native) ALIQUOT_KILL_ROUNDS=5000 maven -pl api,testing,native-shim,device-plugin ;;
         lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!}" ;;
         faults) maven_lab -Dtest=None "-Dit.test=$fault_tests" ;;
         conformance) run_conformance ;;

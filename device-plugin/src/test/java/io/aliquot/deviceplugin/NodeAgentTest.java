@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin;
 
+import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.foreign.FeatureDiscovery;
@@ -36,7 +37,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
-import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
@@ -958,14 +958,6 @@ final class NodeAgentTest {
             agent.wake();
             return agent.passes() >= last;
         });
-    }
-
-    private static void await(Callable<Boolean> condition) throws Exception {
-        long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-        while (!condition.call() && System.nanoTime() - deadline < 0) {
-            Thread.sleep(10);
-        }
-        assertThat(condition.call()).isTrue();
     }
 
     private static final class InMemoryNode implements NodeClient {

@@ -8,6 +8,7 @@ import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
 import io.aliquot.scheduler.QuotaHistory.Amount;
 import io.aliquot.scheduler.ReplicaProcess.Part;
+import io.aliquot.testing.Await;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.ContainerBuilder;
 import io.fabric8.kubernetes.api.model.NamespaceBuilder;
@@ -126,8 +127,7 @@ class ReplicasIT {
             for (String namespace : quotas.keySet()) {
                 write(namespace, Amount.UNLIMITED);
             }
-            ReplicatedCluster.await(
-                    this::whyPending, Duration.ofMinutes(2), () -> pending().isEmpty());
+            Await.await(this::whyPending, Duration.ofMinutes(2), () -> pending().isEmpty());
             awaitEqualSums();
         } catch (Exception | AssertionError e) {
             for (ReplicaProcess replica : cluster.replicas) {
@@ -400,8 +400,8 @@ class ReplicasIT {
                 leader.signal("STOP", Part.values());
                 cluster.paused.add(leader);
                 String holder = cluster.holder();
-                ReplicatedCluster.await(
-                        "another replica leads",
+                Await.await(
+                        () -> "another replica leads",
                         Duration.ofSeconds(60),
                         () -> !cluster.holder().equals(holder));
                 for (int i = 0; i < 20; i++) {
@@ -426,7 +426,7 @@ class ReplicasIT {
     /** Each replica's sums become those of the pods that the API server has. */
     private void awaitEqualSums() throws Exception {
         var last = new TreeMap<String, String>();
-        ReplicatedCluster.await(() -> "the sums differ: " + last, Duration.ofSeconds(60), () -> {
+        Await.await(() -> "the sums differ: " + last, Duration.ofSeconds(60), () -> {
             cluster.replicas.forEach(ReplicaProcess::start);
             Map<String, Amount> expected = sums();
             List<Map<String, Double>> answers = cluster.answers();

@@ -11,8 +11,9 @@ import io.aliquot.api.names.Scaling;
 import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.scheduler.QuotaHistory.Amount;
 import io.aliquot.scheduler.extensionapi.Authority;
-import io.aliquot.testing.AnyServer;
 import io.aliquot.testing.ApiServer;
+import io.aliquot.testing.Await;
+import io.aliquot.testing.Tls;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.client.KubernetesClient;
@@ -28,8 +29,6 @@ import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.security.KeyStore;
-import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -38,13 +37,8 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.UUID;
-import java.util.concurrent.TimeUnit;
-import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
-import javax.net.ssl.KeyManagerFactory;
-import javax.net.ssl.SSLContext;
-import javax.net.ssl.TrustManager;
 
 /**
  * A real API server with the chart's roles, webhooks and policies, nodes without a kubelet, and two replicas of the
@@ -117,7 +111,7 @@ final class ReplicatedCluster implements AutoCloseable {
     /** As the chart's Job does: the extender serves its API only when the API server trusts its certificate. */
     private void trustAuthority() throws Exception {
         var secret = client.secrets().inNamespace("aliquot").withName("aliquot-webhook-ca");
-        await("an authority", Duration.ofMinutes(2), () -> secret.get() != null);
+        Await.await(() -> "an authority", Duration.ofMinutes(2), () -> secret.get() != null);
         var unused = client.admissionRegistration()
                 .v1()
                 .mutatingWebhookConfigurations()
@@ -227,16 +221,9 @@ final class ReplicatedCluster implements AutoCloseable {
 
     /** Sends requests to a replica as the API server forwards them. */
     private static HttpClient frontProxy(Authority.Identity identity) throws Exception {
-        var store = KeyStore.getInstance("PKCS12");
-        store.load(null, null);
-        store.setKeyEntry("front-proxy", identity.key(), new char[0], new X509Certificate[] {identity.certificate()});
-        var keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-        keys.init(store, new char[0]);
-        var tls = SSLContext.getInstance("TLS");
-        tls.init(keys.getKeyManagers(), new TrustManager[] {new AnyServer()}, null);
         return HttpClient.newBuilder()
                 .version(HttpClient.Version.HTTP_1_1)
-                .sslContext(tls)
+                .sslContext(Tls.anyServer(identity.key(), identity.certificate()))
                 .connectTimeout(Duration.ofSeconds(2))
                 .build();
     }
@@ -303,27 +290,11 @@ final class ReplicatedCluster implements AutoCloseable {
     }
 
     void awaitLeader() throws Exception {
-        await("both replicas answer and one places pods", Duration.ofMinutes(2), () -> {
+        Await.await(() -> "both replicas answer and one places pods", Duration.ofMinutes(2), () -> {
             replicas.forEach(ReplicaProcess::start);
             List<Map<String, Double>> answers = answers();
             return answers.size() == replicas.size()
                     && answers.stream().anyMatch(metrics -> metrics.getOrDefault("aliquot_leader", 0.0) == 1);
         });
-    }
-
-    interface Condition {
-        boolean holds() throws Exception;
-    }
-
-    static void await(String what, Duration within, Condition condition) throws Exception {
-        await(() -> what, within, condition);
-    }
-
-    static void await(Supplier<String> what, Duration within, Condition condition) throws Exception {
-        long end = System.nanoTime() + within.toNanos();
-        while (!condition.holds()) {
-            assertThat(System.nanoTime()).as(what).isLessThan(end);
-            TimeUnit.MILLISECONDS.sleep(50);
-        }
     }
 }

@@ -20,13 +20,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.security.KeyPairGenerator;
-import java.security.KeyStore;
-import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
-import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -34,7 +31,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import javax.net.ssl.SSLContext;
-import javax.net.ssl.TrustManagerFactory;
 
 /**
  * A real API server with its etcd, without controllers and without nodes other than those that a test creates. It
@@ -408,20 +404,8 @@ public final class ApiServer implements AutoCloseable {
     }
 
     private static SSLContext trusting(Path file) throws GeneralSecurityException, IOException {
-        var store = KeyStore.getInstance(KeyStore.getDefaultType());
-        store.load(null, null);
-        Collection<? extends Certificate> certificates;
         try (InputStream in = Files.newInputStream(file)) {
-            certificates = CertificateFactory.getInstance("X.509").generateCertificates(in);
+            return Tls.trusting(CertificateFactory.getInstance("X.509").generateCertificates(in));
         }
-        int n = 0;
-        for (Certificate certificate : certificates) {
-            store.setCertificateEntry("certificate" + n++, certificate);
-        }
-        var trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        trust.init(store);
-        var context = SSLContext.getInstance("TLS");
-        context.init(null, trust.getTrustManagers(), null);
-        return context;
     }
 }

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.shim.AgentFile;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
+import io.aliquot.testing.Await;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
@@ -116,10 +117,8 @@ final class ArbiterProcessTest {
         assertThat(device(slot).unattributedBytes()).isEqualTo(3);
     }
 
-    private static void awaitWordsAfter(Path slot, long millis) throws Exception {
-        while (device(slot).active().millis() <= millis) {
-            Thread.sleep(5);
-        }
+    private static void awaitWordsAfter(Path slot, long millis) {
+        Await.await(() -> device(slot).active().millis() > millis);
     }
 
     private static AgentFile.Device device(Path slot) throws IOException {
@@ -148,9 +147,7 @@ final class ArbiterProcessTest {
         return System.nanoTime() + skipped.get();
     }
 
-    private void await(String content) throws Exception {
-        while (!Files.readString(lists).equals(content)) {
-            Thread.sleep(5);
-        }
+    private void await(String content) {
+        Await.await(content, () -> Files.readString(lists).equals(content));
     }
 }

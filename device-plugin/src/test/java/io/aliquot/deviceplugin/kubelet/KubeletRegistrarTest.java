@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.kubelet;
 
+import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
@@ -291,8 +292,10 @@ final class KubeletRegistrarTest {
         register(20);
         Files.createFile(folder.resolve("nvidia-gpu.sock"));
 
-        awaitWhile(
-                () -> registrar.observeAllocatable(2), () -> registrar.problem().isPresent());
+        await(() -> {
+            registrar.observeAllocatable(2);
+            return registrar.problem().isPresent();
+        });
 
         assertThat(registrar.problem().orElseThrow())
                 .contains("the node has 2 aliquot.io/vgpu where this plugin advertises 20")
@@ -309,9 +312,10 @@ final class KubeletRegistrarTest {
         register(20);
         String before = socket();
 
-        awaitWhile(
-                () -> registrar.observeAllocatable(0),
-                () -> !socket().equals(before) && registrar.problem().isEmpty());
+        await(() -> {
+            registrar.observeAllocatable(0);
+            return !socket().equals(before) && registrar.problem().isEmpty();
+        });
 
         kubelet.nextRegistration();
         kubelet.allocate("slot-000");
@@ -394,22 +398,5 @@ final class KubeletRegistrarTest {
                 .setContainerPath(container)
                 .setReadOnly(readOnly)
                 .build();
-    }
-
-    private static void await(Condition condition) throws Exception {
-        awaitWhile(() -> {}, condition);
-    }
-
-    private static void awaitWhile(Runnable meanwhile, Condition condition) throws Exception {
-        long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-        do {
-            meanwhile.run();
-            Thread.sleep(10);
-        } while (!condition.holds() && System.nanoTime() - deadline < 0);
-        assertThat(condition.holds()).isTrue();
-    }
-
-    private interface Condition {
-        boolean holds() throws Exception;
     }
 }

@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.node;
 
+import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
@@ -15,14 +16,12 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutorService;
@@ -94,6 +93,7 @@ final class ApiServerNodeClientTest {
 
     @Test
     void returnsTheDevicesOfTheNodesResourceSlicesAndTheirChanges() throws Exception {
+        await(() -> node.draDevices().isPresent()); // else it might take the event
         slices = items("");
         try (var other = new ApiServerNodeClient(
                 new ApiServerClient(
@@ -331,13 +331,5 @@ final class ApiServerNodeClientTest {
                 + labels
                 + "},\"annotations\":{" + annotations + "}},\"status\":{\"capacity\":{" + resources
                 + "},\"allocatable\":{" + resources + "}}}";
-    }
-
-    private static void await(Callable<Boolean> condition) throws Exception {
-        long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-        while (!condition.call() && System.nanoTime() - deadline < 0) {
-            Thread.sleep(10);
-        }
-        assertThat(condition.call()).isTrue();
     }
 }

@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.nvml;
 
+import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
@@ -11,7 +12,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
-import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
@@ -272,13 +272,5 @@ final class NvmlSessionTest {
     private void awaitReadings(int count) throws Exception {
         long last = session.readings() + 1 + count; // a reading may be under way
         await(() -> session.readings() >= last);
-    }
-
-    private static void await(Callable<Boolean> condition) throws Exception {
-        long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-        while (!condition.call() && System.nanoTime() - deadline < 0) {
-            Thread.sleep(10);
-        }
-        assertThat(condition.call()).isTrue();
     }
 }

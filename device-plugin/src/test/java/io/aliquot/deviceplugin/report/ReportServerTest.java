@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.aliquot.api.names.CertificateDigest;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
+import io.aliquot.testing.Tls;
 import java.io.IOException;
 import java.math.BigInteger;
 import java.net.InetAddress;
@@ -19,10 +20,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyPair;
 import java.security.KeyPairGenerator;
-import java.security.KeyStore;
 import java.security.PrivateKey;
 import java.security.SecureRandom;
-import java.security.cert.Certificate;
 import java.security.cert.X509Certificate;
 import java.security.spec.ECGenParameterSpec;
 import java.time.Duration;
@@ -33,11 +32,7 @@ import java.util.Date;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
-import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
-import javax.net.ssl.SSLEngine;
-import javax.net.ssl.TrustManager;
-import javax.net.ssl.X509ExtendedTrustManager;
 import org.bouncycastle.asn1.x500.X500Name;
 import org.bouncycastle.asn1.x509.Extension;
 import org.bouncycastle.asn1.x509.GeneralName;
@@ -247,48 +242,14 @@ final class ReportServerTest {
     }
 
     private static HttpClient client(Optional<Identity> client) throws Exception {
-        KeyStore own = KeyStore.getInstance("PKCS12");
-        own.load(null, null);
-        if (client.isPresent()) {
-            own.setKeyEntry("client", client.get().key(), new char[0], new Certificate[] {
-                client.get().certificate()
-            });
-        }
-        KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-        keys.init(own, new char[0]);
-        SSLContext context = SSLContext.getInstance("TLS");
-        context.init(keys.getKeyManagers(), new TrustManager[] {new AnyServer()}, null);
-        return HttpClient.newBuilder().sslContext(context).build();
+        SSLContext tls = client.isPresent()
+                ? Tls.anyServer(client.get().key(), client.get().certificate())
+                : Tls.anyServer();
+        return HttpClient.newBuilder().sslContext(tls).build();
     }
 
     private static Identity of(AgentCertificate agent) {
         return new Identity(agent.key(), agent.certificate());
-    }
-
-    /** The scheduler looks at the agent's certificate after the handshake. */
-    private static final class AnyServer extends X509ExtendedTrustManager {
-        @Override
-        public void checkClientTrusted(X509Certificate[] chain, String type) {}
-
-        @Override
-        public void checkClientTrusted(X509Certificate[] chain, String type, Socket socket) {}
-
-        @Override
-        public void checkClientTrusted(X509Certificate[] chain, String type, SSLEngine engine) {}
-
-        @Override
-        public void checkServerTrusted(X509Certificate[] chain, String type) {}
-
-        @Override
-        public void checkServerTrusted(X509Certificate[] chain, String type, Socket socket) {}
-
-        @Override
-        public void checkServerTrusted(X509Certificate[] chain, String type, SSLEngine engine) {}
-
-        @Override
-        public X509Certificate[] getAcceptedIssuers() {
-            return new X509Certificate[0];
-        }
     }
 
     private record Identity(PrivateKey key, X509Certificate certificate) {

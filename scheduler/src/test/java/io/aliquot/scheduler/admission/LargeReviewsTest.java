@@ -2,6 +2,7 @@ package io.aliquot.scheduler.admission;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.testing.Tls;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -14,8 +15,6 @@ import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
-import java.security.GeneralSecurityException;
-import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -24,9 +23,6 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
-import javax.net.ssl.SSLContext;
-import javax.net.ssl.TrustManager;
-import javax.net.ssl.X509TrustManager;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import tools.jackson.databind.JsonNode;
@@ -121,7 +117,7 @@ class LargeReviewsTest {
         var over = new AtomicBoolean();
         try (HttpClient client = HttpClient.newBuilder()
                 .version(HttpClient.Version.HTTP_1_1)
-                .sslContext(anyServer())
+                .sslContext(Tls.anyServer())
                 .build()) {
             String url = "https://localhost:" + port(webhooks) + "/admission/";
             var answers = new ConcurrentLinkedQueue<String>();
@@ -229,28 +225,5 @@ class LargeReviewsTest {
             }
         }
         throw new AssertionError("the webhooks did not start");
-    }
-
-    /** The server's certificate is not what this test is about. */
-    private static SSLContext anyServer() throws GeneralSecurityException {
-        var tls = SSLContext.getInstance("TLS");
-        tls.init(
-                null,
-                new TrustManager[] {
-                    new X509TrustManager() {
-                        @Override
-                        public void checkClientTrusted(X509Certificate[] chain, String type) {}
-
-                        @Override
-                        public void checkServerTrusted(X509Certificate[] chain, String type) {}
-
-                        @Override
-                        public X509Certificate[] getAcceptedIssuers() {
-                            return new X509Certificate[0];
-                        }
-                    }
-                },
-                null);
-        return tls;
     }
 }

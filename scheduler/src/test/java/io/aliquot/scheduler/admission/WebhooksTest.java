@@ -8,6 +8,8 @@ import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.testing.Await;
+import io.aliquot.testing.Tls;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.server.mock.EnableKubernetesMockClient;
@@ -22,16 +24,15 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
-import java.security.KeyStore;
+import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
-import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.util.Base64;
-import java.util.concurrent.TimeUnit;
+import java.util.Collection;
+import java.util.List;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLSocket;
-import javax.net.ssl.TrustManagerFactory;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -179,25 +180,18 @@ class WebhooksTest {
 
     @Test
     void thePortIsOpenButNotTrustedBeforeTheFirstReconciliation() throws Exception {
-        KeyStore otherTrust = KeyStore.getInstance("PKCS12");
-        otherTrust.load(null, null);
-        otherTrust.setCertificateEntry("x", keeper.otherCertificate());
-
-        assertThatThrownBy(() -> post(otherTrust, "/admission/gpu", "{}")).isInstanceOf(SSLException.class);
+        assertThatThrownBy(() -> post(List.of(keeper.otherCertificate()), "/admission/gpu", "{}"))
+                .isInstanceOf(SSLException.class);
         assertThat(ready()).startsWith("waits for the webhooks' certificate");
         keeper.reconcile();
         // The replica asks its own port now and then.
-        long end = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-        while (!ready().equals("ok\n") && System.nanoTime() < end) {
-            TimeUnit.MILLISECONDS.sleep(50);
-        }
-        assertThat(ready()).isEqualTo("ok\n");
+        Await.await("readiness", () -> ready().equals("ok\n"));
     }
 
     @Test
     void noCallFailsWhileACertificateIsRenewed() throws Exception {
         keeper.reconcile();
-        KeyStore before = bundle();
+        Collection<? extends Certificate> before = bundle();
         BigInteger old = keeper.serialNumber();
         String review = AdmissionReviewTest.review(Pods.gpuPod()).toString();
 
@@ -217,17 +211,15 @@ class WebhooksTest {
         return post(bundle(), path, body);
     }
 
-    private Response post(KeyStore trusted, String path, String body) throws IOException, GeneralSecurityException {
+    private Response post(Collection<? extends Certificate> trusted, String path, String body)
+            throws IOException, GeneralSecurityException {
         return post(trusted, path, body, body.getBytes(StandardCharsets.UTF_8).length);
     }
 
     /** Uses a socket, because the JDK's client cannot connect to one name and check the certificate for another. */
-    private Response post(KeyStore trusted, String path, String body, int length)
+    private Response post(Collection<? extends Certificate> trusted, String path, String body, int length)
             throws IOException, GeneralSecurityException {
-        var trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        trust.init(trusted);
-        var tls = SSLContext.getInstance("TLS");
-        tls.init(null, trust.getTrustManagers(), null);
+        SSLContext tls = Tls.trusting(trusted);
         byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
         String host = CertificateKeeperFixture.host();
         try (var plain = new Socket(InetAddress.getLoopbackAddress(), RandomPorts.webhooks(context));
@@ -269,7 +261,7 @@ class WebhooksTest {
     }
 
     /** The caBundle, which the API server trusts. */
-    private KeyStore bundle() throws GeneralSecurityException, IOException {
+    private Collection<? extends Certificate> bundle() throws GeneralSecurityException, IOException {
         String bundle = kubernetes
                 .admissionRegistration()
                 .v1()
@@ -280,14 +272,8 @@ class WebhooksTest {
                 .get(1)
                 .getClientConfig()
                 .getCaBundle();
-        KeyStore trusted = KeyStore.getInstance("PKCS12");
-        trusted.load(null, null);
-        for (var certificate : CertificateFactory.getInstance("X.509")
+        return CertificateFactory.getInstance("X.509")
                 .generateCertificates(
-                        new ByteArrayInputStream(Base64.getDecoder().decode(bundle)))) {
-            trusted.setCertificateEntry(
-                    ((X509Certificate) certificate).getSerialNumber().toString(), certificate);
-        }
-        return trusted;
+                        new ByteArrayInputStream(Base64.getDecoder().decode(bundle)));
     }
 }

@@ -6,13 +6,12 @@ import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.server.RandomPorts;
 import io.aliquot.testing.ApiServer;
 import io.aliquot.testing.ApiServer.Response;
+import io.aliquot.testing.Await;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.LinkedHashMap;
-import java.util.List;
-import java.util.concurrent.TimeUnit;
 import org.bouncycastle.asn1.x509.KeyPurposeId;
 import org.springframework.context.ConfigurableApplicationContext;
 import tools.jackson.databind.JsonNode;
@@ -74,14 +73,9 @@ final class Aggregation implements AutoCloseable {
 
     /** Reads what the API server itself publishes. */
     private void trustTheApiServer() throws Exception {
-        Response map = new Response(404, "", List.of());
-        for (int i = 0; i < 100 && map.code() != 200; i++) {
-            map = server.admin().get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication");
-            TimeUnit.MILLISECONDS.sleep(100);
-        }
+        Response map = await("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication");
         var data = new LinkedHashMap<String, String>();
-        JsonNode found =
-                JsonMapper.shared().readTree(map.expectSuccess().body()).get("data");
+        JsonNode found = JsonMapper.shared().readTree(map.body()).get("data");
         found.propertyStream()
                 .forEach(entry -> data.put(entry.getKey(), entry.getValue().asString()));
         replica.getBean(FakeControlPlane.class).authentication = data;
@@ -89,13 +83,9 @@ final class Aggregation implements AutoCloseable {
     }
 
     /** Repeats a request until it succeeds. */
-    Response await(String path) throws InterruptedException {
-        Response answer = server.admin().get(path);
-        for (int i = 0; i < 300 && answer.code() != 200; i++) {
-            TimeUnit.MILLISECONDS.sleep(100);
-            answer = server.admin().get(path);
-        }
-        return answer.expectSuccess();
+    Response await(String path) {
+        Await.await(path, () -> server.admin().get(path).code() == 200);
+        return server.admin().get(path).expectSuccess();
     }
 
     @Override

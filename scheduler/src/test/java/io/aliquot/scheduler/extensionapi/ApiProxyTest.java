@@ -8,7 +8,9 @@ import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;
 import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.testing.Await;
 import io.aliquot.testing.FaultyTcpProxy;
+import io.aliquot.testing.Tls;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.InetAddress;
@@ -20,16 +22,12 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.file.Path;
-import java.security.KeyStore;
-import java.security.cert.Certificate;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLSocket;
-import javax.net.ssl.TrustManagerFactory;
 import org.bouncycastle.asn1.x509.KeyPurposeId;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -46,7 +44,6 @@ import tools.jackson.databind.json.JsonMapper;
 class ApiProxyTest {
     private static final String NODES = Discovery.VERSION_PATH + "/gpunodes";
     private static final String AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    private static final char[] PASSWORD = "x".toCharArray();
 
     @TempDir
     static Path folder;
@@ -168,9 +165,7 @@ class ApiProxyTest {
         X509Certificate former = served();
         Identity renewed = issue();
 
-        for (int i = 0; i < 100 && served().equals(former); i++) {
-            Thread.sleep(100);
-        }
+        Await.await("another certificate", () -> !served().equals(former));
         assertThat(served()).isEqualTo(renewed.certificate());
     }
 
@@ -225,20 +220,7 @@ class ApiProxyTest {
     }
 
     private static SSLContext tls(boolean frontProxys) throws Exception {
-        var store = KeyStore.getInstance("PKCS12");
-        store.load(null, null);
-        if (frontProxys) {
-            store.setKeyEntry("c", frontProxy.key(), PASSWORD, new Certificate[] {frontProxy.certificate()});
-        }
-        var keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-        keys.init(store, PASSWORD);
-        SSLContext context = SSLContext.getInstance("TLS");
-        var trusted = KeyStore.getInstance("PKCS12");
-        trusted.load(null, null);
-        trusted.setCertificateEntry("ca", ca.certificate);
-        var servers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        servers.init(trusted);
-        context.init(keys.getKeyManagers(), servers.getTrustManagers(), null);
-        return context;
+        List<X509Certificate> trusted = List.of(ca.certificate);
+        return frontProxys ? Tls.trusting(trusted, frontProxy.key(), frontProxy.certificate()) : Tls.trusting(trusted);
     }
 }

@@ -4,7 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.extender.ExtenderFixture;
-import io.aliquot.testing.AnyServer;
+import io.aliquot.testing.Tls;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStream;
@@ -22,8 +22,6 @@ import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.security.KeyStore;
-import java.security.cert.Certificate;
 import java.time.Clock;
 import java.time.Duration;
 import java.time.Instant;
@@ -40,9 +38,7 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
-import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
-import javax.net.ssl.TrustManager;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.MethodOrderer;
@@ -112,7 +108,8 @@ class ApiScaleFigures {
         String[] ports = answer().split(" ", -1);
         apiPort = Integer.parseInt(ports[0]);
         extenderPort = Integer.parseInt(ports[1]);
-        tls = tls(frontProxies.client(ApiScaleProgram.CLIENT));
+        Authority.Identity identity = frontProxies.client(ApiScaleProgram.CLIENT);
+        tls = Tls.anyServer(identity.key(), identity.certificate());
         client = HttpClient.newBuilder()
                 .version(HttpClient.Version.HTTP_1_1)
                 .sslContext(tls)
@@ -459,16 +456,5 @@ class ApiScaleFigures {
                                 + "X-Remote-User: viewer\r\n\r\n")
                         .getBytes(UTF_8));
         return socket;
-    }
-
-    private static SSLContext tls(Authority.Identity identity) throws Exception {
-        var store = KeyStore.getInstance("PKCS12");
-        store.load(null, null);
-        store.setKeyEntry("client", identity.key(), new char[0], new Certificate[] {identity.certificate()});
-        var keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-        keys.init(store, new char[0]);
-        var context = SSLContext.getInstance("TLS");
-        context.init(keys.getKeyManagers(), new TrustManager[] {new AnyServer()}, null);
-        return context;
     }
 }

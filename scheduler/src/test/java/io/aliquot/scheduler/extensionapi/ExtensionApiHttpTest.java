@@ -14,19 +14,15 @@ import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.extensionapi.identity.RequestUser;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.server.RandomPorts;
-import io.aliquot.testing.AnyServer;
+import io.aliquot.testing.Tls;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.Socket;
-import java.security.KeyStore;
-import java.security.cert.Certificate;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
-import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
-import javax.net.ssl.TrustManager;
 import org.bouncycastle.asn1.x509.KeyPurposeId;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterAll;
@@ -354,9 +350,9 @@ class ExtensionApiHttpTest {
             String headers,
             String body)
             throws Exception {
-        try (var socket = tls(client)
-                .getSocketFactory()
-                .createSocket(InetAddress.getLoopbackAddress(), RandomPorts.webhooks(replica))) {
+        SSLContext tls = client == null ? Tls.anyServer() : Tls.anyServer(client.key(), client.certificate());
+        try (var socket =
+                tls.getSocketFactory().createSocket(InetAddress.getLoopbackAddress(), RandomPorts.webhooks(replica))) {
             socket.setSoTimeout(30_000);
             String length = body.isEmpty() ? "" : "Content-Length: " + body.length() + "\r\n";
             socket.getOutputStream()
@@ -393,18 +389,5 @@ class ExtensionApiHttpTest {
             text.append(new String(bytes, line + 2, size, UTF_8));
             at = line + 2 + size + 2;
         }
-    }
-
-    private static SSLContext tls(@Nullable Identity client) throws Exception {
-        var store = KeyStore.getInstance("PKCS12");
-        store.load(null, null);
-        if (client != null) {
-            store.setKeyEntry("client", client.key(), new char[0], new Certificate[] {client.certificate()});
-        }
-        var keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-        keys.init(store, new char[0]);
-        var context = SSLContext.getInstance("TLS");
-        context.init(keys.getKeyManagers(), new TrustManager[] {new AnyServer()}, null);
-        return context;
     }
 }

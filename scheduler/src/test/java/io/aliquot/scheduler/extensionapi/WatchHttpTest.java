@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.extensionapi;
 
+import static io.aliquot.testing.Await.await;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -33,7 +34,6 @@ import java.util.Map;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -215,7 +215,7 @@ class WatchHttpTest {
             for (int i = 0; i < 50; i++) {
                 sockets.add(rawWatch("?watch=1")); // begins with 5,000 objects
             }
-            awaitTrue(() -> context.getBean(Watches.class).count() == sockets.size());
+            await(() -> context.getBean(Watches.class).count() == sockets.size());
             changeMoreThanTheLogKeeps();
 
             assertThat(heap() - before).as("MiB more").isLessThan(64);
@@ -243,7 +243,7 @@ class WatchHttpTest {
                 socket.close();
             }
             var memory = new AtomicInteger();
-            awaitTrue(() -> {
+            await(() -> {
                 hold("new", "n1", 1 + memory.incrementAndGet() % 1000);
                 return context.getBean(Watches.class).count() == 0;
             });
@@ -265,7 +265,7 @@ class WatchHttpTest {
                 // A right to create service accounts is a right to any number of users.
                 sockets.add(rawWatch("?watch=1", "system:serviceaccount:team:robot-" + i));
             }
-            awaitTrue(() -> context.getBean(Watches.class).count() == sockets.size());
+            await(() -> context.getBean(Watches.class).count() == sockets.size());
 
             assertThat(statusOfWatch("system:serviceaccount:team:other")).isEqualTo("429");
             assertThat(statusOfWatch("system:serviceaccount:team-2:other")).isEqualTo("200");
@@ -320,12 +320,6 @@ class WatchHttpTest {
     private static long heap() {
         System.gc();
         return ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed() >> 20;
-    }
-
-    private static void awaitTrue(BooleanSupplier condition) throws InterruptedException {
-        while (!condition.getAsBoolean()) { // until the test's timeout
-            Thread.sleep(10);
-        }
     }
 
     private Socket rawWatch(String query) throws IOException {

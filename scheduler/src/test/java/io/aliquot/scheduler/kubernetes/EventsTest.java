@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.kubernetes;
 
-import static io.aliquot.scheduler.kubernetes.Await.await;
+import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import ch.qos.logback.classic.Logger;

@@ -1,13 +1,12 @@
 package io.aliquot.scheduler.kubernetes;
 
-import static io.aliquot.scheduler.kubernetes.Await.await;
+import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
-import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.PodId;
@@ -85,17 +84,7 @@ class KubernetesClusterIT {
                 .build();
         events = new Events(client, "replica-a", Clock.systemUTC(), System::nanoTime);
         var leadership = new Leadership("pod-a", Duration.ofSeconds(1), lease -> {}, () -> true);
-        cluster = new KubernetesCluster(
-                client,
-                new ApiServerClient(client.getConfiguration()),
-                leadership,
-                new UnboundPodVersions(),
-                new WatchLatency(metrics, System::nanoTime),
-                Optional::empty,
-                events,
-                metrics,
-                Clock.systemUTC(),
-                System::nanoTime);
+        cluster = KubernetesClusterTest.cluster(client, leadership, events, metrics);
     }
 
     @AfterEach

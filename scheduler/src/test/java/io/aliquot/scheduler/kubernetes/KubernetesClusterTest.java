@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.kubernetes;
 
-import static io.aliquot.scheduler.kubernetes.Await.await;
+import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.tuple;
 
@@ -25,6 +25,7 @@ import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
 import io.fabric8.kubernetes.client.Config;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -89,7 +90,12 @@ class KubernetesClusterTest {
         client = new KubernetesClientBuilder().withConfig(config).build();
         leadership = new Leadership("pod", Duration.ofSeconds(1), lease -> {}, () -> true);
         events = new Events(client, "pod", Clock.systemUTC(), System::nanoTime);
-        cluster = new KubernetesCluster(
+        cluster = cluster(client, leadership, events, metrics);
+    }
+
+    static KubernetesCluster cluster(
+            KubernetesClient client, Leadership leadership, Events events, MeterRegistry metrics) {
+        return new KubernetesCluster(
                 client,
                 new ApiServerClient(client.getConfiguration()),
                 leadership,

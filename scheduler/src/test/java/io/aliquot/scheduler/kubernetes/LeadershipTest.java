@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.names.Fence;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
+import io.aliquot.testing.Await;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
 import io.fabric8.kubernetes.api.model.coordination.v1.LeaseBuilder;
 import java.time.Duration;
@@ -56,7 +57,7 @@ class LeadershipTest {
     @Test
     void aNewLeaderPlacesPodsOnlyAfterItHasListedThem() throws Exception {
         leadership.onLease(lease("pod-a_1", 4));
-        assertThat(waitUntilListing()).isTrue();
+        awaitListing();
         assertThat(leadership.status())
                 .isEqualTo(new Cluster.LeaderStatus.NotLeading(
                         "taking over: reading which pods the previous leader has bound"));
@@ -131,14 +132,12 @@ class LeadershipTest {
     @Test
     void aLeaseLostWhileListingDoesNotStartPlacement() throws Exception {
         leadership.onLease(lease("pod-a_1", 4));
-        assertThat(waitUntilListing()).isTrue();
+        awaitListing();
         leadership.onLease(lease("pod-b_1", 5));
         leadership.onLease(lease("pod-a_1", 6));
         mayList.release();
-        for (int i = 0; i < 500 && lists.get() == 0; i++) {
-            Thread.sleep(10);
-        }
-        assertThat(waitUntilListing()).isTrue(); // for term 6, on the thread that has ended the list for term 4
+        Await.await(() -> lists.get() > 0);
+        awaitListing(); // for term 6, on the thread that has ended the list for term 4
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.NotLeading.class);
     }
 
@@ -147,9 +146,7 @@ class LeadershipTest {
         listWorks = false;
         mayList.release();
         leadership.onLease(lease("pod-a_1", 4));
-        while (lists.get() < 1) {
-            Thread.sleep(5);
-        }
+        Await.await(() -> lists.get() >= 1);
         assertThat(leadership.status()).isInstanceOf(Cluster.LeaderStatus.NotLeading.class);
         listWorks = true;
         mayList.release();
@@ -182,23 +179,16 @@ class LeadershipTest {
         }
     }
 
-    private boolean waitUntilListing() throws InterruptedException {
-        for (int i = 0; i < 500 && !mayList.hasQueuedThreads(); i++) {
-            Thread.sleep(10);
-        }
-        return mayList.hasQueuedThreads();
+    private void awaitListing() {
+        Await.await(mayList::hasQueuedThreads);
     }
 
-    private void await(Cluster.LeaderStatus standing) throws InterruptedException {
+    private void await(Cluster.LeaderStatus standing) {
         await(leadership, standing);
     }
 
-    private static void await(Leadership leadership, Cluster.LeaderStatus standing) throws InterruptedException {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
-        while (!leadership.status().equals(standing) && System.nanoTime() < end) {
-            Thread.sleep(5);
-        }
-        assertThat(leadership.status()).isEqualTo(standing);
+    private static void await(Leadership leadership, Cluster.LeaderStatus standing) {
+        Await.await(standing.toString(), () -> leadership.status().equals(standing));
     }
 
     private Lease lease(String holder, int transitions) {

@@ -6,20 +6,20 @@ import com.sun.net.httpserver.HttpsParameters;
 import com.sun.net.httpserver.HttpsServer;
 import io.aliquot.api.names.CertificateDigest;
 import io.aliquot.scheduler.server.KeyStores;
+import io.aliquot.testing.Tls;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.security.KeyStore;
 import java.security.PrivateKey;
 import java.security.cert.X509Certificate;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicInteger;
-import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLParameters;
-import javax.net.ssl.TrustManagerFactory;
 
 /** A server on all addresses that speaks as a node agent does: over mutual TLS. */
 final class FakeAgent implements AutoCloseable {
@@ -39,7 +39,7 @@ final class FakeAgent implements AutoCloseable {
     FakeAgent(KeyStore own, KeyStore client, int port, Answer answer) {
         try {
             server = HttpsServer.create(new InetSocketAddress(port), 0);
-            SSLContext context = context(own, client);
+            SSLContext context = Tls.trusting(List.of(certificate(client)), key(own), certificate(own));
             server.setHttpsConfigurator(new HttpsConfigurator(context) {
                 @Override
                 public void configure(HttpsParameters parameters) {
@@ -128,19 +128,6 @@ final class FakeAgent implements AutoCloseable {
         } catch (Exception e) {
             throw new AssertionError(e);
         }
-    }
-
-    private static SSLContext context(KeyStore own, KeyStore client) throws Exception {
-        var keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-        keys.init(own, KeyStores.PASSWORD.toCharArray());
-        KeyStore accepted = KeyStore.getInstance("PKCS12");
-        accepted.load(null, null);
-        accepted.setCertificateEntry("client", certificate(client));
-        var trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        trust.init(accepted);
-        SSLContext context = SSLContext.getInstance("TLS");
-        context.init(keys.getKeyManagers(), trust.getTrustManagers(), null);
-        return context;
     }
 
     @Override

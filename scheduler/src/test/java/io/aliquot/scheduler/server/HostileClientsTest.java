@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.server;
 
+import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
@@ -18,7 +19,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
-import java.util.concurrent.Callable;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 import javax.net.ssl.SSLContext;
@@ -177,13 +177,6 @@ class HostileClientsTest {
 
     private String ready(int port) throws IOException {
         return answer(plain(port), "GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    }
-
-    private static void await(Callable<Boolean> condition) throws Exception {
-        for (int i = 0; !condition.call(); i++) {
-            assertThat(i).as("tenths of a second").isLessThan(300);
-            Thread.sleep(100);
-        }
     }
 
     /** Regression: 1,031 idle connections ended a process with this heap. */

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.scheduler.SystemClocks;
+import io.aliquot.testing.Tls;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -29,7 +30,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLHandshakeException;
-import javax.net.ssl.TrustManagerFactory;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -458,13 +458,7 @@ class PortPoliciesTest {
 
     private static HttpResponse<String> review(int port, KeyStore trusted, String path, String type, String body)
             throws Exception {
-        var trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        var anchors = KeyStore.getInstance("PKCS12");
-        anchors.load(null, null);
-        anchors.setCertificateEntry("server", trusted.getCertificate(KeyStores.ALIAS));
-        trust.init(anchors);
-        var tls = SSLContext.getInstance("TLS");
-        tls.init(null, trust.getTrustManagers(), null);
+        SSLContext tls = Tls.trusting(List.of(trusted.getCertificate(KeyStores.ALIAS)));
         var client = HttpClient.newBuilder().sslContext(tls).build();
         return send(
                 client,

@@ -1,6 +1,6 @@
 package io.aliquot.scheduler.kubernetes.watch;
 
-import static io.aliquot.scheduler.kubernetes.Await.await;
+import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
