@@ -4,6 +4,9 @@ import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.Priority;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.usage.PodContainer;
+import io.aliquot.api.usage.UsageReport;
+import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
@@ -11,6 +14,9 @@ import io.aliquot.scheduler.placement.PodScopes;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
 
 /** Bound pods for tests. */
 public final class BoundPods {
@@ -104,6 +110,32 @@ public final class BoundPods {
     /** The allocation of a container {@code main}. */
     public static ContainerShare main(String gpu, GpuAmount amount) {
         return new ContainerShare("main", ContainerKind.APP, new Vgpus(List.of(vgpu(gpu, amount))));
+    }
+
+    /**
+     * What an agent reports of a container and a GPU.
+     *
+     * @param charged what the container says of itself
+     * @param measured what NVML has shown for ten seconds
+     */
+    public static UsageReport.OfContainer usage(
+            PodContainer container, String gpu, OptionalLong charged, OptionalLong measured, Optional<Unlimited> why) {
+        return new UsageReport.OfContainer(
+                container,
+                gpu,
+                charged,
+                OptionalLong.of(0),
+                measured,
+                0,
+                0,
+                OptionalInt.empty(),
+                OptionalInt.empty(),
+                OptionalInt.empty(),
+                0,
+                0,
+                1,
+                Optional.empty(),
+                why);
     }
 
     public static Vgpu vgpu(String gpu, GpuAmount amount) {

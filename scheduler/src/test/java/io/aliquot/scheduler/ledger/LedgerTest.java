@@ -336,21 +336,11 @@ public class LedgerTest {
 
     /** What the container main of pod a uses. */
     private void measured(int mebibytes) {
-        var use = new UsageReport.OfContainer(
+        var use = BoundPods.usage(
                 new PodContainer("default", "a", "a", "main"),
                 uuid(1, 0),
-                OptionalLong.of(1L << 40), // what it says of itself
-                OptionalLong.of(0),
+                OptionalLong.of(1L << 40),
                 OptionalLong.of((long) mebibytes << 20),
-                0,
-                0,
-                OptionalInt.empty(),
-                OptionalInt.empty(),
-                OptionalInt.empty(),
-                0,
-                0,
-                1,
-                Optional.empty(),
                 Optional.empty());
         ledger.observe(
                 new UsageReport(Instant.EPOCH, "n1", mebibytes == 0 ? List.of() : List.of(use), List.of(), List.of()),

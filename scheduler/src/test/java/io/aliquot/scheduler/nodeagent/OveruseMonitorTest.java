@@ -21,7 +21,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalInt;
 import java.util.OptionalLong;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -157,21 +156,11 @@ class OveruseMonitorTest {
     void chargesDoNotCount() {
         report(
                 "n1",
-                new UsageReport.OfContainer(
+                BoundPods.usage(
                         new PodContainer("default", "a", "uid-a", "main"),
                         Gpus.uuid(1, 0),
                         OptionalLong.of(0),
-                        OptionalLong.of(0),
                         OptionalLong.of(5000L << 20),
-                        0,
-                        0,
-                        OptionalInt.empty(),
-                        OptionalInt.empty(),
-                        OptionalInt.empty(),
-                        0,
-                        0,
-                        1,
-                        Optional.empty(),
                         Optional.empty()));
         checks(1);
         assertThat(fixture.cluster.warnings).containsExactly(EVENT);
@@ -381,22 +370,7 @@ class OveruseMonitorTest {
 
     private static UsageReport.OfContainer use(
             String uid, String container, String gpu, OptionalLong bytes, Optional<Unlimited> unlimited) {
-        return new UsageReport.OfContainer(
-                new PodContainer("default", "a", uid, container),
-                gpu,
-                bytes,
-                OptionalLong.of(0),
-                bytes,
-                0,
-                0,
-                OptionalInt.empty(),
-                OptionalInt.empty(),
-                OptionalInt.empty(),
-                0,
-                0,
-                1,
-                Optional.empty(),
-                unlimited);
+        return BoundPods.usage(new PodContainer("default", "a", uid, container), gpu, bytes, bytes, unlimited);
     }
 
     private void report(String node, UsageReport.OfContainer... uses) {
