@@ -1,10 +1,8 @@
 package io.aliquot.deviceplugin.nvml;
 
-import static io.aliquot.deviceplugin.nvml.NvmlLibrary.NOT_SUPPORTED;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.SUCCESS;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.check;
 
-import com.sun.jna.Function;
 import com.sun.jna.Memory;
 import com.sun.jna.Native;
 import com.sun.jna.Pointer;
@@ -69,7 +67,7 @@ final class FeatureReader {
         var minor = new IntByReference();
         call("nvmlDeviceGetCudaComputeCapability", handle, major, minor);
         var mode = new IntByReference();
-        int virtualization = invoke("nvmlDeviceGetVirtualizationMode", handle, mode);
+        int virtualization = library.call("nvmlDeviceGetVirtualizationMode", handle, mode);
         String busId = topology.busId(handle);
         return new NodeFeatures.Gpu(
                 Native.toString(name),
@@ -83,7 +81,7 @@ final class FeatureReader {
 
     private Mig mig(Pointer handle) {
         var current = new IntByReference();
-        if (invoke("nvmlDeviceGetMigMode", handle, current, new IntByReference()) != SUCCESS) {
+        if (library.call("nvmlDeviceGetMigMode", handle, current, new IntByReference()) != SUCCESS) {
             return Mig.NOT_CAPABLE;
         }
         return current.getValue() == 0 ? Mig.OFF : Mig.ON;
@@ -103,12 +101,7 @@ final class FeatureReader {
     }
 
     private void call(String name, Object... arguments) throws NvmlException {
-        check(name, invoke(name, arguments));
-    }
-
-    private int invoke(String name, Object... arguments) {
-        Optional<Function> function = library.function(name);
-        return function.isPresent() ? function.get().invokeInt(arguments) : NOT_SUPPORTED;
+        check(name, library.call(name, arguments));
     }
 
     private static String firstLine(Path file) {

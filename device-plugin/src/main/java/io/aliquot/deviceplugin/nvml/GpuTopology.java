@@ -2,7 +2,6 @@ package io.aliquot.deviceplugin.nvml;
 
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.SUCCESS;
 
-import com.sun.jna.Function;
 import com.sun.jna.Memory;
 import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
@@ -45,13 +44,9 @@ final class GpuTopology {
 
     /** The PCI bus id in the kernel's form, {@code 0000:3b:00.0}; empty if unknown. */
     String busId(Pointer handle) {
-        Optional<Function> function = library.function("nvmlDeviceGetPciInfo_v3");
-        if (function.isEmpty()) {
-            return "";
-        }
         try (var pci = new Memory(PCI_SIZE)) {
             pci.clear();
-            return function.get().invokeInt(new Object[] {handle, pci}) == SUCCESS ? kernelBusId(pci) : "";
+            return library.call("nvmlDeviceGetPciInfo_v3", handle, pci) == SUCCESS ? kernelBusId(pci) : "";
         }
     }
 
@@ -90,13 +85,10 @@ final class GpuTopology {
     }
 
     private int numaNodeFromNvml(Pointer handle) {
-        Optional<Function> affinity = library.function("nvmlDeviceGetMemoryAffinity");
-        if (affinity.isEmpty()) {
-            return UNKNOWN_NUMA_NODE;
-        }
         try (var nodes = new Memory((long) NUMA_WORDS * Long.BYTES)) {
             nodes.clear();
-            if (affinity.get().invokeInt(new Object[] {handle, NUMA_WORDS, nodes, AFFINITY_SCOPE_NODE}) != SUCCESS) {
+            int code = library.call("nvmlDeviceGetMemoryAffinity", handle, NUMA_WORDS, nodes, AFFINITY_SCOPE_NODE);
+            if (code != SUCCESS) {
                 return UNKNOWN_NUMA_NODE;
             }
             var set = BitSet.valueOf(nodes.getLongArray(0, NUMA_WORDS));
@@ -132,28 +124,22 @@ final class GpuTopology {
     private NvLinks nvLinks(Pointer handle) {
         Map<String, Integer> lanesTo = new HashMap<>();
         int toSwitch = 0;
-        Optional<Function> state = library.function("nvmlDeviceGetNvLinkState");
-        Optional<Function> remote = library.function("nvmlDeviceGetNvLinkRemotePciInfo_v2");
-        Optional<Function> remoteType = library.function("nvmlDeviceGetNvLinkRemoteDeviceType");
-        if (state.isPresent() && remote.isPresent()) {
-            try (var pci = new Memory(PCI_SIZE)) {
-                for (int link = 0; link < MAX_NVLINKS; link++) {
-                    var active = new IntByReference();
-                    if (state.get().invokeInt(new Object[] {handle, link, active}) != SUCCESS
-                            || active.getValue() == 0) {
-                        continue;
-                    }
-                    var type = new IntByReference(NVLINK_TO_GPU);
-                    if (remoteType.isPresent()
-                            && remoteType.get().invokeInt(new Object[] {handle, link, type}) == SUCCESS
-                            && type.getValue() == NVLINK_TO_SWITCH) {
-                        toSwitch++;
-                        continue;
-                    }
-                    pci.clear();
-                    if (remote.get().invokeInt(new Object[] {handle, link, pci}) == SUCCESS) {
-                        lanesTo.merge(kernelBusId(pci), 1, Integer::sum);
-                    }
+        try (var pci = new Memory(PCI_SIZE)) {
+            for (int link = 0; link < MAX_NVLINKS; link++) {
+                var active = new IntByReference();
+                if (library.call("nvmlDeviceGetNvLinkState", handle, link, active) != SUCCESS
+                        || active.getValue() == 0) {
+                    continue;
+                }
+                var type = new IntByReference(NVLINK_TO_GPU);
+                if (library.call("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link, type) == SUCCESS
+                        && type.getValue() == NVLINK_TO_SWITCH) {
+                    toSwitch++;
+                    continue;
+                }
+                pci.clear();
+                if (library.call("nvmlDeviceGetNvLinkRemotePciInfo_v2", handle, link, pci) == SUCCESS) {
+                    lanesTo.merge(kernelBusId(pci), 1, Integer::sum);
                 }
             }
         }
@@ -161,9 +147,8 @@ final class GpuTopology {
     }
 
     private Optional<Link> pcieLink(Pointer one, Pointer other) {
-        Optional<Function> ancestor = library.function("nvmlDeviceGetTopologyCommonAncestor");
         var level = new IntByReference();
-        if (ancestor.isEmpty() || ancestor.get().invokeInt(new Object[] {one, other, level}) != SUCCESS) {
+        if (library.call("nvmlDeviceGetTopologyCommonAncestor", one, other, level) != SUCCESS) {
             return Optional.empty();
         }
         // nvmlGpuTopologyLevel_t

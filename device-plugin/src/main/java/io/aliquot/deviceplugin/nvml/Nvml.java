@@ -11,7 +11,6 @@ import static io.aliquot.deviceplugin.nvml.NvmlLibrary.TIMEOUT;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.check;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.failure;
 
-import com.sun.jna.Function;
 import com.sun.jna.Memory;
 import com.sun.jna.Native;
 import com.sun.jna.Pointer;
@@ -246,13 +245,12 @@ public final class Nvml implements AutoCloseable {
      * are contiguous.
      */
     private Devices instances(Device card) throws NvmlException {
-        Optional<Function> byIndex = library.function("nvmlDeviceGetMigDeviceHandleByIndex");
         var instances = new ArrayList<Device>();
         boolean complete = true;
         int most = mostInstances(card.handle);
-        for (int number = 0; number < most && byIndex.isPresent(); number++) {
+        for (int number = 0; number < most; number++) {
             var handle = new PointerByReference();
-            int code = byIndex.get().invokeInt(new Object[] {card.handle, number, handle});
+            int code = library.call("nvmlDeviceGetMigDeviceHandleByIndex", card.handle, number, handle);
             if (code == NOT_FOUND || code == INVALID_ARGUMENT) {
                 continue;
             }
@@ -275,10 +273,7 @@ public final class Nvml implements AutoCloseable {
 
     private int mostInstances(Pointer card) throws NvmlException {
         var most = new IntByReference();
-        int code = library.function("nvmlDeviceGetMaxMigDeviceCount")
-                .map(function -> function.invokeInt(new Object[] {card, most}))
-                .orElse(FUNCTION_NOT_FOUND);
-        check("nvmlDeviceGetMaxMigDeviceCount", code);
+        check("nvmlDeviceGetMaxMigDeviceCount", library.call("nvmlDeviceGetMaxMigDeviceCount", card, most));
         return most.getValue();
     }
 
@@ -307,14 +302,15 @@ public final class Nvml implements AutoCloseable {
      */
     List<Xid> nextXid(Duration timeout) throws NvmlException, InterruptedException {
         Optional<Pointer> set = eventSet();
-        Optional<Function> wait = library.function("nvmlEventSetWait_v2");
-        if (set.isEmpty() || wait.isEmpty()) {
-            Thread.sleep(timeout.toMillis());
-            return List.of();
-        }
         try (var event = new Memory(EVENT_SIZE)) {
             event.clear();
-            int code = wait.get().invokeInt(new Object[] {set.get(), event, (int) timeout.toMillis()});
+            int code = set.isPresent()
+                    ? library.call("nvmlEventSetWait_v2", set.get(), event, (int) timeout.toMillis())
+                    : FUNCTION_NOT_FOUND;
+            if (code == FUNCTION_NOT_FOUND) {
+                Thread.sleep(timeout.toMillis());
+                return List.of();
+            }
             if (code == TIMEOUT) {
                 return List.of();
             }
@@ -351,10 +347,7 @@ public final class Nvml implements AutoCloseable {
 
     private int gpuInstance(Pointer handle) {
         var id = new IntByReference(NO_GPU_INSTANCE);
-        int code = library.function("nvmlDeviceGetGpuInstanceId")
-                .map(function -> function.invokeInt(new Object[] {handle, id}))
-                .orElse(NOT_SUPPORTED);
-        return code == SUCCESS ? id.getValue() : NO_GPU_INSTANCE - 1;
+        return library.call("nvmlDeviceGetGpuInstanceId", handle, id) == SUCCESS ? id.getValue() : NO_GPU_INSTANCE - 1;
     }
 
     /**
@@ -368,9 +361,7 @@ public final class Nvml implements AutoCloseable {
     @Override
     public synchronized void close() {
         if (eventSet != null) {
-            Pointer set = eventSet;
-            library.function("nvmlEventSetFree")
-                    .ifPresent(free -> warnIfFailed("nvmlEventSetFree", free.invokeInt(new Object[] {set})));
+            warnIfFailed("nvmlEventSetFree", library.call("nvmlEventSetFree", eventSet));
             eventSet = null;
         }
         int code = Calls.nvmlShutdown();
@@ -397,25 +388,27 @@ public final class Nvml implements AutoCloseable {
     }
 
     private synchronized Optional<Pointer> eventSet() throws NvmlException {
-        Optional<Function> create = library.function("nvmlEventSetCreate");
-        Optional<Function> register = library.function("nvmlDeviceRegisterEvents");
-        if (eventSet == null && create.isPresent() && register.isPresent()) {
+        if (eventSet == null) {
             var set = new PointerByReference();
-            check("nvmlEventSetCreate", create.get().invokeInt(new Object[] {set}));
+            int code = library.call("nvmlEventSetCreate", set);
+            if (code == FUNCTION_NOT_FOUND) {
+                return Optional.empty();
+            }
+            check("nvmlEventSetCreate", code);
             int count = count();
             for (int index = 0; index < count; index++) {
-                registerForXids(register.get(), index, set.getValue());
+                registerForXids(index, set.getValue());
             }
             eventSet = set.getValue();
         }
         return Optional.ofNullable(eventSet);
     }
 
-    private static void registerForXids(Function register, int index, Pointer set) {
+    private void registerForXids(int index, Pointer set) {
         var handle = new PointerByReference();
         int code = Calls.nvmlDeviceGetHandleByIndex_v2(index, handle);
         if (code == SUCCESS) {
-            code = register.invokeInt(new Object[] {handle.getValue(), XID_CRITICAL_ERROR, set});
+            code = library.call("nvmlDeviceRegisterEvents", handle.getValue(), XID_CRITICAL_ERROR, set);
         }
         if (code != SUCCESS) {
             LOG.log(
@@ -471,10 +464,7 @@ public final class Nvml implements AutoCloseable {
         int cardSlices = mostInstances(device.card);
         try (var attributes = new Memory(ATTRIBUTES_SIZE)) {
             attributes.clear();
-            int code = library.function("nvmlDeviceGetAttributes_v2")
-                    .map(function -> function.invokeInt(new Object[] {device.handle, attributes}))
-                    .orElse(FUNCTION_NOT_FOUND);
-            check("nvmlDeviceGetAttributes_v2", code);
+            check("nvmlDeviceGetAttributes_v2", library.call("nvmlDeviceGetAttributes_v2", device.handle, attributes));
             int slices = attributes.getInt(ATTRIBUTES_GPU_SLICES);
             int at = name.lastIndexOf(PROFILE_IN_NAME);
             if (at < 0 || slices != attributes.getInt(ATTRIBUTES_COMPUTE_SLICES)) {
@@ -534,14 +524,10 @@ public final class Nvml implements AutoCloseable {
 
     /** Which recovery the driver asks for; empty if this driver does not tell. */
     private Optional<Integer> recoveryAction(Pointer handle) {
-        Optional<Function> function = library.function("nvmlDeviceGetFieldValues");
-        if (function.isEmpty()) {
-            return Optional.empty();
-        }
         try (var field = new Memory(FIELD_VALUE_SIZE)) {
             field.clear();
             field.setInt(0, FIELD_RECOVERY_ACTION);
-            int code = function.get().invokeInt(new Object[] {handle, 1, field});
+            int code = library.call("nvmlDeviceGetFieldValues", handle, 1, field);
             return code == SUCCESS && field.getInt(FIELD_VALUE_RETURN) == SUCCESS
                     ? Optional.of(field.getInt(FIELD_VALUE_VALUE))
                     : Optional.empty();
@@ -566,9 +552,7 @@ public final class Nvml implements AutoCloseable {
         var uncorrectable = new IntByReference();
         var pending = new IntByReference();
         var failed = new IntByReference();
-        int code = library.function("nvmlDeviceGetRemappedRows")
-                .map(rows -> rows.invokeInt(new Object[] {handle, correctable, uncorrectable, pending, failed}))
-                .orElse(NOT_SUPPORTED);
+        int code = library.call("nvmlDeviceGetRemappedRows", handle, correctable, uncorrectable, pending, failed);
         if (code == SUCCESS && failed.getValue() != 0) {
             faults.add(new Fault("the remapping of a row of its memory failed; have it replaced", Recovery.RESET));
         } else if (code == SUCCESS && pending.getValue() != 0) {
@@ -578,18 +562,16 @@ public final class Nvml implements AutoCloseable {
 
     private long uncorrectableEccErrors(Pointer handle) {
         var count = new LongByReference();
-        int code = library.function("nvmlDeviceGetTotalEccErrors")
-                .map(errors -> errors.invokeInt(new Object[] {handle, UNCORRECTED, VOLATILE, count}))
-                .orElse(NOT_SUPPORTED);
+        int code = library.call("nvmlDeviceGetTotalEccErrors", handle, UNCORRECTED, VOLATILE, count);
         return code == SUCCESS ? count.getValue() : 0;
     }
 
     private Set<GpuCondition.Slowdown> slowdowns(Pointer handle) {
         var reasons = new LongByReference();
-        int code = library.function("nvmlDeviceGetCurrentClocksEventReasons")
-                .or(() -> library.function("nvmlDeviceGetCurrentClocksThrottleReasons"))
-                .map(function -> function.invokeInt(new Object[] {handle, reasons}))
-                .orElse(NOT_SUPPORTED);
+        int code = library.callNewest(
+                List.of("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
+                handle,
+                reasons);
         var slowdowns = EnumSet.noneOf(GpuCondition.Slowdown.class);
         if (code == SUCCESS && (reasons.getValue() & CLOCKS_THERMAL) != 0) {
             slowdowns.add(GpuCondition.Slowdown.THERMAL);
@@ -605,10 +587,7 @@ public final class Nvml implements AutoCloseable {
     private MigMode migMode(Pointer card) {
         var current = new IntByReference();
         var pending = new IntByReference();
-        int code = library.function("nvmlDeviceGetMigMode")
-                .map(function -> function.invokeInt(new Object[] {card, current, pending}))
-                .orElse(NOT_SUPPORTED);
-        if (code == SUCCESS) {
+        if (library.call("nvmlDeviceGetMigMode", card, current, pending) == SUCCESS) {
             modes.put(card, new MigMode(current.getValue() == 1, pending.getValue() == 1));
         }
         return modes.getOrDefault(card, new MigMode(false, false));
@@ -634,16 +613,13 @@ public final class Nvml implements AutoCloseable {
      * tell what that is.
      */
     private long usableMemory(Pointer handle) throws NvmlException {
-        Optional<Function> version2 = library.function("nvmlDeviceGetMemoryInfo_v2");
         try (var memory = new Memory(MEMORY_V2_SIZE)) {
             memory.clear();
-            if (version2.isPresent()) {
-                memory.setInt(0, MEMORY_V2);
-                int code = version2.get().invokeInt(new Object[] {handle, memory});
-                if (code != NOT_SUPPORTED && code != FUNCTION_NOT_FOUND) {
-                    check("nvmlDeviceGetMemoryInfo_v2", code);
-                    return memory.getLong(8) - memory.getLong(16);
-                }
+            memory.setInt(0, MEMORY_V2);
+            int code = library.call("nvmlDeviceGetMemoryInfo_v2", handle, memory);
+            if (code != NOT_SUPPORTED && code != FUNCTION_NOT_FOUND) {
+                check("nvmlDeviceGetMemoryInfo_v2", code);
+                return memory.getLong(8) - memory.getLong(16);
             }
             check("nvmlDeviceGetMemoryInfo", Calls.nvmlDeviceGetMemoryInfo(handle, memory));
             return memory.getLong(0);
@@ -656,15 +632,11 @@ public final class Nvml implements AutoCloseable {
      * @param part of the card's compute
      */
     private int leastContextMiB(Pointer handle, double part) {
-        Optional<Function> capability = library.function("nvmlDeviceGetCudaComputeCapability");
-        Optional<Function> coreCount = library.function("nvmlDeviceGetNumGpuCores");
         var major = new IntByReference();
         var minor = new IntByReference();
         var cores = new IntByReference();
-        return capability.isPresent()
-                        && capability.get().invokeInt(new Object[] {handle, major, minor}) == SUCCESS
-                        && coreCount.isPresent()
-                        && coreCount.get().invokeInt(new Object[] {handle, cores}) == SUCCESS
+        return library.call("nvmlDeviceGetCudaComputeCapability", handle, major, minor) == SUCCESS
+                        && library.call("nvmlDeviceGetNumGpuCores", handle, cores) == SUCCESS
                 ? ContextMemory.leastMiB(major.getValue(), minor.getValue(), (int) (cores.getValue() * part))
                 : 0;
     }

@@ -1,12 +1,11 @@
 package io.aliquot.deviceplugin.nvml;
 
-import com.sun.jna.Function;
 import com.sun.jna.Native;
 import com.sun.jna.NativeLibrary;
 import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
 import com.sun.jna.ptr.PointerByReference;
-import java.util.Optional;
+import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
@@ -90,13 +89,22 @@ final class NvmlLibrary {
         OPEN.set(false);
     }
 
-    /** A function by name; empty if this driver lacks it. */
-    Optional<Function> function(String name) {
+    /** Calls a function by name; returns {@link #FUNCTION_NOT_FOUND} if this driver lacks it. */
+    int call(String name, Object... arguments) {
         try {
-            return Optional.of(library.getFunction(name));
+            return library.getFunction(name).invokeInt(arguments);
         } catch (UnsatisfiedLinkError e) {
-            return Optional.empty(); // an older driver
+            return FUNCTION_NOT_FOUND; // an older driver
         }
+    }
+
+    /** Calls the first of these functions that this driver has. */
+    int callNewest(List<String> names, Object... arguments) {
+        return names.stream()
+                .map(name -> call(name, arguments))
+                .filter(code -> code != FUNCTION_NOT_FOUND)
+                .findFirst()
+                .orElse(FUNCTION_NOT_FOUND);
     }
 
     static void check(String call, int code) throws NvmlException {

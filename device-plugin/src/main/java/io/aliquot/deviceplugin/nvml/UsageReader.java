@@ -1,20 +1,18 @@
 package io.aliquot.deviceplugin.nvml;
 
+import static io.aliquot.deviceplugin.nvml.NvmlLibrary.FUNCTION_NOT_FOUND;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.INSUFFICIENT_SIZE;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.SUCCESS;
 import static io.aliquot.deviceplugin.nvml.NvmlLibrary.check;
 
-import com.sun.jna.Function;
 import com.sun.jna.Memory;
 import com.sun.jna.Pointer;
 import com.sun.jna.ptr.IntByReference;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 
@@ -32,33 +30,23 @@ final class UsageReader {
     private static final long NOT_AVAILABLE = -1; // NVML_VALUE_NOT_AVAILABLE
 
     private final NvmlLibrary library;
-    private final Optional<Function> computeProcesses;
-    private final Optional<Function> graphicsProcesses;
 
     UsageReader(NvmlLibrary library) {
         this.library = library;
-        computeProcesses = newest("nvmlDeviceGetComputeRunningProcesses");
-        graphicsProcesses = newest("nvmlDeviceGetGraphicsRunningProcesses");
-    }
-
-    /** Versions 2 and 3 fill the same structure; version 2 is that of drivers before 510. */
-    private Optional<Function> newest(String name) {
-        return library.function(name + "_v3").or(() -> library.function(name + "_v2"));
     }
 
     /** Throws if the GPU does not list its compute processes. */
     GpuUsage read(String uuid, Pointer handle, long since) throws NvmlException {
+        List<GpuUsage.GpuProcess> found = new ArrayList<>();
+        int code = list("nvmlDeviceGetComputeRunningProcesses", handle, found);
+        if (code != FUNCTION_NOT_FOUND) {
+            check("nvmlDeviceGetComputeRunningProcesses", code);
+        }
+        list("nvmlDeviceGetGraphicsRunningProcesses", handle, found); // a GPU without graphics may refuse the question
+        // A process with a compute and a graphics context is in both lists with the same figure.
         Map<Integer, GpuUsage.GpuProcess> processes = new LinkedHashMap<>();
-        if (computeProcesses.isPresent()) {
-            List<GpuUsage.GpuProcess> found = new ArrayList<>();
-            check("nvmlDeviceGetComputeRunningProcesses", list(computeProcesses.get(), handle, found));
-            add(found, processes);
-        }
-        if (graphicsProcesses.isPresent()) {
-            List<GpuUsage.GpuProcess> found = new ArrayList<>();
-            list(graphicsProcesses.get(), handle, found); // a GPU without graphics may refuse the question
-            add(found, processes);
-        }
+        found.forEach(process -> processes.merge(
+                process.pid(), process, (one, other) -> one.bytes().isPresent() ? one : other));
         return new GpuUsage(
                 uuid,
                 utilization(handle),
@@ -68,19 +56,14 @@ final class UsageReader {
                 processUtilization(handle, since));
     }
 
-    /** A process with a compute and a graphics context is in both lists with the same figure. */
-    private static void add(Collection<GpuUsage.GpuProcess> found, Map<Integer, GpuUsage.GpuProcess> processes) {
-        found.forEach(process -> processes.merge(
-                process.pid(), process, (one, other) -> one.bytes().isPresent() ? one : other));
-    }
-
-    private static int list(Function function, Pointer handle, List<GpuUsage.GpuProcess> found) {
+    /** Versions 2 and 3 fill the same structure; version 2 is that of drivers before 510. */
+    private int list(String name, Pointer handle, List<GpuUsage.GpuProcess> found) {
         int capacity = FIRST_GUESS;
         int code = INSUFFICIENT_SIZE;
         for (int attempt = 0; attempt < ATTEMPTS && code == INSUFFICIENT_SIZE; attempt++) {
             try (var list = new Memory((long) capacity * PROCESS_SIZE)) {
                 var count = new IntByReference(capacity);
-                code = function.invokeInt(new Object[] {handle, count, list});
+                code = library.callNewest(List.of(name + "_v3", name + "_v2"), handle, count, list);
                 if (code == SUCCESS) {
                     for (int i = 0; i < Math.min(count.getValue(), capacity); i++) {
                         long bytes = list.getLong((long) i * PROCESS_SIZE + PROCESS_BYTES_AT);
@@ -96,12 +79,11 @@ final class UsageReader {
     }
 
     private List<GpuUsage.Utilization> processUtilization(Pointer handle, long since) {
-        Optional<Function> function = library.function("nvmlDeviceGetProcessUtilization");
         int capacity = FIRST_GUESS;
-        for (int attempt = 0; attempt < ATTEMPTS && function.isPresent(); attempt++) {
+        for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
             try (var samples = new Memory((long) capacity * SAMPLE_SIZE)) {
                 var count = new IntByReference(capacity);
-                int code = function.get().invokeInt(new Object[] {handle, samples, count, since});
+                int code = library.call("nvmlDeviceGetProcessUtilization", handle, samples, count, since);
                 if (code == SUCCESS) {
                     return samples(samples, Math.min(count.getValue(), capacity));
                 }
@@ -128,7 +110,7 @@ final class UsageReader {
 
     private OptionalInt utilization(Pointer handle) {
         try (var rates = new Memory(UTILIZATION_SIZE)) {
-            return answers("nvmlDeviceGetUtilizationRates", handle, rates)
+            return library.call("nvmlDeviceGetUtilizationRates", handle, rates) == SUCCESS
                     ? OptionalInt.of(rates.getInt(0))
                     : OptionalInt.empty();
         }
@@ -138,13 +120,6 @@ final class UsageReader {
         var value = new IntByReference();
         Object[] all = Arrays.copyOf(arguments, arguments.length + 1);
         all[arguments.length] = value;
-        return answers(function, all) ? OptionalInt.of(value.getValue()) : OptionalInt.empty();
-    }
-
-    private boolean answers(String function, Object... arguments) {
-        return library.function(function)
-                .map(call -> call.invokeInt(arguments))
-                .filter(code -> code == SUCCESS)
-                .isPresent();
+        return library.call(function, all) == SUCCESS ? OptionalInt.of(value.getValue()) : OptionalInt.empty();
     }
 }
