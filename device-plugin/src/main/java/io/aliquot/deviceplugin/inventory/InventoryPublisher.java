@@ -56,37 +56,60 @@ public final class InventoryPublisher {
      */
     public Optional<String> publish(NodeClient client, NodeView node, Inventory inventory, Map<String, String> labels) {
         if (inventory.withheld()) {
-            return withhold(client, node, inventory, labels);
+            return withhold(client, node, metadata(node, inventory, labels));
         }
         Map<String, Long> resources = extendedResources.of(inventory, node);
-        String printed =
-                inventory.withTotals(extendedResources.beyond(inventory, node)).print();
-        var annotations = Map.of(Annotations.GPUS, printed);
-        var patch = MetadataPatch.set(differing(labels, node.labels()), differing(annotations, node.annotations()));
-        return write(client, node, inventory, resources, patch);
+        MetadataPatch metadata =
+                metadata(node, inventory.withTotals(extendedResources.beyond(inventory, node)), labels);
+        boolean writeResources = !has(node, resources);
+        Optional<NodeCondition> condition = GpusHealthyCondition.differing(
+                inventory, node.conditions().get(GpusHealthyCondition.TYPE), clock.instant());
+        if (metadata.isEmpty() && !writeResources && condition.isEmpty()) {
+            return Optional.empty();
+        }
+        return attempt(() -> {
+            patch(client, metadata);
+            ownsResources = true;
+            if (writeResources) {
+                client.setExtendedResources(resources);
+                metrics.nodePatched(PatchTarget.EXTENDED_RESOURCES);
+            }
+            if (condition.isPresent()) {
+                client.setCondition(condition.get());
+                metrics.nodePatched(PatchTarget.CONDITION);
+            }
+        });
+    }
+
+    /** What of the annotation and of the labels the Node does not have yet. */
+    private static MetadataPatch metadata(NodeView node, Inventory inventory, Map<String, String> labels) {
+        return MetadataPatch.set(
+                differing(labels, node.labels()),
+                differing(Map.of(Annotations.GPUS, inventory.print()), node.annotations()));
     }
 
     /**
      * Publishes the inventory and the labels, and removes from the status what this agent wrote there. Amounts that the agent
      * did not write are another owner's and stay.
      */
-    private Optional<String> withhold(
-            NodeClient client, NodeView node, Inventory inventory, Map<String, String> labels) {
+    private Optional<String> withhold(NodeClient client, NodeView node, MetadataPatch metadata) {
         extendedResources.clear();
-        var annotations = Map.of(Annotations.GPUS, inventory.print());
-        var patch = MetadataPatch.set(differing(labels, node.labels()), differing(annotations, node.annotations()));
         boolean hasCondition = node.conditions().containsKey(GpusHealthyCondition.TYPE);
-        if (patch.isEmpty() && !ownsResources && !hasCondition) {
+        if (metadata.isEmpty() && !ownsResources && !hasCondition) {
             return Optional.empty();
         }
         return attempt(() -> {
             // Before the inventory says so: an agent that starts takes no amounts for its own then.
             removeStatus(client, node);
-            if (!patch.isEmpty()) {
-                client.patchMetadata(patch);
-                metrics.nodePatched(PatchTarget.INVENTORY);
-            }
+            patch(client, metadata);
         });
+    }
+
+    private void patch(NodeClient client, MetadataPatch metadata) throws NodeWriteException {
+        if (!metadata.isEmpty()) {
+            client.patchMetadata(metadata);
+            metrics.nodePatched(PatchTarget.INVENTORY);
+        }
     }
 
     private void removeStatus(NodeClient client, NodeView node) throws NodeWriteException {
@@ -122,14 +145,8 @@ public final class InventoryPublisher {
         return attempt(() -> {
             // Before the inventory, which tells an agent that starts that the amounts are its own.
             removeStatus(client, node);
-            if (!annotations.isEmpty()) {
-                client.patchMetadata(MetadataPatch.remove(Set.of(), annotations));
-                metrics.nodePatched(PatchTarget.INVENTORY);
-            }
-            if (!set.isEmpty()) {
-                client.patchMetadata(MetadataPatch.remove(set, Set.of()));
-                metrics.nodePatched(PatchTarget.INVENTORY);
-            }
+            patch(client, MetadataPatch.remove(Set.of(), annotations));
+            patch(client, MetadataPatch.remove(set, Set.of()));
         });
     }
 
@@ -148,35 +165,6 @@ public final class InventoryPublisher {
     public void nodeDeleted() {
         extendedResources.clear();
         ownsResources = false;
-    }
-
-    private Optional<String> write(
-            NodeClient client,
-            NodeView node,
-            Inventory inventory,
-            Map<String, Long> resources,
-            MetadataPatch metadata) {
-        boolean writeResources = !has(node, resources);
-        Optional<NodeCondition> condition = GpusHealthyCondition.differing(
-                inventory, node.conditions().get(GpusHealthyCondition.TYPE), clock.instant());
-        if (metadata.isEmpty() && !writeResources && condition.isEmpty()) {
-            return Optional.empty();
-        }
-        return attempt(() -> {
-            if (!metadata.isEmpty()) {
-                client.patchMetadata(metadata);
-                metrics.nodePatched(PatchTarget.INVENTORY);
-            }
-            ownsResources = true;
-            if (writeResources) {
-                client.setExtendedResources(resources);
-                metrics.nodePatched(PatchTarget.EXTENDED_RESOURCES);
-            }
-            if (condition.isPresent()) {
-                client.setCondition(condition.get());
-                metrics.nodePatched(PatchTarget.CONDITION);
-            }
-        });
     }
 
     private interface Writes {
