@@ -115,7 +115,7 @@ public final class DevicePlugin {
                     INTERVAL,
                     InstantSource.system(),
                     nanoTime);
-            metrics.add(new UsageMetrics(settings.nodeName(), agent::usage, agent::lent));
+            metrics.add(new UsageMetrics(settings.nodeName(), agent.usage()));
             var reports = new ReportServer(
                     settings.reportPort(),
                     settings.clientsDir(),

@@ -15,11 +15,9 @@ import io.aliquot.deviceplugin.node.NodeClient;
 import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
 import io.aliquot.deviceplugin.usage.ApplicationXids;
-import io.aliquot.deviceplugin.usage.ContainerName;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import io.aliquot.deviceplugin.usage.LargeRegions;
 import io.aliquot.deviceplugin.usage.Limits;
-import io.aliquot.deviceplugin.usage.NodeUsage;
 import io.aliquot.deviceplugin.usage.PodCgroups;
 import io.aliquot.deviceplugin.usage.RecentUsage;
 import io.aliquot.deviceplugin.usage.UsageSampler;
@@ -185,14 +183,9 @@ final class NodeAgent implements AutoCloseable {
         return passes.get();
     }
 
-    /** How the node's GPUs are used now. Thread-safe. */
-    NodeUsage usage() {
-        return recent.latest();
-    }
-
-    /** See {@link RecentUsage#lent}. Thread-safe. */
-    Optional<RecentUsage.Lent> lent(ContainerName container, String gpu) {
-        return recent.lent(container, gpu);
+    /** How the node's GPUs are used. Thread-safe. */
+    RecentUsage usage() {
+        return recent;
     }
 
     /** The latest sample for the scheduler; empty while NVML does not answer. Thread-safe. */

@@ -3,11 +3,8 @@ package io.aliquot.deviceplugin.usage;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Amount;
-import io.aliquot.api.usage.PodContainer;
 import io.aliquot.deviceplugin.problem.Problem;
 import io.prometheus.metrics.model.registry.MultiCollector;
-import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
-import io.prometheus.metrics.model.snapshots.GaugeSnapshot.GaugeDataPointSnapshot;
 import io.prometheus.metrics.model.snapshots.Labels;
 import io.prometheus.metrics.model.snapshots.MetricSnapshot;
 import io.prometheus.metrics.model.snapshots.MetricSnapshots;
@@ -111,52 +108,35 @@ public final class AllocationMetrics implements MultiCollector {
         }
         var all = new ArrayList<MetricSnapshot>();
         for (Measure measure : MEASURES) {
-            var gauge =
-                    GaugeSnapshot.builder().name("aliquot_gpu_" + measure.name).help(measure.help);
-            for (NodeAllocation.OfGpu gpu : latest.allocation.gpus()) {
-                Labels labels = Labels.of("node", node, "gpu", gpu.gpu(), "model", gpu.model());
-                gauge.dataPoint(point(labels, measure.value.applyAsDouble(gpu)));
-            }
-            all.add(gauge.build());
+            var points = new MetricPoints();
+            latest.allocation.gpus().forEach(gpu -> points.add(labels(gpu), measure.value.applyAsDouble(gpu)));
+            all.add(points.gauge("aliquot_gpu_" + measure.name, measure.help));
         }
-        var memory = GaugeSnapshot.builder()
-                .name("aliquot_container_memory_limit_bytes")
-                .help("Device memory that a container may use of a GPU.");
-        var compute = GaugeSnapshot.builder()
-                .name("aliquot_container_gpu_share_ratio")
-                .help("Compute of a GPU that a container has whatever others do; 1 is the whole GPU.");
-        var borrowers = GaugeSnapshot.builder()
-                .name("aliquot_gpu_borrowers")
-                .help("Containers on the GPU that may use time which others leave idle.");
+        var memory = new MetricPoints();
+        var compute = new MetricPoints();
+        for (NodeAllocation.Limit limit : latest.allocation.limits()) {
+            Labels labels = MetricPoints.labels(ContainerName.of(limit.container()), limit.gpu(), node);
+            memory.add(labels, limit.memoryMiB() * MIB);
+            limit.ownCores().ifPresent(cores -> compute.add(labels, cores / PERCENT));
+        }
+        var borrowers = new MetricPoints();
         for (NodeAllocation.OfGpu gpu : latest.allocation.gpus()) {
-            double count = latest.allocation.limits().stream()
+            long count = latest.allocation.limits().stream()
                     .filter(limit -> limit.gpu().equals(gpu.gpu()) && limit.mayUseIdleTime())
                     .count();
-            borrowers.dataPoint(point(Labels.of("node", node, "gpu", gpu.gpu(), "model", gpu.model()), count));
+            borrowers.add(labels(gpu), count);
         }
-        for (NodeAllocation.Limit limit : latest.allocation.limits()) {
-            PodContainer of = limit.container();
-            Labels labels = Labels.of(
-                    "namespace",
-                    of.namespace(),
-                    "pod",
-                    of.pod(),
-                    "container",
-                    of.container(),
-                    "gpu",
-                    limit.gpu(),
-                    "node",
-                    node);
-            memory.dataPoint(point(labels, limit.memoryMiB() * MIB));
-            limit.ownCores().ifPresent(cores -> compute.dataPoint(point(labels, cores / PERCENT)));
-        }
-        all.add(memory.build());
-        all.add(compute.build());
-        all.add(borrowers.build());
+        all.add(memory.gauge(
+                "aliquot_container_memory_limit_bytes", "Device memory that a container may use of a GPU."));
+        all.add(compute.gauge(
+                "aliquot_container_gpu_share_ratio",
+                "Compute of a GPU that a container has whatever others do; 1 is the whole GPU."));
+        all.add(borrowers.gauge(
+                "aliquot_gpu_borrowers", "Containers on the GPU that may use time which others leave idle."));
         return new MetricSnapshots(all);
     }
 
-    private static GaugeDataPointSnapshot point(Labels labels, double value) {
-        return GaugeDataPointSnapshot.builder().labels(labels).value(value).build();
+    private Labels labels(NodeAllocation.OfGpu gpu) {
+        return Labels.of("node", node, "gpu", gpu.gpu(), "model", gpu.model());
     }
 }

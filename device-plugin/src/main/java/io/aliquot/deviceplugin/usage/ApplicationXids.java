@@ -89,7 +89,11 @@ public final class ApplicationXids implements UsageTracker.SampleListener {
         for (NodeUsage.OfContainer use : containers) {
             if (use.uuid().equals(gpu.nvml().uuid()) && use.processes() > 0) {
                 inContainers += use.processes();
-                byUser.put(use.podUid().isEmpty() ? new Outside() : new InContainer(use.podContainer()), now);
+                byUser.put(
+                        use.podUid().isEmpty()
+                                ? new Outside()
+                                : new InContainer(use.container().ofPod(use.podUid())),
+                        now);
             }
         }
         if (gpu.nvml().processes().size() > inContainers) {

@@ -13,6 +13,10 @@ public record ContainerName(String namespace, String pod, String container) impl
         return new ContainerName(container.namespace(), container.pod(), container.container());
     }
 
+    PodContainer ofPod(String uid) {
+        return new PodContainer(namespace, pod, uid, container);
+    }
+
     @Override
     public int compareTo(ContainerName other) {
         return toString().compareTo(other.toString());

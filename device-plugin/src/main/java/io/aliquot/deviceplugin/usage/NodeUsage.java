@@ -1,6 +1,5 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.util.List;
@@ -64,9 +63,5 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
             double throttledSeconds,
             long denied,
             int processes,
-            Optional<Unlimited> unlimited) {
-        PodContainer podContainer() {
-            return new PodContainer(container.namespace(), container.pod(), podUid, container.container());
-        }
-    }
+            Optional<Unlimited> unlimited) {}
 }

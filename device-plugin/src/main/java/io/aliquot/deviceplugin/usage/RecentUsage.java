@@ -1,7 +1,6 @@
 package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.api.usage.NodeAllocation.Limit;
-import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import java.time.Duration;
@@ -259,7 +258,7 @@ public final class RecentUsage implements UsageTracker.SampleListener {
         UsageReport.OfContainer report(NodeUsage.OfContainer use, long second) {
             OptionalInt sustained = used.smallest(second, SUSTAINED_SECONDS);
             return new UsageReport.OfContainer(
-                    container(use.container()),
+                    use.container().ofPod(podUid),
                     use.uuid(),
                     use.chargedBytes(),
                     use.unattributedBytes(),
@@ -278,7 +277,7 @@ public final class RecentUsage implements UsageTracker.SampleListener {
 
         UsageHistory.OfContainer history(ContainerName name, long end) {
             return new UsageHistory.OfContainer(
-                    container(name),
+                    name.ofPod(podUid),
                     charged.until(end),
                     unattributed.until(end),
                     utilization.until(end),
@@ -286,10 +285,6 @@ public final class RecentUsage implements UsageTracker.SampleListener {
                     grantedCores.until(end),
                     lent.until(end),
                     borrowed.until(end));
-        }
-
-        private PodContainer container(ContainerName name) {
-            return new PodContainer(name.namespace(), name.pod(), podUid, name.container());
         }
     }
 

@@ -2,15 +2,8 @@ package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.prometheus.metrics.model.registry.MultiCollector;
-import io.prometheus.metrics.model.snapshots.CounterSnapshot;
-import io.prometheus.metrics.model.snapshots.GaugeSnapshot;
 import io.prometheus.metrics.model.snapshots.Labels;
 import io.prometheus.metrics.model.snapshots.MetricSnapshots;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Optional;
-import java.util.function.BiFunction;
-import java.util.function.Supplier;
 
 /** The metrics of the latest sample. A container that has ended, and a figure that NVML does not have, have no series. */
 public final class UsageMetrics implements MultiCollector {
@@ -18,39 +11,33 @@ public final class UsageMetrics implements MultiCollector {
     private static final double MILLI = 1000;
 
     private final String node;
-    private final Supplier<NodeUsage> usage;
-    private final BiFunction<ContainerName, String, Optional<RecentUsage.Lent>> lending;
+    private final RecentUsage usage;
 
-    /** Creates a collector of the samples that {@code usage} returns; for {@code lending} see {@link RecentUsage#lent}. */
-    public UsageMetrics(
-            String node,
-            Supplier<NodeUsage> usage,
-            BiFunction<ContainerName, String, Optional<RecentUsage.Lent>> lending) {
-        this.lending = lending;
+    public UsageMetrics(String node, RecentUsage usage) {
         this.node = node;
         this.usage = usage;
     }
 
     @Override
     public MetricSnapshots collect() {
-        NodeUsage now = usage.get();
-        var used = new Series();
-        var peak = new Series();
-        var gpuTime = new Series();
-        var lent = new Series();
-        var borrowed = new Series();
-        var throttled = new Series();
-        var denied = new Series();
-        var processes = new Series();
-        var shares = new Series();
-        var covered = new Series();
+        NodeUsage now = usage.latest();
+        var used = new MetricPoints();
+        var peak = new MetricPoints();
+        var gpuTime = new MetricPoints();
+        var lent = new MetricPoints();
+        var borrowed = new MetricPoints();
+        var throttled = new MetricPoints();
+        var denied = new MetricPoints();
+        var processes = new MetricPoints();
+        var shares = new MetricPoints();
+        var covered = new MetricPoints();
         for (NodeUsage.OfContainer container : now.containers()) {
-            Labels labels = labels(container);
+            Labels labels = MetricPoints.labels(container.container(), container.uuid(), node);
             container.chargedBytes().ifPresent(bytes -> used.add(labels.add("kind", "charged"), bytes));
             container.unattributedBytes().ifPresent(bytes -> used.add(labels.add("kind", "unattributed"), bytes));
             peak.add(labels, container.peakBytes());
             gpuTime.add(labels, container.gpuSeconds());
-            lending.apply(container.container(), container.uuid()).ifPresent(of -> {
+            usage.lent(container.container(), container.uuid()).ifPresent(of -> {
                 lent.add(labels, of.lentSeconds());
                 borrowed.add(labels, of.borrowedSeconds());
             });
@@ -67,10 +54,10 @@ public final class UsageMetrics implements MultiCollector {
                             ? 1
                             : 0);
         }
-        var memory = new Series();
-        var utilization = new Series();
-        var temperature = new Series();
-        var power = new Series();
+        var memory = new MetricPoints();
+        var utilization = new MetricPoints();
+        var temperature = new MetricPoints();
+        var power = new MetricPoints();
         for (NodeUsage.OfGpu gpu : now.gpus()) {
             Labels labels = Labels.of("gpu", gpu.nvml().uuid(), "node", node);
             memory.add(labels.add("scope", "shares"), gpu.sharedBytes());
@@ -114,49 +101,5 @@ public final class UsageMetrics implements MultiCollector {
                         "aliquot_gpu_utilization_ratio", "Part of the last sample period in which the GPU was busy."),
                 temperature.gauge("aliquot_gpu_temperature_celsius", "Temperature of the GPU."),
                 power.gauge("aliquot_gpu_power_watts", "Power that the GPU's board draws."));
-    }
-
-    private Labels labels(NodeUsage.OfContainer of) {
-        ContainerName name = of.container();
-        return Labels.of(
-                "namespace",
-                name.namespace(),
-                "pod",
-                name.pod(),
-                "container",
-                name.container(),
-                "gpu",
-                of.uuid(),
-                "node",
-                node);
-    }
-
-    /** The series of one metric. */
-    private static final class Series {
-        private record Point(Labels labels, double value) {}
-
-        private final List<Point> points = new ArrayList<>();
-
-        void add(Labels labels, Number value) {
-            points.add(new Point(labels, value.doubleValue()));
-        }
-
-        GaugeSnapshot gauge(String name, String help) {
-            var gauge = GaugeSnapshot.builder().name(name).help(help);
-            points.forEach(point -> gauge.dataPoint(GaugeSnapshot.GaugeDataPointSnapshot.builder()
-                    .labels(point.labels)
-                    .value(point.value)
-                    .build()));
-            return gauge.build();
-        }
-
-        CounterSnapshot counter(String name, String help) {
-            var counter = CounterSnapshot.builder().name(name).help(help);
-            points.forEach(point -> counter.dataPoint(CounterSnapshot.CounterDataPointSnapshot.builder()
-                    .labels(point.labels)
-                    .value(point.value)
-                    .build()));
-            return counter.build();
-        }
     }
 }
