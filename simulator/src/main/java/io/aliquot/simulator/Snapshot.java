@@ -1,5 +1,8 @@
 package io.aliquot.simulator;
 
+import io.fabric8.kubernetes.api.model.HasMetadata;
+import io.fabric8.kubernetes.api.model.KubernetesResourceList;
+import io.fabric8.kubernetes.api.model.ListOptions;
 import io.fabric8.kubernetes.api.model.ListOptionsBuilder;
 import io.fabric8.kubernetes.api.model.Node;
 import io.fabric8.kubernetes.api.model.Pod;
@@ -64,18 +67,8 @@ record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> otherKind
     static Snapshot of(KubernetesClient kubernetes) {
         var snapshot = new Snapshot();
         try {
-            String next = "";
-            do {
-                var page = kubernetes.nodes().list(options(next));
-                snapshot.nodes().addAll(page.getItems());
-                next = page.getMetadata().getContinue();
-            } while (next != null && !next.isEmpty());
-            next = "";
-            do {
-                var page = kubernetes.pods().inAnyNamespace().list(options(next));
-                snapshot.pods().addAll(page.getItems());
-                next = page.getMetadata().getContinue();
-            } while (next != null && !next.isEmpty());
+            addPages(options -> kubernetes.nodes().list(options), snapshot.nodes());
+            addPages(options -> kubernetes.pods().inAnyNamespace().list(options), snapshot.pods());
         } catch (KubernetesClientException e) {
             throw new TraceException(
                     "cannot list nodes and pods of " + kubernetes.getMasterUrl() + ": " + e.getMessage()
@@ -86,11 +79,15 @@ record Snapshot(List<Node> nodes, List<Pod> pods, Map<String, Integer> otherKind
         return snapshot;
     }
 
-    private static io.fabric8.kubernetes.api.model.ListOptions options(String next) {
-        return new ListOptionsBuilder()
-                .withLimit(PAGE)
-                .withContinue(next.isEmpty() ? null : next)
-                .build();
+    private static <T extends HasMetadata> void addPages(
+            Function<ListOptions, ? extends KubernetesResourceList<T>> list, List<T> all) {
+        String next = null;
+        do {
+            var page = list.apply(
+                    new ListOptionsBuilder().withLimit(PAGE).withContinue(next).build());
+            all.addAll(page.getItems());
+            next = page.getMetadata().getContinue();
+        } while (next != null && !next.isEmpty());
     }
 
     private static final class Reader {
