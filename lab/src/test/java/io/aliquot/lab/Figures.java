@@ -143,18 +143,12 @@ class Figures {
     void nodeAgentWith8GpusAnd40ContainersAtOneSampleASecond(Lab lab, TestNamespace namespace)
             throws IOException, InterruptedException {
         String node = lab.nodes().getFirst();
-        lab.aliquot(
-                        "helm",
-                        "upgrade",
-                        "aliquot",
-                        lab.root().resolve("charts/aliquot").toString(),
-                        "--namespace",
-                        Lab.NAMESPACE,
-                        "--reuse-values",
-                        "--wait",
-                        "--set-json",
-                        "fakeDriver.nodes." + node + "=[" + String.join(",", Collections.nCopies(8, GPU)) + "]")
-                .expectSuccess();
+        lab.helm(
+                "upgrade",
+                "--reuse-values",
+                "--wait",
+                "--set-json",
+                "fakeDriver.nodes." + node + "=[" + String.join(",", Collections.nCopies(8, GPU)) + "]");
         try {
             TestNamespace.awaitTrue(
                     "8 GPUs", TestNamespace.EVENTUALLY, () -> lab.allocatable(node, Resources.VGPU) == 80);

@@ -103,6 +103,16 @@ class GpuApiFaultsIT {
         return () -> left.getAndDecrement() > 0;
     }
 
+    private static void createNamespace(Lab lab, String name) {
+        lab.client()
+                .resource(new NamespaceBuilder()
+                        .withNewMetadata()
+                        .withName(name)
+                        .endMetadata()
+                        .build())
+                .create();
+    }
+
     /** Begins a deletion each second while a condition holds; returns how many milliseconds each took, in order. */
     private static List<Long> deletions(Lab lab, String name, BooleanSupplier more) throws InterruptedException {
         var times = Collections.synchronizedList(new ArrayList<Long>());
@@ -111,13 +121,7 @@ class GpuApiFaultsIT {
             String namespace = (name + "-" + Long.toString(System.nanoTime(), 36))
                     .toLowerCase(java.util.Locale.ROOT)
                     .replace('_', '-');
-            lab.client()
-                    .resource(new NamespaceBuilder()
-                            .withNewMetadata()
-                            .withName(namespace)
-                            .endMetadata()
-                            .build())
-                    .create();
+            createNamespace(lab, namespace);
             threads.add(Thread.ofPlatform().start(() -> {
                 long begin = System.nanoTime();
                 lab.client().namespaces().withName(namespace).delete();
@@ -252,13 +256,7 @@ class GpuApiFaultsIT {
     @Test
     void namespacesAreDeletedWhileNoSchedulerIsThere(Lab lab) throws InterruptedException {
         String namespace = "away-" + Long.toString(System.nanoTime(), 36);
-        lab.client()
-                .resource(new NamespaceBuilder()
-                        .withNewMetadata()
-                        .withName(namespace)
-                        .endMetadata()
-                        .build())
-                .create();
+        createNamespace(lab, namespace);
         var pods = lab.client().pods().inNamespace(namespace);
         pods.resource(Pods.withGpuMemory(lab, "holder", MEMORY)).create();
         awaitTrue(

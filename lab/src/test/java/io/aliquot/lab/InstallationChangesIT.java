@@ -139,21 +139,15 @@ class InstallationChangesIT {
     }
 
     private static void install(Lab lab) {
-        lab.aliquot(
-                        "helm",
-                        "install",
-                        "aliquot",
-                        lab.root().resolve("charts/aliquot").toString(),
-                        "--namespace",
-                        Lab.NAMESPACE,
-                        "--create-namespace",
-                        "--values",
-                        lab.root().resolve("lab/values.yaml").toString(),
-                        "--values",
-                        lab.root().resolve("lab/gpus.yaml").toString(),
-                        "--set",
-                        "hideImplicitGpus=false")
-                .expectSuccess();
+        lab.helm(
+                "install",
+                "--create-namespace",
+                "--values",
+                lab.root().resolve("lab/values.yaml").toString(),
+                "--values",
+                lab.root().resolve("lab/gpus.yaml").toString(),
+                "--set",
+                "hideImplicitGpus=false");
         for (String object : List.of("daemonset/aliquot-device-plugin", "deployment/aliquot-scheduler")) {
             lab.aliquot("kubectl", "-n", Lab.NAMESPACE, "rollout", "status", object, "--timeout=170s")
                     .expectSuccess();

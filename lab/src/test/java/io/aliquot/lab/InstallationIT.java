@@ -25,16 +25,12 @@ import org.junit.jupiter.api.parallel.Isolated;
 @ExtendWith(LabExtension.class)
 @Isolated
 class InstallationIT {
-    private static final String RELEASE = "aliquot";
     private static final String SECRET = "aliquot-webhook-tls";
 
     @Test
     void theChartWithDefaultValuesPassesAServerSideDryRun(Lab lab, @TempDir Path folder) throws IOException {
         Path objects = folder.resolve("objects.yaml");
-        Files.writeString(
-                objects,
-                lab.aliquot("helm", "template", RELEASE, chart(lab), "--namespace", Lab.NAMESPACE)
-                        .expectSuccess());
+        Files.writeString(objects, lab.helm("template"));
 
         String output = lab.kubectl(
                         "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", objects.toString())
@@ -52,7 +48,7 @@ class InstallationIT {
         Set<String> before = caBundles(lab);
         Job job = job(lab);
 
-        upgrade(lab);
+        lab.helm("upgrade", "--reuse-values");
 
         assertThat(before).hasSize(1).doesNotContain("");
         assertThat(caBundles(lab)).isEqualTo(before);
@@ -81,7 +77,7 @@ class InstallationIT {
                 .resource(job(lab))
                 .withPropagationPolicy(DeletionPropagation.BACKGROUND)
                 .delete();
-        upgrade(lab);
+        lab.helm("upgrade", "--reuse-values");
 
         awaitTrue(
                 "the caBundle is there again", EVENTUALLY, () -> caBundles(lab).equals(before));
@@ -116,11 +112,6 @@ class InstallationIT {
             }
         });
         namespace.awaitRunning(name, EVENTUALLY);
-    }
-
-    private static void upgrade(Lab lab) {
-        lab.aliquot("helm", "upgrade", RELEASE, chart(lab), "--namespace", Lab.NAMESPACE, "--reuse-values")
-                .expectSuccess();
     }
 
     /** The Job that writes the caBundles. */
@@ -182,10 +173,6 @@ class InstallationIT {
                         "9998 /filter ConnectionRefusedError",
                         "9090 /bind 404",
                         "9090 /livez 200");
-    }
-
-    private static String chart(Lab lab) {
-        return lab.root().resolve("charts/aliquot").toString();
     }
 
     private static Set<String> caBundles(Lab lab) {

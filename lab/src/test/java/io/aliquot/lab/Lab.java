@@ -225,16 +225,13 @@ final class Lab implements AutoCloseable {
 
     /** Upgrades the release with one more value, such as {@code "devicePlugin.mig=true"}. */
     void upgrade(String value) {
-        aliquot(
-                        "helm",
-                        "upgrade",
-                        "aliquot",
-                        root().resolve("charts/aliquot").toString(),
-                        "--namespace",
-                        NAMESPACE,
-                        "--reuse-values",
-                        "--set",
-                        value)
+        helm("upgrade", "--reuse-values", "--set", value);
+    }
+
+    /** Runs helm for the release with this checkout's chart; returns what it prints. */
+    String helm(String verb, String... flags) {
+        String chart = root.resolve("charts/aliquot").toString();
+        return aliquot(prepend(flags, "helm", verb, "aliquot", chart, "--namespace", NAMESPACE))
                 .expectSuccess();
     }
 
