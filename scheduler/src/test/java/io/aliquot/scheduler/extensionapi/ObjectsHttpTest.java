@@ -47,9 +47,6 @@ import java.util.OptionalLong;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
-import org.junit.jupiter.params.provider.ValueSource;
 import org.springframework.context.ConfigurableApplicationContext;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
@@ -273,26 +270,27 @@ class ObjectsHttpTest {
     }
 
     /** Of an object outside of the listed namespace, an exception of the map that was logged with its stack trace. */
-    @ParameterizedTest
-    @ValueSource(
-            strings = {
-                "1/%d/zebra/p1-1",
-                "1/%d/a",
-                "1/%d/team\uffff",
-                "1/%d/team/\uffff\uffff",
+    @Test
+    void aForgedTokenIs400() throws Exception {
+        String version = Long.toString(changes.version().get());
+        for (String forged : List.of(
+                "1/%s/zebra/p1-1",
+                "1/%s/a",
+                "1/%s/team\uffff",
+                "1/%s/team/\uffff\uffff",
                 "1/-1/team/p1-1",
                 "1/99999999999999999999/team/p1-1",
-                "2/%d/team/p1-1",
-                "1/%d",
-                "\u0000"
-            })
-    void aForgedTokenIs400(String forged) throws Exception {
-        String token = forged.replace("%d", Long.toString(changes.version().get()));
-        String encoded = Base64.getUrlEncoder().withoutPadding().encodeToString(token.getBytes(StandardCharsets.UTF_8));
-        assertThat(status(400, TEAM + "?limit=5&continue=" + encoded)
-                        .get("message")
-                        .asString())
-                .contains("metadata.continue");
+                "2/%s/team/p1-1",
+                "1/%s",
+                "\u0000")) {
+            byte[] token = forged.replace("%s", version).getBytes(StandardCharsets.UTF_8);
+            String encoded = Base64.getUrlEncoder().withoutPadding().encodeToString(token);
+            assertThat(status(400, TEAM + "?limit=5&continue=" + encoded)
+                            .get("message")
+                            .asString())
+                    .as(forged)
+                    .contains("metadata.continue");
+        }
     }
 
     @Test
@@ -304,8 +302,9 @@ class ObjectsHttpTest {
         assertThat(refusal.get("reason").asString()).isEqualTo("Expired");
     }
 
-    @ParameterizedTest
-    @CsvSource(delimiter = '|', textBlock = """
+    @Test
+    void selectorsSelect() throws Exception {
+        List<String> selections = """
             labelSelector=tier=a                          | 6
             labelSelector=tier==a,app=train               | 6
             labelSelector=tier!=a                         | 6
@@ -320,15 +319,18 @@ class ObjectsHttpTest {
             fieldSelector=spec.nodeName!=n1               | 8
             fieldSelector=status.phase=Pending            | 0
             fieldSelector=spec.nodeName=n1,metadata.name=p1-2 | 1
-            """)
-    void selectorsSelect(String query, int count) throws Exception {
-        assertThat(ok(ROOT + "/gpushares?" + encoded(query)).get("items").size())
-                .isEqualTo(count);
+            """.lines().toList();
+        for (String selection : selections) {
+            String[] of = selection.split(" *\\| *", -1);
+            assertThat(ok(ROOT + "/gpushares?" + encoded(of[0])).get("items").size())
+                    .as(selection)
+                    .isEqualTo(Integer.parseInt(of[1]));
+        }
     }
 
-    @ParameterizedTest
-    @ValueSource(
-            strings = {
+    @Test
+    void malformedParametersAre400() throws Exception {
+        for (String query : List.of(
                 "labelSelector=a b",
                 "labelSelector=a in (b",
                 "labelSelector=,",
@@ -340,12 +342,12 @@ class ObjectsHttpTest {
                 "resourceVersion=x",
                 "resourceVersion=1&resourceVersionMatch=Never",
                 "includeObject=All",
-                "watch=1&sendInitialEvents=true"
-            })
-    void malformedParametersAre400(String query) throws Exception {
-        String sent = query.contains("&") ? query : encoded(query);
-        assertThat(status(400, ROOT + "/gpushares?" + sent).get("reason").asString())
-                .isEqualTo("BadRequest");
+                "watch=1&sendInitialEvents=true")) {
+            String sent = query.contains("&") ? query : encoded(query);
+            assertThat(status(400, ROOT + "/gpushares?" + sent).get("reason").asString())
+                    .as(query)
+                    .isEqualTo("BadRequest");
+        }
     }
 
     @Test
@@ -496,8 +498,9 @@ class ObjectsHttpTest {
                 .isEqualTo(62_000);
     }
 
-    @ParameterizedTest
-    @CsvSource(delimiter = '|', textBlock = """
+    @Test
+    void aFieldThatIsNotOursToChangeIs422WithItsPath() throws Exception {
+        List<String> refused = """
             {"metadata":{"labels":{"a":"b"}}}                             | metadata.labels
             {"metadata":{"annotations":{"a":"b"}}}                        | metadata.annotations
             {"status":{"phase":"Pending"}}                                | status
@@ -514,12 +517,16 @@ class ObjectsHttpTest {
             {"spec":{"containers":[{"name":"main"},{"name":"main"}]}}     | spec.containers[1].name
             {"spec":{"containers":{}}}                                    | spec.containers
             {"spec":null}                                                 | spec.containers
-            """)
-    void aFieldThatIsNotOursToChangeIs422WithItsPath(String body, String path) throws Exception {
-        HttpResponse<String> answer = patch(TEAM + "/p2-2", MERGE, body);
-        assertThat(answer.statusCode()).as(answer.body()).isEqualTo(422);
-        JsonNode status = JsonMapper.shared().readTree(answer.body());
-        assertThat(status.at("/details/causes/0/field").asString()).isEqualTo(path);
+            """.lines().toList();
+        for (String change : refused) {
+            String[] of = change.split(" *\\| *", -1);
+            HttpResponse<String> answer = patch(TEAM + "/p2-2", MERGE, of[0]);
+            assertThat(answer.statusCode()).as(change + answer.body()).isEqualTo(422);
+            JsonNode status = JsonMapper.shared().readTree(answer.body());
+            assertThat(status.at("/details/causes/0/field").asString())
+                    .as(change)
+                    .isEqualTo(of[1]);
+        }
         assertThat(context.getBean(FakeCluster.class).sent).isEmpty();
     }
 

@@ -145,9 +145,9 @@ class AgentClientTest {
     void anAnswerThatStopsHalfwayTimesOut() {
         var end = new CountDownLatch(1);
         try (var agent = new FakeAgent(FakeAgent.stalledAfter("{\"version\":", end));
-                var client = new AgentClient(TLS, agent.port(), SHORT)) {
+                var client = new AgentClient(TLS, agent.port(), Duration.ofSeconds(3))) {
             assertFails(
-                    () -> answer(client.get(HERE, DIGEST, "/", "", "")), Outcome.TIMEOUT, "did not answer within 10 s");
+                    () -> answer(client.get(HERE, DIGEST, "/", "", "")), Outcome.TIMEOUT, "did not answer within 3 s");
         }
     }
 
