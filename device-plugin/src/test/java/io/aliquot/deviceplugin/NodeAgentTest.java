@@ -200,9 +200,7 @@ final class NodeAgentTest {
 
         await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
         assertThat(node.capacity("nvidia.com/gpumem-percentage")).isEqualTo(200);
-        agent.close();
-        agent = newAgent(driver::open);
-        start();
+        restart();
         await(() -> agent.readinessProblems().isEmpty());
         assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(163_840);
     }
@@ -332,9 +330,7 @@ final class NodeAgentTest {
                 .contains("aliquot_gpu_healthy{gpu=\"" + uuid + "\",model=\"NVIDIA"
                         + " A100-SXM4-80GB\",node=\"node1\",reason=\"" + reason(uuid) + "\"} 0.0"));
 
-        agent.close();
-        agent = newAgent(driver::open);
-        start();
+        restart();
         await(() -> agent.readinessProblems().isEmpty());
         awaitPasses(4);
         assertThat(node.gpu(uuid).health().unhealthy().orElseThrow().since()).isEqualTo(unhealthy.since());
@@ -438,9 +434,7 @@ final class NodeAgentTest {
         await(() -> node.capacity("nvidia.com/gpumem") == 81_920);
 
         driver.run("insert", uuid); // NVML lists it when it is opened again
-        agent.close();
-        agent = newAgent(driver::open);
-        start();
+        restart();
         await(() -> node.inventory().gpus().size() == 2);
         await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
         assertThat(node.gpu(uuid).healthy()).isTrue();
@@ -691,9 +685,7 @@ final class NodeAgentTest {
         assertThat(sockets.toFile().list()).as("no socket but the kubelet's").hasSize(1);
         int writes = node.writes();
 
-        agent.close();
-        agent = newAgent(driver::open);
-        start();
+        restart();
         await(() -> unready("HAMi serves this node's GPUs"));
         awaitPasses(10);
         node.removeLabelAsAdmin("gpu");
@@ -873,7 +865,7 @@ final class NodeAgentTest {
     @Test
     void theNodeSaysAtOnceThatItsKubeletIsGoneAndThatTheDevicesAreBack() throws Exception {
         agent.close();
-        agent = newAgent(driver::open, Duration.ofMinutes(1));
+        agent = newAgent(driver::open, Duration.ofMinutes(1), Map.of());
         driver.install(A100);
         start();
         kubelet.nextList(list -> !list.isEmpty());
@@ -908,11 +900,7 @@ final class NodeAgentTest {
     }
 
     private NodeAgent newAgent(NvmlSession.Opener opener) throws IOException {
-        return newAgent(opener, INTERVAL);
-    }
-
-    private NodeAgent newAgent(NvmlSession.Opener opener, Duration interval) throws IOException {
-        return newAgent(opener, interval, Map.of());
+        return newAgent(opener, INTERVAL, Map.of());
     }
 
     private NodeAgent newAgent(NvmlSession.Opener opener, Duration interval, Map<String, String> more)
@@ -944,6 +932,12 @@ final class NodeAgentTest {
         start();
         await(() -> agent.readinessProblems().isEmpty());
         return node.inventory().gpus().getFirst().uuid();
+    }
+
+    private void restart() throws IOException {
+        agent.close();
+        agent = newAgent(driver::open);
+        start();
     }
 
     private void start() {

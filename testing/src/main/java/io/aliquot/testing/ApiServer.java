@@ -339,10 +339,6 @@ public final class ApiServer implements AutoCloseable {
             return send("PATCH", path, "application/strategic-merge-patch+json", body);
         }
 
-        public Response patchJson(String path, String body) {
-            return send("PATCH", path, "application/json-patch+json", body);
-        }
-
         public Response delete(String path) {
             return send("DELETE", path, "application/json", "");
         }

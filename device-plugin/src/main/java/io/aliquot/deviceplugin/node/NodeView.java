@@ -26,15 +26,6 @@ public record NodeView(
     private static final Map<String, Long> UNITS = Map.of(
             "", 1L, "k", 1_000L, "M", 1_000_000L, "G", 1_000_000_000L, "Ki", 1L << 10, "Mi", 1L << 20, "Gi", 1L << 30);
 
-    /** A Node without conditions. */
-    public NodeView(
-            Map<String, String> labels,
-            Map<String, String> annotations,
-            Map<String, Long> capacity,
-            Map<String, Long> allocatable) {
-        this(labels, annotations, capacity, allocatable, Map.of());
-    }
-
     public NodeView {
         labels = Map.copyOf(labels);
         annotations = Map.copyOf(annotations);

@@ -34,7 +34,7 @@ class OtherDevicePluginsTest {
     }
 
     private static NodeView node(Map<String, Long> resources) {
-        return new NodeView(Map.of(), Map.of(), resources, resources);
+        return new NodeView(Map.of(), Map.of(), resources, resources, Map.of());
     }
 
     private static Inventory in(NodeView node, DeviceHolders holders, List<Gpu> previous) {
@@ -137,7 +137,8 @@ class OtherDevicePluginsTest {
         if (handshake != null) {
             annotations.put("hami.io/node-handshake", handshake);
         }
-        var node = new NodeView(Map.of(), annotations, Map.of("nvidia.com/gpu", 0L), Map.of("nvidia.com/gpu", 0L));
+        Map<String, Long> none = Map.of("nvidia.com/gpu", 0L);
+        var node = new NodeView(Map.of(), annotations, none, none, Map.of());
 
         assertThat(in(node, NO_HOLDERS, GPUS).conflict().startsWith(Inventory.HAMI))
                 .isEqualTo(conflict);
