@@ -184,30 +184,27 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
     return result;
 }
 
-/* What a launch may take from pools; count 0: the graph allocates nothing. */
-struct launch_needs {
-    int count;
-    struct {
-        struct aliquot_pool *pool;
-        uint64_t bytes;
-    } of_device[ALIQUOT_LIMITS_VGPUS_MAX];
-};
-
+/* What a launch takes from pools: a growth per device. */
 struct launch_reservation {
     int count;
     struct aliquot_growth growth[ALIQUOT_LIMITS_VGPUS_MAX];
 };
 
-/* Requires the mutex. Lists the graph's allocations; those already reserved since the last trim get 0 bytes. */
-static void collect_allocations(struct launch_needs *needs, CUgraphExec graph) {
+/* Lists the graph's allocations as growths to be reserved; those already reserved since the last trim get 0 bytes.
+   Returns their number. */
+static int collect_allocations(struct aliquot_growth growth[], CUgraphExec graph) {
+    int count = 0;
     unsigned now = atomic_load(&aliquot_pool_graph_trims);
+    pthread_mutex_lock(&mutex);
     for (struct graph_allocation *entry = graph_allocations; entry != NULL; entry = entry->next) {
-        if (entry->graph == graph && needs->count < ALIQUOT_LIMITS_VGPUS_MAX) {
-            needs->of_device[needs->count].pool = entry->pool;
-            needs->of_device[needs->count++].bytes = entry->reserved_generation == now ? 0 : entry->bytes;
+        if (entry->graph == graph && count < ALIQUOT_LIMITS_VGPUS_MAX) {
+            uint64_t bytes = entry->reserved_generation == now ? 0 : entry->bytes;
+            growth[count++] = (struct aliquot_growth){.pool = entry->pool, .reserved = bytes};
             entry->reserved_generation = now;
         }
     }
+    pthread_mutex_unlock(&mutex);
+    return count;
 }
 
 static void mark_unreserved(CUgraphExec graph) {
@@ -227,18 +224,15 @@ static void settle_reservation(struct launch_reservation *reservation) {
 
 /* Reserves what a launch needs. False: no room, and nothing stays reserved. */
 static bool reserve_for_launch(struct launch_reservation *reservation, CUgraphExec graph, CUstream stream) {
-    struct launch_needs needs = {.count = 0};
-    pthread_mutex_lock(&mutex);
-    collect_allocations(&needs, graph);
-    pthread_mutex_unlock(&mutex);
-    if (needs.count > 0 && aliquot_capture_may_include(stream)) {
+    int count = collect_allocations(reservation->growth, graph);
+    if (count > 0 && aliquot_capture_may_include(stream)) {
         mark_unreserved(graph);
         return true; /* the captured launch becomes a node of another graph */
     }
-    for (int i = 0; i < needs.count; i++) {
-        struct aliquot_pool *pool = needs.of_device[i].pool;
-        if (!aliquot_context_ensure_charged(pool->device) ||
-            !aliquot_pool_reserve_growth(&reservation->growth[i], pool, needs.of_device[i].bytes)) {
+    for (int i = 0; i < count; i++) {
+        struct aliquot_growth *growth = &reservation->growth[i];
+        if (!aliquot_context_ensure_charged(growth->pool->device) ||
+            !aliquot_pool_reserve_growth(growth, growth->pool, growth->reserved)) {
             settle_reservation(reservation);
             mark_unreserved(graph);
             return false;

@@ -340,8 +340,10 @@ struct sample {
     unsigned int percent;
 };
 
-/* Samples the processes that used the device since a time (microseconds since 1970; 0: in the last second). */
-static unsigned int sample_processes(int device, uint64_t since, uint64_t now, struct sample samples[]) {
+/* Samples the processes that used the device since a time (microseconds since 1970; 0: in the last second). *count is
+   the capacity of infos, then the number of samples. */
+static nvmlReturn_t sample_processes(int device, uint64_t since, uint64_t now, struct sample samples[],
+                                     const void *infos, unsigned int *count) {
     uint16_t slots[ALIQUOT_REGION_PROCESSES];
     struct aliquot_share share = aliquot_account_share(device);
     int64_t clock = aliquot_os_clock();
@@ -355,14 +357,9 @@ static unsigned int sample_processes(int device, uint64_t since, uint64_t now, s
             samples[busy++] = (struct sample){pid_of(slots[i]), percent_of_share(usage.used, usage.elapsed, &share)};
         }
     }
-    return busy;
-}
-
-/* Result of the next two functions, for the number of entries found and the capacity in *count. */
-static nvmlReturn_t check_capacity(unsigned int found, const void *infos, unsigned int *count) {
     unsigned int capacity = infos == NULL ? 0 : *count;
-    *count = found;
-    return found == 0 ? NVML_ERROR_NOT_FOUND : found > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+    *count = busy;
+    return busy == 0 ? NVML_ERROR_NOT_FOUND : busy > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t handle, nvmlProcessUtilizationSample_t *infos,
@@ -378,9 +375,8 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t handle, nvmlProcessUti
     }
     struct sample samples[ALIQUOT_REGION_PROCESSES];
     uint64_t now = aliquot_os_time();
-    unsigned int busy = sample_processes(device, since, now, samples);
-    result = check_capacity(busy, infos, count);
-    for (unsigned int i = 0; i < busy && result == NVML_SUCCESS; i++) {
+    result = sample_processes(device, since, now, samples, infos, count);
+    for (unsigned int i = 0; i < *count && result == NVML_SUCCESS; i++) {
         infos[i] =
             (nvmlProcessUtilizationSample_t){.pid = samples[i].pid, .timeStamp = now, .smUtil = samples[i].percent};
     }
@@ -402,9 +398,9 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t handle, nvmlProc
     }
     struct sample samples[ALIQUOT_REGION_PROCESSES];
     uint64_t now = aliquot_os_time();
-    unsigned int busy = sample_processes(device, info->lastSeenTimeStamp, now, samples);
-    result = check_capacity(busy, info->procUtilArray, &info->processSamplesCount);
-    for (unsigned int i = 0; i < busy && result == NVML_SUCCESS; i++) {
+    result = sample_processes(device, info->lastSeenTimeStamp, now, samples, info->procUtilArray,
+                              &info->processSamplesCount);
+    for (unsigned int i = 0; i < info->processSamplesCount && result == NVML_SUCCESS; i++) {
         info->procUtilArray[i] =
             (nvmlProcessUtilizationInfo_v1_t){.pid = samples[i].pid, .timeStamp = now, .smUtil = samples[i].percent};
     }
