@@ -104,7 +104,14 @@ public record Settings(
     }
 
     private static String defaultVariable(String value) {
-        return "ALIQUOT_DEFAULT_" + value.replace('-', '_').toUpperCase(Locale.ROOT);
+        return switch (value) {
+            case "gpu" -> "ALIQUOT_DEFAULT_GPU";
+            case "memory" -> "ALIQUOT_DEFAULT_MEMORY";
+            case "memory-percentage" -> "ALIQUOT_DEFAULT_MEMORY_PERCENTAGE";
+            case "cores" -> "ALIQUOT_DEFAULT_CORES";
+            case "core-policy" -> "ALIQUOT_DEFAULT_CORE_POLICY";
+            default -> throw new IllegalArgumentException(value);
+        };
     }
 
     private static <T> T setting(
