@@ -81,7 +81,7 @@ public final class GpuNodeResource extends NodesResource<GpuNode> {
                         status.cores(),
                         status.slots(),
                         status.shares(),
-                        stored.strandedMiB(),
+                        nodes.strandedMiB(stored),
                         status.conditions(),
                         status.reservations()));
     }

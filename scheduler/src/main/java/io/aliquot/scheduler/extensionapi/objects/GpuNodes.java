@@ -80,8 +80,12 @@ public final class GpuNodes {
         }
     }
 
-    /** An object and the node that it belongs to. */
-    public record Stored<T>(NodeMetadata node, T object, long strandedMiB) {}
+    /** An object, the node that it belongs to, and its GPUs. */
+    public record Stored<T>(NodeMetadata node, T object, List<GpuInfo> gpus) {
+        public Stored {
+            gpus = List.copyOf(gpus);
+        }
+    }
 
     /**
      * What the objects of a node were made from.
@@ -198,7 +202,6 @@ public final class GpuNodes {
             }
             return;
         }
-        ShareSizes current = sizes();
         Map<String, Stored<Gpu>> gpus = new TreeMap<>();
         Set<String> ofOthers = new TreeSet<>();
         view.get().gpus().forEach(free -> {
@@ -207,7 +210,7 @@ public final class GpuNodes {
             if (owner.filter(other -> !other.equals(node.name())).isPresent()) {
                 ofOthers.add(free.gpu().uuid() + ", which is node " + owner.get() + "'s");
             } else {
-                gpus.put(name, new Stored<>(node, gpu(node, view.get(), free), current.stranded(free)));
+                gpus.put(name, new Stored<>(node, gpu(node, view.get(), free), List.of(free)));
             }
         });
         if (!ofOthers.isEmpty() && (before == null || !before.ofOthers().equals(ofOthers))) {
@@ -219,7 +222,6 @@ public final class GpuNodes {
                     .filter(name -> !gpus.containsKey(name))
                     .forEach(name -> gpuStore.remove(name, version.reached(), version.watched()));
         }
-        long stranded = gpus.values().stream().mapToLong(Stored::strandedMiB).sum();
         put(
                 nodeStore,
                 node.name(),
@@ -229,7 +231,9 @@ public final class GpuNodes {
                                 node,
                                 view.get(),
                                 gpus.values().stream().map(Stored::object).toList()),
-                        stranded),
+                        gpus.values().stream()
+                                .flatMap(gpu -> gpu.gpus().stream())
+                                .toList()),
                 version);
         made.put(node.name(), new Made(node, revision, gpus.keySet(), ofOthers));
     }
@@ -268,8 +272,14 @@ public final class GpuNodes {
                         .allMatch(holding -> holding.perGpu().isEmpty());
     }
 
+    /** Free memory of the object's GPUs, in MiB, that no vGPU fits into. It also depends on pods of other nodes. */
+    long strandedMiB(Stored<?> stored) {
+        ShareSizes current = sizes();
+        return stored.gpus().stream().mapToLong(current::stranded).sum();
+    }
+
     /** The sizes of all shares, some seconds old: they change slowly, and to read them takes all nodes. */
-    private ShareSizes sizes() {
+    private synchronized ShareSizes sizes() {
         ShareSizes known = sizes;
         if (known == null || nanoTime.getAsLong() - sizesAt > SIZES_TIME.toNanos()) {
             known = ShareSizes.of(

@@ -90,7 +90,7 @@ public final class GpuResource extends NodesResource<Gpu> {
                         status.cores(),
                         status.slots(),
                         status.shares(),
-                        stored.strandedMiB(),
+                        nodes.strandedMiB(stored),
                         usage.ofGpu(status.nodeName(), status.uuid()).orElse(null)));
     }
 
