@@ -154,17 +154,6 @@ static double print_latencies(const struct tenant_latencies *latencies, double f
 
 /* ---- the meter ---- */
 
-static int slot_of(gpu_file *gpu, int pid) {
-    static struct gpu_process processes[GPU_SLOTS];
-    size_t count = gpu_processes(gpu, processes, GPU_SLOTS);
-    for (size_t i = 0; i < count && i < GPU_SLOTS; i++) {
-        if ((int)processes[i].pid == pid) {
-            return processes[i].slot;
-        }
-    }
-    return -1;
-}
-
 static double gpu_time_of(const struct aliquot_region *region) {
     return (double)__atomic_load_n(&region->device[0].gpu_time, __ATOMIC_RELAXED);
 }
@@ -196,7 +185,7 @@ static void read_busy(gpu_file *gpu, const struct figures *figures, double busy[
     busy[0] = (double)gpu_busy_ns(gpu, -1);
     for (int i = 0; i < MAX_TENANTS; i++) {
         for (int j = 0; j < MAX_PROCESSES && figures->tenants[i].pids[j] != 0; j++) {
-            slots[i][j] = slots[i][j] > 0 ? slots[i][j] : slot_of(gpu, figures->tenants[i].pids[j]) + 1;
+            slots[i][j] = slots[i][j] > 0 ? slots[i][j] : setup_slot_of(gpu, figures->tenants[i].pids[j]) + 1;
             busy[i + 1] += slots[i][j] == 0 ? 0 : (double)gpu_busy_ns(gpu, slots[i][j] - 1);
         }
     }

@@ -223,13 +223,8 @@ static bool spread_of(gpu_file *const gpus[MAX_RANKS], uint64_t number, uint64_t
 
 /* Time in which the program kept a GPU busy. */
 static uint64_t busy_ns(gpu_file *gpu, pid_t rival) {
-    static struct gpu_process processes[GPU_SLOTS];
-    uint64_t busy = gpu_busy_ns(gpu, -1);
-    size_t count = gpu_processes(gpu, processes, GPU_SLOTS);
-    for (size_t i = 0; i < count && i < GPU_SLOTS; i++) {
-        busy -= (pid_t)processes[i].pid == rival ? gpu_busy_ns(gpu, processes[i].slot) : 0;
-    }
-    return busy;
+    int slot = rival != 0 ? setup_slot_of(gpu, rival) : -1;
+    return gpu_busy_ns(gpu, -1) - (slot < 0 ? 0 : gpu_busy_ns(gpu, slot));
 }
 
 static void measure(void) {

@@ -1,7 +1,6 @@
 #include "setup.h"
 
 #include "aliquot/agent.h"
-#include "gpu_file.h"
 #include "limits/limits.h"
 
 #include <errno.h>
@@ -210,6 +209,17 @@ pid_t setup_start_arbiter(const char *folder, const char *floor, int input) {
     snprintf(regions, sizeof regions, "%.450s/regions", folder);
     snprintf(agents, sizeof agents, "%.450s/agents", folder);
     return start((char *[]){program, regions, agents, (char *)floor, NULL}, folder, NULL, ARBITER_PRIORITY, input);
+}
+
+int setup_slot_of(gpu_file *gpu, pid_t pid) {
+    static struct gpu_process processes[GPU_SLOTS];
+    size_t count = gpu_processes(gpu, processes, GPU_SLOTS);
+    for (size_t i = 0; i < count && i < GPU_SLOTS; i++) {
+        if ((pid_t)processes[i].pid == pid) {
+            return processes[i].slot;
+        }
+    }
+    return -1;
 }
 
 void setup_stop(pid_t process) {

@@ -2,6 +2,8 @@
 #ifndef ALIQUOT_DUTY_SETUP_H
 #define ALIQUOT_DUTY_SETUP_H
 
+#include "gpu_file.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -46,6 +48,9 @@ pid_t setup_start(const char *folder, const char *role, const char *container);
 
 /* Starts the arbiter of the folder's containers, which reads its lists from `input`. floor: its FLOOR, or NULL. */
 pid_t setup_start_arbiter(const char *folder, const char *floor, int input);
+
+/* The slot of a process on a GPU; -1: it does not use the GPU. */
+int setup_slot_of(gpu_file *gpu, pid_t pid);
 
 /* Kills a process that was started; 0: none. */
 void setup_stop(pid_t process);
