@@ -44,8 +44,8 @@ public final class NvmlSession implements AutoCloseable {
     /** Without a sign of the driver, a restart is only a guess. */
     private static final Duration RESTART_FOR_LIBRARY = Duration.ofMinutes(10);
 
-    /** With the usual interval one second. */
-    private static final int XID_WAITS_PER_INTERVAL = 5;
+    /** A close waits for as long. */
+    private static final Duration LONGEST_XID_WAIT = Duration.ofSeconds(1);
 
     private static final Duration SHUTDOWN_TIMEOUT = Duration.ofSeconds(2);
     private static final int MOST_XIDS = 1000;
@@ -316,7 +316,8 @@ public final class NvmlSession implements AutoCloseable {
             driverLoads += driverMissing ? 1 : 0;
             driverMissing = false;
             List<AutoCloseable> uses = new ArrayList<>();
-            uses.add(new XidWatcher(nvml, this::onXid, interval.dividedBy(XID_WAITS_PER_INTERVAL)));
+            Duration wait = interval.compareTo(LONGEST_XID_WAIT) < 0 ? interval : LONGEST_XID_WAIT;
+            uses.add(new XidWatcher(nvml, this::onXid, wait));
             users.forEach(user -> uses.add(user.use(nvml)));
             opened = new Open(nvml, uses, nanoTime.getAsLong());
         } catch (NvmlException e) {
