@@ -10,6 +10,7 @@ import io.aliquot.api.names.Annotations;
 import io.aliquot.testing.ApiServer;
 import io.aliquot.testing.ApiServer.Caller;
 import io.aliquot.testing.ApiServer.Response;
+import io.aliquot.testing.Await;
 import io.fabric8.kubernetes.api.model.GenericKubernetesResource;
 import io.fabric8.kubernetes.api.model.GenericKubernetesResourceList;
 import io.fabric8.kubernetes.api.model.rbac.ClusterRole;
@@ -23,10 +24,7 @@ import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.locks.LockSupport;
-import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
@@ -101,7 +99,7 @@ class AdmissionPoliciesIT {
 
     /** Waits until every policy denies a request: a policy takes effect some 100 ms after its creation. */
     private static void awaitPolicies() {
-        refused().forEach(refused -> assertThat(eventually(refused, 403)).isTrue());
+        refused().forEach(refused -> eventually(refused, 403));
     }
 
     /** A request for each of several policies. */
@@ -122,19 +120,9 @@ class AdmissionPoliciesIT {
                 () -> scheduler.post(PODS + "/none/binding" + DRY_RUN, fenced("none", "{aliquot.io/vgpu.main: x}")));
     }
 
-    /** Repeats a request until its response has this code; false if it has not after some seconds. */
-    private static boolean eventually(Supplier<Response> request, int code) {
-        return eventually(() -> request.get().code() == code);
-    }
-
-    private static boolean eventually(BooleanSupplier condition) {
-        for (int i = 0; i < 1000; i++) {
-            if (condition.getAsBoolean()) {
-                return true;
-            }
-            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(10));
-        }
-        return false;
+    /** Repeats a request until its response has this code. */
+    private static void eventually(Supplier<Response> request, int code) {
+        Await.await("code " + code, () -> request.get().code() == code);
     }
 
     @AfterAll
@@ -540,8 +528,7 @@ class AdmissionPoliciesIT {
             String ours = fenced(name, "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}");
 
             String path = PODS + "/" + name + "/binding";
-            assertThat(eventually(() -> scheduler.post(path + DRY_RUN, ours).code() != 201))
-                    .isTrue();
+            Await.await("a refusal", () -> scheduler.post(path + DRY_RUN, ours).code() != 201);
             assertThat(scheduler.post(path, ours).field("message")).contains("no params found");
             admin.post(PODS + "/" + name + "/binding", binding(name, "{}")).expectSuccess();
         }
@@ -915,19 +902,16 @@ class AdmissionPoliciesIT {
             String former = current.replace("pod-a_1/3", "pod-a_1/2");
 
             assertThat(upgrade()).contains("narrow it");
-            assertThat(eventually(() -> scheduler.post(path, binding(name, current)), 201))
-                    .isTrue();
-            assertThat(eventually(() -> scheduler.post(path, binding(name, former)), 403))
-                    .as("the API server reads one policy after the other")
-                    .isTrue();
+            eventually(() -> scheduler.post(path, binding(name, current)), 201);
+            // The API server reads one policy after the other.
+            eventually(() -> scheduler.post(path, binding(name, former)), 403);
             scheduler.post(path, fenced(name, current)).expectSuccess();
             forbidden(scheduler.post(path, binding(name, former)), "no longer leads");
             forbidden(admin.post(path, fenced(name, "{}")), "only the Aliquot scheduler");
             admin.post(path, binding(name, "{}")).expectSuccess();
 
             assertThat(upgrade()).doesNotContain("narrow it");
-            assertThat(eventually(() -> scheduler.post(path, binding(name, current)), 403))
-                    .isTrue();
+            eventually(() -> scheduler.post(path, binding(name, current)), 403);
             scheduler.post(path, fenced(name, current)).expectSuccess();
         }
 
@@ -995,7 +979,7 @@ class AdmissionPoliciesIT {
                         .expectSuccess();
             }
             for (Supplier<Response> request : refused()) {
-                assertThat(eventually(() -> request.get().code() != 403)).isTrue();
+                Await.await("no refusal", () -> request.get().code() != 403);
             }
             new Helm(Chart.FOLDER)
                     .upgrade()
@@ -1299,7 +1283,7 @@ class AdmissionPoliciesIT {
                     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
                 """)
                     .expectSuccess();
-            assertThat(eventually(() -> admin.get(CLUSTER_POLICIES), 200)).isTrue();
+            eventually(() -> admin.get(CLUSTER_POLICIES), 200);
             for (String otherRuntime : List.of(
                     "{cdi: {enabled: true}}",
                     "{toolkit: {enabled: false}}",
@@ -1509,8 +1493,7 @@ class AdmissionPoliciesIT {
                 .expectSuccess();
         String current =
                 fenced("none", "{aliquot.io/vgpu.main: x, aliquot.io/fence: %s/%d}".formatted(holder, transitions));
-        assertThat(eventually(() -> scheduler.post(PODS + "/none/binding" + DRY_RUN, current), 404))
-                .isTrue();
+        eventually(() -> scheduler.post(PODS + "/none/binding" + DRY_RUN, current), 404);
     }
 
     private static void forbidden(Response response, String why) {
