@@ -28,95 +28,80 @@ public final class AgentMetrics {
             .classicOnly()
             .withoutExemplars()
             .register(registry);
-    private final Counter allocateFailures = Counter.builder()
-            .name("aliquot_agent_allocate_failures_total")
-            .help("Allocate calls answered with an error.")
-            .withoutExemplars()
-            .register(registry);
-    private final Counter registrations = Counter.builder()
-            .name("aliquot_agent_registrations_total")
-            .help("Registrations with the kubelet; more than one means that it restarted or lost the plugin.")
-            .withoutExemplars()
-            .register(registry);
-    private final Counter nodePatches = Counter.builder()
-            .name("aliquot_agent_node_patches_total")
-            .help("PATCHes of the Node, by target: inventory (an annotation), extended_resources"
-                    + " or condition (its status), gpu_labels (those of GPU feature discovery).")
-            .labelNames("target")
-            .withoutExemplars()
-            .register(registry);
-    private final Gauge gpus = Gauge.builder()
-            .name("aliquot_agent_gpus")
-            .help("GPUs of the node by health.")
-            .labelNames("healthy")
-            .withoutExemplars()
-            .register(registry);
-    private final Gauge slots = Gauge.builder()
-            .name("aliquot_agent_slots")
-            .help("Slots advertised to the kubelet by health.")
-            .labelNames("healthy")
-            .withoutExemplars()
-            .register(registry);
-    private final Gauge nodeSettingsInvalid = Gauge.builder()
-            .name("aliquot_agent_node_settings_invalid")
-            .help("1 while a label or annotation of the Node has an invalid value, else 0; the log names it.")
-            .withoutExemplars()
-            .register(registry);
-    private final Gauge nodeConflict = Gauge.builder()
-            .name("aliquot_agent_node_conflict")
-            .help("1 while the node takes no pods because of another device plugin or a driver upgrade, else 0;"
-                    + " /readyz says why.")
-            .withoutExemplars()
-            .register(registry);
-    private final Gauge gpusHeldByOthers = Gauge.builder()
-            .name("aliquot_agent_gpus_held_by_others")
-            .help("GPUs that pods hold through another device plugin, and that therefore get no vGPUs.")
-            .withoutExemplars()
-            .register(registry);
-    private final Counter xidErrors = Counter.builder()
-            .name("aliquot_agent_xid_errors_total")
-            .help("XID errors reported by the driver, by GPU UUID and XID number.")
-            .labelNames("gpu", "xid")
-            .withoutExemplars()
-            .register(registry);
-    private final Gauge nvmlAvailable = Gauge.builder()
-            .name("aliquot_agent_nvml_available")
-            .help("1 while NVIDIA's management library answers, else 0; /readyz says why.")
-            .withoutExemplars()
-            .register(registry);
-    private final Gauge nvmlHanging = Gauge.builder()
-            .name("aliquot_agent_nvml_hanging")
-            .help("1 while a call of NVIDIA's management library has not returned for 30 s, else 0.")
-            .withoutExemplars()
-            .register(registry);
-    private final Gauge arbiterRunning = Gauge.builder()
-            .name("aliquot_agent_arbiter_running")
-            .help("1 while the program runs that lends idle GPU time, else 0: containers keep their own cores.")
-            .withoutExemplars()
-            .register(registry);
-    private final Counter arbiterStarts = Counter.builder()
-            .name("aliquot_agent_arbiter_starts_total")
-            .help("Starts of the program that lends idle GPU time; more than one means that it ended.")
-            .withoutExemplars()
-            .register(registry);
-    private final Gauge gpuHealthy = Gauge.builder()
-            .name("aliquot_gpu_healthy")
-            .help("1 if the GPU may get new vGPUs, 0 if not; the reason is empty for a healthy GPU.")
-            .labelNames("gpu", "node", "model", "reason")
-            .withoutExemplars()
-            .register(registry);
-    private final Gauge gpuSlowdown = Gauge.builder()
-            .name("aliquot_gpu_slowdown")
-            .help("1 while the GPU's clocks are slowed down, by cause: thermal or power_brake; not there else.")
-            .labelNames("gpu", "node", "model", "cause")
-            .withoutExemplars()
-            .register(registry);
-    private final Gauge unhookedContainers = Gauge.builder()
-            .name("aliquot_agent_containers_with_unhooked_functions")
-            .help("Containers, the latest of each slot, that got a CUDA function from the driver that the shim must"
-                    + " hook and does not know; its calls bypass the limits.")
-            .withoutExemplars()
-            .register(registry);
+    private final Counter allocateFailures =
+            counter("aliquot_agent_allocate_failures_total", "Allocate calls answered with an error.");
+    private final Counter registrations = counter(
+            "aliquot_agent_registrations_total",
+            "Registrations with the kubelet; more than one means that it restarted or lost the plugin.");
+    private final Counter nodePatches = counter(
+            "aliquot_agent_node_patches_total",
+            "PATCHes of the Node, by target: inventory (an annotation), extended_resources"
+                    + " or condition (its status), gpu_labels (those of GPU feature discovery).",
+            "target");
+    private final Gauge gpus = gauge("aliquot_agent_gpus", "GPUs of the node by health.", "healthy");
+    private final Gauge slots = gauge("aliquot_agent_slots", "Slots advertised to the kubelet by health.", "healthy");
+    private final Gauge nodeSettingsInvalid = gauge(
+            "aliquot_agent_node_settings_invalid",
+            "1 while a label or annotation of the Node has an invalid value, else 0; the log names it.");
+    private final Gauge nodeConflict = gauge(
+            "aliquot_agent_node_conflict",
+            "1 while the node takes no pods because of another device plugin or a driver upgrade, else 0;"
+                    + " /readyz says why.");
+    private final Gauge gpusHeldByOthers = gauge(
+            "aliquot_agent_gpus_held_by_others",
+            "GPUs that pods hold through another device plugin, and that therefore get no vGPUs.");
+    private final Counter xidErrors = counter(
+            "aliquot_agent_xid_errors_total",
+            "XID errors reported by the driver, by GPU UUID and XID number.",
+            "gpu",
+            "xid");
+    private final Gauge nvmlAvailable = gauge(
+            "aliquot_agent_nvml_available", "1 while NVIDIA's management library answers, else 0; /readyz says why.");
+    private final Gauge nvmlHanging = gauge(
+            "aliquot_agent_nvml_hanging",
+            "1 while a call of NVIDIA's management library has not returned for 30 s, else 0.");
+    private final Gauge arbiterRunning = gauge(
+            "aliquot_agent_arbiter_running",
+            "1 while the program runs that lends idle GPU time, else 0: containers keep their own cores.");
+    private final Counter arbiterStarts = counter(
+            "aliquot_agent_arbiter_starts_total",
+            "Starts of the program that lends idle GPU time; more than one means that it ended.");
+    private final Gauge gpuHealthy = gauge(
+            "aliquot_gpu_healthy",
+            "1 if the GPU may get new vGPUs, 0 if not; the reason is empty for a healthy GPU.",
+            "gpu",
+            "node",
+            "model",
+            "reason");
+    private final Gauge gpuSlowdown = gauge(
+            "aliquot_gpu_slowdown",
+            "1 while the GPU's clocks are slowed down, by cause: thermal or power_brake; not there else.",
+            "gpu",
+            "node",
+            "model",
+            "cause");
+    private final Gauge unhookedContainers = gauge(
+            "aliquot_agent_containers_with_unhooked_functions",
+            "Containers, the latest of each slot, that got a CUDA function from the driver that the shim must"
+                    + " hook and does not know; its calls bypass the limits.");
+
+    private Counter counter(String name, String help, String... labels) {
+        return Counter.builder()
+                .name(name)
+                .help(help)
+                .labelNames(labels)
+                .withoutExemplars()
+                .register(registry);
+    }
+
+    private Gauge gauge(String name, String help, String... labels) {
+        return Gauge.builder()
+                .name(name)
+                .help(help)
+                .labelNames(labels)
+                .withoutExemplars()
+                .register(registry);
+    }
 
     /** Adds metrics that another object collects at each scrape. */
     public void add(MultiCollector collector) {
