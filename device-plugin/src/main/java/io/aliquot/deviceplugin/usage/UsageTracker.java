@@ -166,21 +166,13 @@ public final class UsageTracker {
     private void confirm(Source source, Map<ContainerName, String> slots, Map<Key, Long> uncharged)
             throws NvmlException {
         for (int i = 0; i < CONFIRMATIONS; i++) {
-            Set<Key> larger = new HashSet<>();
-            uncharged.forEach((key, bytes) -> {
-                if (bytes > counters(key, null).told) {
-                    larger.add(key);
-                }
-            });
+            Set<Key> larger = new HashSet<>(uncharged.keySet());
+            larger.removeIf(key -> uncharged.getOrDefault(key, 0L) <= counters(key, null).told);
             if (larger.isEmpty()) {
                 return;
             }
-            Map<ContainerName, String> again = new HashMap<>();
-            larger.forEach(key -> {
-                if (slots.containsKey(key.container)) {
-                    again.put(key.container, slots.get(key.container));
-                }
-            });
+            Map<ContainerName, String> again = new HashMap<>(slots);
+            again.keySet().retainAll(larger.stream().map(Key::container).collect(Collectors.toSet()));
             Reading reading = read(source, again);
             larger.forEach(key -> uncharged.merge(key, reading.uncharged(key), Math::min));
         }
