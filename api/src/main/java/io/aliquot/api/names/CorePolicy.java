@@ -26,6 +26,16 @@ public enum CorePolicy {
                 .orElseThrow(() -> FormatException.expected("policy fixed, elastic or none", text));
     }
 
+    /**
+     * Whether the compute of a container with these cores is limited: with the policy elastic, also if it has none of its
+     * own.
+     *
+     * @param cores percent of the GPU
+     */
+    public boolean limits(int cores) {
+        return this == ELASTIC || (this == FIXED && cores > 0);
+    }
+
     public String print() {
         return name().toLowerCase(Locale.ROOT);
     }

@@ -71,8 +71,7 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
 
         /** Percent of the GPU's time that the container has whatever others do; empty if its time is not limited. */
         public OptionalInt ownCores() {
-            boolean isLimited = policy == CorePolicy.ELASTIC || (policy == CorePolicy.FIXED && cores > 0);
-            return isLimited ? OptionalInt.of(cores) : OptionalInt.empty();
+            return policy.limits(cores) ? OptionalInt.of(cores) : OptionalInt.empty();
         }
 
         /** Whether the container may use GPU time that others leave. */

@@ -181,15 +181,17 @@ class ObjectsHttpTest {
         assertThat(row(TEAM + "/free").toString())
                 .startsWith("[\"free\",\"Bound\",\"n1\",\"-/1000Mi\",\"-/unlimited\",1,");
 
-        var elastic = new Vgpu(Gpus.uuid(1, 1), 1000, 0, CorePolicy.ELASTIC, Priority.NORMAL, 0, false);
-        changes.bound(
-                "team",
-                "idle-only",
-                "n1",
-                Map.of(),
-                new ContainerShare("main", ContainerKind.APP, new Vgpus(List.of(elastic))));
+        held("idle-only", new Vgpu(Gpus.uuid(1, 1), 1000, 0, CorePolicy.ELASTIC, Priority.NORMAL, 0, false));
         assertThat(row(TEAM + "/idle-only").toString())
                 .startsWith("[\"idle-only\",\"Bound\",\"n1\",\"-/1000Mi\",\"-/0%\",1,");
+        held("none", new Vgpu(Gpus.uuid(1, 1), 1000, 10, CorePolicy.NONE, Priority.NORMAL, 0, false));
+        assertThat(row(TEAM + "/none").toString())
+                .startsWith("[\"none\",\"Bound\",\"n1\",\"-/1000Mi\",\"-/unlimited\",1,");
+    }
+
+    private void held(String pod, Vgpu vgpu) {
+        changes.bound(
+                "team", pod, "n1", Map.of(), new ContainerShare("main", ContainerKind.APP, new Vgpus(List.of(vgpu))));
     }
 
     @Test

@@ -1,8 +1,6 @@
 package io.aliquot.scheduler.extensionapi.endpoints;
 
-import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.Placement;
-import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.explain.Explainer;
 import io.aliquot.scheduler.explain.Explainer.ScoredNode;
 import io.aliquot.scheduler.explain.Explanation;
@@ -79,15 +77,14 @@ public final class ShareExplainController {
         String held = pod.shares().stream()
                 .flatMap(share -> share.vgpus().list().stream()
                         .map(vgpu -> share.container() + ": " + vgpu.memoryMiB() + " MiB and "
-                                + (isUnlimited(vgpu) ? "unlimited cores" : vgpu.cores() + " % of the cores") + " of "
+                                + (vgpu.policy().limits(vgpu.cores())
+                                        ? vgpu.cores() + " % of the cores"
+                                        : "unlimited cores")
+                                + " of "
                                 + vgpu.uuid() + (vgpu.exclusive() ? " (whole card)" : "")))
                 .collect(Collectors.joining("; "));
         return GpuShareExplanation.plain(
                 pod, "is bound to node " + pod.node() + " and holds " + held + unhealthyGpus(pod));
-    }
-
-    private static boolean isUnlimited(Vgpu vgpu) {
-        return vgpu.cores() == 0 && vgpu.policy() != CorePolicy.ELASTIC;
     }
 
     /** What is wrong with the unhealthy GPUs among those that the pod holds. */

@@ -348,13 +348,14 @@ public final class GpuShares implements Resource<GpuPod> {
         return figure == null ? "-" : figure + "%";
     }
 
-    /** Cores of 0 limit nothing, unless the policy is elastic. */
     private static String cores(GpuShare share) {
         GpuShareStatus status = share.status();
         ShareUsage used = status.usage();
-        boolean unlimited = Objects.equals(status.cores(), 0)
-                && share.spec().containers().stream()
-                        .noneMatch(one -> CorePolicy.ELASTIC.print().equals(one.policy()));
+        boolean unlimited = status.cores() != null
+                && status.containers().stream()
+                        .flatMap(container -> container.gpus().stream())
+                        .noneMatch(part ->
+                                CorePolicy.parse("policy", part.policy()).limits(part.cores()));
         return Resource.fraction(
                 used == null ? null : used.utilizationPercent(),
                 unlimited ? "unlimited" : status.cores(),
