@@ -370,7 +370,7 @@ final class KubeletRegistrarTest {
 
             ready.withdraw("of this test");
             await(() -> ready.problem().isPresent());
-            assertThat(registrar.problem()).isEmpty();
+            await(() -> registrar.problem().isEmpty());
         }
     }
 

@@ -340,8 +340,7 @@ public final class AgentUsage {
         long askedAt = nanoTime.getAsLong();
         CompletableFuture<UsageReport> answer =
                 ask(node, agent.address, UsageReport.PATH, query, body).thenApply(text -> report(node, text));
-        return answer.handle((report, failure) -> {
-            underWay.decrementAndGet();
+        CompletableFuture<Outcome> end = answer.handle((report, failure) -> {
             Outcome outcome = Outcome.DONE;
             if (failure == null) {
                 agent.received = new Received(report, nanoTime.getAsLong());
@@ -363,6 +362,8 @@ public final class AgentUsage {
             Objects.requireNonNull(fetches.get(outcome)).increment();
             return outcome;
         });
+        var unused = end.whenComplete((outcome, failure) -> underWay.decrementAndGet());
+        return end;
     }
 
     /** What the node's agent shows as metrics: the same in each replica, since only pods that the watch reported count. */
