@@ -362,6 +362,7 @@ public final class AgentUsage {
             Objects.requireNonNull(fetches.get(outcome)).increment();
             return outcome;
         });
+        // Later than the end: a node whose request is no longer under way can be asked again.
         var unused = end.whenComplete((outcome, failure) -> underWay.decrementAndGet());
         return end;
     }
