@@ -19,6 +19,7 @@ import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import io.aliquot.deviceplugin.usage.LargeRegions;
 import io.aliquot.deviceplugin.usage.Limits;
 import io.aliquot.deviceplugin.usage.PodCgroups;
+import io.aliquot.deviceplugin.usage.RecentFindings;
 import io.aliquot.deviceplugin.usage.RecentUsage;
 import io.aliquot.deviceplugin.usage.UsageSampler;
 import io.aliquot.deviceplugin.usage.UsageTracker;
@@ -79,6 +80,7 @@ final class NodeAgent implements AutoCloseable {
     private final HealthHistory healthHistory = new HealthHistory();
     private final AgentHealth health;
     private final UnhookedFunctionCheck unhookedFunctions;
+    private final RecentFindings findings;
     private final LargeRegions largeRegions;
     private final PodCgroups podCgroups;
     private final ArbiterProcess arbiter;
@@ -169,7 +171,8 @@ final class NodeAgent implements AutoCloseable {
         health = new AgentHealth(registrar, nanoTime);
         registrar.onKubeletChange(this::wake);
         unhookedFunctions = new UnhookedFunctionCheck(settings.stateDir(), metrics);
-        largeRegions = new LargeRegions(settings.stateDir(), podResources::list, nanoTime);
+        findings = new RecentFindings(nanoTime);
+        largeRegions = new LargeRegions(settings.stateDir(), podResources::list, findings);
         podCgroups = new PodCgroups(host.cgroups);
     }
 
@@ -190,7 +193,7 @@ final class NodeAgent implements AutoCloseable {
 
     /** The latest sample for the scheduler; empty while NVML does not answer. Thread-safe. */
     Optional<UsageReport> report() {
-        return recent.report(nodeName, applicationXids.recent(), largeRegions.recent());
+        return recent.report(nodeName, applicationXids.recent(), findings.list());
     }
 
     /** See {@link PodCgroups#uids}. Thread-safe. */

@@ -37,7 +37,7 @@ import tools.jackson.databind.node.ObjectNode;
  * @param containers each container and GPU once, at most {@value #MOST_CONTAINERS}
  * @param gpus each GPU once, at most {@value #MOST_GPUS}
  * @param xids errors of programs in the last two minutes, oldest first, at most {@value #MOST_XIDS}
- * @param largeRegions regions that were larger than a region in the last two minutes, at most {@value #MOST_REGIONS}
+ * @param findings what was wrong with containers in the last two minutes, at most {@value #MOST_FINDINGS}
  * @param pods UIDs of all pods that have a cgroup on the node, at most {@value #MOST_PODS}; empty unless it was asked for
  *     by the query {@value #WITH_PODS}, and if the agent cannot tell
  */
@@ -47,7 +47,7 @@ public record UsageReport(
         List<OfContainer> containers,
         List<OfGpu> gpus,
         List<ApplicationXid> xids,
-        List<LargeRegion> largeRegions,
+        List<Finding> findings,
         Optional<Set<String>> pods) {
     /** The path of a report. */
     public static final String PATH = "/v1/usage";
@@ -58,7 +58,7 @@ public record UsageReport(
     public static final int MOST_CONTAINERS = 4096;
     public static final int MOST_GPUS = 64;
     public static final int MOST_XIDS = 100;
-    public static final int MOST_REGIONS = 100;
+    public static final int MOST_FINDINGS = 100;
     public static final int MOST_PODS = 4096;
 
     private static final int VERSION = 1;
@@ -67,6 +67,9 @@ public record UsageReport(
     private static final String COVERED = "covered";
     private static final String WITHOUT_SHIM = "withoutShim";
     private static final String UNCOUNTED_TIME = "uncountedTime";
+    private static final String FINDINGS = "findings";
+    private static final String PROBLEM = "problem";
+    private static final String LARGE_REGION = "largeRegion";
 
     /**
      * A container's use of a GPU.
@@ -182,19 +185,28 @@ public record UsageReport(
     }
 
     /**
-     * A container that made its region, a file of the host, larger than a region is, or closed it to the agent.
+     * Something wrong with a container, whether it uses a GPU or not. Its pod gets an event.
      *
-     * @param container without its pod's uid
-     * @param bytes the file's length when it was found
-     * @param cut whether the agent has cut it; not if the container has closed it to the agent
+     * @param container without its pod's uid if the agent does not know it
      */
-    public record LargeRegion(PodContainer container, long bytes, boolean cut) {
-        public LargeRegion {
-            expect(bytes > 0, "a length", bytes);
+    public record Finding(PodContainer container, Problem problem) {}
+
+    /** What is wrong with a container. */
+    public sealed interface Problem {
+        /**
+         * The container made its region, a file of the host, larger than a region is, or closed it to the agent.
+         *
+         * @param bytes the file's length when it was found
+         * @param cut whether the agent has cut it; not if the container has closed it to the agent
+         */
+        record LargeRegion(long bytes, boolean cut) implements Problem {
+            public LargeRegion {
+                expect(bytes > 0, "a length", bytes);
+            }
         }
     }
 
-    /** A report without large regions. */
+    /** A report without findings. */
     public UsageReport(
             Instant at, String node, List<OfContainer> containers, List<OfGpu> gpus, List<ApplicationXid> xids) {
         this(at, node, containers, gpus, xids, List.of(), Optional.empty());
@@ -207,8 +219,8 @@ public record UsageReport(
         xids = List.copyOf(xids);
         expect(containers.size() <= MOST_CONTAINERS, "at most " + MOST_CONTAINERS + " containers", containers.size());
         expect(gpus.size() <= MOST_GPUS, "at most " + MOST_GPUS + " GPUs", gpus.size());
-        largeRegions = List.copyOf(largeRegions);
-        expect(largeRegions.size() <= MOST_REGIONS, "at most " + MOST_REGIONS + " regions", largeRegions.size());
+        findings = List.copyOf(findings);
+        expect(findings.size() <= MOST_FINDINGS, "at most " + MOST_FINDINGS + " findings", findings.size());
         pods = pods.map(Set::copyOf);
         expect(pods.map(Set::size).orElse(0) <= MOST_PODS, "at most " + MOST_PODS + " pods", pods);
         expect(xids.size() <= MOST_XIDS, "at most " + MOST_XIDS + " XID errors", xids.size());
@@ -216,7 +228,7 @@ public record UsageReport(
 
     /** The report with these pods. */
     public UsageReport withPods(Optional<Set<String>> uids) {
-        return new UsageReport(at, node, containers, gpus, xids, largeRegions, uids);
+        return new UsageReport(at, node, containers, gpus, xids, findings, uids);
     }
 
     /** The container's use of the GPU; empty if there is none. */
@@ -238,9 +250,7 @@ public record UsageReport(
                 list(root, "gpus", MOST_GPUS, UsageReport::gpu),
                 // an earlier agent sends none
                 root.has("xids") ? list(root, "xids", MOST_XIDS, UsageReport::xid) : List.of(),
-                root.has("largeRegions")
-                        ? list(root, "largeRegions", MOST_REGIONS, UsageReport::largeRegion)
-                        : List.of(),
+                root.has(FINDINGS) ? findings(root) : List.of(),
                 root.has(PODS)
                         ? Optional.of(Set.copyOf(list(root, PODS, MOST_PODS, pod -> text(pod, "uid"))))
                         : Optional.empty());
@@ -290,8 +300,19 @@ public record UsageReport(
                 text(xid, "gpu"), integer(xid, "number"), text(xid, "meaning"), PodContainer.parse(xid));
     }
 
-    private static LargeRegion largeRegion(JsonNode region) {
-        return new LargeRegion(PodContainer.parse(region), whole(region, "bytes"), truth(region, "cut"));
+    /** Later agents perhaps send further problems. */
+    private static List<Finding> findings(JsonNode root) {
+        return list(root, FINDINGS, MOST_FINDINGS, UsageReport::finding).stream()
+                .flatMap(Optional::stream)
+                .toList();
+    }
+
+    private static Optional<Finding> finding(JsonNode finding) {
+        Optional<Problem> problem = switch (text(finding, PROBLEM)) {
+            case LARGE_REGION -> Optional.of(new Problem.LargeRegion(whole(finding, "bytes"), truth(finding, "cut")));
+            default -> Optional.empty();
+        };
+        return problem.map(known -> new Finding(PodContainer.parse(finding), known));
     }
 
     public String print() {
@@ -306,13 +327,9 @@ public record UsageReport(
         gpus.forEach(use -> print(use, ofGpus.addObject()));
         ArrayNode list = root.putArray("xids");
         xids.forEach(xid -> print(xid, list.addObject()));
-        if (!largeRegions.isEmpty()) {
-            ArrayNode regions = root.putArray("largeRegions");
-            largeRegions.forEach(region -> {
-                ObjectNode object = regions.addObject();
-                region.container.print(object);
-                object.put("bytes", region.bytes).put("cut", region.cut);
-            });
+        if (!findings.isEmpty()) {
+            ArrayNode objects = root.putArray(FINDINGS);
+            findings.forEach(finding -> print(finding, objects.addObject()));
         }
         pods.ifPresent(uids -> {
             ArrayNode objects = root.putArray(PODS);
@@ -353,6 +370,14 @@ public record UsageReport(
         use.utilizationPercent.ifPresent(percent -> object.put("utilizationPercent", percent));
         use.temperatureCelsius.ifPresent(celsius -> object.put("temperatureCelsius", celsius));
         use.powerWatts.ifPresent(watts -> object.put("powerWatts", watts));
+    }
+
+    private static void print(Finding finding, ObjectNode object) {
+        finding.container.print(object);
+        switch (finding.problem) {
+            case Problem.LargeRegion(long bytes, boolean cut) ->
+                object.put(PROBLEM, LARGE_REGION).put("bytes", bytes).put("cut", cut);
+        }
     }
 
     private static void print(ApplicationXid xid, ObjectNode object) {

@@ -67,8 +67,10 @@ class UsageReportTest {
                     OptionalDouble.of(250.5))),
             List.of(new UsageReport.ApplicationXid(GPU, 31, "memory page fault", MAIN)),
             List.of(
-                    new UsageReport.LargeRegion(new PodContainer("team", "train", "", "main"), 1L << 40, true),
-                    new UsageReport.LargeRegion(MAIN, 600_000, false)),
+                    new UsageReport.Finding(
+                            new PodContainer("team", "train", "", "main"),
+                            new UsageReport.Problem.LargeRegion(1L << 40, true)),
+                    new UsageReport.Finding(MAIN, new UsageReport.Problem.LargeRegion(600_000, false))),
             Optional.of(Set.of(MAIN.uid(), "0f".repeat(16))));
 
     private static final UsageHistory HISTORY = new UsageHistory(

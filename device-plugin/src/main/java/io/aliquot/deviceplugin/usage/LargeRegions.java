@@ -3,7 +3,7 @@ package io.aliquot.deviceplugin.usage;
 import io.aliquot.api.names.Resources;
 import io.aliquot.api.shim.Region;
 import io.aliquot.api.usage.PodContainer;
-import io.aliquot.api.usage.UsageReport.LargeRegion;
+import io.aliquot.api.usage.UsageReport.Problem.LargeRegion;
 import io.aliquot.deviceplugin.kubelet.ContainerFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import java.io.IOException;
@@ -15,13 +15,10 @@ import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
-import java.time.Duration;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
-import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
 /**
@@ -31,35 +28,26 @@ import java.util.function.Supplier;
 public final class LargeRegions {
     private static final Logger LOG = System.getLogger(LargeRegions.class.getName());
 
-    /** Longer than the scheduler may take to ask again after a failed attempt. */
-    private static final Duration KEPT = Duration.ofMinutes(2);
-
-    private static final int MOST = 100;
     private static final LinkOption NO_LINKS = LinkOption.NOFOLLOW_LINKS;
 
     private final Path folder;
     private final Supplier<DeviceHolders> podResources;
-    private final LongSupplier nanoTime;
+    private final RecentFindings findings;
 
     /** When each region's inode last changed, as of the latest run. */
     private Map<Path, Object> changedAt = new HashMap<>();
-
-    /** Guarded by itself. */
-    private final Map<PodContainer, Found> found = new HashMap<>();
-
-    private record Found(LargeRegion region, long at) {}
 
     /**
      * Looks at nothing yet.
      *
      * @param stateDir Aliquot's folder on the host
      * @param podResources asks the kubelet which containers hold slots
-     * @param nanoTime a clock such as {@link System#nanoTime}
+     * @param findings gets the regions that were too large
      */
-    public LargeRegions(Path stateDir, Supplier<DeviceHolders> podResources, LongSupplier nanoTime) {
+    public LargeRegions(Path stateDir, Supplier<DeviceHolders> podResources, RecentFindings findings) {
         folder = ContainerFiles.regionsFolder(stateDir);
         this.podResources = podResources;
-        this.nanoTime = nanoTime;
+        this.findings = findings;
     }
 
     /** Cuts regions that are too large, and removes those of them that no container holds. Not thread-safe. */
@@ -119,11 +107,7 @@ public final class LargeRegions {
                 holder.map(PodContainer::toString).orElse("of " + slot),
                 size,
                 cut ? "cut to its size" : "it cannot be cut");
-        synchronized (found) {
-            if (holder.isPresent() && (found.size() < MOST || found.containsKey(holder.get()))) {
-                found.put(holder.get(), new Found(new LargeRegion(holder.get(), size, cut), nanoTime.getAsLong()));
-            }
-        }
+        holder.ifPresent(container -> findings.add(container, new LargeRegion(size, cut)));
     }
 
     /**
@@ -162,14 +146,5 @@ public final class LargeRegions {
                 ? Optional.empty()
                 : Optional.of(new PodContainer(
                         holder.pod().substring(0, slash), holder.pod().substring(slash + 1), "", holder.container()));
-    }
-
-    /** The regions of the last minutes that were too large, by their containers. Thread-safe. */
-    public List<LargeRegion> recent() {
-        long now = nanoTime.getAsLong();
-        synchronized (found) {
-            found.values().removeIf(one -> now - one.at > KEPT.toNanos());
-            return found.values().stream().map(Found::region).toList();
-        }
     }
 }

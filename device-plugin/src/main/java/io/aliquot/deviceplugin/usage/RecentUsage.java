@@ -122,7 +122,7 @@ public final class RecentUsage implements UsageTracker.SampleListener {
 
     /** The latest sample for the scheduler; empty while NVML does not answer. */
     public synchronized Optional<UsageReport> report(
-            String node, List<UsageReport.ApplicationXid> xids, List<UsageReport.LargeRegion> largeRegions) {
+            String node, List<UsageReport.ApplicationXid> xids, List<UsageReport.Finding> findings) {
         if (isOld()) {
             return Optional.empty();
         }
@@ -139,7 +139,7 @@ public final class RecentUsage implements UsageTracker.SampleListener {
                         .map(RecentUsage::report)
                         .toList(),
                 xids,
-                largeRegions,
+                findings,
                 Optional.empty()));
     }
 

@@ -5,7 +5,8 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.aliquot.api.shim.Region;
 import io.aliquot.api.usage.PodContainer;
-import io.aliquot.api.usage.UsageReport.LargeRegion;
+import io.aliquot.api.usage.UsageReport.Finding;
+import io.aliquot.api.usage.UsageReport.Problem.LargeRegion;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import java.io.IOException;
 import java.io.RandomAccessFile;
@@ -35,12 +36,13 @@ final class LargeRegionsTest {
     private DeviceHolders holders = new DeviceHolders.Known(List.of(
             new DeviceHolders.Holder("team/train", "main", "aliquot.io/vgpu", List.of("slot-004", "slot-003"))));
     private long now;
+    private final RecentFindings findings = new RecentFindings(() -> now);
     private final LargeRegions regions;
 
     LargeRegionsTest(@TempDir Path state) throws IOException {
         slots = Files.createDirectory(state.resolve("slots"));
         region = Files.write(slots.resolve("slot-003"), Region.fresh());
-        regions = new LargeRegions(state, () -> holders, () -> now);
+        regions = new LargeRegions(state, () -> holders, findings);
     }
 
     @Test
@@ -52,13 +54,14 @@ final class LargeRegionsTest {
             regions.run();
 
             assertThat(region).hasBinaryContent(Region.fresh());
-            assertThat(regions.recent()).containsExactly(new LargeRegion(MAIN, Region.SIZE + 32L * MIB, true));
+            assertThat(findings.list())
+                    .containsExactly(new Finding(MAIN, new LargeRegion(Region.SIZE + 32L * MIB, true)));
             mapped.put(Region.SIZE - 1, (byte) 7); // the processes that map it lose nothing
             assertThat(Files.readAllBytes(region)[Region.SIZE - 1]).isEqualTo((byte) 7);
         }
         now += Duration.ofMinutes(3).toNanos();
         regions.run();
-        assertThat(regions.recent()).isEmpty();
+        assertThat(findings.list()).isEmpty();
     }
 
     @Test
@@ -77,7 +80,7 @@ final class LargeRegionsTest {
         assumeTrue(run("chattr", "+i", region.toString()) == 0);
         try {
             regions.run();
-            assertThat(regions.recent()).containsExactly(new LargeRegion(MAIN, Region.SIZE, false));
+            assertThat(findings.list()).containsExactly(new Finding(MAIN, new LargeRegion(Region.SIZE, false)));
         } finally {
             assertThat(run("chattr", "-i", region.toString())).isZero();
         }
@@ -133,7 +136,7 @@ final class LargeRegionsTest {
         assertThat(slots.resolve("slot-005")).isEmptyFile();
         assertThat(slots.resolve("slot-006")).hasSize(100);
         assertThat(region).hasSize(Region.SIZE);
-        assertThat(regions.recent()).containsExactly(new LargeRegion(MAIN, 1L << 40, true));
+        assertThat(findings.list()).containsExactly(new Finding(MAIN, new LargeRegion(1L << 40, true)));
     }
 
     private static int run(String... command) throws Exception {

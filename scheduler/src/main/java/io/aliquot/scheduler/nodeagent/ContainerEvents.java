@@ -5,7 +5,8 @@ import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.ApplicationXid;
-import io.aliquot.api.usage.UsageReport.LargeRegion;
+import io.aliquot.api.usage.UsageReport.Finding;
+import io.aliquot.api.usage.UsageReport.Problem;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.Holding;
@@ -34,6 +35,8 @@ public final class ContainerEvents {
     private final Cluster cluster;
     private final Cache<Reported, Boolean> reported;
 
+    private record Event(String reason, String message) {}
+
     private record Reported(String uid, String container, String what) {}
 
     ContainerEvents(Supplier<List<UsageReport>> reports, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
@@ -55,7 +58,7 @@ public final class ContainerEvents {
         }
         for (UsageReport report : reports.get()) {
             report.xids().forEach(xid -> report(report.node(), xid));
-            report.largeRegions().forEach(region -> report(report.node(), region));
+            report.findings().forEach(finding -> report(report.node(), finding));
         }
     }
 
@@ -72,25 +75,32 @@ public final class ContainerEvents {
                                 + ", which works as before. No other container used the GPU then"));
     }
 
-    /** The agent knows no uid of a pod that does not use its GPU; a node runs one pod of a name at a time. */
-    private void report(String node, LargeRegion region) {
-        PodContainer container = region.container();
-        pod(
-                        node,
-                        holding -> holding.state() == Holding.State.HELD
-                                && holding.pod().namespace().equals(container.namespace())
-                                && holding.pod().name().equals(container.pod()))
-                .filter(pod -> isNew(pod, container, "region"))
-                .ifPresent(pod -> cluster.warn(
-                        pod,
+    private void report(String node, Finding finding) {
+        PodContainer container = finding.container();
+        Event event = event("container " + container.container(), finding.problem());
+        pod(node, holding -> holding.state() == Holding.State.HELD && isOf(holding.pod(), container))
+                .filter(pod -> isNew(pod, container, event.reason))
+                .ifPresent(pod -> cluster.warn(pod, event.reason, event.message));
+    }
+
+    /** The agent may not know a pod's uid; a node runs one pod of a name at a time. */
+    private static boolean isOf(PodId pod, PodContainer container) {
+        return container.uid().isEmpty()
+                ? pod.namespace().equals(container.namespace()) && pod.name().equals(container.pod())
+                : pod.uid().equals(container.uid());
+    }
+
+    private static Event event(String container, Problem problem) {
+        return switch (problem) {
+            case Problem.LargeRegion(long bytes, boolean cut) ->
+                new Event(
                         "GpuRegionTooLarge",
-                        region.cut()
-                                ? "container " + container.container()
-                                        + " made its region, a file on the node's disk, " + region.bytes() / MIB
+                        cut
+                                ? container + " made its region, a file on the node's disk, " + bytes / MIB
                                         + " MiB large, where its programs need less than 1 MiB. The node's agent has cut it"
-                                : "container " + container.container()
-                                        + " has closed its region, a file on the node's disk, to the"
-                                        + " node's agent, and can fill the disk with it: delete the pod"));
+                                : container + " has closed its region, a file on the node's disk, to the"
+                                        + " node's agent, and can fill the disk with it: delete the pod");
+        };
     }
 
     private Optional<PodId> pod(String node, Predicate<Holding> wanted) {

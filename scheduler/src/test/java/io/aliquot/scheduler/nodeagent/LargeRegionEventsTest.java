@@ -4,7 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport;
-import io.aliquot.api.usage.UsageReport.LargeRegion;
+import io.aliquot.api.usage.UsageReport.Finding;
+import io.aliquot.api.usage.UsageReport.Problem.LargeRegion;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import java.time.Instant;
 import java.util.List;
@@ -58,7 +59,7 @@ class LargeRegionEventsTest {
     }
 
     private static UsageReport report(String node, String namespace, String pod, boolean cut) {
-        var region = new LargeRegion(new PodContainer(namespace, pod, "", "main"), 300L << 20, cut);
+        var region = new Finding(new PodContainer(namespace, pod, "", "main"), new LargeRegion(300L << 20, cut));
         return new UsageReport(Instant.EPOCH, node, List.of(), List.of(), List.of(), List.of(region), Optional.empty());
     }
 }
