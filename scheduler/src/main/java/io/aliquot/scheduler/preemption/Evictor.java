@@ -200,7 +200,7 @@ public final class Evictor {
 
     private Optional<EvictionPlan> plan(PendingPod one, NodeView node, EvictionCost below) {
         PodKind kind = one.kind();
-        Set<String> gone = reservations.leaving(node);
+        Set<String> gone = reservations.leaving(node, one.pod().uid());
         List<Victim> candidates = Victim.candidates(node, kind.rank().priority(), budgets)
                 .filter(victim -> !gone.contains(victim.pod().uid())
                         && !evictions.isBlocked(victim.pod().uid())
@@ -254,11 +254,12 @@ public final class Evictor {
     }
 
     private EvictOutcome evict(PodId pod) {
+        Duration longest = reservations.wait(pod.namespace());
         boolean takesTooLong = ledger.bound(pod.uid())
-                .filter(bound -> bound.grace().compareTo(PreemptionReservations.LONGEST_WAIT) > 0)
+                .filter(bound -> bound.grace().compareTo(longest) > 0)
                 .isPresent();
         return takesTooLong
-                ? evictions.evict(pod, PreemptionReservations.LONGEST_WAIT, Evictions.Cause.PREEMPTION)
+                ? evictions.evict(pod, longest, Evictions.Cause.PREEMPTION)
                 : evictions.evict(pod, Evictions.Cause.PREEMPTION);
     }
 }

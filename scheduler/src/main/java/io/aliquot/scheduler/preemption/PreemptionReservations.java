@@ -1,6 +1,9 @@
 package io.aliquot.scheduler.preemption;
 
+import com.github.benmanes.caffeine.cache.Cache;
+import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.scheduler.apiserver.Cluster;
+import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
@@ -16,6 +19,7 @@ import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
@@ -34,9 +38,15 @@ final class PreemptionReservations implements ReservationHolders {
 
     /**
      * How long a preemptor waits for a pod that terminates; a pod's grace period may be years. As long as Cluster
-     * Autoscaler waits (--max-graceful-termination-sec).
+     * Autoscaler waits (--max-graceful-termination-sec). All pods of a namespace together, since a tenant may have many.
      */
     static final Duration LONGEST_WAIT = Duration.ofMinutes(10);
+
+    /** The same for a namespace whose pods have been waited for that long; Kubernetes' default grace period. */
+    static final Duration SHORT_WAIT = Duration.ofSeconds(30);
+
+    /** How long after the beginning of a wait that was longer than {@link #SHORT_WAIT} the next may begin. */
+    static final Duration BETWEEN_LONG_WAITS = Duration.ofHours(1);
 
     /**
      * How long after the end of its grace period a pod is still expected to leave. One that was deleted by force holds its
@@ -71,6 +81,8 @@ final class PreemptionReservations implements ReservationHolders {
     private final LongSupplier nanoTime;
     private final InstantSource clock;
     private final Map<String, Reservation> byPod = new ConcurrentHashMap<>();
+    /** When preemptors began to wait for pods with long grace periods, by their namespace. */
+    private final Cache<String, Instant> longWaits;
 
     PreemptionReservations(
             Ledger ledger, PendingPods pending, Cluster cluster, LongSupplier nanoTime, InstantSource clock) {
@@ -79,18 +91,43 @@ final class PreemptionReservations implements ReservationHolders {
         this.cluster = cluster;
         this.nanoTime = nanoTime;
         this.clock = clock;
+        this.longWaits = Caffeine.newBuilder()
+                .maximumSize(10_000)
+                .expireAfterWrite(BETWEEN_LONG_WAITS)
+                .ticker(nanoTime::getAsLong)
+                .build();
     }
 
     /** Reserves what the victims and the pods that terminate anyway will free; returns whether that suffices. */
     boolean reserve(PodId pod, PodGpuRequest request, String node, Set<String> victims) {
-        Set<String> awaited = leaving(node);
+        Set<String> awaited = leaving(node, pod.uid());
         awaited.addAll(victims);
-        return reserve(new Reservation(
+        boolean done = reserve(new Reservation(
                 pod, request, node, Set.copyOf(victims), Set.copyOf(awaited), false, nanoTime.getAsLong()));
+        if (done) {
+            awaited.forEach(uid -> ledger.bound(uid).ifPresent(this::noteLongWait));
+        }
+        return done;
+    }
+
+    private void noteLongWait(BoundPod awaited) {
+        Instant now = clock.instant();
+        Instant end = awaited.leaves() ? awaited.leavesBy() : now.plus(awaited.grace());
+        if (end.isAfter(now.plus(SHORT_WAIT))) {
+            longWaits.asMap().putIfAbsent(awaited.id().namespace(), now);
+        }
+    }
+
+    /** How long preemptors wait for pods of a namespace that begin to terminate now. */
+    Duration wait(String namespace) {
+        return Optional.ofNullable(longWaits.getIfPresent(namespace))
+                .map(since -> Duration.between(clock.instant(), since.plus(LONGEST_WAIT)))
+                .map(rest -> rest.compareTo(SHORT_WAIT) > 0 ? rest : SHORT_WAIT)
+                .orElse(LONGEST_WAIT);
     }
 
     private boolean reserve(Reservation reservation) {
-        Set<String> without = leaving(reservation.node());
+        Set<String> without = leaving(reservation.node(), reservation.pod().uid());
         if (nanoTime.getAsLong() - reservation.since() < LAG.toNanos()) {
             without.addAll(reservation.victims());
         }
@@ -117,6 +154,12 @@ final class PreemptionReservations implements ReservationHolders {
     @Override
     public Collection<PodId> pods() {
         return all().stream().map(Reservation::pod).toList();
+    }
+
+    /** The pods that are evicted for this one on this node, or were. */
+    Set<String> victims(String uid, String node) {
+        Reservation reservation = byPod.get(uid);
+        return reservation == null || !reservation.node().equals(node) ? Set.of() : reservation.victims();
     }
 
     Collection<Reservation> all() {
@@ -151,14 +194,23 @@ final class PreemptionReservations implements ReservationHolders {
                         .isPresent();
     }
 
-    /** Uids of the pods that terminate, or are being evicted, and still hold GPUs of the node. */
-    Set<String> leaving(String node) {
-        return ledger.view(node).map(this::leaving).orElseGet(HashSet::new);
+    private Set<String> leaving(String node, String preemptor) {
+        return ledger.view(node).map(view -> leaving(view, preemptor)).orElseGet(HashSet::new);
     }
 
-    Set<String> leaving(NodeView node) {
+    /**
+     * Uids of the pods that terminate, or are being evicted, and still hold GPUs of the node.
+     *
+     * @param preemptor uid of a pod; what it waits for already it waits for until {@link #LONGEST_WAIT} is over
+     */
+    Set<String> leaving(NodeView node, String preemptor) {
+        Reservation own = byPod.get(preemptor);
         Set<String> leaving = node.holdings().stream()
-                .filter(this::leaves)
+                .filter(holding -> leaves(
+                        holding,
+                        own != null && own.awaited().contains(holding.pod().uid())
+                                ? LONGEST_WAIT
+                                : wait(holding.pod().namespace()).plus(LAG)))
                 .map(holding -> holding.pod().uid())
                 .collect(Collectors.toCollection(HashSet::new));
         long now = nanoTime.getAsLong();
@@ -171,9 +223,9 @@ final class PreemptionReservations implements ReservationHolders {
     }
 
     /** Whether the pod ends soon. A pod long past its grace period, perhaps on an unreachable node, does not count. */
-    private boolean leaves(Holding holding) {
+    private boolean leaves(Holding holding, Duration within) {
         Instant now = clock.instant();
-        return !holding.leavesBy().isAfter(now.plus(LONGEST_WAIT))
+        return !holding.leavesBy().isAfter(now.plus(within))
                 && holding.leavesBy().isAfter(now.minus(OVERDUE));
     }
 }

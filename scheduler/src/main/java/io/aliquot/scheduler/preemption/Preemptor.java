@@ -18,6 +18,7 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -38,6 +39,9 @@ import org.springframework.stereotype.Component;
  * proposed pods are gone. kube-scheduler spares every pod that it can, so such a pod blocks something that is not
  * counted. A pod that blocks both a GPU and something else cannot be recognized: a cheaper pod may be evicted instead,
  * and this one at the next try, when a GPU is free.
+ *
+ * From 1.37 on it also proposes nodes without a victim, where the totals suffice and only this extender refuses the pod.
+ * Their victims are the Evictor's, since kube-scheduler deletes pods without asking the Eviction API about budgets.
  *
  * The answer names one node, the cheapest by EvictionCost. Among several nodes kube-scheduler would choose by its own
  * order, in which budgets come before priority.
@@ -77,11 +81,15 @@ public final class Preemptor {
         if (request.containers().isEmpty()) {
             return proposed;
         }
-        if (!pod.rank().preempts() || ledger.overQuota(pod.id(), request).isPresent()) {
+        var nodes = new TreeMap<>(proposed); // sorted: equal costs give the same node every time
+        nodes.values().removeIf(victims -> victims.uids().isEmpty());
+        if (nodes.isEmpty()
+                || !pod.rank().preempts()
+                || ledger.overQuota(pod.id(), request).isPresent()) {
             return Map.of();
         }
         Optional<Found> best = Optional.empty();
-        for (var entry : new TreeMap<>(proposed).entrySet()) { // sorted: equal costs give the same node every time
+        for (var entry : nodes.entrySet()) {
             EvictionCost below = best.map(Found::cost).orElse(EvictionCost.MAX);
             Optional<Found> found =
                     ledger.view(entry.getKey()).flatMap(node -> new OnNode(pod, node, entry.getValue()).find(below));
@@ -90,7 +98,7 @@ public final class Preemptor {
             }
         }
         if (best.isEmpty()) {
-            LOG.info("preempt {}: no victims on {} nodes would free enough capacity", pod.id(), proposed.size());
+            LOG.info("preempt {}: no victims on {} nodes would free enough capacity", pod.id(), nodes.size());
             return Map.of();
         }
         Found found = best.get();
@@ -158,7 +166,7 @@ public final class Preemptor {
         }
 
         Optional<Found> find(EvictionCost below) {
-            Set<String> leaving = reservations.leaving(node);
+            Set<String> leaving = reservations.leaving(node, pod.id().uid());
             Set<String> gone = new HashSet<>(leaving);
             gone.addAll(Victim.uids(proposedForOthers));
             List<Victim> candidates = Victim.candidates(node, pod.rank().priority(), budgets)
@@ -183,25 +191,39 @@ public final class Preemptor {
         }
 
         private Optional<Found> found(List<Victim> forGpus, Set<String> leaving) {
-            List<Victim> victims = new ArrayList<>(forGpus);
-            victims.addAll(proposedForOthers);
-            EvictionPlan plan = new EvictionPlan(victims);
-            // The budgets of pods without a GPU are not known.
-            int unknown = (int)
-                    victims.stream().filter(victim -> victim.perGpu().isEmpty()).count();
-            int violations = plan.cost().violations() + Math.min(proposedViolations, unknown);
+            Set<Victim> evicted = new LinkedHashSet<>(forGpus);
+            evicted.addAll(proposedForOthers);
+            EvictionCost cost = EvictionCost.of(evicted);
+            // Those of the answer before that are not seen to terminate yet: kube-scheduler may ask again.
+            Set<String> before = reservations.victims(pod.id().uid(), node.name());
+            List<Holding> leavingHere = node.holdings().stream()
+                    .filter(holding -> leaving.contains(holding.pod().uid())
+                            && holding.state() == Holding.State.HELD
+                            && holding.priority() < pod.rank().priority())
+                    .sorted(Comparator.comparing(holding -> holding.pod().uid()))
+                    .toList();
+            leavingHere.stream()
+                    .filter(holding -> before.contains(holding.pod().uid()) && !leaves(holding))
+                    .forEach(holding -> evicted.add(Victim.of(holding, budgets)));
+            List<Victim> victims = new ArrayList<>(evicted);
             if (victims.isEmpty()) {
                 // kube-scheduler expects at least one victim and does not evict a terminating pod again.
-                node.holdings().stream()
-                        .filter(holding -> leaving.contains(holding.pod().uid())
-                                && holding.state() == Holding.State.HELD
-                                && holding.priority() < pod.rank().priority())
-                        .min(Comparator.comparing(holding -> holding.pod().uid()))
-                        .ifPresent(holding -> victims.add(Victim.of(holding, budgets)));
+                leavingHere.stream().limit(1).forEach(holding -> {
+                    victims.add(Victim.of(holding, budgets));
+                    evicted.addAll(leaves(holding) ? List.of() : victims);
+                });
             }
+            // The budgets of pods without a GPU are not known.
+            int unknown = (int)
+                    evicted.stream().filter(victim -> victim.perGpu().isEmpty()).count();
+            int violations = EvictionCost.of(evicted).violations() + Math.min(proposedViolations, unknown);
             return victims.isEmpty()
                     ? Optional.empty()
-                    : Optional.of(new Found(node.name(), victims, plan.cost(), violations));
+                    : Optional.of(new Found(node.name(), victims, cost, violations));
+        }
+
+        private static boolean leaves(Holding holding) {
+            return holding.leavesBy().isBefore(Instant.MAX);
         }
 
         /** CPU and memory that the preemptor leaves free without these pods; below 0 if they do not suffice. */

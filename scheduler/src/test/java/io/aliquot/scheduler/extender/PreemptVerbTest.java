@@ -11,6 +11,8 @@ import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class PreemptVerbTest {
     private static final Map<String, MetaVictims> PROPOSED =
@@ -29,6 +31,16 @@ class PreemptVerbTest {
     void namesTheVictimsByUid() {
         assertThat(verb.preempt(pod("high", mebibytes(80_000), 10, ""), PROPOSED))
                 .isEqualTo(PROPOSED);
+    }
+
+    /** As from Kubernetes 1.37 on: a nil slice of Go is null. */
+    @ParameterizedTest
+    @ValueSource(strings = {"null", "[]"})
+    void aCandidateWithoutVictimsGetsNone(String pods) {
+        String json = "{\"Pod\": " + ExtenderFixture.podJson("high", mebibytes(80_000), "")
+                + ", \"NodeNameToMetaVictims\": {\"n1\": {\"Pods\": " + pods + ", \"NumPDBViolations\": 0}}}";
+        var args = Wire.mapper().readValue(json, Wire.PreemptionArgs.class);
+        assertThat(verb.preempt(args.pod(), args.nodeNameToMetaVictims())).isEmpty();
     }
 
     @Test

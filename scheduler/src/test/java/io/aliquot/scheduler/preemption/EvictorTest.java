@@ -276,19 +276,7 @@ class EvictorTest {
 
     @Test
     void aVictimGetsAtMostTenMinutes() {
-        fixture.ledger.observeBound(new BoundPod(
-                young.id(),
-                young.node(),
-                young.version() + 1,
-                young.shares(),
-                young.hostRequests(),
-                young.scopes(),
-                young.priority(),
-                young.created(),
-                young.bound(),
-                Duration.ofDays(365),
-                young.leavesBy(),
-                young.fence()));
+        young = withGrace(young, Duration.ofDays(365));
         waits("high", 40_000, 10);
         tick();
         assertThat(fixture.cluster.evicted).containsExactly("young");
@@ -297,6 +285,77 @@ class EvictorTest {
                         .counter("aliquot.evictions", "cause", "preemption", "outcome", "done")
                         .count())
                 .isEqualTo(1);
+    }
+
+    /** Regression: a Deployment of pods with a grace period of 599 s made each preemptor wait that long. */
+    @Test
+    void onceWaitedForTenMinutesTheOtherPodsOfANamespaceGetThirtySecondsForAnHour() {
+        Duration patient = Duration.ofSeconds(599);
+        BoundPod first = withGrace(young, patient);
+        waits("high", 40_000, 10);
+        tick();
+        assertThat(fixture.cluster.evicted).containsExactly("young");
+        assertThat(fixture.cluster.graces).as("its own").isEmpty();
+        fixture.ledger.observeBound(BoundPods.leaving(first, fixture.instant().plus(patient)));
+        ticks(590);
+        assertThat(fixture.cluster.evicted).as("it is waited for").containsExactly("young");
+        fixture.ledger.observeEnded("uid-young");
+        fixture.holds("high", 1, 1, 40_000, 20);
+
+        withGrace(fixture.holds("second", 1, 1, 20_000, 1), patient);
+        preemptsFor("higher", "second", Duration.ofSeconds(30));
+        fixture.pass(Duration.ofHours(1));
+        withGrace(fixture.holds("third", 1, 1, 20_000, 1), patient);
+        waits("highest", 40_000, 12);
+        tick();
+        assertThat(fixture.cluster.evicted).endsWith("third");
+        assertThat(fixture.cluster.graces).as("its own again").doesNotContainKey("third");
+    }
+
+    /** Regression: so did one that was deleted anew before each preemptor. */
+    @Test
+    void onceWaitedForAnotherTerminatingPodOfTheNamespaceIsWaitedForThirtySeconds() {
+        Duration patient = Duration.ofSeconds(599);
+        BoundPod terminating = BoundPods.leaving(young, fixture.instant().plus(patient), patient);
+        fixture.ledger.observeBound(terminating);
+        waits("high", 40_000, 10);
+        ticks(590);
+        assertThat(fixture.cluster.evicted).as("it is waited for").isEmpty();
+        fixture.ledger.observeEnded("uid-young");
+        fixture.holds("high", 1, 1, 40_000, 20);
+        BoundPod next = fixture.holds("next", 1, 1, 20_000, 1);
+        fixture.ledger.observeBound(BoundPods.leaving(next, fixture.instant().plus(patient), patient));
+        waits("higher", 40_000, 11);
+        tick();
+        assertThat(fixture.cluster.evicted).containsExactly("old");
+    }
+
+    private void preemptsFor(String preemptor, String victim, Duration grace) {
+        waits(preemptor, 40_000, 11);
+        tick();
+        assertThat(fixture.cluster.evicted).endsWith(victim);
+        assertThat(fixture.cluster.graces).containsEntry(victim, grace);
+        fixture.ledger.observeEnded("uid-" + victim);
+        fixture.pending.forget("uid-" + preemptor);
+        preemption.reservations.refresh();
+    }
+
+    private BoundPod withGrace(BoundPod pod, Duration grace) {
+        BoundPod changed = new BoundPod(
+                pod.id(),
+                pod.node(),
+                pod.version() + 1,
+                pod.shares(),
+                pod.hostRequests(),
+                pod.scopes(),
+                pod.priority(),
+                pod.created(),
+                pod.bound(),
+                grace,
+                pod.leavesBy(),
+                pod.fence());
+        fixture.ledger.observeBound(changed);
+        return changed;
     }
 
     @Test

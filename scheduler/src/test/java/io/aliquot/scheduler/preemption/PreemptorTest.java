@@ -157,6 +157,46 @@ class PreemptorTest {
                 .isEqualTo(new NodeVictims(List.of("uid-b"), 1));
     }
 
+    /** Regression: the second call counted the victims as gone, named one of them and no violation. */
+    @Test
+    void aRepeatedCallNamesTheSameVictimsAndViolationsUntilTheyTerminate() {
+        BoundPod a = fixture.holds("a", 1, 0, 40_000, 1);
+        BoundPod b = fixture.holds("b", 1, 0, 40_000, 1);
+        fixture.holds("c", 1, 1, 80_000, 5);
+        fixture.budget("guarded", 1, "a", "b");
+        var proposal = Map.of("n1", new NodeVictims(List.of("uid-a", "uid-b", "web"), 1));
+        var answer = Map.of("n1", new NodeVictims(List.of("uid-a", "uid-b", "web"), 2));
+
+        assertThat(preemption.preemptor.preempt(high, proposal)).isEqualTo(answer);
+        assertThat(preemption.preemptor.preempt(high, proposal)).isEqualTo(answer);
+        fixture.leaves(a);
+        assertThat(preemption.preemptor.preempt(high, proposal("n1", "b")))
+                .as("no violation: the eviction of the other is over")
+                .isEqualTo(proposal("n1", "b"));
+        fixture.leaves(b);
+        assertThat(preemption.preemptor.preempt(high, proposal("n1", "a"))).isEqualTo(proposal("n1", "a"));
+    }
+
+    @Test
+    void aCandidateWithoutVictimsIsLeftToTheEvictorWhichRespectsBudgets() {
+        fixture.holds("guarded", 1, 0, 80_000, 1);
+        fixture.holds("free", 1, 1, 80_000, 2);
+        fixture.holds("elsewhere", 2, 0, 80_000, 3);
+        fixture.budget("guarded", 0, "guarded");
+        var withoutVictims = new NodeVictims(List.of(), 0);
+        var elsewhere = new NodeVictims(List.of("uid-elsewhere"), 0);
+        fixture.filter("high", mebibytes(LARGE), 10, "PreemptLowerPriority", "n1");
+
+        assertThat(preemption.preemptor.preempt(high, Map.of("n1", withoutVictims)))
+                .isEmpty();
+        fixture.pass(Evictor.KUBE_SCHEDULER_TURN);
+        preemption.evictor().evict();
+        assertThat(fixture.cluster.evicted).containsExactly("free");
+        preemption.reservations.release("uid-high");
+        assertThat(preemption.preemptor.preempt(high, Map.of("n1", withoutVictims, "n2", elsewhere)))
+                .isEqualTo(Map.of("n2", elsewhere));
+    }
+
     @Test
     void ifTerminatingPodsFreeEnoughNoOtherPodIsAVictim() {
         BoundPod a = fixture.holds("a", 1, 0, 80_000, 1);
