@@ -150,11 +150,14 @@ record GpuAdmission(String runtimeClass, Compatibility compatibility, Supplier<P
             throw container.denied("a privileged container sees every GPU of its node, so it cannot be limited to a"
                     + " share; remove securityContext.privileged, or its GPU resources");
         }
-        if (container.sharedRequest(Compatibility.NONE).isPresent()) { // files limit it
+        boolean shared = container.sharedRequest(Compatibility.NONE).isPresent(); // files limit it
+        if (shared || container.requestsInstances()) {
             container.mountCapability().ifPresent(capability -> {
-                throw container.denied(
-                        "with the capability " + capability + " it could unmount the files that enforce its"
-                                + " limits; remove it from securityContext.capabilities.add, or request whole cards");
+                throw container.denied("with the capability " + capability + " it could "
+                        + (shared
+                                ? "unmount the files that enforce its limits"
+                                : "change the MIG instances of others (NVIDIA_MIG_CONFIG_DEVICES)")
+                        + "; remove it from securityContext.capabilities.add, or request whole cards");
             });
         }
         container

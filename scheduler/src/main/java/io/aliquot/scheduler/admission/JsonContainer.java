@@ -308,6 +308,11 @@ final class JsonContainer {
                 .filter(request -> !request.exclusive());
     }
 
+    /** Whether it requests whole instances of MIG. */
+    boolean requestsInstances() {
+        return requested("limits").stream().anyMatch(ForeignResources::isInstance);
+    }
+
     /** A capability that it adds and with which its programs can mount and unmount, as it is written. */
     Optional<String> mountCapability() {
         return JsonTree.object(tree, "securityContext")

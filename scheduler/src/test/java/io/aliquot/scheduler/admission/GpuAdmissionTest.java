@@ -715,6 +715,10 @@ class GpuAdmissionTest {
         // NVIDIA's profilers need it, and a container with whole cards has no limits.
         container(pod, 0).set("resources", parse("{\"limits\": {\"nvidia.com/gpu\": \"1\"}}"));
         assertThat(mutated(ADMISSION, pod)).isNotNull();
+
+        // With it NVIDIA's runtime lets a container change all instances of the card of its own.
+        container(pod, 0).set("resources", parse("{\"limits\": {\"mig.aliquot.io/1g.10gb\": \"1\"}}"));
+        assertDenied(pod, "with the capability " + capability + " it could change the MIG instances of others");
     }
 
     @ParameterizedTest
