@@ -330,14 +330,12 @@ Not empty if Helm talks to a cluster, so that lookups work: Helm's default API v
 {{- end -}}
 {{- end }}
 
-{{/* True if a runtime or a plugin of one may read annotation k of a pod as names of CDI devices. */}}
-{{- define "aliquot.cel.cdiKey" -}}
-k.matches('^(nvidia[.]cdi[.]k8s[.]io|cdi[.]k8s[.]io|cdi-devices[.]noderesource[.]dev|cdi-devices[.]nri[.]io|cdi[.]nri[.]io)(/|$)')
+{{/* True if a runtime or a plugin of one may read annotation k of a pod as names of devices, or as paths of devices or mounts. */}}
+{{- define "aliquot.cel.namesDevices" -}}
+(k.split('/')[0] in ['nvidia.cdi.k8s.io', 'cdi.k8s.io', 'cdi-devices.noderesource.dev', 'cdi-devices.nri.io', 'cdi.nri.io'] || k.endsWith('.gpus.devices'))
 {{- end }}
-
-{{/* A list of CDI devices, with commas or as YAML, that contains one of a kind of NVIDIA's. */}}
-{{- define "aliquot.cel.nvidiaKind" -}}
-(^|[^A-Za-z0-9._-])([A-Za-z0-9_-]+[.])*nvidia[.]com/
+{{- define "aliquot.cel.namesPaths" -}}
+(k.split('/')[0] in ['devices.noderesource.dev', 'devices.nri.io', 'devices.gke.io', 'mounts.noderesource.dev', 'mounts.nri.io', 'io.kubernetes.cri-o.Devices', 'devices.crio.io'])
 {{- end }}
 
 {{/*

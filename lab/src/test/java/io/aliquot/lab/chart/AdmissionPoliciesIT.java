@@ -187,6 +187,11 @@ class AdmissionPoliciesIT {
                         "image: gpu-image\n    securityContext: {capabilities: {add: [SYS_ADMIN]}}");
 
         admin.post(PODS + DRY_RUN, whole).expectSuccess();
+        forbidden(
+                admin.post(
+                        PODS + DRY_RUN,
+                        whole.replace("aliquot.io/vgpu: 1", "aliquot.io/vgpu: 1, mig.aliquot.io/1g.10gb: 1")),
+                "MIG instances of others");
     }
 
     @Nested
@@ -551,7 +556,33 @@ class AdmissionPoliciesIT {
                     "cdi.k8s.io/claim: 'k8s.gpu.nvidia.com/claim=0a1b'",
                     "cdi-devices.noderesource.dev/container.main: \"- vendor.example/nic=0\\n- nvidia.com/gpu=0\"",
                     "cdi-devices.nri.io/pod: \"[nvidia.com/gpu=0]\"",
-                    "cdi.nri.io/container.main: 'nvidia.com/mig=0:1'"
+                    "cdi.nri.io/container.main: 'nvidia.com/mig=0:1'",
+                    // escapes, tags, anchors, folded texts, and what NVIDIA's runtime completes to its own kind
+                    "cdi-devices.noderesource.dev/pod: '[\"nvidia.com\\x2fgpu=all\"]'",
+                    "cdi-devices.nri.io/pod: '[\"nvidia.com\\/gpu=all\"]'",
+                    "cdi-devices.nri.io/pod: '[!!binary bnZpZGlhLmNvbS9ncHU9YWxs]'",
+                    "cdi-devices.nri.io/pod: '[&a vendor.example/nic=0, *a]'",
+                    "cdi.k8s.io/any: 'all'",
+                    "cdi.k8s.io/any: '0'",
+                    "cdi.k8s.io/any: 'NVIDIA.com/gpu=0'",
+                    "cdi.k8s.io/any: 'aliquot.io/vgpu=0'",
+                    "nvidia.com/container.main.gpus.devices: 'all'",
+                    "nvidia.com/container.main.gpus.devices: 'GPU-8f6e8f0c-0000-0000-0000-000000000000'",
+                    "example.com/container.main.gpus.devices: '0'",
+                    "devices.noderesource.dev/container.main: \"- path: /dev/x\\n  major: 195\\n  minor: 0\"",
+                    "devices.nri.io/pod: \"- path: /dev/nvidia0\"",
+                    "devices.gke.io/container.main: \"- path: /dev/nvidiactl\"",
+                    "devices.gke.io/container.main: \"- path: /dev/char/195:0\"",
+                    "devices.gke.io/container.main: \"- path: /dev/dri/renderD128\"",
+                    "devices.gke.io/container.main: \"- path: /dev/x/../nvidia0\"",
+                    "devices.gke.io/container.main: \"- path: /dev\"",
+                    "mounts.nri.io: \"- {source: /x, destination: /etc/aliquot, type: bind, options: [bind]}\"",
+                    "mounts.noderesource.dev/pod: \"- {source: /var/lib, destination: /x, type: bind, options: [bind]}\"",
+                    "mounts.nri.io/pod: \"- {source: /proc/1/root, destination: /x, type: bind, options: [bind]}\"",
+                    "mounts.nri.io/pod: \"- {source: /x, destination: /etc/ld.so.preload, type: bind}\"",
+                    "mounts.nri.io/pod: \"- {source: x, destination: /y, type: overlay, options: [lowerdir=/]}\"",
+                    "io.kubernetes.cri-o.Devices: '/dev/fuse,/dev/nvidia0:/dev/x:rwm'",
+                    "devices.crio.io: '/dev/nvidia-uvm'"
                 })
         void ofNvidiasDevicesAreRefused(String annotation) {
             forbidden(
@@ -574,13 +605,19 @@ class AdmissionPoliciesIT {
                     "nvidia.cdi.k8s.io/pod: 'vendor.example/nic=0'",
                     "cdi.k8s.io/nic: 'vendor.example/nic=0,vendor.example/nic=1'",
                     "cdi-devices.nri.io/container.main: '- notnvidia.com/gpu=0'",
+                    "cdi-devices.noderesource.dev/pod: '[\"vendor.example/nic=0\"]'",
+                    "devices.gke.io/container.main: '- path: /dev/infiniband/uverbs0'",
+                    "mounts.nri.io/pod: '- {source: /opt/data, destination: /data, type: bind, options: [bind, ro]}'",
+                    "io.kubernetes.cri-o.Devices: '/dev/fuse,/dev/net/tun:/dev/net/tun:rwm'",
+                    "example.com/container.main.gpus: 'all'",
                     "example.com/note: 'nvidia.com/gpu=all'",
                     "nvidia.com/cdi: 'nvidia.com/gpu=all'"
                 })
         void ofOthersPassUntouched(String annotation) {
             String name = create(pod(unique(), "annotations: {" + annotation + "}"));
 
-            assertThat(admin.get(PODS + "/" + name).body()).contains(annotation.replaceAll(".*'(.*)'", "$1"));
+            String value = annotation.replaceAll(".*'(.*)'", "$1");
+            assertThat(admin.get(PODS + "/" + name).body()).contains(value.replace("\"", "\\\""));
         }
 
         @Test
@@ -595,6 +632,30 @@ class AdmissionPoliciesIT {
             admin.patch(PODS + "/" + name, annotation(key, "vendor.example/nic=0"))
                     .expectSuccess();
             forbidden(admin.patch(PODS + "/" + name, annotation(key, "nvidia.com/gpu=0")), key);
+        }
+
+        @Test
+        void aRefusalNamesThePartThatWasNotUnderstood() {
+            Response refused = admin.post(
+                    PODS,
+                    pod(
+                            unique(),
+                            "annotations: {cdi.k8s.io/any: \"vendor.example/nic=0,vendor.example/nic\\\\x3d1\"}"));
+
+            forbidden(refused, "\"vendor.example/nic\\x3d1\" of the annotation cdi.k8s.io/any");
+            forbidden(
+                    admin.post(PODS, pod(unique(), "annotations: {cdi.k8s.io/any: " + "a".repeat(5000) + "}")),
+                    "more than 4096 characters");
+        }
+
+        @Test
+        void theAccountOfAnotherSchedulerMayWriteThem() {
+            String name = create(plainPod());
+            String key = "nvidia.com/container.main.gpus.devices";
+            server.mighty("system:serviceaccount:kai-scheduler:binder")
+                    .patch(PODS + "/" + name, annotation(key, "GPU-0"))
+                    .expectSuccess();
+            forbidden(admin.patch(PODS + "/" + name, annotation(key, "all")), key);
         }
 
         @ParameterizedTest
@@ -1121,7 +1182,10 @@ class AdmissionPoliciesIT {
                     "{\"addresses\": [{\"type\": \"InternalIP\", \"address\": \"10.0.0.1\"}]}",
                     "{\"images\": [{\"names\": [\"a\"]}]}",
                     "{\"nodeInfo\": {\"kernelVersion\": \"0\"}}",
-                    "{\"volumesAttached\": [{\"name\": \"a\", \"devicePath\": \"b\"}]}"
+                    "{\"volumesAttached\": [{\"name\": \"a\", \"devicePath\": \"b\"}]}",
+                    "{\"runtimeHandlers\": [{\"name\": \"nvidia\"}]}",
+                    "{\"features\": {\"supplementalGroupsPolicy\": true}}",
+                    "{\"phase\": \"Terminated\"}"
                 })
         void agentMayChangeNothingElseOfItsNodesStatus(String patch) {
             forbidden(agent1.patch(NODE1 + "/status", "{\"status\": %s}".formatted(patch)), "agent may change");
