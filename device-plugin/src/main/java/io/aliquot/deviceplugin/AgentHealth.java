@@ -14,6 +14,7 @@ final class AgentHealth {
     private final LongSupplier nanoTime;
     private volatile long lastPassAt;
     private volatile List<String> unmet = List.of("the agent is starting");
+    private volatile boolean inConflict;
 
     AgentHealth(KubeletRegistrar registrar, LongSupplier nanoTime) {
         this.registrar = registrar;
@@ -25,9 +26,11 @@ final class AgentHealth {
      * Records the end of a pass of the agent's loop.
      *
      * @param unmet what keeps the node from taking GPU pods
+     * @param inConflict whether the agent leaves the node's GPUs to another owner, or to an upgrade of the driver
      */
-    void passEnded(List<String> unmet) {
+    void passEnded(List<String> unmet, boolean inConflict) {
         this.unmet = List.copyOf(unmet);
+        this.inConflict = inConflict;
         lastPassAt = nanoTime.getAsLong();
     }
 
@@ -37,6 +40,14 @@ final class AgentHealth {
         return age.compareTo(LONGEST_PASS) > 0
                 ? List.of("the last pass of the agent's loop ended " + age.toSeconds() + " s ago")
                 : List.of();
+    }
+
+    /**
+     * Whether the agent does its work. It does on a node that it leaves to another owner: if it were unready there, a rollout
+     * of the DaemonSet would wait for as long as the conflict lasts.
+     */
+    boolean isReady() {
+        return inConflict || readinessProblems().isEmpty();
     }
 
     /** The problems that keep the node from taking GPU pods. */

@@ -126,7 +126,7 @@ public final class DevicePlugin {
                     allocation::accept);
             reports.start();
             var monitoring = new MonitoringServer(
-                    settings.metricsPort(), metrics, agent::livenessProblems, agent::readinessProblems);
+                    settings.metricsPort(), metrics, agent::livenessProblems, agent::readinessProblems, agent::isReady);
             Runtime.getRuntime().addShutdownHook(new Thread(agent::close, "shutdown"));
             NodeAgent.End end = agent.run(new ApiServerNodeClient(server, settings.nodeName(), agent::wake, nanoTime));
             monitoring.close();

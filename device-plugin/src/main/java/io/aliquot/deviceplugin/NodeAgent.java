@@ -211,6 +211,11 @@ final class NodeAgent implements AutoCloseable {
         return health.livenessProblems();
     }
 
+    /** See {@link AgentHealth#isReady}. Thread-safe. */
+    boolean isReady() {
+        return health.isReady();
+    }
+
     /** See {@link AgentHealth#readinessProblems}. Thread-safe. */
     List<String> readinessProblems() {
         return health.readinessProblems();
@@ -230,7 +235,7 @@ final class NodeAgent implements AutoCloseable {
                 List<String> unmet = reconciler.reconcile(node);
                 unhookedFunctions.run();
                 largeRegions.run();
-                health.passEnded(unmet);
+                health.passEnded(unmet, reconciler.isInConflict());
                 passes.incrementAndGet();
                 Optional<String> restart = nvml.restartReason();
                 if (restart.isPresent()) {

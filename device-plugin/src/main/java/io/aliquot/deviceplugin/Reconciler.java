@@ -152,6 +152,11 @@ final class Reconciler {
         }
     }
 
+    /** Whether the last pass found that another owner has the node's GPUs, or an upgrade of the driver. */
+    boolean isInConflict() {
+        return conflict.message().isPresent();
+    }
+
     private List<String> pass(NodeClient client) {
         List<String> unmet = new ArrayList<>();
         NvmlReading reading = nvml.latest();

@@ -39,7 +39,7 @@ final class AgentHealthTest {
         now += Duration.ofSeconds(1).toNanos();
         assertThat(health.livenessProblems()).containsExactly("the last pass of the agent's loop ended 121 s ago");
 
-        health.passEnded(List.of());
+        health.passEnded(List.of(), false);
         assertThat(health.livenessProblems()).isEmpty();
     }
 
@@ -48,9 +48,10 @@ final class AgentHealthTest {
         assertThat(health.readinessProblems())
                 .containsExactly("the agent is starting", "not registered with the kubelet yet");
 
-        health.passEnded(List.of("NVML is not open yet"));
+        health.passEnded(List.of("NVML is not open yet"), false);
 
         assertThat(health.readinessProblems())
                 .containsExactly("NVML is not open yet", "not registered with the kubelet yet");
+        assertThat(health.isReady()).isFalse();
     }
 }

@@ -538,6 +538,7 @@ final class NodeAgentTest {
         start();
 
         await(() -> unready("install NVIDIA's driver"));
+        assertThat(agent.isReady()).isFalse();
 
         kubelet.nextRegistration();
         await(() -> agent.readinessProblems().isEmpty());
@@ -656,6 +657,7 @@ final class NodeAgentTest {
         agent.wake();
         await(() -> node.inventory().conflict().contains("advertises nvidia.com/gpu"));
         await(() -> unready("advertises nvidia.com/gpu"));
+        assertThat(agent.isReady()).isTrue(); // or a rollout of the DaemonSet, and helm --wait, would wait for it
         await(() -> node.resources().equals(Map.of("nvidia.com/gpu", 4L)));
         assertThat(metrics.print()).contains("aliquot_agent_node_conflict 1.0");
 

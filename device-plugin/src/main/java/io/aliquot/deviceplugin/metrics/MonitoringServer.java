@@ -5,6 +5,7 @@ import io.aliquot.deviceplugin.http.HttpPort.Answer;
 import java.io.IOException;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 
 /** Serves {@code /livez}, {@code /readyz} and {@code /metrics} over plain HTTP; any other path is 404. */
@@ -21,16 +22,24 @@ public final class MonitoringServer implements AutoCloseable {
      *
      * @param port 0 for any free port
      * @param liveness the problems for which this process should be restarted; none: alive
-     * @param readiness the problems that keep this node from taking GPU pods; none: ready
+     * @param readiness the problems that keep this node from taking GPU pods, for the reader of the answer
+     * @param ready whether this process does its work, as the answer's code says
      * @throws IOException if the port is in use
      */
     public MonitoringServer(
-            int port, AgentMetrics metrics, Supplier<List<String>> liveness, Supplier<List<String>> readiness)
+            int port,
+            AgentMetrics metrics,
+            Supplier<List<String>> liveness,
+            Supplier<List<String>> readiness,
+            BooleanSupplier ready)
             throws IOException {
         try {
             http = new HttpPort(port, Optional.empty(), request -> switch (request.path()) {
-                case "/livez" -> probe(liveness.get());
-                case "/readyz" -> probe(readiness.get());
+                case "/livez" -> {
+                    List<String> problems = liveness.get();
+                    yield probe(problems.isEmpty(), problems);
+                }
+                case "/readyz" -> probe(ready.getAsBoolean(), readiness.get());
                 case "/metrics" -> new Answer(OK, TEXT + "; version=0.0.4; charset=utf-8", metrics.print());
                 default -> new Answer(NOT_FOUND, TEXT, "try /livez, /readyz or /metrics\n");
             });
@@ -51,9 +60,8 @@ public final class MonitoringServer implements AutoCloseable {
         http.close();
     }
 
-    private static Answer probe(List<String> problems) {
-        return problems.isEmpty()
-                ? new Answer(OK, TEXT, "ok\n")
-                : new Answer(UNAVAILABLE, TEXT, String.join("\n", problems) + "\n");
+    private static Answer probe(boolean ok, List<String> problems) {
+        return new Answer(
+                ok ? OK : UNAVAILABLE, TEXT, problems.isEmpty() ? "ok\n" : String.join("\n", problems) + "\n");
     }
 }

@@ -17,7 +17,8 @@ final class MonitoringServerTest {
 
     @Test
     void probesReportTheProblemsOfTheProcess() throws Exception {
-        try (var server = new MonitoringServer(0, metrics, List::of, () -> List.of("no kubelet", "no NVML"))) {
+        try (var server =
+                new MonitoringServer(0, metrics, List::of, () -> List.of("no kubelet", "no NVML"), () -> false)) {
             assertThat(get(server, "/livez").statusCode()).isEqualTo(200);
             assertThat(get(server, "/readyz").statusCode()).isEqualTo(503);
             assertThat(get(server, "/readyz").body()).isEqualTo("no kubelet\nno NVML\n");
@@ -27,7 +28,7 @@ final class MonitoringServerTest {
     @Test
     void printsMetricsInPrometheusTextFormat() throws Exception {
         metrics.allocateAnswered(Duration.ofNanos(700_000));
-        try (var server = new MonitoringServer(0, metrics, List::of, List::of)) {
+        try (var server = new MonitoringServer(0, metrics, List::of, List::of, () -> true)) {
             HttpResponse<String> answer = get(server, "/metrics");
 
             assertThat(answer.headers().firstValue("Content-Type"))
@@ -38,7 +39,7 @@ final class MonitoringServerTest {
 
     @Test
     void refusesOtherPathsAndMethods() throws Exception {
-        try (var server = new MonitoringServer(0, metrics, List::of, List::of)) {
+        try (var server = new MonitoringServer(0, metrics, List::of, List::of, () -> true)) {
             assertThat(get(server, "/").statusCode()).isEqualTo(404);
             var post = HttpRequest.newBuilder(uri(server, "/metrics"))
                     .POST(HttpRequest.BodyPublishers.noBody())
@@ -50,8 +51,8 @@ final class MonitoringServerTest {
 
     @Test
     void aPortInUseIsReportedWithTheSettingToChange() throws Exception {
-        try (var server = new MonitoringServer(0, metrics, List::of, List::of)) {
-            assertThatThrownBy(() -> new MonitoringServer(server.port(), metrics, List::of, List::of))
+        try (var server = new MonitoringServer(0, metrics, List::of, List::of, () -> true)) {
+            assertThatThrownBy(() -> new MonitoringServer(server.port(), metrics, List::of, List::of, () -> true))
                     .hasMessageContaining("port " + server.port())
                     .hasMessageContaining("ALIQUOT_METRICS_PORT");
         }
