@@ -1,6 +1,7 @@
 package io.aliquot.api.names;
 
 import java.util.List;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 
 /**
@@ -9,6 +10,9 @@ import java.util.stream.Collectors;
  * @param template {@code {uuid}}, or {@code runtime.nvidia.com/gpu={uuid}} for CDI names
  */
 public record VisibleDevices(String template) {
+    /** Of a GPU's name, in characters: 200 of the template, with 40 of a UUID in place of 6. */
+    public static final int MOST_LENGTH = 200 - 6 + 40;
+
     private static final String UUID = "{uuid}";
 
     /**
@@ -18,9 +22,9 @@ public record VisibleDevices(String template) {
     public static final String NONE = "void";
 
     public VisibleDevices {
-        if (!template.contains(UUID) || !template.matches("[!-+\\--~]{6,200}")) {
+        if (template.split(Pattern.quote(UUID), -1).length != 2 || !template.matches("[!-+\\--~]{6,200}")) {
             throw FormatException.expected(
-                    "a template of visible ASCII characters without commas that contains {uuid}", template);
+                    "a template of visible ASCII characters without commas that contains {uuid} once", template);
         }
     }
 

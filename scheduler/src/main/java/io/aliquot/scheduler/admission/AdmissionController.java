@@ -21,12 +21,14 @@ final class AdmissionController {
     private final Settings settings;
     private final Ledger ledger;
     private final Namespaces namespaces;
+    private final RuntimeClasses runtimeClasses;
     private final ReviewMemory memory = new ReviewMemory();
 
     AdmissionController(Settings settings, Ledger ledger, ApiServerClient apiServer) {
         this.settings = settings;
         this.ledger = ledger;
         this.namespaces = new Namespaces(apiServer);
+        this.runtimeClasses = new RuntimeClasses(apiServer);
     }
 
     @PostMapping("/admission/gpu")
@@ -35,6 +37,7 @@ final class AdmissionController {
             review.require(AdmissionReview.Operation.CREATE);
             return new GpuAdmission(
                     settings.runtimeClass(),
+                    runtimeClasses::handler,
                     settings.compatibility(),
                     () -> namespaces.podDefaults(review.namespace(), settings.podDefaults()));
         });

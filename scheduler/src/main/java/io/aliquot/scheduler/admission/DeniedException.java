@@ -40,12 +40,11 @@ final class DeniedException extends RuntimeException {
                 "Aliquot's webhook reads too many other large pods now: create the pod again");
     }
 
-    /** The API server did not tell what the pod's namespace says about it. */
-    static DeniedException unreadableNamespace(String namespace, String why) {
+    /** The API server did not return an object that decides about the pod. */
+    static DeniedException unreadable(String object, String why) {
         return new DeniedException(
                 HttpStatus.TOO_MANY_REQUESTS,
-                printable("Aliquot's webhook could not read the annotations of the namespace " + namespace + " (" + why
-                        + "): create the pod again"));
+                printable("Aliquot's webhook could not read the " + object + " (" + why + "): create the pod again"));
     }
 
     /** What the API server answers to the pod's author. */

@@ -4,16 +4,20 @@ import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.foreign.HamiAnnotations;
 import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.names.PodDefaults;
+import io.aliquot.scheduler.apiserver.AllocationAnnotations;
 import io.aliquot.scheduler.settings.Settings;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.function.Function;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
@@ -23,10 +27,15 @@ import tools.jackson.databind.node.ObjectNode;
  * It refuses invalid requests and pods that could bypass their limits.
  *
  * @param runtimeClass for pods without a RuntimeClass; empty: such pods stay without one
+ * @param handlers the handler of a RuntimeClass by its name; called for other RuntimeClasses than this one
  * @param compatibility the meaning of resources in pods that neither have the annotation nor use ACK's names
  * @param podDefaults those of the pod's namespace; called at most once, and only if the pod's meaning depends on them
  */
-record GpuAdmission(String runtimeClass, Compatibility compatibility, Supplier<PodDefaults> podDefaults)
+record GpuAdmission(
+        String runtimeClass,
+        Function<String, Optional<String>> handlers,
+        Compatibility compatibility,
+        Supplier<PodDefaults> podDefaults)
         implements Admission {
     static final String DEFAULT_SCHEDULER = "default-scheduler";
 
@@ -63,8 +72,11 @@ record GpuAdmission(String runtimeClass, Compatibility compatibility, Supplier<P
         others.forEach(GpuAdmission::checkNoOtherDevicePlugin);
         checkAnnotationKeysDiffer(gpuContainers);
         spec.put("schedulerName", Settings.SCHEDULER_NAME);
-        if (!runtimeClass.isEmpty()
-                && JsonTree.text(spec.tree(), "runtimeClassName").isEmpty()) {
+        Optional<String> named = JsonTree.text(spec.tree(), "runtimeClassName");
+        named.filter(name -> !name.equals(runtimeClass))
+                .flatMap(name -> handlers.apply(name).flatMap(handler -> RuntimeClasses.warning(name, handler)))
+                .ifPresent(warnings::add);
+        if (!runtimeClass.isEmpty() && named.isEmpty()) {
             spec.put("runtimeClassName", runtimeClass);
         }
         tolerateGpuNodes(spec);
@@ -80,7 +92,9 @@ record GpuAdmission(String runtimeClass, Compatibility compatibility, Supplier<P
         if (!shared.isEmpty() && !annotations.containsKey(Annotations.CORE_POLICY)) {
             derived.add(read.orElseGet(podDefaults), shared.stream().anyMatch(request -> request.cores() > 0));
         }
-        derived.toAdd().forEach((key, value) -> annotations(pod).put(key, value));
+        Map<String, String> added = derived.toAdd();
+        added.forEach((key, value) -> annotations(pod).put(key, value));
+        checkAnnotationsFit(pod.tree(), added, gpuContainers);
         others.stream()
                 .filter(container -> container.resourceOfOtherDevicePlugin().isEmpty())
                 .forEach(JsonContainer::hideGpus);
@@ -176,6 +190,21 @@ record GpuAdmission(String runtimeClass, Compatibility compatibility, Supplier<P
                 throw container.denied(
                         "rename it: annotation keys contain the same short form of its name and of container " + other);
             }
+        }
+    }
+
+    private static void checkAnnotationsFit(ObjectNode pod, Map<String, String> added, List<JsonContainer> containers) {
+        long bytes = JsonTree.object(pod, "metadata")
+                .orElseThrow()
+                .path(ReviewReader.ANNOTATION_BYTES)
+                .asLong(0);
+        try {
+            AllocationAnnotations.check(
+                    bytes + AllocationAnnotations.bytes(added),
+                    containers.stream()
+                            .collect(Collectors.toMap(JsonContainer::name, JsonContainer::vgpus, Integer::sum)));
+        } catch (FormatException e) {
+            throw new DeniedException(String.valueOf(e.getMessage()), e);
         }
     }
 

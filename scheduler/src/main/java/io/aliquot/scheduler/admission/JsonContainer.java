@@ -347,14 +347,17 @@ final class JsonContainer {
         EditedObject resources = container.object("resources");
         EditedObject limits = resources.object("limits");
         if (!limits.tree().has(Resources.VGPU)) {
-            int vgpus =
-                    GpuRequest.parse(resources("limits")).map(GpuRequest::vgpus).orElse(1);
-            limits.put(Resources.VGPU, Integer.toString(vgpus));
+            limits.put(Resources.VGPU, Integer.toString(vgpus()));
         }
         EditedObject requests = resources.object("requests");
         if (!requests.tree().has(Resources.VGPU)) {
             requests.put(Resources.VGPU, limits.tree().get(Resources.VGPU));
         }
+    }
+
+    /** How many vGPUs a GPU container requests. */
+    int vgpus() {
+        return GpuRequest.parse(resources("limits")).map(GpuRequest::vgpus).orElse(1);
     }
 
     /** Each path at which the kubelet puts something of the user's. */

@@ -45,12 +45,12 @@ record Namespaces(ApiServerClient apiServer) {
         try {
             ApiServerClient.Answer answer = apiServer.get("/api/v1/namespaces/" + namespace, METADATA, TIMEOUT);
             if (!answer.isSuccessful()) {
-                throw DeniedException.unreadableNamespace(namespace, "status " + answer.code());
+                throw DeniedException.unreadable("namespace " + namespace, "status " + answer.code());
             }
             JsonNode metadata = JSON.readTree(answer.body()).path("metadata");
             return metadata instanceof ObjectNode object ? JsonTree.texts(object, "annotations") : Map.of();
         } catch (IOException | JacksonException e) {
-            throw DeniedException.unreadableNamespace(namespace, String.valueOf(e.getMessage()));
+            throw DeniedException.unreadable("namespace " + namespace, String.valueOf(e.getMessage()));
         }
     }
 }

@@ -4,6 +4,7 @@ import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.foreign.HamiAnnotations;
 import io.aliquot.api.names.Labels;
 import io.aliquot.api.shim.ContainerPaths;
+import io.aliquot.scheduler.apiserver.AllocationAnnotations;
 import java.io.InputStream;
 import java.util.Map;
 import java.util.Set;
@@ -44,6 +45,9 @@ final class ReviewReader {
         /** The object as it is if a text of it is tested; otherwise {@link MissingNode}. */
         record Matching(String field, Predicate<String> text) implements Kept {}
     }
+
+    /** A number that is read into a pod's metadata: the bytes of all annotations, also of those that are not kept. */
+    static final String ANNOTATION_BYTES = "annotationBytes";
 
     private static final Kept ALL = new Kept.All();
     /** The domains of the labels and annotations that {@link GpuAdmission} reads. */
@@ -138,6 +142,7 @@ final class ReviewReader {
 
     private final JsonParser parser;
     private final ReviewMemory.Share memory;
+    private long bytesOfTexts;
 
     private ReviewReader(JsonParser parser, ReviewMemory.Share memory) {
         this.parser = parser;
@@ -180,8 +185,17 @@ final class ReviewReader {
                 value = ALL;
             }
             parser.nextToken();
+            if (kept == OURS) {
+                bytesOfTexts += AllocationAnnotations.bytes(name) + AllocationAnnotations.bytes(parser.getString());
+            }
             if (value == null) {
                 parser.skipChildren();
+            } else if (value == OURS) {
+                bytesOfTexts = 0;
+                field(into, name, value);
+                if (name.equals("annotations")) {
+                    into.put(ANNOTATION_BYTES, bytesOfTexts);
+                }
             } else {
                 field(into, name, value);
             }

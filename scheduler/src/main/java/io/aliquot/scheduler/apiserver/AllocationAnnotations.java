@@ -1,10 +1,17 @@
 package io.aliquot.scheduler.apiserver;
 
 import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.Fence;
+import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Priority;
+import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
+import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.scheduler.placement.GpuAmount;
+import java.nio.charset.StandardCharsets;
 import java.util.Collection;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
@@ -13,7 +20,71 @@ public final class AllocationAnnotations {
     /** A whole card's vGPU says 0 cores, because nothing limits them. */
     private static final int WHOLE_CARD_CORES = 100;
 
+    /**
+     * The most bytes of the keys and values of an object's annotations (k8s.io/apimachinery,
+     * pkg/api/validation/objectmeta.go, TotalAnnotationSizeLimitB).
+     */
+    public static final int MOST_BYTES = 256 << 10;
+
+    /** A line of the longest vGPU that can be allocated. */
+    private static final int VGPU = new Vgpus(List.of(new Vgpu(
+                    "GPU-00000000-0000-0000-0000-000000000000",
+                    Vgpu.LARGEST_MIB,
+                    WHOLE_CARD_CORES,
+                    CorePolicy.ELASTIC,
+                    Priority.HIGH,
+                    Vgpu.LARGEST_MIB,
+                    true)))
+            .print()
+            .length();
+
+    /** kube-scheduler's identity is its host's name of 63 characters, "_" and a UUID; then "/" and a number. */
+    private static final int FENCE = 63 + 1 + 36 + 1 + 10;
+
+    private static final int NUMBER = 19;
+    /** What the scheduler adds to a pod whatever it requests, in its life: at Bind, a resize and after a lost answer. */
+    private static final int OF_POD = Annotations.FENCE.length()
+            + Annotations.RESIZE_FENCE.length()
+            + 2 * FENCE
+            + Annotations.TOTAL_MEMORY_MIB.length()
+            + Annotations.TOTAL_CORES.length()
+            + Annotations.BUMPED_VERSION.length()
+            + 3 * NUMBER;
+
     private AllocationAnnotations() {}
+
+    /** The bytes of keys and values, as Kubernetes counts them. */
+    public static long bytes(Map<String, String> annotations) {
+        return annotations.entrySet().stream()
+                .mapToLong(entry -> bytes(entry.getKey()) + bytes(entry.getValue()))
+                .sum();
+    }
+
+    public static int bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8).length;
+    }
+
+    /**
+     * Refuses a pod whose annotations would become too large. The API server does not check their size in a Binding, and then
+     * refuses every status of the pod.
+     *
+     * @param bytes of the annotations of the pod, which is not bound
+     * @param vgpus number of vGPUs that each container requests
+     * @throws FormatException if the scheduler may add more than Kubernetes allows beside them
+     */
+    public static void check(long bytes, Map<String, Integer> vgpus) {
+        long added = OF_POD;
+        for (Map.Entry<String, Integer> container : vgpus.entrySet()) {
+            added += Annotations.vgpu(container.getKey()).length()
+                    + Annotations.visibleDevices(container.getKey()).length()
+                    + (long) container.getValue() * (VGPU + VisibleDevices.MOST_LENGTH + 1);
+        }
+        if (bytes + added > MOST_BYTES) {
+            throw new FormatException("the pod's annotations have " + bytes + " bytes, and the scheduler may add "
+                    + added + ": Kubernetes allows " + MOST_BYTES
+                    + " together; shorten them, or move them to a ConfigMap");
+        }
+    }
 
     /**
      * Returns the annotations.

@@ -2,7 +2,9 @@ package io.aliquot.scheduler.extender;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
+import io.aliquot.scheduler.apiserver.AllocationAnnotations;
 import io.aliquot.scheduler.extender.Wire.Template;
+import io.aliquot.scheduler.placement.ContainerGpuRequest;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 
 /**
@@ -22,11 +24,15 @@ final class GpuRequestCache {
     /**
      * Parses the request of a pod.
      *
-     * @throws io.aliquot.api.names.FormatException if it is malformed
+     * @throws io.aliquot.api.names.FormatException if it is malformed, or leaves no space for the annotations of a Binding
      */
     PodGpuRequest of(Wire.Pod pod) {
         Template template = pod.template();
         boolean small = template.initContainers().size() + template.containers().size() <= MAX_CONTAINERS;
-        return small ? known.get(template, Template::request) : template.request();
+        PodGpuRequest request = small ? known.get(template, Template::request) : template.request();
+        AllocationAnnotations.check(
+                AllocationAnnotations.bytes(pod.metadata().annotations()),
+                ContainerGpuRequest.vgpus(request.containers()));
+        return request;
     }
 }

@@ -8,6 +8,7 @@ import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.Resources;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
+import io.aliquot.scheduler.apiserver.AllocationAnnotations;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.ledger.BoundPod;
@@ -289,6 +290,10 @@ public final class PodReader {
         for (Part part : parts(pod.getSpec())) {
             ContainerGpuRequest.parse(part.name(), part.kind(), limits(part.container()))
                     .ifPresent(requests::add);
+        }
+        if (node(pod).isEmpty()) {
+            AllocationAnnotations.check(
+                    AllocationAnnotations.bytes(annotations(pod)), ContainerGpuRequest.vgpus(requests));
         }
         return PodGpuRequest.of(requests, annotations(pod), false)
                 .withHostRequests(requests(pod))

@@ -4,8 +4,10 @@ import io.aliquot.api.foreign.ForeignResources;
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuRequest;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.Collectors;
 
 /** A container that requests vGPUs. */
 public record ContainerGpuRequest(String name, ContainerKind kind, GpuRequest request) {
@@ -23,6 +25,14 @@ public record ContainerGpuRequest(String name, ContainerKind kind, GpuRequest re
         } catch (FormatException e) {
             throw new FormatException("container " + name + ": " + e.getMessage(), e);
         }
+    }
+
+    /** The number of vGPUs by container name. */
+    public static Map<String, Integer> vgpus(List<ContainerGpuRequest> containers) {
+        return containers.stream()
+                .collect(Collectors.toMap(
+                        ContainerGpuRequest::name,
+                        container -> container.request().vgpus()));
     }
 
     /** The same container, with its amounts interpreted as another product interprets them. */

@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Random;
 import java.util.Set;
 import java.util.stream.Stream;
@@ -21,7 +22,8 @@ import tools.jackson.databind.node.ObjectNode;
 
 /** Random pods. A failure prints the seed, and {@code -Daliquot.seed=…} repeats it. */
 class AdmissionPropertyTest {
-    private static final GpuAdmission GPU = new GpuAdmission("nvidia", Compatibility.NONE, () -> PodDefaults.NONE);
+    private static final GpuAdmission GPU =
+            new GpuAdmission("nvidia", name -> Optional.of("nvidia"), Compatibility.NONE, () -> PodDefaults.NONE);
     private static final VoidAdmission VOID = new VoidAdmission(Set.of(), node -> true);
     private static final int PODS = 2000;
 
@@ -64,7 +66,7 @@ class AdmissionPropertyTest {
     @Test
     void everyGpuContainerGetsOnlyAliquotsResourcesInWholeAmounts() {
         for (Compatibility compatibility : Compatibility.values()) {
-            var admission = new GpuAdmission("", compatibility, () -> PodDefaults.NONE);
+            var admission = new GpuAdmission("", name -> Optional.of("nvidia"), compatibility, () -> PodDefaults.NONE);
             randomly((random, pod) -> {
                 ObjectNode mutated = mutated(admission, pod);
                 assertThat(mutated(admission, mutated)).isEqualTo(mutated);

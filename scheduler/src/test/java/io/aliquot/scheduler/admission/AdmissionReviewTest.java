@@ -10,6 +10,7 @@ import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.PodDefaults;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -21,7 +22,8 @@ import tools.jackson.databind.node.ObjectNode;
 
 class AdmissionReviewTest {
     private static final String VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES";
-    private static final GpuAdmission GPU = new GpuAdmission("", Compatibility.NONE, () -> PodDefaults.NONE);
+    private static final GpuAdmission GPU =
+            new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.NONE, () -> PodDefaults.NONE);
 
     /** An AdmissionReview as kube-apiserver 1.35 sends it. */
     static ObjectNode review(ObjectNode pod) {
@@ -132,9 +134,9 @@ class AdmissionReviewTest {
     void readsPastWhatAdmissionDoesNotNeed() {
         ObjectNode pod = Pods.gpuPod();
         Pods.container(pod, 0).put("command", "a".repeat(1 << 20));
-        ObjectNode annotations = pod.withObject("/metadata/annotations");
+        ObjectNode labels = pod.withObject("/metadata/labels");
         for (int i = 0; i < 100_000; i++) {
-            annotations.put("example.com/" + i, "");
+            labels.put("example.com/" + i, "");
         }
         assertThat(respond(review(pod), GPU).get("allowed").booleanValue()).isTrue();
     }

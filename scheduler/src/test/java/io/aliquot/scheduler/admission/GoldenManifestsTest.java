@@ -15,6 +15,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.regex.Matcher;
@@ -120,7 +121,7 @@ class GoldenManifestsTest {
                 folder.startsWith(FOLDER.resolve("hami-compatible")) ? Compatibility.HAMI : Compatibility.NONE;
         return Stream.concat(Resources.SUPPORTED.stream(), ForeignResources.NAMES.stream())
                         .anyMatch(resource -> pod.toString().contains('"' + resource + '"'))
-                ? new GpuAdmission("nvidia", compatibility, () -> PodDefaults.NONE)
+                ? new GpuAdmission("nvidia", name -> Optional.of("nvidia"), compatibility, () -> PodDefaults.NONE)
                 : new VoidAdmission(Set.of(), node -> true);
     }
 

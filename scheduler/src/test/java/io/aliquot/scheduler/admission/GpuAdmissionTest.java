@@ -26,7 +26,8 @@ import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.node.ObjectNode;
 
 class GpuAdmissionTest {
-    private static final GpuAdmission ADMISSION = new GpuAdmission("", Compatibility.NONE, () -> PodDefaults.NONE);
+    private static final GpuAdmission ADMISSION =
+            new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.NONE, () -> PodDefaults.NONE);
     private static final String VOID = "{\"name\": \"NVIDIA_VISIBLE_DEVICES\", \"value\": \"void\"}";
     private static final String ALLOCATED = """
         {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {
@@ -320,7 +321,7 @@ class GpuAdmissionTest {
             })
     void aSliceHasTheSizeOfItsNamespacesDefaults(String limits, String expected) {
         var slices = new PodDefaults(PodDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20, Optional.empty());
-        var admission = new GpuAdmission("", Compatibility.NONE, () -> slices);
+        var admission = new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.NONE, () -> slices);
         ObjectNode pod = mutated(admission, requesting(limits.replace('\'', '"')));
 
         assertThat(container(pod, 0).at("/resources/limits")).isEqualTo(parse(expected.replace('\'', '"')));
@@ -360,7 +361,7 @@ class GpuAdmissionTest {
             String resource, String own, String chosen, Compatibility compatibility, String expected) {
         PodDefaults defaults =
                 PodDefaults.NONE.with(UnaryOperator.identity(), name -> name.equals("core-policy") ? chosen : null);
-        var admission = new GpuAdmission("", compatibility, () -> defaults);
+        var admission = new GpuAdmission("", name -> Optional.of("nvidia"), compatibility, () -> defaults);
         ObjectNode pod = requesting("{\"nvidia.com/" + resource + "\": \"30\"}");
         if (own != null) {
             pod.withObject("/metadata/annotations").put("aliquot.io/core-policy", own);
@@ -380,9 +381,9 @@ class GpuAdmissionTest {
     @Test
     void onlyPodsThatShareGpusOrAskForSlicesDependOnTheNamespace() {
         Supplier<PodDefaults> unreadable = () -> {
-            throw DeniedException.unreadableNamespace("team", "timed out");
+            throw DeniedException.unreadable("namespace team", "timed out");
         };
-        var admission = new GpuAdmission("", Compatibility.NONE, unreadable);
+        var admission = new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.NONE, unreadable);
 
         mutated(admission, requesting("{\"aliquot.io/vgpu\": \"1\"}"));
         mutated(admission, requesting("{\"mig.aliquot.io/1g.10gb\": \"1\"}"));
@@ -392,7 +393,7 @@ class GpuAdmissionTest {
         mutated(admission, own);
         for (String name : List.of("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/gpumem")) {
             assertThatThrownBy(() -> mutated(admission, requesting("{\"" + name + "\": \"1\"}")))
-                    .hasMessageContaining("could not read the annotations of the namespace team (timed out)");
+                    .hasMessageContaining("could not read the namespace team (timed out)");
         }
     }
 
@@ -476,7 +477,8 @@ class GpuAdmissionTest {
 
     @Test
     void setsTheRuntimeClassIfConfiguredAndAbsent() {
-        var admission = new GpuAdmission("nvidia", Compatibility.NONE, () -> PodDefaults.NONE);
+        var admission =
+                new GpuAdmission("nvidia", name -> Optional.of("nvidia"), Compatibility.NONE, () -> PodDefaults.NONE);
         ObjectNode own = gpuPod();
         spec(own).put("runtimeClassName", "mine");
 
@@ -596,7 +598,7 @@ class GpuAdmissionTest {
 
     @Test
     void withHamiCompatibilityAnnotatesThePodAndReducesCoresTo100() {
-        var hami = new GpuAdmission("", Compatibility.HAMI, () -> PodDefaults.NONE);
+        var hami = new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.HAMI, () -> PodDefaults.NONE);
         ObjectNode pod = requesting("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\","
                 + " \"nvidia.com/gpumem-percentage\": \"50\", \"nvidia.com/gpucores\": \"150\","
                 + " \"nvidia.com/priority\": \"0\"}");
@@ -614,7 +616,7 @@ class GpuAdmissionTest {
 
     @Test
     void allCoresByAcksResourceAreNotAWholeCardWhateverTheDefault() {
-        var hami = new GpuAdmission("", Compatibility.HAMI, () -> PodDefaults.NONE);
+        var hami = new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.HAMI, () -> PodDefaults.NONE);
         ObjectNode pod = requesting("{\"aliyun.com/gpu-mem\": \"4\", \"aliyun.com/gpu-core.percentage\": \"100\"}");
         ObjectNode hamis = pod.deepCopy();
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
@@ -637,7 +639,7 @@ class GpuAdmissionTest {
         hamis.withObject("/metadata/annotations").put("aliquot.io/compatibility", "hami");
         ObjectNode withAnnotation = pod.deepCopy();
         withAnnotation.withObject("/metadata/annotations").put("aliquot.io/compatibility", "none");
-        var hami = new GpuAdmission("", Compatibility.HAMI, () -> PodDefaults.NONE);
+        var hami = new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.HAMI, () -> PodDefaults.NONE);
 
         assertThat(mutated(ADMISSION, hamis)
                         .at("/spec/containers/0/resources/limits/nvidia.com~1gpucores")
@@ -719,6 +721,68 @@ class GpuAdmissionTest {
         // With it NVIDIA's runtime lets a container change all instances of the card of its own.
         container(pod, 0).set("resources", parse("{\"limits\": {\"mig.aliquot.io/1g.10gb\": \"1\"}}"));
         assertDenied(pod, "with the capability " + capability + " it could change the MIG instances of others");
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "runsc, refused",
+        "gvisor, refused",
+        "kata, refused",
+        "kata-qemu-nvidia-gpu, refused",
+        "io.containerd.kata.v2, refused",
+        "urunc, refused",
+        "krun, refused",
+        "spin-v2, refused",
+        "wasmtime-spin-v0-5-1, refused",
+        "crun-wasm, refused",
+        "runc, warning",
+        "crun, warning",
+        "spinnaker, warning",
+        "'', warning",
+        "nvidia, ''",
+        "nvidia-cdi, ''",
+        "nvidia-legacy, ''"
+    })
+    void aSandboxIsRefusedAndEachHandlerThatIsNotNvidiasIsAWarning(String handler, String outcome) {
+        var admission =
+                new GpuAdmission("nvidia", name -> Optional.of(handler), Compatibility.NONE, () -> PodDefaults.NONE);
+        ObjectNode pod = gpuPod();
+        pod.withObject("/spec").put("runtimeClassName", "theirs");
+
+        JsonNode response = Pods.respond(AdmissionReviewTest.review(pod), admission);
+
+        assertThat(response.get("allowed").booleanValue()).isEqualTo(!outcome.equals("refused"));
+        if (outcome.equals("refused")) {
+            assertThat(response.at("/status/message").asString())
+                    .contains("RuntimeClass theirs starts the pod by " + handler + ", a sandbox");
+        }
+        assertThat(response.path("warnings").toString().contains("the containers see no GPU"))
+                .isEqualTo(outcome.equals("warning"));
+
+        // The chart's own RuntimeClass, and one that Kubernetes refuses
+        pod.withObject("/spec").put("runtimeClassName", "nvidia");
+        assertThat(Pods.respond(AdmissionReviewTest.review(pod), admission).path("warnings"))
+                .isEmpty();
+        var unknown = new GpuAdmission("", name -> Optional.empty(), Compatibility.NONE, () -> PodDefaults.NONE);
+        assertThat(Pods.respond(AdmissionReviewTest.review(pod), unknown).path("warnings"))
+                .isEmpty();
+    }
+
+    /** Also those that admission does not read count. */
+    @Test
+    void deniesAnnotationsThatLeaveNoSpaceForThoseOfTheBinding() {
+        ObjectNode pod = gpuPod();
+        pod.withObject("/metadata/annotations").put("example.com/a", "x".repeat(200_000));
+        assertThat(Pods.respond(AdmissionReviewTest.review(pod), ADMISSION)
+                        .get("allowed")
+                        .booleanValue())
+                .isTrue();
+
+        pod.withObject("/metadata/annotations").put("example.com/b", "\u20ac".repeat(20_500));
+        assertThat(Pods.respond(AdmissionReviewTest.review(pod), ADMISSION)
+                        .at("/status/message")
+                        .asString())
+                .contains("the pod's annotations have 261526 bytes", "Kubernetes allows 262144 together");
     }
 
     @ParameterizedTest

@@ -74,7 +74,7 @@ class TwoWaysTest {
 
     private static GpuAdmission admission(Compatibility compatibility, PodDefaults.Meaning gpu) {
         var slices = new PodDefaults(gpu, new MemoryRequest.Mebibytes(4096), 25, Optional.empty());
-        return new GpuAdmission("", compatibility, () -> slices);
+        return new GpuAdmission("", name -> Optional.of("nvidia"), compatibility, () -> slices);
     }
 
     private static ObjectNode limits(String written) {

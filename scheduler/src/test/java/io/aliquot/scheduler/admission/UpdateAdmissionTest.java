@@ -23,7 +23,7 @@ class UpdateAdmissionTest {
 
     private static GpuAdmission creation(Compatibility compatibility) {
         var slices = new PodDefaults(PodDefaults.Meaning.CARD, new MemoryRequest.Mebibytes(4096), 25, Optional.empty());
-        return new GpuAdmission("nvidia", compatibility, () -> slices);
+        return new GpuAdmission("nvidia", name -> Optional.of("nvidia"), compatibility, () -> slices);
     }
 
     @ParameterizedTest
@@ -77,7 +77,8 @@ class UpdateAdmissionTest {
     void aPodKeepsTheSizeOfASliceThatItsNamespaceHadAtItsCreation(String limits) {
         var slices = new PodDefaults(PodDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20, Optional.empty());
         ObjectNode written = requesting(limits.replace('\'', '"'));
-        ObjectNode stored = mutated(new GpuAdmission("nvidia", Compatibility.NONE, () -> slices), written);
+        ObjectNode stored = mutated(
+                new GpuAdmission("nvidia", name -> Optional.of("nvidia"), Compatibility.NONE, () -> slices), written);
 
         assertThat(mutated(UPDATE, merged(stored, written))).isEqualTo(stored);
     }

@@ -47,6 +47,18 @@ class GpuRequestCacheTest {
         assertThat(runsOn.containers()).hasSize(2).isNotEqualTo(ends.containers());
     }
 
+    /** The API server accepts the Binding of such a pod, and refuses every status of the pod from then on. */
+    @Test
+    void aPodWhoseAnnotationsLeaveNoSpaceForThoseOfItsBindingIsRefused() {
+        assertThat(asks.of(annotated("a", "example.com/text", "x".repeat(261_000))))
+                .isNotNull();
+        for (String tooMuch : List.of("x".repeat(262_144 - 350), "\u20ac".repeat(87_300))) {
+            assertThatThrownBy(() -> asks.of(annotated("b", "example.com/text", tooMuch)))
+                    .isInstanceOf(FormatException.class)
+                    .hasMessageContainingAll("Kubernetes allows 262144 together", "ConfigMap");
+        }
+    }
+
     @Test
     void anInvalidRequestFailsEachTime() {
         for (String name : List.of("a", "b")) {

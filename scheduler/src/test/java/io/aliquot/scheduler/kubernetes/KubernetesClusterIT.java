@@ -3,6 +3,7 @@ package io.aliquot.scheduler.kubernetes;
 import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.scheduler.apiserver.AllocationAnnotations;
 import io.aliquot.scheduler.apiserver.Cluster.PodState;
 import io.aliquot.scheduler.apiserver.Cluster.WriteOutcome;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
@@ -110,6 +111,22 @@ class KubernetesClusterIT {
                         .timer()
                         .count())
                 .isEqualTo(1);
+    }
+
+    /** So the scheduler computes the size before it binds a pod, and does not before it resizes one. */
+    @Test
+    void aBindingMayExceedTheSizeOfAnnotationsAndWhatAPodIsPatchedToMayNot() {
+        long left = AllocationAnnotations.MOST_BYTES - AllocationAnnotations.bytes(ALLOCATION);
+        Pod pod = create("", Map.of("text", "x".repeat((int) left - "text".length() + 1)));
+
+        assertThat(cluster.bind(PodReader.id(pod), PodReader.version(pod), "node1", ALLOCATION))
+                .isInstanceOf(WriteOutcome.Done.class);
+
+        Pod bound = admin.resource(pod).get();
+        assertThat(cluster.resize(PodReader.id(pod), PodReader.version(bound), ALLOCATION))
+                .isInstanceOfSatisfying(
+                        WriteOutcome.Refused.class,
+                        refused -> assertThat(refused.why()).contains("annotations", "Too long"));
     }
 
     @Test
@@ -321,11 +338,15 @@ class KubernetesClusterIT {
     }
 
     private static Pod create(String node) {
+        return create(node, node.isEmpty() ? Map.of() : ALLOCATION);
+    }
+
+    private static Pod create(String node, Map<String, String> annotations) {
         return admin.resource(new PodBuilder()
                         .withNewMetadata()
                         .withNamespace("default")
                         .withName("pod-" + NAMES.incrementAndGet())
-                        .withAnnotations(node.isEmpty() ? Map.of() : ALLOCATION)
+                        .withAnnotations(annotations)
                         .endMetadata()
                         .withNewSpec()
                         .withNodeName(node.isEmpty() ? null : node)
