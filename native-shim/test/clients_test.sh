@@ -145,6 +145,81 @@ assert driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
 assert (free.value, total.value) == (1 << 20, 100 << 20), (free, total)
 PYTHON
     ;;
+programs_built_with_a_sanitizer_are_limited)
+    # Of gcc the runtime is a shared library, of clang it is in the program; the option asks for the other form.
+    # GCC's shared AddressSanitizer ends where another library is preloaded, unless it is told not to look.
+    export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
+    tested=
+    while read -r compiler sanitizer option; do
+        # shellcheck disable=SC2086
+        has "$compiler" && "$compiler" -g "-fsanitize=$sanitizer" $option -o "$folder/program" \
+            "$(dirname "$0")/linked.c" "-L$stub" -l:libcuda.so.1 2>"$folder/errors" || continue
+        stub_and_runtime=$stub:$(dirname "$("$compiler" -print-file-name=libclang_rt.asan-x86_64.so)")
+        for mode in "" " exclusive"; do
+            limit 100
+            sed -i "s/\$/$mode/" "$ALIQUOT_CONFIG"
+            for request in "100 0" "101 $([ -n "$mode" ] && echo 0 || echo 2)"; do
+                found=$(LD_PRELOAD=$shim LD_LIBRARY_PATH=$stub_and_runtime "$folder/program" "${request% *}" 2>&1)
+                [ "$found" = "${request#* }" ] ||
+                    fail "$compiler, $sanitizer $option$mode: ${request% *} MiB: expected ${request#* }, found $found"
+            done
+        done
+        tested="$tested $compiler-$sanitizer$option"
+    done <<'END'
+gcc address
+gcc address -static-libasan
+gcc thread
+gcc thread -static-libtsan
+clang address
+clang address -shared-libsan
+clang thread
+clang memory
+END
+    echo "tested:$tested"
+    [ -n "$tested" ] || exit 77
+    limit 100
+    if [ -e "$(gcc -print-file-name=libasan.so)" ]; then
+        LD_PRELOAD=$(gcc -print-file-name=libasan.so):$shim LD_LIBRARY_PATH=$stub "$python" -S -c '
+import ctypes
+driver = ctypes.CDLL("libcuda.so.1")
+context, address = ctypes.c_void_p(), ctypes.c_uint64()
+assert driver.cuInit(0) == 0 and driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert driver.cuCtxSetCurrent(context) == 0
+assert driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(101 << 20)) == 2
+' || fail "Python with libasan preloaded"
+    fi
+    ;;
+allocators_openmp_and_memory_tools_of_debian_run_beside_the_shim)
+    [ -n "${ALIQUOT_LONG:-}" ] || {
+        echo "skipped: ALIQUOT_LONG is not set (./aliquot test --long native)"
+        exit 77
+    }
+    # Of Debian 12 and 13.
+    for package in libjemalloc2 libmimalloc2.0 libmimalloc3 libtcmalloc-minimal4 libtcmalloc-minimal4t64 libomp5-14 \
+        libomp5-19; do
+        (cd "$folder" && apt-get -qq -o APT::Sandbox::User=root download "$package" 2>/dev/null &&
+            dpkg -x "$package"_*.deb root)
+    done
+    check() { # NAME LIBRARY [COMMAND...]: more than the limit is refused, and the limit granted
+        local name=$1 library=$2
+        shift 2
+        for request in "100 0" "101 2"; do
+            limit 100
+            found=$(cd "$folder" && LD_PRELOAD=$library$shim LD_LIBRARY_PATH=$stub "$@" "$argument" "${request% *}" 2>&1)
+            grep -qx "${request#* }" <<<"$found" || fail "$name: ${request% *} MiB: expected ${request#* }, found $found"
+        done
+        tested="$tested $name"
+    }
+    tested=
+    while IFS= read -r library; do
+        check "$(basename "$library")" "$library:"
+    done < <(find "$folder/root" -type f \( -name 'libjemalloc.so*' -o -name 'libmimalloc.so*' \
+        -o -name 'libtcmalloc_minimal.so*' -o -name 'libomp[.-]*so*' \) 2>/dev/null)
+    has valgrind && check valgrind "" valgrind -q --error-exitcode=9
+    has heaptrack && check heaptrack "" heaptrack
+    echo "tested:$tested"
+    [ -n "$tested" ] || exit 77
+    ;;
 cuInit_without_a_driver_returns_CUDA_ERROR_NO_DEVICE)
     limit 100
     # No driver is installed; the program finds the shim's cuInit in the global scope.

@@ -2,11 +2,14 @@
    which do not support a preloaded library. */
 #include "check.h"
 #include "limits/account.h"
+#include "os/os.h"
 #include "os/shared.h"
 #include "os/table.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <time.h>
 
@@ -103,6 +106,39 @@ TEST(threads_share_the_account_and_the_table_without_a_race) {
     }
     CHECK_EQUAL(aliquot_account_used(0), 0);
     CHECK(aliquot_account_reserve(0, 100 * MIB, false), "the whole limit");
+}
+
+static atomic_bool churning = true;
+static atomic_int churned;
+
+/* Loads a library that the process does not have, with those that it needs, and unloads it, again and again. */
+static void *churn(void *library) {
+    while (atomic_load(&churning)) {
+        void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+        atomic_fetch_add(&churned, handle != NULL);
+        if (handle != NULL) {
+            dlclose(handle);
+        }
+    }
+    return NULL;
+}
+
+TEST(functions_of_libc_are_found_while_other_threads_load_and_unload_libraries) {
+    static char *const libraries[] = {"libBrokenLocale.so.1", "libthread_db.so.1", "libnss_hesiod.so.2"};
+    pthread_t threads[3];
+    void *expected = aliquot_os_find_symbol("strtok");
+    CHECK(expected != NULL, "strtok");
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, churn, libraries[i]), 0);
+    }
+    for (int i = 0; i < 20000 || atomic_load(&churned) < 200; i++) {
+        CHECK(aliquot_os_find_symbol("strtok") == expected, "strtok");
+        CHECK(aliquot_os_find_symbol("no_function_of_any_library") == NULL, "searches all libraries");
+    }
+    atomic_store(&churning, false);
+    for (size_t i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+    }
 }
 
 /* Starts a process that opens the account, does its work and waits until the pipe is closed; returns after the work. */

@@ -92,17 +92,12 @@ static void *load_pointer(void **function) {
     return __atomic_load_n(function, __ATOMIC_RELAXED);
 }
 
-/* libc.so.6 contains them since glibc 2.34. dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5") does not work: before 2.34
-   dlvsym itself is in libdl, and a weak reference to it stays NULL in a process that loads libdl late. */
-static void *find_libc_function(const char *symbol) {
-    static const char *const sonames[] = {"libdl.so.2", "libc.so.6", NULL};
-    return aliquot_os_find_symbol(sonames, symbol);
-}
-
 static dlsym_function *real_dlsym(void) {
     dlsym_function *found = atomic_load_explicit(&cached_dlsym, memory_order_acquire);
+    /* dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5") does not work: before 2.34 dlvsym itself is in libdl, and a weak
+       reference to it stays NULL in a process that loads libdl late. */
     if (found == NULL) {
-        found = (dlsym_function *)find_libc_function("dlsym");
+        found = (dlsym_function *)aliquot_os_find_symbol("dlsym");
         atomic_store_explicit(&cached_dlsym, found, memory_order_release);
     }
     return found;
@@ -110,7 +105,7 @@ static dlsym_function *real_dlsym(void) {
 
 /* Clears the error of the last search. True: the next dlerror() does not report it. */
 static bool clear_dlerror(void) {
-    dlerror_function *real = (dlerror_function *)find_libc_function("dlerror");
+    dlerror_function *real = (dlerror_function *)aliquot_os_find_symbol("dlerror");
     if (real != NULL) {
         real();
     }
@@ -118,7 +113,7 @@ static bool clear_dlerror(void) {
 }
 
 static void *open_library(enum library library, bool load) {
-    dlopen_function *real_dlopen = (dlopen_function *)find_libc_function("dlopen");
+    dlopen_function *real_dlopen = (dlopen_function *)aliquot_os_find_symbol("dlopen");
     if (real_dlopen == NULL) {
         return NULL;
     }
@@ -190,12 +185,11 @@ void *aliquot_lookup_global(const char *name) {
     return real == NULL ? NULL : real(RTLD_DEFAULT, name);
 }
 
+/* Calls nothing that a program may define (aliquot_os_find_symbol). */
 static const struct hook *hook_named(const char *symbol) {
-    if (strncmp(symbol, "cu", 2) != 0 && strncmp(symbol, "nvml", 4) != 0) {
-        return NULL;
-    }
-    for (size_t i = 0; i < HOOK_COUNT; i++) {
-        if (strcmp(symbol, hooks[i].symbol) == 0) {
+    bool may_be = symbol[0] == 'c' ? symbol[1] == 'u' : symbol[0] == 'n' && symbol[1] == 'v'; /* most are not */
+    for (size_t i = 0; may_be && i < HOOK_COUNT; i++) {
+        if (aliquot_os_equals(symbol, hooks[i].symbol)) {
             return &hooks[i];
         }
     }

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#pragma weak _r_debug /* the loader's, which the shim does not link to */
+
 /* Calls the kernel directly: stat and fstat are functions only since glibc 2.33, before they were __xstat. */
 static int file_from_stat(long result, const struct stat *status, struct aliquot_os_file *file) {
     if (result != 0) {
@@ -187,27 +189,30 @@ void aliquot_os_write_stderr(const char *line) {
     (void)written; /* there is no other place to report a closed standard error */
 }
 
+bool aliquot_os_equals(const char *one, const char *other) {
+    while (*one != 0 && *one == *other) {
+        one++;
+        other++;
+    }
+    return *one == *other;
+}
+
 /* Symbol tables of a loaded library, from its dynamic section. glibc has a GNU hash table since 2.5. */
 struct symbols {
+    ElfW(Addr) base;
     const char *soname;
     const char *strings;
     const ElfW(Sym) * table;
     const uint32_t *gnu_hash;
 };
 
-static const void *relocated(const struct dl_phdr_info *library, ElfW(Addr) address) {
+static const void *relocated(ElfW(Addr) base, ElfW(Addr) address) {
     /* The loader writes absolute addresses into the dynamic section unless it is read-only. */
-    return (const void *)(address < library->dlpi_addr ? address + library->dlpi_addr : address);
+    return (const void *)(address < base ? address + base : address);
 }
 
-static bool read_dynamic(const struct dl_phdr_info *library, struct symbols *symbols) {
-    *symbols = (struct symbols){0};
-    const ElfW(Dyn) *dynamic = NULL;
-    for (unsigned i = 0; i < library->dlpi_phnum; i++) {
-        if (library->dlpi_phdr[i].p_type == PT_DYNAMIC) {
-            dynamic = (const ElfW(Dyn) *)(library->dlpi_addr + library->dlpi_phdr[i].p_vaddr);
-        }
-    }
+static bool read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * dynamic, struct symbols *symbols) {
+    *symbols = (struct symbols){.base = base};
     if (dynamic == NULL) {
         return false;
     }
@@ -215,13 +220,13 @@ static bool read_dynamic(const struct dl_phdr_info *library, struct symbols *sym
     for (; dynamic->d_tag != DT_NULL; dynamic++) {
         switch (dynamic->d_tag) {
         case DT_STRTAB:
-            symbols->strings = relocated(library, dynamic->d_un.d_ptr);
+            symbols->strings = relocated(base, dynamic->d_un.d_ptr);
             break;
         case DT_SYMTAB:
-            symbols->table = relocated(library, dynamic->d_un.d_ptr);
+            symbols->table = relocated(base, dynamic->d_un.d_ptr);
             break;
         case DT_GNU_HASH:
-            symbols->gnu_hash = relocated(library, dynamic->d_un.d_ptr);
+            symbols->gnu_hash = relocated(base, dynamic->d_un.d_ptr);
             break;
         case DT_SONAME:
             soname = dynamic->d_un.d_val; /* 0 is the empty string */
@@ -240,11 +245,11 @@ static bool read_dynamic(const struct dl_phdr_info *library, struct symbols *sym
 static const ElfW(Sym) * named_definition(const struct symbols *symbols, uint32_t index, const char *name) {
     const ElfW(Sym) *symbol = &symbols->table[index];
     bool matches = symbol->st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
-                   strcmp(symbols->strings + symbol->st_name, name) == 0;
+                   aliquot_os_equals(symbols->strings + symbol->st_name, name);
     return matches ? symbol : NULL;
 }
 
-static const ElfW(Sym) * find_definition(const struct symbols *symbols, const char *name) {
+static void *find_definition(const struct symbols *symbols, const char *name) {
     uint32_t hash = 5381;
     for (const char *c = name; *c != 0; c++) {
         hash = hash * 33 + (unsigned char)*c;
@@ -266,7 +271,7 @@ static const ElfW(Sym) * find_definition(const struct symbols *symbols, const ch
         if ((entry | 1) == (hash | 1)) {
             const ElfW(Sym) *found = named_definition(symbols, index, name);
             if (found != NULL) {
-                return found;
+                return (void *)(symbols->base + found->st_value);
             }
         }
         if ((entry & 1) != 0) {
@@ -276,33 +281,49 @@ static const ElfW(Sym) * find_definition(const struct symbols *symbols, const ch
 }
 
 struct search {
-    const char *soname;
     const char *symbol;
     void *found;
 };
 
-static int search_library(struct dl_phdr_info *library, size_t size, void *argument) {
+static int search_libdl(struct dl_phdr_info *library, size_t size, void *argument) {
     (void)size;
     struct search *search = argument;
     struct symbols symbols;
-    if (!read_dynamic(library, &symbols) || strcmp(symbols.soname, search->soname) != 0) {
-        return 0;
-    }
-    const ElfW(Sym) *symbol = find_definition(&symbols, search->symbol);
-    if (symbol == NULL) {
-        return 0;
-    }
-    search->found = (void *)(library->dlpi_addr + symbol->st_value);
-    return 1;
-}
-
-void *aliquot_os_find_symbol(const char *const sonames[], const char *symbol) {
-    for (; *sonames != NULL; sonames++) {
-        struct search search = {*sonames, symbol, NULL};
-        dl_iterate_phdr(search_library, &search);
-        if (search.found != NULL) {
-            return search.found;
+    const ElfW(Dyn) *dynamic = NULL;
+    for (unsigned i = 0; i < library->dlpi_phnum; i++) {
+        if (library->dlpi_phdr[i].p_type == PT_DYNAMIC) {
+            dynamic = (const ElfW(Dyn) *)(library->dlpi_addr + library->dlpi_phdr[i].p_vaddr);
         }
     }
-    return NULL;
+    if (read_dynamic(library->dlpi_addr, dynamic, &symbols) && aliquot_os_equals(symbols.soname, "libdl.so.2")) {
+        search->found = find_definition(&symbols, search->symbol);
+    }
+    return search->found != NULL;
+}
+
+typedef int iterate_function(int (*each)(struct dl_phdr_info *library, size_t size, void *argument), void *argument);
+
+/*
+ * A sanitizer's runtime calls dlsym for the real dl_iterate_phdr and strcmp while its own ones do not work yet. So
+ * nothing is called here that a program may define, and the loader's list is read without the loader's lock. That is
+ * safe up to libc.so.6: what precedes it was loaded with the program, and the loader appends libraries at the end and
+ * never removes those. libc's own dl_iterate_phdr, which takes the lock, searches the rest.
+ */
+void *aliquot_os_find_symbol(const char *symbol) {
+    struct symbols libc;
+    const struct link_map *map = &_r_debug == NULL ? NULL : _r_debug.r_map;
+    while (map != NULL &&
+           !(read_dynamic(map->l_addr, map->l_ld, &libc) && aliquot_os_equals(libc.soname, "libc.so.6"))) {
+        map = map->l_next;
+    }
+    if (map == NULL) {
+        return NULL;
+    }
+    struct search search = {symbol, find_definition(&libc, symbol)};
+    iterate_function *iterate =
+        search.found != NULL ? NULL : (iterate_function *)find_definition(&libc, "dl_iterate_phdr");
+    if (iterate != NULL) {
+        iterate(search_libdl, &search);
+    }
+    return search.found;
 }

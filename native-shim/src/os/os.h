@@ -75,8 +75,12 @@ void aliquot_os_append(const char *path, const char *text);
 /* Writes the line to standard error with a single write. */
 void aliquot_os_write_stderr(const char *line);
 
-/* Address of a symbol in the first loaded library whose SONAME is one of sonames (NULL-terminated, tried in order),
-   or NULL. Needs nothing of libdl, which before glibc 2.34 not every process has loaded. */
-void *aliquot_os_find_symbol(const char *const sonames[], const char *symbol);
+/* strcmp() == 0, without a call that a program may define (see aliquot_os_find_symbol). */
+bool aliquot_os_equals(const char *one, const char *other);
+
+/* Address of a function of the C library, or of libdl, which before glibc 2.34 not every process has loaded; NULL:
+   none. Calls nothing that a program may define: it runs in dlsym, also while a sanitizer's runtime has defined strcmp
+   and does not know the real one yet. */
+void *aliquot_os_find_symbol(const char *symbol);
 
 #endif
