@@ -16,6 +16,7 @@ import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
 import io.aliquot.deviceplugin.usage.ApplicationXids;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
+import io.aliquot.deviceplugin.usage.HolderCheck;
 import io.aliquot.deviceplugin.usage.LargeRegions;
 import io.aliquot.deviceplugin.usage.Limits;
 import io.aliquot.deviceplugin.usage.PodCgroups;
@@ -83,6 +84,7 @@ final class NodeAgent implements AutoCloseable {
     private final RecentFindings findings;
     private final LargeRegions largeRegions;
     private final PodCgroups podCgroups;
+    private final HolderCheck holderCheck;
     private final ArbiterProcess arbiter;
     private final Duration interval;
     private final Semaphore wakeUps = new Semaphore(0);
@@ -134,6 +136,7 @@ final class NodeAgent implements AutoCloseable {
                 host.containerLogs,
                 settings.stateDir(),
                 podResources::list,
+                limits,
                 settings.computeAlarm() ? feed::isLimited : (container, gpu) -> false,
                 List.of(recent, applicationXids, contexts, feed),
                 nanoTime);
@@ -174,6 +177,8 @@ final class NodeAgent implements AutoCloseable {
         findings = new RecentFindings(nanoTime);
         largeRegions = new LargeRegions(settings.stateDir(), podResources::list, findings);
         podCgroups = new PodCgroups(host.cgroups);
+        holderCheck = new HolderCheck(
+                host.proc, host.containerLogs, settings.stateDir(), podCgroups, limits, findings, nanoTime);
     }
 
     /** Requests a pass at once, because something may have changed. Thread-safe. */
@@ -235,6 +240,7 @@ final class NodeAgent implements AutoCloseable {
                 List<String> unmet = reconciler.reconcile(node);
                 unhookedFunctions.run();
                 largeRegions.run();
+                holderCheck.run();
                 health.passEnded(unmet, reconciler.isInConflict());
                 passes.incrementAndGet();
                 Optional<String> restart = nvml.restartReason();

@@ -58,7 +58,7 @@ public record UsageReport(
     public static final int MOST_CONTAINERS = 4096;
     public static final int MOST_GPUS = 64;
     public static final int MOST_XIDS = 100;
-    public static final int MOST_FINDINGS = 100;
+    public static final int MOST_FINDINGS = 1000;
     public static final int MOST_PODS = 4096;
 
     private static final int VERSION = 1;
@@ -70,6 +70,9 @@ public record UsageReport(
     private static final String FINDINGS = "findings";
     private static final String PROBLEM = "problem";
     private static final String LARGE_REGION = "largeRegion";
+    private static final String LIMITS_NOT_SEEN = "limitsNotSeen";
+    private static final String GPU_NOT_SEEN = "gpuNotSeen";
+    private static final int LONGEST_PATH = 200;
 
     /**
      * A container's use of a GPU.
@@ -119,15 +122,8 @@ public record UsageReport(
          * @param path where it sees another file or none
          */
         record Covered(String path) implements Unlimited {
-            private static final int LONGEST = 200;
-
             public Covered {
-                expect(
-                        path.startsWith("/")
-                                && path.length() <= LONGEST
-                                && path.chars().allMatch(c -> c > ' ' && c < 127),
-                        "a path in a container",
-                        path);
+                checkPath(path);
             }
         }
 
@@ -204,6 +200,29 @@ public record UsageReport(
                 expect(bytes > 0, "a length", bytes);
             }
         }
+
+        /**
+         * The container sees a GPU and not a file that limits it.
+         *
+         * @param path where it sees another file or none
+         */
+        record LimitsNotSeen(String path) implements Problem {
+            public LimitsNotSeen {
+                checkPath(path);
+            }
+        }
+
+        /** The container holds a vGPU, and nothing of NVIDIA's driver is mounted in it. */
+        record GpuNotSeen() implements Problem {}
+    }
+
+    private static void checkPath(String path) {
+        expect(
+                path.startsWith("/")
+                        && path.length() <= LONGEST_PATH
+                        && path.chars().allMatch(c -> c > ' ' && c < 127),
+                "a path in a container",
+                path);
     }
 
     /** A report without findings. */
@@ -310,6 +329,8 @@ public record UsageReport(
     private static Optional<Finding> finding(JsonNode finding) {
         Optional<Problem> problem = switch (text(finding, PROBLEM)) {
             case LARGE_REGION -> Optional.of(new Problem.LargeRegion(whole(finding, "bytes"), truth(finding, "cut")));
+            case LIMITS_NOT_SEEN -> Optional.of(new Problem.LimitsNotSeen(text(finding, "path")));
+            case GPU_NOT_SEEN -> Optional.of(new Problem.GpuNotSeen());
             default -> Optional.empty();
         };
         return problem.map(known -> new Finding(PodContainer.parse(finding), known));
@@ -377,6 +398,9 @@ public record UsageReport(
         switch (finding.problem) {
             case Problem.LargeRegion(long bytes, boolean cut) ->
                 object.put(PROBLEM, LARGE_REGION).put("bytes", bytes).put("cut", cut);
+            case Problem.LimitsNotSeen(String path) ->
+                object.put(PROBLEM, LIMITS_NOT_SEEN).put("path", path);
+            case Problem.GpuNotSeen() -> object.put(PROBLEM, GPU_NOT_SEEN);
         }
     }
 

@@ -1,10 +1,13 @@
 package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.api.usage.NodeAllocation.Limit;
+import io.aliquot.api.usage.PodContainer;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.stream.Collectors;
 
 /** What the scheduler lets the containers of this node use. Immutable. */
 public final class Limits {
@@ -13,11 +16,28 @@ public final class Limits {
 
     private final Map<Key, Limit> limits = new HashMap<>();
 
+    /** The containers that hold vGPUs, by their pods' UIDs. */
+    private final Map<String, Set<String>> holders;
+
     private record Key(ContainerName container, String gpu) {}
 
     /** Those that the scheduler has said. */
     public Limits(List<Limit> said) {
         said.forEach(limit -> limits.put(new Key(ContainerName.of(limit.container()), limit.gpu()), limit));
+        holders = said.stream()
+                .map(Limit::container)
+                .collect(Collectors.groupingBy(
+                        PodContainer::uid, Collectors.mapping(PodContainer::container, Collectors.toSet())));
+    }
+
+    /** The UIDs of the pods that hold vGPUs. */
+    Set<String> pods() {
+        return holders.keySet();
+    }
+
+    /** Whether a container of a pod holds a vGPU. */
+    boolean holdsVgpu(String podUid, ContainerName container) {
+        return holders.getOrDefault(podUid, Set.of()).contains(container.container());
     }
 
     /** The limit of a container on a GPU, perhaps of a former pod of this name; empty if the scheduler has not said it. */

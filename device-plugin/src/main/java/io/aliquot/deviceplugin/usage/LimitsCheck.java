@@ -55,7 +55,13 @@ final class LimitsCheck {
 
     private record Checked(String startTime, long at, Optional<Missing> missing) {}
 
-    private record Volume(String podUid, String container) {}
+    private record Volume(String podUid, String container) {
+        /** How the path ends at which the kubelet mounts it on the host. */
+        String point() {
+            return "/pods/" + podUid + "/volumes/kubernetes.io~downward-api/"
+                    + ContainerPaths.limitFileVolume(container);
+        }
+    }
 
     /**
      * Checks nothing yet.
@@ -80,6 +86,15 @@ final class LimitsCheck {
     record Missing(String path, boolean moved) {}
 
     /**
+     * What a process sees.
+     *
+     * @param missing the first file that it does not see; empty also if that is not known
+     * @param driver whether something of NVIDIA's driver is mounted somewhere
+     * @param isStarting whether it still sees the host's mounts, as before the runtime has started the container's program
+     */
+    record View(Optional<Missing> missing, boolean driver, boolean isStarting) {}
+
+    /**
      * The first file that a process does not see; empty also if that is not known. Looks at a process when it is new and
      * then every few seconds.
      */
@@ -89,7 +104,7 @@ final class LimitsCheck {
         if (before != null && before.startTime.equals(process.startTime()) && now - before.at < PERIOD.toNanos()) {
             return before.missing;
         }
-        Optional<Missing> missing = look(pid, process, container);
+        Optional<Missing> missing = look(pid, process, container).flatMap(View::missing);
         checked.put(pid, new Checked(process.startTime(), now, missing));
         return missing;
     }
@@ -99,7 +114,8 @@ final class LimitsCheck {
         checked.keySet().retainAll(pids);
     }
 
-    private Optional<Missing> look(int pid, HostProcess process, ContainerName container) {
+    /** What a process sees now; empty if it has ended. */
+    Optional<View> look(int pid, HostProcess process, ContainerName container) {
         Mounts seen;
         try {
             seen = mounts(pid);
@@ -107,6 +123,13 @@ final class LimitsCheck {
             return Optional.empty(); // the process has ended
         }
         var volume = new Volume(process.container().map(ContainerId::podUid).orElse(""), container.container());
+        return Optional.of(new View(
+                missing(pid, seen, volume, container),
+                seen.hasPoint(path -> path.contains("nvidia") || path.contains("/libcuda.so")),
+                seen.hasPoint(path -> path.endsWith(volume.point()))));
+    }
+
+    private Optional<Missing> missing(int pid, Mounts seen, Volume volume, ContainerName container) {
         try {
             Optional<Missing> missing = missing(seen, limitFile(pid, volume), state());
             if (missing.isPresent()) {
@@ -198,8 +221,7 @@ final class LimitsCheck {
             unknown.clear();
             limitFiles.clear(); // those of ended pods; the others are read again
         }
-        String point = "/pods/" + volume.podUid + "/volumes/kubernetes.io~downward-api/"
-                + ContainerPaths.limitFileVolume(volume.container);
+        String point = volume.point();
         Path mountinfo = proc.resolve(Integer.toString(hostAncestor(pid))).resolve("mountinfo");
         Source found = Mounts.find(mountinfo, path -> path.endsWith(point))
                 .orElseThrow(() -> new IOException(mountinfo + " has no ..." + point));

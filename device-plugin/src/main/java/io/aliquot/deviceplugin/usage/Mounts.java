@@ -126,6 +126,11 @@ record Mounts(List<Mount> list) {
                         mount.source.resolve(mount.point.equals("/") ? path : path.substring(mount.point.length())));
     }
 
+    /** Whether something is mounted at such a path, in sight or not; true where the mounts were left out. */
+    boolean hasPoint(Predicate<String> sought) {
+        return list.isEmpty() || list.stream().anyMatch(mount -> sought.test(mount.point));
+    }
+
     /** Whether the process finds such a source mounted somewhere. */
     boolean shows(Predicate<Source> sought) {
         return list.stream()

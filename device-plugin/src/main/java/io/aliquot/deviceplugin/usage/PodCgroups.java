@@ -1,17 +1,21 @@
 package io.aliquot.deviceplugin.usage;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.util.HashSet;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 
 /**
  * Which pods have a cgroup on this node, of either version. The kubelet makes a pod's cgroup before anything else of the
@@ -26,6 +30,8 @@ public final class PodCgroups {
     /** A controller of version 1, the kubelet's root, and kubepods, its class and the pod; the rest is for nodes in containers. */
     private static final int DEEPEST = 9;
 
+    private static final int MOST_PROCESSES = 500;
+
     private final Path root;
 
     /**
@@ -39,24 +45,55 @@ public final class PodCgroups {
 
     /** The UIDs; empty if that cannot be told, as where no pod has one, since the agent itself is in a pod. */
     public Optional<Set<String>> uids() {
-        var uids = new HashSet<String>();
+        return pods().map(pods -> Set.copyOf(pods.keySet())).filter(found -> !found.isEmpty());
+    }
+
+    /** The cgroups of the containers of these pods, sandboxes included. CRI-O's conmon is a process of the host. */
+    Map<ContainerId, Path> containers(Set<String> uids) {
+        Map<ContainerId, Path> containers = new HashMap<>();
+        Map<String, Path> pods = pods().orElse(Map.of());
+        for (Path pod :
+                uids.stream().flatMap(uid -> Stream.ofNullable(pods.get(uid))).toList()) {
+            try (Stream<Path> children = Files.list(pod)) {
+                children.filter(child -> !child.toString().contains("conmon"))
+                        .forEach(child ->
+                                ContainerId.parse(child.toString()).ifPresent(id -> containers.put(id, child)));
+            } catch (IOException | UncheckedIOException e) {
+                // removed meanwhile
+            }
+        }
+        return containers;
+    }
+
+    /** Processes of a container; none if it has divided its cgroup, for which containers have no right by default. */
+    static List<Integer> processes(Path container) {
+        try (Stream<String> lines = Files.lines(container.resolve("cgroup.procs"))) {
+            return lines.limit(MOST_PROCESSES).map(Integer::valueOf).toList();
+        } catch (IOException | UncheckedIOException | NumberFormatException e) {
+            return List.of(); // removed meanwhile
+        }
+    }
+
+    /** By UID; of version 1 those of one controller. */
+    private Optional<Map<String, Path>> pods() {
+        Map<String, Path> pods = new HashMap<>();
         try {
-            find(root, DEEPEST, uids);
+            find(root, DEEPEST, pods);
         } catch (IOException e) {
             return Optional.empty();
         }
-        return Optional.of(uids).filter(found -> !found.isEmpty()).map(Set::copyOf);
+        return Optional.of(pods);
     }
 
     /** Does not look into a pod's cgroup, where a container may make others with any name. */
-    private static void find(Path folder, int depth, Set<String> uids) throws IOException {
+    private static void find(Path folder, int depth, Map<String, Path> pods) throws IOException {
         try (DirectoryStream<Path> folders = Files.newDirectoryStream(folder, PodCgroups::isFolder)) {
             for (Path child : folders) {
                 Matcher pod = POD.matcher(child.getFileName().toString());
                 if (pod.find()) {
-                    uids.add(pod.group(1).replace('_', '-'));
+                    pods.putIfAbsent(pod.group(1).replace('_', '-'), child);
                 } else if (depth > 1) {
-                    find(child, depth - 1, uids);
+                    find(child, depth - 1, pods);
                 }
             }
         } catch (NoSuchFileException e) {

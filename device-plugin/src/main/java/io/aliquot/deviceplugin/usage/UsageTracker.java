@@ -69,6 +69,7 @@ public final class UsageTracker {
     private final Regions regions;
     private final AgentFiles agentFiles;
     private final LimitsCheck limits;
+    private final Supplier<Limits> allocation;
     private final BiPredicate<ContainerName, String> isComputeLimited;
     private final List<SampleListener> listeners;
     private final LongSupplier nanoTime;
@@ -87,6 +88,7 @@ public final class UsageTracker {
      * @param containerLogs the kubelet's links to the logs of containers
      * @param stateDir Aliquot's folder on the host
      * @param podResources asks the kubelet which containers hold slots
+     * @param allocation what the scheduler said last of this node
      * @param isComputeLimited whether GPU time of a container on a GPU that the shim has not counted is a finding
      * @param listeners receive each sample
      * @param nanoTime {@link System#nanoTime}, which is {@code CLOCK_MONOTONIC} on Linux
@@ -96,6 +98,7 @@ public final class UsageTracker {
             Path containerLogs,
             Path stateDir,
             Supplier<DeviceHolders> podResources,
+            Supplier<Limits> allocation,
             BiPredicate<ContainerName, String> isComputeLimited,
             List<? extends SampleListener> listeners,
             LongSupplier nanoTime) {
@@ -105,6 +108,7 @@ public final class UsageTracker {
         regions = new Regions(ContainerFiles.regionsFolder(stateDir));
         agentFiles = new AgentFiles(ContainerFiles.agentFolder(stateDir));
         limits = new LimitsCheck(proc, stateDir, processes, nanoTime);
+        this.allocation = allocation;
         this.isComputeLimited = isComputeLimited;
         this.listeners = List.copyOf(listeners);
         this.nanoTime = nanoTime;
@@ -187,11 +191,13 @@ public final class UsageTracker {
     /** Adds a GPU's processes to their containers, and the memory of the others to the GPU's. */
     private void attribute(GpuUsage gpu, Reading reading) {
         Map<ContainerName, Processes> byContainer = new TreeMap<>();
+        Set<String> pods = allocation.get().pods(); // with those that the kubelet has admitted without Allocate
         long other = 0;
         for (GpuUsage.GpuProcess process : gpu.processes()) {
             Optional<HostProcess> host = processes.find(process.pid());
-            Optional<ContainerName> holder =
-                    host.flatMap(HostProcess::container).flatMap(names::find).filter(slotHolders::holdsVgpu);
+            Optional<ContainerName> holder = host.flatMap(HostProcess::container)
+                    .flatMap(id ->
+                            names.find(id).filter(name -> pods.contains(id.podUid()) || slotHolders.holdsVgpu(name)));
             if (host.isPresent() && holder.isPresent()) {
                 byContainer
                         .computeIfAbsent(holder.get(), name -> new Processes())

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -64,6 +65,30 @@ final class PodCgroupsTest {
         make("system.slice/ssh.service");
         assertThat(cgroups.uids()).isEmpty();
         assertThat(new PodCgroups(root.resolve("missing")).uids()).isEmpty();
+    }
+
+    /** A sandbox is one, too; CRI-O's conmon is none. */
+    @ParameterizedTest
+    @ValueSource(strings = {"kubepods/podUID/ID", "kubepods.slice/kubepods-podU_ID.slice/crio-ID.scope"})
+    void theContainersOfAPodAreThoseBelowItsCgroup(String path) throws IOException {
+        String folder = path.replace("UID", UID).replace("U_ID", UID.replace('-', '_'));
+        make(folder.replace("ID", "a".repeat(64)));
+        make(folder.replace("crio-ID", "crio-conmon-" + "b".repeat(64)).replace("ID", "c".repeat(64)));
+        make("kubepods/pod" + OTHER + "/" + "d".repeat(64));
+
+        assertThat(cgroups.containers(Set.of(UID)).keySet())
+                .contains(new ContainerId(UID, "a".repeat(64)))
+                .extracting(ContainerId::id)
+                .doesNotContain("b".repeat(64), "d".repeat(64));
+    }
+
+    @Test
+    void theProcessesOfAContainerAreThoseOfItsCgroup() throws IOException {
+        make("container");
+        Files.writeString(root.resolve("container/cgroup.procs"), "17\n23\n");
+
+        assertThat(PodCgroups.processes(root.resolve("container"))).containsExactly(17, 23);
+        assertThat(PodCgroups.processes(root.resolve("gone"))).isEmpty();
     }
 
     private void make(String path) throws IOException {

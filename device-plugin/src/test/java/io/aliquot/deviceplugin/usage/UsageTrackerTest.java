@@ -3,8 +3,11 @@ package io.aliquot.deviceplugin.usage;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.tuple;
 
+import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.Priority;
 import io.aliquot.api.shim.AgentFile;
 import io.aliquot.api.shim.Region;
+import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
@@ -40,6 +43,7 @@ final class UsageTrackerTest {
     private final List<GpuUsage.GpuProcess> running = new ArrayList<>();
     private final List<GpuUsage.Utilization> utilization = new ArrayList<>();
     private ContainerName limited = MAIN;
+    private Limits limits = Limits.NONE;
     private long countedMillis;
     private OptionalInt busyPercent = OptionalInt.of(0);
     private DeviceHolders holders = new DeviceHolders.Known(List.of(slot(MAIN, "slot-003")));
@@ -59,6 +63,7 @@ final class UsageTrackerTest {
                 host.resolve("logs"),
                 host.resolve("state"),
                 () -> holders,
+                () -> limits,
                 (container, gpu) -> container.equals(limited),
                 List.of(recent),
                 () -> now);
@@ -217,6 +222,25 @@ final class UsageTrackerTest {
             assertThat(gpu.sharedBytes()).isZero();
             assertThat(gpu.otherBytes()).isEqualTo(60 * MIB);
         });
+    }
+
+    /** Its kubelet has admitted it without Allocate, and lists no slot of it. */
+    @Test
+    void aPodThatTheSchedulerKnowsAloneIsNoProcessOutsideOfShares() throws Exception {
+        holders = new DeviceHolders.Known(List.of());
+        limits = new Limits(List.of(new Limit(MAIN.ofPod(UID), GPU, 2000, 0, CorePolicy.FIXED, Priority.NORMAL)));
+        var side = new ContainerName("team", "train", "side");
+        process(100, 7, containerOf(MAIN, 'a'));
+        process(101, 7, containerOf(side, 'b'));
+        uses(100, 5000);
+        uses(101, 30);
+        sample();
+
+        assertThat(sample())
+                .extracting(
+                        NodeUsage.OfContainer::container, use -> use.nvmlBytes().orElse(0) / MIB)
+                .containsExactlyInAnyOrder(tuple(side, 30L), tuple(MAIN, 5000L));
+        assertThat(recent.latest().gpus().getFirst().otherBytes()).isZero();
     }
 
     @Test

@@ -77,7 +77,11 @@ public final class ContainerEvents {
 
     private void report(String node, Finding finding) {
         PodContainer container = finding.container();
-        Event event = event("container " + container.container(), finding.problem());
+        event("container " + container.container(), finding.problem())
+                .ifPresent(event -> report(node, container, event));
+    }
+
+    private void report(String node, PodContainer container, Event event) {
         pod(node, holding -> holding.state() == Holding.State.HELD && isOf(holding.pod(), container))
                 .filter(pod -> isNew(pod, container, event.reason))
                 .ifPresent(pod -> cluster.warn(pod, event.reason, event.message));
@@ -90,10 +94,17 @@ public final class ContainerEvents {
                 : pod.uid().equals(container.uid());
     }
 
-    private static Event event(String container, Problem problem) {
+    /** Empty for what {@link OveruseMonitor} acts on. */
+    private static Optional<Event> event(String container, Problem problem) {
         return switch (problem) {
+            case Problem.LimitsNotSeen unseen -> Optional.empty();
+            case Problem.GpuNotSeen unseen ->
+                event(
+                        "GpuNotVisible",
+                        container + " holds a vGPU and sees no GPU, because another runtime than NVIDIA's has started"
+                                + " it: give its pod a RuntimeClass whose handler is NVIDIA's, such as nvidia");
             case Problem.LargeRegion(long bytes, boolean cut) ->
-                new Event(
+                event(
                         "GpuRegionTooLarge",
                         cut
                                 ? container + " made its region, a file on the node's disk, " + bytes / MIB
@@ -101,6 +112,10 @@ public final class ContainerEvents {
                                 : container + " has closed its region, a file on the node's disk, to the"
                                         + " node's agent, and can fill the disk with it: delete the pod");
         };
+    }
+
+    private static Optional<Event> event(String reason, String message) {
+        return Optional.of(new Event(reason, message));
     }
 
     private Optional<PodId> pod(String node, Predicate<Holding> wanted) {

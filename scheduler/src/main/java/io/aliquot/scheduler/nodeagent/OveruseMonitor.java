@@ -5,6 +5,7 @@ import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.OfContainer;
+import io.aliquot.api.usage.UsageReport.Problem;
 import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
@@ -32,6 +33,7 @@ import java.util.function.Function;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -95,8 +97,12 @@ public final class OveruseMonitor {
 
     private record Reported(String uid, String container, String gpu, Kind kind) {}
 
-    /** A container's use of a GPU in which something is wrong. */
-    private record Finding(Holding holding, OfContainer use, Kind kind, String description) {
+    /**
+     * Something wrong with a container.
+     *
+     * @param gpu empty if it is not about one
+     */
+    private record Finding(Holding holding, String container, String gpu, Kind kind, String description) {
         String uid() {
             return holding.pod().uid();
         }
@@ -161,7 +167,8 @@ public final class OveruseMonitor {
         }
         var findings = new ArrayList<Finding>();
         for (UsageReport report : reports.get()) {
-            if (report.containers().stream().anyMatch(OveruseMonitor::mayBeWrong)) {
+            if (report.containers().stream().anyMatch(OveruseMonitor::mayBeWrong)
+                    || !report.findings().isEmpty()) {
                 ledger.view(report.node()).ifPresent(node -> check(report, node, findings));
             }
         }
@@ -207,44 +214,64 @@ public final class OveruseMonitor {
                 limitMiB(holding, use).ifPresent(limitMiB -> check(holding, use, limitMiB, findings));
             }
         }
+        for (UsageReport.Finding finding : report.findings()) {
+            Holding holding = held.get(finding.container().uid());
+            String container = finding.container().container();
+            if (finding.problem() instanceof Problem.LimitsNotSeen(String path)
+                    && holding != null
+                    && vgpus(holding, container).anyMatch(vgpu -> !vgpu.exclusive())) {
+                findings.add(covered(holding, container, "", path));
+            }
+        }
+    }
+
+    private static Finding covered(Holding holding, String container, String gpu, String path) {
+        return new Finding(
+                holding,
+                container,
+                gpu,
+                Kind.COVERED,
+                "container " + container + " does not see its limits: at " + path
+                        + " a program finds another file than Aliquot's, or none");
     }
 
     private static void check(Holding holding, OfContainer use, long limitMiB, List<Finding> findings) {
-        String container = "container " + use.container().container();
-        use.unlimited()
-                .ifPresent(why -> findings.add(
-                        switch (why) {
-                            case Unlimited.Covered(String path) ->
-                                new Finding(
-                                        holding,
-                                        use,
-                                        Kind.COVERED,
-                                        container + " does not see its limits: at " + path
-                                                + " a program finds another file than Aliquot's");
-                            case Unlimited.WithoutShim() ->
-                                new Finding(
-                                        holding,
-                                        use,
-                                        Kind.WITHOUT_SHIM,
-                                        container + " uses memory of " + use.gpu()
-                                                + " that the shim does not count: a program is"
-                                                + " static, has a loader that ignores /etc/ld.so.preload, or does not use CUDA");
-                            case Unlimited.UncountedTime(int percent) ->
-                                new Finding(
-                                        holding,
-                                        use,
-                                        Kind.UNCOUNTED_TIME,
-                                        container + " has used " + percent + " % of " + use.gpu()
-                                                + " by NVML that the shim has not counted: a program bypasses the shim,"
-                                                + " or changes what it counts");
-                        }));
+        String name = use.container().container();
+        String container = "container " + name;
+        if (limitMiB > 0) {
+            use.unlimited()
+                    .map(why -> switch (why) {
+                        case Unlimited.Covered(String path) -> covered(holding, name, use.gpu(), path);
+                        case Unlimited.WithoutShim() ->
+                            new Finding(
+                                    holding,
+                                    name,
+                                    use.gpu(),
+                                    Kind.WITHOUT_SHIM,
+                                    container + " uses memory of " + use.gpu()
+                                            + " that the shim does not count: a program is"
+                                            + " static, has a loader that ignores /etc/ld.so.preload, or does not use CUDA");
+                        case Unlimited.UncountedTime(int percent) ->
+                            new Finding(
+                                    holding,
+                                    name,
+                                    use.gpu(),
+                                    Kind.UNCOUNTED_TIME,
+                                    container + " has used " + percent + " % of " + use.gpu()
+                                            + " by NVML that the shim has not counted: a program bypasses the shim,"
+                                            + " or changes what it counts");
+                    })
+                    .ifPresent(findings::add);
+        }
         long usedMiB = sustainedMiB(use);
         if (usedMiB > limitMiB + tolerance(limitMiB)) {
             findings.add(new Finding(
                     holding,
-                    use,
+                    name,
+                    use.gpu(),
                     Kind.OVERUSE,
-                    container + " uses " + usedMiB + " MiB of " + use.gpu() + ", its limit is " + limitMiB + " MiB"));
+                    container + " uses " + usedMiB + " MiB of " + use.gpu()
+                            + (limitMiB == 0 ? " and holds no share of it" : ", its limit is " + limitMiB + " MiB")));
         }
     }
 
@@ -257,18 +284,24 @@ public final class OveruseMonitor {
         return Math.max(SMALLEST_TOLERANCE_MIB, limitMiB / TOLERANCE_FRACTION);
     }
 
-    /** What the container may use of the GPU by the ledger; empty if it has no limit, or holds no share of it. */
+    /** What the container may use of the GPU by the ledger: 0 without a share of it; empty if it has the whole of it. */
     private static OptionalLong limitMiB(Holding holding, OfContainer use) {
+        List<Vgpu> held = vgpus(holding, use.container().container())
+                .filter(vgpu -> vgpu.uuid().equals(use.gpu()))
+                .toList();
+        return held.stream().anyMatch(Vgpu::exclusive)
+                ? OptionalLong.empty()
+                : OptionalLong.of(held.stream().mapToLong(Vgpu::memoryMiB).sum());
+    }
+
+    private static Stream<Vgpu> vgpus(Holding holding, String container) {
         return holding.shares().stream()
-                .filter(share -> share.container().equals(use.container().container()))
-                .flatMap(share -> share.vgpus().list().stream())
-                .filter(vgpu -> vgpu.uuid().equals(use.gpu()) && !vgpu.exclusive())
-                .mapToLong(Vgpu::memoryMiB)
-                .reduce(Long::sum);
+                .filter(share -> share.container().equals(container))
+                .flatMap(share -> share.vgpus().list().stream());
     }
 
     private void writeEvent(Finding finding) {
-        var event = new Reported(finding.uid(), finding.use.container().container(), finding.use.gpu(), finding.kind);
+        var event = new Reported(finding.uid(), finding.container, finding.gpu, finding.kind);
         if (reported.asMap().putIfAbsent(event, true) == null) {
             cluster.warn(finding.holding.pod(), finding.kind.reason, finding.description);
         }

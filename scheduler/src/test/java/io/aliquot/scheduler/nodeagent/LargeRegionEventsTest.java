@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.Finding;
+import io.aliquot.api.usage.UsageReport.Problem;
 import io.aliquot.api.usage.UsageReport.Problem.LargeRegion;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import java.time.Instant;
@@ -52,6 +53,28 @@ class LargeRegionEventsTest {
         reports = List.of(report("n2", "default", "a"), report("n1", "default", "b"), report("n1", "other", "a"));
         events.report();
         assertThat(fixture.cluster.warnings).isEmpty();
+    }
+
+    /** OveruseMonitor writes the event of the second. */
+    @Test
+    void thePodOfAContainerThatSeesNoGpuIsToldTheHandler() {
+        var main = new PodContainer("default", "a", "uid-a", "main");
+        reports = List.of(new UsageReport(
+                Instant.EPOCH,
+                "n1",
+                List.of(),
+                List.of(),
+                List.of(),
+                List.of(
+                        new Finding(main, new Problem.GpuNotSeen()),
+                        new Finding(main, new Problem.LimitsNotSeen("/etc/aliquot"))),
+                Optional.empty()));
+        events.report();
+        assertThat(fixture.cluster.warnings)
+                .singleElement()
+                .asString()
+                .startsWith("a GpuNotVisible: container main holds a vGPU and sees no GPU")
+                .contains("RuntimeClass whose handler is NVIDIA's");
     }
 
     private static UsageReport report(String node, String namespace, String pod) {

@@ -33,7 +33,7 @@ class OveruseMonitorTest {
 
     private static final String COVERED =
             "a GpuLimitsCovered: container main does not see its limits: at /etc/aliquot a"
-                    + " program finds another file than Aliquot's";
+                    + " program finds another file than Aliquot's, or none";
     private static final String ENDED = "a within 5 s";
 
     private final ExtenderFixture fixture = new ExtenderFixture();
@@ -128,15 +128,83 @@ class OveruseMonitorTest {
     }
 
     @Test
-    void aReportAboutAnUnknownPodContainerOrGpuIsIgnored() {
+    void aReportAboutAnUnknownPodIsIgnored() {
         monitor = monitor(OverusePolicy.EVICT);
-        report(
-                "n1",
-                overuse("b", 5000),
-                use("uid-a", "sidecar", Gpus.uuid(1, 0), 5000),
-                use("uid-a", "main", Gpus.uuid(1, 1), 5000));
+        report("n1", overuse("b", 5000));
         checks(5);
         assertIgnored();
+    }
+
+    /** It is privileged, or another container has sent it the descriptors of a GPU. */
+    @Test
+    void noShareIsALimitOfZeroToAContainerOfAPodThatHoldsOne() {
+        monitor = monitor(OverusePolicy.EVICT);
+        report("n1", use("uid-a", "sidecar", Gpus.uuid(1, 0), 64));
+        checks(1);
+        assertIgnored();
+        report("n1", use("uid-a", "sidecar", Gpus.uuid(1, 0), 65));
+        checks(3);
+        assertThat(fixture.cluster.warnings)
+                .containsExactly("a GpuMemoryOveruse: container sidecar uses 65 MiB of " + Gpus.uuid(1, 0)
+                        + " and holds no share of it");
+        assertThat(fixture.cluster.ended).containsExactly(ENDED);
+        assertThat(overusingPods()).isEqualTo(1);
+    }
+
+    @Test
+    void aShareOfOneGpuIsNoShareOfAnother() {
+        monitor = monitor(OverusePolicy.EVICT);
+        report("n1", use("uid-a", "main", Gpus.uuid(1, 1), 500));
+        checks(3);
+        assertThat(fixture.cluster.warnings)
+                .containsExactly("a GpuMemoryOveruse: container main uses 500 MiB of " + Gpus.uuid(1, 1)
+                        + " and holds no share of it");
+        assertThat(fixture.cluster.ended).containsExactly(ENDED);
+    }
+
+    /** As of one that the kubelet has admitted without Allocate. */
+    @Test
+    void aContainerWithoutItsLimitsIsEndedThoughItUsesNoGpuYet() {
+        reports.put("n1", unseen("a", "main"));
+        checks(3);
+        assertThat(fixture.cluster.warnings).containsExactly(COVERED.replace("/etc/aliquot", "/etc/ld.so.preload"));
+        assertThat(fixture.cluster.ended).containsExactly(ENDED);
+        assertThat(unlimitedPods("covered")).isEqualTo(1);
+    }
+
+    @Test
+    void aContainerWithoutItsLimitsIsReportedOnlyIfTheChartSaysSo() {
+        monitor = monitor(OverusePolicy.EVICT, OverusePolicy.REPORT);
+        reports.put("n1", unseen("a", "main"));
+        checks(3);
+        assertThat(fixture.cluster.warnings).hasSize(1);
+        assertThat(fixture.cluster.ended).isEmpty();
+    }
+
+    /** What a wrong or malicious agent of node 2 may say, and containers without limits. */
+    @Test
+    void noOtherContainerIsTakenForOneWithoutItsLimits() {
+        fixture.holds(
+                "whole", 1, 0, HostResources.NONE, BoundPods.main(Gpus.uuid(1, 1), new GpuAmount(3000, 100, 1, true)));
+        for (UsageReport report : List.of(unseen("a", "sidecar"), unseen("whole", "main"), unseen("b", "main"))) {
+            reports.put("n1", report);
+            checks(1);
+        }
+        UsageReport ofAnother = unseen("a", "main");
+        reports.put(
+                "n1",
+                new UsageReport(
+                        Instant.EPOCH, "n2", List.of(), List.of(), List.of(), ofAnother.findings(), Optional.empty()));
+        checks(3);
+        assertIgnored();
+    }
+
+    private static UsageReport unseen(String pod, String container) {
+        var finding = new UsageReport.Finding(
+                new PodContainer("default", pod, "uid-" + pod, container),
+                new UsageReport.Problem.LimitsNotSeen("/etc/ld.so.preload"));
+        return new UsageReport(
+                Instant.EPOCH, "n1", List.of(), List.of(), List.of(), List.of(finding), Optional.empty());
     }
 
     /** A StatefulSet creates an evicted pod again under its name. */
