@@ -462,6 +462,33 @@ final class NodeAgentTest {
         assertThat(node.inventory().gpus()).allMatch(Gpu::healthy);
     }
 
+    /** As one that was lost when the node joined. */
+    @Test
+    void aGpuWhoseMemoryNvmlHasNeverToldIsUnhealthyWithNvmlsReasonAndHasNoCapacity() throws Exception {
+        driver.install(A100, A100);
+        String lost;
+        try (Nvml nvml = driver.open()) {
+            lost = nvml.gpus().gpus().get(1).uuid();
+        }
+        driver.run("lose", lost);
+        start();
+
+        await(() -> node.hasInventory() && reason(lost).contains("GPU is lost"));
+        assertThat(node.gpu(lost).memoryMiB()).isZero();
+        assertThat(node.condition())
+                .contains("1 of 2 GPUs are healthy; " + lost + " (")
+                .contains("GPU is lost");
+        assertThat(node.capacity("nvidia.com/gpumem")).isEqualTo(81_920);
+        assertThat(node.capacity("nvidia.com/gpumem-percentage")).isEqualTo(100);
+        assertThat(node.capacity("nvidia.com/gpucores")).isEqualTo(100);
+        kubelet.nextList(list -> list.size() == 10);
+
+        driver.run("return", lost);
+        await(() -> node.inventory().gpus().stream().allMatch(Gpu::healthy));
+        assertThat(node.gpu(lost).memoryMiB()).isEqualTo(81_920);
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
+    }
+
     @Test
     void aNodeThatIsMarkedForADriverUpgradeTakesNoPodsAndHasNoUnhealthyGpu() throws Exception {
         driver.install(A100);

@@ -10,7 +10,8 @@ import java.util.Optional;
  * @param uuid as NVML prints it
  * @param index NVML's index on the node, 0 to 1023
  * @param model NVML's product name, at most 200 characters
- * @param memoryMiB its physical device memory, 1 to {@value Vgpu#LARGEST_MIB}
+ * @param memoryMiB its physical device memory, 1 to {@value Vgpu#LARGEST_MIB}; 0 of an unhealthy GPU whose memory NVML has
+ *     never told, which has no capacity
  * @param contextMiB device memory of one CUDA context on this model, in MiB; 0: not measured
  * @param numa its NUMA domain, 0 to 1023; -1: unknown
  * @param health whether it may get new vGPUs
@@ -56,7 +57,10 @@ public record Gpu(
         GpuUuids.check(uuid);
         check(index >= 0 && index < 1024, "an index from 0 to 1023", index);
         check(!model.isBlank() && model.length() <= 200, "a model's name", model);
-        check(memoryMiB >= 1 && memoryMiB <= Vgpu.LARGEST_MIB, "memoryMiB from 1 to " + Vgpu.LARGEST_MIB, memoryMiB);
+        check(
+                memoryMiB >= (health.healthy() ? 1 : 0) && memoryMiB <= Vgpu.LARGEST_MIB,
+                "memoryMiB from 1 to " + Vgpu.LARGEST_MIB,
+                memoryMiB);
         check(contextMiB >= 0 && contextMiB <= memoryMiB, "contextMiB from 0 to memoryMiB", contextMiB);
         check(numa >= -1 && numa < 1024, "a NUMA domain from -1 (unknown) to 1023", numa);
         check(mode.equals(SHIM), "mode shim", mode);
@@ -69,6 +73,11 @@ public record Gpu(
     /** Whether it may get new vGPUs. */
     public boolean healthy() {
         return health.healthy();
+    }
+
+    /** Whether vGPUs can be made of it, now or once it is healthy. */
+    public boolean hasCapacity() {
+        return memoryMiB > 0;
     }
 
     /** The same GPU with another health. */

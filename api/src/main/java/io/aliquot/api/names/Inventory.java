@@ -92,9 +92,14 @@ public record Inventory(
                 certificate);
     }
 
+    /** The GPUs of which vGPUs can be made. */
+    public List<Gpu> gpusWithCapacity() {
+        return gpus.stream().filter(Gpu::hasCapacity).toList();
+    }
+
     /** Memory of a GPU for all its vGPUs together, in MiB. A single vGPU never gets more than the physical memory. */
     public long allocatableMiB(Gpu gpu) {
-        return Math.max(1, memoryScaling.of(gpu.memoryMiB()));
+        return gpu.hasCapacity() ? Math.max(1, memoryScaling.of(gpu.memoryMiB())) : 0;
     }
 
     /** Compute of a GPU for all its vGPUs together, in percent of the GPU. */
@@ -114,9 +119,9 @@ public record Inventory(
                 Resources.MEMORY,
                 gpus.stream().mapToLong(this::allocatableMiB).sum(),
                 Resources.MEMORY_PERCENTAGE,
-                Math.max(100, memoryScaling.of(100)) * gpus.size(),
+                Math.max(100, memoryScaling.of(100)) * gpusWithCapacity().size(),
                 Resources.CORES,
-                gpus.stream()
+                gpusWithCapacity().stream()
                         .mapToLong(gpu -> sharing.mode(gpu) == SharingMode.MEMORY
                                 ? 100L * sharing.slots(gpu, slots)
                                 : allocatableCores())

@@ -30,7 +30,7 @@ public final class InventoryBuilder {
     /**
      * Builds an inventory.
      *
-     * @param detected the GPUs that NVML lists
+     * @param detected the GPUs that NVML lists; one whose memory it does not tell now is as in the previous inventory
      * @param previous the GPUs of the previous inventory that are to stay
      * @param health of all these GPUs, by UUID
      * @param contextMiB what a CUDA context takes of a detected GPU
@@ -46,18 +46,23 @@ public final class InventoryBuilder {
         Set<Integer> indexes = new HashSet<>();
         Set<String> uuids = new HashSet<>();
         for (PhysicalGpu gpu : detected) {
-            gpus.add(new Gpu(
-                    gpu.uuid(),
-                    gpu.index(),
-                    gpu.model(),
-                    gpu.memoryMiB(),
-                    contextMiB.applyAsInt(gpu),
-                    gpu.numa(),
-                    health.getOrDefault(gpu.uuid(), Gpu.HEALTHY),
-                    Gpu.SHIM,
-                    gpu.links(),
-                    List.of(),
-                    gpu.kind()));
+            GpuHealth present = health.getOrDefault(gpu.uuid(), Gpu.HEALTHY);
+            gpus.add(previous.stream()
+                    .filter(before -> gpu.memoryMiB() == 0 && before.uuid().equals(gpu.uuid()))
+                    .findFirst()
+                    .map(before -> before.withIndex(gpu.index()).withHealth(present))
+                    .orElseGet(() -> new Gpu(
+                            gpu.uuid(),
+                            gpu.index(),
+                            gpu.model(),
+                            gpu.memoryMiB(),
+                            contextMiB.applyAsInt(gpu),
+                            gpu.numa(),
+                            present,
+                            Gpu.SHIM,
+                            gpu.links(),
+                            List.of(),
+                            gpu.kind())));
             indexes.add(gpu.index());
             uuids.add(gpu.uuid());
         }
@@ -76,8 +81,8 @@ public final class InventoryBuilder {
 
     /** The slots to advertise to the kubelet: those of all GPUs, with the slots of unhealthy GPUs unhealthy. */
     public static AdvertisedSlots slots(Inventory inventory) {
-        int unhealthy =
-                (int) inventory.gpus().stream().filter(gpu -> !gpu.healthy()).count();
-        return new AdvertisedSlots(inventory.gpus().size() * inventory.slots(), unhealthy * inventory.slots());
+        List<Gpu> gpus = inventory.gpusWithCapacity();
+        int unhealthy = (int) gpus.stream().filter(gpu -> !gpu.healthy()).count();
+        return new AdvertisedSlots(gpus.size() * inventory.slots(), unhealthy * inventory.slots());
     }
 }

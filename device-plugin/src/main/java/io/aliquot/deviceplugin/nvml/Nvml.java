@@ -107,8 +107,8 @@ public final class Nvml implements AutoCloseable {
     /** Cards in MIG mode without an instance; each is logged once. */
     private final Set<String> empty = new HashSet<>();
 
-    /** GPUs whose properties could not be read yet; each is logged once. */
-    private final Set<String> unreadable = new HashSet<>();
+    /** GPUs whose properties could not be read yet, and why; each is logged once. */
+    private final Map<String, String> unreadable = new HashMap<>();
 
     private @Nullable Pointer eventSet;
 
@@ -140,7 +140,7 @@ public final class Nvml implements AutoCloseable {
 
     /**
      * The GPUs that NVML lists, with their condition; of a card in MIG mode its instances instead. A GPU that does not
-     * return its UUID, or has never returned its memory, is left out; {@link
+     * return its UUID, and an instance that has never returned its memory, is left out; {@link
      * io.aliquot.deviceplugin.inventory.InventoryBuilder} keeps a known one as unhealthy. Reading their condition makes no
      * CUDA context.
      *
@@ -167,10 +167,27 @@ public final class Nvml implements AutoCloseable {
                         condition(device),
                         known.links,
                         known.kind));
+            } else if (!device.isInstance()) {
+                gpus.add(withoutProperties(device));
             }
         }
         boolean complete = devices.complete && gpus.size() == devices.list.size();
-        return new Listing(gpus, complete, complete ? features(devices.cards) : NodeFeatures.UNKNOWN);
+        boolean described = complete && gpus.stream().allMatch(gpu -> gpu.memoryMiB() > 0);
+        Set<String> migCards = new HashSet<>(devices.cards.keySet());
+        devices.list.forEach(device -> migCards.remove(device.uuid));
+        return new Listing(gpus, complete, migCards, described ? features(devices.cards) : NodeFeatures.UNKNOWN);
+    }
+
+    private PhysicalGpu withoutProperties(Device card) {
+        GpuCondition condition = condition(card);
+        if (condition.faults().isEmpty()) {
+            var fault = new Fault(unreadable.getOrDefault(card.uuid, "NVML does not describe it"), Recovery.PROBE);
+            condition = new GpuCondition(false, List.of(fault), false, Set.of());
+        }
+        var name = new byte[NAME_LENGTH];
+        boolean named = Calls.nvmlDeviceGetName(card.handle, name, NAME_LENGTH) == SUCCESS;
+        String model = named ? Native.toString(name) : "unknown model";
+        return new PhysicalGpu(card.uuid, card.index, model, 0, 0, -1, condition, Map.of(), GpuKind.CARD);
     }
 
     private NodeFeatures features(Map<String, Pointer> cards) {
@@ -186,11 +203,13 @@ public final class Nvml implements AutoCloseable {
      * The GPUs of one reading.
      *
      * @param complete whether no GPU that NVML lists was left out
-     * @param features of all these GPUs; unknown if one was left out
+     * @param migCards the UUIDs of the cards in MIG mode
+     * @param features of all these GPUs; unknown if one was left out or is not described
      */
-    public record Listing(List<PhysicalGpu> gpus, boolean complete, NodeFeatures features) {
+    public record Listing(List<PhysicalGpu> gpus, boolean complete, Set<String> migCards, NodeFeatures features) {
         public Listing {
             gpus = List.copyOf(gpus);
+            migCards = Set.copyOf(migCards);
         }
     }
 
@@ -448,7 +467,7 @@ public final class Nvml implements AutoCloseable {
                                         GpuKind.CARD));
                 unreadable.remove(uuid);
             } catch (NvmlException e) {
-                if (unreadable.add(uuid)) {
+                if (unreadable.put(uuid, String.valueOf(e.getMessage())) == null) {
                     LOG.log(Level.WARNING, "Cannot read the properties of GPU {0}: {1}", uuid, e.getMessage());
                 }
             }
@@ -518,7 +537,11 @@ public final class Nvml implements AutoCloseable {
                 new Fault("it has fallen off the bus or is otherwise inaccessible (NVML: GPU is lost)", Recovery.PROBE);
             case RESET_REQUIRED ->
                 new Fault("it must be reset before it can be used again (NVML: reset required)", Recovery.RESET);
-            default -> new Fault("NVML cannot read its memory", Recovery.PROBE);
+            default ->
+                new Fault(
+                        "NVML cannot read its memory: "
+                                + failure("nvmlDeviceGetMemoryInfo", code).getMessage(),
+                        Recovery.PROBE);
         };
     }
 

@@ -303,7 +303,8 @@ public final class NvmlSession implements AutoCloseable {
                         > interval.multipliedBy(INTERVALS_BEFORE_REOPENING).toNanos()) {
             closeNvml();
         }
-        return new NvmlReading.Gpus(listing.gpus(), listing.complete(), driverVersion, driverLoads, listing.features());
+        return new NvmlReading.Gpus(
+                listing.gpus(), listing.complete(), listing.migCards(), driverVersion, driverLoads, listing.features());
     }
 
     private Open openNvml() throws NvmlException {

@@ -11,7 +11,8 @@ import java.util.Map;
  * @param index NVML's, from 0; of an instance {@link Nvml#INSTANCES_FROM} plus 10 for each card before its own, plus its
  *     number on the card
  * @param model product name
- * @param memoryMiB device memory without what the driver reserves for itself
+ * @param memoryMiB device memory without what the driver reserves for itself; 0 of a card whose properties NVML has never
+ *     told since it was opened, whose condition says why
  * @param leastContextMiB what a CUDA context takes of it at least; 0 if the architecture is not known
  * @param numa the NUMA node that the GPU is attached to; -1 if unknown
  * @param kind whether it is a card or an instance

@@ -151,10 +151,10 @@ public final class GpuCapacity {
         return cordoned;
     }
 
-    /** The same GPU, as if it were healthy, not cordoned and not held by others. */
+    /** The same GPU, as if it were healthy, not cordoned and not held by others; one without capacity stays unhealthy. */
     public GpuCapacity asSchedulable() {
         return new GpuCapacity(
-                gpu.withHealth(Gpu.HEALTHY).withHolders(List.of()),
+                (gpu.hasCapacity() ? gpu.withHealth(Gpu.HEALTHY) : gpu).withHolders(List.of()),
                 sharingMode,
                 memoryMiB,
                 cores,

@@ -98,7 +98,7 @@ public final class GpuInfo {
 
     /** The {@link #fullness} after a pod got this amount. */
     int fullnessWith(long memoryMiB, int cores, boolean exclusive) {
-        if (exclusive || allocated.exclusive()) {
+        if (exclusive || allocated.exclusive() || !capacity.gpu.hasCapacity()) {
             return FULL;
         }
         long memory = (allocated.memoryMiB() + memoryMiB) * FULL / capacity.memoryMiB;

@@ -47,15 +47,18 @@ public final class NodeGpus {
 
     private List<GpuCapacity> capacities(List<Gpu> gpus, GpuTopology topology) {
         return IntStream.range(0, gpus.size())
-                .mapToObj(position -> new GpuCapacity(
-                        gpus.get(position),
-                        sharing.mode(gpus.get(position)),
-                        inventory.allocatableMiB(gpus.get(position)),
-                        inventory.allocatableCores(),
-                        sharing.slots(gpus.get(position), inventory.slots()),
-                        cordoned.contains(gpus.get(position).uuid()),
-                        position,
-                        topology))
+                .mapToObj(position -> {
+                    Gpu gpu = gpus.get(position);
+                    return new GpuCapacity(
+                            gpu,
+                            sharing.mode(gpu),
+                            inventory.allocatableMiB(gpu),
+                            gpu.hasCapacity() ? inventory.allocatableCores() : 0,
+                            gpu.hasCapacity() ? sharing.slots(gpu, inventory.slots()) : 0,
+                            cordoned.contains(gpu.uuid()),
+                            position,
+                            topology);
+                })
                 .toList();
     }
 

@@ -658,6 +658,28 @@ class ObjectsHttpTest {
                         + lost.uuid() + " is unhealthy since 2026-11-26T16:00:00Z: XID 79: fell off the bus");
     }
 
+    /** NVML has never told its memory. */
+    @Test
+    void aGpuOfZeroMebibytesIsShownWithItsReasonAndHasNoCapacity() throws Exception {
+        changes.node(4, Gpus.gpu(4, 0, 0, false), Gpus.gpu(4, 1, 40_000));
+        changes.pending("big", Gpus.request("APP:main: gpumem=50000"), "");
+        JsonNode gpu = ok(ROOT + "/gpus?fieldSelector=spec.nodeName%3Dn4").at("/items/0/status");
+        assertThat(gpu.get("healthy").asBoolean()).isFalse();
+        assertThat(gpu.get("reason").asString()).isEqualTo("XID error 48");
+        for (String amount : new String[] {"memoryMiB", "cores", "slots"}) {
+            assertThat(gpu.at("/" + amount + "/total").asInt(-1)).as(amount).isZero();
+        }
+        JsonNode node = ok(ROOT + "/gpunodes/n4").get("status");
+        assertThat(node.get("healthyGpus").asInt()).isEqualTo(1);
+        assertThat(node.at("/memoryMiB/total").asInt()).isEqualTo(40_000);
+        assertThat(ok(TEAM + "/big/explain?node=n4").toString())
+                .contains(Gpus.uuid(4, 0), "is unhealthy: XID error 48");
+        changes.bound(
+                "team", "small", "n4", Map.of(), BoundPods.main(Gpus.uuid(4, 1), new GpuAmount(1000, 20, 1, false)));
+        assertThat(ok(ROOT + "/gpunodes/n4").at("/status/memoryMiB/allocated").asInt())
+                .isEqualTo(1000);
+    }
+
     @Test
     void theLateEndOfAPodDoesNotRemoveTheNextOneOfItsName() throws Exception {
         changes.bound("team", "db-0", "n1", Map.of());
