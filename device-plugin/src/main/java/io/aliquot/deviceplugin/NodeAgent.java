@@ -166,6 +166,7 @@ final class NodeAgent implements AutoCloseable {
                         clock,
                         nanoTime),
                 contexts,
+                limits,
                 bootId,
                 certificate,
                 interval.multipliedBy(QUIET_INTERVALS_BEFORE_WITHDRAWAL),

@@ -30,6 +30,7 @@ import io.aliquot.deviceplugin.nvml.NvmlSession;
 import io.aliquot.deviceplugin.nvml.PhysicalGpu;
 import io.aliquot.deviceplugin.problem.Problem;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
+import io.aliquot.deviceplugin.usage.Limits;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -38,9 +39,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Set;
 import java.util.function.LongSupplier;
-import java.util.stream.Collectors;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -70,6 +70,7 @@ final class Reconciler {
     private final AgentMetrics metrics;
     private final HealthTracker healthTracker;
     private final ContextMeasurement contexts;
+    private final Supplier<Limits> limits;
     private final String bootId;
     private final String certificate;
 
@@ -92,6 +93,9 @@ final class Reconciler {
     /** How long GPUs of the inventory have been missing while no pod held a vGPU of the node. */
     private final QuietTime unlisted;
 
+    /** Whether the Node's amounts are those of more GPUs than the inventory has. */
+    private boolean excess;
+
     /** Whether the kubelet has told, since this agent started, which pods hold the node's GPUs. */
     private boolean counted;
 
@@ -107,6 +111,7 @@ final class Reconciler {
             AgentMetrics metrics,
             HealthTracker healthTracker,
             ContextMeasurement contexts,
+            Supplier<Limits> limits,
             String bootId,
             String certificate,
             Duration quietTime,
@@ -120,6 +125,7 @@ final class Reconciler {
         this.metrics = metrics;
         this.healthTracker = healthTracker;
         this.contexts = contexts;
+        this.limits = limits;
         this.bootId = bootId;
         this.certificate = certificate;
         labels = settings.labelGpuOperator()
@@ -227,7 +233,8 @@ final class Reconciler {
 
     private void reconcile(
             NodeClient client, NodeView node, NvmlReading reading, DeviceHolders holders, List<String> unmet) {
-        Optional<Inventory> previous = Optional.ofNullable(inventory);
+        Optional<Inventory> previous = Optional.ofNullable(inventory)
+                .map(former -> former.withGpus(withoutReconfigured(former.gpus(), reading, holders)));
         Optional<NodeSettings> requested = nodeSettings(node);
         if (previous.isEmpty() && requested.isEmpty()) {
             invalidSettings.message().ifPresent(unmet::add);
@@ -322,6 +329,34 @@ final class Reconciler {
     }
 
     /**
+     * The GPUs of the previous inventory without instances that an administrator has destroyed and cards that are in MIG mode
+     * now, which no pod holds. Their amounts stay until no pod holds a vGPU of the node.
+     */
+    private List<Gpu> withoutReconfigured(List<Gpu> previous, NvmlReading reading, DeviceHolders holders) {
+        if (!(reading instanceof NvmlReading.Gpus gpus) || !gpus.complete()) {
+            return previous;
+        }
+        List<Gpu> staying = previous.stream()
+                .filter(gpu -> isListed(gpus, gpu)
+                        || hasXid(gpu.health())
+                        || (gpu.instance().isEmpty() && !gpus.migCards().contains(gpu.uuid()))
+                        || limits.get().isHeld(gpu.uuid()).orElseGet(() -> holdsVgpus(holders)))
+                .toList();
+        excess |= staying.size() < previous.size();
+        return staying;
+    }
+
+    private static boolean isListed(NvmlReading.Gpus gpus, Gpu gpu) {
+        return gpus.list().stream().anyMatch(listed -> listed.uuid().equals(gpu.uuid()));
+    }
+
+    private static boolean hasXid(GpuHealth health) {
+        return health.unhealthy()
+                .filter(unhealthy -> unhealthy.xid().isPresent())
+                .isPresent();
+    }
+
+    /**
      * The GPUs of the previous inventory without those that were removed from the node. A GPU that NVML no longer lists has
      * been removed when no pod holds a vGPU of the node for some time: the kubelet does not tell which GPU a slot belongs
      * to. A GPU whose last error has not ended stays, because it may come back broken.
@@ -332,15 +367,10 @@ final class Reconciler {
             unlisted.interrupt();
             return previous;
         }
-        Set<String> listed = gpus.list().stream().map(PhysicalGpu::uuid).collect(Collectors.toSet());
         List<Gpu> staying = previous.stream()
-                .filter(gpu -> listed.contains(gpu.uuid())
-                        || Optional.ofNullable(health.get(gpu.uuid()))
-                                .flatMap(GpuHealth::unhealthy)
-                                .filter(unhealthy -> unhealthy.xid().isPresent())
-                                .isPresent())
+                .filter(gpu -> isListed(gpus, gpu) || hasXid(health.getOrDefault(gpu.uuid(), Gpu.HEALTHY)))
                 .toList();
-        if (staying.size() == previous.size() || holdsVgpus(holders)) {
+        if ((staying.size() == previous.size() && !excess) || holdsVgpus(holders)) {
             unlisted.interrupt();
             return previous;
         }
@@ -348,6 +378,7 @@ final class Reconciler {
             return previous;
         }
         publisher.shrinkExtendedResources();
+        excess = false;
         return staying;
     }
 

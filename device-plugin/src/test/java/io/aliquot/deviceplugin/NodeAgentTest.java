@@ -4,12 +4,16 @@ import static io.aliquot.testing.Await.await;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.foreign.FeatureDiscovery;
+import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.ForeignHolder;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.GpuHealth;
 import io.aliquot.api.names.GpuKind;
 import io.aliquot.api.names.Inventory;
+import io.aliquot.api.names.Priority;
 import io.aliquot.api.names.Scaling;
+import io.aliquot.api.usage.NodeAllocation.Limit;
+import io.aliquot.api.usage.PodContainer;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.kubelet.TestKubelet;
 import io.aliquot.deviceplugin.kubelet.TestPodResources;
@@ -38,6 +42,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -63,6 +68,7 @@ final class NodeAgentTest {
     private final Path podResourcesFolder;
     private final TestKubelet kubelet;
     private final TestPodResources podResources;
+    private volatile Limits limits = Limits.NONE;
     private NodeAgent agent;
 
     NodeAgentTest(@TempDir Path host, @TempDir Path sockets, @TempDir Path podResourcesFolder) throws IOException {
@@ -462,6 +468,53 @@ final class NodeAgentTest {
         assertThat(node.inventory().gpus()).allMatch(Gpu::healthy);
     }
 
+    /** The kubelet does not tell of which GPU a pod holds a vGPU; the scheduler does. */
+    @Test
+    void anInstanceThatIsGoneLeavesOnceNoPodHoldsItAndIsNeverUnhealthyIfNoneDid() throws Exception {
+        driver.install(A100 + ";;;;;1g.10gb,2g.20gb,1g.10gb");
+        podResources.run("team", "ours", "aliquot.io/vgpu", "slot-001");
+        start();
+        await(() -> node.capacity("nvidia.com/gpumem") == 2 * 9_856 + 19_968);
+        List<Gpu> all = node.inventory().gpus();
+        String held = all.get(1).uuid();
+        limits = limits(held);
+
+        driver.run("mig-destroy", all.get(0).uuid());
+        await(() -> node.inventory().gpus().size() == 2);
+        assertThat(node.everUnhealthy).isEmpty();
+        assertThat(node.capacity("nvidia.com/gpumem"))
+                .as("a kubelet that restarts rejects no pod")
+                .isEqualTo(2 * 9_856 + 19_968);
+
+        driver.run("mig-destroy", held);
+        await(() -> reason(held).equals("NVML does not list it any more"));
+        awaitPasses(12);
+        limits = limits(all.get(2).uuid());
+        await(() -> node.inventory().gpus().size() == 1);
+
+        podResources.end("team", "ours");
+        await(() -> node.capacity("nvidia.com/gpumem") == 9_856);
+    }
+
+    @Test
+    void aCardThatIsTurnedToMigModeIsNoUnhealthyGpu() throws Exception {
+        driver.install(A100, A100);
+        podResources.run("team", "ours", "aliquot.io/vgpu", "slot-001");
+        start();
+        await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
+        String card = node.inventory().gpus().get(1).uuid();
+        limits = limits(node.inventory().gpus().get(0).uuid());
+
+        driver.run("mig", card, "on");
+        driver.run("mig-create", card, "1g.10gb");
+        await(() ->
+                node.inventory().gpus().stream().anyMatch(gpu -> gpu.instance().isPresent()));
+
+        await(() -> node.inventory().gpus().size() == 2);
+        assertThat(node.everUnhealthy).isEmpty();
+        assertThat(node.inventory().gpus()).extracting(Gpu::uuid).doesNotContain(card);
+    }
+
     /** As one that was lost when the node joined. */
     @Test
     void aGpuWhoseMemoryNvmlHasNeverToldIsUnhealthyWithNvmlsReasonAndHasNoCapacity() throws Exception {
@@ -487,6 +540,11 @@ final class NodeAgentTest {
         await(() -> node.inventory().gpus().stream().allMatch(Gpu::healthy));
         assertThat(node.gpu(lost).memoryMiB()).isEqualTo(81_920);
         await(() -> node.capacity("nvidia.com/gpumem") == 163_840);
+    }
+
+    private static Limits limits(String gpu) {
+        var container = new PodContainer("team", "ours", "0a1b2c3d-0000-4000-8000-00000000000f", "main");
+        return new Limits(List.of(new Limit(container, gpu, 1000, 0, CorePolicy.FIXED, Priority.NORMAL)));
     }
 
     @Test
@@ -950,7 +1008,7 @@ final class NodeAgentTest {
                 metrics,
                 BOOT_ID,
                 CERTIFICATE,
-                () -> Limits.NONE,
+                () -> limits,
                 interval,
                 InstantSource.system(),
                 System::nanoTime);
@@ -988,6 +1046,7 @@ final class NodeAgentTest {
         private final Map<String, String> annotations = new HashMap<>();
         private final Map<String, Long> resources = new HashMap<>();
         private final Map<String, NodeCondition> conditions = new HashMap<>();
+        private final Set<String> everUnhealthy = ConcurrentHashMap.newKeySet();
         private int writes;
         private int conditionWrites;
         private boolean rejecting;
@@ -1017,6 +1076,9 @@ final class NodeAgentTest {
             annotations.putAll(patch.annotations());
             labels.keySet().removeAll(patch.removedLabels());
             annotations.keySet().removeAll(patch.removedAnnotations());
+            if (hasInventory()) {
+                inventory().gpus().stream().filter(gpu -> !gpu.healthy()).forEach(gpu -> everUnhealthy.add(gpu.uuid()));
+            }
             if (!isOfFeatureLabels(patch)) {
                 writes++;
             }

@@ -40,6 +40,13 @@ public final class Limits {
         return holders.getOrDefault(podUid, Set.of()).contains(container.container());
     }
 
+    /** Whether a pod holds a vGPU of this GPU; empty if the scheduler has said nothing yet. */
+    public Optional<Boolean> isHeld(String gpu) {
+        return this == NONE
+                ? Optional.empty()
+                : Optional.of(limits.keySet().stream().anyMatch(key -> key.gpu.equals(gpu)));
+    }
+
     /** The limit of a container on a GPU, perhaps of a former pod of this name; empty if the scheduler has not said it. */
     public Optional<Limit> find(ContainerName container, String gpu) {
         return Optional.ofNullable(limits.get(new Key(container, gpu)));
