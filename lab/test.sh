@@ -72,6 +72,7 @@ test_packages() {
 		python3-venv /usr/lib/python3*/ensurepip/__init__.py
 		clang-format clang-format
 		strace strace
+		xfsprogs mkfs.xfs
 		curl curl
 		chromium chromium
 		socat socat

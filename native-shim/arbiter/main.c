@@ -13,8 +13,9 @@
  * the input ends the program.
  *
  * Every 20 ms the program reads the GPU's entry of each region, and writes its words into the agent's files. A
- * container can write anything into its region, or truncate it, so the program reads it with pread and never maps it,
- * and compares the GPU's UUID each time. It finds a GPU in an agent's file by its UUID; it adds none.
+ * container can write anything into its region, or truncate it, so the program never maps it, and compares the GPU's
+ * UUID each time. No call here waits for a container: one with a lease on its region, or whose region is not in memory
+ * or locked by a write of its own, has no work. The program finds a GPU in an agent's file by its UUID; it adds none.
  *
  * While a container of low priority has work on a GPU, the program also looks every millisecond at the containers of
  * high priority there, and tells the former to give way. FLOOR is the percent of the GPU that such a one keeps over
@@ -32,6 +33,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -109,17 +111,23 @@ static bool ensure_open(struct container_file *file, int folder, const char *slo
         close_file(file);
     } else if (file->fd < 0 || status.st_ino != file->inode) {
         close_file(file);
-        file->fd = openat(folder, slot, flags | O_CLOEXEC | O_NOFOLLOW);
+        file->fd = openat(folder, slot, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         file->inode = status.st_ino;
     }
     file->checked_at = time;
     return file->fd >= 0;
 }
 
-/* Reads an entry of the region. False: the region is too short. */
+/* Reads an entry of the region. False: the region is too short, or the call would wait. A program that has work keeps
+   the entry in memory, because it has it mapped. */
 static bool read_region(const struct entry *entry, int index, struct aliquot_device *device) {
     off_t at = (off_t)(offsetof(struct aliquot_region, device) + (size_t)index * sizeof *device);
-    return pread(entry->region.fd, device, sizeof *device, at) == sizeof *device;
+    struct iovec part = {.iov_base = device, .iov_len = sizeof *device};
+    ssize_t got = preadv2(entry->region.fd, &part, 1, at, RWF_NOWAIT);
+    if (got < 0 && errno == EOPNOTSUPP) { /* tmpfs, overlayfs */
+        got = pread(entry->region.fd, device, sizeof *device, at);
+    }
+    return got == sizeof *device;
 }
 
 /* Reads the GPU's entry of the region; false if the region does not have one. */

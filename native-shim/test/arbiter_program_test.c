@@ -305,6 +305,55 @@ TEST(regions_with_random_bytes_and_truncated_ones_take_nothing_from_others) {
     WAIT_UNTIL(GRANTED("good") == 300000 && BORROWED("good") >= 490000, work("good", GPU));
 }
 
+/* Takes leases on a file in a process of its own, again and again. */
+static pid_t keep_leasing(const char *path, int kind) {
+    pid_t tenant = fork();
+    if (tenant == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGIO, SIG_IGN);
+        int file = open(path, O_RDONLY | O_CLOEXEC);
+        for (;;) {
+            fcntl(file, F_SETLEASE, kind);
+            usleep(1000);
+        }
+    }
+    for (int64_t end = now() + 10000 * MS;;) { /* until it has one */
+        int file = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+        if (file < 0) {
+            return tenant;
+        }
+        close(file);
+        CHECK(now() < end, "a lease on %s", path);
+        usleep(2000);
+    }
+}
+
+/* An open that waited would take 45 s (/proc/sys/fs/lease-break-time). */
+TEST(a_container_with_leases_on_its_files_delays_no_word_to_others) {
+    start_arbiter();
+    create_agent("bad");
+    create_agent("worse");
+    write_file("regions", "bad", 0, "", 0);
+    write_file("regions", "worse", 0, "", 0);
+    pid_t tenants[] = {keep_leasing(path_of("regions", "bad"), F_WRLCK),
+                       keep_leasing(path_of("agents", "worse"), F_RDLCK)};
+    create_agent("good");
+    tell("bad " GPU " 20 elastic normal -\nworse " GPU " 20 elastic normal -\ngood " GPU " 30 elastic normal -\n.\n");
+    WAIT_UNTIL(GRANTED("good") == 300000, work("good", GPU));
+    for (int64_t start = now(); now() - start < 1200 * MS;) { /* it looks at the files once a second */
+        work("good", GPU);
+        usleep(10000);
+        int64_t age = now() - (int64_t)ALIQUOT_GRANT_MS(read_agent("good", 1).active) * MS;
+        CHECK(age < 1000 * MS, "a word is %ld ms old", (long)(age / MS));
+    }
+    CHECK_EQUAL(GRANTED("worse"), 0);
+    for (int i = 0; i < 2; i++) {
+        kill(tenants[i], SIGKILL);
+        waitpid(tenants[i], NULL, 0);
+    }
+    WAIT_UNTIL(GRANTED("worse") == 200000, (void)0);
+}
+
 TEST(the_end_of_the_input_ends_it) {
     int status = -1;
     start_arbiter();

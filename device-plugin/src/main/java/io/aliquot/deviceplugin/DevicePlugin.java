@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin;
 
 import io.aliquot.api.names.FormatException;
+import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.metrics.MonitoringServer;
@@ -98,8 +99,9 @@ public final class DevicePlugin {
         try {
             ApiServerClient server = ApiServerClient.ofPod(System.getenv(), ApiServerClient.SERVICE_ACCOUNT);
             Shim shim = Shim.install(settings.shimSource(), settings.stateDir());
-            var registrar = new KubeletRegistrar(
-                    settings.kubeletDir(), settings.stateDir(), shim, metrics, InstantSource.system(), nanoTime);
+            SlotFiles files = SlotFiles.open(settings.stateDir());
+            var registrar =
+                    new KubeletRegistrar(settings.kubeletDir(), files, shim, metrics, InstantSource.system(), nanoTime);
             AgentCertificate certificate = AgentCertificate.create();
             var allocation = new AllocationMetrics(settings.nodeName(), nanoTime);
             metrics.add(allocation);
@@ -107,6 +109,7 @@ public final class DevicePlugin {
                     settings,
                     nvml(settings),
                     registrar,
+                    files,
                     HOST,
                     metrics,
                     firstLine(BOOT_ID).orElse(""),

@@ -4,10 +4,11 @@ import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.deviceplugin.arbiter.ArbiterFeed;
 import io.aliquot.deviceplugin.arbiter.ArbiterProcess;
+import io.aliquot.deviceplugin.files.ContainerFiles;
+import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.health.HealthHistory;
 import io.aliquot.deviceplugin.health.HealthTracker;
 import io.aliquot.deviceplugin.health.XidTable;
-import io.aliquot.deviceplugin.kubelet.ContainerFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.kubelet.PodResourcesClient;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
@@ -17,11 +18,11 @@ import io.aliquot.deviceplugin.shim.UnhookedFunctionCheck;
 import io.aliquot.deviceplugin.usage.ApplicationXids;
 import io.aliquot.deviceplugin.usage.ContextMeasurement;
 import io.aliquot.deviceplugin.usage.HolderCheck;
-import io.aliquot.deviceplugin.usage.LargeRegions;
 import io.aliquot.deviceplugin.usage.Limits;
 import io.aliquot.deviceplugin.usage.PodCgroups;
 import io.aliquot.deviceplugin.usage.RecentFindings;
 import io.aliquot.deviceplugin.usage.RecentUsage;
+import io.aliquot.deviceplugin.usage.RegionGuard;
 import io.aliquot.deviceplugin.usage.UsageSampler;
 import io.aliquot.deviceplugin.usage.UsageTracker;
 import java.lang.System.Logger;
@@ -82,7 +83,7 @@ final class NodeAgent implements AutoCloseable {
     private final AgentHealth health;
     private final UnhookedFunctionCheck unhookedFunctions;
     private final RecentFindings findings;
-    private final LargeRegions largeRegions;
+    private final RegionGuard regionGuard;
     private final PodCgroups podCgroups;
     private final HolderCheck holderCheck;
     private final ArbiterProcess arbiter;
@@ -97,6 +98,7 @@ final class NodeAgent implements AutoCloseable {
      * Does nothing before {@link #run}.
      *
      * @param registrar closed by this object
+     * @param files which containers mount
      * @param host where the host's folders are
      * @param bootId the host's; empty if unknown
      * @param certificate which one this agent serves the scheduler, by its digest
@@ -108,6 +110,7 @@ final class NodeAgent implements AutoCloseable {
             Settings settings,
             NvmlSession.Opener nvmlOpener,
             KubeletRegistrar registrar,
+            SlotFiles files,
             Host host,
             AgentMetrics metrics,
             String bootId,
@@ -135,6 +138,7 @@ final class NodeAgent implements AutoCloseable {
                 host.proc,
                 host.containerLogs,
                 settings.stateDir(),
+                files,
                 podResources::list,
                 limits,
                 settings.computeAlarm() ? feed::isLimited : (container, gpu) -> false,
@@ -174,9 +178,9 @@ final class NodeAgent implements AutoCloseable {
                 nanoTime);
         health = new AgentHealth(registrar, nanoTime);
         registrar.onKubeletChange(this::wake);
-        unhookedFunctions = new UnhookedFunctionCheck(settings.stateDir(), metrics);
+        unhookedFunctions = new UnhookedFunctionCheck(files.regions(), metrics);
         findings = new RecentFindings(nanoTime);
-        largeRegions = new LargeRegions(settings.stateDir(), podResources::list, findings);
+        regionGuard = new RegionGuard(files, podResources::list, findings, metrics, nanoTime);
         podCgroups = new PodCgroups(host.cgroups);
         holderCheck = new HolderCheck(
                 host.proc, host.containerLogs, settings.stateDir(), podCgroups, limits, findings, nanoTime);
@@ -236,11 +240,11 @@ final class NodeAgent implements AutoCloseable {
         started = true;
         nvml.start();
         arbiter.start();
+        regionGuard.start();
         try {
             while (!closed) {
                 List<String> unmet = reconciler.reconcile(node);
                 unhookedFunctions.run();
-                largeRegions.run();
                 holderCheck.run();
                 health.passEnded(unmet, reconciler.isInConflict());
                 passes.incrementAndGet();
@@ -264,6 +268,7 @@ final class NodeAgent implements AutoCloseable {
             readyRegistrar.ifPresent(KubeletRegistrar::close);
             nvml.close();
             arbiter.close();
+            regionGuard.close();
             podResources.close();
             node.close();
             ended.countDown();

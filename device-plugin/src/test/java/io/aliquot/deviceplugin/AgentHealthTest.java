@@ -2,6 +2,7 @@ package io.aliquot.deviceplugin;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.shim.Shim;
@@ -21,8 +22,8 @@ final class AgentHealthTest {
 
     AgentHealthTest(@TempDir Path sockets, @TempDir Path stateDir) throws IOException {
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
-        registrar =
-                new KubeletRegistrar(sockets, stateDir, shim, new AgentMetrics(), InstantSource.system(), () -> now);
+        registrar = new KubeletRegistrar(
+                sockets, SlotFiles.open(stateDir), shim, new AgentMetrics(), InstantSource.system(), () -> now);
         health = new AgentHealth(registrar, () -> now);
     }
 

@@ -36,9 +36,9 @@ final class ArchitectureTest {
             .resideInAnyPackage("..deviceplugin.node..", "java.net.http..");
 
     @ArchTest
-    static final ArchRule onlyTheNvmlPackageCallsNativeCode = noClasses()
+    static final ArchRule onlyTheNvmlAndFilesPackagesCallNativeCode = noClasses()
             .that()
-            .resideOutsideOfPackage("..nvml..")
+            .resideOutsideOfPackages("..nvml..", "..deviceplugin.files..")
             .should()
             .dependOnClassesThat()
             .resideInAPackage("com.sun.jna..");

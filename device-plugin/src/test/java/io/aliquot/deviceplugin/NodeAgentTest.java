@@ -14,6 +14,7 @@ import io.aliquot.api.names.Priority;
 import io.aliquot.api.names.Scaling;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
+import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
 import io.aliquot.deviceplugin.kubelet.TestKubelet;
 import io.aliquot.deviceplugin.kubelet.TestPodResources;
@@ -999,11 +1000,13 @@ final class NodeAgentTest {
         environment.put("ALIQUOT_LABEL_GPU_OPERATOR", "true");
         Settings settings = Settings.parse(environment);
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));
-        var registrar = new KubeletRegistrar(sockets, host, shim, metrics, InstantSource.system(), System::nanoTime);
+        SlotFiles files = SlotFiles.open(host);
+        var registrar = new KubeletRegistrar(sockets, files, shim, metrics, InstantSource.system(), System::nanoTime);
         return new NodeAgent(
                 settings,
                 opener,
                 registrar,
+                files,
                 new NodeAgent.Host(host, host, host),
                 metrics,
                 BOOT_ID,

@@ -194,7 +194,7 @@ class UsageIT {
     }
 
     /** The value of a metric's series for a pod, with these labels; empty if there is none. */
-    private static OptionalDouble value(Lab lab, Pod pod, String metric, String... labels) {
+    static OptionalDouble value(Lab lab, Pod pod, String metric, String... labels) {
         String metrics = Lab.metrics(lab.agentOf(pod.getSpec().getNodeName()), PORT);
         Pattern series = Pattern.compile("(?m)^" + metric + "\\{(.*)} (.*)$");
         return series.matcher(metrics)

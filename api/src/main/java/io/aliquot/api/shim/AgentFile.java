@@ -5,7 +5,6 @@ import io.aliquot.api.names.GpuUuids;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.nio.channels.FileChannel;
 import java.util.Collections;
 import java.util.Objects;
 import java.util.SortedMap;
@@ -57,6 +56,12 @@ public final class AgentFile {
         this.devices = devices;
     }
 
+    /** Writes into a file, as {@code FileChannel.write(ByteBuffer, long)}. */
+    public interface PartWriter {
+        /** Writes the part, or some of it; returns how many bytes. */
+        int write(ByteBuffer part, long at) throws IOException;
+    }
+
     /** The content of a new file: the header's constants, zeros elsewhere. */
     public static byte[] fresh() {
         ByteBuffer file = ByteBuffer.allocate(SIZE).order(ByteOrder.LITTLE_ENDIAN);
@@ -103,10 +108,10 @@ public final class AgentFile {
     /**
      * Makes an entry for a GPU. The arbiter fills entries and makes none.
      *
-     * @param file the container's file, open for writing
+     * @param file the container's file
      * @param entry the index of a free entry, 0 to {@value #DEVICES} - 1
      */
-    public static void makeEntry(FileChannel file, int entry, String gpu) throws IOException {
+    public static void makeEntry(PartWriter file, int entry, String gpu) throws IOException {
         UUID uuid = UUID.fromString(GpuUuids.digits(gpu));
         ByteBuffer bytes = ByteBuffer.allocate(UUID_SIZE); // big-endian: a UUID's bytes are in the order of its text
         bytes.putLong(uuid.getMostSignificantBits());
@@ -120,7 +125,7 @@ public final class AgentFile {
      * @param unattributedBytes below 2^52
      * @param updatedMillis the time, in ms of {@code CLOCK_MONOTONIC} ({@link System#nanoTime} on Linux)
      */
-    public static void writeUnattributed(FileChannel file, int entry, long unattributedBytes, long updatedMillis)
+    public static void writeUnattributed(PartWriter file, int entry, long unattributedBytes, long updatedMillis)
             throws IOException {
         ByteBuffer bytes = ByteBuffer.allocate(2 * Long.BYTES).order(ByteOrder.LITTLE_ENDIAN);
         bytes.putLong(Device.unattributed(unattributedBytes));
@@ -139,7 +144,7 @@ public final class AgentFile {
                 Said.of(bytes.getLong(YIELD_AT)));
     }
 
-    private static void writeFully(FileChannel file, ByteBuffer bytes, int at) throws IOException {
+    private static void writeFully(PartWriter file, ByteBuffer bytes, int at) throws IOException {
         while (bytes.hasRemaining()) {
             file.write(bytes, (long) at + bytes.position());
         }

@@ -5,7 +5,6 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.nio.channels.FileChannel;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
@@ -76,6 +75,12 @@ public final class Region {
         this.file = file;
     }
 
+    /** Reads a part of a file. */
+    public interface PartReader {
+        /** Fills the part, or some of it; returns -1 at the end of the file. */
+        int read(ByteBuffer part, long at) throws IOException;
+    }
+
     /** The content of a new file: the header's constants, zeros elsewhere. */
     public static byte[] fresh() {
         ByteBuffer file = ByteBuffer.allocate(SIZE).order(ByteOrder.LITTLE_ENDIAN);
@@ -103,14 +108,11 @@ public final class Region {
     /**
      * Reads what a file says of the GPUs and processes in use, without the rest of its {@value #SIZE} bytes.
      *
-     * @param file open for reading
+     * @param file its part from a position on, as {@code FileChannel.read(ByteBuffer, long)} does
      * @param buffer of {@value #SIZE} bytes; the region is valid until the buffer is used again
      * @throws FormatException if the content is not a region of this version
      */
-    public static Region read(FileChannel file, ByteBuffer buffer) throws IOException {
-        if (file.size() != SIZE) {
-            throw FormatException.expected("a region's size " + SIZE, Long.toString(file.size()));
-        }
+    public static Region read(PartReader file, ByteBuffer buffer) throws IOException {
         read(file, buffer, 0, PROCESSES_AT);
         Region region = of(buffer);
         int processes = region.processHighWater();
@@ -121,7 +123,7 @@ public final class Region {
         return region;
     }
 
-    private static void read(FileChannel file, ByteBuffer buffer, int at, int length) throws IOException {
+    private static void read(PartReader file, ByteBuffer buffer, int at, int length) throws IOException {
         ByteBuffer part = buffer.slice(at, length);
         while (part.hasRemaining()) {
             if (file.read(part, (long) at + part.position()) < 0) {

@@ -72,6 +72,7 @@ public record UsageReport(
     private static final String LARGE_REGION = "largeRegion";
     private static final String LIMITS_NOT_SEEN = "limitsNotSeen";
     private static final String GPU_NOT_SEEN = "gpuNotSeen";
+    private static final String LEASED_FILE = "leasedFile";
     private static final int LONGEST_PATH = 200;
 
     /**
@@ -214,6 +215,9 @@ public record UsageReport(
 
         /** The container holds a vGPU, and nothing of NVIDIA's driver is mounted in it. */
         record GpuNotSeen() implements Problem {}
+
+        /** The container holds a lease on its region or on the agent's file, which keeps the agent from opening it. */
+        record LeasedFile() implements Problem {}
     }
 
     private static void checkPath(String path) {
@@ -331,6 +335,7 @@ public record UsageReport(
             case LARGE_REGION -> Optional.of(new Problem.LargeRegion(whole(finding, "bytes"), truth(finding, "cut")));
             case LIMITS_NOT_SEEN -> Optional.of(new Problem.LimitsNotSeen(text(finding, "path")));
             case GPU_NOT_SEEN -> Optional.of(new Problem.GpuNotSeen());
+            case LEASED_FILE -> Optional.of(new Problem.LeasedFile());
             default -> Optional.empty();
         };
         return problem.map(known -> new Finding(PodContainer.parse(finding), known));
@@ -401,6 +406,7 @@ public record UsageReport(
             case Problem.LimitsNotSeen(String path) ->
                 object.put(PROBLEM, LIMITS_NOT_SEEN).put("path", path);
             case Problem.GpuNotSeen() -> object.put(PROBLEM, GPU_NOT_SEEN);
+            case Problem.LeasedFile() -> object.put(PROBLEM, LEASED_FILE);
         }
     }
 

@@ -44,9 +44,9 @@ final class AgentFileTest {
         Path file = Files.write(folder.resolve("agent"), golden);
 
         try (var channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
-            AgentFile.writeUnattributed(channel, 0, 1L << 40, 7);
-            AgentFile.writeUnattributed(channel, 3, 1L << 41, 8);
-            AgentFile.makeEntry(channel, 3, UUID);
+            AgentFile.writeUnattributed(channel::write, 0, 1L << 40, 7);
+            AgentFile.writeUnattributed(channel::write, 3, 1L << 41, 8);
+            AgentFile.makeEntry(channel::write, 3, UUID);
         }
 
         byte[] written = Files.readAllBytes(file);

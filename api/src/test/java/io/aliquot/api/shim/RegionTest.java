@@ -32,14 +32,14 @@ final class RegionTest {
         ByteBuffer buffer = ByteBuffer.allocate(Region.SIZE);
 
         try (var channel = FileChannel.open(file, StandardOpenOption.READ)) {
-            Region read = Region.read(channel, buffer);
+            Region read = Region.read(channel::read, buffer);
 
             assertThat(read.devices()).isEqualTo(expected.devices()).isNotEmpty();
             assertThat(read.owner(0)).isEqualTo(expected.owner(0));
         }
         Files.write(file, new byte[100]);
         try (var channel = FileChannel.open(file, StandardOpenOption.READ)) {
-            assertThatThrownBy(() -> Region.read(channel, buffer)).hasMessageContaining("size 565248");
+            assertThatThrownBy(() -> Region.read(channel::read, buffer)).hasMessageContaining("shorter");
         }
     }
 

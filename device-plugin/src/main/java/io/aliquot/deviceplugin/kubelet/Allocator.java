@@ -2,13 +2,14 @@ package io.aliquot.deviceplugin.kubelet;
 
 import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.api.shim.ContainerPaths;
+import io.aliquot.deviceplugin.files.ContainerFiles;
+import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.v1beta1.ContainerAllocateResponse;
 import io.aliquot.deviceplugin.v1beta1.Mount;
 import io.grpc.Status;
 import io.grpc.StatusException;
 import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 
@@ -18,19 +19,17 @@ import java.util.List;
  * wrote, set its GPUs and limits. So Allocate needs no API call and two local files.
  */
 final class Allocator {
+    private static final String WARM_UP = ".warm-up";
+
     private final Shim shim;
     private final ContainerFiles regions;
     private final ContainerFiles agentFiles;
 
-    /**
-     * Prepares to answer.
-     *
-     * @throws IOException if the folders of slots cannot be created
-     */
-    Allocator(Shim shim, Path stateDir) throws IOException {
+    /** Prepares to answer. */
+    Allocator(Shim shim, SlotFiles files) {
         this.shim = shim;
-        regions = ContainerFiles.regions(stateDir);
-        agentFiles = ContainerFiles.ofAgent(stateDir);
+        regions = files.regions();
+        agentFiles = files.agentFiles();
     }
 
     /**
@@ -68,11 +67,10 @@ final class Allocator {
 
     /** Makes one answer and discards it, so that the first pod does not wait until classes are loaded. */
     void warmUp() throws IOException {
-        Path region = regions.replace(".warm-up");
-        Path agentFile = agentFiles.replace(".warm-up");
-        int unused = response(region, agentFile).getSerializedSize();
-        Files.delete(region);
-        Files.delete(agentFile);
+        int unused =
+                response(regions.replace(WARM_UP), agentFiles.replace(WARM_UP)).getSerializedSize();
+        regions.remove(WARM_UP, regions.find(WARM_UP));
+        agentFiles.remove(WARM_UP, agentFiles.find(WARM_UP));
     }
 
     private ContainerAllocateResponse response(Path region, Path agentFile) {

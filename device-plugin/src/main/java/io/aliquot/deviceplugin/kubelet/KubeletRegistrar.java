@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin.kubelet;
 
 import io.aliquot.api.names.Resources;
+import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.problem.Backoff;
 import io.aliquot.deviceplugin.problem.Problem;
@@ -81,14 +82,14 @@ public final class KubeletRegistrar implements AutoCloseable {
      * Prepares to serve; {@link #advertise} registers.
      *
      * @param folder the kubelet's folder of plugin sockets
-     * @param stateDir Aliquot's folder on the host
+     * @param files which containers mount
      * @param nanoTime a clock such as {@link System#nanoTime}
-     * @throws IOException if the folders of slots cannot be created
+     * @throws IOException if files of slots cannot be written
      */
     public KubeletRegistrar(
-            Path folder, Path stateDir, Shim shim, AgentMetrics metrics, InstantSource clock, LongSupplier nanoTime)
+            Path folder, SlotFiles files, Shim shim, AgentMetrics metrics, InstantSource clock, LongSupplier nanoTime)
             throws IOException {
-        this(folder, stateDir, shim, metrics, clock, nanoTime, POLL_INTERVAL, TOLERANCE);
+        this(folder, files, shim, metrics, clock, nanoTime, POLL_INTERVAL, TOLERANCE);
     }
 
     /**
@@ -99,7 +100,7 @@ public final class KubeletRegistrar implements AutoCloseable {
      */
     KubeletRegistrar(
             Path folder,
-            Path stateDir,
+            SlotFiles files,
             Shim shim,
             AgentMetrics metrics,
             InstantSource clock,
@@ -110,7 +111,7 @@ public final class KubeletRegistrar implements AutoCloseable {
         this(
                 Resources.VGPU,
                 new PluginFolder(folder, "", clock),
-                vgpus(shim, stateDir),
+                vgpus(shim, files),
                 metrics,
                 nanoTime,
                 interval,
@@ -137,8 +138,8 @@ public final class KubeletRegistrar implements AutoCloseable {
         thread.setDaemon(true);
     }
 
-    private static DevicePluginService.ContainerAllocator vgpus(Shim shim, Path stateDir) throws IOException {
-        var allocator = new Allocator(shim, stateDir);
+    private static DevicePluginService.ContainerAllocator vgpus(Shim shim, SlotFiles files) throws IOException {
+        var allocator = new Allocator(shim, files);
         allocator.warmUp();
         return allocator::allocate;
     }

@@ -84,6 +84,10 @@ public final class AgentMetrics {
             "aliquot_agent_containers_with_unhooked_functions",
             "Containers, the latest of each slot, that got a CUDA function from the driver that the shim must"
                     + " hook and does not know; its calls bypass the limits.");
+    private final Gauge abusedFiles = gauge(
+            "aliquot_agent_abused_files",
+            "Files of Aliquot that a container has enlarged, taken a lease on or closed to the agent in the last two"
+                    + " minutes.");
 
     private Counter counter(String name, String help, String... labels) {
         return Counter.builder()
@@ -213,6 +217,10 @@ public final class AgentMetrics {
 
     public void containersWithUnhookedFunctions(int containers) {
         unhookedContainers.set(containers);
+    }
+
+    public void abusedFiles(int files) {
+        abusedFiles.set(files);
     }
 
     /** All metrics in Prometheus's text format. */

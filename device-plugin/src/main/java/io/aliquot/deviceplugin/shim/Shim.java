@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin.shim;
 
 import io.aliquot.api.shim.ContainerPaths;
+import io.aliquot.deviceplugin.files.HeldFile;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
@@ -87,7 +88,7 @@ public record Shim(String version, Path library, Path preload) {
 
     /** Replaces a damaged file by a new inode: running containers have mapped the old one, which must not change. */
     private static void write(Path file, byte[] content) throws IOException {
-        if (Files.isRegularFile(file) && Arrays.equals(Files.readAllBytes(file), content)) {
+        if (isInstalled(file, content)) {
             return;
         }
         Path temporary = Files.createTempFile(file.getParent(), "." + file.getFileName(), TEMPORARY);
@@ -100,6 +101,22 @@ public record Shim(String version, Path library, Path preload) {
             Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
         } finally {
             Files.deleteIfExists(temporary);
+        }
+    }
+
+    private static boolean isInstalled(Path file, byte[] content) throws IOException {
+        if (!Files.isRegularFile(file)) {
+            return false;
+        }
+        try {
+            HeldFile held = HeldFile.open(file, false); // else a lease could delay the reading
+            try {
+                return Arrays.equals(Files.readAllBytes(file), content);
+            } finally {
+                held.close();
+            }
+        } catch (HeldFile.LeasedException e) {
+            return true; // a container has it from an earlier start
         }
     }
 

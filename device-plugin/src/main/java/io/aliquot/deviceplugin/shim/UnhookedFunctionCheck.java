@@ -2,15 +2,13 @@ package io.aliquot.deviceplugin.shim;
 
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.shim.Region;
-import io.aliquot.deviceplugin.kubelet.ContainerFiles;
+import io.aliquot.deviceplugin.files.ContainerFiles;
+import io.aliquot.deviceplugin.files.HeldFile;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
-import java.nio.file.DirectoryStream;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.HashSet;
 import java.util.Set;
 
@@ -25,33 +23,25 @@ import java.util.Set;
 public final class UnhookedFunctionCheck {
     private static final Logger LOG = System.getLogger(UnhookedFunctionCheck.class.getName());
 
-    private final Path regions;
+    private final ContainerFiles regions;
     private final AgentMetrics metrics;
-    private final ByteBuffer header = ByteBuffer.allocate(Region.HEADER_SIZE);
+    private final ByteBuffer header = ByteBuffer.allocateDirect(Region.HEADER_SIZE);
     private Set<String> affected = Set.of();
 
-    /**
-     * Creates the check.
-     *
-     * @param stateDir Aliquot's folder on the host
-     */
-    public UnhookedFunctionCheck(Path stateDir, AgentMetrics metrics) {
-        regions = ContainerFiles.regionsFolder(stateDir);
+    /** Creates the check. */
+    public UnhookedFunctionCheck(ContainerFiles regions, AgentMetrics metrics) {
+        this.regions = regions;
         this.metrics = metrics;
     }
 
     /** Reads the header of each slot's region. */
     public void run() {
         var found = new HashSet<String>();
-        try (DirectoryStream<Path> files = Files.newDirectoryStream(regions, "slot-*")) {
-            for (Path file : files) {
-                if (unhookedFunctions(file) != 0) {
-                    found.add(file.getFileName().toString());
-                }
+        regions.held().forEach((slot, file) -> {
+            if (unhookedFunctions(file) != 0) {
+                found.add(slot);
             }
-        } catch (IOException e) {
-            LOG.log(Level.DEBUG, "Cannot list {0}: {1}", regions, e.getMessage());
-        }
+        });
         for (String slot : found) {
             if (!affected.contains(slot)) {
                 LOG.log(
@@ -66,10 +56,10 @@ public final class UnhookedFunctionCheck {
         metrics.containersWithUnhookedFunctions(found.size());
     }
 
-    private long unhookedFunctions(Path file) {
+    private long unhookedFunctions(HeldFile file) {
         header.clear();
-        try (var channel = ContainerFiles.open(file)) {
-            while (header.hasRemaining() && channel.read(header, header.position()) > 0) {}
+        try {
+            while (header.hasRemaining() && file.read(header, header.position()) > 0) {}
             return Region.unhookedFunctions(header.flip());
         } catch (IOException | FormatException e) {
             return 0; // empty or damaged by its container; the shim repairs or refuses it

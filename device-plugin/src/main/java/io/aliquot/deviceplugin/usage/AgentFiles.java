@@ -3,15 +3,12 @@ package io.aliquot.deviceplugin.usage;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.shim.AgentFile;
+import io.aliquot.deviceplugin.files.ContainerFiles;
+import io.aliquot.deviceplugin.files.HeldFile;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
-import java.nio.channels.FileChannel;
-import java.nio.file.LinkOption;
-import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
-import java.util.Arrays;
 import java.util.Optional;
 import java.util.OptionalLong;
 
@@ -24,15 +21,11 @@ import java.util.OptionalLong;
 final class AgentFiles {
     private static final Logger LOG = System.getLogger(AgentFiles.class.getName());
 
-    private final Path folder;
+    private final ContainerFiles files;
 
-    /**
-     * Writes nothing yet.
-     *
-     * @param folder of the files by slot
-     */
-    AgentFiles(Path folder) {
-        this.folder = folder;
+    /** Writes nothing yet. */
+    AgentFiles(ContainerFiles files) {
+        this.files = files;
     }
 
     /**
@@ -44,8 +37,12 @@ final class AgentFiles {
      * @param monotonicMillis {@code CLOCK_MONOTONIC}, which the shim reads too
      */
     void write(String slot, String uuid, OptionalLong unattributedBytes, long monotonicMillis) {
-        try (var file = FileChannel.open(
-                folder.resolve(slot), StandardOpenOption.READ, StandardOpenOption.WRITE, LinkOption.NOFOLLOW_LINKS)) {
+        Optional<HeldFile> held = files.find(slot);
+        if (held.isEmpty()) {
+            return;
+        }
+        HeldFile file = held.get();
+        try {
             AgentFile content = read(file);
             Optional<Integer> entry = entry(content, uuid);
             if (entry.isEmpty()) {
@@ -54,22 +51,24 @@ final class AgentFiles {
             AgentFile.Device known = content.devices().get(entry.get());
             long before = known == null ? 0 : known.unattributedBytes();
             if (unattributedBytes.isPresent() && (unattributedBytes.getAsLong() != 0 || before != 0)) {
-                AgentFile.writeUnattributed(file, entry.get(), unattributedBytes.getAsLong(), monotonicMillis);
+                AgentFile.writeUnattributed(file::write, entry.get(), unattributedBytes.getAsLong(), monotonicMillis);
             }
             if (known == null) {
-                AgentFile.makeEntry(file, entry.get(), uuid);
+                AgentFile.makeEntry(file::write, entry.get(), uuid);
             }
         } catch (IOException | FormatException e) {
             LOG.log(Level.DEBUG, "Cannot write the agent''s file of {0}: {1}", slot, e.toString());
         }
     }
 
-    private static AgentFile read(FileChannel file) throws IOException {
-        var content = ByteBuffer.allocate(AgentFile.SIZE);
+    private static AgentFile read(HeldFile file) throws IOException {
+        var content = ByteBuffer.allocateDirect(AgentFile.SIZE);
         while (content.hasRemaining() && file.read(content, content.position()) >= 0) {
             // until the buffer is full or the file ends
         }
-        return AgentFile.parse(Arrays.copyOf(content.array(), content.position()));
+        var bytes = new byte[content.position()];
+        content.flip().get(bytes);
+        return AgentFile.parse(bytes);
     }
 
     /** The entry of a GPU, or else a free one; empty if neither exists. */

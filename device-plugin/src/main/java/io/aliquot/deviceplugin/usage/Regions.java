@@ -3,10 +3,10 @@ package io.aliquot.deviceplugin.usage;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.shim.Region;
-import io.aliquot.deviceplugin.kubelet.ContainerFiles;
+import io.aliquot.deviceplugin.files.ContainerFiles;
+import io.aliquot.deviceplugin.files.HeldFile;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
@@ -18,16 +18,12 @@ import java.util.Optional;
  * <p>Not thread-safe.
  */
 final class Regions {
-    private final Path folder;
-    private final ByteBuffer buffer = ByteBuffer.allocate(Region.SIZE);
+    private final ContainerFiles files;
+    private final ByteBuffer buffer = ByteBuffer.allocateDirect(Region.SIZE);
 
-    /**
-     * Reads nothing yet.
-     *
-     * @param folder of the regions by slot
-     */
-    Regions(Path folder) {
-        this.folder = folder;
+    /** Reads nothing yet. */
+    Regions(ContainerFiles files) {
+        this.files = files;
     }
 
     /**
@@ -48,8 +44,12 @@ final class Regions {
 
     /** The claims of a slot's container by {@link GpuUuids#digits} of the GPU; empty if its region cannot be read. */
     Optional<Map<String, Claim>> read(String slot) {
-        try (var file = ContainerFiles.open(folder.resolve(slot))) {
-            Region region = Region.read(file, buffer);
+        Optional<HeldFile> file = files.find(slot);
+        if (file.isEmpty()) {
+            return Optional.empty();
+        }
+        try {
+            Region region = Region.read(file.get()::read, buffer);
             Map<String, Claim> claims = new HashMap<>();
             for (Region.Device device : region.devices()) {
                 claims.put(GpuUuids.digits(device.uuid()), claim(region, device));

@@ -2,7 +2,7 @@ package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.usage.UsageReport.Unlimited;
-import io.aliquot.deviceplugin.kubelet.ContainerFiles;
+import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import io.aliquot.deviceplugin.nvml.NvmlException;
@@ -87,6 +87,7 @@ public final class UsageTracker {
      * @param proc {@code /proc} of the host's PID namespace
      * @param containerLogs the kubelet's links to the logs of containers
      * @param stateDir Aliquot's folder on the host
+     * @param files which containers mount
      * @param podResources asks the kubelet which containers hold slots
      * @param allocation what the scheduler said last of this node
      * @param isComputeLimited whether GPU time of a container on a GPU that the shim has not counted is a finding
@@ -97,6 +98,7 @@ public final class UsageTracker {
             Path proc,
             Path containerLogs,
             Path stateDir,
+            SlotFiles files,
             Supplier<DeviceHolders> podResources,
             Supplier<Limits> allocation,
             BiPredicate<ContainerName, String> isComputeLimited,
@@ -105,8 +107,8 @@ public final class UsageTracker {
         processes = new HostProcesses(proc);
         names = new ContainerNames(containerLogs);
         slotHolders = new SlotHolders(podResources, nanoTime);
-        regions = new Regions(ContainerFiles.regionsFolder(stateDir));
-        agentFiles = new AgentFiles(ContainerFiles.agentFolder(stateDir));
+        regions = new Regions(files.regions());
+        agentFiles = new AgentFiles(files.agentFiles());
         limits = new LimitsCheck(proc, stateDir, processes, nanoTime);
         this.allocation = allocation;
         this.isComputeLimited = isComputeLimited;

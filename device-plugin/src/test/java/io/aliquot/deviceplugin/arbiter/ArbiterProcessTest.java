@@ -94,14 +94,14 @@ final class ArbiterProcessTest {
         Path slot = Files.createDirectory(folder.resolve("agent")).resolve("slot-1");
         Files.write(slot, AgentFile.fresh());
         try (var file = FileChannel.open(slot, StandardOpenOption.WRITE)) {
-            AgentFile.makeEntry(file, 0, GPU);
+            AgentFile.makeEntry(file::write, 0, GPU);
             arbiter = new ArbiterProcess(
                     program, folder.resolve("regions"), folder.resolve("agent"), 5, metrics, this::now);
             arbiter.start();
             arbiter.tell("slot-1 " + GPU + " 30 elastic normal -\n");
             for (int kill = 1; kill <= 3; kill++) {
                 awaitWordsAfter(slot, System.nanoTime() / 1_000_000);
-                AgentFile.writeUnattributed(file, 0, kill, kill);
+                AgentFile.writeUnattributed(file::write, 0, kill, kill);
                 ProcessHandle running = ProcessHandle.current()
                         .children()
                         .filter(child -> child.info().command().orElse("").endsWith(ArbiterProcess.PROGRAM))

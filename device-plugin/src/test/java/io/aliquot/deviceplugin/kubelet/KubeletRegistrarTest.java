@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.shim.Region;
+import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.shim.Shim;
 import io.aliquot.deviceplugin.v1beta1.ContainerAllocateResponse;
@@ -203,8 +204,8 @@ final class KubeletRegistrarTest {
     @Test
     @EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
     void theDevicesAreHealthyWithin100MillisecondsOfTheKubeletsSocketIn19Of20Restarts() throws Exception {
-        registrar =
-                new KubeletRegistrar(folder, host, SHIM, new AgentMetrics(), InstantSource.system(), System::nanoTime);
+        registrar = new KubeletRegistrar(
+                folder, SlotFiles.open(host), SHIM, new AgentMetrics(), InstantSource.system(), System::nanoTime);
         register(20);
 
         List<Long> millis = List.of();
@@ -339,7 +340,14 @@ final class KubeletRegistrarTest {
 
     private KubeletRegistrar newRegistrar(Duration tolerance) throws IOException {
         return new KubeletRegistrar(
-                folder, host, SHIM, new AgentMetrics(), InstantSource.system(), System::nanoTime, INTERVAL, tolerance);
+                folder,
+                SlotFiles.open(host),
+                SHIM,
+                new AgentMetrics(),
+                InstantSource.system(),
+                System::nanoTime,
+                INTERVAL,
+                tolerance);
     }
 
     /** Cluster Autoscaler takes the node for ready by them. The two plugins have sockets in one folder. */

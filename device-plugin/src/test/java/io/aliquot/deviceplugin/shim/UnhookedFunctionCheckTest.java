@@ -3,6 +3,7 @@ package io.aliquot.deviceplugin.shim;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.shim.Region;
+import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -17,11 +18,13 @@ final class UnhookedFunctionCheckTest {
 
     private final Path slots;
     private final AgentMetrics metrics = new AgentMetrics();
+    private final SlotFiles files;
     private final UnhookedFunctionCheck check;
 
     UnhookedFunctionCheckTest(@TempDir Path state) throws IOException {
         slots = Files.createDirectory(state.resolve("slots"));
-        check = new UnhookedFunctionCheck(state, metrics);
+        files = SlotFiles.open(state);
+        check = new UnhookedFunctionCheck(files.regions(), metrics);
     }
 
     @Test
@@ -29,6 +32,7 @@ final class UnhookedFunctionCheckTest {
         Files.write(slots.resolve("slot-000"), withUnhookedFunctions(0));
         Files.write(slots.resolve("slot-001"), withUnhookedFunctions(3));
 
+        files.refresh();
         check.run();
 
         assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 1.0");
@@ -37,9 +41,11 @@ final class UnhookedFunctionCheckTest {
     @Test
     void doesNotCountASlotThatIsAllocatedAgain() throws IOException {
         Files.write(slots.resolve("slot-001"), withUnhookedFunctions(3));
+        files.refresh();
         check.run();
 
         Files.write(slots.resolve("slot-001"), Region.fresh());
+        files.refresh();
         check.run();
 
         assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 0.0");
@@ -60,6 +66,7 @@ final class UnhookedFunctionCheckTest {
                         .waitFor())
                 .isZero();
 
+        files.refresh();
         check.run();
 
         assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 1.0");

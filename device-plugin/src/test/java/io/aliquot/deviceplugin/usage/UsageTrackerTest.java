@@ -9,6 +9,7 @@ import io.aliquot.api.shim.AgentFile;
 import io.aliquot.api.shim.Region;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.UsageReport.Unlimited;
+import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.io.IOException;
@@ -49,19 +50,21 @@ final class UsageTrackerTest {
     private DeviceHolders holders = new DeviceHolders.Known(List.of(slot(MAIN, "slot-003")));
     private long now;
     private final RecentUsage recent = new RecentUsage(() -> Limits.NONE, () -> START.plusNanos(now), () -> now);
+    private final SlotFiles files;
     private final UsageTracker tracker;
 
     UsageTrackerTest(@TempDir Path host) throws IOException {
         this.host = host;
-        Files.createDirectories(host.resolve("state/slots"));
         Files.createDirectories(host.resolve("state/agent"));
         Files.createDirectories(host.resolve("logs"));
         Files.write(host.resolve("state/agent/slot-003"), AgentFile.fresh());
+        files = SlotFiles.open(host.resolve("state"));
         region("slot-003", Region.fresh());
         tracker = new UsageTracker(
                 host.resolve("proc"),
                 host.resolve("logs"),
                 host.resolve("state"),
+                files,
                 () -> holders,
                 () -> limits,
                 (container, gpu) -> container.equals(limited),
@@ -570,6 +573,7 @@ final class UsageTrackerTest {
 
     private void region(String slot, byte[] content) throws IOException {
         Files.write(host.resolve("state/slots").resolve(slot), content);
+        files.refresh();
     }
 
     /** A region with one process that has charged memory on one GPU; region.h describes the layout. */

@@ -111,6 +111,11 @@ public final class ContainerEvents {
                                         + " MiB large, where its programs need less than 1 MiB. The node's agent has cut it"
                                 : container + " has closed its region, a file on the node's disk, to the"
                                         + " node's agent, and can fill the disk with it: delete the pod");
+            case Problem.LeasedFile() ->
+                new Event(
+                        "GpuFileLeased",
+                        container + " holds a lease on one of Aliquot's files, so that the node's agent cannot open it."
+                                + " No program needs that: delete the pod");
         };
     }
 

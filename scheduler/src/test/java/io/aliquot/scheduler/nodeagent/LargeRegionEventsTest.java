@@ -7,6 +7,7 @@ import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.Finding;
 import io.aliquot.api.usage.UsageReport.Problem;
 import io.aliquot.api.usage.UsageReport.Problem.LargeRegion;
+import io.aliquot.api.usage.UsageReport.Problem.LeasedFile;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import java.time.Instant;
 import java.util.List;
@@ -47,6 +48,18 @@ class LargeRegionEventsTest {
         assertThat(fixture.cluster.warnings).singleElement().asString().contains("closed its region", "delete the pod");
     }
 
+    @Test
+    void thePodOfALeasedFileGetsAnEventBesideThatOfALargeRegion() {
+        reports = List.of(report("n1", "default", "a"), report("n1", "default", "a", new LeasedFile()));
+        events.report();
+        events.report();
+        assertThat(fixture.cluster.warnings)
+                .hasSize(2)
+                .last()
+                .asString()
+                .startsWith("a GpuFileLeased: container main holds a lease");
+    }
+
     /** What a wrong or malicious agent may say. */
     @Test
     void noOtherPodGetsOne() {
@@ -82,7 +95,12 @@ class LargeRegionEventsTest {
     }
 
     private static UsageReport report(String node, String namespace, String pod, boolean cut) {
-        var region = new Finding(new PodContainer(namespace, pod, "", "main"), new LargeRegion(300L << 20, cut));
-        return new UsageReport(Instant.EPOCH, node, List.of(), List.of(), List.of(), List.of(region), Optional.empty());
+        return report(node, namespace, pod, new LargeRegion(300L << 20, cut));
+    }
+
+    private static UsageReport report(String node, String namespace, String pod, Problem problem) {
+        var finding = new Finding(new PodContainer(namespace, pod, "", "main"), problem);
+        return new UsageReport(
+                Instant.EPOCH, node, List.of(), List.of(), List.of(), List.of(finding), Optional.empty());
     }
 }

@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.kubelet;
+package io.aliquot.deviceplugin.files;
 
 import io.aliquot.api.shim.AgentFile;
 import io.aliquot.api.shim.Region;
@@ -9,7 +9,6 @@ import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -19,18 +18,17 @@ import java.util.Set;
  * Files on the host of which each slot has one, named by the slot. Allocate replaces a slot's file; nothing removes it,
  * because the kubelet repeats Allocate's answer, which names it, at each restart of a container, even after a reboot.
  */
-public final class ContainerFiles {
+public final class ContainerFiles extends HeldFiles {
     // A container may run as any user.
     private static final String WRITABLE_BY_ALL = "rw-rw-rw-";
     private static final String READABLE_BY_ALL = "rw-r--r--";
     private static final String TEMPORARY = ".new";
 
-    private final Path folder;
     private final ByteBuffer content;
     private final Set<PosixFilePermission> permissions;
 
     private ContainerFiles(Path folder, byte[] content, String permissions) throws IOException {
-        this.folder = folder;
+        super(folder, "slot-*", true);
         this.content = ByteBuffer.allocateDirect(content.length).put(content);
         this.permissions = PosixFilePermissions.fromString(permissions);
         Files.createDirectories(folder);
@@ -39,15 +37,16 @@ public final class ContainerFiles {
                 Files.delete(file); // left by a killed process
             }
         }
+        refresh();
     }
 
     /** The containers' regions, which their processes write. Creates their folder. */
-    static ContainerFiles regions(Path stateDir) throws IOException {
+    public static ContainerFiles regions(Path stateDir) throws IOException {
         return new ContainerFiles(regionsFolder(stateDir), Region.fresh(), WRITABLE_BY_ALL);
     }
 
     /** What this agent tells the processes of containers, which can only read it. Creates the files' folder. */
-    static ContainerFiles ofAgent(Path stateDir) throws IOException {
+    public static ContainerFiles ofAgent(Path stateDir) throws IOException {
         return new ContainerFiles(agentFolder(stateDir), AgentFile.fresh(), READABLE_BY_ALL);
     }
 
@@ -62,25 +61,14 @@ public final class ContainerFiles {
     }
 
     /**
-     * Opens a slot's file for reading: neither a link nor a mapping, since a container may truncate its file at any time, and no
-     * FIFO, since opening one waits for a writer.
-     */
-    public static FileChannel open(Path file) throws IOException {
-        if (!Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS)) {
-            throw new IOException("expected an ordinary file, found something else: " + file);
-        }
-        return FileChannel.open(file, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS);
-    }
-
-    /**
      * Replaces a slot's file by one as at the start of a container. All bytes are written, so that the file has no sparse
      * hole: a process that touches a hole of a mapping while the disk is full dies of SIGBUS.
      *
      * @return the path on the host
      */
-    Path replace(String slot) throws IOException {
-        Path file = folder.resolve(slot);
-        Path temporary = folder.resolve("." + slot + TEMPORARY);
+    public Path replace(String slot) throws IOException {
+        Path file = path(slot);
+        Path temporary = path("." + slot + TEMPORARY);
         Files.deleteIfExists(temporary);
         try (var channel = FileChannel.open(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
             ByteBuffer bytes = content.duplicate().rewind();
@@ -93,7 +81,7 @@ public final class ContainerFiles {
             // containerd creates a folder for a mount whose source is missing (internal/cri/opts/spec_linux_opts.go).
             Files.delete(file);
         }
-        Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
+        replace(slot, temporary);
         return file;
     }
 }

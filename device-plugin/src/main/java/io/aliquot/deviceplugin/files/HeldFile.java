@@ -1,0 +1,261 @@
+package io.aliquot.deviceplugin.files;
+
+import com.sun.jna.Memory;
+import com.sun.jna.Native;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.ClosedChannelException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+/**
+ * An open file of the host that a container can open too. While it is open for writing, the kernel grants no lease on the
+ * file (fcntl(2); fs/locks.c, check_conflicting_open), and its owner and mode no longer matter. Only {@link #cut} and {@link
+ * #removeAttributes} wait for what a container does with the file. Thread-safe.
+ */
+public final class HeldFile implements AutoCloseable {
+    private static final int RWF_NOWAIT = 8;
+    private static final int AT_EMPTY_PATH = 0x1000;
+    private static final int STATX_BASIC_STATS = 0x7ff;
+    private static final int STATX_SIZE = 256;
+    private static final int TYPE = 0xf000;
+    private static final int REGULAR = 0x8000;
+    private static final int WRITABLE_BY_ALL = 0666;
+    private static final int SECTOR = 512;
+    private static final long NANOS_PER_SECOND = 1_000_000_000;
+    private static final int MOST_NAMES = 1 << 16; // bytes: XATTR_LIST_MAX
+
+    private final int fd;
+    private final AtomicBoolean loading = new AtomicBoolean();
+
+    /** Guarded by itself. */
+    private final Memory argument = new Memory(STATX_SIZE);
+
+    // Guarded by this.
+    private int users = 1;
+    private boolean closed;
+
+    /** A container holds a lease on the file, which opening would wait for. */
+    public static final class LeasedException extends IOException {
+        private static final long serialVersionUID = 1;
+
+        LeasedException(Path file) {
+            super("a container holds a lease on " + file);
+        }
+    }
+
+    /** The container has taken the agent's permission away. */
+    static final class ClosedToAgentException extends IOException {
+        private static final long serialVersionUID = 1;
+
+        ClosedToAgentException(Path file) {
+            super("no permission for " + file);
+        }
+    }
+
+    /**
+     * What the kernel says of a file.
+     *
+     * @param links 0: no folder contains the file any more
+     * @param size its length
+     * @param allocated bytes on the disk, those beyond its end and of large attributes included
+     * @param changed when the inode changed, in nanoseconds
+     */
+    public record Status(int links, long size, long allocated, long changed) {}
+
+    private HeldFile(int fd) {
+        this.fd = fd;
+    }
+
+    /**
+     * Opens an ordinary file, never a link.
+     *
+     * @throws LeasedException instead of waiting; the kernel then asks the container for the lease
+     */
+    public static HeldFile open(Path path, boolean writable) throws IOException {
+        int flags = Libc.O_NONBLOCK | Libc.O_NOFOLLOW | Libc.O_CLOEXEC | (writable ? Libc.O_RDWR : 0);
+        int fd = Libc.open(path.toString(), flags);
+        if (fd < 0) {
+            switch (Native.getLastError()) {
+                case Libc.EAGAIN -> throw new LeasedException(path);
+                case Libc.EACCES -> throw new ClosedToAgentException(path);
+                default -> throw Libc.error("open " + path);
+            }
+        }
+        var file = new HeldFile(fd);
+        if ((file.statx().getShort(28) & TYPE) != REGULAR) {
+            file.close();
+            throw new IOException("expected an ordinary file, found something else: " + path);
+        }
+        return file;
+    }
+
+    /** Does not wait: the kernel keeps these figures in memory and takes no lock for them. */
+    public Status status() throws IOException {
+        return use(() -> {
+            synchronized (argument) {
+                Memory status = statx();
+                return new Status(
+                        status.getInt(16),
+                        status.getLong(40),
+                        status.getLong(48) * SECTOR,
+                        status.getLong(96) * NANOS_PER_SECOND + status.getInt(104));
+            }
+        });
+    }
+
+    private Memory statx() throws IOException {
+        if (Libc.statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, argument) != 0) {
+            throw Libc.error("statx");
+        }
+        return argument;
+    }
+
+    /**
+     * Reads what is in memory.
+     *
+     * @param part direct
+     * @return how many bytes; -1 beyond the end
+     * @throws IOException also instead of waiting: for the disk, or on XFS for a write(2) of the container's, which may take
+     *     10 s. The bytes are then read in the background, for a later call
+     */
+    public int read(ByteBuffer part, long at) throws IOException {
+        return use(() -> {
+            long count;
+            synchronized (argument) {
+                argument.setPointer(0, Native.getDirectBufferPointer(part).share(part.position()));
+                argument.setLong(Long.BYTES, part.remaining());
+                count = Libc.preadv2(fd, argument, 1, at, RWF_NOWAIT);
+                if (count < 0 && Native.getLastError() == Libc.EOPNOTSUPP) {
+                    count = Libc.preadv2(fd, argument, 1, at, 0); // tmpfs, overlayfs
+                }
+            }
+            if (count < 0) {
+                boolean wouldWait = Native.getLastError() == Libc.EAGAIN;
+                IOException error = Libc.error("preadv2");
+                if (wouldWait && loading.compareAndSet(false, true)) {
+                    Thread.ofPlatform().daemon().name("file-load").start(this::load);
+                }
+                throw error;
+            }
+            part.position(part.position() + (int) count);
+            return count == 0 && part.hasRemaining() ? -1 : (int) count;
+        });
+    }
+
+    /** Reads the file into the kernel's memory; waits for the disk and the container. */
+    private void load() {
+        try (var bytes = new Memory(MOST_NAMES)) {
+            use(() -> {
+                long at = 0;
+                long count = 1;
+                while (count > 0 && at < 1 << 20) {
+                    count = Libc.pread(fd, bytes, bytes.size(), at);
+                    at += count;
+                }
+                return at;
+            });
+        } catch (IOException e) {
+            // closed meanwhile
+        } finally {
+            loading.set(false);
+        }
+    }
+
+    /** Writes a few bytes within the file. Only for files that containers cannot write. */
+    public int write(ByteBuffer part, long at) throws IOException {
+        return use(() -> {
+            var bytes = new byte[part.remaining()];
+            part.get(bytes);
+            if (Libc.pwrite(fd, bytes, bytes.length, at) != bytes.length) {
+                throw Libc.error("pwrite");
+            }
+            return bytes.length;
+        });
+    }
+
+    /** Sets the length and frees what is beyond it. Waits for writes under way. */
+    public void cut(long size) throws IOException {
+        use(() -> {
+            if (Libc.ftruncate(fd, size) != 0) {
+                throw Libc.error("ftruncate");
+            }
+            return true;
+        });
+    }
+
+    /**
+     * Removes the attributes {@code user.*}, which each process that may write the file can set. Waits for changes of
+     * attributes under way.
+     *
+     * @throws IOException if that is not permitted, or if their names have more than 64 KiB, which no program can list
+     */
+    public void removeAttributes() throws IOException {
+        use(() -> {
+            if (Libc.flistxattr(fd, new byte[0], 0) == 0) {
+                return false;
+            }
+            var names = new byte[MOST_NAMES];
+            long length = Libc.flistxattr(fd, names, names.length);
+            if (length < 0) {
+                throw Libc.error("flistxattr");
+            }
+            for (int start = 0, end = 0; end < length; end++) {
+                if (names[end] == 0) {
+                    remove(Arrays.copyOfRange(names, start, end + 1)); // as bytes: a name need not be text
+                    start = end + 1;
+                }
+            }
+            return true;
+        });
+    }
+
+    private void remove(byte[] name) throws IOException {
+        if (new String(name, StandardCharsets.ISO_8859_1).startsWith("user.")
+                && Libc.fremovexattr(fd, name) != 0
+                && (Libc.fchmod(fd, WRITABLE_BY_ALL) != 0 || Libc.fremovexattr(fd, name) != 0)) {
+            throw Libc.error("fremovexattr");
+        }
+    }
+
+    /** A call of the kernel. */
+    private interface Call<T> {
+        T run() throws IOException;
+    }
+
+    private <T> T use(Call<T> call) throws IOException {
+        synchronized (this) {
+            if (closed) {
+                throw new ClosedChannelException();
+            }
+            users++;
+        }
+        try {
+            return call.run();
+        } finally {
+            release();
+        }
+    }
+
+    /** Returns at once; the file is closed when the calls under way have ended. */
+    @Override
+    public void close() {
+        synchronized (this) {
+            if (closed) {
+                return;
+            }
+            closed = true;
+        }
+        release();
+    }
+
+    private synchronized void release() {
+        users--;
+        if (users == 0) {
+            // The last close of a removed file frees its space, which takes a while if a container has made it large.
+            Thread.ofPlatform().daemon().name("file-close").start(() -> Libc.close(fd));
+        }
+    }
+}
