@@ -10,12 +10,13 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The latest changes of each GPU's health since this process has started. Thread-safe. */
+/** The latest changes of the health of the inventory's GPUs since this process has started. Thread-safe. */
 public final class HealthHistory {
     private final Map<String, Deque<HealthChange>> byGpu = new HashMap<>();
 
     /** Takes note of what has changed; a GPU that is healthy from the start has no change. */
     synchronized void add(Map<String, GpuHealth> health, Instant now) {
+        byGpu.keySet().retainAll(health.keySet());
         health.forEach((uuid, one) -> {
             Deque<HealthChange> changes = byGpu.computeIfAbsent(uuid, unused -> new ArrayDeque<>());
             HealthChange change = one.unhealthy()

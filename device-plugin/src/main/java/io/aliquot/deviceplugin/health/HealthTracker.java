@@ -108,6 +108,7 @@ public final class HealthTracker {
         Map<String, PhysicalGpu> listed = listed(reading);
         Set<String> uuids = new LinkedHashSet<>(former.keySet());
         uuids.addAll(listed.keySet());
+        lastXids.keySet().retainAll(uuids);
         Map<String, GpuHealth> health = new HashMap<>();
         for (String uuid : uuids) {
             Long lastXid = lastXids.get(uuid);

@@ -68,6 +68,7 @@ public final class ApplicationXids implements UsageTracker.SampleListener {
         long now = nanoTime.getAsLong();
         usage.gpus().forEach(gpu -> note(gpu, usage.containers(), now));
         users.values().forEach(byUser -> byUser.values().removeIf(last -> now - last > WINDOW.toNanos()));
+        users.values().removeIf(Map::isEmpty);
         fresh.removeIf(error -> now - error.at > WINDOW.toNanos()); // NVML did not answer meanwhile
         for (ProgramError error : fresh) {
             Map<User, Long> candidates = users.getOrDefault(error.gpu, Map.of());

@@ -67,6 +67,7 @@ public final class ContextMeasurement implements UsageTracker.SampleListener {
             present.put(uuid, now);
         }
         processes = present;
+        smallest.keySet().retainAll(present.keySet());
     }
 
     private static Sighting next(@Nullable Sighting before, long bytes) {

@@ -7,7 +7,6 @@ import java.time.Duration;
 import java.time.Instant;
 import java.time.InstantSource;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
@@ -17,19 +16,30 @@ import java.util.Optional;
 import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
-import java.util.TreeMap;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
-/**
- * The use of this node's GPUs now and in each second of the last 15 minutes. Takes 29 KB for each container and GPU.
- * Thread-safe.
+/*
+ * How it is bounded. A container and GPU takes 29 KB for 15 minutes, and as much less as it has run for less. When all
+ * together take more than MOST_BYTES, those that have ended keep a value of each ten seconds, then the ones that ended first
+ * are dropped; only then the others keep a value of each ten seconds, and at last of each hundred. So what comes and goes
+ * takes nothing from what runs, and the figures of now are exact in any case.
  */
+/** The use of this node's GPUs now and in each second of the last 15 minutes. Thread-safe. */
 public final class RecentUsage implements UsageTracker.SampleListener {
     private static final int SECONDS = UsageHistory.MOST_VALUES;
 
     /** Memory that was used for this long is not an allocation that was about to be refused or freed. */
     private static final int SUSTAINED_SECONDS = 10;
+
+    /** Of the heap of 32 MB. Of 200 containers and GPUs each second is kept. */
+    static final long MOST_BYTES = 6 << 20;
+
+    /** Of a container and GPU without its values: names of the greatest length that Kubernetes allows. */
+    private static final int BYTES_OF_NAMES = 1 << 10;
+
+    private static final int COARSE_SECONDS = 10;
+    private static final int COARSEST_SECONDS = 100;
 
     /** Older figures are those of an NVML that no longer answers. */
     private static final Duration VALID = Duration.ofSeconds(10);
@@ -51,10 +61,26 @@ public final class RecentUsage implements UsageTracker.SampleListener {
     private final LongSupplier nanoTime;
     private final long start;
 
-    /** By GPU, and there by container. */
-    private final Map<String, Map<ContainerName, OfContainer>> containers = new HashMap<>();
+    private final Map<Key, OfContainer> containers = new HashMap<>();
 
     private final Map<String, OfGpu> gpus = new HashMap<>();
+
+    /** What is given up one after the other while the history is too large. */
+    private enum Loss {
+        SECONDS_OF_ENDED(true),
+        ALL_OF_ENDED(true),
+        SECONDS(false),
+        MORE_SECONDS(false);
+
+        private final boolean ofEnded;
+
+        Loss(boolean ofEnded) {
+            this.ofEnded = ofEnded;
+        }
+    }
+
+    private record Key(String gpu, ContainerName container) {}
+
     private NodeUsage latest = NodeUsage.NONE;
     private Instant latestAt = Instant.EPOCH;
     private long latestNanos;
@@ -95,13 +121,47 @@ public final class RecentUsage implements UsageTracker.SampleListener {
         for (NodeUsage.OfContainer use : usage.containers()) {
             Lending onGpu = Objects.requireNonNull(lending.get(use.uuid()));
             containers
-                    .computeIfAbsent(use.uuid(), uuid -> new TreeMap<>())
                     .compute(
-                            use.container(),
-                            (name, known) -> known == null || known.isOfAnotherPod(use) ? new OfContainer() : known)
+                            new Key(use.uuid(), use.container()),
+                            (key, known) -> known == null || known.isOfAnotherPod(use) ? new OfContainer() : known)
                     .add(second, elapsed, use, limits.find(use), onGpu, latestAt);
         }
-        containers.values().forEach(byName -> byName.values().removeIf(known -> known.used.endsBefore(second)));
+        containers.values().removeIf(known -> known.values.last() <= second - SECONDS);
+        gpus.values().removeIf(known -> known.values.last() <= second - SECONDS);
+        shrink(second);
+    }
+
+    private void shrink(long second) {
+        long bytes = bytes();
+        List<Map.Entry<Key, OfContainer>> oldestFirst = bytes <= MOST_BYTES ? List.of() : oldestFirst();
+        for (Loss loss : Loss.values()) {
+            for (Map.Entry<Key, OfContainer> one : oldestFirst) {
+                if (bytes <= MOST_BYTES) {
+                    return;
+                }
+                OfContainer known = one.getValue();
+                if (known.values.last() < second == loss.ofEnded) {
+                    bytes -= known.bytes();
+                    if (loss == Loss.ALL_OF_ENDED) {
+                        containers.remove(one.getKey());
+                    } else {
+                        known.values.coarsen(loss == Loss.MORE_SECONDS ? COARSEST_SECONDS : COARSE_SECONDS);
+                        bytes += known.bytes();
+                    }
+                }
+            }
+        }
+    }
+
+    private List<Map.Entry<Key, OfContainer>> oldestFirst() {
+        return containers.entrySet().stream()
+                .sorted(Comparator.comparingLong(one -> one.getValue().values.last()))
+                .toList();
+    }
+
+    /** What the containers' history takes, estimated. */
+    synchronized long bytes() {
+        return containers.values().stream().mapToLong(OfContainer::bytes).sum();
     }
 
     /** The latest sample; without figures if there was none for some seconds. */
@@ -111,8 +171,8 @@ public final class RecentUsage implements UsageTracker.SampleListener {
 
     /** What a container of the latest sample has lent and borrowed; empty if its limit is not known. */
     public synchronized Optional<Lent> lent(ContainerName container, String gpu) {
-        return Optional.ofNullable(containers.getOrDefault(gpu, Map.of()).get(container))
-                .filter(known -> known.lent.latest().isPresent())
+        return Optional.ofNullable(containers.get(new Key(gpu, container)))
+                .filter(known -> known.values.latest(OfContainer.LENT).isPresent())
                 .map(known -> new Lent(known.lentSeconds, known.borrowedSeconds));
     }
 
@@ -155,21 +215,23 @@ public final class RecentUsage implements UsageTracker.SampleListener {
         }
         long end = second(nanoTime.getAsLong());
         List<UsageHistory.OfContainer> series = new ArrayList<>();
-        containers.getOrDefault(gpu, Map.of()).entrySet().stream()
-                .sorted(Comparator.comparingLong(one -> -one.getValue().used.last))
+        containers.entrySet().stream()
+                .filter(one -> one.getKey().gpu.equals(gpu))
+                .sorted(Comparator.<Map.Entry<Key, OfContainer>>comparingLong(
+                                one -> -one.getValue().values.last())
+                        .thenComparing(one -> one.getKey().container))
                 .limit(UsageHistory.MOST_CONTAINERS)
-                .forEach(one -> series.add(one.getValue().history(one.getKey(), end)));
+                .forEach(one -> series.add(one.getValue().history(one.getKey().container, end)));
         return Optional.of(new UsageHistory(
                 clock.instant(),
                 1,
-                new UsageHistory.OfGpu(known.used.until(end), known.utilization.until(end)),
+                new UsageHistory.OfGpu(known.values.until(end, OfGpu.USED), known.values.until(end, OfGpu.UTILIZATION)),
                 series,
                 health));
     }
 
     private OfContainer find(NodeUsage.OfContainer use) {
-        return Objects.requireNonNull(
-                containers.getOrDefault(use.uuid(), Map.of()).get(use.container()), "each sample is recorded");
+        return Objects.requireNonNull(containers.get(new Key(use.uuid(), use.container())), "each sample is recorded");
     }
 
     private long second(long nanos) {
@@ -189,26 +251,33 @@ public final class RecentUsage implements UsageTracker.SampleListener {
     }
 
     private static final class OfGpu {
-        private final Series used = new Series();
-        private final Series utilization = new Series();
+        private static final int USED = 0;
+        private static final int UTILIZATION = 1;
+
+        private final ValueHistory values = new ValueHistory(2, SECONDS);
 
         void add(long second, NodeUsage.OfGpu use) {
-            used.put(second, mib(OptionalLong.of(use.sharedBytes() + use.otherBytes())));
-            utilization.put(second, use.nvml().utilizationPercent());
+            values.put(
+                    second,
+                    mib(OptionalLong.of(use.sharedBytes() + use.otherBytes())),
+                    use.nvml().utilizationPercent());
         }
     }
 
     private static final class OfContainer {
-        /** By NVML: what the container says of itself does not change it. */
-        private final Series used = new Series();
+        private static final int CHARGED = 0;
+        private static final int UNATTRIBUTED = 1;
+        private static final int UTILIZATION = 2;
+        private static final int GRANTED_MEMORY = 3;
+        private static final int GRANTED_CORES = 4;
+        private static final int LENT = 5;
+        private static final int BORROWED = 6;
 
-        private final Series charged = new Series();
-        private final Series unattributed = new Series();
-        private final Series utilization = new Series();
-        private final Series grantedMemory = new Series();
-        private final Series grantedCores = new Series();
-        private final Series lent = new Series();
-        private final Series borrowed = new Series();
+        private final ValueHistory values = new ValueHistory(BORROWED + 1, SECONDS);
+
+        /** By NVML: what the container says of itself does not change it. */
+        private final ValueHistory used = new ValueHistory(1, SUSTAINED_SECONDS);
+
         private double lentSeconds;
         private double borrowedSeconds;
         private String podUid = "";
@@ -226,37 +295,37 @@ public final class RecentUsage implements UsageTracker.SampleListener {
                 Optional<Limit> limit,
                 Lending lending,
                 Instant at) {
-            OptionalInt usedBefore = used.latest();
+            OptionalInt usedBefore = used.latest(0);
             used.put(second, mib(use.nvmlBytes()));
-            charged.put(second, mib(use.chargedBytes()));
-            unattributed.put(second, mib(use.unattributedBytes()));
-            utilization.put(second, wholePercent(use.utilization()));
-            grantedMemory.put(
+            boolean known = limit.isPresent() && use.utilization().isPresent();
+            double lends = lending.lent(limit, use.utilization().orElse(0));
+            double borrows = lending.borrowed(limit, use.utilization().orElse(0));
+            values.put(
                     second,
-                    mib(limit.stream().mapToLong(of -> of.memoryMiB() * MIB).findFirst()));
-            grantedCores.put(second, limit.map(Limit::ownCores).orElse(OptionalInt.empty()));
-            addLending(second, elapsed, limit.isPresent() ? use.utilization() : OptionalDouble.empty(), limit, lending);
+                    mib(use.chargedBytes()),
+                    mib(use.unattributedBytes()),
+                    wholePercent(use.utilization()),
+                    mib(limit.stream().mapToLong(of -> of.memoryMiB() * MIB).findFirst()),
+                    limit.map(Limit::ownCores).orElse(OptionalInt.empty()),
+                    known ? wholePercent(OptionalDouble.of(lends)) : OptionalInt.empty(),
+                    known ? wholePercent(OptionalDouble.of(borrows)) : OptionalInt.empty());
+            lentSeconds += lends * elapsed;
+            borrowedSeconds += borrows * elapsed;
             if (use.utilization().orElse(0) > 0
                     || use.processes() != processes
-                    || !used.latest().equals(usedBefore)) {
+                    || !used.latest(0).equals(usedBefore)) {
                 lastActive = Optional.of(at);
             }
             podUid = use.podUid().isEmpty() ? podUid : use.podUid();
             processes = use.processes();
         }
 
-        private void addLending(
-                long second, double elapsed, OptionalDouble used, Optional<Limit> limit, Lending lending) {
-            double lends = lending.lent(limit, used.orElse(0));
-            double borrows = lending.borrowed(limit, used.orElse(0));
-            lentSeconds += lends * elapsed;
-            borrowedSeconds += borrows * elapsed;
-            lent.put(second, used.isPresent() ? wholePercent(OptionalDouble.of(lends)) : OptionalInt.empty());
-            borrowed.put(second, used.isPresent() ? wholePercent(OptionalDouble.of(borrows)) : OptionalInt.empty());
+        int bytes() {
+            return BYTES_OF_NAMES + values.bytes();
         }
 
         UsageReport.OfContainer report(NodeUsage.OfContainer use, long second) {
-            OptionalInt sustained = used.smallest(second, SUSTAINED_SECONDS);
+            OptionalInt sustained = used.smallest(0, second, SUSTAINED_SECONDS);
             return new UsageReport.OfContainer(
                     use.container().ofPod(podUid),
                     use.uuid(),
@@ -265,9 +334,9 @@ public final class RecentUsage implements UsageTracker.SampleListener {
                     sustained.isPresent() ? OptionalLong.of(sustained.getAsInt() * MIB) : OptionalLong.empty(),
                     use.peakBytes(),
                     use.gpuSeconds(),
-                    utilization.latest(),
-                    lent.latest(),
-                    borrowed.latest(),
+                    values.latest(UTILIZATION),
+                    values.latest(LENT),
+                    values.latest(BORROWED),
                     use.throttledSeconds(),
                     use.denied(),
                     use.processes(),
@@ -278,13 +347,13 @@ public final class RecentUsage implements UsageTracker.SampleListener {
         UsageHistory.OfContainer history(ContainerName name, long end) {
             return new UsageHistory.OfContainer(
                     name.ofPod(podUid),
-                    charged.until(end),
-                    unattributed.until(end),
-                    utilization.until(end),
-                    grantedMemory.until(end),
-                    grantedCores.until(end),
-                    lent.until(end),
-                    borrowed.until(end));
+                    values.until(end, CHARGED),
+                    values.until(end, UNATTRIBUTED),
+                    values.until(end, UTILIZATION),
+                    values.until(end, GRANTED_MEMORY),
+                    values.until(end, GRANTED_CORES),
+                    values.until(end, LENT),
+                    values.until(end, BORROWED));
         }
     }
 
@@ -296,71 +365,5 @@ public final class RecentUsage implements UsageTracker.SampleListener {
         return bytes.isPresent()
                 ? OptionalInt.of((int) Math.min(bytes.getAsLong() / MIB, Integer.MAX_VALUE))
                 : OptionalInt.empty();
-    }
-
-    /** A value for each of the last 900 seconds. */
-    private static final class Series {
-        private static final int ABSENT = -1;
-
-        private final int[] values = new int[SECONDS];
-
-        /** The second of the latest value. */
-        private long last = -1;
-
-        Series() {
-            Arrays.fill(values, ABSENT);
-        }
-
-        void put(long second, OptionalInt value) {
-            // Samples are a little more than a second apart, so now and then a second has none.
-            int between = last >= 0 && second - last == 2 ? value.orElse(ABSENT) : ABSENT;
-            for (long skipped = Math.max(last + 1, second - SECONDS); skipped < second; skipped++) {
-                values[index(skipped)] = between;
-            }
-            values[index(second)] = value.orElse(ABSENT);
-            last = second;
-        }
-
-        OptionalInt latest() {
-            return last < 0 ? OptionalInt.empty() : at(last);
-        }
-
-        boolean endsBefore(long second) {
-            return last <= second - SECONDS;
-        }
-
-        /** The smallest of the latest values; empty if one is unknown. */
-        OptionalInt smallest(long end, int count) {
-            int smallest = Integer.MAX_VALUE;
-            for (long second = end - count + 1; second <= end; second++) {
-                OptionalInt value = at(second);
-                if (value.isEmpty()) {
-                    return value;
-                }
-                smallest = Math.min(smallest, value.getAsInt());
-            }
-            return OptionalInt.of(smallest);
-        }
-
-        /** Oldest first. */
-        List<OptionalInt> until(long end) {
-            var list = new ArrayList<OptionalInt>(SECONDS);
-            for (long second = end - SECONDS + 1; second <= end; second++) {
-                list.add(at(second));
-            }
-            return list;
-        }
-
-        private OptionalInt at(long second) {
-            if (second < 0 || second > last || second <= last - SECONDS) {
-                return OptionalInt.empty();
-            }
-            int value = values[index(second)];
-            return value == ABSENT ? OptionalInt.empty() : OptionalInt.of(value);
-        }
-
-        private static int index(long second) {
-            return (int) (second % SECONDS);
-        }
     }
 }

@@ -143,6 +143,7 @@ public final class UsageTracker {
                     reading, key, Optional.ofNullable(uncharged.get(key)), now, elapsed / NANOS_PER_SECOND));
         });
         counters.keySet().retainAll(reading.uses.keySet());
+        utilizationUntil.keySet().retainAll(reading.gpus.stream().map(GpuUsage::uuid).toList());
         processes.retain(reading.pids());
         limits.retain(reading.pids());
         var usage = new NodeUsage(reading.ofGpus(), ofContainers);

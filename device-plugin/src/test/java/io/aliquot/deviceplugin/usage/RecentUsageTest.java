@@ -13,11 +13,13 @@ import io.aliquot.api.usage.UsageReport;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalDouble;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
 final class RecentUsageTest {
@@ -148,6 +150,83 @@ final class RecentUsageTest {
                 .satisfies(one -> assertThat(one.unattributedMiB()).endsWith(OptionalInt.of(100), OptionalInt.of(200)));
     }
 
+    @Test
+    void containersThatComeAndGoTakeNoMoreThanTheBoundAndNothingFromOneThatRuns() {
+        for (int second = 0; second < 1000; second++) {
+            now += Duration.ofSeconds(1).toNanos();
+            var uses = new ArrayList<NodeUsage.OfContainer>();
+            uses.add(use("runs", UID, OptionalLong.of(second * MIB), 0));
+            for (int i = 0; i < 20; i++) {
+                uses.add(use("p" + second + "-" + i, "", OptionalLong.of(second * MIB), 0));
+            }
+            recent.add(new NodeUsage(List.of(gpu(7)), uses));
+            assertThat(recent.bytes()).isLessThanOrEqualTo(RecentUsage.MOST_BYTES);
+        }
+
+        assertThat(recent.bytes()).as("used").isGreaterThan(RecentUsage.MOST_BYTES - 10_000);
+        assertThat(history().containers())
+                .filteredOn(one -> one.container().pod().equals("runs"))
+                .extracting(UsageHistory.OfContainer::unattributedMiB)
+                .containsExactly(seconds(101, 1));
+        assertThat(history().containers())
+                .hasSize(UsageHistory.MOST_CONTAINERS)
+                .extracting(one -> one.container().pod())
+                .contains("p999-0", "p998-0");
+    }
+
+    @Test
+    void endedContainersLoseSecondsThenAllAndThoseThatRunLoseSecondsLast() {
+        samples(1, '1', 900);
+        samples(239, '2', 600);
+        assertThat(of('1').getFirst().unattributedMiB().subList(0, 299))
+                .isEqualTo(seconds(601, 10).subList(0, 299));
+        assertThat(of('2'))
+                .allSatisfy(one -> assertThat(one.unattributedMiB().subList(300, 900))
+                        .isEqualTo(seconds(901, 1).subList(0, 600)));
+
+        samples(300, '3', 1);
+        assertThat(of('1'))
+                .as("its former seconds are kept while others have more")
+                .hasSize(1);
+
+        samples(4000, '4', 30);
+        assertThat(of('1')).isEmpty();
+        assertThat(of('2')).isEmpty();
+        assertThat(of('4').getFirst().unattributedMiB()).endsWith(OptionalInt.of(1530));
+        assertThat(recent.bytes()).isLessThanOrEqualTo(RecentUsage.MOST_BYTES);
+        assertThat(recent.report("node1", List.of(), List.of()).orElseThrow().containers())
+                .hasSize(4000)
+                .allSatisfy(one -> assertThat(one.sustainedBytes()).hasValue(1521 * MIB));
+    }
+
+    /** For so many seconds, so many containers use in each second as many MiB of a GPU as seconds have passed before. */
+    private void samples(int count, char gpu, int seconds) {
+        for (int i = 0; i < seconds; i++) {
+            OptionalLong bytes = OptionalLong.of(now / Duration.ofSeconds(1).toNanos() * MIB);
+            now += Duration.ofSeconds(1).toNanos();
+            var uses = new ArrayList<NodeUsage.OfContainer>();
+            for (int pod = 0; pod < count; pod++) {
+                uses.add(use(uuid(gpu), "p" + pod, "", bytes, 0));
+            }
+            recent.add(new NodeUsage(List.of(gpu(uuid(gpu), 7)), uses));
+        }
+    }
+
+    private static String uuid(char gpu) {
+        return GPU.replace('5', gpu);
+    }
+
+    private List<UsageHistory.OfContainer> of(char gpu) {
+        return recent.history(uuid(gpu), List.of()).orElseThrow().containers();
+    }
+
+    /** The latest value of each {@code step} seconds, from the first on. */
+    private static List<OptionalInt> seconds(int first, int step) {
+        return IntStream.range(first, first + 900)
+                .mapToObj(second -> OptionalInt.of(second / step * step + step - 2))
+                .toList();
+    }
+
     /** The scheduler reads no longer answers. */
     @Test
     void aHistoryHasTheContainersThatUsedTheGpuLast() {
@@ -250,11 +329,16 @@ final class RecentUsageTest {
     }
 
     private static NodeUsage.OfContainer use(String pod, String uid, OptionalLong bytes, double utilization) {
+        return use(GPU, pod, uid, bytes, utilization);
+    }
+
+    private static NodeUsage.OfContainer use(
+            String gpu, String pod, String uid, OptionalLong bytes, double utilization) {
         return new NodeUsage.OfContainer(
                 new ContainerName("team", pod, "main"),
                 uid,
                 Optional.empty(),
-                GPU,
+                gpu,
                 bytes,
                 OptionalLong.of(0),
                 bytes,
@@ -268,8 +352,12 @@ final class RecentUsageTest {
     }
 
     private static NodeUsage.OfGpu gpu(long mib) {
+        return gpu(GPU, mib);
+    }
+
+    private static NodeUsage.OfGpu gpu(String uuid, long mib) {
         return new NodeUsage.OfGpu(
-                new GpuUsage(GPU, OptionalInt.of(3), OptionalInt.empty(), OptionalInt.empty(), List.of(), List.of()),
+                new GpuUsage(uuid, OptionalInt.of(3), OptionalInt.empty(), OptionalInt.empty(), List.of(), List.of()),
                 mib * MIB,
                 0);
     }

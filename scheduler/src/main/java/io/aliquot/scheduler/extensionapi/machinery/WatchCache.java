@@ -1,14 +1,17 @@
 package io.aliquot.scheduler.extensionapi.machinery;
 
+import io.aliquot.scheduler.scoring.CacheSizes;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.NavigableMap;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.ToLongFunction;
 import org.jspecify.annotations.Nullable;
 
 /*
@@ -18,7 +21,8 @@ import org.jspecify.annotations.Nullable;
  * (410, the client lists again).
  *
  * The log is also the queue of every watcher: a watcher remembers only its position. One that falls behind the oldest
- * event of the log has to be dropped.
+ * event of the log has to be dropped. The log ends where its objects take too much: a tenant chooses the labels of his pods,
+ * and how often they change.
  *
  * A lock instead of a monitor, since watchers are virtual threads: before JDK 24, one that waits in a monitor keeps its
  * carrier thread.
@@ -26,6 +30,7 @@ import org.jspecify.annotations.Nullable;
 /** The objects of one resource and the log of their latest changes, as in the API server's cacher. Thread-safe. */
 public final class WatchCache<T> {
     public static final int LOG_LENGTH = 16_384;
+    private static final long MOST_BYTES = CacheSizes.limit(64 << 20, 1);
     private static final long NOT_LISTED = -1;
 
     /**
@@ -57,13 +62,27 @@ public final class WatchCache<T> {
     private final Condition changed = lock.newCondition();
     private final ConcurrentSkipListMap<String, T> objects = new ConcurrentSkipListMap<>();
     /** A ring: the event of position n is at n modulo its length. */
-    private final List<Event<T>> log = new ArrayList<>();
+    private final List<@Nullable Event<T>> log = new ArrayList<>();
 
+    private final ToLongFunction<T> bytesOf;
+    /** What the objects of the log take, estimated. */
+    private long bytes;
+
+    private long oldest;
     private long nextSequence;
     /** No event after this version is missing in the log. */
     private long floor = NOT_LISTED;
 
     private volatile long newest;
+
+    /**
+     * Without objects.
+     *
+     * @param bytesOf what an object takes, at least
+     */
+    public WatchCache(ToLongFunction<T> bytesOf) {
+        this.bytesOf = bytesOf;
+    }
 
     public Optional<T> find(String key) {
         return Optional.ofNullable(objects.get(key));
@@ -131,14 +150,34 @@ public final class WatchCache<T> {
             return; // a watch begins with a list
         }
         var event = new Event<>(version, shown, before, after);
-        if (log.size() < LOG_LENGTH) {
+        int at = (int) (nextSequence % LOG_LENGTH);
+        if (nextSequence - oldest == LOG_LENGTH) {
+            drop();
+        }
+        if (at == log.size()) {
             log.add(event);
         } else {
-            floor = Math.max(
-                    floor, log.set((int) (nextSequence % LOG_LENGTH), event).shown());
+            log.set(at, event);
         }
         nextSequence++;
+        bytes += bytes(event);
+        while (bytes > MOST_BYTES) {
+            drop();
+        }
         changed.signalAll();
+    }
+
+    private void drop() {
+        Event<T> event = Objects.requireNonNull(log.set((int) (oldest % LOG_LENGTH), null));
+        floor = Math.max(floor, event.shown());
+        bytes -= bytes(event);
+        oldest++;
+    }
+
+    /** What was there before is in the event before. */
+    private long bytes(Event<T> event) {
+        T object = event.after() == null ? event.before() : event.after();
+        return object == null ? 0 : bytesOf.applyAsLong(object);
     }
 
     /** A list is complete; a change before it may be missing in the log, or be in it in any order. */
@@ -185,7 +224,7 @@ public final class WatchCache<T> {
     long oldest() {
         lock.lock();
         try {
-            return nextSequence - log.size();
+            return oldest;
         } finally {
             lock.unlock();
         }
@@ -203,13 +242,13 @@ public final class WatchCache<T> {
             if (sequence == nextSequence && millis > 0) {
                 boolean unused = changed.await(millis, TimeUnit.MILLISECONDS);
             }
-            if (sequence < oldest()) {
+            if (sequence < oldest) {
                 return Optional.empty();
             }
             var events = new ArrayList<Event<T>>();
             long end = Math.min(nextSequence, sequence + most);
             for (long position = sequence; position < end; position++) {
-                events.add(log.get((int) (position % LOG_LENGTH)));
+                events.add(Objects.requireNonNull(log.get((int) (position % LOG_LENGTH))));
             }
             return Optional.of(
                     new Batch<>(events, end, end == nextSequence ? OptionalLong.of(newest) : OptionalLong.empty()));

@@ -59,6 +59,9 @@ public final class GpuNodes {
 
     private static final Logger LOG = LoggerFactory.getLogger(GpuNodes.class);
 
+    /** Of an object without GPUs, and of each GPU. */
+    private static final int BYTES = 500;
+
     private static final Duration SIZES_TIME = Duration.ofSeconds(15);
 
     /**
@@ -84,6 +87,11 @@ public final class GpuNodes {
     public record Stored<T>(NodeMetadata node, T object, List<GpuInfo> gpus) {
         public Stored {
             gpus = List.copyOf(gpus);
+        }
+
+        /** What it takes, about. */
+        long bytes() {
+            return (long) BYTES * (2 + gpus.size()) + GpuPod.bytes(node.labels());
         }
     }
 
@@ -119,8 +127,8 @@ public final class GpuNodes {
     private final LongSupplier nanoTime;
     private final Map<String, NodeMetadata> nodes = new ConcurrentHashMap<>();
     private final Map<String, Made> made = new HashMap<>();
-    private final WatchCache<Stored<GpuNode>> nodeStore = new WatchCache<>();
-    private final WatchCache<Stored<Gpu>> gpuStore = new WatchCache<>();
+    private final WatchCache<Stored<GpuNode>> nodeStore = new WatchCache<>(Stored::bytes);
+    private final WatchCache<Stored<Gpu>> gpuStore = new WatchCache<>(Stored::bytes);
     private volatile long newest;
     private @Nullable ShareSizes sizes;
     private long sizesAt;

@@ -32,6 +32,10 @@ public record GpuPod(
         String schedulerMessage,
         ParsedRequest request,
         List<ContainerShare> shares) {
+    private static final int BYTES = 1000;
+    private static final int BYTES_PER_LABEL = 150;
+    private static final int BYTES_PER_SHARE = 500;
+
     public GpuPod {
         labels = Map.copyOf(labels);
         shares = List.copyOf(shares);
@@ -47,6 +51,18 @@ public record GpuPod(
          * @param reason a sentence that says what to write instead
          */
         record Invalid(String reason) implements ParsedRequest {}
+    }
+
+    /** What it takes, about: names, labels, the message and shares. */
+    long bytes() {
+        return BYTES + bytes(labels) + schedulerMessage.length() + (long) BYTES_PER_SHARE * shares.size();
+    }
+
+    static long bytes(Map<String, String> labels) {
+        return labels.entrySet().stream()
+                .mapToLong(label ->
+                        BYTES_PER_LABEL + label.getKey().length() + label.getValue().length())
+                .sum();
     }
 
     public boolean isPending() {

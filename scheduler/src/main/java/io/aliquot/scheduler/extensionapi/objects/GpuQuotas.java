@@ -39,7 +39,9 @@ public final class GpuQuotas implements Resource<GpuQuotas.Stored> {
     /** A quota, and the version up to which pods were reported then. */
     public record Stored(QuotaUsage usage, long version) {}
 
-    private final WatchCache<Stored> store = new WatchCache<>();
+    private static final int BYTES = 1000;
+
+    private final WatchCache<Stored> store = new WatchCache<>(stored -> BYTES);
     private final Ledger ledger;
     private final GpuShares shares;
     private boolean listed;

@@ -65,7 +65,7 @@ public final class GpuShares implements Resource<GpuPod> {
 
     private static final int MOST_REFRESHED = 50;
 
-    private final WatchCache<GpuPod> store = new WatchCache<>();
+    private final WatchCache<GpuPod> store = new WatchCache<>(GpuPod::bytes);
     private final UsageLookup usage;
     private final Clock clock;
 

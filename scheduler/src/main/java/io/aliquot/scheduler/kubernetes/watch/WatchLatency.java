@@ -16,6 +16,7 @@ import org.springframework.stereotype.Component;
 @Component
 public final class WatchLatency {
     private static final long UNANSWERED = Long.MIN_VALUE;
+    private static final int MOST_BINDINGS = 10_000;
 
     private final Timer timer;
     private final LongSupplier nanoTime;
@@ -31,6 +32,9 @@ public final class WatchLatency {
 
     /** Call before a Binding is sent. */
     public void bindingSent(String uid) {
+        if (bindings.size() >= MOST_BINDINGS) {
+            bindings.clear(); // those of pods that came and went while there was no watch
+        }
         bindings.put(uid, UNANSWERED);
     }
 

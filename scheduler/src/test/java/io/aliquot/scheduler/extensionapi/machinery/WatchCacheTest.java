@@ -7,7 +7,7 @@ import java.util.OptionalLong;
 import org.junit.jupiter.api.Test;
 
 class WatchCacheTest {
-    private final WatchCache<String> store = new WatchCache<>();
+    private final WatchCache<String> store = new WatchCache<>(String::length);
 
     @Test
     void nothingCanBeContinuedBeforeTheFirstList() {
@@ -34,6 +34,21 @@ class WatchCacheTest {
                         .get(0)
                         .version())
                 .isEqualTo(3);
+    }
+
+    /** Regression: a tenant who changed the labels of a pod, a megabyte of them, ended the scheduler. */
+    @Test
+    void theLogOfLargeObjectsIsShorter() throws Exception {
+        store.listed(1);
+        for (int i = 2; i < 3000; i++) {
+            store.put("a", "a".repeat(1 << 16) + i, i);
+        }
+        long kept = 2998 - store.oldest();
+        assertThat(kept << 16).isBetween(1L, 64L << 20);
+        assertThat(store.await(0, 10, 0)).isEmpty();
+        assertThat(store.await(store.oldest(), 10_000, 0).orElseThrow().events()).hasSize((int) kept);
+        assertThat(store.covers(2999 - kept)).isTrue();
+        assertThat(store.covers(2998 - kept)).isFalse();
     }
 
     @Test
