@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin;
 
+import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.KubeletRegistrar;
@@ -119,9 +120,10 @@ public final class DevicePlugin {
                     InstantSource.system(),
                     nanoTime);
             metrics.add(new UsageMetrics(settings.nodeName(), agent.usage()));
+            var node = new ApiServerNodeClient(server, settings.nodeName(), agent::wake, nanoTime);
             var reports = new ReportServer(
                     settings.reportPort(),
-                    settings.clientsDir(),
+                    () -> node.latest().map(seen -> seen.annotations().get(Annotations.AGENT_CLIENTS)),
                     certificate,
                     agent::report,
                     agent::pods,
@@ -131,7 +133,7 @@ public final class DevicePlugin {
             var monitoring = new MonitoringServer(
                     settings.metricsPort(), metrics, agent::livenessProblems, agent::readinessProblems, agent::isReady);
             Runtime.getRuntime().addShutdownHook(new Thread(agent::close, "shutdown"));
-            NodeAgent.End end = agent.run(new ApiServerNodeClient(server, settings.nodeName(), agent::wake, nanoTime));
+            NodeAgent.End end = agent.run(node);
             monitoring.close();
             reports.close();
             return end == NodeAgent.End.CLOSED ? 0 : EXIT_RESTART;

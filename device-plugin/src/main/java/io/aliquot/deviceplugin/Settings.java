@@ -45,8 +45,6 @@ import java.util.regex.Pattern;
  * @param metricsPort {@code ALIQUOT_METRICS_PORT}: TCP port of health and metrics, 0 for any free one; default 9091
  * @param reportPort {@code ALIQUOT_REPORT_PORT}: TCP port on which the scheduler fetches usage, 0 for any free one; default
  *     9092
- * @param clientsDir {@code ALIQUOT_CLIENTS_DIR}: the folder with the certificates of that port's clients; default
- *     {@code /etc/aliquot/clients}
  */
 record Settings(
         String nodeName,
@@ -65,8 +63,7 @@ record Settings(
         boolean computeAlarm,
         int lowFloor,
         int metricsPort,
-        int reportPort,
-        Path clientsDir) {
+        int reportPort) {
     private static final String READY_RESOURCE = "microsoft.com/directx";
     private static final int LARGEST_PORT = 65_535;
     private static final int ALL = 100;
@@ -99,7 +96,6 @@ record Settings(
         var lowFloor = reader.read("ALIQUOT_LOW_FLOOR", "5", Settings::percent);
         var metricsPort = reader.read("ALIQUOT_METRICS_PORT", "9091", Settings::port);
         var reportPort = reader.read("ALIQUOT_REPORT_PORT", "9092", Settings::port);
-        var clientsDir = reader.read("ALIQUOT_CLIENTS_DIR", "/etc/aliquot/clients", Settings::folder);
         reader.throwIfInvalid();
         return new Settings(
                 nodeName.orElseThrow(),
@@ -118,8 +114,7 @@ record Settings(
                 computeAlarm.orElseThrow(),
                 lowFloor.orElseThrow(),
                 metricsPort.orElseThrow(),
-                reportPort.orElseThrow(),
-                clientsDir.orElseThrow());
+                reportPort.orElseThrow());
     }
 
     private static String nodeName(String text) {

@@ -4,6 +4,7 @@ import io.aliquot.scheduler.autoscaler.ScaleDownProtection;
 import io.aliquot.scheduler.explain.PendingPodEvents;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.nodeagent.AcceptedClients;
 import io.aliquot.scheduler.nodeagent.AgentUsage;
 import io.aliquot.scheduler.nodeagent.ContainerEvents;
 import io.aliquot.scheduler.nodeagent.GpuHealthEvents;
@@ -38,6 +39,7 @@ class PeriodicConfiguration {
             ContainerEvents containerEvents,
             RejectedPodEvents rejectedPodEvents,
             ScaleDownProtection scaleDownProtection,
+            AcceptedClients acceptedClients,
             WatchHealthCheck watches,
             LongSupplier nanoTime) {
         List<PeriodicTask> tasks = List.of(
@@ -53,6 +55,7 @@ class PeriodicConfiguration {
                 new PeriodicTask("container-events", Duration.ofSeconds(5), containerEvents::report),
                 new PeriodicTask("rejected-pod-events", Duration.ofSeconds(1), rejectedPodEvents::report),
                 new PeriodicTask("scale-down-protection", Duration.ofSeconds(5), scaleDownProtection::update),
+                new PeriodicTask("agent-clients", Duration.ofMillis(500), acceptedClients::update),
                 new PeriodicTask("watch-health", Duration.ofSeconds(2), watches::check));
         return new PeriodicTasks(tasks, nanoTime);
     }

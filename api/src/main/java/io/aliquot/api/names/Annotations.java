@@ -43,6 +43,9 @@ public final class Annotations {
 
     public static final String NO_GPU_LABELS = "none: ";
 
+    /** On a node, only by the scheduler: the {@link CertificateDigest}s of the clients that its agent answers, with commas. */
+    public static final String AGENT_CLIENTS = "aliquot.io/agent-clients";
+
     /** On one node, only by the scheduler: a timestamp that makes kube-scheduler retry Pending pods. */
     public static final String WAKE = "aliquot.io/wake";
 

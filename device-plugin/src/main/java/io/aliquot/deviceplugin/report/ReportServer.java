@@ -1,5 +1,7 @@
 package io.aliquot.deviceplugin.report;
 
+import io.aliquot.api.names.Annotations;
+import io.aliquot.api.names.CertificateDigest;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
@@ -10,8 +12,6 @@ import io.aliquot.deviceplugin.problem.Problem;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
-import java.nio.file.NoSuchFileException;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.Set;
@@ -26,12 +26,12 @@ import javax.net.ssl.SSLContext;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Serves {@value UsageReport#PATH} and {@value UsageHistory#PATH} over mutual TLS to the {@link Clients} of a file. Serves
- * nothing until the file exists, and follows its changes.
+ * Serves {@value UsageReport#PATH} and {@value UsageHistory#PATH} over mutual TLS to the {@link Clients} that the scheduler
+ * names on the Node. Serves nothing until it does, and follows its changes.
  */
 public final class ReportServer implements AutoCloseable {
     private static final Logger LOG = System.getLogger(ReportServer.class.getName());
-    private static final Duration RELOAD = Duration.ofSeconds(10);
+    private static final Duration RELOAD = Duration.ofMillis(500);
 
     private static final int OK = 200;
     private static final int NOT_FOUND = 404;
@@ -39,7 +39,7 @@ public final class ReportServer implements AutoCloseable {
     private static final String GPU = "gpu=";
 
     private final int port;
-    private final Path folder;
+    private final Supplier<Optional<String>> named;
     private final AgentCertificate certificate;
     private final Supplier<Optional<UsageReport>> report;
     private final Supplier<Optional<Set<String>>> pods;
@@ -51,10 +51,10 @@ public final class ReportServer implements AutoCloseable {
     private @Nullable HttpPort server;
 
     /**
-     * Waits for the file of clients, then serves.
+     * Waits for clients, then serves.
      *
      * @param port 0 for any free one
-     * @param folder of the file, which may appear later
+     * @param named the Node's {@value Annotations#AGENT_CLIENTS}, now; must not block
      * @param certificate to serve with
      * @param report empty while there are no figures
      * @param pods the UIDs of all pods that have a cgroup; empty if that is not known. Read on demand
@@ -63,14 +63,14 @@ public final class ReportServer implements AutoCloseable {
      */
     public ReportServer(
             int port,
-            Path folder,
+            Supplier<Optional<String>> named,
             AgentCertificate certificate,
             Supplier<Optional<UsageReport>> report,
             Supplier<Optional<Set<String>>> pods,
             Function<String, Optional<UsageHistory>> history,
             Consumer<String> allocation) {
         this.port = port;
-        this.folder = folder;
+        this.named = named;
         this.certificate = certificate;
         this.report = report;
         this.pods = pods;
@@ -78,9 +78,9 @@ public final class ReportServer implements AutoCloseable {
         this.allocation = allocation;
     }
 
-    /** Begins to look for the file. */
+    /** Begins to look for clients. */
     public void start() {
-        var unused = reloads.scheduleWithFixedDelay(this::reload, 0, RELOAD.toSeconds(), TimeUnit.SECONDS);
+        var unused = reloads.scheduleWithFixedDelay(this::reload, 0, RELOAD.toMillis(), TimeUnit.MILLISECONDS);
     }
 
     /** The port; empty as long as nothing is served. */
@@ -88,18 +88,23 @@ public final class ReportServer implements AutoCloseable {
         return Optional.ofNullable(server).map(HttpPort::port);
     }
 
-    /** Reads the file, and serves the clients in it if they have changed. What cannot be read changes nothing. */
+    /** Serves the clients that the Node names if they have changed. What cannot be read changes nothing. */
     synchronized void reload() {
         try {
-            Clients found = Clients.read(folder);
+            Optional<String> text = named.get();
+            if (text.isEmpty()) {
+                if (server == null) {
+                    problem.report("cannot serve usage to the scheduler: the node has no annotation "
+                            + Annotations.AGENT_CLIENTS + ", which the scheduler writes, retrying");
+                }
+                return;
+            }
+            var found = new Clients(CertificateDigest.parseList(Annotations.AGENT_CLIENTS, text.get()));
             if (!found.equals(clients)) {
                 serve(found.context(certificate));
                 clients = found;
             }
             problem.resolve();
-        } catch (NoSuchFileException e) {
-            problem.report("cannot serve usage to the scheduler: " + e.getMessage()
-                    + " does not exist; the scheduler writes it to the ConfigMap aliquot-agent-clients, retrying");
         } catch (IOException | FormatException e) {
             problem.report("cannot serve usage to the scheduler, retrying: " + e.getMessage());
         }

@@ -16,8 +16,6 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.security.KeyPair;
 import java.security.KeyPairGenerator;
 import java.security.PrivateKey;
@@ -27,7 +25,6 @@ import java.security.spec.ECGenParameterSpec;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
-import java.util.Base64;
 import java.util.Date;
 import java.util.List;
 import java.util.Optional;
@@ -42,7 +39,6 @@ import org.bouncycastle.cert.jcajce.JcaX509v3CertificateBuilder;
 import org.bouncycastle.operator.jcajce.JcaContentSignerBuilder;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 
 /** Real TLS with certificates as the scheduler and the agent make them. */
 final class ReportServerTest {
@@ -54,18 +50,17 @@ final class ReportServerTest {
 
     private static final Set<String> PODS = Set.of("0a1b2c3d-0000-4000-8000-00000000000f");
 
-    private final Path folder;
+    private Optional<String> named = Optional.empty();
     private final AgentCertificate agent = AgentCertificate.create();
     private final Identity scheduler = Identity.create(Duration.ofDays(90));
     private Optional<UsageReport> report = Optional.of(REPORT);
     private final List<String> allocations = new ArrayList<>();
     private final ReportServer server;
 
-    ReportServerTest(@TempDir Path folder) {
-        this.folder = folder;
+    ReportServerTest() {
         server = new ReportServer(
                 0,
-                folder,
+                () -> named,
                 agent,
                 () -> report,
                 () -> Optional.of(PODS),
@@ -164,14 +159,27 @@ final class ReportServerTest {
     }
 
     @Test
-    void aFileThatIsNotReadableKeepsTheFormerClients() throws Exception {
+    void anAnnotationThatIsGoneOrNoListOfDigestsKeepsTheFormerClients() throws Exception {
         serve(scheduler);
 
-        for (String damaged : List.of("", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----")) {
-            Files.writeString(folder.resolve(Clients.FILE), damaged);
+        for (String damaged : List.of("", "abc", scheduler.digest() + ",", (scheduler.digest() + ",x").repeat(20))) {
+            named = Optional.of(damaged);
             server.reload();
             assertThat(get(scheduler, UsageReport.PATH).statusCode()).isEqualTo(200);
         }
+        named = Optional.empty();
+        server.reload();
+        assertThat(get(scheduler, UsageReport.PATH).statusCode()).isEqualTo(200);
+    }
+
+    @Test
+    void eachOfSeveralClientsIsAnswered() throws Exception {
+        Identity other = Identity.create(Duration.ofDays(90));
+        named = Optional.of(scheduler.digest() + "," + other.digest());
+        server.reload();
+
+        assertThat(get(scheduler, UsageReport.PATH).statusCode()).isEqualTo(200);
+        assertThat(get(other, UsageReport.PATH).statusCode()).isEqualTo(200);
     }
 
     /** Regression: all agents had one key, so each could answer for another node. */
@@ -189,7 +197,7 @@ final class ReportServerTest {
     }
 
     @Test
-    void nothingListensBeforeTheFileExists() throws Exception {
+    void nothingListensBeforeTheSchedulerHasNamedItsClients() throws Exception {
         server.reload();
         assertThat(server.port()).isEmpty();
 
@@ -220,11 +228,8 @@ final class ReportServerTest {
         }
     }
 
-    private void serve(Identity client) throws IOException {
-        Files.writeString(
-                folder.resolve(Clients.FILE),
-                "-----BEGIN CERTIFICATE-----\n" + Base64.getMimeEncoder().encodeToString(client.encodedCertificate())
-                        + "\n-----END CERTIFICATE-----\n");
+    private void serve(Identity client) {
+        named = Optional.of(client.digest());
         server.reload();
     }
 
@@ -281,12 +286,8 @@ final class ReportServerTest {
             }
         }
 
-        byte[] encodedCertificate() {
-            try {
-                return certificate.getEncoded();
-            } catch (Exception e) {
-                throw new IllegalStateException(e);
-            }
+        String digest() {
+            return CertificateDigest.of(certificate);
         }
     }
 }

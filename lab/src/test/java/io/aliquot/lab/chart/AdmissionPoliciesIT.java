@@ -1161,6 +1161,7 @@ class AdmissionPoliciesIT {
                     "{\"metadata\": {\"annotations\": {\"example.com/kept\": null}}}",
                     "{\"metadata\": {\"annotations\": {\"aliquot.io/slots\": \"1000\"}}}",
                     "{\"metadata\": {\"annotations\": {\"aliquot.io/wake\": \"now\"}}}",
+                    "{\"metadata\": {\"annotations\": {\"aliquot.io/agent-clients\": \"mine\"}}}",
                     "{\"metadata\": {\"finalizers\": [\"example.com/forever\"]}}",
                     "{\"spec\": {\"unschedulable\": true}}",
                     "{\"spec\": {\"taints\": [{\"key\": \"a\", \"effect\": \"NoExecute\"}]}}"
@@ -1199,6 +1200,21 @@ class AdmissionPoliciesIT {
                         {apiVersion: v1, kind: Node, metadata: {name: forged, annotations: {aliquot.io/gpus: ""}}}"""), "own Aliquot agent may");
             forbidden(
                     server.kubelet("node1").patch(NODE1, annotation("aliquot.io/gpus", "[]")), "own Aliquot agent may");
+        }
+
+        @Test
+        void nobodyButTheSchedulerNamesTheClientsOfANodesAgent() {
+            String key = "aliquot.io/agent-clients";
+            for (Caller caller : List.of(admin, agent1, server.kubelet("node1"))) {
+                forbidden(caller.patch(NODE1, annotation(key, "mine")), key);
+                forbidden(caller.patch(NODE1 + "/status", annotation(key, "mine")), key);
+            }
+            forbidden(admin.post("/api/v1/nodes", """
+                        {apiVersion: v1, kind: Node, metadata: {name: forged, annotations: {aliquot.io/agent-clients: ""}}}"""), key);
+            scheduler.patch(NODE1, annotation(key, unique())).expectSuccess();
+            forbidden(
+                    admin.patch(NODE1, "{\"metadata\": {\"annotations\": {\"aliquot.io/agent-clients\": null}}}"), key);
+            agent1.patch(NODE1, annotation("aliquot.io/gpus", unique())).expectSuccess();
         }
 
         @Test
@@ -1510,7 +1526,6 @@ class AdmissionPoliciesIT {
                 {apiVersion: v1, kind: Secret, metadata: {name: aliquot-webhook-tls}}""").expectSuccess();
             scheduler.get(secrets + "/aliquot-webhook-tls").expectSuccess();
             String configMaps = "/api/v1/namespaces/" + Chart.NAMESPACE + "/configmaps";
-            scheduler.get(configMaps + "/aliquot-agent-clients").expectSuccess();
             forbidden(scheduler.get(configMaps), "");
             forbidden(scheduler.get(secrets), "");
             forbidden(scheduler.get(secrets + "/sh.helm.release.v1.aliquot.v1"), "");

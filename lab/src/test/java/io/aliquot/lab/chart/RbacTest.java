@@ -68,8 +68,7 @@ class RbacTest {
                         "coordination.k8s.io/leases aliquot-scheduler: get list watch update",
                         "coordination.k8s.io/leases: create",
                         "secrets aliquot-webhook-tls aliquot-webhook-ca: get update",
-                        "secrets: create",
-                        "configmaps aliquot-agent-clients: get update");
+                        "secrets: create");
     }
 
     @Test

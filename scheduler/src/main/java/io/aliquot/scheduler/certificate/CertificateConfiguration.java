@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.certificate;
 
+import io.aliquot.scheduler.nodeagent.AcceptedClients;
 import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
@@ -20,9 +21,10 @@ class CertificateConfiguration {
             Settings settings,
             Clock clock,
             TlsCertificate ports,
+            AcceptedClients accepted,
             AgentTls agents,
             MeterRegistry metrics) {
-        var keeper = new CertificateKeeper(kubernetes, settings, clock, ports, agents);
+        var keeper = new CertificateKeeper(kubernetes, settings, clock, ports, accepted::accept, agents);
         TimeGauge.builder(
                         "aliquot.certificate.expiry.timestamp",
                         keeper,

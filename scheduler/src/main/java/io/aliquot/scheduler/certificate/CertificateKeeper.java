@@ -24,6 +24,7 @@ import java.util.Optional;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
@@ -64,7 +65,6 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
 
     // What is kept, for the log.
     private static final String WEBHOOKS = "the webhooks' certificate";
-    private static final String AGENTS = "the certificates that node agents accept";
 
     private final KubernetesClient kubernetes;
     private final Settings settings;
@@ -87,7 +87,12 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     private final Map<String, String> lastErrors = new HashMap<>();
 
     CertificateKeeper(
-            KubernetesClient kubernetes, Settings settings, Clock clock, TlsCertificate ports, AgentTls agentTls) {
+            KubernetesClient kubernetes,
+            Settings settings,
+            Clock clock,
+            TlsCertificate ports,
+            Consumer<List<X509Certificate>> acceptedByAgents,
+            AgentTls agentTls) {
         this.kubernetes = kubernetes;
         this.settings = settings;
         this.hosts = Stream.of(SERVICE, settings.apiGroupService())
@@ -97,7 +102,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
                 .toList();
         this.clock = clock;
         this.ports = ports;
-        this.agents = new AgentClients(kubernetes, settings.namespace(), clock, agentTls);
+        this.agents = new AgentClients(clock, acceptedByAgents, agentTls);
         this.timer = Executors.newSingleThreadScheduledExecutor(task -> {
             var thread = new Thread(task, "certificate");
             thread.setDaemon(true);
@@ -154,8 +159,7 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
     }
 
     /**
-     * Reads everything once and repairs the Secrets. Logs errors of the agents' ConfigMap and the APIService: the webhooks
-     * do not depend on them.
+     * Reads everything once and repairs the Secrets. Logs errors of the APIService: the webhooks do not depend on it.
      *
      * @throws KubernetesClientException if the API server is unreachable or refuses
      */
@@ -177,10 +181,8 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
         return e.getCode() == HttpURLConnection.HTTP_CONFLICT;
     }
 
-    /** Reads the agents' ConfigMap before the webhooks' Secret: what it lists is never newer than it. */
     private void tryReconcile() {
         Map<String, String> caBundles = caBundles();
-        boolean agentsAreRead = succeeds(AGENTS, agents::read);
         ServingCertificate authority = ensureAuthority(caBundles);
         List<String> outdatedNow = distrusting(caBundles, authority.certificate());
         if (!outdatedNow.isEmpty() && !outdatedNow.equals(outdated)) {
@@ -195,8 +197,8 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
         }
         storedBefore = stored;
         ServingCertificate serves = served;
-        if (agentsAreRead && serves != null) {
-            succeeds(AGENTS, () -> agents.reconcile(stored, serves));
+        if (serves != null) {
+            agents.reconcile(stored, serves);
         }
         if (!caBundles.containsKey(REQUIRED)) {
             waitingFor = "webhook " + REQUIRED + " in MutatingWebhookConfiguration " + CONFIGURATION;

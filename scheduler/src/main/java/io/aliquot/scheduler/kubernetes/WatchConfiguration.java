@@ -13,6 +13,7 @@ import io.aliquot.scheduler.kubernetes.watch.Informer.Progress;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
 import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.Ledger;
+import io.aliquot.scheduler.nodeagent.AcceptedClients;
 import io.aliquot.scheduler.nodeagent.NodeReports;
 import io.aliquot.scheduler.preemption.Budgets;
 import io.aliquot.scheduler.settings.Settings;
@@ -134,6 +135,7 @@ class WatchConfiguration {
             GpuNodes gpuNodes,
             HamiNodes hamiNodes,
             ScaleDownProtection scaleDownProtection,
+            AcceptedClients acceptedClients,
             Events events,
             LongSupplier nanoTime) {
         var reader = new NodeReader(settings.gpuPlacement(), settings.nodeLabel());
@@ -153,6 +155,7 @@ class WatchConfiguration {
                     ledger.putNode(name, reading.facts());
                     NodeMetadata metadata = NodeReader.metadata(node, reading);
                     gpuNodes.put(metadata);
+                    acceptedClients.put(name, metadata.version(), NodeReader.annotations(node));
                     scaleDownProtection.put(
                             name,
                             metadata.version(),
@@ -166,6 +169,7 @@ class WatchConfiguration {
                     ledger.removeNode(node.getMetadata().getName());
                     gpuNodes.remove(node.getMetadata().getName());
                     scaleDownProtection.remove(node.getMetadata().getName());
+                    acceptedClients.remove(node.getMetadata().getName());
                 },
                 List.of(new Progress(gpuNodes::listed, gpuNodes::reached)),
                 nanoTime);

@@ -103,12 +103,15 @@ public final class AgentUsage {
         /** Empty while the agent is not ready. */
         private final String address;
 
-        /** Whether its pod is ready. Guarded, with the next four, by the {@link AgentUsage}. */
+        /** Whether its pod is ready. Guarded, with the next five, by the {@link AgentUsage}. */
         private boolean ready;
 
         private boolean silent;
         private long due;
         private long askedAt;
+
+        /** Until when it is about to accept this replica. */
+        private long expectedUntil;
 
         /** The latest request. Completes without an exception. */
         private CompletableFuture<?> answer = CompletableFuture.completedFuture(null);
@@ -124,9 +127,10 @@ public final class AgentUsage {
         private volatile Outcome outcome = Outcome.NO_AGENT;
         private volatile @Nullable Received received;
 
-        Agent(String address, long due, @Nullable Received received) {
+        Agent(String address, long due, long expectedUntil, @Nullable Received received) {
             this.address = address;
             this.due = due;
+            this.expectedUntil = expectedUntil;
             this.received = received;
         }
     }
@@ -175,12 +179,25 @@ public final class AgentUsage {
     public synchronized void putAgent(String node, boolean ready, String address) {
         Agent agent = byNode.compute(node, (name, known) -> {
             if (known == null) {
-                return new Agent(address, nanoTime.getAsLong() + turn(name), null);
+                long now = nanoTime.getAsLong();
+                return new Agent(address, now + turn(name), now, null);
             }
-            return known.address.equals(address) ? known : new Agent(address, known.due, known.received);
+            return known.address.equals(address)
+                    ? known
+                    : new Agent(address, known.due, known.expectedUntil, known.received);
         });
         agent.ready = ready;
         readiness.set(node, ready && !agent.silent);
+    }
+
+    /** The node's agent learns now that it is to accept this replica, which asks it until it does, for some seconds. */
+    synchronized void expectAnswer(String node) {
+        Agent agent = byNode.get(node);
+        if (agent != null) {
+            long now = nanoTime.getAsLong();
+            agent.due = Math.min(agent.due, now + SECOND_TRY_AFTER.toNanos());
+            agent.expectedUntil = now + PERIOD.toNanos();
+        }
     }
 
     /**
@@ -326,7 +343,10 @@ public final class AgentUsage {
                 LOG.info("the agent of node {} can be reached again", node);
             }
             readiness.set(node, agent.ready && !silent);
-        } else if (answeredAt != null && !late && agent.answer.isDone() && NO_ANSWER.contains(agent.outcome)) {
+        } else if (agent.answer.isDone()
+                && (now - agent.expectedUntil < 0
+                        ? agent.outcome != Outcome.DONE
+                        : answeredAt != null && !late && NO_ANSWER.contains(agent.outcome))) {
             agent.due = Math.min(agent.due, now + SECOND_TRY_AFTER.toNanos());
         }
     }

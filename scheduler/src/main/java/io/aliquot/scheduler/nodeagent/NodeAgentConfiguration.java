@@ -28,6 +28,11 @@ class NodeAgentConfiguration {
     }
 
     @Bean
+    AcceptedClients acceptedClients(Cluster cluster, AgentUsage usage, LongSupplier nanoTime) {
+        return new AcceptedClients(cluster, usage::expectAnswer, nanoTime);
+    }
+
+    @Bean
     OveruseMonitor overuseMonitor(
             AgentUsage usage,
             Ledger ledger,

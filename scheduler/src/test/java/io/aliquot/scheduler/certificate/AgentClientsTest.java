@@ -5,28 +5,21 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
-import io.fabric8.kubernetes.api.model.ConfigMap;
-import io.fabric8.kubernetes.api.model.ConfigMapBuilder;
 import io.fabric8.kubernetes.api.model.SecretBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.server.mock.EnableKubernetesMockClient;
-import java.io.ByteArrayInputStream;
-import java.nio.charset.StandardCharsets;
-import java.security.cert.CertificateException;
-import java.security.cert.CertificateFactory;
 import java.security.cert.X509Certificate;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
-import java.util.Map;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** What a replica presents to node agents, and what the agents find in their volume. */
+/** What a replica presents to node agents, and what it has them told to accept. */
 @EnableKubernetesMockClient(crud = true, https = false)
 class AgentClientsTest {
     private static final Duration RENEWAL = Duration.ofDays(61);
-    /** Longer than a kubelet takes to update a volume. */
+    /** Longer than it takes to tell the agents of all nodes. */
     private static final Duration FOLLOWED = Duration.ofMinutes(5);
 
     @SuppressWarnings("NullAway.Init") // set by the extension
@@ -34,12 +27,15 @@ class AgentClientsTest {
 
     private final ManualClock clock = new ManualClock(Instant.parse("2026-03-01T00:00:00Z"));
 
+    /** What agents were told last. */
+    private List<X509Certificate> accepted = List.of();
+
     private final class Replica {
         final AgentTls tls = new AgentTls();
         final CertificateKeeper keeper;
 
         Replica(Settings settings) {
-            keeper = new CertificateKeeper(kubernetes, settings, clock, new TlsCertificate(), tls);
+            keeper = new CertificateKeeper(kubernetes, settings, clock, new TlsCertificate(), told -> accepted = told, tls);
         }
 
         void reconcile() {
@@ -55,16 +51,6 @@ class AgentClientsTest {
     @BeforeEach
     void chart() {
         kubernetes.resource(CertificateKeeperTest.configuration()).create();
-        kubernetes.resource(chartsConfigMap()).create();
-    }
-
-    private static ConfigMap chartsConfigMap() {
-        return new ConfigMapBuilder()
-                .withNewMetadata()
-                .withNamespace("aliquot")
-                .withName(AgentClients.NAME)
-                .endMetadata()
-                .build();
     }
 
     @Test
@@ -74,27 +60,12 @@ class AgentClientsTest {
 
         replica.reconcile();
 
-        assertThat(agentsAccept()).containsExactly(replica.presents());
+        assertThat(accepted).containsExactly(replica.presents());
         assertThat(replica.presents()).isEqualTo(schedulers());
     }
 
     @Test
-    void nothingIsWrittenWithoutNeed() {
-        Replica one = replica();
-        Replica two = replica();
-        one.reconcile();
-        String version = configMap().getMetadata().getResourceVersion();
-
-        two.reconcile();
-        clock.advance(Duration.ofDays(59));
-        one.reconcile();
-
-        assertThat(two.presents()).isEqualTo(one.presents());
-        assertThat(configMap().getMetadata().getResourceVersion()).isEqualTo(version);
-    }
-
-    @Test
-    void aRenewedClientCertificateIsPresentedOnlyWhenEveryKubeletHasUpdatedTheAgentsVolume() {
+    void aRenewedClientCertificateIsPresentedOnlyWhenAgentsHaveBeenToldForFiveMinutes() {
         Replica one = replica();
         Replica two = replica();
         one.reconcile();
@@ -106,7 +77,7 @@ class AgentClientsTest {
         two.reconcile();
 
         X509Certificate renewed = schedulers();
-        assertThat(agentsAccept()).containsExactlyInAnyOrder(old, renewed);
+        assertThat(accepted).containsExactlyInAnyOrder(old, renewed);
         clock.advance(FOLLOWED.minusSeconds(1));
         one.reconcile();
         two.reconcile();
@@ -116,10 +87,10 @@ class AgentClientsTest {
         one.reconcile();
         two.reconcile();
         assertThat(List.of(one.presents(), two.presents())).containsExactly(renewed, renewed);
-        assertThat(agentsAccept()).contains(old);
+        assertThat(accepted).contains(old);
         clock.advance(Duration.ofHours(1));
         one.reconcile();
-        assertThat(agentsAccept()).containsExactly(renewed);
+        assertThat(accepted).containsExactly(renewed);
     }
 
     @Test
@@ -160,7 +131,7 @@ class AgentClientsTest {
         replica.reconcile();
 
         assertThat(schedulers().getExtendedKeyUsage()).contains("1.3.6.1.5.5.7.3.2");
-        assertThat(agentsAccept()).containsExactly(schedulers(), forServers.certificate());
+        assertThat(accepted).containsExactly(schedulers(), forServers.certificate());
         assertThat(replica.keeper.served().orElseThrow().certificate()).isEqualTo(forServers.certificate());
         assertThat(replica.presents()).isEqualTo(forServers.certificate());
     }
@@ -173,53 +144,11 @@ class AgentClientsTest {
         replica.reconcile();
 
         assertThat(replica.keeper.waitsFor()).isEmpty();
-        assertThat(agentsAccept()).containsExactly(replica.presents());
-    }
-
-    @Test
-    void repairsTheConfigMapAndTheWebhooksDoNotDependOnIt() {
-        kubernetes.resource(configMap()).delete();
-        Replica replica = replica();
-        replica.reconcile();
-        replica.reconcile();
-        assertThat(replica.keeper.waitsFor()).isEmpty();
-        assertThat(replica.tls.identity()).isEmpty();
-
-        kubernetes.resource(chartsConfigMap()).create();
-        replica.reconcile();
-        assertThat(agentsAccept()).containsExactly(replica.presents());
-
-        kubernetes
-                .resource(configMap().toBuilder()
-                        .withData(Map.of("clients.crt", "none", "mine", "x"))
-                        .build())
-                .update();
-        replica.reconcile();
-        assertThat(agentsAccept()).containsExactly(replica.presents());
-        assertThat(configMap().getData()).containsOnlyKeys("clients.crt");
+        assertThat(accepted).containsExactly(replica.presents());
     }
 
     private Replica replica() {
         return new Replica(CertificateKeeperTest.settings(""));
-    }
-
-    private ConfigMap configMap() {
-        return kubernetes
-                .configMaps()
-                .inNamespace("aliquot")
-                .withName(AgentClients.NAME)
-                .get();
-    }
-
-    private List<X509Certificate> agentsAccept() {
-        try {
-            byte[] pem = configMap().getData().getOrDefault("clients.crt", "").getBytes(StandardCharsets.US_ASCII);
-            return CertificateFactory.getInstance("X.509").generateCertificates(new ByteArrayInputStream(pem)).stream()
-                    .map(X509Certificate.class::cast)
-                    .toList();
-        } catch (CertificateException e) {
-            throw new AssertionError(e);
-        }
     }
 
     private X509Certificate schedulers() {

@@ -3,6 +3,8 @@ package io.aliquot.scheduler.certificate;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.scheduler.apiserver.FakeCluster;
+import io.aliquot.scheduler.nodeagent.AcceptedClients;
 import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
@@ -320,7 +322,7 @@ class CertificateKeeperTest {
                         .build())
                 .create();
         var keeper = new CertificateKeeper(
-                kubernetes, settings("aliquot-group"), clock, new TlsCertificate(), new AgentTls());
+                kubernetes, settings("aliquot-group"), clock, new TlsCertificate(), accepted -> {}, new AgentTls());
         keeper.reconcile();
         runJob(kubernetes);
 
@@ -344,7 +346,7 @@ class CertificateKeeperTest {
         runJob(kubernetes);
         X509Certificate old = stored().certificate();
         var upgraded = new CertificateKeeper(
-                kubernetes, settings("aliquot-extension-api"), clock, new TlsCertificate(), new AgentTls());
+                kubernetes, settings("aliquot-extension-api"), clock, new TlsCertificate(), accepted -> {}, new AgentTls());
 
         upgraded.reconcile();
         assertThat(served(upgraded)).isEqualTo(old);
@@ -467,7 +469,14 @@ class CertificateKeeperTest {
     void theMetricsAreTheEndOfTheServedCertificateAndWhetherTheCaBundlesAreCurrent() {
         var metrics = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
         CertificateKeeper keeper = new CertificateConfiguration()
-                .certificateKeeper(kubernetes, settings(""), clock, new TlsCertificate(), new AgentTls(), metrics);
+                .certificateKeeper(
+                        kubernetes,
+                        settings(""),
+                        clock,
+                        new TlsCertificate(),
+                        new AcceptedClients(new FakeCluster(), node -> {}, () -> 0),
+                        new AgentTls(),
+                        metrics);
         assertThat(metrics.scrape())
                 .contains("aliquot_certificate_expiry_timestamp_seconds NaN", "aliquot_ca_bundle_current NaN");
 
@@ -482,7 +491,7 @@ class CertificateKeeperTest {
     }
 
     private CertificateKeeper keeper() {
-        return new CertificateKeeper(kubernetes, settings(""), clock, new TlsCertificate(), new AgentTls());
+        return new CertificateKeeper(kubernetes, settings(""), clock, new TlsCertificate(), accepted -> {}, new AgentTls());
     }
 
     /** The chart's names in the namespace {@code aliquot}. */

@@ -148,6 +148,25 @@ class AgentUsageTest {
         assertThat(told).as("the turn stays").hasSize(5);
     }
 
+    /** Regression: the next turn followed after up to 9 s. */
+    @Test
+    void anAgentThatIsAboutToAcceptThisReplicaIsAskedEverySecondUntilItDoes() {
+        var asked = new AtomicInteger();
+        answers.put("127.0.0.1", exchange -> {
+            boolean accepts = asked.incrementAndGet() > 3;
+            (accepts ? reportOf("n1") : FakeAgent.text(500, "")).to(exchange);
+        });
+        usage.expectAnswer("unknown");
+        usage.putAgent("n1", true, "");
+        elapse(AgentUsage.PERIOD);
+        usage.expectAnswer("n1");
+        usage.putAgent("n1", true, "127.0.0.1");
+        elapse(Duration.ofSeconds(4));
+
+        assertThat(usage.usage("n1")).isPresent();
+        assertThat(asked).hasValue(4);
+    }
+
     @Test
     void aReaderGetsFiguresOfTheLastSecond() {
         var asked = new AtomicInteger();
