@@ -116,7 +116,7 @@ maven_lab() {
 }
 
 # The tests whose faults hit the whole cluster
-fault_tests=AdmissionFaultsIT,ForeignBindingsIT,GpuApiFaultsIT,KubeletRestartIT,LeaderFailoverIT,ProcessKillIT,SlowClientsIT,WithoutAllocateIT
+fault_tests=AdmissionFaultsIT,EtcdRestoreIT,ForeignBindingsIT,GpuApiFaultsIT,KubeletRestartIT,LeaderFailoverIT,ProcessKillIT,SlowClientsIT,WithoutAllocateIT
 
 # The tests of the cluster mostly wait; those of the other modules run beside them.
 run_gate() {

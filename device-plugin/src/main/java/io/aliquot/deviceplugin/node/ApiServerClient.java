@@ -16,6 +16,10 @@ import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 import tools.jackson.core.JacksonException;
@@ -56,17 +60,20 @@ public final class ApiServerClient {
     private final URI base;
     private final HttpClient client;
     private final Path token;
+    private final Duration timeout;
 
     /**
      * Creates a client.
      *
      * @param token the file with the bearer token, read for each request because the kubelet replaces it before it
      *     expires
+     * @param timeout of a request, and until a watch begins
      */
-    ApiServerClient(URI base, HttpClient client, Path token) {
+    ApiServerClient(URI base, HttpClient client, Path token, Duration timeout) {
         this.base = base;
         this.client = client;
         this.token = token;
+        this.timeout = timeout;
     }
 
     /**
@@ -89,7 +96,7 @@ public final class ApiServerClient {
                     .connectTimeout(TIMEOUT)
                     .sslContext(contextTrusting(serviceAccount.resolve("ca.crt")))
                     .build();
-            return new ApiServerClient(base, client, serviceAccount.resolve("token"));
+            return new ApiServerClient(base, client, serviceAccount.resolve("token"), TIMEOUT);
         } catch (GeneralSecurityException e) {
             throw new IOException("cannot use " + serviceAccount.resolve("ca.crt") + ": " + e.getMessage(), e);
         }
@@ -97,9 +104,7 @@ public final class ApiServerClient {
 
     /** Gets an object or a list. */
     JsonNode get(String path) throws IOException, InterruptedException {
-        HttpResponse<byte[]> response =
-                client.send(request(path).timeout(TIMEOUT).build(), HttpResponse.BodyHandlers.ofByteArray());
-        return read(path, response.statusCode(), response.body());
+        return send(path, request(path).build());
     }
 
     /** Applies a JSON merge patch; returns the changed object. */
@@ -113,23 +118,37 @@ public final class ApiServerClient {
     }
 
     private JsonNode patch(String path, String type, JsonNode patch) throws IOException, InterruptedException {
-        HttpRequest request = request(path)
-                .timeout(TIMEOUT)
-                .header("Content-Type", type)
-                .method("PATCH", HttpRequest.BodyPublishers.ofByteArray(JSON.writeValueAsBytes(patch)))
-                .build();
-        HttpResponse<byte[]> response = client.send(request, HttpResponse.BodyHandlers.ofByteArray());
-        return read(path, response.statusCode(), response.body());
+        return send(
+                path,
+                request(path)
+                        .header("Content-Type", type)
+                        .method("PATCH", HttpRequest.BodyPublishers.ofByteArray(JSON.writeValueAsBytes(patch)))
+                        .build());
+    }
+
+    /** Waits for the whole answer; {@link HttpRequest#timeout} waits for its headers only (JDK 25). */
+    private JsonNode send(String path, HttpRequest request) throws IOException, InterruptedException {
+        CompletableFuture<HttpResponse<byte[]>> answer =
+                client.sendAsync(request, HttpResponse.BodyHandlers.ofByteArray());
+        try {
+            HttpResponse<byte[]> response = answer.get(timeout.toMillis(), TimeUnit.MILLISECONDS);
+            return read(path, response.statusCode(), response.body());
+        } catch (TimeoutException e) {
+            throw new IOException("the API server did not answer " + path + " within " + timeout, e);
+        } catch (ExecutionException e) {
+            throw e.getCause() instanceof IOException failure ? failure : new IOException(e.getCause());
+        } finally {
+            answer.cancel(true);
+        }
     }
 
     /** Opens a watch: a stream of events, one line of JSON each. */
     InputStream watch(String path) throws IOException, InterruptedException {
         HttpResponse<InputStream> response =
-                client.send(request(path).timeout(TIMEOUT).build(), HttpResponse.BodyHandlers.ofInputStream());
+                client.send(request(path).timeout(timeout).build(), HttpResponse.BodyHandlers.ofInputStream());
         if (response.statusCode() != 200) {
-            try (InputStream body = response.body()) {
-                read(path, response.statusCode(), body.readAllBytes());
-            }
+            response.body().close(); // unread, since it may never end; the next list tells the reason
+            throw refusal(path, response.statusCode(), "");
         }
         return response.body();
     }
@@ -158,8 +177,12 @@ public final class ApiServerClient {
             message =
                     new String(body, StandardCharsets.UTF_8).lines().findFirst().orElse("");
         }
+        throw refusal(path, status, message);
+    }
+
+    private static IOException refusal(String path, int status, String message) {
         String answer = "the API server answered " + status + " to " + path + ": " + message;
-        throw status == 403 || status == 404 ? new RefusedException(status, answer) : new IOException(answer);
+        return status == 403 || status == 404 ? new RefusedException(status, answer) : new IOException(answer);
     }
 
     private static SSLContext contextTrusting(Path authorities) throws IOException, GeneralSecurityException {

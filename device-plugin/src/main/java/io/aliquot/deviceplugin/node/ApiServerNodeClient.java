@@ -162,7 +162,8 @@ public final class ApiServerNodeClient implements NodeClient {
 
     private void write(Request request) throws NodeWriteException {
         try {
-            informer.store(request.send());
+            Optional<JsonNode> before = informer.stored();
+            informer.answered(before, Optional.of(request.send()));
         } catch (IOException e) {
             throw new NodeWriteException("cannot write to node " + name + ": " + e.getMessage(), e);
         } catch (InterruptedException e) {

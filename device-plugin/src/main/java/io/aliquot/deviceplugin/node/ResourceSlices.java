@@ -24,7 +24,9 @@ import tools.jackson.databind.MappingIterator;
  */
 final class ResourceSlices implements AutoCloseable {
     private static final Logger LOG = System.getLogger(ResourceSlices.class.getName());
-    private static final Duration WATCH_TIMEOUT = Duration.ofMinutes(5);
+    /** 111 requests a second, lists and watches, by 5,000 nodes. */
+    private static final Duration SHORTEST_WATCH = Duration.ofMinutes(1);
+
     private static final Duration FIRST_PAUSE = Duration.ofMillis(500);
     private static final Duration LONGEST_PAUSE = Duration.ofSeconds(30);
 
@@ -47,7 +49,7 @@ final class ResourceSlices implements AutoCloseable {
     ResourceSlices(ApiServerClient server, String node, Runnable onChange, LongSupplier nanoTime) {
         this.server = server;
         this.onChange = onChange;
-        watch = new WatchStream(WATCH_TIMEOUT, nanoTime);
+        watch = new WatchStream(SHORTEST_WATCH, nanoTime);
         path = "/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.nodeName%3D" + node;
         backoff = new Backoff(nanoTime, FIRST_PAUSE, LONGEST_PAUSE);
         thread = new Thread(this::run, "resource-slices");
@@ -71,7 +73,7 @@ final class ResourceSlices implements AutoCloseable {
     private void run() {
         try {
             while (!closed) {
-                Thread.sleep(listAndFollow().toMillis());
+                WatchStream.pause(listAndFollow());
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt(); // closed
@@ -85,11 +87,7 @@ final class ResourceSlices implements AutoCloseable {
             set(devices(list));
             failure.resolve();
             backoff.reset();
-            String version = list.path("metadata").path("resourceVersion").asString("");
-            watch.follow(
-                    server.watch(path + "&watch=true&timeoutSeconds=" + WATCH_TIMEOUT.toSeconds() + "&resourceVersion="
-                            + version),
-                    this::awaitChange);
+            watch.follow(server, path, list, this::awaitChange);
             return FIRST_PAUSE; // a driver replaces several slices one after the other
         } catch (ApiServerClient.RefusedException e) {
             if (e.status() != 404) {

@@ -16,6 +16,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -27,6 +28,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Predicate;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -37,6 +39,8 @@ import tools.jackson.databind.json.JsonMapper;
 /** Over HTTP against a server that gives the few responses needed here; the lab runs a real API server. */
 @Timeout(60)
 final class ApiServerNodeClientTest {
+    private static final Duration PATIENCE = Duration.ofSeconds(10);
+
     private final Path token;
     private final HttpServer server;
     private final ExecutorService threads = Executors.newCachedThreadPool();
@@ -46,6 +50,12 @@ final class ApiServerNodeClientTest {
     private volatile String list =
             items(node(7, "\"gpu\":\"on\"", "\"aliquot.io/slots\":\"20\"", "\"aliquot.io/vgpu\":\"20\""));
     private volatile int patchStatus = 200;
+    private final AtomicLong clock = new AtomicLong();
+    private volatile boolean stopsInTheMiddle;
+
+    /** Runs while a list of the Node waits for its answer. */
+    private volatile Runnable duringList = () -> {};
+
     private final BlockingQueue<String> sliceEvents = new LinkedBlockingQueue<>();
     private final List<String> sliceRequests = new CopyOnWriteArrayList<>();
     private volatile String slices = "";
@@ -58,9 +68,13 @@ final class ApiServerNodeClientTest {
         server.setExecutor(threads);
         server.createContext("/", this::answer);
         server.start();
+        node = client("node1", PATIENCE);
+    }
+
+    private ApiServerNodeClient client(String name, Duration patience) {
         URI base = URI.create("http://127.0.0.1:" + server.getAddress().getPort());
-        node = new ApiServerNodeClient(
-                new ApiServerClient(base, HttpClient.newHttpClient(), token), "node1", () -> {}, System::nanoTime);
+        return new ApiServerNodeClient(
+                new ApiServerClient(base, HttpClient.newHttpClient(), token, patience), name, () -> {}, clock::get);
     }
 
     @AfterEach
@@ -95,14 +109,7 @@ final class ApiServerNodeClientTest {
     void returnsTheDevicesOfTheNodesResourceSlicesAndTheirChanges() throws Exception {
         await(() -> node.draDevices().isPresent()); // else it might take the event
         slices = items("");
-        try (var other = new ApiServerNodeClient(
-                new ApiServerClient(
-                        URI.create("http://127.0.0.1:" + server.getAddress().getPort()),
-                        HttpClient.newHttpClient(),
-                        token),
-                "node2",
-                () -> {},
-                System::nanoTime)) {
+        try (var other = client("node2", PATIENCE)) {
             await(() -> other.draDevices().equals(Optional.of(List.of())));
             slices = items("""
                     {"spec":{"driver":"gpu.nvidia.com","nodeName":"node2","pool":{"name":"node2"},"devices":[
@@ -154,6 +161,84 @@ final class ApiServerNodeClientTest {
         events.add("");
 
         awaitNode(found -> found.annotations().containsKey("young"));
+    }
+
+    @Test
+    void afterARestoreOfEtcdTheOlderNodeOfAListCountsAndSoDoItsEvents() throws Exception {
+        list = items(node(500, "", "\"young\":\"\"", ""));
+        events.add(""); // ends the watch
+        awaitNode(found -> found.annotations().containsKey("young"));
+
+        list = items(node(7, "", "\"restored\":\"\"", ""));
+        events.add(""); // ends the watch
+
+        awaitNode(found -> found.annotations().containsKey("restored"));
+        events.add(event("MODIFIED", node(8, "", "\"later\":\"\"", "")));
+        awaitNode(found -> found.annotations().containsKey("later"));
+    }
+
+    @Test
+    void theAnswerToAWriteCountsAlsoWhereEtcdWasRestoredAndNoListHasShownIt() throws Exception {
+        list = items(node(500, "", "\"young\":\"\"", ""));
+        events.add(""); // ends the watch
+        awaitNode(found -> found.annotations().containsKey("young"));
+
+        node.patchMetadata(MetadataPatch.set(Map.of(), Map.of("a", "b"))); // answered with version 50
+
+        assertThat(node.latest().orElseThrow().annotations()).containsKey("written");
+    }
+
+    @Test
+    void aListThatWasSentBeforeAWriteWasAnsweredDoesNotHideTheWrite() throws Exception {
+        awaitNode(found -> true);
+        duringList = () -> {
+            try {
+                node.patchMetadata(MetadataPatch.set(Map.of(), Map.of("a", "b")));
+            } catch (NodeWriteException e) {
+                throw new IllegalStateException(e);
+            }
+        };
+        list = items(node(40, "", "\"stale\":\"\"", ""));
+
+        events.add(""); // ends the watch
+
+        awaitNode(found -> found.annotations().containsKey("written"));
+        events.add(event("MODIFIED", node(90, "", "\"new\":\"\"", ""))); // after the list was stored, or ignored
+        var seen = new CopyOnWriteArrayList<Map<String, String>>();
+        await(() -> {
+            node.latest().map(NodeView::annotations).ifPresent(seen::add);
+            return seen.getLast().containsKey("new");
+        });
+        assertThat(seen).noneMatch(annotations -> annotations.containsKey("stale"));
+    }
+
+    @Test
+    void aWatchWithoutAnEndIsReplacedByAListWithinAMinute() throws Exception {
+        awaitNode(found -> true);
+        list = items(node(7, "", "\"after\":\"\"", "")); // the watch tells nothing of it
+
+        await(() -> {
+            clock.addAndGet(Duration.ofSeconds(46).toNanos());
+            return node.latest().orElseThrow().annotations().containsKey("after");
+        });
+
+        assertThat(requests)
+                .filteredOn(request -> request.contains("timeoutSeconds="))
+                .allMatch(request -> request.matches(".*timeoutSeconds=(2\\d|3\\d|40)&.*"));
+    }
+
+    @Test
+    void anAnswerThatStopsInItsMiddleIsGivenUp() throws Exception {
+        stopsInTheMiddle = true;
+        try (var other = client("node3", Duration.ofMillis(300))) {
+            await(() -> requests.stream().anyMatch(request -> request.contains("node3")));
+            assertThatThrownBy(() -> other.patchMetadata(MetadataPatch.set(Map.of(), Map.of("a", "b"))))
+                    .isInstanceOf(NodeWriteException.class)
+                    .hasMessageContaining("did not answer /api/v1/nodes/node3 within PT0.3S");
+            stopsInTheMiddle = false;
+
+            await(() -> other.latest().isPresent());
+        }
     }
 
     @Test
@@ -281,13 +366,19 @@ final class ApiServerNodeClientTest {
                     + String.join(" ", exchange.getRequestHeaders().getOrDefault("Content-Type", List.of())) + " "
                     + String.join(" ", exchange.getRequestHeaders().getOrDefault("Authorization", List.of())) + " "
                     + body);
-            if (exchange.getRequestMethod().equals("PATCH")) {
+            if (stopsInTheMiddle) {
+                exchange.sendResponseHeaders(200, 100);
+                exchange.getResponseBody().write('{');
+                exchange.getResponseBody().flush();
+                events.take();
+            } else if (exchange.getRequestMethod().equals("PATCH")) {
                 send(
                         exchange,
                         patchStatus,
                         patchStatus == 200 ? node(50, "", "\"written\":\"\"", "") : "{\"message\":\"not yours\"}");
             } else if (exchange.getRequestURI().toString().contains("watch=true")) {
                 exchange.sendResponseHeaders(200, 0);
+                exchange.getResponseBody().flush();
                 String event = events.take();
                 while (!event.isEmpty()) {
                     exchange.getResponseBody().write(event.getBytes(StandardCharsets.UTF_8));
@@ -295,7 +386,9 @@ final class ApiServerNodeClientTest {
                     event = events.take();
                 }
             } else {
-                send(exchange, 200, list);
+                String answer = list;
+                duringList.run();
+                send(exchange, 200, answer);
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();

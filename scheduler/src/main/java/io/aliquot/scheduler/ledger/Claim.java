@@ -193,13 +193,17 @@ final class Claim {
         return resize != null;
     }
 
-    /** Whether the known version is at least as new. Of the same version, a report of the watch outweighs a read. */
+    /**
+     * Whether the known version is at least as new. Of the same version, a report of the watch outweighs a read. A deleted
+     * pod that the watch reports again comes from a backup of etcd, at any version.
+     */
     boolean isNewerThan(BoundPod pod, State reported) {
-        return state == State.LINGERING
-                || (observed != null
-                        && (pod.version() < observed.version()
-                                || (pod.version() == observed.version()
-                                        && (state == State.HELD || reported == State.ASSUMED))));
+        if (state == State.LINGERING) {
+            return reported == State.ASSUMED;
+        }
+        return observed != null
+                && (pod.version() < observed.version()
+                        || (pod.version() == observed.version() && (state == State.HELD || reported == State.ASSUMED)));
     }
 
     /** Whether the pod counts as bound although the watch has not reported it yet. */

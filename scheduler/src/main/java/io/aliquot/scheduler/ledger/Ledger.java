@@ -40,6 +40,8 @@ import java.util.function.Predicate;
  *   -  ------> FOR_PREEMPTOR           v               v              v
  *                (expires)        (removed)       (removed)     (observe)
  *
+ * A claim that lingers is HELD again where the watch reports its pod again, because etcd was restored from a backup.
+ *
  * What the watch reports (observeBound, observeEnded) applies in every state. An ASSUMED claim ends only by such a
  * report, by a definite refusal of the Binding, or by reading the pod again, because a request that was sent may have
  * taken effect.
@@ -446,11 +448,12 @@ public final class Ledger {
         claims.compute(pod.uid(), (before, freed) -> {
             Optional<Claim> known = claims.at(before, pod.uid()).filter(Claim::mayBeBound);
             if (before != null && known.isPresent()) {
-                if (!known.get().isBindingUnresolved()) {
+                boolean lingers = known.get().state == State.LINGERING; // a backup of etcd has the pod unbound
+                if (!known.get().isBindingUnresolved() && !lingers) {
                     result[0] = new AlreadyBound(before);
                     return before;
                 }
-                if (known.get().base() >= version) {
+                if (lingers || known.get().base() >= version) {
                     result[0] = new Unresolved(before);
                     return before;
                 }

@@ -36,7 +36,8 @@ import org.slf4j.LoggerFactory;
  * cannot be continued. It retries until it is closed.
  *
  * <p>If an object is deleted and created again under its name while no watch is open, the listeners see a deletion,
- * then a new object. Thread-safe; listeners are called one at a time.
+ * then a new object; likewise if an object becomes older, because etcd was restored from a backup. Thread-safe; listeners
+ * are called one at a time.
  *
  * <p>Hand-written, because fabric8's informers read JSON only, keep a copy of each object and cannot be told to list again
  * over a new connection.
@@ -47,7 +48,11 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
     private static final long LONGEST_PAUSE_MS = 3000;
 
     /** The identity and version of an object; {@code namespace} is null for a cluster-scoped one. */
-    private record Known(@Nullable String namespace, String name, String uid, String version) {}
+    private record Known(@Nullable String namespace, String name, String uid, String version) {
+        boolean isOlderThan(Known other) {
+            return Long.parseLong(version) < Long.parseLong(other.version);
+        }
+    }
 
     /**
      * Learns how far the listeners have come. Called after the listeners, one call at a time.
@@ -261,7 +266,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         var now = new Known(
                 metadata.getNamespace(), metadata.getName(), metadata.getUid(), metadata.getResourceVersion());
         Known before = known.put(key(object), now);
-        if (before != null && !before.uid().equals(now.uid())) {
+        if (before != null && (!before.uid().equals(now.uid()) || now.isOlderThan(before))) {
             deliver(onGone, metadataOnly(before));
         }
         deliver(onPresent, object);
