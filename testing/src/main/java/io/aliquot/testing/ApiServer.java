@@ -24,12 +24,14 @@ import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import javax.net.ssl.SSLContext;
 
 /**
@@ -156,9 +158,48 @@ public final class ApiServer implements AutoCloseable {
 
     /** Sends SIGKILL to the API server, which closes its connections. Writes that it has answered are in etcd. */
     public void kill() {
-        Process process = processes.get(API_SERVER);
+        kill(API_SERVER);
+    }
+
+    private void kill(String name) {
+        Process process = processes.get(name);
         process.destroyForcibly();
         process.onExit().join();
+    }
+
+    /** Copies etcd's data, for {@link #restore}. */
+    public void backUp() throws IOException {
+        kill(ETCD);
+        copy(folder.resolve("etcd"), folder.resolve("backup"));
+        start(ETCD);
+    }
+
+    /** Goes back to the last {@link #backUp}; the API server is stopped meanwhile. */
+    public void restore() throws IOException, GeneralSecurityException, InterruptedException {
+        kill();
+        kill(ETCD);
+        copy(folder.resolve("backup"), folder.resolve("etcd"));
+        start(ETCD);
+        startAgain();
+    }
+
+    private static void copy(Path from, Path to) throws IOException {
+        remove(to);
+        try (Stream<Path> paths = Files.walk(from)) {
+            for (Path path : (Iterable<Path>) paths::iterator) {
+                Files.copy(path, to.resolve(from.relativize(path)));
+            }
+        }
+    }
+
+    private static void remove(Path folder) throws IOException {
+        if (Files.exists(folder)) {
+            try (Stream<Path> paths = Files.walk(folder)) {
+                for (Path path : (Iterable<Path>) paths.sorted(Comparator.reverseOrder())::iterator) {
+                    Files.delete(path);
+                }
+            }
+        }
     }
 
     /** Starts a killed API server again, at the same address, and waits until it is ready. */

@@ -701,6 +701,40 @@ public class LedgerTest {
         assertThat(ledger.nodeOf("a")).contains("n1");
     }
 
+    @Test
+    void aPodThatABackupOfEtcdHasAgainIsHeldAlsoInAnOlderVersion() {
+        BoundPod older = bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false));
+        ledger.observeBound(BoundPods.leaving(older, Instant.MAX));
+        ledger.deletedBeforeEnd("a");
+        ledger.assume(older);
+        assertThat(ledger.awaitsPods("n1"))
+                .as("a read may be older than the deletion")
+                .isTrue();
+
+        ledger.observeBound(older);
+
+        assertThat(ledger.awaitsPods("n1")).isFalse();
+        assertThat(ledger.bound("a")).contains(older);
+        assertThat(ledger.feasibility("n1", "b", WHOLE)).isInstanceOf(Feasibility.Refused.class);
+    }
+
+    @Test
+    void aPodThatABackupOfEtcdHasUnboundIsBoundAgainWhenItsNodeHasNothingOfIt() {
+        ledger.observeBound(bound("a", "n1", uuid(1, 0), new GpuAmount(800, 0, 1, false)));
+        ledger.deletedBeforeEnd("a");
+        ledger.observeUnbound("a", 1);
+
+        assertThat(ledger.commit(pod("a"), "n1", HALF, 1)).isEqualTo(new Unresolved("n1"));
+        assertThat(ledger.commit(pod("a"), "n2", HALF, 1)).isEqualTo(new Unresolved("n1"));
+
+        for (int i = 0; i < 3; i++) {
+            nodeHas("n1");
+            now.addAndGet(TEN_SECONDS);
+        }
+        ledger.observe(pods("n1"), now.get());
+        assertThat(ledger.commit(pod("a"), "n1", HALF, 1)).isInstanceOf(Granted.class);
+    }
+
     private void nodeHas(String node, String... uids) {
         assertThat(ledger.observe(pods(node, uids), now.get())).isEmpty();
     }

@@ -13,6 +13,7 @@ import io.fabric8.kubernetes.api.model.ConfigMapBuilder;
 import io.fabric8.kubernetes.api.model.ConfigMapList;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.KubernetesClientBuilder;
+import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
@@ -47,6 +48,8 @@ class InformerIT {
     private final AtomicLong nanoTime = new AtomicLong();
     /** The names of the objects that the listeners know, by uid. */
     private final Map<String, String> objects = new ConcurrentSkipListMap<>();
+    /** The uids that the listeners have been told to be gone. */
+    private final Set<String> gone = ConcurrentHashMap.newKeySet();
     /** The latest content of each object, by name. */
     private final Map<String, String> content = new ConcurrentHashMap<>();
 
@@ -104,7 +107,10 @@ class InformerIT {
                     }
                     content.put(map.getMetadata().getName(), map.getData().get("content"));
                 },
-                map -> objects.remove(map.getMetadata().getUid()),
+                map -> {
+                    objects.remove(map.getMetadata().getUid());
+                    gone.add(map.getMetadata().getUid());
+                },
                 nanoTime::get);
         await("the first list", () -> watched.waitsFor().isEmpty());
     }
@@ -166,6 +172,47 @@ class InformerIT {
 
         awaitConvergence();
         assertThat(watched.broken()).isEmpty();
+    }
+
+    /** 6 s. The lists and watches of before know versions that the API server has not reached. */
+    @Test
+    void anObjectThatIsOlderThanBeforeSinceEtcdWasRestoredIsReportedAsGoneAndThenAsPresent() throws Exception {
+        make("stays", "first");
+        make("changes", "first");
+        make("goes", "first");
+        startWatching();
+        String uid = named("changes").getMetadata().getUid();
+        server.backUp();
+        await("etcd to answer", () -> updated("changes", "later"));
+        remove("goes");
+        make("comes", "first");
+        awaitConvergence();
+        await("the change", () -> "later".equals(content.get("changes")));
+        gone.clear();
+
+        server.restore();
+        watched.restart(); // as WatchHealthCheck does
+
+        awaitConvergence();
+        await("the older object", () -> "first".equals(content.get("changes")));
+        assertThat(gone)
+                .contains(uid)
+                .doesNotContain(named("stays").getMetadata().getUid());
+        assertThat(objects.values()).containsExactlyInAnyOrder("stays", "changes", "goes");
+    }
+
+    private static ConfigMap named(String name) {
+        return admin.configMaps().inNamespace("default").withName(name).get();
+    }
+
+    private static boolean updated(String name, String content) {
+        try {
+            admin.resource(named(name).edit().addToData("content", content).build())
+                    .update();
+            return true;
+        } catch (KubernetesClientException e) {
+            return false;
+        }
     }
 
     /** The API server answers 410 Gone to a watch from a revision that etcd has compacted. */
