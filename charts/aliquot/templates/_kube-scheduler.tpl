@@ -17,12 +17,12 @@ podInitialBackoffSeconds: 1
 podMaxBackoffSeconds: {{ .Values.kubeScheduler.podMaxBackoffSeconds }}
 profiles:
 - schedulerName: aliquot-scheduler
+  {{- /* Aliquot's scoring includes CPU and memory. */}}
+  {{- $plugins := deepCopy (.Values.kubeScheduler.plugins | default dict) }}
+  {{- $score := $plugins.score | default dict }}
+  {{- $disabled := concat (list (dict "name" "NodeResourcesFit") (dict "name" "NodeResourcesBalancedAllocation")) ($score.disabled | default list) }}
   plugins:
-    score:
-      # Aliquot's scoring includes CPU and memory.
-      disabled:
-      - name: NodeResourcesFit
-      - name: NodeResourcesBalancedAllocation
+    {{- set $plugins "score" (set $score "disabled" $disabled) | toYaml | nindent 4 }}
   pluginConfig:
   # Whole MIG instances: no node has these resources, and the extender counts the instances of each profile.
   - name: NodeResourcesFit
@@ -30,6 +30,11 @@ profiles:
       apiVersion: kubescheduler.config.k8s.io/v1
       kind: NodeResourcesFitArgs
       ignoredResourceGroups: [mig.aliquot.io]
+  {{- $configured := list }}
+  {{- range .Values.kubeScheduler.pluginConfig }}
+  {{- $configured = append $configured .name }}
+  {{- end }}
+  {{- if not (has "PodTopologySpread" $configured) }}
   # No default topology spread constraints, which would counteract binpack.
   - name: PodTopologySpread
     args:
@@ -37,6 +42,10 @@ profiles:
       kind: PodTopologySpreadArgs
       defaultingType: List
       defaultConstraints: []
+  {{- end }}
+  {{- with .Values.kubeScheduler.pluginConfig }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 extenders:
 - urlPrefix: http://127.0.0.1:9998
   filterVerb: filter

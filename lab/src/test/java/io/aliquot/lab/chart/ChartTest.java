@@ -402,6 +402,23 @@ class ChartTest {
     }
 
     @Test
+    void kubeSchedulersProfileTakesPluginsAndTheirConfigurationFromTheDefaultSchedulers() {
+        List<Rendered> rendered = Chart.renderWith(Map.of(
+                "kubeScheduler.plugins.multiPoint.enabled[0].name", "Coscheduling",
+                "kubeScheduler.plugins.score.disabled[0].name", "ImageLocality",
+                "kubeScheduler.pluginConfig[0].name", "PodTopologySpread",
+                "kubeScheduler.pluginConfig[0].args.defaultingType", "System"));
+
+        assertThat(text(kubeSchedulerConfiguration(rendered), "profiles"))
+                .contains("multiPoint={enabled=[{name=Coscheduling}]}")
+                .contains(
+                        "disabled=[{name=NodeResourcesFit}, {name=NodeResourcesBalancedAllocation}, {name=ImageLocality}]")
+                .contains("ignoredResourceGroups=[mig.aliquot.io]")
+                .contains("{args={defaultingType=System}, name=PodTopologySpread}")
+                .doesNotContain("defaultingType=List");
+    }
+
+    @Test
     void kubeSchedulerChecksEveryResourceOfAliquot() {
         String extenders = text(kubeSchedulerConfiguration(Chart.render(DEFAULTS)), "extenders");
 

@@ -41,6 +41,11 @@ class InvalidValuesTest {
     }
 
     @Test
+    void theArgumentsThatTheChartGivesAPluginOfKubeSchedulerAreNotReplaced() {
+        refused(Map.of("kubeScheduler.pluginConfig[0].name", "NodeResourcesFit"), "scheduler.placement.node");
+    }
+
+    @Test
     void takingEveryGpuPodOfAClusterThatSharesNamesIsRefused() {
         refused(Map.of("scope", "cluster", "sharedNames", true), "Set scope=opt-in and label the namespaces");
     }

@@ -1,0 +1,112 @@
+package io.aliquot.lab.chart;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.fabric8.kubernetes.api.model.admissionregistration.v1.ValidatingAdmissionPolicy;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+
+/** What the documentation says of the chart and can be counted: a few milliseconds. */
+class DocumentedNumbersTest {
+    private static final String INSTALL = read("docs/install.md");
+
+    @Test
+    void theReadmeCountsThePoliciesThatTheChartInstalls() {
+        assertThat(first(read("README.md"), "(\\S+) ValidatingAdmissionPolicies"))
+                .isEqualTo(String.valueOf(policies().size()));
+    }
+
+    @Test
+    void bothTablesOfThePoliciesHaveARowOfEach() {
+        List<String> tables = List.of(
+                between(INSTALL, "### What the policies enforce", "#### What a policy can stop"),
+                between(INSTALL, "#### What a policy can stop", "## Values"));
+
+        for (String table : tables) {
+            assertThat(rows(table).flatMap(row -> matches(row.getFirst(), "`(aliquot-[a-z-]+)`")))
+                    .containsExactlyInAnyOrderElementsOf(policies());
+        }
+    }
+
+    @Test
+    void theTableForArgoCdHasARowOfEachLookup() {
+        List<String> lookups = templates()
+                .flatMap(template -> matches(template, "\\(?\\blookup \"[^\"]+\" \"([A-Za-z]+)\""))
+                .toList();
+        String table = between(INSTALL, "## Argo CD", "```yaml");
+
+        assertThat(lookups).isNotEmpty();
+        assertThat(rows(table)
+                        .map(List::getFirst)
+                        .filter(first -> !first.equals("looked up"))
+                        .flatMap(first -> Stream.of(first.split(", ", -1))))
+                .containsExactlyInAnyOrderElementsOf(lookups);
+    }
+
+    @Test
+    void theSupportMatrixNamesTheVersionsThatTheLabRuns() {
+        String modules = read("lab/kube/go.mod");
+        Map<String, String> tested = Map.of(
+                "Kubernetes", "k8s.io/kubernetes",
+                "Helm", "helm.sh/helm/v3");
+        String matrix = read("docs/support-matrix.md");
+
+        tested.forEach((row, module) -> assertThat(rows(matrix)
+                        .filter(cells -> cells.getFirst().equals(row))
+                        .map(cells -> cells.get(2)))
+                .containsExactly(first(modules, Pattern.quote(module) + " v(\\S+)")));
+    }
+
+    private static Set<String> policies() {
+        return Set.copyOf(Chart.all(Chart.render(), ValidatingAdmissionPolicy.class).stream()
+                .map(policy -> policy.getMetadata().getName())
+                .toList());
+    }
+
+    private static Stream<String> templates() {
+        try (Stream<Path> files = Files.walk(Chart.FOLDER.resolve("templates"))) {
+            return files.filter(Files::isRegularFile).map(Path::toString).sorted().toList().stream()
+                    .map(DocumentedNumbersTest::read);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** The cells of each row of the tables. */
+    private static Stream<List<String>> rows(String text) {
+        return text.lines()
+                .filter(line -> line.startsWith("| "))
+                .map(line -> Stream.of(line.substring(2).split(" \\|", -1))
+                        .map(String::strip)
+                        .toList());
+    }
+
+    private static Stream<String> matches(String text, String regex) {
+        return Pattern.compile(regex).matcher(text).results().map(result -> result.group(1));
+    }
+
+    private static String first(String text, String regex) {
+        return matches(text, regex).findFirst().orElseThrow(() -> new AssertionError("expected a match of " + regex));
+    }
+
+    private static String between(String text, String start, String end) {
+        int from = text.indexOf(start);
+        return text.substring(from, text.indexOf(end, from));
+    }
+
+    private static String read(String path) {
+        try {
+            return Files.readString(Chart.root().resolve(path));
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}
