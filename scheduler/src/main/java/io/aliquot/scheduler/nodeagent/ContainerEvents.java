@@ -112,7 +112,7 @@ public final class ContainerEvents {
                                 : container + " has closed its region, a file on the node's disk, to the"
                                         + " node's agent, and can fill the disk with it: delete the pod");
             case Problem.LeasedFile() ->
-                new Event(
+                event(
                         "GpuFileLeased",
                         container + " holds a lease on one of Aliquot's files, so that the node's agent cannot open it."
                                 + " No program needs that: delete the pod");
