@@ -50,9 +50,8 @@ class HostileFilesIT {
                 "an event on the hostile pod",
                 EVENTUALLY,
                 () -> namespace.events("hostile").stream()
-                        .anyMatch(event -> "GpuFileLeased".equals(event.getReason())));
-        assertThat(namespace.events("neighbor"))
-                .noneMatch(event -> "GpuFileLeased".equals(event.getReason()));
+                        .anyMatch(event -> "GpuFileClosed".equals(event.getReason())));
+        assertThat(namespace.events("neighbor")).noneMatch(event -> "GpuFileClosed".equals(event.getReason()));
     }
 
     private static void assertFiguresFor(Lab lab, Pod neighbor, Duration time) throws InterruptedException {
@@ -93,7 +92,9 @@ class HostileFilesIT {
         return pod.edit()
                 .editSpec()
                 .withContainers(IntStream.range(0, HOSTILE)
-                        .mapToObj(i -> main.edit().withName(i == 0 ? Pods.MAIN : "main" + i).build())
+                        .mapToObj(i -> main.edit()
+                                .withName(i == 0 ? Pods.MAIN : "main" + i)
+                                .build())
                         .toList())
                 .endSpec()
                 .build();

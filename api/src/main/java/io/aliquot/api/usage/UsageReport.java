@@ -72,7 +72,7 @@ public record UsageReport(
     private static final String LARGE_REGION = "largeRegion";
     private static final String LIMITS_NOT_SEEN = "limitsNotSeen";
     private static final String GPU_NOT_SEEN = "gpuNotSeen";
-    private static final String LEASED_FILE = "leasedFile";
+    private static final String CLOSED_FILE = "closedFile";
     private static final int LONGEST_PATH = 200;
 
     /**
@@ -216,8 +216,8 @@ public record UsageReport(
         /** The container holds a vGPU, and nothing of NVIDIA's driver is mounted in it. */
         record GpuNotSeen() implements Problem {}
 
-        /** The container holds a lease on its region or on the agent's file, which keeps the agent from opening it. */
-        record LeasedFile() implements Problem {}
+        /** The container keeps the agent from opening its region or the agent's file, by a lease or by owner and mode. */
+        record ClosedFile() implements Problem {}
     }
 
     private static void checkPath(String path) {
@@ -335,7 +335,7 @@ public record UsageReport(
             case LARGE_REGION -> Optional.of(new Problem.LargeRegion(whole(finding, "bytes"), truth(finding, "cut")));
             case LIMITS_NOT_SEEN -> Optional.of(new Problem.LimitsNotSeen(text(finding, "path")));
             case GPU_NOT_SEEN -> Optional.of(new Problem.GpuNotSeen());
-            case LEASED_FILE -> Optional.of(new Problem.LeasedFile());
+            case CLOSED_FILE -> Optional.of(new Problem.ClosedFile());
             default -> Optional.empty();
         };
         return problem.map(known -> new Finding(PodContainer.parse(finding), known));
@@ -406,7 +406,7 @@ public record UsageReport(
             case Problem.LimitsNotSeen(String path) ->
                 object.put(PROBLEM, LIMITS_NOT_SEEN).put("path", path);
             case Problem.GpuNotSeen() -> object.put(PROBLEM, GPU_NOT_SEEN);
-            case Problem.LeasedFile() -> object.put(PROBLEM, LEASED_FILE);
+            case Problem.ClosedFile() -> object.put(PROBLEM, CLOSED_FILE);
         }
     }
 

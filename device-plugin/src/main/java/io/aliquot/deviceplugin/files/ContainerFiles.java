@@ -37,7 +37,6 @@ public final class ContainerFiles extends HeldFiles {
                 Files.delete(file); // left by a killed process
             }
         }
-        refresh();
     }
 
     /** The containers' regions, which their processes write. Creates their folder. */

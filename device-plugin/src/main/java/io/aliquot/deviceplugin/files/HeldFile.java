@@ -6,16 +6,18 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedChannelException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /**
  * An open file of the host that a container can open too. While it is open for writing, the kernel grants no lease on the
  * file (fcntl(2); fs/locks.c, check_conflicting_open), and its owner and mode no longer matter. Only {@link #cut} and {@link
  * #removeAttributes} wait for what a container does with the file. Thread-safe.
  */
-public final class HeldFile implements AutoCloseable {
+public final class HeldFile {
     private static final int RWF_NOWAIT = 8;
     private static final int AT_EMPTY_PATH = 0x1000;
     private static final int STATX_BASIC_STATS = 0x7ff;
@@ -26,6 +28,7 @@ public final class HeldFile implements AutoCloseable {
     private static final int SECTOR = 512;
     private static final long NANOS_PER_SECOND = 1_000_000_000;
     private static final int MOST_NAMES = 1 << 16; // bytes: XATTR_LIST_MAX
+    private static final int LARGEST = 1 << 20;
 
     private final int fd;
     private final AtomicBoolean loading = new AtomicBoolean();
@@ -33,27 +36,8 @@ public final class HeldFile implements AutoCloseable {
     /** Guarded by itself. */
     private final Memory argument = new Memory(STATX_SIZE);
 
-    // Guarded by this.
-    private int users = 1;
-    private boolean closed;
-
-    /** A container holds a lease on the file, which opening would wait for. */
-    public static final class LeasedException extends IOException {
-        private static final long serialVersionUID = 1;
-
-        LeasedException(Path file) {
-            super("a container holds a lease on " + file);
-        }
-    }
-
-    /** The container has taken the agent's permission away. */
-    static final class ClosedToAgentException extends IOException {
-        private static final long serialVersionUID = 1;
-
-        ClosedToAgentException(Path file) {
-            super("no permission for " + file);
-        }
-    }
+    /** Write-locked for ever by {@link #close}. */
+    private final ReentrantReadWriteLock open = new ReentrantReadWriteLock();
 
     /**
      * What the kernel says of a file.
@@ -72,17 +56,13 @@ public final class HeldFile implements AutoCloseable {
     /**
      * Opens an ordinary file, never a link.
      *
-     * @throws LeasedException instead of waiting; the kernel then asks the container for the lease
+     * @param waits for a lease, which the kernel takes from a container after 45 s; else a lease is an error
      */
-    public static HeldFile open(Path path, boolean writable) throws IOException {
-        int flags = Libc.O_NONBLOCK | Libc.O_NOFOLLOW | Libc.O_CLOEXEC | (writable ? Libc.O_RDWR : 0);
+    static HeldFile open(Path path, boolean writable, boolean waits) throws IOException {
+        int flags = Libc.O_NOFOLLOW | Libc.O_CLOEXEC | (writable ? Libc.O_RDWR : 0) | (waits ? 0 : Libc.O_NONBLOCK);
         int fd = Libc.open(path.toString(), flags);
         if (fd < 0) {
-            switch (Native.getLastError()) {
-                case Libc.EAGAIN -> throw new LeasedException(path);
-                case Libc.EACCES -> throw new ClosedToAgentException(path);
-                default -> throw Libc.error("open " + path);
-            }
+            throw Libc.error("open " + path);
         }
         var file = new HeldFile(fd);
         if ((file.statx().getShort(28) & TYPE) != REGULAR) {
@@ -147,16 +127,8 @@ public final class HeldFile implements AutoCloseable {
 
     /** Reads the file into the kernel's memory; waits for the disk and the container. */
     private void load() {
-        try (var bytes = new Memory(MOST_NAMES)) {
-            use(() -> {
-                long at = 0;
-                long count = 1;
-                while (count > 0 && at < 1 << 20) {
-                    count = Libc.pread(fd, bytes, bytes.size(), at);
-                    at += count;
-                }
-                return at;
-            });
+        try (var bytes = new Memory(LARGEST)) {
+            use(() -> Libc.pread(fd, bytes, LARGEST, 0));
         } catch (IOException e) {
             // closed meanwhile
         } finally {
@@ -220,42 +192,46 @@ public final class HeldFile implements AutoCloseable {
         }
     }
 
+    /** Whether an ordinary file has this content; a lease on it does not delay the answer and counts as yes. */
+    public static boolean isContent(Path path, byte[] content) throws IOException {
+        if (!Files.isRegularFile(path)) {
+            return false;
+        }
+        HeldFile held;
+        try {
+            held = open(path, false, false);
+        } catch (IOException e) {
+            return true; // a container has it from an earlier start
+        }
+        try {
+            return Arrays.equals(Files.readAllBytes(path), content);
+        } finally {
+            held.close();
+        }
+    }
+
     /** A call of the kernel. */
     private interface Call<T> {
         T run() throws IOException;
     }
 
     private <T> T use(Call<T> call) throws IOException {
-        synchronized (this) {
-            if (closed) {
-                throw new ClosedChannelException();
-            }
-            users++;
+        if (!open.readLock().tryLock()) {
+            throw new ClosedChannelException();
         }
         try {
             return call.run();
         } finally {
-            release();
+            open.readLock().unlock();
         }
     }
 
-    /** Returns at once; the file is closed when the calls under way have ended. */
-    @Override
-    public void close() {
-        synchronized (this) {
-            if (closed) {
-                return;
-            }
-            closed = true;
-        }
-        release();
-    }
-
-    private synchronized void release() {
-        users--;
-        if (users == 0) {
-            // The last close of a removed file frees its space, which takes a while if a container has made it large.
-            Thread.ofPlatform().daemon().name("file-close").start(() -> Libc.close(fd));
-        }
+    /** Returns at once; the file is closed when the calls under way have ended. Only once. */
+    void close() {
+        // The last close of a removed file frees its space, which takes a while if a container has made it large.
+        Thread.ofPlatform().daemon().name("file-close").start(() -> {
+            open.writeLock().lock();
+            Libc.close(fd);
+        });
     }
 }

@@ -1,35 +1,24 @@
 package io.aliquot.deviceplugin.files;
 
-import io.aliquot.deviceplugin.files.HeldFile.ClosedToAgentException;
-import io.aliquot.deviceplugin.files.HeldFile.LeasedException;
 import java.io.IOException;
-import java.lang.System.Logger;
-import java.lang.System.Logger.Level;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.util.Iterator;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** The files of a folder that containers mount, kept open by their names. Thread-safe; nothing here waits for a container. */
+/** The files of a folder that containers mount, kept open by their names. Thread-safe. */
 public class HeldFiles {
-    private static final Logger LOG = System.getLogger(HeldFiles.class.getName());
-
     private final Path folder;
     private final String glob;
     private final boolean writable;
     private final Map<String, HeldFile> held = new ConcurrentHashMap<>();
-    private final Map<String, Refused> refused = new ConcurrentHashMap<>();
-
-    /** Why a file cannot be opened. */
-    public enum Refused {
-        /** A container holds a lease. */
-        LEASED,
-        /** A container has given the file to another user, or taken the agent's permission away. */
-        CLOSED
-    }
+    private final Set<String> refused = ConcurrentHashMap.newKeySet();
 
     /** Holds nothing before {@link #refresh}. */
     HeldFiles(Path folder, String glob, boolean writable) {
@@ -38,7 +27,7 @@ public class HeldFiles {
         this.writable = writable;
     }
 
-    /** Where the file is. */
+    /** Where a file is. */
     public final Path path(String name) {
         return folder.resolve(name);
     }
@@ -53,78 +42,59 @@ public class HeldFiles {
         return Optional.ofNullable(held.get(name));
     }
 
-    /** The files that cannot be opened; they are tried again at each {@link #refresh}. */
-    public final Map<String, Refused> refused() {
+    /** The files that cannot be opened, because a container holds a lease or has taken the agent's permission away. */
+    public final Set<String> refused() {
         return refused;
     }
 
-    /** Opens the files that are not kept open. */
-    public final synchronized void refresh() {
-        held.forEach((name, file) -> {
-            try {
-                if (file.status().links() == 0) {
-                    forget(name);
-                }
-            } catch (IOException e) {
-                forget(name);
+    /** Opens the files that are not kept open, and closes those that are no longer in the folder. */
+    public final synchronized void refresh() throws IOException {
+        refused.clear();
+        for (Iterator<HeldFile> files = held.values().iterator(); files.hasNext(); ) {
+            HeldFile file = files.next();
+            if (file.status().links() == 0) {
+                files.remove();
+                file.close();
             }
-        });
-        refused.keySet().removeIf(name -> !Files.exists(path(name)));
+        }
         try (DirectoryStream<Path> files = Files.newDirectoryStream(folder, glob)) {
-            for (Path file : files) {
-                String name = file.getFileName().toString();
-                if (!held.containsKey(name)) {
-                    open(name);
-                }
-            }
-        } catch (IOException e) {
-            LOG.log(Level.DEBUG, "Cannot list {0}: {1}", folder, e.toString());
+            files.forEach(file -> open(file.getFileName().toString()));
         }
     }
 
-    /** Tries again to open the files on which containers hold leases. */
-    public final synchronized void retryLeased() {
-        refused.forEach((name, why) -> {
-            if (why == Refused.LEASED) {
-                open(name);
+    /** Tries again to open a file that could not be opened, and waits for a lease. */
+    public final void openWaiting(String name) throws IOException {
+        HeldFile file = HeldFile.open(path(name), writable, true);
+        synchronized (this) {
+            if (held.containsKey(name)) {
+                file.close(); // the slot has been allocated again
+            } else {
+                hold(name, file);
             }
-        });
+        }
     }
 
     private void open(String name) {
-        try {
-            hold(name, HeldFile.open(path(name), writable));
-        } catch (LeasedException e) {
-            if (refused.put(name, Refused.LEASED) != Refused.LEASED) {
-                LOG.log(Level.WARNING, "A container holds a lease on {0}, trying again", path(name));
+        if (!held.containsKey(name)) {
+            try {
+                hold(name, HeldFile.open(path(name), writable, false));
+            } catch (IOException e) {
+                if (Files.isRegularFile(path(name), LinkOption.NOFOLLOW_LINKS)) {
+                    refused.add(name);
+                }
             }
-        } catch (ClosedToAgentException e) {
-            refused.put(name, Refused.CLOSED);
-        } catch (IOException e) {
-            refused.remove(name);
-            LOG.log(Level.DEBUG, "Cannot open {0}: {1}", path(name), e.toString());
         }
     }
 
     /** Keeps a file open in place of the one before. */
     private void hold(String name, HeldFile file) {
         refused.remove(name);
-        HeldFile before = held.put(name, file);
-        if (before != null) {
-            before.close();
-        }
-    }
-
-    private void forget(String name) {
-        HeldFile before = held.remove(name);
-        if (before != null) {
-            before.close();
-        }
+        Optional.ofNullable(held.put(name, file)).ifPresent(HeldFile::close);
     }
 
     /** Gives a new file its name, in place of the one before, and keeps it open. No container has seen the file. */
     final synchronized void replace(String name, Path file) throws IOException {
-        HeldFile opened = HeldFile.open(file, writable);
+        HeldFile opened = HeldFile.open(file, writable, false);
         try {
             Files.move(file, path(name), StandardCopyOption.ATOMIC_MOVE);
         } catch (IOException e) {
@@ -137,9 +107,7 @@ public class HeldFiles {
     /** Removes a file unless another one has its name meanwhile; {@code file} is empty for one that is not open. */
     public final synchronized void remove(String name, Optional<HeldFile> file) throws IOException {
         if (find(name).equals(file)) {
-            forget(name);
-            refused.remove(name);
-            Files.deleteIfExists(path(name));
+            Files.deleteIfExists(path(name)); // refresh closes it
         }
     }
 }

@@ -12,7 +12,6 @@ final class Libc {
     static final int O_CLOEXEC = 0x80000;
     static final int O_NOFOLLOW = System.getProperty("os.arch").equals("aarch64") ? 0x8000 : 0x20000;
 
-    static final int EACCES = 13;
     static final int EAGAIN = 11;
     static final int EOPNOTSUPP = 95;
 

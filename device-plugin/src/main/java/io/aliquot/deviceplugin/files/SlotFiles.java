@@ -6,19 +6,18 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.stream.Stream;
 
 /**
  * All files of this node that containers mount, kept open. Thread-safe.
  *
  * @param regions which their containers can write
  * @param agentFiles which they can read
- * @param shims the folders of all installed versions, which all containers read: a lease of one would keep the others from
- *     starting programs
+ * @param all these, and the shims of all installed versions, which all containers read: a lease of one would keep the others
+ *     from starting programs
  */
-public record SlotFiles(ContainerFiles regions, ContainerFiles agentFiles, List<HeldFiles> shims) {
+public record SlotFiles(ContainerFiles regions, ContainerFiles agentFiles, List<HeldFiles> all) {
     public SlotFiles {
-        shims = List.copyOf(shims);
+        all = List.copyOf(all);
     }
 
     /**
@@ -28,34 +27,15 @@ public record SlotFiles(ContainerFiles regions, ContainerFiles agentFiles, List<
      * @throws IOException if the folders of slots cannot be created
      */
     public static SlotFiles open(Path stateDir) throws IOException {
-        var shims = new ArrayList<HeldFiles>();
-        Path versions = Files.createDirectories(stateDir.resolve("shim"));
-        try (DirectoryStream<Path> folders = Files.newDirectoryStream(versions)) {
-            for (Path folder : folders) {
-                shims.add(new HeldFiles(folder, "{libaliquot.so,ld.so.preload}", false));
-            }
+        var files = new SlotFiles(ContainerFiles.regions(stateDir), ContainerFiles.ofAgent(stateDir), List.of());
+        var all = new ArrayList<HeldFiles>(List.of(files.regions, files.agentFiles));
+        try (DirectoryStream<Path> versions =
+                Files.newDirectoryStream(Files.createDirectories(stateDir.resolve("shim")))) {
+            versions.forEach(version -> all.add(new HeldFiles(version, "{libaliquot.so,ld.so.preload}", false)));
         }
-        var files = new SlotFiles(ContainerFiles.regions(stateDir), ContainerFiles.ofAgent(stateDir), shims);
-        files.refresh();
-        return files;
-    }
-
-    /** See {@link HeldFiles#refresh}. */
-    public void refresh() {
-        all().forEach(HeldFiles::refresh);
-    }
-
-    /** See {@link HeldFiles#retryLeased}. */
-    public void retryLeased() {
-        all().forEach(HeldFiles::retryLeased);
-    }
-
-    /** Whether a container holds a lease on one of the files. */
-    public boolean isLeased() {
-        return all().anyMatch(files -> files.refused().containsValue(HeldFiles.Refused.LEASED));
-    }
-
-    private Stream<HeldFiles> all() {
-        return Stream.concat(Stream.of(regions, agentFiles), shims.stream());
+        for (HeldFiles each : all) {
+            each.refresh();
+        }
+        return new SlotFiles(files.regions, files.agentFiles, all);
     }
 }

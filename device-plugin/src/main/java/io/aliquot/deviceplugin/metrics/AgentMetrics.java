@@ -86,8 +86,7 @@ public final class AgentMetrics {
                     + " hook and does not know; its calls bypass the limits.");
     private final Gauge abusedFiles = gauge(
             "aliquot_agent_abused_files",
-            "Files of Aliquot that a container has enlarged, taken a lease on or closed to the agent in the last two"
-                    + " minutes.");
+            "Files of Aliquot that a container has enlarged or closed to the agent in the last two minutes.");
 
     private Counter counter(String name, String help, String... labels) {
         return Counter.builder()

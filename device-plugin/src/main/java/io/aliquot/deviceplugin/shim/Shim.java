@@ -15,7 +15,6 @@ import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
-import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.Set;
 import java.util.regex.Matcher;
@@ -88,7 +87,7 @@ public record Shim(String version, Path library, Path preload) {
 
     /** Replaces a damaged file by a new inode: running containers have mapped the old one, which must not change. */
     private static void write(Path file, byte[] content) throws IOException {
-        if (isInstalled(file, content)) {
+        if (HeldFile.isContent(file, content)) {
             return;
         }
         Path temporary = Files.createTempFile(file.getParent(), "." + file.getFileName(), TEMPORARY);
@@ -101,22 +100,6 @@ public record Shim(String version, Path library, Path preload) {
             Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
         } finally {
             Files.deleteIfExists(temporary);
-        }
-    }
-
-    private static boolean isInstalled(Path file, byte[] content) throws IOException {
-        if (!Files.isRegularFile(file)) {
-            return false;
-        }
-        try {
-            HeldFile held = HeldFile.open(file, false); // else a lease could delay the reading
-            try {
-                return Arrays.equals(Files.readAllBytes(file), content);
-            } finally {
-                held.close();
-            }
-        } catch (HeldFile.LeasedException e) {
-            return true; // a container has it from an earlier start
         }
     }
 

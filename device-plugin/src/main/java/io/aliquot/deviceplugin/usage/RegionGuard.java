@@ -4,11 +4,9 @@ import io.aliquot.api.names.Resources;
 import io.aliquot.api.shim.Region;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport.Problem;
-import io.aliquot.deviceplugin.files.ContainerFiles;
 import io.aliquot.deviceplugin.files.HeldFile;
 import io.aliquot.deviceplugin.files.HeldFile.Status;
 import io.aliquot.deviceplugin.files.HeldFiles;
-import io.aliquot.deviceplugin.files.HeldFiles.Refused;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
@@ -16,70 +14,55 @@ import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.nio.file.Files;
-import java.nio.file.LinkOption;
-import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
 /**
- * Keeps regions at their size and open. A region is an ordinary file of the host that the processes of its container can
- * write, so they could fill the node's disk with it or take leases on it. A process that maps a region loses nothing when the
- * rest is cut off. One thread looks, four times a second, and waits for no container; what has to wait has a thread for each
- * region.
+ * Keeps the files of containers open and regions at their size. A region is an ordinary file of the host that the processes
+ * of its container can write, so they could fill the node's disk with it. A process that maps it loses nothing when the rest
+ * is cut off. One thread looks, four times a second, and waits for no container; what may wait has a thread for each file.
  */
 public final class RegionGuard implements AutoCloseable {
     private static final Logger LOG = System.getLogger(RegionGuard.class.getName());
-    private static final Duration PERIOD = Duration.ofMillis(250);
+    private static final long PERIOD_MILLIS = 250;
 
-    /** A leased file is tried again each millisecond, since a container can take the lease again as fast. */
-    private static final int PAUSES_WHILE_LEASED = 250;
-
-    /** Beyond its size a region's file has blocks that the file system allocates ahead or keeps its map in. */
+    /** More than a file system allocates ahead for a region, or keeps the map of its blocks in. */
     private static final long MOST_ALLOCATED = 2L * Region.SIZE;
 
-    /** Between two reports about a region. */
+    /** Between two reports about a file. */
     private static final Duration PAUSE = Duration.ofSeconds(5);
 
     private static final Duration KEPT = Duration.ofMinutes(2);
-    private static final LinkOption NO_LINKS = LinkOption.NOFOLLOW_LINKS;
 
     private final SlotFiles files;
-    private final ContainerFiles regions;
     private final Supplier<DeviceHolders> podResources;
     private final RecentFindings findings;
     private final AgentMetrics metrics;
     private final LongSupplier nanoTime;
-
-    private final ExecutorService waiting = Executors.newThreadPerTaskExecutor(
-            Thread.ofPlatform().daemon().name("region-", 0).factory());
     private final Thread thread = new Thread(this::run, "regions");
-    private volatile boolean closed;
 
     /** When each region's inode had changed when it was tidied last. */
     private final Map<String, Long> tidied = new HashMap<>();
 
-    /** The slots whose regions are being tidied. */
+    /** The files that a thread in the background works on. */
     private final Set<String> busy = ConcurrentHashMap.newKeySet();
 
-    /** When a container's abuse of a file was reported last, by slot. */
+    /** When a file was reported last. */
     private final Map<String, Long> abused = new ConcurrentHashMap<>();
 
     /**
      * Looks at nothing before {@link #start}.
      *
      * @param podResources asks the kubelet which containers hold slots
-     * @param findings gets the containers that abuse their regions
+     * @param findings gets the containers that abuse their files
      * @param nanoTime a clock such as {@link System#nanoTime}
      */
     public RegionGuard(
@@ -89,7 +72,6 @@ public final class RegionGuard implements AutoCloseable {
             AgentMetrics metrics,
             LongSupplier nanoTime) {
         this.files = files;
-        regions = files.regions();
         this.podResources = podResources;
         this.findings = findings;
         this.metrics = metrics;
@@ -104,20 +86,14 @@ public final class RegionGuard implements AutoCloseable {
 
     @Override
     public void close() {
-        closed = true;
         thread.interrupt();
-        waiting.shutdownNow();
     }
 
     private void run() {
         try {
-            while (!closed) {
+            while (true) {
                 look();
-                int pauses = files.isLeased() ? PAUSES_WHILE_LEASED : 1;
-                for (int i = 0; i < pauses; i++) {
-                    TimeUnit.NANOSECONDS.sleep(PERIOD.toNanos() / pauses);
-                    files.retryLeased();
-                }
+                TimeUnit.MILLISECONDS.sleep(PERIOD_MILLIS);
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
@@ -126,8 +102,15 @@ public final class RegionGuard implements AutoCloseable {
 
     /** One look at all files. */
     void look() {
-        files.refresh();
-        regions.held().forEach((slot, file) -> {
+        for (HeldFiles each : files.all()) {
+            try {
+                each.refresh();
+            } catch (IOException e) {
+                LOG.log(Level.DEBUG, "Cannot list the files of containers: {0}", e.toString());
+            }
+            each.refused().forEach(name -> inBackground(name, () -> refused(each, name)));
+        }
+        files.regions().held().forEach((slot, file) -> {
             try {
                 Status status = file.status();
                 boolean changed = !Long.valueOf(status.changed()).equals(tidied.put(slot, status.changed()));
@@ -138,24 +121,17 @@ public final class RegionGuard implements AutoCloseable {
                 LOG.log(Level.DEBUG, "Cannot check the region of {0}: {1}", slot, e.toString());
             }
         });
-        for (HeldFiles ofSlots : List.of(regions, files.agentFiles())) {
-            ofSlots.refused().forEach((slot, why) -> inBackground(slot, () -> refused(ofSlots, slot, why)));
-        }
-        tidied.keySet().retainAll(regions.held().keySet());
         abused.values().removeIf(at -> nanoTime.getAsLong() - at > KEPT.toNanos());
-        int shims =
-                files.shims().stream().mapToInt(shim -> shim.refused().size()).sum();
-        metrics.abusedFiles(abused.size() + shims);
+        metrics.abusedFiles(abused.size());
     }
 
-    /** Changes that a container made or may still make to the file, other than by writing into the region. */
-    private void inBackground(String slot, Runnable task) {
-        if (busy.add(slot)) {
-            waiting.execute(() -> {
+    private void inBackground(String name, Runnable task) {
+        if (busy.add(name)) {
+            Thread.ofPlatform().daemon().name("region " + name).start(() -> {
                 try {
                     task.run();
                 } finally {
-                    busy.remove(slot);
+                    busy.remove(name);
                 }
             });
         }
@@ -170,12 +146,8 @@ public final class RegionGuard implements AutoCloseable {
         return status.size() > Region.SIZE || status.allocated() > MOST_ALLOCATED;
     }
 
-    private static long bytes(Status status) {
-        return status.size() > Region.SIZE ? status.size() : status.allocated();
-    }
-
     private void tidy(String slot, HeldFile file, Status found) {
-        boolean tidy = true;
+        boolean cut = true;
         try {
             if (isLarge(found)) {
                 file.cut(Region.SIZE);
@@ -183,37 +155,31 @@ public final class RegionGuard implements AutoCloseable {
             file.removeAttributes();
         } catch (IOException e) {
             LOG.log(Level.DEBUG, "Cannot tidy the region of {0}: {1}", slot, e.toString());
-            tidy = false;
+            cut = false;
         }
         if (isLarge(found)) {
-            report(slot, Optional.of(file), new Problem.LargeRegion(bytes(found), tidy));
+            long bytes = found.size() > Region.SIZE ? found.size() : found.allocated();
+            report(slot, cut ? Optional.empty() : Optional.of(file), new Problem.LargeRegion(bytes, cut));
         }
     }
 
-    private void refused(HeldFiles ofSlots, String slot, Refused why) {
-        Path path = ofSlots.path(slot);
+    private void refused(HeldFiles folder, String name) {
+        report(name, Optional.empty(), new Problem.ClosedFile());
         try {
-            if (why == Refused.LEASED) {
-                report(slot, Optional.empty(), new Problem.LeasedFile());
-                return;
+            if (folder == files.regions()) {
+                Files.setPosixFilePermissions(folder.path(name), PosixFilePermissions.fromString("rw-rw-rw-"));
             }
-            if (!Files.isRegularFile(path, NO_LINKS)) {
-                return; // only the host's root can have put it there
-            }
-            // The agent has no capabilities, so it cannot if the container has given the file to another user.
-            Files.setPosixFilePermissions(path, PosixFilePermissions.fromString("rw-rw-rw-"));
+            folder.openWaiting(name);
         } catch (IOException e) {
-            report(
-                    slot,
-                    Optional.empty(),
-                    new Problem.LargeRegion(Math.max(1, path.toFile().length()), false));
+            // The agent has no capabilities, so it cannot if the container has given the file to another user.
+            LOG.log(Level.DEBUG, "Cannot open the file of {0}: {1}", name, e.toString());
         }
     }
 
     /**
      * Names the container, or removes its region if it is gone.
      *
-     * @param file the region's; empty if it is not open
+     * @param file the region's if it is open and cannot be cut
      */
     private void report(String slot, Optional<HeldFile> file, Problem problem) {
         long now = nanoTime.getAsLong();
@@ -232,11 +198,9 @@ public final class RegionGuard implements AutoCloseable {
                     problem);
         }
         holder.ifPresent(container -> findings.add(container, problem));
-        if (holder.isEmpty()
-                && holders instanceof DeviceHolders.Known
-                && !(problem instanceof Problem.LargeRegion(long bytes, boolean cut) && cut)) {
+        if (holder.isEmpty() && holders instanceof DeviceHolders.Known) {
             try {
-                regions.remove(slot, file); // its container is gone, and what it left is not freed otherwise
+                files.regions().remove(slot, file); // a cut one is open, so it stays
             } catch (IOException e) {
                 LOG.log(Level.DEBUG, "Cannot remove the region of {0}: {1}", slot, e.toString());
             }

@@ -11,7 +11,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
-import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -56,16 +55,15 @@ final class SlotFilesTest {
 
         Lease.during(region, Lease.Kind.READING, () -> {
             SlotFiles files = SlotFiles.open(state);
-            files.retryLeased();
+            files.regions().refresh();
 
-            assertThat(files.regions().refused()).isEqualTo(Map.of("slot-003", HeldFiles.Refused.LEASED));
+            assertThat(files.regions().refused()).containsExactly("slot-003");
             assertThat(files.regions().held()).containsOnlyKeys("slot-004");
-            assertThat(files.isLeased()).isTrue();
             opened.add(files);
         });
         SlotFiles files = opened.getFirst();
-        files.retryLeased();
-        assertThat(files.isLeased()).isFalse();
+        files.regions().openWaiting("slot-003");
+        assertThat(files.regions().refused()).isEmpty();
         assertThat(files.regions().held()).containsOnlyKeys("slot-003", "slot-004");
     }
 
@@ -86,7 +84,7 @@ final class SlotFilesTest {
                 state.resolve("slots/new"),
                 Files.createFile(state.resolve("slots/slot-004")).resolveSibling("slot-003"),
                 StandardCopyOption.ATOMIC_MOVE);
-        files.refresh();
+        files.regions().refresh();
         assertThat(files.regions().held()).containsOnlyKeys("slot-003", "slot-004");
         assertThat(files.regions().find("slot-003").orElseThrow().status().links())
                 .isEqualTo(1);

@@ -32,7 +32,7 @@ final class UnhookedFunctionCheckTest {
         Files.write(slots.resolve("slot-000"), withUnhookedFunctions(0));
         Files.write(slots.resolve("slot-001"), withUnhookedFunctions(3));
 
-        files.refresh();
+        files.regions().refresh();
         check.run();
 
         assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 1.0");
@@ -41,11 +41,11 @@ final class UnhookedFunctionCheckTest {
     @Test
     void doesNotCountASlotThatIsAllocatedAgain() throws IOException {
         Files.write(slots.resolve("slot-001"), withUnhookedFunctions(3));
-        files.refresh();
+        files.regions().refresh();
         check.run();
 
         Files.write(slots.resolve("slot-001"), Region.fresh());
-        files.refresh();
+        files.regions().refresh();
         check.run();
 
         assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 0.0");
@@ -66,7 +66,7 @@ final class UnhookedFunctionCheckTest {
                         .waitFor())
                 .isZero();
 
-        files.refresh();
+        files.regions().refresh();
         check.run();
 
         assertThat(metrics.print()).contains("aliquot_agent_containers_with_unhooked_functions 1.0");

@@ -21,6 +21,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.UserDefinedFileAttributeView;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
@@ -123,7 +124,7 @@ final class RegionGuardTest {
         Lease.during(leased, Lease.Kind.READING, () -> {
             guard.start();
             Await.await(() -> !findings.list().isEmpty());
-            assertThat(findings.list()).containsExactly(new Finding(MAIN, new Problem.LeasedFile()));
+            assertThat(findings.list()).containsExactly(new Finding(MAIN, new Problem.ClosedFile()));
             Files.write(other, new byte[MIB], StandardOpenOption.APPEND);
             Await.await(() -> Files.size(other) == Region.SIZE);
         });
@@ -208,7 +209,7 @@ final class RegionGuardTest {
                 assertThat(((LargeRegion) finding.problem()).bytes()).isGreaterThan(50 * MIB);
                 assertThat(((LargeRegion) finding.problem()).cut()).isTrue();
             });
-            assertThat(Files.getFileAttributeView(own, java.nio.file.attribute.UserDefinedFileAttributeView.class)
+            assertThat(Files.getFileAttributeView(own, UserDefinedFileAttributeView.class)
                             .list())
                     .isEmpty();
 

@@ -573,7 +573,7 @@ final class UsageTrackerTest {
 
     private void region(String slot, byte[] content) throws IOException {
         Files.write(host.resolve("state/slots").resolve(slot), content);
-        files.refresh();
+        files.regions().refresh();
     }
 
     /** A region with one process that has charged memory on one GPU; region.h describes the layout. */

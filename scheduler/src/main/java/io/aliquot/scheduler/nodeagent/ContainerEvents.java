@@ -109,13 +109,13 @@ public final class ContainerEvents {
                         cut
                                 ? container + " made its region, a file on the node's disk, " + bytes / MIB
                                         + " MiB large, where its programs need less than 1 MiB. The node's agent has cut it"
-                                : container + " has closed its region, a file on the node's disk, to the"
-                                        + " node's agent, and can fill the disk with it: delete the pod");
-            case Problem.LeasedFile() ->
+                                : container + " made its region, a file on the node's disk, too large for the node's"
+                                        + " agent to cut, and can fill the disk with it: delete the pod");
+            case Problem.ClosedFile() ->
                 event(
-                        "GpuFileLeased",
-                        container + " holds a lease on one of Aliquot's files, so that the node's agent cannot open it."
-                                + " No program needs that: delete the pod");
+                        "GpuFileClosed",
+                        container + " has closed one of Aliquot's files to the node's agent, by a lease or by its owner"
+                                + " and mode. No program needs that: delete the pod");
         };
     }
 

@@ -6,8 +6,8 @@ import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.Finding;
 import io.aliquot.api.usage.UsageReport.Problem;
+import io.aliquot.api.usage.UsageReport.Problem.ClosedFile;
 import io.aliquot.api.usage.UsageReport.Problem.LargeRegion;
-import io.aliquot.api.usage.UsageReport.Problem.LeasedFile;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import java.time.Instant;
 import java.util.List;
@@ -45,19 +45,22 @@ class LargeRegionEventsTest {
     void thePodOfARegionThatTheAgentCannotCutIsToBeDeleted() {
         reports = List.of(report("n1", "default", "a", false));
         events.report();
-        assertThat(fixture.cluster.warnings).singleElement().asString().contains("closed its region", "delete the pod");
+        assertThat(fixture.cluster.warnings)
+                .singleElement()
+                .asString()
+                .contains("too large for the node's agent to cut", "delete the pod");
     }
 
     @Test
-    void thePodOfALeasedFileGetsAnEventBesideThatOfALargeRegion() {
-        reports = List.of(report("n1", "default", "a"), report("n1", "default", "a", new LeasedFile()));
+    void thePodOfAClosedFileGetsAnEventBesideThatOfALargeRegion() {
+        reports = List.of(report("n1", "default", "a"), report("n1", "default", "a", new ClosedFile()));
         events.report();
         events.report();
         assertThat(fixture.cluster.warnings)
                 .hasSize(2)
                 .last()
                 .asString()
-                .startsWith("a GpuFileLeased: container main holds a lease");
+                .startsWith("a GpuFileClosed: container main has closed one of");
     }
 
     /** What a wrong or malicious agent may say. */
