@@ -29,6 +29,7 @@ import io.fabric8.kubernetes.api.model.ManagedFieldsEntry;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodCondition;
 import io.fabric8.kubernetes.api.model.PodSpec;
+import io.fabric8.kubernetes.api.model.PodSchedulingGate;
 import io.fabric8.kubernetes.api.model.PodStatus;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.api.model.ResourceRequirements;
@@ -379,6 +380,9 @@ public final class PodReader {
             parts.add(new Part(container.getName(), kind, container));
         }
         for (Container container : spec.getContainers()) {
+                pod.getSpec().getSchedulingGates().stream()
+                        .map(PodSchedulingGate::getName)
+                        .toList(),
             parts.add(new Part(container.getName(), ContainerKind.APP, container));
         }
         return parts;

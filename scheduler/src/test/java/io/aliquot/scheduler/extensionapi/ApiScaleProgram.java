@@ -278,6 +278,7 @@ class ApiScaleProgram {
                     0,
                     true,
                     "",
+                    List.of(),
                     new ParsedRequest.Valid(Gpus.request("APP:main: gpumem=15000")),
                     bound ? List.of(pod.held()) : List.of()));
             nodes.reached(at);

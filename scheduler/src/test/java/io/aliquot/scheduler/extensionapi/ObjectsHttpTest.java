@@ -615,6 +615,26 @@ class ObjectsHttpTest {
     }
 
     @Test
+    /** Regression: where no node fitted the pod, the answer spoke of memory alone. */
+    @Test
+    void aSchedulingGateIsNamedFirstWhetherANodeFitsOrNot() throws Exception {
+        String gates = "kube-scheduler does not try the pod before its scheduling gates are removed: a.io/x, b.io/y";
+        changes.gated("large", Gpus.request("APP:main: gpumem=100000"), "a.io/x", "b.io/y");
+        changes.gated("small", Gpus.request("APP:main: gpumem=100"), "a.io/x", "b.io/y");
+
+        assertThat(ok(TEAM + "/large/explain").get("summary").asString())
+                .startsWith(gates + "; then: 0/3 nodes fit: ")
+                .doesNotContain("last attempt");
+        assertThat(ok(TEAM + "/small/explain").get("summary").asString())
+                .startsWith(gates + "; then: 3/3 nodes fit the pod's GPU requests (n1, n2, n3); this covers");
+        assertThat(ok(TEAM + "/large").at("/status/reason").asString()).startsWith(gates + "; then: 0/3");
+        assertThat(ok(TEAM + "?labelSelector=!app")
+                        .get("items")
+                        .valueStream()
+                        .map(one -> one.at("/status/reason").asString()))
+                .containsExactly(gates, gates);
+    }
+
     void explainLeavesOutNodesThatKubeSchedulerDidNotAskAbout() throws Exception {
         PodGpuRequest request = Gpus.request("APP:main: gpumem=12000");
         changes.pending("picky", request, "");

@@ -221,6 +221,25 @@ class ObjectsProgram {
             put(id("team", name), version.incrementAndGet(), Map.of("app", name), "", 5, request, message, List.of());
         }
 
+        /** A Pending pod with scheduling gates, as kube-scheduler marks it. */
+        void gated(String name, PodGpuRequest request, String... gates) {
+            long at = version.incrementAndGet();
+            shares.put(new GpuPod(
+                    id("team", name),
+                    at,
+                    Instant.EPOCH.plusSeconds(at),
+                    Map.of(),
+                    "",
+                    false,
+                    5,
+                    true,
+                    "Scheduling is blocked due to non-empty scheduling gates",
+                    List.of(gates),
+                    new ParsedRequest.Valid(request),
+                    List.of()));
+            nodes.reached(at);
+        }
+
         void put(
                 PodId id,
                 long at,
@@ -240,6 +259,7 @@ class ObjectsProgram {
                     priority,
                     true,
                     message,
+                    List.of(),
                     request,
                     held));
             nodes.reached(at);

@@ -7,6 +7,7 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 
 /**
  * A pod that holds or requests a GPU of Aliquot and has not ended, in one version: everything that a gpushare shows apart
@@ -18,6 +19,7 @@ import java.util.Map;
  * @param priority value of the pod's PriorityClass
  * @param mayPreempt false for {@code preemptionPolicy: Never}
  * @param schedulerMessage why kube-scheduler found no node in its last attempt; empty if it made none or found one
+ * @param schedulingGates what keeps kube-scheduler from trying a Pending pod
  * @param shares what its containers hold; empty for a pod without a node
  */
 public record GpuPod(
@@ -30,6 +32,7 @@ public record GpuPod(
         int priority,
         boolean mayPreempt,
         String schedulerMessage,
+        List<String> schedulingGates,
         ParsedRequest request,
         List<ContainerShare> shares) {
     private static final int BYTES = 1000;
@@ -38,6 +41,7 @@ public record GpuPod(
 
     public GpuPod {
         labels = Map.copyOf(labels);
+        schedulingGates = List.copyOf(schedulingGates);
         shares = List.copyOf(shares);
     }
 
@@ -69,6 +73,14 @@ public record GpuPod(
         return node.isEmpty();
     }
 
+    /** Why kube-scheduler does not try a Pending pod; empty for a pod without scheduling gates. */
+    Optional<String> gated() {
+        return schedulingGates.isEmpty()
+                ? Optional.empty()
+                : Optional.of("kube-scheduler does not try the pod before its scheduling gates are removed: "
+                        + String.join(", ", schedulingGates));
+    }
+
     /** The UUIDs of the GPUs of which it holds a share. */
     public List<String> gpus() {
         return shares.stream()
@@ -97,6 +109,7 @@ public record GpuPod(
                 priority,
                 mayPreempt,
                 schedulerMessage,
+                schedulingGates,
                 request,
                 changed);
     }

@@ -179,7 +179,7 @@ public final class GpuShares implements Resource<GpuPod> {
         if (pod.isPending() && pod.request() instanceof ParsedRequest.Invalid(String why)) {
             return "cannot be scheduled: " + why;
         }
-        return pod.isPending() ? pod.schedulerMessage() : "";
+        return pod.isPending() ? pod.gated().orElse(pod.schedulerMessage()) : "";
     }
 
     public GpuShare print(GpuPod pod, String reason) {

@@ -41,15 +41,19 @@ public final class PendingReasons {
         return explainer.explain(pod.id(), request, pod.priority(), pod.mayPreempt(), nodes);
     }
 
-    /** If a node has enough free GPU capacity, only kube-scheduler knows why the pod is Pending. */
+    /**
+     * Scheduling gates come first. If a node has enough free GPU capacity, only kube-scheduler knows why a pod without them
+     * is Pending.
+     */
     public String summary(GpuPod pod, Explanation explanation) {
         String message = pod.schedulerMessage();
-        String scheduler = explanation.fittingNodes().isEmpty()
+        String scheduler = pod.gated().isPresent() || explanation.fittingNodes().isEmpty()
                 ? ""
                 : message.isEmpty()
                         ? "; kube-scheduler has not reported a failed attempt"
                         : "; kube-scheduler's last attempt: " + message;
-        return explanation.summary()
+        return pod.gated().map(why -> why + "; then: ").orElse("")
+                + explanation.summary()
                 + scheduler
                 + (pending.candidates(pod.id().uid()).isEmpty() ? ALL_NODES : "");
     }

@@ -20,6 +20,7 @@ import io.fabric8.kubernetes.api.model.PodCondition;
 import io.fabric8.kubernetes.api.model.PodList;
 import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.api.model.PodStatus;
+import io.fabric8.kubernetes.api.model.PodSchedulingGate;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.api.model.ResourceRequirements;
 import io.fabric8.kubernetes.api.model.Status;
@@ -180,6 +181,9 @@ final class ProtobufDecoder {
         spec.setPriorityClassName(nullIfEmpty(read.getPriorityClassName()));
         if (read.hasActiveDeadlineSeconds()) {
             spec.setActiveDeadlineSeconds(read.getActiveDeadlineSeconds());
+        spec.setSchedulingGates(read.getSchedulingGatesList().stream()
+                .map(gate -> new PodSchedulingGate(gate.getName()))
+                .toList());
         }
         spec.setOverhead(quantities(read.getOverheadMap()));
         if (read.hasResources()) {

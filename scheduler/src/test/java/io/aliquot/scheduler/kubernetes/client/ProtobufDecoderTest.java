@@ -6,6 +6,7 @@ import com.google.protobuf.CodedOutputStream;
 import io.aliquot.scheduler.kubernetes.PodReader;
 import io.aliquot.scheduler.placement.PodScopes;
 import io.fabric8.kubernetes.api.model.Pod;
+import io.fabric8.kubernetes.api.model.PodSchedulingGate;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -37,6 +38,18 @@ class ProtobufDecoderTest {
                 .isPresent();
         assertThat(PodReader.unschedulable(withoutNode("SchedulingGated"), "aliquot-scheduler"))
                 .isEmpty();
+    }
+
+    /** PodSpec.schedulingGates in k8s.io/api core/v1/generated.proto. */
+    @Test
+    void schedulingGatesAreRead() throws IOException {
+        byte[] spec = message(out -> out.writeByteArray(38, message(gate -> gate.writeString(1, "a.io/x"))));
+
+        Pod read = read(out -> out.writeByteArray(2, spec));
+
+        assertThat(read.getSpec().getSchedulingGates())
+                .extracting(PodSchedulingGate::getName)
+                .containsExactly("a.io/x");
     }
 
     /** PodSpec.activeDeadlineSeconds and PodSpec.priorityClassName in k8s.io/api core/v1/generated.proto. */
