@@ -29,9 +29,20 @@ function partsOf(shares, uuid) {
   return parts.sort((one, other) => other.part.memoryMiB - one.part.memoryMiB);
 }
 
+/** What pods hold of a GPU, in the order and the color of the first container of each: not all run at the same time. */
+function podsOf(parts, uuid) {
+  const pods = new Map();
+  parts.forEach(({ share }, at) => {
+    const mib = share.status.held?.find((amount) => amount.gpu === uuid)?.memoryMiB ?? 0;
+    if (!pods.has(share.metadata.uid)) pods.set(share.metadata.uid, { ...share.metadata, mib, at });
+  });
+  return [...pods.values()];
+}
+
 function Segments({ parts, status }) {
   const { total, allocated } = status.memoryMiB;
-  const known = parts.reduce((sum, { part }) => sum + part.memoryMiB, 0);
+  const pods = podsOf(parts, status.uuid);
+  const known = pods.reduce((sum, pod) => sum + pod.mib, 0);
   const width = (mib) => ({ width: `${fraction(mib, Math.max(total, allocated)) * 100}%` });
   const other = allocated - known;
   const stranded = Math.max(0, Math.min(status.strandedMemoryMiB ?? 0, total - allocated));
@@ -39,20 +50,20 @@ function Segments({ parts, status }) {
   const key = (name, text, mib) =>
     html`<li><span class=${`swatch ${name}`}></span>${text} <span class="quiet">${memory(mib)}</span></li>`;
   const words = [
-    ...parts.map(({ share, container, part }) => `${share.metadata.name}/${container} ${memory(part.memoryMiB)}`),
+    ...pods.map(({ name, mib }) => `${name} ${memory(mib)}`),
     other > 0 && `reserved or not yours to see ${memory(other)}`,
     stranded > 0 && `stranded ${memory(stranded)}`,
     `free ${memory(free)}`,
   ].filter(Boolean);
   return html`
     <div class="segments" role="img" aria-label=${`Memory of ${memory(total)}: ${words.join(', ')}`}>
-      ${parts.map(
-        ({ share, container, part }, at) => html`<span
-          key=${`${share.metadata.uid}/${container}`}
+      ${pods.map(
+        ({ uid, namespace, name, mib, at }) => html`<span
+          key=${uid}
           class="segment"
-          title=${`${share.metadata.namespace}/${share.metadata.name}/${container}: ${memory(part.memoryMiB)}`}
-          style=${{ ...width(part.memoryMiB), background: seriesColor(at) }}
-          >${fraction(part.memoryMiB, total) > 0.05 && share.metadata.name}</span
+          title=${`${namespace}/${name}: ${memory(mib)}`}
+          style=${{ ...width(mib), background: seriesColor(at) }}
+          >${fraction(mib, total) > 0.05 && name}</span
         >`,
       )}
       ${other > 0 && html`<span class="segment other" style=${width(other)}></span>`}

@@ -1,8 +1,10 @@
 package io.aliquot.lab;
 
 import static io.aliquot.lab.TestNamespace.EVENTUALLY;
+import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.names.Annotations;
 import io.aliquot.api.names.Resources;
 import io.fabric8.kubernetes.api.model.Container;
 import io.fabric8.kubernetes.api.model.ContainerBuilder;
@@ -115,8 +117,27 @@ class GpuIsolationIT {
                                 .build())
                 .endSpec()
                 .build();
-        namespace.run(family);
+        Pod bound = namespace.run(family);
 
+        awaitTrue(
+                "the init container has ended, and its limit with it",
+                EVENTUALLY,
+                () -> limitMiB(lab, bound, "main") == 3000 && limitMiB(lab, bound, "init") == 0);
+        assertThat(limitMiB(lab, bound, "sidecar")).isEqualTo(500);
+        assertThat(UsageIT.value(lab, bound, "aliquot_pod_memory_allocated_bytes"))
+                .as("what the pod holds is what its init container needed")
+                .hasValue(4000.0 * (1 << 20));
+        assertThat(lab.kubectl(
+                                "get",
+                                "gpushare",
+                                "family",
+                                "--namespace",
+                                namespace.name(),
+                                "-o",
+                                "jsonpath={.status.memoryMiB}")
+                        .expectSuccess())
+                .isEqualTo("4000");
+        assertThat(bound.getMetadata().getAnnotations()).containsEntry(Annotations.TOTAL_MEMORY_MIB, "4000");
         assertThat(lab.kubectl("logs", "family", "--namespace", namespace.name(), "--container", "init")
                         .expectSuccess())
                 .contains("alloc 3700 MiB: CUDA_SUCCESS", "alloc 100 MiB: CUDA_ERROR_OUT_OF_MEMORY");
@@ -128,6 +149,12 @@ class GpuIsolationIT {
                         .exec("family", "vgpu-sample", "alloc", "2700", "alloc", "100")
                         .expectSuccess())
                 .contains("alloc 2700 MiB: CUDA_SUCCESS", "alloc 100 MiB: CUDA_ERROR_OUT_OF_MEMORY");
+    }
+
+    private static double limitMiB(Lab lab, Pod pod, String container) {
+        return UsageIT.value(lab, pod, "aliquot_container_memory_limit_bytes", "container=\"" + container + "\"")
+                        .orElse(0)
+                / (1 << 20);
     }
 
     @Test

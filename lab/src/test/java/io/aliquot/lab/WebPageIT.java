@@ -113,7 +113,7 @@ class WebPageIT {
             assertThat(link(pods, namespace, "waits")).hasCount(0);
 
             tile.click();
-            assertThat(image(cluster, "Memory of 80.0 GiB: train/main 2.9 GiB")).isVisible();
+            assertThat(image(cluster, "Memory of 80.0 GiB: train 2.9 GiB")).isVisible();
             assertThat(image(cluster, "Memory used, by container. " + namespace.name() + "/train/main: 2.2 GiB now"))
                     .isVisible();
             namespace.delete("train");

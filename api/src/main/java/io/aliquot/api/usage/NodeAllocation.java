@@ -26,9 +26,10 @@ import tools.jackson.databind.node.ObjectNode;
  * shows it as metrics, so that the metrics of the scheduler do not grow with the number of GPUs and containers.
  *
  * @param gpus each GPU once, at most {@value UsageReport#MOST_GPUS}
- * @param limits each container and GPU once, at most {@value UsageReport#MOST_CONTAINERS}
+ * @param limits each container that has not ended and GPU once, at most {@value UsageReport#MOST_CONTAINERS}
+ * @param pods each pod once, at most {@value UsageReport#MOST_CONTAINERS}
  */
-public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
+public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits, List<OfPod> pods) {
     private static final int VERSION = 1;
 
     /** Of compute, the unit is a percent of a whole GPU. */
@@ -52,6 +53,18 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
     public record OfGpu(String gpu, String model, Amount capacity, Amount allocated, boolean schedulable) {
         public OfGpu {
             GpuUuids.check(gpu);
+        }
+    }
+
+    /**
+     * What a pod holds of all GPUs together, by Kubernetes' rule for containers that do not run at the same time.
+     *
+     * @param cores percent of a GPU
+     */
+    public record OfPod(String namespace, String pod, long memoryMiB, int cores) {
+        public OfPod {
+            PodContainer.check("a namespace", namespace, 1);
+            PodContainer.check("a pod", pod, 1);
         }
     }
 
@@ -83,6 +96,11 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
     public NodeAllocation {
         gpus = List.copyOf(gpus);
         limits = List.copyOf(limits);
+        pods = List.copyOf(pods);
+        expect(
+                pods.size() <= UsageReport.MOST_CONTAINERS,
+                "at most " + UsageReport.MOST_CONTAINERS + " pods",
+                pods.size());
         expect(gpus.size() <= UsageReport.MOST_GPUS, "at most " + UsageReport.MOST_GPUS + " GPUs", gpus.size());
         expect(
                 limits.size() <= UsageReport.MOST_CONTAINERS,
@@ -95,7 +113,10 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
         JsonNode root = versioned("a scheduler's allocation of a node", text, VERSION);
         return new NodeAllocation(
                 list(root, "gpus", UsageReport.MOST_GPUS, NodeAllocation::gpu),
-                list(root, "limits", UsageReport.MOST_CONTAINERS, NodeAllocation::limit));
+                list(root, "limits", UsageReport.MOST_CONTAINERS, NodeAllocation::limit),
+                root.has("pods") // a scheduler of version 0.1 sends none
+                        ? list(root, "pods", UsageReport.MOST_CONTAINERS, NodeAllocation::pod)
+                        : List.of());
     }
 
     private static OfGpu gpu(JsonNode gpu) {
@@ -105,6 +126,10 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
                 Amount.parse(field(gpu, "capacity")),
                 Amount.parse(field(gpu, "allocated")),
                 truth(gpu, "schedulable"));
+    }
+
+    private static OfPod pod(JsonNode pod) {
+        return new OfPod(text(pod, "namespace"), text(pod, "pod"), whole(pod, "memoryMiB"), integer(pod, "cores"));
     }
 
     private static Limit limit(JsonNode limit) {
@@ -138,6 +163,12 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits) {
                     .put("policy", limit.policy.print())
                     .put("priority", limit.priority.print());
         });
+        ArrayNode ofPods = root.putArray("pods");
+        pods.forEach(pod -> ofPods.addObject()
+                .put("namespace", pod.namespace)
+                .put("pod", pod.pod)
+                .put("memoryMiB", pod.memoryMiB)
+                .put("cores", pod.cores));
         return root.toString();
     }
 }

@@ -23,7 +23,7 @@ public record PodContainer(String namespace, String pod, String uid, String cont
         check("a container", container, 1);
     }
 
-    private static void check(String what, String name, int shortest) {
+    static void check(String what, String name, int shortest) {
         expect(
                 name.length() >= shortest
                         && name.length() <= LONGEST

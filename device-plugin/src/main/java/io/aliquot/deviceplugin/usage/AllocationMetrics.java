@@ -126,6 +126,17 @@ public final class AllocationMetrics implements MultiCollector {
                     .count();
             borrowers.add(labels(gpu), count);
         }
+        var heldMemory = new MetricPoints();
+        var heldCores = new MetricPoints();
+        for (NodeAllocation.OfPod pod : latest.allocation.pods()) {
+            Labels labels = Labels.of("namespace", pod.namespace(), "pod", pod.pod(), "node", node);
+            heldMemory.add(labels, pod.memoryMiB() * MIB);
+            heldCores.add(labels, pod.cores() / PERCENT);
+        }
+        all.add(heldMemory.gauge(
+                "aliquot_pod_memory_allocated_bytes", "Device memory of all GPUs that a pod holds until it ends."));
+        all.add(heldCores.gauge(
+                "aliquot_pod_cores_allocated_ratio", "Compute that a pod holds until it ends; 1 is a whole GPU."));
         all.add(memory.gauge(
                 "aliquot_container_memory_limit_bytes", "Device memory that a container may use of a GPU."));
         all.add(compute.gauge(

@@ -34,7 +34,8 @@ final class AllocationMetricsTest {
                             1_000,
                             50,
                             CorePolicy.NONE,
-                            Priority.NORMAL)));
+                            Priority.NORMAL)),
+            List.of(new NodeAllocation.OfPod("a", "p", 6_000, 60), new NodeAllocation.OfPod("a", "q", 1_000, 10)));
 
     private final AtomicLong now = new AtomicLong();
     private final AllocationMetrics metrics = new AllocationMetrics("n1", now::get);
@@ -53,9 +54,21 @@ final class AllocationMetricsTest {
         assertThat(sum("aliquot_container_gpu_share_ratio"))
                 .as("two of three have a limit")
                 .isEqualTo(0.4);
+        assertThat(sum("aliquot_pod_memory_allocated_bytes"))
+                .as("its init container, which has ended, held more")
+                .isEqualTo(7_000.0 * (1 << 20));
+        assertThat(sum("aliquot_pod_cores_allocated_ratio")).isEqualTo(0.7);
         assertThat(sum("aliquot_gpu_borrowers")).as("not the fixed one").isEqualTo(2);
         now.addAndGet(Duration.ofMinutes(1).toNanos() + 1);
         assertThat(metrics.collect().stream()).isEmpty();
+    }
+
+    @Test
+    void aSchedulerOfAFormerVersionSaysNothingOfPods() {
+        metrics.accept(ALLOCATION.print().replaceFirst(",\"pods\":.*]", ""));
+
+        assertThat(sum("aliquot_gpu_slots")).isEqualTo(10);
+        assertThat(sum("aliquot_pod_memory_allocated_bytes")).isZero();
     }
 
     @Test

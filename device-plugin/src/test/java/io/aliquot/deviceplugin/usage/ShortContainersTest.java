@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.shim.AgentFile;
 import io.aliquot.api.shim.Region;
+import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.health.XidTable;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
@@ -81,7 +82,9 @@ final class ShortContainersTest {
                     host.resolve("proc"),
                     host.resolve("logs"),
                     host.resolve("state"),
+                    SlotFiles.open(host.resolve("state")),
                     () -> new DeviceHolders.Known(List.copyOf(holders)),
+                    () -> Limits.NONE,
                     (container, gpu) -> true,
                     List.of(recent, xids, new ContextMeasurement()),
                     () -> now);

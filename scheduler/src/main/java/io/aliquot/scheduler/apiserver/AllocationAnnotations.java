@@ -8,18 +8,14 @@ import io.aliquot.api.names.Priority;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
 import io.aliquot.api.names.VisibleDevices;
-import io.aliquot.scheduler.placement.GpuAmount;
+import io.aliquot.scheduler.ledger.QuotaAmount;
 import java.nio.charset.StandardCharsets;
-import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
 /** The annotations that record the allocation of a pod and the fence of the leader that made it. */
 public final class AllocationAnnotations {
-    /** A whole card's vGPU says 0 cores, because nothing limits them. */
-    private static final int WHOLE_CARD_CORES = 100;
-
     /**
      * The most bytes of the keys and values of an object's annotations (k8s.io/apimachinery,
      * pkg/api/validation/objectmeta.go, TotalAnnotationSizeLimitB).
@@ -30,7 +26,7 @@ public final class AllocationAnnotations {
     private static final int VGPU = new Vgpus(List.of(new Vgpu(
                     "GPU-00000000-0000-0000-0000-000000000000",
                     Vgpu.LARGEST_MIB,
-                    WHOLE_CARD_CORES,
+                    100,
                     CorePolicy.ELASTIC,
                     Priority.HIGH,
                     Vgpu.LARGEST_MIB,
@@ -90,20 +86,16 @@ public final class AllocationAnnotations {
      * Returns the annotations.
      *
      * @param containers the vGPUs by container name
-     * @param perGpu what they hold at once of each GPU; the totals are the sums
+     * @param total what the pod holds
      */
     public static Map<String, String> annotations(
-            String fenceKey, Fence fence, Map<String, Vgpus> containers, Collection<GpuAmount> perGpu) {
+            String fenceKey, Fence fence, Map<String, Vgpus> containers, QuotaAmount total) {
         var annotations = new TreeMap<String, String>();
         annotations.put(fenceKey, fence.print());
         containers.forEach((container, vgpus) -> annotations.put(Annotations.vgpu(container), vgpus.print()));
-        if (!perGpu.isEmpty()) {
-            long memoryMiB = perGpu.stream().mapToLong(GpuAmount::memoryMiB).sum();
-            int cores = perGpu.stream()
-                    .mapToInt(amount -> amount.exclusive() ? WHOLE_CARD_CORES : amount.cores())
-                    .sum();
-            annotations.put(Annotations.TOTAL_MEMORY_MIB, Long.toString(memoryMiB));
-            annotations.put(Annotations.TOTAL_CORES, Integer.toString(cores));
+        if (!containers.isEmpty()) {
+            annotations.put(Annotations.TOTAL_MEMORY_MIB, Long.toString(total.memoryMiB()));
+            annotations.put(Annotations.TOTAL_CORES, Long.toString(total.cores()));
         }
         return annotations;
     }

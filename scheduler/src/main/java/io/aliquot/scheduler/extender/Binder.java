@@ -16,10 +16,10 @@ import io.aliquot.scheduler.ledger.Commitment.Granted;
 import io.aliquot.scheduler.ledger.Commitment.Unresolved;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.ledger.QuotaAmount;
 import io.aliquot.scheduler.pending.PendingPods;
 import io.aliquot.scheduler.recovery.WriteReconciler;
 import java.time.Duration;
-import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
@@ -107,7 +107,7 @@ final class Binder {
             return send(
                     known,
                     attempt,
-                    AllocationAnnotations.annotations(Annotations.FENCE, attempt.fence(), Map.of(), List.of()),
+                    AllocationAnnotations.annotations(Annotations.FENCE, attempt.fence(), Map.of(), QuotaAmount.NONE),
                     "no GPU");
         }
         return switch (ledger.commit(pod, attempt.node(), known.request(), known.at())) {
@@ -198,8 +198,8 @@ final class Binder {
     }
 
     private static Map<String, String> annotations(Granted granted, Fence fence) {
-        Map<String, String> annotations = AllocationAnnotations.annotations(
-                Annotations.FENCE, fence, granted.containers(), granted.perGpu().values());
+        Map<String, String> annotations =
+                AllocationAnnotations.annotations(Annotations.FENCE, fence, granted.containers(), granted.total());
         granted.containers()
                 .forEach((container, vgpus) -> annotations.put(
                         Annotations.visibleDevices(container),

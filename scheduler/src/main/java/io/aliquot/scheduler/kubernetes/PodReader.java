@@ -24,12 +24,13 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.placement.PodHostRequests;
 import io.aliquot.scheduler.placement.PodScopes;
 import io.fabric8.kubernetes.api.model.Container;
+import io.fabric8.kubernetes.api.model.ContainerStateTerminated;
 import io.fabric8.kubernetes.api.model.ContainerStatus;
 import io.fabric8.kubernetes.api.model.ManagedFieldsEntry;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodCondition;
-import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.api.model.PodSchedulingGate;
+import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.api.model.PodStatus;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.api.model.ResourceRequirements;
@@ -114,13 +115,15 @@ public final class PodReader {
         var problems = new ArrayList<String>();
         var shares = new ArrayList<ContainerShare>();
         Map<String, String> annotations = annotations(pod);
+        Map<String, ContainerStatus> statuses = statuses(pod.getStatus());
         for (Part part : parts(pod.getSpec())) {
             String key = Annotations.vgpu(part.name());
             String text = annotations.get(key);
             if (text != null) {
                 List<Vgpu> vgpus = wellFormed(key, text, problems);
                 if (!vgpus.isEmpty()) {
-                    shares.add(new ContainerShare(part.name(), part.kind(), new Vgpus(vgpus)));
+                    boolean ended = ended(part, pod.getSpec().getRestartPolicy(), statuses.get(part.name()));
+                    shares.add(new ContainerShare(part.name(), part.kind(), new Vgpus(vgpus), ended));
                 }
             }
         }
@@ -262,6 +265,30 @@ public final class PodReader {
                 .findFirst();
     }
 
+    /** Whether a container has ended for good: its restart policy is the pod's unless it has its own (KEP-5307). */
+    private static boolean ended(Part part, @Nullable String ofPod, @Nullable ContainerStatus status) {
+        ContainerStateTerminated end = status == null || status.getState() == null
+                ? null
+                : status.getState().getTerminated();
+        String own = part.container().getRestartPolicy();
+        String policy = String.valueOf(own == null ? ofPod : own);
+        boolean succeeded = end != null && Objects.equals(end.getExitCode(), 0);
+        return switch (part.kind()) {
+            case INIT -> succeeded;
+            case SIDECAR -> false;
+            case APP -> (end != null && policy.equals("Never")) || (succeeded && policy.equals("OnFailure"));
+        };
+    }
+
+    private static Map<String, ContainerStatus> statuses(@Nullable PodStatus status) {
+        Map<String, ContainerStatus> statuses = new HashMap<>();
+        Stream.ofNullable(status)
+                .flatMap(known -> Stream.of(known.getContainerStatuses(), known.getInitContainerStatuses()))
+                .flatMap(List::stream)
+                .forEach(container -> statuses.put(container.getName(), container));
+        return statuses;
+    }
+
     /** Returns all vGPUs of an annotation; of a malformed one, those of its well-formed lines. */
     private static List<Vgpu> wellFormed(String key, String text, List<String> problems) {
         try {
@@ -353,6 +380,9 @@ public final class PodReader {
                 Optional.ofNullable(pod.getSpec().getPriority()).orElse(0),
                 !"Never".equals(pod.getSpec().getPreemptionPolicy()),
                 unschedulableMessage(pod),
+                pod.getSpec().getSchedulingGates().stream()
+                        .map(PodSchedulingGate::getName)
+                        .toList(),
                 request,
                 shares));
     }
@@ -380,9 +410,6 @@ public final class PodReader {
             parts.add(new Part(container.getName(), kind, container));
         }
         for (Container container : spec.getContainers()) {
-                pod.getSpec().getSchedulingGates().stream()
-                        .map(PodSchedulingGate::getName)
-                        .toList(),
             parts.add(new Part(container.getName(), ContainerKind.APP, container));
         }
         return parts;
@@ -397,10 +424,7 @@ public final class PodReader {
         PodSpec spec = pod.getSpec();
         PodStatus status = pod.getStatus() == null ? new PodStatus() : pod.getStatus();
         boolean infeasible = isResizeInfeasible(status);
-        Map<String, ContainerStatus> statuses = new HashMap<>();
-        Stream.of(status.getContainerStatuses(), status.getInitContainerStatuses())
-                .flatMap(List::stream)
-                .forEach(container -> statuses.put(container.getName(), container));
+        Map<String, ContainerStatus> statuses = statuses(status);
         var sum = new PodHostRequests();
         for (Part part : parts(spec)) {
             HostResources requested =

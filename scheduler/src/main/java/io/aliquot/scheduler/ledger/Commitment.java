@@ -2,7 +2,6 @@ package io.aliquot.scheduler.ledger;
 
 import io.aliquot.api.names.Vgpus;
 import io.aliquot.api.names.VisibleDevices;
-import io.aliquot.scheduler.placement.GpuAmount;
 import java.util.Map;
 
 /** The result of {@link Ledger#commit}. */
@@ -11,10 +10,10 @@ public sealed interface Commitment {
      * The pod holds these GPUs until it is released, ends or is deleted.
      *
      * @param containers by name
-     * @param perGpu what they hold at once of each GPU, by UUID
+     * @param total what the pod holds of all GPUs together
      * @param visibleDevices how the node's container runtime names GPUs
      */
-    record Granted(Map<String, Vgpus> containers, Map<String, GpuAmount> perGpu, VisibleDevices visibleDevices)
+    record Granted(Map<String, Vgpus> containers, QuotaAmount total, VisibleDevices visibleDevices)
             implements Commitment {}
 
     /** The pod is bound already. */

@@ -10,8 +10,17 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** A container's share: what it holds of its node's GPUs. */
-public record ContainerShare(String container, ContainerKind kind, Vgpus vgpus) {
+/**
+ * A container's share: what it may use of its node's GPUs. What a pod holds is {@link QuotaAmount#of} of all of them, and
+ * {@link #perGpu} of each GPU, since its containers do not all run at the same time.
+ *
+ * @param ended whether the container has ended and its pod does not start it again
+ */
+public record ContainerShare(String container, ContainerKind kind, Vgpus vgpus, boolean ended) {
+    public ContainerShare(String container, ContainerKind kind, Vgpus vgpus) {
+        this(container, kind, vgpus, false);
+    }
+
     /**
      * What a pod holds of each GPU, by UUID.
      *

@@ -42,7 +42,7 @@ public record ContainerShareChange(
                     vgpus = vgpus.stream().map(change::apply).toList();
                 }
             }
-            applied.add(new ContainerShare(share.container(), share.kind(), new Vgpus(vgpus)));
+            applied.add(new ContainerShare(share.container(), share.kind(), new Vgpus(vgpus), share.ended()));
         }
         return applied;
     }

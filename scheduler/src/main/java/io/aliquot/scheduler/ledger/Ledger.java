@@ -481,7 +481,7 @@ public final class Ledger {
                 // Only a node that shares its GPUs selects some.
                 yield new Granted(
                         selected.containers(),
-                        selected.perGpu(),
+                        QuotaAmount.of(shares(request, selected)),
                         ((Sharing) account.facts()).inventory().visibleDevices());
             }
         };

@@ -10,8 +10,8 @@ import java.util.List;
 import java.util.function.Function;
 
 /**
- * What pods count for in a quota: sums over all GPUs. A pod counts as Kubernetes' quotas count its limits: the larger of
- * its app containers and sidecars together, and of each init container with the sidecars declared before it
+ * What pods hold of all GPUs together, and count for in a quota. A pod holds what Kubernetes' quotas count of its limits:
+ * the larger of its app containers and sidecars together, and of each init container with the sidecars declared before it
  * (k8s.io/component-helpers 1.35, resource/helpers.go, PodLimits).
  *
  * @param memoryMiB device memory of all vGPUs, in MiB
@@ -24,11 +24,11 @@ public record QuotaAmount(long memoryMiB, long cores, long vgpus) {
     private static final int WHOLE_CARD_CORES = 100;
 
     /**
-     * What a pod counts for with these shares.
+     * What a pod with these shares holds until it ends: what quotas count, and what every display and bill shows.
      *
      * @param shares in the order of the containers' declaration, init containers first
      */
-    static QuotaAmount of(List<ContainerShare> shares) {
+    public static QuotaAmount of(List<ContainerShare> shares) {
         return shares.isEmpty() ? NONE : peak(shares, ContainerShare::kind, QuotaAmount::sum);
     }
 

@@ -14,6 +14,7 @@ import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeView;
+import io.aliquot.scheduler.ledger.QuotaAmount;
 import io.aliquot.scheduler.nodeagent.AgentException.Outcome;
 import io.aliquot.scheduler.placement.GpuInfo;
 import io.micrometer.core.instrument.Counter;
@@ -394,11 +395,20 @@ public final class AgentUsage {
                 .map(AgentUsage::allocation)
                 .toList();
         List<NodeAllocation.Limit> limits = new ArrayList<>();
+        List<NodeAllocation.OfPod> pods = new ArrayList<>();
         for (Holding holding : view.holdings()) {
-            if (holding.state() != Holding.State.HELD) {
+            if (holding.state() != Holding.State.HELD || holding.shares().isEmpty()) {
                 continue;
             }
+            if (pods.size() < UsageReport.MOST_CONTAINERS) {
+                QuotaAmount held = QuotaAmount.of(holding.shares());
+                pods.add(new NodeAllocation.OfPod(
+                        holding.pod().namespace(), holding.pod().name(), held.memoryMiB(), (int) held.cores()));
+            }
             for (ContainerShare share : holding.shares()) {
+                if (share.ended()) {
+                    continue;
+                }
                 var container = new PodContainer(
                         holding.pod().namespace(),
                         holding.pod().name(),
@@ -417,7 +427,7 @@ public final class AgentUsage {
                 }
             }
         }
-        return new NodeAllocation(gpus, limits);
+        return new NodeAllocation(gpus, limits, pods);
     }
 
     private static NodeAllocation.OfGpu allocation(GpuInfo gpu) {

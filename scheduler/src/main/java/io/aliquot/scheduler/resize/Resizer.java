@@ -11,6 +11,7 @@ import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.ContainerShareChange;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.ledger.QuotaAmount;
 import io.aliquot.scheduler.ledger.Resizing;
 import io.aliquot.scheduler.ledger.Resizing.Prepared;
 import io.aliquot.scheduler.recovery.WriteReconciler;
@@ -151,6 +152,6 @@ public final class Resizer {
                 Annotations.RESIZE_FENCE,
                 fence,
                 shares.stream().collect(Collectors.toMap(ContainerShare::container, ContainerShare::vgpus)),
-                ContainerShare.perGpu(shares).values());
+                QuotaAmount.of(shares));
     }
 }

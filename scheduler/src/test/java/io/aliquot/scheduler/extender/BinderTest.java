@@ -62,9 +62,25 @@ class BinderTest {
         assertThat(totals("card", "\"aliquot.io/vgpu\": 1")).isEqualTo("80000 MiB, 100 cores");
     }
 
+    /** Regression: the sum of what its GPUs hold, 60000 and 40000 MiB, where the quota counts 80000. */
+    @Test
+    void theTotalsAreWhatQuotasCountAlsoOnSeveralGpus() {
+        String main = "\"aliquot.io/vgpu\": 2, \"nvidia.com/gpumem\": 40000";
+        String json = ExtenderFixture.podJson("steps", main, "")
+                .replace(
+                        "\"spec\": {",
+                        "\"spec\": {\"initContainers\": [{\"name\": \"init\", \"resources\": {\"limits\": {"
+                                + mebibytes(60_000) + "}}}], ");
+        assertThat(totals("steps", ExtenderFixture.read(json))).isEqualTo("80000 MiB, 0 cores");
+    }
+
     private String totals(String name, String limits) {
+        return totals(name, pod(name, limits));
+    }
+
+    private String totals(String name, Wire.Pod pod) {
         var cluster = new ExtenderFixture();
-        cluster.filterAndPrioritize(Placement.BINPACK, 0).filter(pod(name, limits), List.of("n1", "n2"));
+        cluster.filterAndPrioritize(Placement.BINPACK, 0).filter(pod, List.of("n1", "n2"));
         assertThat(cluster.bind(name, "n1")).isEmpty();
         Map<String, String> annotations = cluster.cluster.sent.getFirst().annotations();
         return annotations.get("aliquot.io/total-memory-mib") + " MiB, " + annotations.get("aliquot.io/total-cores")

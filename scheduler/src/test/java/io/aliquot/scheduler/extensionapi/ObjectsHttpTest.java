@@ -83,7 +83,8 @@ class ObjectsHttpTest {
                         + ok(TEAM + "/p1-2").at("/metadata/labels")
                         + "},\"spec\":{\"containers\":[{\"name\":\"main\",\"memoryMiB\":15000,\"cores\":20,"
                         + "\"policy\":\"fixed\"}]},\"status\":{\"phase\":\"Bound\",\"nodeName\":\"n1\",\"priority\":1,"
-                        + "\"gpus\":1,\"memoryMiB\":15000,\"cores\":20,\"containers\":[{\"name\":\"main\",\"gpus\":[{"
+                        + "\"gpus\":1,\"memoryMiB\":15000,\"cores\":20,\"held\":[{\"gpu\":\"" + Gpus.uuid(1, 0)
+                        + "\",\"memoryMiB\":15000,\"cores\":20,\"slots\":1,\"wholeCard\":false}],\"containers\":[{\"name\":\"main\",\"gpus\":[{"
                         + "\"uuid\":\"" + Gpus.uuid(1, 0) + "\",\"memoryMiB\":15000,\"cores\":20,\"policy\":\"fixed\","
                         + "\"priority\":\"normal\",\"wholeCard\":false}]}]}}");
         assertThat(ok(TEAM + "/p1-2").at("/metadata/labels/tier").asString()).isEqualTo("a");
@@ -614,7 +615,35 @@ class ObjectsHttpTest {
                 .contains("; kube-scheduler's last attempt: " + message);
     }
 
+    /** Regression: the containers' amounts were added up, 100000 MiB and 100 cores, and 2 GPUs while it was Pending. */
     @Test
+    void aPodHoldsTheMostThatItsContainersHoldAtOnce() throws Exception {
+        changes.bound(
+                "team",
+                "steps",
+                "n1",
+                Map.of(),
+                share("init", ContainerKind.INIT, 0, 6_000),
+                share("main", ContainerKind.APP, 0, 4_000),
+                share("other", ContainerKind.APP, 1, 500));
+        changes.pending("waits", Gpus.request("INIT:init: gpumem=6000", "APP:main: gpumem=4000"), "");
+
+        JsonNode status = ok(TEAM + "/steps").get("status");
+        assertThat(status.at("/memoryMiB").asInt()).isEqualTo(6_000);
+        assertThat(status.at("/cores").asInt()).isEqualTo(20);
+        assertThat(status.at("/gpus").asInt()).isEqualTo(2);
+        assertThat(status.at("/held")
+                        .valueStream()
+                        .map(amount -> amount.get("gpu").asString() + " " + amount.get("memoryMiB")))
+                .containsExactly(Gpus.uuid(1, 0) + " 6000", Gpus.uuid(1, 1) + " 500");
+        assertThat(ok(TEAM + "/waits").at("/status/gpus").asInt()).isEqualTo(1);
+    }
+
+    private static ContainerShare share(String name, ContainerKind kind, int gpu, int memoryMiB) {
+        Vgpu vgpu = BoundPods.vgpu(Gpus.uuid(1, gpu), new GpuAmount(memoryMiB, 10, 1, false));
+        return new ContainerShare(name, kind, new Vgpus(List.of(vgpu)));
+    }
+
     /** Regression: where no node fitted the pod, the answer spoke of memory alone. */
     @Test
     void aSchedulingGateIsNamedFirstWhetherANodeFitsOrNot() throws Exception {
@@ -635,6 +664,7 @@ class ObjectsHttpTest {
                 .containsExactly(gates, gates);
     }
 
+    @Test
     void explainLeavesOutNodesThatKubeSchedulerDidNotAskAbout() throws Exception {
         PodGpuRequest request = Gpus.request("APP:main: gpumem=12000");
         changes.pending("picky", request, "");

@@ -7,11 +7,14 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.MemoryRequest.Mebibytes;
 import io.aliquot.api.names.MemoryRequest.WholeCard;
+import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.ForeignPod.ForeignVgpu;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
 import io.aliquot.scheduler.placement.PodGpuRequest;
+import io.fabric8.kubernetes.api.model.ContainerStatus;
+import io.fabric8.kubernetes.api.model.ContainerStatusBuilder;
 import io.fabric8.kubernetes.api.model.EphemeralContainerBuilder;
 import io.fabric8.kubernetes.api.model.ManagedFieldsEntry;
 import io.fabric8.kubernetes.api.model.ManagedFieldsEntryBuilder;
@@ -25,8 +28,11 @@ import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 class PodReaderTest {
     private static final String SHARE = "aliquot.io/vgpu.main: \"" + uuid(1, 0) + " memory=250Mi cores=10\"";
@@ -43,6 +49,49 @@ class PodReaderTest {
                 .isEqualTo(Map.of(
                         uuid(1, 0), new GpuAmount(600, 15, 2, false), uuid(1, 1), new GpuAmount(250, 10, 1, false)));
         assertThat(reading.pod().hostRequests()).isEqualTo(new HostResources(8000, 1 << 30));
+    }
+
+    /** Regression: an init container that had ended counted beside its pod's other containers, until the pod ended. */
+    @ParameterizedTest
+    @CsvSource({
+        "Always,    0, warm",
+        "Always,    1, ''",
+        "OnFailure, 0, warm main",
+        "OnFailure, 1, ''",
+        "Never,     0, warm main",
+        "Never,     1, main",
+    })
+    void aContainerHasEndedIfItsPodDoesNotStartItAgain(String restartPolicy, int exitCode, String ended) {
+        Pod pod = pod(
+                "aliquot.io/vgpu.warm: \"" + uuid(1, 0) + " memory=600Mi cores=0\"",
+                "aliquot.io/vgpu.side: \"" + uuid(1, 0) + " memory=100Mi cores=5\"",
+                SHARE);
+        assertThat(PodReader.bound(pod).pod().shares()).noneMatch(ContainerShare::ended);
+        pod.getSpec().setRestartPolicy(restartPolicy);
+        pod.setStatus(new PodStatusBuilder()
+                .withInitContainerStatuses(status("warm", exitCode), status("side", exitCode))
+                .withContainerStatuses(status("main", exitCode))
+                .build());
+
+        assertThat(PodReader.bound(pod).pod().shares().stream()
+                        .filter(ContainerShare::ended)
+                        .map(ContainerShare::container)
+                        .collect(Collectors.joining(" ")))
+                .isEqualTo(ended);
+        assertThat(PodReader.bound(pod).pod().perGpu())
+                .as("the pod holds the same until it ends")
+                .isEqualTo(Map.of(uuid(1, 0), new GpuAmount(600, 15, 2, false)));
+    }
+
+    private static ContainerStatus status(String name, int exitCode) {
+        return new ContainerStatusBuilder()
+                .withName(name)
+                .withNewState()
+                .withNewTerminated()
+                .withExitCode(exitCode)
+                .endTerminated()
+                .endState()
+                .build();
     }
 
     @Test

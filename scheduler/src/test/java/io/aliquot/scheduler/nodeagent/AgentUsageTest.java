@@ -8,14 +8,17 @@ import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
 import com.sun.net.httpserver.HttpExchange;
 import io.aliquot.api.names.Priority;
+import io.aliquot.api.names.Vgpus;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import io.aliquot.scheduler.ledger.BoundPods;
+import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerListener;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.Gpus;
 import io.aliquot.testing.Await;
@@ -165,6 +168,38 @@ class AgentUsageTest {
 
         assertThat(usage.usage("n1")).isPresent();
         assertThat(asked).hasValue(4);
+    }
+
+    /** Regression: its limit stayed until the pod's end, and the pod's memory was taken for the sum. */
+    @Test
+    void anAgentIsToldTheLimitsOfContainersThatHaveNotEndedAndWhatTheirPodHolds() {
+        ExtenderFixture.node(ledger, 1);
+        List<String> told = new CopyOnWriteArrayList<>();
+        answers.put("127.0.0.1", exchange -> {
+            told.add(new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8));
+            reportOf("n1").to(exchange);
+        });
+        var vgpus = new Vgpus(List.of(BoundPods.vgpu(Gpus.uuid(1, 0), new GpuAmount(60_000, 60, 1, false))));
+        ContainerShare main = BoundPods.main(Gpus.uuid(1, 0), new GpuAmount(40_000, 40, 1, false));
+        ledger.observeBound(BoundPods.of(
+                ExtenderFixture.id("a"), "n1", 1, new ContainerShare("init", ContainerKind.INIT, vgpus), main));
+        usage.putAgent("n1", true, "127.0.0.1");
+        while (told.size() < 2) {
+            elapse(TICK);
+        }
+        ledger.observeBound(BoundPods.of(
+                ExtenderFixture.id("a"), "n1", 2, new ContainerShare("init", ContainerKind.INIT, vgpus, true), main));
+        elapse(NEWS_AFTER);
+
+        assertThat(told).hasSize(3);
+        assertThat(told.subList(1, 3))
+                .map(NodeAllocation::parse)
+                .allSatisfy(allocation -> assertThat(allocation.pods())
+                        .containsExactly(new NodeAllocation.OfPod("default", "a", 60_000, 60)))
+                .extracting(allocation -> allocation.limits().stream()
+                        .map(limit -> limit.container().container())
+                        .toList())
+                .containsExactly(List.of("init", "main"), List.of("main"));
     }
 
     @Test

@@ -127,7 +127,7 @@ public final class ApiTypes {
             @JsonPropertyDescription("What is reserved of each GPU.")
             List<ReservedAmount> gpus) {}
 
-    @JsonClassDescription("A reserved part of one GPU.")
+    @JsonClassDescription("A held or reserved part of one GPU.")
     public record ReservedAmount(
             @JsonPropertyDescription("UUID of the GPU.") String gpu,
             @JsonPropertyDescription("GPU memory in MiB.") long memoryMiB,
@@ -340,14 +340,18 @@ public final class ApiTypes {
             @JsonPropertyDescription("Number of GPUs that the pod holds or requests.")
             int gpus,
 
-            @JsonPropertyDescription("GPU memory in MiB that the pod holds, in sum; absent for a Pending one.")
+            @JsonPropertyDescription(
+                    "GPU memory in MiB that the pod holds: of its containers, the most that run at once. Absent for a Pending one.")
             @Nullable
             Long memoryMiB,
 
             @JsonPropertyDescription(
-                    "Compute in percent of a GPU that the pod holds, in sum; absent for a Pending one.")
+                    "Compute in percent of a GPU that the pod holds: of its containers, the most that run at once. Absent for a Pending one.")
             @Nullable
             Integer cores,
+
+            @JsonPropertyDescription("What the pod holds of each GPU; absent for a Pending one.") @Nullable
+            List<ReservedAmount> held,
 
             @JsonPropertyDescription("The sum of its containers' usage.") @Nullable
             ShareUsage usage,

@@ -347,14 +347,19 @@ public final class GpuNodes {
                         holding.pod().name(),
                         holding.pod().uid(),
                         state(holding.state()),
-                        holding.perGpu().entrySet().stream()
-                                .map(entry -> reserved(entry.getKey(), entry.getValue()))
-                                .sorted(Comparator.comparing(ReservedAmount::gpu))
-                                .toList()))
+                        amounts(holding.perGpu())))
                 .sorted(Comparator.comparing(Reservation::namespace)
                         .thenComparing(Reservation::pod)
                         .thenComparing(Reservation::uid))
                 .toList();
+    }
+
+    /** Amounts by UUID, in the order of these. */
+    static List<ReservedAmount> amounts(Map<String, GpuAmount> perGpu) {
+        return new TreeMap<>(perGpu)
+                .entrySet().stream()
+                        .map(entry -> reserved(entry.getKey(), entry.getValue()))
+                        .toList();
     }
 
     private static ReservedAmount reserved(String gpu, GpuAmount amount) {

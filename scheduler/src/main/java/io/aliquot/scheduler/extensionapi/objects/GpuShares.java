@@ -22,7 +22,9 @@ import io.aliquot.scheduler.extensionapi.objects.ApiTypes.ShareUsage;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.PodId;
+import io.aliquot.scheduler.ledger.QuotaAmount;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
+import io.aliquot.scheduler.placement.GpuAmount;
 import java.time.Clock;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -187,6 +189,7 @@ public final class GpuShares implements Resource<GpuPod> {
         List<GpuPart> parts =
                 containers.stream().flatMap(one -> one.gpus().stream()).toList();
         boolean holds = !pod.isPending();
+        QuotaAmount held = QuotaAmount.of(pod.shares());
         return new GpuShare(
                 metadata(pod),
                 new GpuShareSpec(holds ? heldSpec(pod.shares()) : requestedSpec(pod)),
@@ -195,16 +198,21 @@ public final class GpuShares implements Resource<GpuPod> {
                         reason.isEmpty() ? null : reason,
                         pod.node().isEmpty() ? null : pod.node(),
                         pod.priority(),
-                        holds
-                                ? pod.gpus().size()
-                                : containers.stream()
-                                        .flatMap(one -> Stream.ofNullable(one.requested()))
-                                        .mapToInt(ContainerRequest::gpus)
-                                        .sum(),
-                        holds ? parts.stream().mapToLong(GpuPart::memoryMiB).sum() : null,
-                        holds ? parts.stream().mapToInt(GpuPart::cores).sum() : null,
+                        holds ? pod.gpus().size() : requestedGpus(pod),
+                        holds ? held.memoryMiB() : null,
+                        holds ? (int) held.cores() : null,
+                        holds ? GpuNodes.amounts(ContainerShare.perGpu(pod.shares())) : null,
                         sum(parts),
                         containers));
+    }
+
+    private static int requestedGpus(GpuPod pod) {
+        return GpuAmount.peak(requests(pod).stream()
+                        .map(container -> new GpuAmount.Timed(
+                                container.kind(),
+                                new GpuAmount(0, 0, container.request().vgpus(), false)))
+                        .toList())
+                .slots();
     }
 
     private List<ContainerStatus> held(GpuPod pod) {

@@ -7,6 +7,8 @@ import com.google.protobuf.Message;
 import com.google.protobuf.Parser;
 import io.aliquot.scheduler.kubernetes.client.proto.KubernetesProto;
 import io.fabric8.kubernetes.api.model.Container;
+import io.fabric8.kubernetes.api.model.ContainerState;
+import io.fabric8.kubernetes.api.model.ContainerStateTerminated;
 import io.fabric8.kubernetes.api.model.ContainerStatus;
 import io.fabric8.kubernetes.api.model.KubernetesResource;
 import io.fabric8.kubernetes.api.model.ListMeta;
@@ -18,9 +20,9 @@ import io.fabric8.kubernetes.api.model.ObjectMeta;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.PodCondition;
 import io.fabric8.kubernetes.api.model.PodList;
+import io.fabric8.kubernetes.api.model.PodSchedulingGate;
 import io.fabric8.kubernetes.api.model.PodSpec;
 import io.fabric8.kubernetes.api.model.PodStatus;
-import io.fabric8.kubernetes.api.model.PodSchedulingGate;
 import io.fabric8.kubernetes.api.model.Quantity;
 import io.fabric8.kubernetes.api.model.ResourceRequirements;
 import io.fabric8.kubernetes.api.model.Status;
@@ -168,6 +170,7 @@ final class ProtobufDecoder {
         var spec = new PodSpec();
         spec.setContainers(containers(read.getContainersList()));
         spec.setInitContainers(containers(read.getInitContainersList()));
+        spec.setRestartPolicy(nullIfEmpty(read.getRestartPolicy()));
         if (read.hasTerminationGracePeriodSeconds()) {
             spec.setTerminationGracePeriodSeconds(read.getTerminationGracePeriodSeconds());
         }
@@ -178,12 +181,12 @@ final class ProtobufDecoder {
             spec.setPriority(read.getPriority());
         }
         spec.setPreemptionPolicy(nullIfEmpty(read.getPreemptionPolicy()));
-        spec.setPriorityClassName(nullIfEmpty(read.getPriorityClassName()));
-        if (read.hasActiveDeadlineSeconds()) {
-            spec.setActiveDeadlineSeconds(read.getActiveDeadlineSeconds());
         spec.setSchedulingGates(read.getSchedulingGatesList().stream()
                 .map(gate -> new PodSchedulingGate(gate.getName()))
                 .toList());
+        spec.setPriorityClassName(nullIfEmpty(read.getPriorityClassName()));
+        if (read.hasActiveDeadlineSeconds()) {
+            spec.setActiveDeadlineSeconds(read.getActiveDeadlineSeconds());
         }
         spec.setOverhead(quantities(read.getOverheadMap()));
         if (read.hasResources()) {
@@ -228,10 +231,10 @@ final class ProtobufDecoder {
         return status;
     }
 
-    /** Those with resources, which are all that is read of them. */
+    /** Those with resources or an end, which are all that is read of them. */
     private static List<ContainerStatus> containerStatuses(List<KubernetesProto.ContainerStatus> read) {
         return read.stream()
-                .filter(KubernetesProto.ContainerStatus::hasResources)
+                .filter(status -> status.hasResources() || status.getState().hasTerminated())
                 .map(ProtobufDecoder::containerStatus)
                 .toList();
     }
@@ -240,7 +243,14 @@ final class ProtobufDecoder {
         var status = new ContainerStatus();
         status.setName(read.getName());
         status.setAllocatedResources(quantities(read.getAllocatedResourcesMap()));
-        status.setResources(resources(read.getResources()));
+        if (read.hasResources()) {
+            status.setResources(resources(read.getResources()));
+        }
+        if (read.getState().hasTerminated()) {
+            var terminated = new ContainerStateTerminated();
+            terminated.setExitCode(read.getState().getTerminated().getExitCode());
+            status.setState(new ContainerState(null, terminated, null));
+        }
         return status;
     }
 

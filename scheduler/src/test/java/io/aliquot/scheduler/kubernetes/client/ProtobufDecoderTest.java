@@ -107,6 +107,48 @@ class ProtobufDecoderTest {
         assertThat(PodReader.requests(read).cpuMillis()).isEqualTo(750);
     }
 
+    /** ContainerStatus.state and PodSpec.restartPolicy in k8s.io/api core/v1/generated.proto; exit code 0 is left out. */
+    @Test
+    void theEndsOfContainersAreRead() throws IOException {
+        byte[] running = message(status -> {
+            status.writeString(1, "side");
+            status.writeByteArray(2, message(state -> state.writeByteArray(2, new byte[0])));
+        });
+        byte[] ended = message(status -> {
+            status.writeString(1, "init");
+            status.writeByteArray(2, message(state -> state.writeByteArray(3, new byte[0])));
+        });
+        byte[] failed = message(status -> {
+            status.writeString(1, "main");
+            status.writeByteArray(2, message(state -> state.writeByteArray(3, message(end -> end.writeInt32(1, 7)))));
+        });
+
+        Pod read = read(out -> {
+            out.writeByteArray(2, message(spec -> spec.writeString(3, "Never")));
+            out.writeByteArray(3, message(podStatus -> {
+                podStatus.writeByteArray(10, running);
+                podStatus.writeByteArray(10, ended);
+                podStatus.writeByteArray(8, failed);
+            }));
+        });
+
+        assertThat(read.getSpec().getRestartPolicy()).isEqualTo("Never");
+        assertThat(read.getStatus().getInitContainerStatuses()).singleElement().satisfies(status -> {
+            assertThat(status.getName()).isEqualTo("init");
+            assertThat(status.getState().getTerminated().getExitCode()).isZero();
+            assertThat(status.getResources())
+                    .as("requests count as without a status")
+                    .isNull();
+        });
+        assertThat(read.getStatus()
+                        .getContainerStatuses()
+                        .getFirst()
+                        .getState()
+                        .getTerminated()
+                        .getExitCode())
+                .isEqualTo(7);
+    }
+
     private static byte[] cpu(String amount) throws IOException {
         byte[] quantity = message(out -> out.writeString(1, amount));
         return message(out -> {
