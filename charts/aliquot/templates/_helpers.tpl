@@ -41,6 +41,13 @@ a MiB for each further one, of which `requested` percent are requested (docs/ins
 {{- dict "requests" $requests "limits" $limits | toYaml }}
 {{- end }}
 
+{{/* Peers of a NetworkPolicy: the API servers. Call with ranges of addresses. */}}
+{{- define "aliquot.apiServers" -}}
+{{- range . }}
+- ipBlock: {cidr: {{ . | quote }}}
+{{- end }}
+{{- end }}
+
 {{/* A list of numbers with commas between them. */}}
 {{- define "aliquot.numbers" -}}
 {{- range $i, $number := . }}{{ if $i }},{{ end }}{{ int $number }}{{ end }}

@@ -1,5 +1,8 @@
 package io.aliquot.deviceplugin.http;
 
+import io.aliquot.api.ports.ApiServers;
+import io.aliquot.api.ports.FullPort;
+import io.aliquot.api.ports.Peer;
 import io.grpc.netty.shaded.io.netty.bootstrap.ServerBootstrap;
 import io.grpc.netty.shaded.io.netty.buffer.Unpooled;
 import io.grpc.netty.shaded.io.netty.channel.Channel;
@@ -42,9 +45,8 @@ import javax.net.ssl.SSLEngine;
 
 /*
  * Netty, which gRPC brings along, reads from all clients in one thread, so a slow one takes memory and no thread. What a
- * client may take is limited until it is authenticated, which without TLS is for ever: a number of connections, of which a
- * new one replaces the oldest, since refusing new ones would let silent clients keep the kubelet's probes out; and a time
- * from the connect to the last byte of the one answer.
+ * client may take is limited until it is authenticated, which without TLS is for ever: a number of connections (FullPort),
+ * and a time from the connect to the last byte of the one answer.
  */
 /** Answers GET requests on one port, over plain HTTP or mutual TLS. Thread-safe. */
 public final class HttpPort implements AutoCloseable {
@@ -80,7 +82,27 @@ public final class HttpPort implements AutoCloseable {
     private final EventLoopGroup thread = new MultiThreadIoEventLoopGroup(1, EpollIoHandler.newFactory());
     private final Channel server;
     /** Of clients that are not authenticated, oldest first, with what ends them in time. Used by the thread alone. */
-    private final Map<Channel, Future<?>> strangers = new LinkedHashMap<>();
+    private final Map<Channel, Stranger> strangers = new LinkedHashMap<>();
+
+    private final FullPort full = new FullPort(MOST_CONNECTIONS, ApiServers.UNKNOWN);
+    private long connected;
+
+    /**
+     * A client that is not authenticated. Its connection has one answer and a deadline, so its age is what counts.
+     *
+     * @param number of its connection, in place of a time
+     */
+    private record Stranger(Channel channel, Peer peer, long number, Future<?> end) implements FullPort.Connection {
+        @Override
+        public boolean silent() {
+            return false;
+        }
+
+        @Override
+        public long inactive(long latest) {
+            return latest - number;
+        }
+    }
 
     /**
      * Starts to serve.
@@ -133,11 +155,15 @@ public final class HttpPort implements AutoCloseable {
     }
 
     private void connect(SocketChannel channel) {
-        if (strangers.size() >= MOST_CONNECTIONS) {
-            close(strangers.keySet().iterator().next());
+        Peer peer = full.peer(channel.remoteAddress().getAddress());
+        connected++;
+        if (!full.admits(peer, strangers.values(), connected, stranger -> close(stranger.channel()))) {
+            close(channel);
+            return;
         }
         Runnable end = () -> close(channel);
-        strangers.put(channel, channel.eventLoop().schedule(end, longest.toMillis(), TimeUnit.MILLISECONDS));
+        Future<?> timer = channel.eventLoop().schedule(end, longest.toMillis(), TimeUnit.MILLISECONDS);
+        strangers.put(channel, new Stranger(channel, peer, connected, timer));
         var unused = channel.closeFuture().addListener(closed -> forget(channel));
         tls.ifPresent(context -> {
             SSLEngine engine = context.createSSLEngine();
@@ -153,9 +179,9 @@ public final class HttpPort implements AutoCloseable {
     }
 
     private void forget(Channel channel) {
-        Future<?> end = strangers.remove(channel);
-        if (end != null) {
-            end.cancel(false);
+        Stranger stranger = strangers.remove(channel);
+        if (stranger != null) {
+            stranger.end().cancel(false);
         }
     }
 

@@ -60,6 +60,20 @@ final class HttpPortTest {
         }
     }
 
+    /** Regression: a new connection closed the oldest one, of whichever address. */
+    @Test
+    void manyConnectionsOfOneAddressCloseNoneOfAnother() throws IOException {
+        Socket slow = connect("127.0.0.3");
+        slow.setSoTimeout(PATIENCE_MILLIS);
+        send(slow, GET.substring(0, 10));
+        for (int i = 0; i < 200; i++) {
+            connect("127.0.0.2");
+        }
+        send(slow, GET.substring(10));
+        assertThat(new String(slow.getInputStream().readAllBytes(), StandardCharsets.ISO_8859_1))
+                .startsWith("HTTP/1.1 200");
+    }
+
     @Test
     void requestsAreAnsweredBesideClientsThatDoNotRead() throws IOException {
         for (int i = 0; i < 20; i++) {
@@ -123,8 +137,14 @@ final class HttpPortTest {
     }
 
     private Socket connect() throws IOException {
-        var socket = new Socket(InetAddress.getLoopbackAddress(), port.port());
+        return connect("127.0.0.1");
+    }
+
+    private Socket connect(String from) throws IOException {
+        var socket = new Socket();
         open.add(socket);
+        socket.bind(new InetSocketAddress(from, 0));
+        socket.connect(new InetSocketAddress(InetAddress.getLoopbackAddress(), port.port()));
         return socket;
     }
 

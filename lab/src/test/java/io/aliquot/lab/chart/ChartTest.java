@@ -14,6 +14,7 @@ import io.fabric8.kubernetes.api.model.EnvVar;
 import io.fabric8.kubernetes.api.model.GenericKubernetesResource;
 import io.fabric8.kubernetes.api.model.HasMetadata;
 import io.fabric8.kubernetes.api.model.KeyToPath;
+import io.fabric8.kubernetes.api.model.LabelSelector;
 import io.fabric8.kubernetes.api.model.Namespaced;
 import io.fabric8.kubernetes.api.model.NodeAffinity;
 import io.fabric8.kubernetes.api.model.NodeSelectorRequirement;
@@ -31,6 +32,7 @@ import io.fabric8.kubernetes.api.model.apps.Deployment;
 import io.fabric8.kubernetes.api.model.batch.v1.Job;
 import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicy;
 import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicyIngressRule;
+import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicyPeer;
 import io.fabric8.kubernetes.api.model.networking.v1.NetworkPolicyPort;
 import io.fabric8.kubernetes.api.model.node.v1.RuntimeClass;
 import io.fabric8.kubernetes.api.model.policy.v1.PodDisruptionBudget;
@@ -707,14 +709,23 @@ class ChartTest {
     }
 
     @Test
-    void networkPoliciesLeaveTheWebhooksOpenAndMetricsToTheNamedPods() {
+    void networkPoliciesOpenPortsToTheNamedPodsAndApiServers() {
         assertThat(Chart.all(Chart.render(DEFAULTS), NetworkPolicy.class)).isEmpty();
 
         String monitoring = "kubernetes.io/metadata.name=monitoring";
         List<Rendered> all = Chart.render(EVERYTHING);
         assertThat(ingress(all, "aliquot-scheduler", schedulerTemplate(all)))
                 .containsExactlyInAnyOrder(
-                        "webhooks from all", "metrics from " + monitoring, "10259 from " + monitoring);
+                        "webhooks from 192.0.2.0/28, 2001:db8::/64, app.kubernetes.io/component=api,"
+                                + " app.kubernetes.io/component=scheduler",
+                        "metrics from " + monitoring,
+                        "10259 from " + monitoring);
+        assertThat(ingress(all, "aliquot-api", apiTemplate(all)))
+                .containsExactly("api from 192.0.2.0/28, 2001:db8::/64");
+        for (PodTemplateSpec pod : List.of(schedulerTemplate(all), apiTemplate(all))) {
+            assertThat(pod.getSpec().getContainers().getFirst().getEnv())
+                    .contains(new EnvVar("ALIQUOT_API_SERVERS", "192.0.2.0/28,2001:db8::/64", null));
+        }
         assertThat(ingress(all, "aliquot-device-plugin", agentTemplate(all)))
                 .containsExactlyInAnyOrder(
                         "usage from app.kubernetes.io/component=scheduler", "metrics from " + monitoring);
@@ -722,11 +733,12 @@ class ChartTest {
         // In a NetworkPolicy a rule without peers would allow all of them.
         List<Rendered> none = Chart.renderWith(Map.of("networkPolicy.enabled", true));
         assertThat(ingress(none, "aliquot-scheduler", schedulerTemplate(none))).containsExactly("webhooks from all");
+        assertThat(ingress(none, "aliquot-api", apiTemplate(none))).containsExactly("api from all");
         assertThat(ingress(none, "aliquot-device-plugin", agentTemplate(none)))
                 .containsExactly("usage from app.kubernetes.io/component=scheduler");
     }
 
-    /** Each port and the last label of each selector that may reach it. */
+    /** Each port, and each range of addresses and the last label of each selector that may reach it. */
     private static List<String> ingress(List<Rendered> rendered, String name, PodTemplateSpec pod) {
         NetworkPolicy policy = Chart.the(rendered, NetworkPolicy.class, name);
         assertThat(pod.getMetadata().getLabels())
@@ -737,16 +749,21 @@ class ChartTest {
             for (NetworkPolicyPort port : rule.getPorts()) {
                 String peers = rule.getFrom().isEmpty()
                         ? "all"
-                        : rule.getFrom().stream()
-                                .map(peer -> Optional.ofNullable(peer.getNamespaceSelector())
-                                        .orElse(peer.getPodSelector()))
-                                .map(selector -> new TreeMap<>(selector.getMatchLabels()).firstEntry())
-                                .map(label -> label.getKey() + "=" + label.getValue())
-                                .collect(Collectors.joining(", "));
+                        : rule.getFrom().stream().map(ChartTest::peer).collect(Collectors.joining(", "));
                 pairs.add(port.getPort().getValue() + " from " + peers);
             }
         }
         return pairs;
+    }
+
+    private static String peer(NetworkPolicyPeer peer) {
+        if (peer.getIpBlock() != null) {
+            return peer.getIpBlock().getCidr();
+        }
+        LabelSelector selector =
+                Optional.ofNullable(peer.getNamespaceSelector()).orElse(peer.getPodSelector());
+        var label = new TreeMap<>(selector.getMatchLabels()).firstEntry();
+        return label.getKey() + "=" + label.getValue();
     }
 
     @ParameterizedTest
@@ -762,6 +779,10 @@ class ChartTest {
         return Chart.the(rendered, Deployment.class, "aliquot-scheduler")
                 .getSpec()
                 .getTemplate();
+    }
+
+    private static PodTemplateSpec apiTemplate(List<Rendered> rendered) {
+        return Chart.the(rendered, Deployment.class, "aliquot-api").getSpec().getTemplate();
     }
 
     private static PodTemplateSpec agentTemplate(List<Rendered> rendered) {

@@ -56,6 +56,12 @@ class InvalidValuesTest {
         refused(Map.of("nodeLabel", label), "nodeLabel");
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"10.0.0.1", "10.0.0.0/33", "api.example.com/32", "2001:db8::/129"})
+    void anAddressOfAnApiServerThatIsNoRangeIsRefused(String range) {
+        refused(Map.of("networkPolicy.apiServers[0]", range), "/networkPolicy/apiServers/0");
+    }
+
     @Test
     void settingsOfTheAgentThatTheChartMakesItselfAreRefused() {
         refused(Map.of("devicePlugin.extraEnv[0].name", "ALIQUOT_SLOTS"), "the chart sets ALIQUOT_SLOTS itself");

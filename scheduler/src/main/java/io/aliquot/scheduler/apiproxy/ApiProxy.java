@@ -1,5 +1,8 @@
 package io.aliquot.scheduler.apiproxy;
 
+import io.aliquot.api.ports.ApiServers;
+import io.aliquot.api.ports.FullPort;
+import io.aliquot.api.ports.Peer;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -9,7 +12,6 @@ import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -17,8 +19,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.LongSupplier;
-import java.util.function.Predicate;
-import java.util.function.ToLongFunction;
 
 /*
  * An aggregated API without a backend keeps every namespace of the cluster in Terminating, because the namespace
@@ -27,22 +27,25 @@ import java.util.function.ToLongFunction;
  *
  * This proxy forwards bytes. The scheduler ends TLS, checks the front proxy's certificate and reads the user, as without
  * it; the proxy sees no request while a scheduler can be reached. Only where none can, it passes the connection on to a
- * server of its own, which tells what is public (Discovery) and answers 503 to all else.
+ * server of its own, which tells what is public (Discovery) and answers 503 to all else. In TLS the client speaks first: a
+ * client that has sent nothing costs the scheduler no connection.
  */
 /**
  * Forwards the connections of the aggregated API's port to a scheduler, each for itself; to {@link StandIn} while none
- * accepts a connection. Every pod can connect, so the number of connections has a limit: a new one replaces the one that
- * has been inactive for the longest time. Thread-safe.
+ * accepts a connection. Every pod can connect, so the number of connections has a limit, and {@link FullPort} says which
+ * one a new one closes. Thread-safe.
  */
 public final class ApiProxy implements AutoCloseable {
     /** Connections at the same time. Each has two buffers and two virtual threads: 256 have about 5 MB. */
     private static final int MOST = 256;
 
-    /** Of these to the stand-in: TLS costs 66 KB of heap for each. The earliest gives way. */
+    /** Of these to the stand-in: TLS costs 66 KB of heap for each. */
     private static final int MOST_WITHOUT_SCHEDULER = 32;
 
     private static final int BUFFER = 8 << 10;
     private static final int BACKLOG = 1024;
+    /** From the connect to the client's first byte, as in the scheduler. */
+    private static final Duration SILENCE = Duration.ofSeconds(10);
     /** To the scheduler's Service. Without a ready replica kube-proxy refuses at once; some networks drop instead. */
     private static final Duration CONNECT = Duration.ofSeconds(1);
     /** From one side's end of a connection to the other's. */
@@ -53,6 +56,8 @@ public final class ApiProxy implements AutoCloseable {
     private static final Duration SWEEP = Duration.ofSeconds(1);
 
     private final ServerSocket port;
+    private final FullPort full;
+    private final FullPort fullWithoutScheduler;
     private final InetSocketAddress scheduler;
     private final StandIn standIn;
     private final LongSupplier nanoTime;
@@ -65,7 +70,10 @@ public final class ApiProxy implements AutoCloseable {
      * @param scheduler the address of its ready replicas
      * @param tls the folder with {@code tls.crt} and {@code tls.key}, which may be replaced at any time
      */
-    public ApiProxy(int port, InetSocketAddress scheduler, Path tls, LongSupplier nanoTime) throws IOException {
+    public ApiProxy(int port, InetSocketAddress scheduler, Path tls, ApiServers apiServers, LongSupplier nanoTime)
+            throws IOException {
+        this.full = new FullPort(MOST, apiServers);
+        this.fullWithoutScheduler = new FullPort(MOST_WITHOUT_SCHEDULER, apiServers);
         this.scheduler = scheduler;
         this.nanoTime = nanoTime;
         this.standIn = new StandIn(tls);
@@ -77,7 +85,7 @@ public final class ApiProxy implements AutoCloseable {
      *
      * @param arguments the port to listen on; the folder with {@code tls.crt} and {@code tls.key}
      * @param environment {@code ALIQUOT_WEBHOOK_SERVICE_HOST} and {@code _PORT}, which the kubelet sets for the Service
-     *     {@code aliquot-webhook}
+     *     {@code aliquot-webhook}; {@link ApiServers#VARIABLE}
      */
     public static void run(List<String> arguments, Map<String, String> environment, LongSupplier nanoTime)
             throws IOException {
@@ -92,6 +100,7 @@ public final class ApiProxy implements AutoCloseable {
                 Integer.parseInt(arguments.get(0)),
                 new InetSocketAddress(InetAddress.getByName(host), servicePort),
                 Path.of(arguments.get(1)),
+                ApiServers.parse(ApiServers.VARIABLE, environment.getOrDefault(ApiServers.VARIABLE, "")),
                 nanoTime);
         System.out.println("Forwards port " + proxy.port() + " to " + host + ":" + servicePort);
         proxy.serve();
@@ -115,18 +124,13 @@ public final class ApiProxy implements AutoCloseable {
                 }
                 throw e; // the process ends, and the kubelet starts it again
             }
-            makeRoom(MOST, connection -> true, connection -> connection.active);
             var connection = new Connection(client);
-            connections.add(connection);
-            Thread.ofVirtual().start(connection::forward);
-        }
-    }
-
-    /** Closes the connection of this kind with the earliest time if there are too many of the kind. */
-    private void makeRoom(int most, Predicate<Connection> kind, ToLongFunction<Connection> time) {
-        List<Connection> found = connections.stream().filter(kind).toList();
-        if (found.size() >= most) {
-            found.stream().min(Comparator.comparingLong(time)).ifPresent(Connection::close);
+            if (full.admits(connection.peer, connections, connection.accepted, Connection::close)) {
+                connections.add(connection);
+                Thread.ofVirtual().start(connection::forward);
+            } else {
+                connection.close();
+            }
         }
     }
 
@@ -153,23 +157,50 @@ public final class ApiProxy implements AutoCloseable {
     }
 
     /** A client's connection and the one to its server. */
-    private final class Connection {
+    private final class Connection implements FullPort.Connection {
         private final Socket client;
+        private final Peer peer;
         private final Socket server = new Socket();
         /** The connection to the stand-in, if there is one. */
         private volatile Socket other = server;
 
         private final AtomicInteger open = new AtomicInteger(2);
         private final long accepted = nanoTime.getAsLong();
+        private volatile boolean silent = true;
         private volatile long active = accepted;
-        private volatile long deadline = accepted + Long.MAX_VALUE / 2;
+        private volatile long deadline = accepted + SILENCE.toNanos();
 
         Connection(Socket client) {
             this.client = client;
+            this.peer = full.peer(client.getInetAddress());
+        }
+
+        @Override
+        public Peer peer() {
+            return peer;
+        }
+
+        @Override
+        public boolean silent() {
+            return silent;
+        }
+
+        /** The stand-in answers one request over a connection, so bytes that come later do not count. */
+        @Override
+        public long inactive(long now) {
+            return now - (other == server ? active : accepted);
         }
 
         void forward() {
+            var buffer = new byte[BUFFER];
             try {
+                int length = client.getInputStream().read(buffer);
+                if (length < 0) {
+                    close();
+                    return;
+                }
+                silent = false;
+                deadline = accepted + Long.MAX_VALUE / 2;
                 Socket connected = connect();
                 for (Socket socket : new Socket[] {client, connected}) {
                     socket.setTcpNoDelay(true);
@@ -179,8 +210,8 @@ public final class ApiProxy implements AutoCloseable {
                     close();
                     return;
                 }
-                Thread.ofVirtual().start(() -> copy(connected, client));
-                copy(client, connected);
+                Thread.ofVirtual().start(() -> copy(connected, client, new byte[BUFFER], 0));
+                copy(client, connected, buffer, length);
             } catch (IOException | RuntimeException e) {
                 close();
             }
@@ -194,22 +225,24 @@ public final class ApiProxy implements AutoCloseable {
                 server.close();
                 deadline = nanoTime.getAsLong() + LONGEST_WITHOUT_SCHEDULER.toNanos();
                 synchronized (standIn) {
-                    makeRoom(
-                            MOST_WITHOUT_SCHEDULER,
-                            connection -> connection.other != connection.server,
-                            connection -> connection.accepted);
+                    List<Connection> others = connections.stream()
+                            .filter(connection -> connection.other != connection.server)
+                            .toList();
+                    if (!fullWithoutScheduler.admits(peer, others, nanoTime.getAsLong(), Connection::close)) {
+                        throw new IOException("the stand-in serves API servers");
+                    }
                     other = standIn.connect();
                 }
                 return other;
             }
         }
 
-        private void copy(Socket from, Socket to) {
-            var buffer = new byte[BUFFER];
+        /** Copies until the end, first so many bytes that the buffer has already. */
+        private void copy(Socket from, Socket to, byte[] buffer, int read) {
             try {
                 InputStream in = from.getInputStream();
                 OutputStream out = to.getOutputStream();
-                for (int length = in.read(buffer); length >= 0; length = in.read(buffer)) {
+                for (int length = read; length >= 0; length = in.read(buffer)) {
                     active = nanoTime.getAsLong();
                     out.write(buffer, 0, length);
                 }

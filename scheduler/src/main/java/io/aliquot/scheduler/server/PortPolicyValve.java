@@ -87,7 +87,8 @@ final class PortPolicyValve extends ValveBase {
             if (!request.isAsync()) {
                 leaveBodyUnread(request);
             }
-            endpoint.answered(client, clientPort, request.isAsync());
+            boolean authenticated = request.getAttribute(ServerConfiguration.AUTHENTICATED) != null;
+            endpoint.answered(client, clientPort, request.isAsync(), authenticated);
         }
     }
 

@@ -1,10 +1,13 @@
 package io.aliquot.scheduler.server;
 
+import io.aliquot.api.ports.ApiServers;
+import io.aliquot.api.ports.FullPort;
+import io.aliquot.api.ports.Peer;
 import java.io.IOException;
 import java.net.Socket;
 import java.nio.channels.SocketChannel;
 import java.time.Duration;
-import java.util.Comparator;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
@@ -14,14 +17,12 @@ import org.apache.tomcat.util.net.NioEndpoint;
 
 /*
  * A connection costs heap (66 KB with TLS, and up to 80 KB more within a request) and, while Tomcat waits for its client
- * within a request, a virtual thread. So it is the number of connections that needs a limit. If the limit refused new
- * connections, silent clients could keep the API server out. Instead a new connection replaces the one that has been
- * inactive for the longest time. To keep a client out, an attacker would have to replace all connections between the
- * client's connect and its request.
+ * within a request, a virtual thread. So it is the number of connections that needs a limit.
  */
 /**
  * The connections of a port that every pod of the cluster can reach. No client occupies a thread that another one needs,
- * each request has a deadline from its first to its last byte, and a client always gets a connection. Thread-safe.
+ * each request has a deadline from its first to its last byte, and {@link FullPort} says which connection a new one
+ * closes. Thread-safe.
  */
 final class PublicEndpoint extends NioEndpoint {
     /** A request counts as younger by this than an idle connection, so that new connections do not end reviews. */
@@ -51,14 +52,32 @@ final class PublicEndpoint extends NioEndpoint {
         }
     }
 
-    private static final class Client {
+    private static final class Client implements FullPort.Connection {
         private final SocketChannel channel;
+        private final Peer peer;
         private volatile Phase phase = Phase.NEW;
         private volatile long since;
+        private volatile boolean authenticated;
 
-        Client(SocketChannel channel, long since) {
+        Client(SocketChannel channel, Peer peer, long since) {
             this.channel = channel;
+            this.peer = peer;
             this.since = since;
+        }
+
+        @Override
+        public Peer peer() {
+            return peer;
+        }
+
+        @Override
+        public boolean silent() {
+            return phase == Phase.NEW;
+        }
+
+        @Override
+        public boolean authenticated() {
+            return authenticated;
         }
 
         void enter(Phase next, long now) {
@@ -66,8 +85,8 @@ final class PublicEndpoint extends NioEndpoint {
             phase = next;
         }
 
-        /** Nanoseconds. */
-        long inactive(long now) {
+        @Override
+        public long inactive(long now) {
             return now - since - (phase == Phase.REQUEST ? ADVANTAGE.toNanos() : 0);
         }
 
@@ -83,6 +102,7 @@ final class PublicEndpoint extends NioEndpoint {
     }
 
     private final int most;
+    private final FullPort full;
     private final LongSupplier nanoTime;
     /** By the client's address and port. */
     private final Map<String, Client> clients = new ConcurrentHashMap<>();
@@ -92,8 +112,9 @@ final class PublicEndpoint extends NioEndpoint {
      *
      * @param most the number of connections without watches
      */
-    PublicEndpoint(int most, LongSupplier nanoTime) {
+    PublicEndpoint(int most, ApiServers apiServers, LongSupplier nanoTime) {
         this.most = most;
+        this.full = new FullPort(most, apiServers);
         this.nanoTime = nanoTime;
         setUseVirtualThreads(true);
         setMaxConnections(-1);
@@ -105,14 +126,17 @@ final class PublicEndpoint extends NioEndpoint {
         enter(Phase.REQUEST, address, port);
     }
 
-    /** A request is answered, or a watch has begun. */
-    void answered(String address, int port, boolean watches) {
-        enter(watches ? Phase.WATCH : Phase.IDLE, address, port);
+    /** A request is answered, or a watch has begun; the client has proved to be an API server or a replica, or not. */
+    void answered(String address, int port, boolean watches, boolean authenticated) {
+        enter(watches ? Phase.WATCH : Phase.IDLE, address, port)
+                .filter(client -> authenticated)
+                .ifPresent(client -> client.authenticated = true);
     }
 
-    private void enter(Phase next, String address, int port) {
-        Optional.ofNullable(clients.get(key(address, port)))
-                .ifPresent(client -> client.enter(next, nanoTime.getAsLong()));
+    private Optional<Client> enter(Phase next, String address, int port) {
+        Optional<Client> found = Optional.ofNullable(clients.get(key(address, port)));
+        found.ifPresent(client -> client.enter(next, nanoTime.getAsLong()));
+        return found;
     }
 
     /** Disconnects clients whose deadline has passed; to be called about once a second. */
@@ -134,34 +158,41 @@ final class PublicEndpoint extends NioEndpoint {
 
     @Override
     protected SocketChannel serverSocketAccept() throws Exception {
-        makeRoom();
-        SocketChannel channel = super.serverSocketAccept();
-        Socket socket = channel.socket();
-        clients.put(
-                key(socket.getInetAddress().getHostAddress(), socket.getPort()),
-                new Client(channel, nanoTime.getAsLong()));
-        return channel;
+        while (true) {
+            waitForClosing();
+            SocketChannel channel = super.serverSocketAccept();
+            Socket socket = channel.socket();
+            var client = new Client(channel, full.peer(socket.getInetAddress()), nanoTime.getAsLong());
+            if (admits(client)) {
+                clients.put(key(socket.getInetAddress().getHostAddress(), socket.getPort()), client);
+                return channel;
+            }
+            channel.close();
+        }
     }
 
-    private void makeRoom() throws InterruptedException {
+    private boolean admits(Client newcomer) {
         if (connections.size() < most) {
-            return;
+            return true;
         }
         clients.values().removeIf(client -> !client.channel.isOpen());
-        long watches = clients.values().stream()
-                .filter(client -> client.phase == Phase.WATCH)
-                .count();
-        if (clients.size() - watches >= most) {
-            long now = nanoTime.getAsLong();
-            clients.values().stream()
-                    .filter(client -> client.phase != Phase.WATCH)
-                    .max(Comparator.comparingLong(client -> client.inactive(now)))
-                    .ifPresent(oldest -> {
-                        clients.values().remove(oldest);
-                        oldest.disconnect();
-                    });
-        }
-        while (isRunning() && connections.size() - watches >= most + CLOSING) {
+        List<Client> open = clients.values().stream()
+                .filter(client -> client.phase != Phase.WATCH)
+                .toList();
+        return full.admits(newcomer.peer, open, newcomer.since, displaced -> {
+            clients.values().remove(displaced);
+            displaced.disconnect();
+        });
+    }
+
+    private void waitForClosing() throws InterruptedException {
+        while (isRunning() && connections.size() >= most + CLOSING) {
+            long watches = clients.values().stream()
+                    .filter(client -> client.phase == Phase.WATCH)
+                    .count();
+            if (connections.size() - watches < most + CLOSING) {
+                return;
+            }
             TimeUnit.MICROSECONDS.sleep(200);
         }
     }

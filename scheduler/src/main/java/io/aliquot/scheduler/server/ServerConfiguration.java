@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.server;
 
+import io.aliquot.api.ports.ApiServers;
 import io.aliquot.scheduler.settings.Settings;
 import java.net.InetAddress;
 import java.util.List;
@@ -18,6 +19,9 @@ import org.springframework.context.annotation.Configuration;
 public class ServerConfiguration {
     /** At most this many requests to the aggregated API are answered at the same time. */
     public static final int EXTENSION_API_THREADS = 16;
+
+    /** Attribute of a request: the client has proved by its certificate to be an API server or another replica. */
+    public static final String AUTHENTICATED = "io.aliquot.authenticated";
 
     /** In bytes. The API server adds a user's groups and extra fields to the head of a request. */
     private static final int LONGEST_HEAD = 64 << 10;
@@ -75,14 +79,21 @@ public class ServerConfiguration {
             boolean servesApi = set != null && !set.apiGroupService().isEmpty();
             PortPolicy policy = servesApi ? PortPolicy.WEBHOOKS_AND_API : PortPolicy.WEBHOOKS;
             long most = Runtime.getRuntime().maxMemory() / HEAP_PER_CONNECTION;
-            Connector webhooks =
-                    open(valve, ports.webhooks(), policy, new PublicEndpoint((int) Math.min(most, 4096), nanoTime));
+            ApiServers apiServers = set == null ? ApiServers.UNKNOWN : set.apiServers();
+            Connector webhooks = open(
+                    valve,
+                    ports.webhooks(),
+                    policy,
+                    new PublicEndpoint((int) Math.min(most, 4096), apiServers, nanoTime));
             certificate.encrypt(webhooks, servesApi);
             if (servesApi) {
                 longHeads(webhooks);
             }
-            Connector health =
-                    open(valve, ports.health(), PortPolicy.HEALTH, new PublicEndpoint(HEALTH_CONNECTIONS, nanoTime));
+            Connector health = open(
+                    valve,
+                    ports.health(),
+                    PortPolicy.HEALTH,
+                    new PublicEndpoint(HEALTH_CONNECTIONS, ApiServers.UNKNOWN, nanoTime));
             factory.addAdditionalConnectors(webhooks, health);
             factory.setEngineValves(List.of(valve));
             factory.setBackgroundProcessorDelay(1);

@@ -6,6 +6,7 @@ import io.aliquot.api.names.Keywords;
 import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.PodDefaults;
+import io.aliquot.api.ports.ApiServers;
 import io.aliquot.scheduler.autoscaler.Autoscaler;
 import java.util.Arrays;
 import java.util.List;
@@ -46,6 +47,8 @@ import org.jspecify.annotations.Nullable;
  *     reaches the API group {@code gpu.aliquot.io}; the scheduler then serves the group
  * @param keepsNodesFrom {@code ALIQUOT_KEEPS_NODES_FROM}, default none: the autoscalers that must not remove a node while
  *     pods hold shares of it, comma-separated, such as {@code cluster_autoscaler,karpenter}
+ * @param apiServers {@code ALIQUOT_API_SERVERS}, default not known: the addresses from which the API servers connect,
+ *     comma-separated ranges such as {@code 10.0.0.0/24}
  * @param logFormat {@code ALIQUOT_LOG_FORMAT}, default text: one of {@link #LOG_FORMATS}. Spring Boot reads the
  *     variable before this class ({@code application.properties})
  */
@@ -64,6 +67,7 @@ public record Settings(
         String runtimeClass,
         String apiGroupService,
         Set<Autoscaler> keepsNodesFrom,
+        ApiServers apiServers,
         String logFormat) {
     /** {@code spec.schedulerName} of the pods that this scheduler binds. */
     public static final String SCHEDULER_NAME = "aliquot-scheduler";
@@ -100,6 +104,7 @@ public record Settings(
                 setting(environment, "ALIQUOT_RUNTIME_CLASS", "", Settings::objectName),
                 setting(environment, "ALIQUOT_API_GROUP_SERVICE", "", Settings::objectName),
                 setting(environment, "ALIQUOT_KEEPS_NODES_FROM", Set.of(), Settings::autoscalers),
+                setting(environment, ApiServers.VARIABLE, ApiServers.UNKNOWN, ApiServers::parse),
                 setting(environment, "ALIQUOT_LOG_FORMAT", "", Settings::logFormat));
     }
 

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.extensionapi;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.ports.ApiServers;
 import io.aliquot.scheduler.apiproxy.ApiProxy;
 import io.aliquot.scheduler.extensionapi.Authority.Identity;
 import io.aliquot.scheduler.extensionapi.ExtensionApiProgram.FakeControlPlane;
@@ -9,12 +10,14 @@ import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.server.RandomPorts;
 import io.aliquot.testing.Await;
+import io.aliquot.testing.ConnectionFlood;
 import io.aliquot.testing.FaultyTcpProxy;
 import io.aliquot.testing.Tls;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.ServerSocket;
 import java.net.Socket;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -43,6 +46,7 @@ import tools.jackson.databind.json.JsonMapper;
 /** The proxy in front of a replica's port, with real TLS connections. */
 class ApiProxyTest {
     private static final String NODES = Discovery.VERSION_PATH + "/gpunodes";
+    private static final String QUIET = "127.0.0.3";
     private static final String AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
     @TempDir
@@ -67,10 +71,18 @@ class ApiProxyTest {
         replica.getBean(FrontProxyKeeper.class).read();
         service = new FaultyTcpProxy(RandomPorts.webhooks(replica));
         proxy = new ApiProxy(
-                0, new InetSocketAddress(InetAddress.getLoopbackAddress(), service.port()), folder, System::nanoTime);
+                0,
+                new InetSocketAddress(InetAddress.getLoopbackAddress(), service.port()),
+                folder,
+                ApiServers.UNKNOWN,
+                System::nanoTime);
+        serve(proxy);
+    }
+
+    private static void serve(ApiProxy started) {
         Thread.ofPlatform().daemon().start(() -> {
             try {
-                proxy.serve();
+                started.serve();
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }
@@ -188,6 +200,115 @@ class ApiProxyTest {
             for (Socket stranger : strangers) {
                 stranger.close();
             }
+        }
+    }
+
+    /** Regression: 256 silent connections closed every quiet watch. */
+    @ParameterizedTest
+    @ValueSource(strings = {"127.0.0.2", QUIET})
+    void silentConnectionsCloseNoQuietOne(String address) throws IOException {
+        try (var echo = new Echo(ApiServers.UNKNOWN);
+                Socket quiet = echo.connect(QUIET)) {
+            assertThat(Echo.answers(quiet)).isTrue();
+            for (int i = 0; i < 600; i++) {
+                echo.connect(address);
+            }
+            assertThat(Echo.answers(echo.connect(address))).isTrue();
+            assertThat(Echo.answers(quiet)).isTrue();
+        }
+    }
+
+    /** Regression: a new connection closed the one that was inactive for the longest time, of whichever address. */
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1})
+    void aFloodOfConnectionsFromOneAddressCutsNoClientOfAnother(int bytes) throws Exception {
+        try (var echo = new Echo(ApiServers.UNKNOWN);
+                var flood =
+                        ConnectionFlood.start(InetAddress.getByName("127.0.0.2"), echo.proxy.port(), new byte[bytes])) {
+            var honest = new ArrayList<Socket>();
+            for (int round = 1; round <= 5; round++) {
+                int opened = round * 1000;
+                Await.await("more connections", () -> flood.opened() > opened);
+                honest.add(echo.connect(QUIET));
+                assertThat(honest).allMatch(Echo::answers);
+            }
+        }
+    }
+
+    @Test
+    void connectionsOfKnownApiServersGiveWayToApiServersOnly() throws IOException {
+        try (var echo = new Echo(ApiServers.parse("", QUIET + "/32"))) {
+            var apiServers = new ArrayList<Socket>();
+            for (int i = 0; i < 256; i++) {
+                apiServers.add(echo.connect(QUIET));
+                assertThat(Echo.answers(apiServers.getLast())).isTrue();
+            }
+            assertThat(Echo.answers(echo.connect("127.0.0.2"))).isFalse();
+            assertThat(apiServers).allMatch(Echo::answers);
+            assertThat(Echo.answers(echo.connect(QUIET))).isTrue();
+            assertThat(apiServers.stream().filter(Echo::answers)).hasSize(255);
+        }
+    }
+
+    /** A proxy in front of a server that sends back what it gets. */
+    private static final class Echo implements AutoCloseable {
+        private final ServerSocket server = new ServerSocket(0, 1024, InetAddress.getLoopbackAddress());
+        private final ApiProxy proxy;
+        private final List<Socket> clients = new ArrayList<>();
+
+        Echo(ApiServers apiServers) throws IOException {
+            proxy = new ApiProxy(
+                    0,
+                    new InetSocketAddress(InetAddress.getLoopbackAddress(), server.getLocalPort()),
+                    folder,
+                    apiServers,
+                    System::nanoTime);
+            Thread.ofVirtual().start(this::answer);
+            serve(proxy);
+        }
+
+        private void answer() {
+            while (!server.isClosed()) {
+                try {
+                    Socket connection = server.accept();
+                    Thread.ofVirtual().start(() -> {
+                        try (connection) {
+                            connection.getInputStream().transferTo(connection.getOutputStream());
+                        } catch (IOException e) {
+                            // The proxy has closed it.
+                        }
+                    });
+                } catch (IOException e) {
+                    // The test is over.
+                }
+            }
+        }
+
+        Socket connect(String from) throws IOException {
+            var client = new Socket();
+            clients.add(client);
+            client.bind(new InetSocketAddress(from, 0));
+            client.connect(new InetSocketAddress(InetAddress.getLoopbackAddress(), proxy.port()));
+            client.setSoTimeout(20_000);
+            return client;
+        }
+
+        static boolean answers(Socket client) {
+            try {
+                client.getOutputStream().write(7);
+                return client.getInputStream().read() == 7;
+            } catch (IOException e) {
+                return false;
+            }
+        }
+
+        @Override
+        public void close() throws IOException {
+            for (Socket client : clients) {
+                client.close();
+            }
+            proxy.close();
+            server.close();
         }
     }
 

@@ -134,6 +134,21 @@ class HostileClientsTest {
         assertThat(probe()).startsWith("HTTP/1.1 200");
     }
 
+    /** Regression: a new connection closed the one that was inactive for the longest time, of whichever address. */
+    @Test
+    void manyConnectionsOfOneAddressCloseNoneOfAnother() throws Exception {
+        Socket idle = from("127.0.0.3", health());
+        String request = "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
+        send(idle, request);
+        idle.setSoTimeout((int) PATIENCE.toMillis());
+        assertThat(idle.getInputStream().read()).isEqualTo('H');
+        for (int i = 0; i < 1000; i++) {
+            from("127.0.0.2", health());
+        }
+        assertThat(answer(idle, "GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+                .contains("Connection: close");
+    }
+
     @Test
     void headsAndBodiesThatDoNotEndInTimeLoseTheirConnection() throws Exception {
         var later = new AtomicLong();
@@ -264,6 +279,14 @@ class HostileClientsTest {
     private Socket plain(int port) throws IOException {
         var socket = new Socket(InetAddress.getLoopbackAddress(), port);
         open.add(socket);
+        return socket;
+    }
+
+    private Socket from(String address, int port) throws IOException {
+        var socket = new Socket();
+        open.add(socket);
+        socket.bind(new InetSocketAddress(address, 0));
+        socket.connect(new InetSocketAddress(InetAddress.getLoopbackAddress(), port));
         return socket;
     }
 

@@ -7,6 +7,7 @@ import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.NodeLabel;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.PodDefaults;
+import io.aliquot.api.ports.ApiServers;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
@@ -31,6 +32,7 @@ class SettingsTest {
                         "",
                         "",
                         Set.of(),
+                        ApiServers.UNKNOWN,
                         ""));
     }
 
@@ -57,6 +59,8 @@ class SettingsTest {
                 .hasMessage("ALIQUOT_LOG_FORMAT: \"xml\" is unknown; allowed: empty for text, ecs, logstash, gelf");
         assertThatThrownBy(() -> read("ALIQUOT_KEEPS_NODES_FROM", "karpenter,all"))
                 .hasMessage("ALIQUOT_KEEPS_NODES_FROM: \"all\" is unknown; allowed: cluster_autoscaler, karpenter");
+        assertThatThrownBy(() -> read("ALIQUOT_API_SERVERS", "10.0.0.0/24,"))
+                .hasMessage("ALIQUOT_API_SERVERS: expected a range of addresses such as 10.0.0.0/24, found \"\"");
         assertThatThrownBy(() -> read("POD_NAME", "")).hasMessage("POD_NAME is not set; the chart sets it");
     }
 

@@ -97,6 +97,7 @@ public final class IdentityFilter extends HttpFilter {
                 && tls.isReplica(certificates[0])
                 && !clock.instant().isAfter(certificates[0].getNotAfter().toInstant());
         RequestUser user = forwarded ? LeaderProxy.user(request) : user(request, certificates);
+        request.setAttribute(ServerConfiguration.AUTHENTICATED, true);
         parts.get().stream()
                 .flatMap(part -> part.waitsFor().stream())
                 .findFirst()
