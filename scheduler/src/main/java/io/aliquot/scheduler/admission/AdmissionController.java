@@ -4,10 +4,12 @@ import io.aliquot.scheduler.admission.AdmissionReview.Oversized;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.settings.Settings;
+import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.net.InetAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.function.Function;
 import org.springframework.http.HttpStatus;
@@ -22,18 +24,19 @@ final class AdmissionController {
     private final Ledger ledger;
     private final Namespaces namespaces;
     private final RuntimeClasses runtimeClasses;
-    private final ReviewMemory memory = new ReviewMemory();
+    private final ReviewMemory memory;
 
     AdmissionController(Settings settings, Ledger ledger, ApiServerClient apiServer) {
         this.settings = settings;
         this.ledger = ledger;
         this.namespaces = new Namespaces(apiServer);
         this.runtimeClasses = new RuntimeClasses(apiServer);
+        this.memory = new ReviewMemory(settings.apiServers());
     }
 
     @PostMapping("/admission/gpu")
-    void admitGpuPod(InputStream body, HttpServletResponse response) throws IOException {
-        respond(body, response, Oversized.DENIED, review -> {
+    void admitGpuPod(HttpServletRequest request, HttpServletResponse response) throws IOException {
+        respond(request, response, Oversized.DENIED, review -> {
             review.require(AdmissionReview.Operation.CREATE);
             return new GpuAdmission(
                     settings.runtimeClass(),
@@ -44,18 +47,18 @@ final class AdmissionController {
     }
 
     @PostMapping("/admission/update")
-    void admitUpdate(InputStream body, HttpServletResponse response) throws IOException {
+    void admitUpdate(HttpServletRequest request, HttpServletResponse response) throws IOException {
         // The API server refuses what differs from the stored pod, whatever this answer.
-        respond(body, response, Oversized.UNCHANGED, review -> {
+        respond(request, response, Oversized.UNCHANGED, review -> {
             review.require(AdmissionReview.Operation.UPDATE);
             return new UpdateAdmission();
         });
     }
 
     @PostMapping("/admission/void")
-    void hideGpus(InputStream body, HttpServletResponse response) throws IOException {
+    void hideGpus(HttpServletRequest request, HttpServletResponse response) throws IOException {
         respond(
-                body,
+                request,
                 response,
                 // The API server asks about pods without GPUs. In a GPU pod, to which a container is added, a policy
                 // refuses what is not hidden.
@@ -64,22 +67,24 @@ final class AdmissionController {
     }
 
     private void respond(
-            InputStream body,
+            HttpServletRequest request,
             HttpServletResponse response,
             Oversized oversized,
             Function<AdmissionReview, Admission> admission)
             throws IOException {
-        try (ReviewMemory.Share share = memory.share()) {
-            byte[] answer = AdmissionReview.answer(body, share, oversized, admission);
-            discardRest(body);
-            response.setContentType(MediaType.APPLICATION_JSON_VALUE);
-            response.getOutputStream().write(answer);
+        InputStream body = request.getInputStream();
+        byte[] answer;
+        String type = MediaType.APPLICATION_JSON_VALUE;
+        try (ReviewMemory.Share share = memory.share(InetAddress.getByName(request.getRemoteAddr()))) {
+            answer = AdmissionReview.answer(body, share, oversized, admission);
         } catch (MalformedReviewException e) {
-            discardRest(body);
+            answer = (e.getMessage() + "\n").getBytes(StandardCharsets.UTF_8);
+            type = MediaType.TEXT_PLAIN_VALUE;
             response.setStatus(HttpStatus.BAD_REQUEST.value());
-            response.setContentType(MediaType.TEXT_PLAIN_VALUE);
-            response.getOutputStream().write((e.getMessage() + "\n").getBytes(StandardCharsets.UTF_8));
         }
+        discardRest(body);
+        response.setContentType(type);
+        response.getOutputStream().write(answer);
     }
 
     /**

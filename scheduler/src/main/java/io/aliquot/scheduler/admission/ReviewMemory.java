@@ -1,10 +1,14 @@
 package io.aliquot.scheduler.admission;
 
-import java.util.concurrent.Semaphore;
+import io.aliquot.api.ports.ApiServers;
+import io.aliquot.api.ports.Peer;
+import io.aliquot.api.ports.Portions;
+import java.net.InetAddress;
 
 /**
  * Limits what the reviews under way keep of their pods, each alone and all together, by estimates. Of each review a part
- * is free, and it covers all but unusual pods: however many large pods are under way, small ones are admitted. Thread-safe.
+ * is free, and it covers all but unusual pods: however many large pods are under way, small ones are admitted. The
+ * rest is divided among clients, and where the API servers' addresses are known, others have at most half. Thread-safe.
  */
 final class ReviewMemory {
     /** In bytes, of one review: pods of up to about 10 containers. */
@@ -16,16 +20,28 @@ final class ReviewMemory {
 
     private static final int BLOCK = 64 << 10;
 
-    private final Semaphore blocks = new Semaphore(SHARED / BLOCK);
+    private final ApiServers apiServers;
+    private final Portions blocks;
 
-    Share share() {
-        return new Share();
+    ReviewMemory(ApiServers apiServers) {
+        this.apiServers = apiServers;
+        this.blocks = new Portions(SHARED / BLOCK, apiServers.known() ? SHARED / BLOCK / 2 : 0);
+    }
+
+    /** For a review from this address. */
+    Share share(InetAddress from) {
+        return new Share(apiServers.peer(from));
     }
 
     /** The memory of one review. Not thread-safe. */
     final class Share implements AutoCloseable {
+        private final Peer peer;
         private int used;
         private int taken;
+
+        private Share(Peer peer) {
+            this.peer = peer;
+        }
 
         /**
          * Adds to what the review keeps.
@@ -38,7 +54,7 @@ final class ReviewMemory {
                 throw DeniedException.tooLarge();
             }
             while (used > FREE + taken * BLOCK) {
-                if (!blocks.tryAcquire()) {
+                if (!blocks.take(peer.client(), peer.apiServer())) {
                     throw DeniedException.busy();
                 }
                 taken++;
@@ -56,7 +72,7 @@ final class ReviewMemory {
 
         @Override
         public void close() {
-            blocks.release(taken);
+            blocks.giveBack(peer.client(), taken);
         }
     }
 }

@@ -8,6 +8,8 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.Compatibility;
 import io.aliquot.api.names.PodDefaults;
+import io.aliquot.api.ports.ApiServers;
+import java.net.InetAddress;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -97,7 +99,7 @@ class AdmissionReviewTest {
         assertThat(response.get("uid").stringValue()).isEqualTo("705ab4f5-6393-11e8-b7cc-42010a800002");
         assertThat(response.at("/status/code").intValue()).isEqualTo(413);
         assertThat(response.at("/status/message").stringValue()).contains("too large");
-        assertUnchanged(new ReviewMemory(), pod);
+        assertUnchanged(new ReviewMemory(ApiServers.UNKNOWN), pod);
     }
 
     private static void assertUnchanged(ReviewMemory memory, ObjectNode pod) {
@@ -126,7 +128,7 @@ class AdmissionReviewTest {
         longName.withObject("/metadata/annotations").put("a".repeat(100_000), "");
         for (ObjectNode pod : List.of(many, longer, longName)) {
             assertThat(respond(review(pod), GPU).at("/status/code").intValue()).isEqualTo(413);
-            assertUnchanged(new ReviewMemory(), pod);
+            assertUnchanged(new ReviewMemory(ApiServers.UNKNOWN), pod);
         }
     }
 
@@ -147,10 +149,10 @@ class AdmissionReviewTest {
         for (int i = 0; i < 200; i++) {
             large.withArray("/spec/containers").addObject().put("name", "c" + i);
         }
-        var memory = new ReviewMemory();
+        var memory = new ReviewMemory(ApiServers.UNKNOWN);
         var others = new ArrayList<ReviewMemory.Share>();
         for (int i = 0; i < ReviewMemory.SHARED / (ReviewMemory.MOST - ReviewMemory.FREE) + 1; i++) {
-            others.add(memory.share());
+            others.add(memory.share(InetAddress.getLoopbackAddress()));
         }
         assertThatThrownBy(() -> others.forEach(share -> share.take(ReviewMemory.MOST)))
                 .isInstanceOf(DeniedException.class);

@@ -3,7 +3,9 @@ package io.aliquot.scheduler.admission;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Annotations;
+import io.aliquot.api.ports.ApiServers;
 import java.io.ByteArrayInputStream;
+import java.net.InetAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.function.Function;
 import tools.jackson.core.JacksonException;
@@ -118,7 +120,7 @@ final class Pods {
     }
 
     static byte[] answer(String body, Function<AdmissionReview, Admission> admission) {
-        return answer(new ReviewMemory(), body, admission);
+        return answer(new ReviewMemory(ApiServers.UNKNOWN), body, admission);
     }
 
     static byte[] answer(ReviewMemory memory, String body, Function<AdmissionReview, Admission> admission) {
@@ -130,7 +132,7 @@ final class Pods {
             String body,
             AdmissionReview.Oversized oversized,
             Function<AdmissionReview, Admission> admission) {
-        try (ReviewMemory.Share share = memory.share()) {
+        try (ReviewMemory.Share share = memory.share(InetAddress.getLoopbackAddress())) {
             return AdmissionReview.answer(
                     new ByteArrayInputStream(body.getBytes(StandardCharsets.UTF_8)), share, oversized, admission);
         }

@@ -17,6 +17,7 @@ import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.math.BigInteger;
 import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -27,6 +28,7 @@ import java.security.GeneralSecurityException;
 import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Collection;
 import java.util.List;
@@ -133,6 +135,53 @@ class WebhooksTest {
                         .at("/response/allowed")
                         .booleanValue())
                 .isTrue();
+    }
+
+    /** Regression: a few slow reviews held the memory of all. */
+    @Test
+    void slowReviewsOfOneClientKeepNoLargePodOfAnotherOut() throws Exception {
+        keeper.reconcile();
+        ObjectNode pod = Pods.gpuPodWithCorePolicy();
+        for (int i = 0; i < 200; i++) {
+            pod.withArray("/spec/containers").addObject().put("name", "c" + i);
+        }
+        String review = AdmissionReviewTest.review(pod).toString();
+        String slowly = "POST /admission/gpu HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: "
+                + review.length() + "\r\n\r\n" + review.substring(0, review.length() - 1);
+        var slow = new ArrayList<Socket>();
+        try {
+            Await.await("the slow client has its part of the memory", () -> {
+                var socket = (SSLSocket) Tls.anyServer().getSocketFactory().createSocket();
+                slow.add(socket);
+                socket.bind(new InetSocketAddress("127.0.0.2", 0));
+                socket.connect(new InetSocketAddress(InetAddress.getLoopbackAddress(), RandomPorts.webhooks(context)));
+                socket.getOutputStream().write(slowly.getBytes(StandardCharsets.UTF_8));
+                return code("127.0.0.2", review) == 429;
+            });
+            assertThat(code("127.0.0.3", review)).isZero();
+        } finally {
+            for (Socket socket : slow) {
+                socket.close();
+            }
+        }
+    }
+
+    /** Why the pod of a review from this address is denied; 0 if it is allowed. */
+    private int code(String from, String review) throws Exception {
+        try (HttpClient client = HttpClient.newBuilder()
+                .version(HttpClient.Version.HTTP_1_1)
+                .localAddress(InetAddress.getByName(from))
+                .sslContext(Tls.anyServer())
+                .build()) {
+            HttpRequest request = HttpRequest.newBuilder(
+                            URI.create("https://localhost:" + RandomPorts.webhooks(context) + "/admission/gpu"))
+                    .header("Content-Type", "application/json")
+                    .POST(HttpRequest.BodyPublishers.ofString(review))
+                    .build();
+            String answer =
+                    client.send(request, HttpResponse.BodyHandlers.ofString()).body();
+            return Pods.JSON.readTree(answer).at("/response/status/code").intValue(0);
+        }
     }
 
     @Test

@@ -14,12 +14,14 @@ import io.aliquot.scheduler.extensionapi.identity.FrontProxyKeeper;
 import io.aliquot.scheduler.extensionapi.identity.RequestUser;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.server.RandomPorts;
+import io.aliquot.testing.Await;
 import io.aliquot.testing.Tls;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import javax.net.ssl.SSLContext;
@@ -119,6 +121,32 @@ class ExtensionApiHttpTest {
                         "7",
                         List.of("team", "system:authenticated"),
                         java.util.Map.of("example.com/scopes", List.of("a", "ü"))));
+    }
+
+    /** Regression: sixteen slow patches of one user kept all other users out. */
+    @Test
+    void slowRequestsOfOneUserKeepNoOtherUserOut() throws Exception {
+        String mallory = "X-Remote-User: system:serviceaccount:m:";
+        var slow = new ArrayList<Socket>();
+        try {
+            Await.await("the user may send no more", () -> {
+                Socket socket = Tls.anyServer(frontProxy.key(), frontProxy.certificate())
+                        .getSocketFactory()
+                        .createSocket(InetAddress.getLoopbackAddress(), RandomPorts.webhooks(leader));
+                slow.add(socket);
+                socket.getOutputStream()
+                        .write(("PATCH " + SHARE + " HTTP/1.1\r\nHost: a\r\n" + MERGE + mallory + slow.size()
+                                        + "\r\nContent-Length: 9\r\n\r\n{")
+                                .getBytes(UTF_8));
+                return get(frontProxy, NODES, mallory + "x\r\n").status() == 429;
+            });
+            assertThat(slow).hasSizeGreaterThanOrEqualTo(7);
+            assertThat(get(frontProxy, NODES, ALICE).status()).isEqualTo(200);
+        } finally {
+            for (Socket socket : slow) {
+                socket.close();
+            }
+        }
     }
 
     @Test

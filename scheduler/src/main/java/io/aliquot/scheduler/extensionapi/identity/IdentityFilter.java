@@ -1,9 +1,11 @@
 package io.aliquot.scheduler.extensionapi.identity;
 
+import io.aliquot.api.ports.Portions;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.NotLeading;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.StatusException;
+import io.aliquot.scheduler.extensionapi.machinery.Watches;
 import io.aliquot.scheduler.server.Problems;
 import io.aliquot.scheduler.server.Readiness;
 import io.aliquot.scheduler.server.ServerConfiguration;
@@ -18,7 +20,6 @@ import java.security.cert.X509Certificate;
 import java.time.Clock;
 import java.util.List;
 import java.util.Optional;
-import java.util.concurrent.Semaphore;
 import java.util.function.Supplier;
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.boot.web.servlet.FilterRegistration;
@@ -47,7 +48,8 @@ public final class IdentityFilter extends HttpFilter {
     private final transient Cluster cluster;
     private final transient Clock clock;
     private final transient Supplier<List<Readiness>> parts;
-    private final transient Semaphore threads = new Semaphore(ServerConfiguration.EXTENSION_API_THREADS);
+    /** A request occupies one while its body comes or its answer is read, however slowly. */
+    private final transient Portions threads = new Portions(ServerConfiguration.EXTENSION_API_THREADS, 0);
 
     IdentityFilter(
             FrontProxyKeeper proxies,
@@ -72,16 +74,10 @@ public final class IdentityFilter extends HttpFilter {
             chain.doFilter(request, response);
             return;
         }
-        if (!threads.tryAcquire()) {
-            refuse(request, response, StatusException.tooManyRequests("too many requests; try again"));
-            return;
-        }
         try {
             serve(request, response, chain);
         } catch (StatusException refusal) {
             refuse(request, response, refusal);
-        } finally {
-            threads.release();
         }
     }
 
@@ -98,23 +94,31 @@ public final class IdentityFilter extends HttpFilter {
                 && !clock.instant().isAfter(certificates[0].getNotAfter().toInstant());
         RequestUser user = forwarded ? LeaderProxy.user(request) : user(request, certificates);
         request.setAttribute(ServerConfiguration.AUTHENTICATED, true);
-        parts.get().stream()
-                .flatMap(part -> part.waitsFor().stream())
-                .findFirst()
-                .ifPresent(what -> {
-                    throw StatusException.unavailable(
-                            "this replica is not ready, it waits for " + what + "; try again");
-                });
         request.setAttribute(RequestUser.ATTRIBUTE, user);
-        if (forLeader && cluster.leadership() instanceof NotLeading notLeading) {
-            if (change && forwarded) {
-                throw StatusException.unavailable("the leader changes: " + notLeading.why() + "; try again");
-            }
-            if (!forwarded && answeredByLeader(request, response, user, change)) {
-                return;
-            }
+        String owner = Watches.owner(user.name());
+        if (!threads.take(owner, false)) {
+            throw StatusException.tooManyRequests("too many requests; try again");
         }
-        chain.doFilter(request, response);
+        try {
+            parts.get().stream()
+                    .flatMap(part -> part.waitsFor().stream())
+                    .findFirst()
+                    .ifPresent(what -> {
+                        throw StatusException.unavailable(
+                                "this replica is not ready, it waits for " + what + "; try again");
+                    });
+            if (forLeader && cluster.leadership() instanceof NotLeading notLeading) {
+                if (change && forwarded) {
+                    throw StatusException.unavailable("the leader changes: " + notLeading.why() + "; try again");
+                }
+                if (!forwarded && answeredByLeader(request, response, user, change)) {
+                    return;
+                }
+            }
+            chain.doFilter(request, response);
+        } finally {
+            threads.giveBack(owner, 1);
+        }
     }
 
     /** Without a leader, a change fails, and this replica explains what it knows. */

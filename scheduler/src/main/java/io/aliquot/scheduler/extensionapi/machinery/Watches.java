@@ -148,7 +148,7 @@ public final class Watches {
     }
 
     /** The user, or for a service account its namespace: {@code system:serviceaccount:NAMESPACE}. */
-    private static String owner(String user) {
+    public static String owner(String user) {
         return user.startsWith("system:serviceaccount:") ? user.substring(0, user.lastIndexOf(':')) : user;
     }
 
