@@ -45,7 +45,7 @@ static void open_account(void) {
     char error[ALIQUOT_SHARED_ERROR];
     struct aliquot_limits limits = {.count = 1, .vgpu = {{.memory = 100 * MIB}}};
     memcpy(limits.vgpu[0].uuid, uuid, sizeof uuid);
-    CHECK(aliquot_shared_open(NULL, error), "%s", error);
+    CHECK(aliquot_shared_open(NULL, NULL, error), "%s", error);
     CHECK(aliquot_account_set_limits(&limits, error), "%s", error);
 }
 
@@ -54,8 +54,9 @@ TEST(the_golden_file_is_read) {
                                       0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f};
     static const uint8_t last[16] = {0x80, 0x7f, 0x7e, 0x7d, 0x7c, 0x7b, 0x7a, 0x79,
                                      0x78, 0x77, 0x76, 0x75, 0x74, 0x73, 0x72, 0x71};
-    CHECK(aliquot_agent_open(GOLDEN_AGENT), "%s", GOLDEN_AGENT);
+    CHECK(aliquot_agent_open(GOLDEN_AGENT, NULL), "%s", GOLDEN_AGENT);
     const struct aliquot_agent_device *device = aliquot_agent_device(first);
+    CHECK_EQUAL(aliquot_agent_holds(), ALIQUOT_AGENT_HOLDS_WHOLE_CARDS);
     CHECK_EQUAL(ALIQUOT_GRANT_SHARE(device->grant), 300000);
     CHECK_EQUAL(ALIQUOT_GRANT_MS(device->grant), 86400000);
     CHECK_EQUAL(device->unattributed, 256 * MIB);
@@ -69,8 +70,8 @@ TEST(the_golden_file_is_read) {
 }
 
 TEST(a_file_that_is_missing_or_of_another_version_says_nothing) {
-    CHECK(!aliquot_agent_open("/nowhere/agent"), "a missing file");
-    CHECK(!aliquot_agent_open("/tmp"), "a folder");
+    CHECK(!aliquot_agent_open("/nowhere/agent", NULL), "a missing file");
+    CHECK(!aliquot_agent_open("/tmp", NULL), "a folder");
     struct aliquot_agent wrong[] = {valid_agent(), valid_agent(), valid_agent()};
     wrong[0].header.version = 2;
     wrong[1].header.magic ^= 1;
@@ -79,14 +80,14 @@ TEST(a_file_that_is_missing_or_of_another_version_says_nothing) {
         snprintf(path, sizeof path, "/tmp/aliquot-agent-XXXXXX");
         create(&wrong[i], sizeof wrong[i]);
         write_entry(0, (struct aliquot_agent_device){.unattributed = 30 * MIB, .updated_ms = NOW_MS});
-        CHECK(!aliquot_agent_open(path), "wrong header %zu", i);
+        CHECK(!aliquot_agent_open(path, NULL), "wrong header %zu", i);
         CHECK(aliquot_agent_device(uuid) == &aliquot_agent_nothing, "no entry");
         remove_file();
     }
     snprintf(path, sizeof path, "/tmp/aliquot-agent-XXXXXX");
     struct aliquot_agent right = valid_agent();
     create(&right, sizeof right - 1);
-    CHECK(!aliquot_agent_open(path), "a short file");
+    CHECK(!aliquot_agent_open(path, NULL), "a short file");
     open_account();
     CHECK_EQUAL(aliquot_account_used(0), 0);
 }
@@ -95,7 +96,7 @@ TEST(a_process_cannot_write_the_agents_file) {
     struct aliquot_agent content = valid_agent();
     create(&content, sizeof content);
     write_entry(0, (struct aliquot_agent_device){.unattributed = MIB, .updated_ms = NOW_MS});
-    CHECK(aliquot_agent_open(path), "%s", path);
+    CHECK(aliquot_agent_open(path, NULL), "%s", path);
     const struct aliquot_agent_device *device = aliquot_agent_device(uuid);
     void *page = (void *)((uintptr_t)device & ~(uintptr_t)4095);
     CHECK(chmod(path, 0444) == 0, "chmod");
@@ -114,7 +115,7 @@ TEST(a_process_cannot_write_the_agents_file) {
 TEST(an_entry_that_the_agent_adds_later_is_found) {
     struct aliquot_agent content = valid_agent();
     create(&content, sizeof content);
-    CHECK(aliquot_agent_open(path), "%s", path);
+    CHECK(aliquot_agent_open(path, NULL), "%s", path);
     open_account();
     CHECK_EQUAL(aliquot_account_used(0), 0);
     write_entry(7, (struct aliquot_agent_device){
@@ -142,7 +143,7 @@ TEST(a_word_of_the_arbiter_is_fresh_for_its_time_and_not_for_ever_in_the_future)
 TEST(unattributed_memory_counts_for_a_minute_after_the_agents_last_word) {
     struct aliquot_agent content = valid_agent();
     create(&content, sizeof content);
-    CHECK(aliquot_agent_open(path), "%s", path);
+    CHECK(aliquot_agent_open(path, NULL), "%s", path);
     open_account();
     const struct {
         uint64_t updated_ms;
@@ -169,7 +170,7 @@ TEST(threads_read_what_the_agent_says_without_a_race) {
     bool stop = false;
     pthread_t thread;
     create(&content, sizeof content);
-    CHECK(aliquot_agent_open(path), "%s", path);
+    CHECK(aliquot_agent_open(path, NULL), "%s", path);
     open_account();
     CHECK_EQUAL(pthread_create(&thread, NULL, follow, &stop), 0);
     for (int i = 0; i < 2000; i++) {

@@ -74,7 +74,7 @@ static void open_account(const char *path) {
     struct aliquot_limits limits = {
         .count = 1,
         .vgpu = {{.uuid = "\x8f\x6e\x8f\x0c\x01\x01\x4a\x5b\x9c\x3d\x01\x01\x01\x01\x01", .memory = 100 * MIB}}};
-    CHECK(aliquot_shared_open(path, error), "%s", error);
+    CHECK(aliquot_shared_open(path, NULL, error), "%s", error);
     CHECK(aliquot_account_set_limits(&limits, error), "%s", error);
 }
 

@@ -62,6 +62,7 @@ static void fill_region(void) {
 }
 
 static void fill_agent(void) {
+    agent.header.holds = ALIQUOT_AGENT_HOLDS_WHOLE_CARDS;
     for (uint8_t i = 0; i < 16; i++) {
         agent.device[0].uuid[i] = (uint8_t)(0x10 + i);
         agent.device[2].uuid[i] = (uint8_t)(0xf0 + i);
@@ -132,8 +133,8 @@ static void print_word(FILE *text, const char *name, uint64_t word) {
 }
 
 static void print_agent(FILE *text) {
-    fprintf(text, "version %u\nsize %u\ndevices %u\n", agent.header.version, agent.header.total_size,
-            agent.header.device_count);
+    fprintf(text, "version %u\nsize %u\ndevices %u\nholds %u\n", agent.header.version, agent.header.total_size,
+            agent.header.device_count, agent.header.holds);
     for (size_t i = 0; i < ALIQUOT_AGENT_DEVICES; i++) {
         const struct aliquot_agent_device *device = &agent.device[i];
         if (memcmp(device->uuid, no_uuid, sizeof no_uuid) != 0) {

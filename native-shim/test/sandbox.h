@@ -136,7 +136,9 @@ __attribute__((unused)) static void sandbox_empty(void) {
 }
 
 __attribute__((unused)) static void sandbox(size_t first, size_t second) {
-    static const struct aliquot_agent agent = {.header = ALIQUOT_AGENT_HEADER};
+    struct aliquot_agent agent = {.header = ALIQUOT_AGENT_HEADER};
+    bool shares = sandbox_whole < 1 + (second != 0);
+    agent.header.holds = shares ? ALIQUOT_AGENT_HOLDS_SHARES : ALIQUOT_AGENT_HOLDS_WHOLE_CARDS;
     sandbox_empty();
     write_limits(first, second);
     write_file(sandbox_region, "", 0);

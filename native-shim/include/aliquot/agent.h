@@ -3,7 +3,7 @@
  * /usr/local/aliquot/agent, mounted read-only; the processes map it, and the agent writes it in place with pwrite,
  * because the mount stays with the inode. Version 1, fixed width, little-endian, always ALIQUOT_AGENT_SIZE bytes:
  *
- *     offset   0        struct aliquot_agent_header
+ *     offset   0        struct aliquot_agent_header, whose last value is not constant
  *              64       struct aliquot_agent_device [16]    in any order
  *              2112     zeros
  *
@@ -44,6 +44,11 @@
 #define ALIQUOT_YIELD_NOW 128
 #define ALIQUOT_YIELD_FLOOR(word) ((uint32_t)(word) & (ALIQUOT_YIELD_NOW - 1))
 
+/* What the scheduler has given the container, in the header's word holds; 0: the agent has not said it yet, or is of an
+   earlier version. */
+#define ALIQUOT_AGENT_HOLDS_SHARES 1      /* at least one GPU that is no whole card */
+#define ALIQUOT_AGENT_HOLDS_WHOLE_CARDS 2 /* and nothing else */
+
 /* After this time without a new updated_ms, unattributed no longer counts: an agent that has ended refuses nothing. */
 #define ALIQUOT_AGENT_MAX_AGE_MS 60000
 
@@ -54,7 +59,8 @@ struct aliquot_agent_header {
     uint32_t total_size;  /* ALIQUOT_AGENT_SIZE */
     uint32_t device_count;
     uint32_t device_size;
-    uint8_t reserved0[36];
+    uint32_t holds; /* written by the node agent, at any time: ALIQUOT_AGENT_HOLDS_... */
+    uint8_t reserved0[32];
 };
 
 struct aliquot_agent_device {
@@ -96,6 +102,7 @@ static_assert(offsetof(struct aliquot_agent_header, header_size) == 12, "agent l
 static_assert(offsetof(struct aliquot_agent_header, total_size) == 16, "agent layout");
 static_assert(offsetof(struct aliquot_agent_header, device_count) == 20, "agent layout");
 static_assert(offsetof(struct aliquot_agent_header, device_size) == 24, "agent layout");
+static_assert(offsetof(struct aliquot_agent_header, holds) == 28, "agent layout");
 static_assert(sizeof(struct aliquot_agent_header) == 64, "agent layout");
 static_assert(offsetof(struct aliquot_agent_device, grant) == 16, "agent layout");
 static_assert(offsetof(struct aliquot_agent_device, unattributed) == 24, "agent layout");

@@ -5,7 +5,7 @@
  * it. The address identifies the ABI; a name alone would not.
  *
  * In a container with whole cards there is nothing to enforce: both lookups return the driver's own addresses, and the
- * exported hooks jump to them.
+ * exported hooks jump to them, as soon as the node agent has confirmed that.
  */
 #include "driver/lookup.h"
 
@@ -152,6 +152,12 @@ static void bypass_hooks(enum library library) {
     }
 }
 
+static void bypass_all_hooks(void) {
+    for (int library = 0; library < LIBRARIES; library++) {
+        bypass_hooks((enum library)library);
+    }
+}
+
 static bool resolve_library(enum library library, bool load) {
     if (atomic_load_explicit(&loaded[library], memory_order_acquire)) {
         return true;
@@ -159,7 +165,7 @@ static bool resolve_library(enum library library, bool load) {
     int saved = errno;
     bool filled = real_dlsym() != NULL && resolve_functions(library, load);
     if (filled) {
-        if (aliquot_config_is_bypassed()) {
+        if (aliquot_config_is_bypassed(bypass_all_hooks)) {
             bypass_hooks(library);
         }
         atomic_store_explicit(&loaded[library], true, memory_order_release);
@@ -223,7 +229,7 @@ struct aliquot_route aliquot_route_dlsym(void *handle, const char *name) {
     void *driver_address = driver_has_it ? load_pointer(real_function_at(hook->real_offset)) : NULL;
     if (driver_has_it && (found == driver_address || (found == NULL && pseudo && clear_dlerror()))) {
         /* If nothing was found after the shim, the driver is in a scope that only the caller can search. */
-        return (struct aliquot_route){aliquot_config_is_bypassed() ? driver_address : hook->hook_address, NULL};
+        return (struct aliquot_route){aliquot_config_is_bypassed(NULL) ? driver_address : hook->hook_address, NULL};
     }
     if (found == NULL) {
         return (struct aliquot_route){NULL, NULL}; /* dlerror() returns the error of the real search */
@@ -279,7 +285,7 @@ static bool is_hooked_name(const char *name) {
 
 /* Replaces the result of the real cuGetProcAddress by the hook, unless the container has whole cards. */
 static void replace_with_hook(const char *name, void **function) {
-    if (aliquot_config_is_bypassed()) {
+    if (aliquot_config_is_bypassed(NULL)) {
         return;
     }
     find_alternate_addresses();

@@ -12,7 +12,7 @@ static const struct aliquot_agent *agent; /* NULL: no usable file */
 
 static bool has_this_version(const struct aliquot_agent_header *header) {
     static const struct aliquot_agent_header expected = ALIQUOT_AGENT_HEADER;
-    return memcmp(header, &expected, offsetof(struct aliquot_agent_header, reserved0)) == 0;
+    return memcmp(header, &expected, offsetof(struct aliquot_agent_header, holds)) == 0;
 }
 
 static const struct aliquot_agent *map_agent(int fd) {
@@ -28,13 +28,17 @@ static const struct aliquot_agent *map_agent(int fd) {
     return mapped;
 }
 
-bool aliquot_agent_open(const char *path) {
-    int fd = aliquot_os_open(path, false);
+bool aliquot_agent_open(const char *path, const struct aliquot_os_file *expected) {
+    int fd = agent == NULL ? aliquot_os_open(path, expected, false) : -1;
     if (fd >= 0) {
         agent = map_agent(fd);
         aliquot_os_close(fd);
     }
     return agent != NULL;
+}
+
+uint32_t aliquot_agent_holds(void) {
+    return agent == NULL ? 0 : __atomic_load_n(&agent->header.holds, __ATOMIC_RELAXED);
 }
 
 const struct aliquot_agent_device *aliquot_agent_device(const uint8_t uuid[16]) {

@@ -6,6 +6,7 @@
 #define ALIQUOT_AGENT_FILE_H
 
 #include "aliquot/agent.h"
+#include "os/os.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,9 +14,12 @@
 /* An entry of zeros, which stands for a GPU of which the agent has said nothing. */
 extern const struct aliquot_agent_device aliquot_agent_nothing;
 
-/* Maps the file. False: it is missing, unreadable or not of this version, and every GPU has the entry
-   aliquot_agent_nothing. Call it once per process. */
-bool aliquot_agent_open(const char *path);
+/* Maps the file, unless it is mapped. False: it is missing, unreadable, not of this version or not the expected one
+   (NULL: any), and every GPU has the entry aliquot_agent_nothing. */
+bool aliquot_agent_open(const char *path, const struct aliquot_os_file *expected);
+
+/* What the container holds: ALIQUOT_AGENT_HOLDS_...; 0: not known. */
+uint32_t aliquot_agent_holds(void);
 
 /* The GPU's entry, or &aliquot_agent_nothing while it has none. An entry stays where it is. Read its values with
    atomic loads: the agent may write them at any time. */

@@ -41,11 +41,45 @@ int aliquot_os_stat_fd(int fd, struct aliquot_os_file *file) {
     return file_from_stat(syscall(SYS_fstat, fd, &status), &status, file);
 }
 
-int aliquot_os_open(const char *path, bool writable) {
+bool aliquot_os_is_file(int fd, const struct aliquot_os_file *expected) {
+    struct aliquot_os_file file = {0};
+    return aliquot_os_stat_fd(fd, &file) == 0 && file.device == expected->device && file.inode == expected->inode;
+}
+
+static int open_at(int folder, const char *path, int flags) {
     int fd;
     do {
-        fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        fd = openat(folder, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     } while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+static int closed_as_stale(int fd) {
+    aliquot_os_close(fd);
+    errno = ESTALE;
+    return -1;
+}
+
+int aliquot_os_open(const char *path, const struct aliquot_os_file *expected, bool writable) {
+    int fd = open_at(AT_FDCWD, path, writable ? O_RDWR : O_RDONLY);
+    return fd >= 0 && expected != NULL && !aliquot_os_is_file(fd, expected) ? closed_as_stale(fd) : fd;
+}
+
+int aliquot_os_open_in(const char *path, const struct aliquot_os_file *expected, const char *name) {
+    struct aliquot_os_file file = {0};
+    int folder = open_at(AT_FDCWD, path, O_PATH | O_DIRECTORY);
+    if (folder < 0) {
+        return -1;
+    }
+    if (!aliquot_os_is_file(folder, expected)) {
+        return closed_as_stale(folder);
+    }
+    int fd = open_at(folder, name, O_RDONLY), error = errno;
+    aliquot_os_close(folder);
+    if (fd >= 0 && (aliquot_os_stat_fd(fd, &file) != 0 || file.device != expected->device)) {
+        return closed_as_stale(fd); /* another thread has exchanged the descriptor */
+    }
+    errno = error;
     return fd;
 }
 

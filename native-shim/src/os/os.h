@@ -21,8 +21,15 @@ struct aliquot_os_file {
 int aliquot_os_stat(const char *path, struct aliquot_os_file *file);
 int aliquot_os_stat_fd(int fd, struct aliquot_os_file *file);
 
-/* Returns a close-on-exec descriptor, or -1 and errno. Never blocks on a FIFO. */
-int aliquot_os_open(const char *path, bool writable);
+/* Whether the descriptor is of that file, whatever its content. */
+bool aliquot_os_is_file(int fd, const struct aliquot_os_file *expected);
+
+/* Returns a close-on-exec descriptor, or -1 and errno. Never blocks on a FIFO. ESTALE: the path does not lead to the
+   expected file (NULL: any). */
+int aliquot_os_open(const char *path, const struct aliquot_os_file *expected, bool writable);
+
+/* Opens a file of the expected folder for reading, in the same way. It must be on the folder's file system. */
+int aliquot_os_open_in(const char *folder, const struct aliquot_os_file *expected, const char *name);
 void aliquot_os_close(int fd);
 
 /* Moves a descriptor to a high number, where programs rarely look, and closes the old one. Without room there it

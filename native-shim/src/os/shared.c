@@ -1,7 +1,5 @@
 #include "os/shared.h"
 
-#include "os/os.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -80,36 +78,27 @@ static bool map_file(int fd, char *error) {
     return true;
 }
 
-static bool open_file(const char *path, char *error) {
+static bool open_file(const char *path, const struct aliquot_os_file *expected, char *error) {
     size_t length = strlen(path);
     if (length >= sizeof region_path) {
         return fail_with(error, "has a path that is too long");
     }
     memcpy(region_path, path, length + 1);
-    int fd = aliquot_os_open(path, true);
+    int fd = aliquot_os_open(path, expected, true);
     if (fd < 0) {
         return fail_with(error, errno == EACCES || errno == EPERM || errno == EROFS
                                     ? "cannot be written by this user; expected mode 0666"
-                                    : "cannot be opened");
+                                : errno == ESTALE ? "is another file than when the program started"
+                                                  : "cannot be opened");
     }
     bool mapped = map_file(fd, error);
     aliquot_os_close(fd);
     return mapped;
 }
 
-static bool is_region(int fd) {
-    struct aliquot_os_file file;
-    return aliquot_os_stat_fd(fd, &file) == 0 && file.device == region_file.device && file.inode == region_file.inode;
-}
-
 /* Opens the mapped file again, with a new open file description. -1: its path now names another file or none. */
 static int reopen_region(void) {
-    int fd = is_file ? aliquot_os_open(region_path, true) : -1;
-    if (fd >= 0 && !is_region(fd)) {
-        aliquot_os_close(fd);
-        return -1;
-    }
-    return fd;
+    return is_file ? aliquot_os_open(region_path, &region_file, true) : -1;
 }
 
 static void unmap_all(void) {
@@ -121,19 +110,20 @@ static void unmap_all(void) {
         aliquot_os_unmap(lock_pin, PIN_SIZE);
         lock_pin = NULL;
     }
-    if (lock_fd >= 0 && is_region(lock_fd)) { /* else the program has closed it, and perhaps reused the number */
+    if (lock_fd >= 0 &&
+        aliquot_os_is_file(lock_fd, &region_file)) { /* else the program has closed it, and perhaps reused the number */
         aliquot_os_close(lock_fd);
     }
     lock_fd = -1;
     atomic_store(&slot, -1);
 }
 
-bool aliquot_shared_open(const char *path, char error[ALIQUOT_SHARED_ERROR]) {
+bool aliquot_shared_open(const char *path, const struct aliquot_os_file *expected, char error[ALIQUOT_SHARED_ERROR]) {
     pthread_mutex_lock(&mutex);
     bool opened = true;
     is_file = path != NULL;
     if (is_file) {
-        opened = open_file(path, error);
+        opened = open_file(path, expected, error);
     } else {
         region = aliquot_os_map(-1, ALIQUOT_REGION_SIZE);
         opened = region != NULL || fail_with(error, "out of memory");

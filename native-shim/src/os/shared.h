@@ -6,6 +6,7 @@
 #define ALIQUOT_SHARED_H
 
 #include "aliquot/region.h"
+#include "os/os.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,8 +15,9 @@
 #define ALIQUOT_SHARED_ERROR 160
 
 /* Maps the region. With a path of NULL it is private memory of the same layout. An empty, short or damaged file is
-   repaired. False: it cannot be used, and error says why. Call it once per process. */
-bool aliquot_shared_open(const char *path, char error[ALIQUOT_SHARED_ERROR]);
+   repaired. False: it cannot be used, or is not the expected file (NULL: any), and error says why. Call it once per
+   process. */
+bool aliquot_shared_open(const char *path, const struct aliquot_os_file *expected, char error[ALIQUOT_SHARED_ERROR]);
 
 /* The mapped region. Valid after a successful open. */
 struct aliquot_region *aliquot_shared_region(void);

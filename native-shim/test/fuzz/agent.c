@@ -44,8 +44,7 @@ static void write_image(int fd, size_t size) {
 
 static bool is_valid(size_t size) {
     static const struct aliquot_agent_header expected = ALIQUOT_AGENT_HEADER;
-    return size == ALIQUOT_AGENT_SIZE &&
-           memcmp(&image, &expected, offsetof(struct aliquot_agent_header, reserved0)) == 0;
+    return size == ALIQUOT_AGENT_SIZE && memcmp(&image, &expected, offsetof(struct aliquot_agent_header, holds)) == 0;
 }
 
 static void use_account(int device, bool valid) {
@@ -76,8 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     size_t length = make_image(data, size);
     write_image(fd, length);
-    expect(aliquot_shared_open(NULL, error));
-    expect(aliquot_agent_open(path) == is_valid(length));
+    expect(aliquot_shared_open(NULL, NULL, error));
+    expect(aliquot_agent_open(path, NULL) == is_valid(length));
     expect(aliquot_account_set_limits(&limits, error));
     use_account(0, is_valid(length));
     reset_as_in_child();

@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     }
     make_file(fd, data, size);
-    bool opened = aliquot_shared_open(path, error);
+    bool opened = aliquot_shared_open(path, NULL, error);
     expect(opened || error[0] != 0);
     if (opened) {
         const struct aliquot_header *header = &aliquot_shared_region()->header;

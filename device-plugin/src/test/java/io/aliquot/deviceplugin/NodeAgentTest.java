@@ -9,6 +9,7 @@ import io.aliquot.api.names.ForeignHolder;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.GpuHealth;
 import io.aliquot.api.names.GpuKind;
+import io.aliquot.api.names.Held;
 import io.aliquot.api.names.Inventory;
 import io.aliquot.api.names.Priority;
 import io.aliquot.api.names.Scaling;
@@ -545,7 +546,7 @@ final class NodeAgentTest {
 
     private static Limits limits(String gpu) {
         var container = new PodContainer("team", "ours", "0a1b2c3d-0000-4000-8000-00000000000f", "main");
-        return new Limits(List.of(new Limit(container, gpu, 1000, 0, CorePolicy.FIXED, Priority.NORMAL)));
+        return new Limits(List.of(new Limit(container, gpu, 1000, 0, CorePolicy.FIXED, Priority.NORMAL, Held.SHARE)));
     }
 
     @Test

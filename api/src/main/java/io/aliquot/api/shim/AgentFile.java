@@ -2,6 +2,7 @@ package io.aliquot.api.shim;
 
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.names.Held;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -39,6 +40,11 @@ public final class AgentFile {
     private static final int TOTAL_SIZE_AT = 16;
     private static final int DEVICE_COUNT_AT = 20;
     private static final int DEVICE_SIZE_AT = 24;
+    private static final int HELD_AT = 28;
+
+    // Of what the container holds (ALIQUOT_AGENT_HOLDS_...).
+    private static final int SHARES = 1;
+    private static final int WHOLE_CARDS = 2;
 
     // Offsets in a device.
     private static final int UUID_AT = 0;
@@ -51,9 +57,11 @@ public final class AgentFile {
     private static final int YIELD_AT = 64;
 
     private final SortedMap<Integer, Device> devices;
+    private final Held held;
 
-    private AgentFile(SortedMap<Integer, Device> devices) {
+    private AgentFile(SortedMap<Integer, Device> devices, Held held) {
         this.devices = devices;
+        this.held = held;
     }
 
     /** Writes into a file, as {@code FileChannel.write(ByteBuffer, long)}. */
@@ -97,12 +105,31 @@ public final class AgentFile {
                 devices.put(entry, device(new UUID(first, second), bytes.order(ByteOrder.LITTLE_ENDIAN)));
             }
         }
-        return new AgentFile(devices);
+        Held held = switch (file.getInt(HELD_AT)) {
+            case SHARES -> Held.SHARE;
+            case WHOLE_CARDS -> Held.WHOLE_CARD;
+            default -> Held.UNKNOWN;
+        };
+        return new AgentFile(devices, held);
     }
 
     /** The GPUs by the index of their entry, 0 to {@value #DEVICES} - 1. An index without a GPU is free. */
     public SortedMap<Integer, Device> devices() {
         return Collections.unmodifiableSortedMap(devices);
+    }
+
+    /** What the container holds of its GPUs; {@link Held#WHOLE_CARD} if it holds nothing else. */
+    public Held held() {
+        return held;
+    }
+
+    /** Writes what the container holds of its GPUs, a share or whole cards. */
+    public static void writeHeld(PartWriter file, Held held) throws IOException {
+        ByteBuffer word = ByteBuffer.allocate(Integer.BYTES).order(ByteOrder.LITTLE_ENDIAN);
+        writeFully(
+                file,
+                word.putInt(held == Held.WHOLE_CARD ? WHOLE_CARDS : SHARES).flip(),
+                HELD_AT);
     }
 
     /**

@@ -13,6 +13,7 @@ import static io.aliquot.api.names.JsonFields.whole;
 import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.names.Held;
 import io.aliquot.api.names.JsonFields;
 import io.aliquot.api.names.Priority;
 import java.util.List;
@@ -74,9 +75,16 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits, List<OfPod> p
      * @param cores percent of the GPU, 0 to 100; 0: no limit, or with the policy elastic none of its own
      * @param policy whether it may use more compute than its cores
      * @param priority whether its kernels go before others', or after them
+     * @param held whether it is a share of the GPU or the whole card
      */
     public record Limit(
-            PodContainer container, String gpu, long memoryMiB, int cores, CorePolicy policy, Priority priority) {
+            PodContainer container,
+            String gpu,
+            long memoryMiB,
+            int cores,
+            CorePolicy policy,
+            Priority priority,
+            Held held) {
         public Limit {
             GpuUuids.check(gpu);
             expect(cores >= 0 && cores <= 100, "cores from 0 to 100", cores);
@@ -141,7 +149,8 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits, List<OfPod> p
                 whole(limit, "memoryMiB"),
                 integer(limit, "cores"),
                 policy.isEmpty() ? CorePolicy.FIXED : CorePolicy.parse("policy", policy),
-                priority.isEmpty() ? Priority.NORMAL : Priority.parse("priority", priority));
+                priority.isEmpty() ? Priority.NORMAL : Priority.parse("priority", priority),
+                Held.parse(optionalText(limit, "held")));
     }
 
     public String print() {
@@ -161,7 +170,8 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits, List<OfPod> p
                     .put("memoryMiB", limit.memoryMiB)
                     .put("cores", limit.cores)
                     .put("policy", limit.policy.print())
-                    .put("priority", limit.priority.print());
+                    .put("priority", limit.priority.print())
+                    .put("held", limit.held.print());
         });
         ArrayNode ofPods = root.putArray("pods");
         pods.forEach(pod -> ofPods.addObject()

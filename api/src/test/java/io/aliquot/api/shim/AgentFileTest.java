@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.FormatException;
+import io.aliquot.api.names.Held;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -34,8 +35,8 @@ final class AgentFileTest {
         ByteBuffer fresh = ByteBuffer.wrap(AgentFile.fresh());
 
         assertThat(fresh.capacity()).isEqualTo(golden.capacity()).isEqualTo(AgentFile.SIZE);
-        assertThat(fresh.slice(0, 64)).isEqualTo(golden.slice(0, 64));
-        assertThat(fresh.slice(64, AgentFile.SIZE - 64)).isEqualTo(ByteBuffer.allocate(AgentFile.SIZE - 64));
+        assertThat(fresh.slice(0, 28)).isEqualTo(golden.slice(0, 28));
+        assertThat(fresh.slice(28, AgentFile.SIZE - 28)).isEqualTo(ByteBuffer.allocate(AgentFile.SIZE - 28));
     }
 
     @Test
@@ -67,6 +68,20 @@ final class AgentFileTest {
             System.arraycopy(golden, at, written, at, 16);
         }
         assertThat(written).isEqualTo(golden);
+    }
+
+    @Test
+    void writesWhatTheContainerHolds(@TempDir Path folder) throws IOException {
+        Path file = Files.write(folder.resolve("agent"), AgentFile.fresh());
+        assertThat(AgentFile.parse(AgentFile.fresh()).held()).isEqualTo(Held.UNKNOWN);
+
+        for (Held held : List.of(Held.WHOLE_CARD, Held.SHARE)) {
+            try (var channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
+                AgentFile.writeHeld(channel::write, held);
+            }
+            assertThat(AgentFile.parse(Files.readAllBytes(file)).held()).isEqualTo(held);
+        }
+        assertThat(AgentFile.parse(with(28, 3)).held()).as("of a newer version").isEqualTo(Held.UNKNOWN);
     }
 
     @Test
@@ -121,7 +136,10 @@ final class AgentFileTest {
     /** In the form of {@code agent.expected}, see {@code native-shim/test/golden.c}. */
     private static String print(byte[] file) {
         var text = new StringBuilder("version 1\nsize ").append(AgentFile.SIZE);
-        text.append("\ndevices ").append(AgentFile.DEVICES).append('\n');
+        text.append("\ndevices ").append(AgentFile.DEVICES);
+        text.append("\nholds ")
+                .append(AgentFile.parse(file).held() == Held.WHOLE_CARD ? 2 : 0)
+                .append('\n');
         AgentFile.parse(file).devices().forEach((entry, device) -> {
             text.append("device ").append(entry).append(' ').append(device.uuid());
             text.append(" unattributed=").append(device.unattributedBytes());

@@ -2,6 +2,7 @@ package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.names.Held;
 import io.aliquot.api.shim.AgentFile;
 import io.aliquot.deviceplugin.files.ContainerFiles;
 import io.aliquot.deviceplugin.files.HeldFile;
@@ -33,10 +34,13 @@ final class AgentFiles {
      * also if it has not changed, unless it is 0, because the shim does not count values that are older than a minute, as those
      * of an agent that is gone.
      *
+     * Writes what the container holds, if that is known; else what was written before stays, since no pod's share becomes a
+     * whole card or the reverse.
+     *
      * @param unattributedBytes empty if not known
      * @param monotonicMillis {@code CLOCK_MONOTONIC}, which the shim reads too
      */
-    void write(String slot, String uuid, OptionalLong unattributedBytes, long monotonicMillis) {
+    void write(String slot, String uuid, Held holds, OptionalLong unattributedBytes, long monotonicMillis) {
         Optional<HeldFile> held = files.find(slot);
         if (held.isEmpty()) {
             return;
@@ -44,6 +48,9 @@ final class AgentFiles {
         HeldFile file = held.get();
         try {
             AgentFile content = read(file);
+            if (holds != Held.UNKNOWN && holds != content.held()) {
+                AgentFile.writeHeld(file::write, holds);
+            }
             Optional<Integer> entry = entry(content, uuid);
             if (entry.isEmpty()) {
                 return;

@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.usage;
 
+import io.aliquot.api.names.Held;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
 import java.util.HashMap;
@@ -15,6 +16,7 @@ public final class Limits {
     public static final Limits NONE = new Limits(List.of());
 
     private final Map<Key, Limit> limits = new HashMap<>();
+    private final Map<PodContainer, Held> held = new HashMap<>();
 
     /** The containers that hold vGPUs, by their pods' UIDs. */
     private final Map<String, Set<String>> holders;
@@ -23,7 +25,10 @@ public final class Limits {
 
     /** Those that the scheduler has said. */
     public Limits(List<Limit> said) {
-        said.forEach(limit -> limits.put(new Key(ContainerName.of(limit.container()), limit.gpu()), limit));
+        for (Limit limit : said) {
+            limits.put(new Key(ContainerName.of(limit.container()), limit.gpu()), limit);
+            held.merge(limit.container(), limit.held(), Held::and);
+        }
         holders = said.stream()
                 .map(Limit::container)
                 .collect(Collectors.groupingBy(
@@ -50,6 +55,11 @@ public final class Limits {
     /** The limit of a container on a GPU, perhaps of a former pod of this name; empty if the scheduler has not said it. */
     public Optional<Limit> find(ContainerName container, String gpu) {
         return Optional.ofNullable(limits.get(new Key(container, gpu)));
+    }
+
+    /** What a container of this very pod holds of its GPUs. */
+    Held held(PodContainer container) {
+        return held.getOrDefault(container, Held.UNKNOWN);
     }
 
     /** The limit of a container that uses a GPU; empty if the scheduler has not said that of this pod. */

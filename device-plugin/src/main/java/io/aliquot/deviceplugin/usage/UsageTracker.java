@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.names.Held;
 import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
@@ -143,7 +144,9 @@ public final class UsageTracker {
                     reading, key, Optional.ofNullable(uncharged.get(key)), now, elapsed / NANOS_PER_SECOND));
         });
         counters.keySet().retainAll(reading.uses.keySet());
-        utilizationUntil.keySet().retainAll(reading.gpus.stream().map(GpuUsage::uuid).toList());
+        utilizationUntil
+                .keySet()
+                .retainAll(reading.gpus.stream().map(GpuUsage::uuid).toList());
         processes.retain(reading.pids());
         limits.retain(reading.pids());
         var usage = new NodeUsage(reading.ofGpus(), ofContainers);
@@ -266,7 +269,9 @@ public final class UsageTracker {
         counted.peak = Math.max(counted.peak, charged.orElse(0) + unattributed.orElse(0));
         Optional<String> slot = Optional.ofNullable(reading.slots.get(key.container));
         if (slot.isPresent()) {
-            agentFiles.write(slot.get(), key.uuid, unattributed, now / NANOS_PER_MILLI);
+            Held holds =
+                    counted.id == null ? Held.UNKNOWN : allocation.get().held(key.container.ofPod(counted.id.podUid()));
+            agentFiles.write(slot.get(), key.uuid, holds, unattributed, now / NANOS_PER_MILLI);
         }
         OptionalInt ofGpu = reading.utilizationPercent(key.uuid);
         OptionalDouble utilization = ofGpu.isPresent()

@@ -3,6 +3,7 @@ package io.aliquot.deviceplugin.arbiter;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.Held;
 import io.aliquot.api.names.Priority;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
@@ -81,7 +82,7 @@ final class ArbiterFeedTest {
     }
 
     private static Limit limit(String pod, String uid, int cores, CorePolicy policy, Priority priority) {
-        return new Limit(new PodContainer("team", pod, uid, "main"), GPU, 3000, cores, policy, priority);
+        return new Limit(new PodContainer("team", pod, uid, "main"), GPU, 3000, cores, policy, priority, Held.SHARE);
     }
 
     private NodeUsage.OfContainer use(String pod, String uid, String slot, double utilization) {

@@ -3,6 +3,7 @@ package io.aliquot.deviceplugin.usage;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.Held;
 import io.aliquot.api.names.Priority;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Amount;
@@ -25,16 +26,24 @@ final class AllocationMetricsTest {
                             2_000,
                             30,
                             CorePolicy.FIXED,
-                            Priority.NORMAL),
+                            Priority.NORMAL,
+                            Held.SHARE),
                     new NodeAllocation.Limit(
-                            new PodContainer("a", "q", "u2", "main"), GPU, 1_000, 10, CorePolicy.ELASTIC, Priority.LOW),
+                            new PodContainer("a", "q", "u2", "main"),
+                            GPU,
+                            1_000,
+                            10,
+                            CorePolicy.ELASTIC,
+                            Priority.LOW,
+                            Held.SHARE),
                     new NodeAllocation.Limit(
                             new PodContainer("a", "r", "u3", "main"),
                             GPU,
                             1_000,
                             50,
                             CorePolicy.NONE,
-                            Priority.NORMAL)),
+                            Priority.NORMAL,
+                            Held.SHARE)),
             List.of(new NodeAllocation.OfPod("a", "p", 6_000, 60), new NodeAllocation.OfPod("a", "q", 1_000, 10)));
 
     private final AtomicLong now = new AtomicLong();

@@ -3,6 +3,7 @@ package io.aliquot.deviceplugin.usage;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.Held;
 import io.aliquot.api.names.Priority;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
@@ -36,8 +37,8 @@ final class HolderCheckTest {
     private static final String WITHOUT_ALLOCATE = ROOT + DRIVER + LIMITS;
 
     private final Path host;
-    private Limits limits = new Limits(List.of(
-            new Limit(MAIN, "GPU-11111111-2222-3333-4444-555555555555", 2000, 0, CorePolicy.FIXED, Priority.NORMAL)));
+    private Limits limits = new Limits(List.of(new Limit(
+            MAIN, "GPU-11111111-2222-3333-4444-555555555555", 2000, 0, CorePolicy.FIXED, Priority.NORMAL, Held.SHARE)));
     private long now;
     private final RecentFindings findings = new RecentFindings(() -> now);
     private final HolderCheck check;

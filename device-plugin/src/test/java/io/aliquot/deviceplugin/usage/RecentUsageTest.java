@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.tuple;
 import static org.assertj.core.api.Assertions.within;
 
 import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.Held;
 import io.aliquot.api.names.Priority;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.PodContainer;
@@ -307,7 +308,7 @@ final class RecentUsageTest {
 
     private static NodeAllocation.Limit limit(String pod, int cores, CorePolicy policy) {
         return new NodeAllocation.Limit(
-                new PodContainer("team", pod, UID, "main"), GPU, 1000, cores, policy, Priority.NORMAL);
+                new PodContainer("team", pod, UID, "main"), GPU, 1000, cores, policy, Priority.NORMAL, Held.SHARE);
     }
 
     private void assertLending(String pod, double lent, double borrowed) {

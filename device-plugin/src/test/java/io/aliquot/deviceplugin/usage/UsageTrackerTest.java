@@ -4,9 +4,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.tuple;
 
 import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.Held;
 import io.aliquot.api.names.Priority;
 import io.aliquot.api.shim.AgentFile;
 import io.aliquot.api.shim.Region;
+import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.files.SlotFiles;
@@ -124,6 +126,36 @@ final class UsageTrackerTest {
                 .satisfies(gpu -> assertThat(gpu.unattributedBytes()).isZero());
     }
 
+    /** Which a program needs to know before it may call the driver past the shim. */
+    @Test
+    void theContainersProcessesAreToldWhetherTheyHaveWholeCardsOnly() throws Exception {
+        process(100, 7, containerOf(MAIN, 'a'));
+        uses(100, 300);
+        assertThat(toldHeld()).as("the scheduler has said nothing").isEqualTo(Held.UNKNOWN);
+        assertThat(toldHeld(limit("an earlier pod's", GPU, Held.WHOLE_CARD))).isEqualTo(Held.UNKNOWN);
+        assertThat(toldHeld(limit(UID, GPU, Held.UNKNOWN)))
+                .as("a scheduler of an earlier version")
+                .isEqualTo(Held.UNKNOWN);
+        assertThat(toldHeld(limit(UID, GPU, Held.WHOLE_CARD))).isEqualTo(Held.WHOLE_CARD);
+        assertThat(toldHeld()).as("the agent has restarted").isEqualTo(Held.WHOLE_CARD);
+        assertThat(toldHeld(
+                        limit(UID, GPU, Held.WHOLE_CARD),
+                        limit(UID, "GPU-11111111-2222-3333-4444-999999999999", Held.SHARE)))
+                .isEqualTo(Held.SHARE);
+    }
+
+    private Held toldHeld(Limit... said) throws Exception {
+        limits = new Limits(NodeAllocation.parse(new NodeAllocation(List.of(), List.of(said), List.of()).print())
+                .limits());
+        sample();
+        return AgentFile.parse(Files.readAllBytes(host.resolve("state/agent/slot-003")))
+                .held();
+    }
+
+    private static Limit limit(String uid, String gpu, Held held) {
+        return new Limit(MAIN.ofPod(uid), gpu, 2000, 0, CorePolicy.FIXED, Priority.NORMAL, held);
+    }
+
     private Map<Integer, AgentFile.Device> told() throws IOException {
         return AgentFile.parse(Files.readAllBytes(host.resolve("state/agent/slot-003")))
                 .devices();
@@ -231,7 +263,7 @@ final class UsageTrackerTest {
     @Test
     void aPodThatTheSchedulerKnowsAloneIsNoProcessOutsideOfShares() throws Exception {
         holders = new DeviceHolders.Known(List.of());
-        limits = new Limits(List.of(new Limit(MAIN.ofPod(UID), GPU, 2000, 0, CorePolicy.FIXED, Priority.NORMAL)));
+        limits = new Limits(List.of(limit(UID, GPU, Held.SHARE)));
         var side = new ContainerName("team", "train", "side");
         process(100, 7, containerOf(MAIN, 'a'));
         process(101, 7, containerOf(side, 'b'));

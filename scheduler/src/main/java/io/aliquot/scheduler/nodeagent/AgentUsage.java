@@ -4,6 +4,7 @@ import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
+import io.aliquot.api.names.Held;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Amount;
@@ -422,7 +423,8 @@ public final class AgentUsage {
                                 vgpu.memoryMiB(),
                                 vgpu.cores(),
                                 vgpu.policy(),
-                                vgpu.priority()));
+                                vgpu.priority(),
+                                Held.of(vgpu.exclusive())));
                     }
                 }
             }

@@ -1,0 +1,33 @@
+package io.aliquot.api.names;
+
+import java.util.List;
+import java.util.Locale;
+
+/** Whether a container holds a share of a GPU or the whole card. */
+public enum Held {
+    /** Not said yet, or by a program of an earlier version. */
+    UNKNOWN,
+    SHARE,
+    WHOLE_CARD;
+
+    /** Reads what {@link #print} prints; anything else is of another version. */
+    public static Held parse(String text) {
+        return Keywords.find(text, List.of(values()), Held::print).orElse(UNKNOWN);
+    }
+
+    public static Held of(boolean exclusive) {
+        return exclusive ? WHOLE_CARD : SHARE;
+    }
+
+    /** What a container holds that holds both: a whole card only if both are, a share if one is. */
+    public Held and(Held other) {
+        if (this == SHARE || other == SHARE) {
+            return SHARE;
+        }
+        return this == other ? this : UNKNOWN;
+    }
+
+    public String print() {
+        return name().toLowerCase(Locale.ROOT);
+    }
+}
