@@ -235,7 +235,20 @@ TEST(processes_beyond_the_last_slot_are_refused_and_not_counted) {
     }
     open_account(path);
     CHECK_EQUAL(aliquot_account_used(0), PEERS);
-    CHECK(!aliquot_account_reserve(0, 1, false), "no slot is free");
+    CHECK_EQUAL(aliquot_shared_region()->header.process_refused_ms, 0);
+    char text[512] = "";
+    int printed[2], errors = dup(STDERR_FILENO);
+    CHECK(pipe(printed) == 0 && dup2(printed[1], STDERR_FILENO) >= 0, "pipe");
+    bool first = aliquot_account_reserve(0, 1, false), second = aliquot_account_reserve(0, 1, false);
+    dup2(errors, STDERR_FILENO);
+    close(printed[1]);
+    CHECK(!first && !second, "no slot is free");
+    CHECK(read(printed[0], text, sizeof text - 1) > 0 &&
+              strstr(text, "aliquot: 512 processes of this container") == text,
+          "printed: %s", text);
+    CHECK(strchr(text, '\n') == text + strlen(text) - 1, "once: %s", text);
+    int64_t age = aliquot_os_clock() / 1000000 - (int64_t)aliquot_shared_region()->header.process_refused_ms;
+    CHECK(age >= 0 && age < 60000, "the agent sees it: %lld ms ago", (long long)age);
     close(stop[1]);
     while (wait(NULL) > 0) {
     }

@@ -36,6 +36,7 @@ static void fill_region(void) {
     region.header.charge_size = sizeof region.charge[0][0];
     region.header.process_high_water = 301;
     region.header.unhooked_functions = 2;
+    region.header.process_refused_ms = 86400005;
     for (uint8_t i = 0; i < 16; i++) {
         region.device[0].uuid[i] = (uint8_t)(0x10 + i);
         region.device[1].uuid[i] = (uint8_t)(0xf0 + i);
@@ -111,9 +112,12 @@ static void print_charges(FILE *text, size_t device) {
 }
 
 static void print_region(FILE *text) {
-    fprintf(text, "version %u\nsize %llu\ndevices %u\nprocesses %u\nhigh-water %u\nunhooked-functions %llu\n",
+    fprintf(text,
+            "version %u\nsize %llu\ndevices %u\nprocesses %u\nhigh-water %u\nunhooked-functions %llu\n"
+            "process-refused-ms %llu\n",
             region.header.version, wide(region.header.total_size), region.header.device_count,
-            region.header.process_count, region.header.process_high_water, wide(region.header.unhooked_functions));
+            region.header.process_count, region.header.process_high_water, wide(region.header.unhooked_functions),
+            wide(region.header.process_refused_ms));
     for (size_t device = 0; device < ALIQUOT_REGION_DEVICES; device++) {
         if (memcmp(region.device[device].uuid, no_uuid, sizeof no_uuid) != 0) {
             print_device(text, device);

@@ -68,7 +68,10 @@ struct aliquot_header {
     /* How often the driver returned, for a hooked name, an address that the shim could not identify. Any value but 0
        means that programs can bypass the limits. */
     uint64_t unhooked_functions;
-    uint8_t reserved2[56];
+
+    /* CLOCK_MONOTONIC in ms when a process was last refused because living processes owned all slots; 0: never. */
+    uint64_t process_refused_ms;
+    uint8_t reserved2[48];
 
     /* The decision lock is on its first byte. The content has no meaning. */
     uint8_t decision[64];
@@ -144,6 +147,7 @@ static_assert(offsetof(struct aliquot_header, process_size) == 36, "region layou
 static_assert(offsetof(struct aliquot_header, charge_size) == 40, "region layout");
 static_assert(offsetof(struct aliquot_header, process_high_water) == 64, "region layout");
 static_assert(offsetof(struct aliquot_header, unhooked_functions) == 128, "region layout");
+static_assert(offsetof(struct aliquot_header, process_refused_ms) == 136, "region layout");
 static_assert(offsetof(struct aliquot_header, decision) == 192, "region layout");
 static_assert(sizeof(struct aliquot_header) == 4096, "region layout");
 static_assert(sizeof(struct aliquot_device) == 256, "region layout");

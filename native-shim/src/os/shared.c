@@ -265,6 +265,26 @@ int aliquot_shared_slot_if_any(void) {
     return atomic_load_explicit(&slot, memory_order_acquire);
 }
 
+/* Requires the mutex. Unless the region could not be opened. */
+static void report_full(void) {
+    static bool reported;
+    char line[160];
+    int fd = reopen_region();
+    if (fd < 0) {
+        return;
+    }
+    aliquot_os_close(fd);
+    __atomic_store_n(&region->header.process_refused_ms, (uint64_t)aliquot_os_clock() / 1000000, __ATOMIC_RELAXED);
+    if (!reported) {
+        reported = true;
+        snprintf(line, sizeof line,
+                 "aliquot: %d processes of this container hold GPU memory, as many as can; another one gets "
+                 "CUDA_ERROR_OUT_OF_MEMORY\n",
+                 ALIQUOT_REGION_PROCESSES);
+        aliquot_os_write_stderr(line);
+    }
+}
+
 int aliquot_shared_slot(void) {
     int own_slot = aliquot_shared_slot_if_any();
     if (own_slot >= 0) {
@@ -279,6 +299,9 @@ int aliquot_shared_slot(void) {
         }
         own_slot = claim_slot();
         atomic_store_explicit(&slot, own_slot, memory_order_release);
+    }
+    if (own_slot < 0) {
+        report_full();
     }
     pthread_mutex_unlock(&mutex);
     errno = saved;

@@ -25,7 +25,8 @@ struct aliquot_region *aliquot_shared_region(void);
 /* Index of the GPU's entry, which is claimed if needed; -1: all entries are in use, or the UUID has a half of zeros. */
 int aliquot_shared_device(const uint8_t uuid[16]);
 
-/* This process's slot, claimed at the first call; -1: living processes own all slots. */
+/* This process's slot, claimed at the first call; -1: living processes own all slots, which the region then tells the
+   node agent, and one line on standard error the user. */
 int aliquot_shared_slot(void);
 
 /* This process's slot if it has one, else -1. */

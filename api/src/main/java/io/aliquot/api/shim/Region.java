@@ -51,6 +51,7 @@ public final class Region {
     private static final int CHARGE_SIZE_AT = 40;
     private static final int HIGH_WATER_AT = 64;
     private static final int UNHOOKED_FUNCTIONS_AT = 128; // unhooked_functions
+    private static final int PROCESS_REFUSED_AT = 136; // process_refused_ms
 
     // Offsets in a device.
     private static final int TAT_AT = 64;
@@ -222,6 +223,15 @@ public final class Region {
         }
         expectOurVersion(file);
         return file.getLong(UNHOOKED_FUNCTIONS_AT);
+    }
+
+    /**
+     * When a process was last refused because {@value #PROCESSES} others held device memory, in ms of {@code CLOCK_MONOTONIC}
+     * ({@code process_refused_ms} in region.h); 0: never. The container may have written anything.
+     */
+    public static long processRefusedMillis(PartReader file) throws IOException {
+        ByteBuffer word = ByteBuffer.allocateDirect(Long.BYTES).order(ByteOrder.LITTLE_ENDIAN);
+        return file.read(word, PROCESS_REFUSED_AT) == Long.BYTES ? word.getLong(0) : 0;
     }
 
     private static int deviceAt(int index) {

@@ -73,6 +73,7 @@ public record UsageReport(
     private static final String LIMITS_NOT_SEEN = "limitsNotSeen";
     private static final String GPU_NOT_SEEN = "gpuNotSeen";
     private static final String CLOSED_FILE = "closedFile";
+    private static final String PROCESS_TABLE_FULL = "processTableFull";
     private static final int LONGEST_PATH = 200;
 
     /**
@@ -218,6 +219,9 @@ public record UsageReport(
 
         /** The container keeps the agent from opening its region or the agent's file, by a lease or by owner and mode. */
         record ClosedFile() implements Problem {}
+
+        /** A process was refused GPU memory, because as many others of the container hold some as one can have. */
+        record ProcessTableFull() implements Problem {}
     }
 
     private static void checkPath(String path) {
@@ -336,6 +340,7 @@ public record UsageReport(
             case LIMITS_NOT_SEEN -> Optional.of(new Problem.LimitsNotSeen(text(finding, "path")));
             case GPU_NOT_SEEN -> Optional.of(new Problem.GpuNotSeen());
             case CLOSED_FILE -> Optional.of(new Problem.ClosedFile());
+            case PROCESS_TABLE_FULL -> Optional.of(new Problem.ProcessTableFull());
             default -> Optional.empty();
         };
         return problem.map(known -> new Finding(PodContainer.parse(finding), known));
@@ -407,6 +412,7 @@ public record UsageReport(
                 object.put(PROBLEM, LIMITS_NOT_SEEN).put("path", path);
             case Problem.GpuNotSeen() -> object.put(PROBLEM, GPU_NOT_SEEN);
             case Problem.ClosedFile() -> object.put(PROBLEM, CLOSED_FILE);
+            case Problem.ProcessTableFull() -> object.put(PROBLEM, PROCESS_TABLE_FULL);
         }
     }
 

@@ -28,7 +28,8 @@ import java.util.function.Supplier;
 /**
  * Keeps the files of containers open and regions at their size. A region is an ordinary file of the host that the processes
  * of its container can write, so they could fill the node's disk with it. A process that maps it loses nothing when the rest
- * is cut off. One thread looks, four times a second, and waits for no container; what may wait has a thread for each file.
+ * is cut off. Also finds in regions which containers have refused a process. One thread looks, four times a second, and waits
+ * for no container; what may wait has a thread for each file.
  */
 public final class RegionGuard implements AutoCloseable {
     private static final Logger LOG = System.getLogger(RegionGuard.class.getName());
@@ -41,6 +42,7 @@ public final class RegionGuard implements AutoCloseable {
     private static final Duration PAUSE = Duration.ofSeconds(5);
 
     private static final Duration KEPT = Duration.ofMinutes(2);
+    private static final long NANOS_PER_MILLI = 1_000_000;
 
     private final SlotFiles files;
     private final Supplier<DeviceHolders> podResources;
@@ -51,6 +53,9 @@ public final class RegionGuard implements AutoCloseable {
 
     /** When each region's inode had changed when it was tidied last. */
     private final Map<String, Long> tidied = new HashMap<>();
+
+    /** When a container was last found to have more processes than its region holds, by slot. */
+    private final Map<String, Long> full = new HashMap<>();
 
     /** The files that a thread in the background works on. */
     private final Set<String> busy = ConcurrentHashMap.newKeySet();
@@ -117,10 +122,17 @@ public final class RegionGuard implements AutoCloseable {
                 if (changed || isLarge(status)) {
                     inBackground(slot, () -> tidy(slot, file, status));
                 }
+                if (isFull(slot, file)) {
+                    inBackground(
+                            "full " + slot,
+                            () -> holder(podResources.get(), slot)
+                                    .ifPresent(container -> findings.add(container, new Problem.ProcessTableFull())));
+                }
             } catch (IOException e) {
                 LOG.log(Level.DEBUG, "Cannot check the region of {0}: {1}", slot, e.toString());
             }
         });
+        full.keySet().retainAll(files.regions().held().keySet());
         abused.values().removeIf(at -> nanoTime.getAsLong() - at > KEPT.toNanos());
         metrics.abusedFiles(abused.size());
     }
@@ -140,6 +152,19 @@ public final class RegionGuard implements AutoCloseable {
     /** Whether nothing is done in the background. */
     boolean isIdle() {
         return busy.isEmpty();
+    }
+
+    /** Whether the container says that a process of it was refused just now; once in a while, since it may say so for ever. */
+    private boolean isFull(String slot, HeldFile file) throws IOException {
+        long now = nanoTime.getAsLong();
+        long age = now / NANOS_PER_MILLI - Region.processRefusedMillis(file::read);
+        Long before = full.get(slot);
+        boolean isNew = before == null || now - before > KEPT.toNanos();
+        boolean found = age >= 0 && age < PAUSE.toMillis() && isNew;
+        if (found) {
+            full.put(slot, now);
+        }
+        return found;
     }
 
     private static boolean isLarge(Status status) {

@@ -15,6 +15,8 @@ import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.testing.Await;
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileChannel.MapMode;
 import java.nio.charset.StandardCharsets;
@@ -26,6 +28,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -46,6 +49,7 @@ final class RegionGuardTest {
     private DeviceHolders holders = new DeviceHolders.Known(List.of(
             new DeviceHolders.Holder("team/train", "main", "aliquot.io/vgpu", List.of("slot-004", "slot-003"))));
     private long now;
+    private final AtomicInteger asked = new AtomicInteger();
     private final RecentFindings findings = new RecentFindings(() -> now);
     private final AgentMetrics metrics = new AgentMetrics();
     private RegionGuard guard;
@@ -58,7 +62,12 @@ final class RegionGuardTest {
     }
 
     private RegionGuard guard(Path folder) throws IOException {
-        return new RegionGuard(SlotFiles.open(folder), () -> holders, findings, metrics, () -> now);
+        return new RegionGuard(SlotFiles.open(folder), this::ask, findings, metrics, () -> now);
+    }
+
+    private DeviceHolders ask() {
+        asked.incrementAndGet();
+        return holders;
     }
 
     @AfterEach
@@ -114,6 +123,29 @@ final class RegionGuardTest {
         } finally {
             assertThat(run("chattr", "-i", region.toString())).isZero();
         }
+    }
+
+    @Test
+    void aContainerThatHasRefusedAProcessIsNamedHoweverOftenItSaysSo() throws IOException {
+        now = Duration.ofHours(1).toNanos();
+        guard.look();
+        for (long refusedMillis : new long[] {0, 1, Duration.ofHours(2).toMillis(), -1}) {
+            look(refusedMillis);
+        }
+        assertThat(findings.list()).isEmpty();
+
+        look(Duration.ofHours(1).toMillis());
+        look(Duration.ofHours(1).toMillis());
+        assertThat(findings.list()).containsExactly(new Finding(MAIN, new Problem.ProcessTableFull()));
+        assertThat(asked.get()).as("questions to the kubelet").isEqualTo(1);
+    }
+
+    private void look(long refusedMillis) throws IOException {
+        try (var file = FileChannel.open(region, StandardOpenOption.WRITE)) {
+            ByteBuffer word = ByteBuffer.allocate(Long.BYTES).order(ByteOrder.LITTLE_ENDIAN);
+            file.write(word.putLong(refusedMillis).flip(), 136); // region.h: process_refused_ms
+        }
+        look();
     }
 
     /** A container takes it while no agent runs. A call that waited would take 45 s, and so would each look. */

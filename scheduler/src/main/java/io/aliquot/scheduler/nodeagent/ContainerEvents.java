@@ -2,6 +2,7 @@ package io.aliquot.scheduler.nodeagent;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
+import io.aliquot.api.shim.Region;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.ApplicationXid;
@@ -116,6 +117,12 @@ public final class ContainerEvents {
                         "GpuFileClosed",
                         container + " has closed one of Aliquot's files to the node's agent, by a lease or by its owner"
                                 + " and mode. No program needs that: delete the pod");
+            case Problem.ProcessTableFull() ->
+                event(
+                        "GpuProcessTableFull",
+                        Region.PROCESSES + " processes of " + container
+                                + " hold GPU memory, as many as can; further ones"
+                                + " get CUDA_ERROR_OUT_OF_MEMORY, whatever memory is free");
         };
     }
 

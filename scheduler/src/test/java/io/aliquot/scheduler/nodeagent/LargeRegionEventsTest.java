@@ -8,6 +8,7 @@ import io.aliquot.api.usage.UsageReport.Finding;
 import io.aliquot.api.usage.UsageReport.Problem;
 import io.aliquot.api.usage.UsageReport.Problem.ClosedFile;
 import io.aliquot.api.usage.UsageReport.Problem.LargeRegion;
+import io.aliquot.api.usage.UsageReport.Problem.ProcessTableFull;
 import io.aliquot.scheduler.extender.ExtenderFixture;
 import java.time.Instant;
 import java.util.List;
@@ -61,6 +62,17 @@ class LargeRegionEventsTest {
                 .last()
                 .asString()
                 .startsWith("a GpuFileClosed: container main has closed one of");
+    }
+
+    @Test
+    void thePodOfAContainerWithAsManyProcessesAsCanBeGetsAnEvent() {
+        reports = List.of(report("n1", "default", "a", new ProcessTableFull()));
+        events.report();
+        events.report();
+        assertThat(fixture.cluster.warnings)
+                .singleElement()
+                .asString()
+                .startsWith("a GpuProcessTableFull: 512 processes of container main hold GPU memory");
     }
 
     /** What a wrong or malicious agent may say. */
