@@ -169,7 +169,7 @@ public final class HeldFile {
             if (Libc.flistxattr(fd, new byte[0], 0) == 0) {
                 return false;
             }
-            var names = new byte[MOST_NAMES];
+            var names = new byte[MOST_NAMES]; // a smaller one would be too small while a container adds some
             long length = Libc.flistxattr(fd, names, names.length);
             if (length < 0) {
                 throw Libc.error("flistxattr");

@@ -13,7 +13,9 @@ import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
+import java.nio.file.DirectoryIteratorException;
 import java.nio.file.Files;
+import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.HashMap;
@@ -58,7 +60,7 @@ public final class RegionGuard implements AutoCloseable {
     private final Map<String, Long> full = new HashMap<>();
 
     /** The files that a thread in the background works on. */
-    private final Set<String> busy = ConcurrentHashMap.newKeySet();
+    private final Set<Path> busy = ConcurrentHashMap.newKeySet();
 
     /** When a file was reported last. */
     private final Map<String, Long> abused = new ConcurrentHashMap<>();
@@ -110,17 +112,17 @@ public final class RegionGuard implements AutoCloseable {
         for (HeldFiles each : files.all()) {
             try {
                 each.refresh();
-            } catch (IOException e) {
+            } catch (IOException | DirectoryIteratorException e) {
                 LOG.log(Level.DEBUG, "Cannot list the files of containers: {0}", e.toString());
             }
-            each.refused().forEach(name -> inBackground(name, () -> refused(each, name)));
+            each.refused().forEach(name -> inBackground(each.path(name), () -> refused(each, name)));
         }
         files.regions().held().forEach((slot, file) -> {
             try {
                 Status status = file.status();
                 boolean changed = !Long.valueOf(status.changed()).equals(tidied.put(slot, status.changed()));
                 if (changed || isLarge(status)) {
-                    inBackground(slot, () -> tidy(slot, file, status));
+                    inBackground(files.regions().path(slot), () -> tidy(slot, file, status));
                 }
                 if (isFull(slot, file)) {
                     inBackground(
@@ -137,13 +139,13 @@ public final class RegionGuard implements AutoCloseable {
         metrics.abusedFiles(abused.size());
     }
 
-    private void inBackground(String name, Runnable task) {
-        if (busy.add(name)) {
-            Thread.ofPlatform().daemon().name("region " + name).start(() -> {
+    private void inBackground(Path file, Runnable task) {
+        if (busy.add(file)) {
+            Thread.ofPlatform().daemon().name("file " + file).start(() -> {
                 try {
                     task.run();
                 } finally {
-                    busy.remove(name);
+                    busy.remove(file);
                 }
             });
         }
