@@ -11,8 +11,9 @@ long_parts() {
 		placement   fragmentation against FGD on openb's workloads, with pods that require a GPU model
 		native      5,000 kills of allocating programs, programs from PyPI, all GPU profiles, mixes and faults of containers, the
 		            whole acceptance kit, and the node agent
-		lab         the tests on the cluster that take minutes, without those of 'faults'
+		lab         the tests on the cluster that take minutes, without those of 'faults' and 'churn'
 		faults      every fault of the scheduler's replicas, of its API, of nodes and of the control plane
+		churn       a pod a second for 40 minutes, or ALIQUOT_CHURN_MINUTES: the memory of each program, restarts, rejected pods
 		upgrade     from an earlier commit to this one and back, under load: from ALIQUOT_EARLIER, or this commit's parent
 		conformance Kubernetes' own conformance tests, without Aliquot and with it, and those of the scheduler on shares
 		jdk21       the unit and component tests on JDK 21
@@ -173,7 +174,8 @@ run_part() { # PART
         java) maven -T 2 -pl api,testing,scheduler -Daliquot.histories=10000 -Dschemathesis.examples=20 ;;
         placement) maven -pl api,testing,scheduler,simulator -DskipITs -Dtest=RequiredModelsTest -Dsurefire.failIfNoSpecifiedTests=false ;;
         native) ALIQUOT_KILL_ROUNDS=5000 maven -pl api,testing,native-shim,device-plugin ;;
-        lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!}" ;;
+        lab) maven_lab -Dgroups=long -Dtest=OfficialBinariesTest "-Dit.test=!${fault_tests//,/,!},!ShortPodsIT" ;;
+        churn) maven_lab -Dtest=None -Dit.test=ShortPodsIT ;;
         faults) maven_lab -Dtest=None "-Dit.test=$fault_tests" ;;
         conformance) run_conformance ;;
         upgrade) run_upgrade ;;

@@ -118,7 +118,8 @@ class InstallationChangesIT {
                 .expectSuccess();
         lab.aliquot("helm", "uninstall", "aliquot", "--namespace", Lab.NAMESPACE, "--wait")
                 .expectSuccess();
-        lab.kubectl("annotate", "nodes", "--all", "aliquot.io/wake-", "aliquot.io/agent-clients-").expectSuccess();
+        lab.kubectl("annotate", "nodes", "--all", "aliquot.io/wake-", "aliquot.io/agent-clients-")
+                .expectSuccess();
         lab.kubectl("delete", "runtimeclass", "nvidia", "--ignore-not-found").expectSuccess();
         lab.kubectl("delete", "namespace", Lab.NAMESPACE).expectSuccess();
     }

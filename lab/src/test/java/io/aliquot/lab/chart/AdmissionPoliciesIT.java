@@ -1205,7 +1205,8 @@ class AdmissionPoliciesIT {
         @Test
         void nobodyButTheSchedulerNamesTheClientsOfANodesAgent() {
             String key = "aliquot.io/agent-clients";
-            for (Caller caller : List.of(admin, agent1, server.kubelet("node1"))) {
+            forbidden(agent1.patch(NODE1, annotation(key, "mine")), "agent may change");
+            for (Caller caller : List.of(admin, server.kubelet("node1"))) {
                 forbidden(caller.patch(NODE1, annotation(key, "mine")), key);
                 forbidden(caller.patch(NODE1 + "/status", annotation(key, "mine")), key);
             }

@@ -13,8 +13,8 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
  */
 final class GpuRequestCache {
     private static final int MAX_ENTRIES = 500;
-    /** Pods with more containers are not cached, which bounds the memory. */
-    private static final int MAX_CONTAINERS = 16;
+    /** Longer ones, in characters, are not cached, which bounds the memory: a pod may have a megabyte of resources. */
+    private static final int LONGEST_TEMPLATE = 6000;
 
     private final Cache<Template, PodGpuRequest> known = Caffeine.newBuilder()
             .maximumSize(MAX_ENTRIES)
@@ -28,11 +28,22 @@ final class GpuRequestCache {
      */
     PodGpuRequest of(Wire.Pod pod) {
         Template template = pod.template();
-        boolean small = template.initContainers().size() + template.containers().size() <= MAX_CONTAINERS;
-        PodGpuRequest request = small ? known.get(template, Template::request) : template.request();
+        PodGpuRequest request = known(template);
         AllocationAnnotations.check(
                 AllocationAnnotations.bytes(pod.metadata().annotations()),
                 ContainerGpuRequest.vgpus(request.containers()));
         return request;
+    }
+
+    private PodGpuRequest known(Template template) {
+        PodGpuRequest cached = known.getIfPresent(template);
+        if (cached != null) {
+            return cached;
+        }
+        PodGpuRequest request = template.request();
+        PodGpuRequest other = template.toString().length() <= LONGEST_TEMPLATE
+                ? known.asMap().putIfAbsent(template, request)
+                : null;
+        return other == null ? request : other;
     }
 }

@@ -43,7 +43,11 @@ public final class AcceptedClients {
      * @param told the value of the annotation; empty if there is none
      * @param writtenAt when this version was written to; null if it was not
      */
-    private record Known(long version, boolean hasAgent, Optional<String> told, @Nullable Long writtenAt) {}
+    private record Known(
+            long version,
+            boolean hasAgent,
+            Optional<String> told,
+            @Nullable Long writtenAt) {}
 
     /**
      * Knows no certificates at first, and then writes nothing.

@@ -35,7 +35,8 @@ class AgentClientsTest {
         final CertificateKeeper keeper;
 
         Replica(Settings settings) {
-            keeper = new CertificateKeeper(kubernetes, settings, clock, new TlsCertificate(), told -> accepted = told, tls);
+            keeper = new CertificateKeeper(
+                    kubernetes, settings, clock, new TlsCertificate(), told -> accepted = told, tls);
         }
 
         void reconcile() {

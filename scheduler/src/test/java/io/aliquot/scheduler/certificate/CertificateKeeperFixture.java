@@ -24,7 +24,8 @@ public final class CertificateKeeperFixture {
     public CertificateKeeperFixture(KubernetesClient kubernetes) {
         this.kubernetes = kubernetes;
         kubernetes.resource(CertificateKeeperTest.configuration()).create();
-        keeper = new CertificateKeeper(kubernetes, CertificateKeeperTest.settings(""), clock, ports, accepted -> {}, new AgentTls());
+        keeper = new CertificateKeeper(
+                kubernetes, CertificateKeeperTest.settings(""), clock, ports, accepted -> {}, new AgentTls());
     }
 
     /** The name by which the API server calls the webhooks. */

@@ -46,8 +46,8 @@ class CertificateKeeperIT {
                     .create();
             client.resource(configuration("gpu.aliquot.io")).create();
             var clock = new ManualClock(Instant.parse("2026-03-01T00:00:00Z"));
-            List<CertificateKeeper> keepers = Stream.generate(
-                            () -> new CertificateKeeper(client, SETTINGS, clock, new TlsCertificate(), accepted -> {}, new AgentTls()))
+            List<CertificateKeeper> keepers = Stream.generate(() -> new CertificateKeeper(
+                            client, SETTINGS, clock, new TlsCertificate(), accepted -> {}, new AgentTls()))
                     .limit(3)
                     .toList();
             String bundle = "";

@@ -346,7 +346,12 @@ class CertificateKeeperTest {
         runJob(kubernetes);
         X509Certificate old = stored().certificate();
         var upgraded = new CertificateKeeper(
-                kubernetes, settings("aliquot-extension-api"), clock, new TlsCertificate(), accepted -> {}, new AgentTls());
+                kubernetes,
+                settings("aliquot-extension-api"),
+                clock,
+                new TlsCertificate(),
+                accepted -> {},
+                new AgentTls());
 
         upgraded.reconcile();
         assertThat(served(upgraded)).isEqualTo(old);
@@ -491,7 +496,8 @@ class CertificateKeeperTest {
     }
 
     private CertificateKeeper keeper() {
-        return new CertificateKeeper(kubernetes, settings(""), clock, new TlsCertificate(), accepted -> {}, new AgentTls());
+        return new CertificateKeeper(
+                kubernetes, settings(""), clock, new TlsCertificate(), accepted -> {}, new AgentTls());
     }
 
     /** The chart's names in the namespace {@code aliquot}. */

@@ -18,8 +18,7 @@ import org.junit.jupiter.api.Test;
 
 class AcceptedClientsTest {
     private static final String KEY = "aliquot.io/agent-clients";
-    private static final X509Certificate CERTIFICATE =
-            FakeAgent.certificate(FakeAgent.SCHEDULERS);
+    private static final X509Certificate CERTIFICATE = FakeAgent.certificate(FakeAgent.SCHEDULERS);
     private static final String DIGEST = CertificateDigest.of(CERTIFICATE);
     private static final Duration TICK = Duration.ofMillis(500);
 
@@ -42,8 +41,7 @@ class AcceptedClientsTest {
 
         cluster.leaderStatus = new FakeCluster().leaderStatus;
         run(Duration.ofSeconds(2));
-        assertThat(cluster.nodeWrites)
-                .containsExactly(new NodeWrite("n1", 5, Map.of(KEY, Optional.of(DIGEST))));
+        assertThat(cluster.nodeWrites).containsExactly(new NodeWrite("n1", 5, Map.of(KEY, Optional.of(DIGEST))));
         clients.put("n1", 7, inventory(DIGEST));
         run(Duration.ofMinutes(1));
         assertThat(cluster.nodeWrites).hasSize(1);
@@ -61,7 +59,9 @@ class AcceptedClientsTest {
                 .containsExactlyInAnyOrder(
                         new NodeWrite("n1", 5, Map.of(KEY, Optional.of(DIGEST))),
                         new NodeWrite("left", 6, Map.of(KEY, Optional.empty())));
-        assertThat(told).as("what was there before this replica started is no news").isEmpty();
+        assertThat(told)
+                .as("what was there before this replica started is no news")
+                .isEmpty();
     }
 
     @Test

@@ -7,6 +7,7 @@ import io.aliquot.scheduler.extensionapi.machinery.MetaTypes.WatchEvent;
 import io.aliquot.scheduler.extensionapi.machinery.WatchCache.Batch;
 import io.aliquot.scheduler.extensionapi.machinery.WatchCache.Event;
 import io.aliquot.scheduler.extensionapi.machinery.WatchCache.Snapshot;
+import io.aliquot.scheduler.scoring.CacheSizes;
 import io.aliquot.scheduler.server.Problems;
 import jakarta.servlet.AsyncContext;
 import jakarta.servlet.AsyncEvent;
@@ -52,6 +53,7 @@ public final class Watches {
     /** Of a watch that names none; the API server's is 30 to 60 minutes. */
     private static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(30);
 
+    private static final int LEAST_BYTES = 2000;
     private static final String INITIAL_EVENTS_END = "k8s.io/initial-events-end";
 
     private final LongSupplier nanoTime;
@@ -62,9 +64,10 @@ public final class Watches {
 
     private record Encoding(String resource, long position, String type, Format format, String includeObject) {}
 
-    /** Events that many watchers get alike are encoded once. */
+    /** Events that many watchers get alike are encoded once. 2,000 are kept, fewer large ones. */
     private final Cache<Encoding, byte[]> encoded = Caffeine.newBuilder()
-            .maximumSize(2000)
+            .maximumWeight(CacheSizes.limit(16 << 20, 1))
+            .weigher((Encoding encoding, byte[] event) -> LEAST_BYTES + event.length)
             .expireAfterWrite(Duration.ofSeconds(5))
             .build();
 

@@ -64,8 +64,9 @@ public record GpuPod(
 
     static long bytes(Map<String, String> labels) {
         return labels.entrySet().stream()
-                .mapToLong(label ->
-                        BYTES_PER_LABEL + label.getKey().length() + label.getValue().length())
+                .mapToLong(label -> BYTES_PER_LABEL
+                        + label.getKey().length()
+                        + label.getValue().length())
                 .sum();
     }
 

@@ -46,7 +46,8 @@ class WatchCacheTest {
         long kept = 2998 - store.oldest();
         assertThat(kept << 16).isBetween(1L, 64L << 20);
         assertThat(store.await(0, 10, 0)).isEmpty();
-        assertThat(store.await(store.oldest(), 10_000, 0).orElseThrow().events()).hasSize((int) kept);
+        assertThat(store.await(store.oldest(), 10_000, 0).orElseThrow().events())
+                .hasSize((int) kept);
         assertThat(store.covers(2999 - kept)).isTrue();
         assertThat(store.covers(2998 - kept)).isFalse();
     }
