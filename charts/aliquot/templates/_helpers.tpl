@@ -274,6 +274,27 @@ variables.old.all(k, k in ['{{ join "', '" .annotations }}'] || k in variables.n
   expression: "oldObject != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
 {{- end }}
 
+{{/* Policy variables: the rules of the pod's namespace (module api: CoreRules), which an annotation sets or else the chart. */}}
+{{- define "aliquot.cel.rules" -}}
+- name: ofNamespace
+  expression: "has(namespaceObject.metadata.annotations) ? namespaceObject.metadata.annotations : {}"
+{{- range $name, $rule := dict "corePolicies" (list "aliquot.io/allowed-core-policies" .Values.allowed.corePolicies) "priorities" (list "aliquot.io/allowed-priorities" .Values.allowed.priorities) }}
+- name: {{ $name }}
+  expression: >-
+    '{{ first $rule }}' in variables.ofNamespace && variables.ofNamespace['{{ first $rule }}'].trim() != ''
+    ? variables.ofNamespace['{{ first $rule }}'].split(',').map(one, one.trim()) : ['{{ join "', '" (last $rule) }}']
+{{- end }}
+- name: requireCores
+  expression: >-
+    'aliquot.io/require-cores' in variables.ofNamespace && variables.ofNamespace['aliquot.io/require-cores'].trim() != ''
+    ? variables.ofNamespace['aliquot.io/require-cores'] == 'true' : {{ .Values.allowed.requireCores }}
+{{- end }}
+
+{{/* True if container c shares GPUs, and its part is no whole card or instance of MIG. */}}
+{{- define "aliquot.cel.shares" -}}
+c.resources.limits.exists(k, k in ['nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores'] && string(c.resources.limits[k]) != '0')
+{{- end }}
+
 {{/*
 The namespaces whose pods a webhook is called for; with a label only those where it is on, and with "admitted" true also
 those that leave new pods alone. Call with (dict "label" KEY "root" $).
@@ -337,12 +358,17 @@ Not empty if Helm talks to a cluster, so that lookups work: Helm's default API v
 {{- end -}}
 {{- end }}
 
-{{/* True if a runtime or a plugin of one may read annotation k of a pod as names of devices, or as paths of devices or mounts. */}}
+{{/* True if a runtime or a plugin of one may read annotation k of a pod as names of devices. */}}
 {{- define "aliquot.cel.namesDevices" -}}
-(k.split('/')[0] in ['nvidia.cdi.k8s.io', 'cdi.k8s.io', 'cdi-devices.noderesource.dev', 'cdi-devices.nri.io', 'cdi.nri.io'] || k.endsWith('.gpus.devices'))
+(k.split('/')[0] in [{{ include "aliquot.cel.deviceKeys" . }}] || k.endsWith('.gpus.devices'))
 {{- end }}
-{{- define "aliquot.cel.namesPaths" -}}
-(k.split('/')[0] in ['devices.noderesource.dev', 'devices.nri.io', 'devices.gke.io', 'mounts.noderesource.dev', 'mounts.nri.io', 'io.kubernetes.cri-o.Devices', 'devices.crio.io'])
+{{- define "aliquot.cel.deviceKeys" -}}
+'nvidia.cdi.k8s.io', 'cdi.k8s.io', 'cdi-devices.noderesource.dev', 'cdi-devices.nri.io', 'cdi.nri.io'
+{{- end }}
+
+{{/* The same, or as paths of devices or mounts. */}}
+{{- define "aliquot.cel.namesDevicesOrPaths" -}}
+(k.split('/')[0] in [{{ include "aliquot.cel.deviceKeys" . }}, 'devices.noderesource.dev', 'devices.nri.io', 'devices.gke.io', 'mounts.noderesource.dev', 'mounts.nri.io', 'io.kubernetes.cri-o.Devices', 'devices.crio.io'] || k.endsWith('.gpus.devices'))
 {{- end }}
 
 {{/*

@@ -89,6 +89,7 @@ export function Explanation({ namespace, name }) {
   if (!of) return html`<p class="quiet">${error ? error.message : 'Asking the scheduler …'}</p>`;
   return html`
     <p class="summary">${of.summary}.</p>
+    ${of.allowed && html`<p class="quiet">Allowed in this namespace: ${of.allowed}.</p>`}
     <div class="columns">
       <div>
         <h3>What would fit</h3>

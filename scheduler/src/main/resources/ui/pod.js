@@ -22,6 +22,7 @@ import { Chart, MIB_INCREMENTS, PERCENT_INCREMENTS, memoryOf, timeOf, total } fr
 import { Explanation, requestWords } from './pending.js';
 
 const HISTORY_PERIOD = 5_000;
+const RULES_PERIOD = 60_000;
 const TYPING_PAUSE = 400;
 const HINT = 'No container restarts. A share may become smaller than its use; further allocations then fail.';
 const POLICIES = {
@@ -82,6 +83,10 @@ function Resize({ share, gpus }) {
   const [check, setCheck] = useState(null);
   const [applying, setApplying] = useState(false);
   const patch = patchOf(share, edits);
+  const { of: explanation } = useAnswer(
+    sharePath(share.metadata.namespace, share.metadata.name, '/explain'),
+    RULES_PERIOD,
+  );
   const wanted = JSON.stringify(patch?.spec ?? null);
   const path = sharePath(share.metadata.namespace, share.metadata.name);
 
@@ -185,6 +190,7 @@ function Resize({ share, gpus }) {
         </div>
       </fieldset>`;
     })}
+    ${explanation?.allowed && html`<p class="quiet">Allowed in this namespace: ${explanation.allowed}.</p>`}
     <div class="apply">
       <button type="submit" class="primary" disabled=${!patch || applying || Boolean(check?.refused)}>
         ${applying ? 'Applying …' : 'Apply'}

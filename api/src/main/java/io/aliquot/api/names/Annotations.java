@@ -114,6 +114,15 @@ public final class Annotations {
      */
     public static final String DEFAULT_PREFIX = "aliquot.io/default-";
 
+    /** On a namespace, by its admin: the {@link CorePolicy}s that its pods may have, with commas between them. */
+    public static final String ALLOWED_CORE_POLICIES = "aliquot.io/allowed-core-policies";
+
+    /** On a namespace, by its admin: the {@link Priority}s that its pods may have, likewise. */
+    public static final String ALLOWED_PRIORITIES = "aliquot.io/allowed-priorities";
+
+    /** On a namespace, by its admin: {@code true} if a container that shares a GPU must request cores. */
+    public static final String REQUIRE_CORES = "aliquot.io/require-cores";
+
     /** On a node, by its admin: GPUs that get no new vGPU, a list of UUIDs. */
     public static final String CORDON_GPUS = "aliquot.io/cordon-gpus";
 

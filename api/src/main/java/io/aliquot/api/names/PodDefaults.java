@@ -18,8 +18,10 @@ import org.jspecify.annotations.Nullable;
  * @param memory of a slice; {@link MemoryRequest.WholeCard} if none is set, and slices are refused
  * @param cores of a slice, in percent of one GPU, 0 to 100; 0: neither limited nor reserved
  * @param corePolicy empty: {@link Compatibility#corePolicy}
+ * @param rules what a default must not be
  */
-public record PodDefaults(Meaning gpu, MemoryRequest memory, int cores, Optional<CorePolicy> corePolicy) {
+public record PodDefaults(
+        Meaning gpu, MemoryRequest memory, int cores, Optional<CorePolicy> corePolicy, CoreRules rules) {
     /** What {@code nvidia.com/gpu} counts where the container states neither memory nor cores. */
     public enum Meaning {
         /** Whole cards. */
@@ -34,7 +36,7 @@ public record PodDefaults(Meaning gpu, MemoryRequest memory, int cores, Optional
 
     /** No slice has a size, {@code nvidia.com/gpu} is whole cards, and there is no core policy. */
     public static final PodDefaults NONE =
-            new PodDefaults(Meaning.CARD, new MemoryRequest.WholeCard(), 0, Optional.empty());
+            new PodDefaults(Meaning.CARD, new MemoryRequest.WholeCard(), 0, Optional.empty(), CoreRules.NONE);
 
     private static final String GPU = "gpu";
     private static final String MEMORY = "memory";
@@ -46,8 +48,8 @@ public record PodDefaults(Meaning gpu, MemoryRequest memory, int cores, Optional
      * These defaults where no value is set, and the values elsewhere. A value of the memory replaces memory and
      * percentage.
      *
-     * @param name the name of a value for {@code gpu}, {@code memory}, {@code memory-percentage}, {@code cores} or
-     *     {@code core-policy}
+     * @param name the name of a value for {@code gpu}, {@code memory}, {@code memory-percentage}, {@code cores},
+     *     {@code core-policy} or one of {@link CoreRules}
      * @param values by these names; null or empty: not set
      * @throws FormatException if a value is invalid; the message begins with its name
      */
@@ -77,12 +79,22 @@ public record PodDefaults(Meaning gpu, MemoryRequest memory, int cores, Optional
         Optional<CorePolicy> policy = value.apply(CORE_POLICY)
                 .map(text -> CorePolicy.parse(name.apply(CORE_POLICY), text))
                 .or(() -> corePolicy);
-        return new PodDefaults(meaning, size, compute, policy);
+        return new PodDefaults(meaning, size, compute, policy, rules.with(name, values));
     }
 
-    /** These defaults with a namespace's annotations, {@link Annotations#DEFAULT_PREFIX} and the names. */
+    /** These defaults with a namespace's annotations: {@link Annotations#DEFAULT_PREFIX} and the names, and those of its rules. */
     public PodDefaults with(Map<String, String> annotations) {
-        return with(key -> Annotations.DEFAULT_PREFIX + key, annotations::get);
+        return with(
+                key -> (key.startsWith("allowed-") || key.startsWith("require-")
+                                ? "aliquot.io/"
+                                : Annotations.DEFAULT_PREFIX)
+                        + key,
+                annotations::get);
+    }
+
+    /** The core policy of a pod that names none. */
+    public CorePolicy corePolicyOr(CorePolicy otherwise) {
+        return rules.orAllowed(corePolicy.orElse(otherwise));
     }
 
     /**

@@ -35,10 +35,7 @@ public final class MonitoringServer implements AutoCloseable {
             throws IOException {
         try {
             http = new HttpPort(port, Optional.empty(), request -> switch (request.path()) {
-                case "/livez" -> {
-                    List<String> problems = liveness.get();
-                    yield probe(problems.isEmpty(), problems);
-                }
+                case "/livez" -> probe(false, liveness.get());
                 case "/readyz" -> probe(ready.getAsBoolean(), readiness.get());
                 case "/metrics" -> new Answer(OK, TEXT + "; version=0.0.4; charset=utf-8", metrics.print());
                 default -> new Answer(NOT_FOUND, TEXT, "try /livez, /readyz or /metrics\n");
@@ -61,7 +58,8 @@ public final class MonitoringServer implements AutoCloseable {
     }
 
     private static Answer probe(boolean ok, List<String> problems) {
-        return new Answer(
-                ok ? OK : UNAVAILABLE, TEXT, problems.isEmpty() ? "ok\n" : String.join("\n", problems) + "\n");
+        return problems.isEmpty()
+                ? new Answer(OK, TEXT, "ok\n")
+                : new Answer(ok ? OK : UNAVAILABLE, TEXT, String.join("\n", problems) + "\n");
     }
 }

@@ -259,6 +259,95 @@ class AdmissionPoliciesIT {
         admin.post("/api/v1/namespaces/kube-system/pods" + DRY_RUN, high).expectSuccess();
     }
 
+    /** By annotations of the namespace; the chart's values are their defaults. */
+    @Nested
+    class CoreRules {
+        private static final String NAMESPACE = "walled";
+        private static final String WALLED = "/api/v1/namespaces/" + NAMESPACE + "/pods";
+
+        @Test
+        void aNamespaceAllowsItsPodsSomeCorePoliciesAndPriorities() {
+            String name = unique();
+            String share =
+                    gpuPod(name).replace("nvidia.com/gpumem: 3000", "nvidia.com/gpumem: 3000, nvidia.com/gpucores: 30");
+            // Before the rules, which existing pods survive
+            admin.post("/api/v1/namespaces", """
+                {apiVersion: v1, kind: Namespace, metadata: {name: walled, labels: {aliquot.io/webhook: ignore}}}""").expectSuccess();
+            admin.post(WALLED, gpuPod(name)).expectSuccess();
+            admin.patch("/api/v1/namespaces/walled", """
+                {"metadata": {"annotations": {"aliquot.io/allowed-core-policies": "elastic, none",
+                 "aliquot.io/allowed-priorities": "low", "aliquot.io/require-cores": "true"}}}""").expectSuccess();
+            Await.await(
+                    "the rules",
+                    () -> admin.post(WALLED + DRY_RUN, share.replace(name, "x")).code() == 403);
+
+            forbidden(
+                    admin.post(WALLED, annotated(share, "elastic", "normal")),
+                    "may not have the priority normal: set aliquot.io/priority to low");
+            forbidden(
+                    admin.post(WALLED, annotated(share, "fixed", "low")),
+                    "may not have the core policy fixed: set aliquot.io/core-policy to elastic or none");
+            forbidden(admin.post(WALLED, share.replace(name, unique())), "may not have the core policy fixed");
+            forbidden(
+                    admin.post(WALLED, annotated(gpuPod(name), "elastic", "low")),
+                    "must request nvidia.com/gpucores in the namespace walled: add it to the limits of main");
+            admin.post(WALLED, annotated(share, "elastic", "low")).expectSuccess();
+            // Whole cards and pods without GPUs have no part of one that costs others.
+            admin.post(WALLED, gpuPod(unique()).replace(", nvidia.com/gpumem: 3000", ""))
+                    .expectSuccess();
+            admin.post(WALLED, plainPod()).expectSuccess();
+
+            forbidden(admin.patch(WALLED + "/" + name, annotation("aliquot.io/core-policy", "fixed2")), "core policy");
+            forbidden(admin.patch(WALLED + "/" + name, annotation("aliquot.io/priority", "high")), "priority");
+            admin.patch(WALLED + "/" + name, annotation("example.com/x", "y")).expectSuccess();
+            admin.patch(WALLED + "/" + name, annotation("aliquot.io/priority", "low"))
+                    .expectSuccess();
+            forbidden(
+                    admin.patch(
+                            WALLED + "/" + name, "{\"metadata\": {\"annotations\": {\"aliquot.io/priority\": null}}}"),
+                    "priority");
+        }
+
+        private static String annotated(String pod, String policy, String priority) {
+            return pod.replaceFirst(
+                    "metadata: \\{name: [a-z0-9]+",
+                    "metadata: {name: " + unique() + ", annotations: {aliquot.io/core-policy: " + policy
+                            + ", aliquot.io/priority: " + priority + "}");
+        }
+
+        @Test
+        void aResizeRespectsThem() {
+            lease("pod-a_1", 1);
+            String path = "/api/v1/namespaces/walled2";
+            admin.post("/api/v1/namespaces", """
+                {apiVersion: v1, kind: Namespace, metadata: {name: walled2, labels: {aliquot.io/webhook: ignore},
+                 annotations: {aliquot.io/allowed-core-policies: fixed, aliquot.io/require-cores: "true"}}}""").expectSuccess();
+            String name = unique();
+            admin.post(path + "/pods", pod(name, "annotations: {}")).expectSuccess();
+            String vgpu = "GPU-00000000-0000-0000-0000-000000000001 memory=1000Mi cores=%d policy=%s context=0Mi\\n";
+            scheduler
+                    .post(
+                            path + "/pods/" + name + "/binding",
+                            fenced(
+                                    name,
+                                    "{aliquot.io/fence: pod-a_1/1, aliquot.io/vgpu.main: \""
+                                            + vgpu.formatted(30, "fixed") + "\"}"))
+                    .expectSuccess();
+            String resize =
+                    "{\"metadata\": {\"labels\": {\"aliquot.io/resized\": \"true\"}, \"annotations\": {\"aliquot.io/resize-fence\": \"pod-a_1/1\", \"aliquot.io/vgpu.main\": \"%s\"}}}";
+
+            forbidden(
+                    scheduler.patch(path + "/pods/" + name, resize.formatted(vgpu.formatted(30, "none"))),
+                    "may not be resized to this core policy or without cores; allowed: fixed");
+            forbidden(
+                    scheduler.patch(path + "/pods/" + name, resize.formatted(vgpu.formatted(0, "fixed"))),
+                    "may not be resized");
+            scheduler
+                    .patch(path + "/pods/" + name, resize.formatted(vgpu.formatted(50, "fixed")))
+                    .expectSuccess();
+        }
+    }
+
     @Nested
     class Resize {
         private static final String GRANTED = "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}";

@@ -62,6 +62,12 @@ class InvalidValuesTest {
         refused(Map.of("networkPolicy.apiServers[0]", range), "/networkPolicy/apiServers/0");
     }
 
+    @ParameterizedTest
+    @CsvSource({"allowed.corePolicies[0], force", "allowed.priorities[0], urgent", "allowed.requireCores, maybe"})
+    void aRuleOfAnUnknownWordIsRefused(String value, String word) {
+        refused(Map.of(value, word), "allowed");
+    }
+
     @Test
     void settingsOfTheAgentThatTheChartMakesItselfAreRefused() {
         refused(Map.of("devicePlugin.extraEnv[0].name", "ALIQUOT_SLOTS"), "the chart sets ALIQUOT_SLOTS itself");

@@ -26,10 +26,10 @@ final class AdmissionController {
     private final RuntimeClasses runtimeClasses;
     private final ReviewMemory memory;
 
-    AdmissionController(Settings settings, Ledger ledger, ApiServerClient apiServer) {
+    AdmissionController(Settings settings, Ledger ledger, ApiServerClient apiServer, Namespaces namespaces) {
         this.settings = settings;
         this.ledger = ledger;
-        this.namespaces = new Namespaces(apiServer);
+        this.namespaces = namespaces;
         this.runtimeClasses = new RuntimeClasses(apiServer);
         this.memory = new ReviewMemory(settings.apiServers());
     }
@@ -42,7 +42,7 @@ final class AdmissionController {
                     settings.runtimeClass(),
                     runtimeClasses::handler,
                     settings.compatibility(),
-                    () -> namespaces.podDefaults(review.namespace(), settings.podDefaults()));
+                    () -> namespaces.podDefaults(review.namespace()));
         });
     }
 

@@ -9,6 +9,7 @@ import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.PlacementPreferences;
 import io.aliquot.api.names.PodDefaults;
 import io.aliquot.api.names.Priority;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
@@ -64,12 +65,20 @@ final class DerivedAnnotations {
     }
 
     /**
-     * Gives the pod, which shares GPUs and has no core policy of its own, the default one.
+     * Gives the pod, which shares GPUs, the default core policy and an allowed priority where it states none.
      *
      * @param requestsCores whether a container does
      */
     void add(PodDefaults defaults, boolean requestsCores) {
-        corePolicy = defaults.corePolicy().orElse(requestsCores ? compatibility.corePolicy() : CorePolicy.FIXED);
+        if (!podAnnotations.containsKey(Annotations.CORE_POLICY)) {
+            corePolicy = defaults.corePolicyOr(requestsCores ? compatibility.corePolicy() : CorePolicy.FIXED);
+        }
+        List<Priority> priorities = defaults.rules().priorities();
+        if (priority == null
+                && !podAnnotations.containsKey(Annotations.PRIORITY)
+                && !priorities.contains(Priority.NORMAL)) {
+            priority = priorities.getFirst();
+        }
     }
 
     /**

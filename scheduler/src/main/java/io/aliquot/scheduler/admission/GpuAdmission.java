@@ -89,7 +89,9 @@ record GpuAdmission(
         List<GpuRequest> shared = gpuContainers.stream()
                 .flatMap(container -> container.sharedRequest(derived.compatibility()).stream())
                 .toList();
-        if (!shared.isEmpty() && !annotations.containsKey(Annotations.CORE_POLICY)) {
+        if (!shared.isEmpty()
+                && !(annotations.containsKey(Annotations.CORE_POLICY)
+                        && annotations.containsKey(Annotations.PRIORITY))) {
             derived.add(read.orElseGet(podDefaults), shared.stream().anyMatch(request -> request.cores() > 0));
         }
         Map<String, String> added = derived.toAdd();

@@ -1,11 +1,16 @@
 package io.aliquot.scheduler.admission;
 
+import io.aliquot.api.names.CoreRules;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.PodDefaults;
+import io.aliquot.scheduler.extensionapi.machinery.StatusException;
+import io.aliquot.scheduler.extensionapi.objects.NamespaceRules;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
+import io.aliquot.scheduler.settings.Settings;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.Map;
+import org.springframework.stereotype.Component;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
@@ -17,8 +22,10 @@ import tools.jackson.databind.node.ObjectNode;
  * annotation gets what it says.
  *
  * @param apiServer whose namespaces are read
+ * @param settings with the defaults and rules of namespaces that set none
  */
-record Namespaces(ApiServerClient apiServer) {
+@Component
+record Namespaces(ApiServerClient apiServer, Settings settings) implements NamespaceRules {
     /** The API server waits 10 s for the webhook. */
     private static final Duration TIMEOUT = Duration.ofSeconds(5);
 
@@ -26,15 +33,24 @@ record Namespaces(ApiServerClient apiServer) {
             "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
     private static final JsonMapper JSON = JsonMapper.shared();
 
+    @Override
+    public CoreRules of(String namespace) {
+        try {
+            return podDefaults(namespace).rules();
+        } catch (DeniedException e) {
+            throw StatusException.unavailable(String.valueOf(e.getMessage()));
+        }
+    }
+
     /**
      * The defaults with the annotations of a namespace.
      *
      * @throws DeniedException if they are invalid or cannot be read
      */
-    PodDefaults podDefaults(String namespace, PodDefaults defaults) {
+    PodDefaults podDefaults(String namespace) {
         Map<String, String> annotations = annotations(namespace);
         try {
-            return defaults.with(annotations);
+            return settings.podDefaults().with(annotations);
         } catch (FormatException e) {
             throw new DeniedException(
                     "the namespace " + namespace + " has an invalid annotation: " + e.getMessage(), e);

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.ledger;
 
+import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.GpuRequest;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
@@ -38,21 +39,29 @@ public record QuotaAmount(long memoryMiB, long cores, long vgpus) {
         List<Vgpu> vgpus = share.vgpus().list();
         for (Vgpu vgpu : vgpus) {
             memoryMiB += vgpu.memoryMiB();
-            cores += vgpu.exclusive() ? WHOLE_CARD_CORES : vgpu.cores();
+            cores += vgpu.exclusive() ? WHOLE_CARD_CORES : counted(vgpu.cores(), vgpu.policy());
         }
         return new GpuAmount(memoryMiB, cores, vgpus.size(), false);
+    }
+
+    /** A share without cores takes all that it can get, unless it only borrows. */
+    private static int counted(int cores, CorePolicy policy) {
+        return cores == 0 && policy != CorePolicy.ELASTIC ? WHOLE_CARD_CORES : cores;
     }
 
     /**
      * What a pod counts for if all its vGPUs are on GPUs of this size.
      *
      * @param cardMiB memory of a GPU that one vGPU can get
-     * @param coresCount whether the GPUs' cores are shared
+     * @param coresCount whether the GPUs' cores are shared; if not, a share has none
      */
     static QuotaAmount of(PodGpuRequest pod, int cardMiB, boolean coresCount) {
         return peak(pod.containers(), ContainerGpuRequest::kind, container -> {
             GpuRequest request = container.request();
-            int cores = request.exclusive() ? WHOLE_CARD_CORES : coresCount ? request.cores() : 0;
+            CorePolicy policy = pod.corePolicy();
+            int cores = request.exclusive()
+                    ? WHOLE_CARD_CORES
+                    : counted(coresCount || policy != CorePolicy.ELASTIC ? request.cores() : 0, policy);
             return new GpuAmount(
                     (long) request.vgpus() * request.memory().on(cardMiB),
                     request.vgpus() * cores,

@@ -32,7 +32,9 @@ import org.jspecify.annotations.Nullable;
  *     set it
  * @param podDefaults {@code ALIQUOT_DEFAULT_GPU}, {@code ALIQUOT_DEFAULT_MEMORY},
  *     {@code ALIQUOT_DEFAULT_MEMORY_PERCENTAGE} and {@code ALIQUOT_DEFAULT_CORES}, default none: the size of slices, and
- *     {@code ALIQUOT_DEFAULT_CORE_POLICY}, default that of {@code compatibility}, in namespaces that set none
+ *     {@code ALIQUOT_DEFAULT_CORE_POLICY}, default that of {@code compatibility}, in namespaces that set none;
+ *     {@code ALIQUOT_ALLOWED_CORE_POLICIES}, {@code ALIQUOT_ALLOWED_PRIORITIES} and {@code ALIQUOT_REQUIRE_CORES}, default all,
+ *     all and {@code false}, likewise
  * @param nodesPerFilter {@code ALIQUOT_NODES_PER_FILTER}, 0 to 100,000, default 100: the maximum number of nodes in an
  *     answer to Filter; 0 for all that fit
  * @param overuse {@code ALIQUOT_OVERUSE}, default {@code report}: what happens to pods that use more GPU memory than
@@ -115,6 +117,9 @@ public record Settings(
             case "memory-percentage" -> "ALIQUOT_DEFAULT_MEMORY_PERCENTAGE";
             case "cores" -> "ALIQUOT_DEFAULT_CORES";
             case "core-policy" -> "ALIQUOT_DEFAULT_CORE_POLICY";
+            case "allowed-core-policies" -> "ALIQUOT_ALLOWED_CORE_POLICIES";
+            case "allowed-priorities" -> "ALIQUOT_ALLOWED_PRIORITIES";
+            case "require-cores" -> "ALIQUOT_REQUIRE_CORES";
             default -> throw new IllegalArgumentException(value);
         };
     }

@@ -11,9 +11,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.CoreRules;
 import io.aliquot.api.names.MemoryRequest;
 import io.aliquot.api.names.PodDefaults;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
@@ -320,7 +322,8 @@ class GpuAdmissionTest {
                 "{'aliyun.com/gpu': '1'} | {'aliquot.io/vgpu': '1', 'nvidia.com/gpu': '0'}",
             })
     void aSliceHasTheSizeOfItsNamespacesDefaults(String limits, String expected) {
-        var slices = new PodDefaults(PodDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20, Optional.empty());
+        var slices = new PodDefaults(
+                PodDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20, Optional.empty(), CoreRules.NONE);
         var admission = new GpuAdmission("", name -> Optional.of("nvidia"), Compatibility.NONE, () -> slices);
         ObjectNode pod = mutated(admission, requesting(limits.replace('\'', '"')));
 
@@ -389,7 +392,9 @@ class GpuAdmissionTest {
         mutated(admission, requesting("{\"mig.aliquot.io/1g.10gb\": \"1\"}"));
         mutated(admission, mutated(ADMISSION, requesting("{\"nvidia.com/gpu\": \"1\"}")));
         ObjectNode own = requesting("{\"nvidia.com/gpu\": \"1\", \"nvidia.com/gpumem\": \"3k\"}");
-        own.withObject("/metadata/annotations").put("aliquot.io/core-policy", "fixed");
+        own.withObject("/metadata/annotations")
+                .put("aliquot.io/core-policy", "fixed")
+                .put("aliquot.io/priority", "low");
         mutated(admission, own);
         for (String name : List.of("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/gpumem")) {
             assertThatThrownBy(() -> mutated(admission, requesting("{\"" + name + "\": \"1\"}")))
@@ -766,6 +771,43 @@ class GpuAdmissionTest {
         var unknown = new GpuAdmission("", name -> Optional.empty(), Compatibility.NONE, () -> PodDefaults.NONE);
         assertThat(Pods.respond(AdmissionReviewTest.review(pod), unknown).path("warnings"))
                 .isEmpty();
+    }
+
+    /** The API server's policy refuses what a pod names itself. */
+    @ParameterizedTest
+    @CsvSource(
+            nullValues = "-",
+            value = {
+                "elastic none, -, NONE, elastic",
+                "elastic none, none, NONE, none",
+                "fixed, -, HAMI, -",
+                "fixed, elastic, NONE, -",
+                "fixed elastic, -, HAMI, elastic",
+            })
+    void whatAPodGetsIsAllowedInItsNamespace(
+            String allowed, String chosen, Compatibility compatibility, String expected) {
+        PodDefaults defaults = PodDefaults.NONE
+                .with(UnaryOperator.identity(), name -> name.equals("core-policy") ? chosen : null)
+                .with(Map.of(
+                        "aliquot.io/allowed-core-policies",
+                        allowed.replace(" ", " , "),
+                        "aliquot.io/allowed-priorities",
+                        "low,high"));
+        var admission = new GpuAdmission("", name -> Optional.of("nvidia"), compatibility, () -> defaults);
+        ObjectNode pod = requesting("{\"nvidia.com/gpucores\": \"30\"}");
+
+        ObjectNode mutated = mutated(admission, pod);
+
+        JsonNode annotations = mutated.at("/metadata/annotations");
+        assertThat(annotations.path("aliquot.io/core-policy").stringValue(null)).isEqualTo(expected);
+        assertThat(annotations.path("aliquot.io/priority").asString("")).isEqualTo("low");
+        assertThat(mutated(admission, mutated)).as("reinvoked").isEqualTo(mutated);
+
+        pod.withObject("/metadata/annotations").put("aliquot.io/core-policy", "elastic");
+        assertThat(mutated(admission, pod)
+                        .at("/metadata/annotations/aliquot.io~1core-policy")
+                        .asString())
+                .isEqualTo("elastic");
     }
 
     /** Also those that admission does not read count. */

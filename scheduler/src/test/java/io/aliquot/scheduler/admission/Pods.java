@@ -83,7 +83,9 @@ final class Pods {
     /** A pod whose namespace does not have to be read, because it names all that a namespace could. */
     static ObjectNode gpuPodWithCorePolicy() {
         ObjectNode pod = gpuPod();
-        pod.withObject("/metadata/annotations").put(Annotations.CORE_POLICY, "fixed");
+        pod.withObject("/metadata/annotations")
+                .put(Annotations.CORE_POLICY, "fixed")
+                .put(Annotations.PRIORITY, "normal");
         return pod;
     }
 

@@ -9,6 +9,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.CoreRules;
 import io.aliquot.api.names.MemoryRequest;
 import io.aliquot.api.names.PodDefaults;
 import java.util.ArrayList;
@@ -73,7 +74,7 @@ class TwoWaysTest {
     }
 
     private static GpuAdmission admission(Compatibility compatibility, PodDefaults.Meaning gpu) {
-        var slices = new PodDefaults(gpu, new MemoryRequest.Mebibytes(4096), 25, Optional.empty());
+        var slices = new PodDefaults(gpu, new MemoryRequest.Mebibytes(4096), 25, Optional.empty(), CoreRules.NONE);
         return new GpuAdmission("", name -> Optional.of("nvidia"), compatibility, () -> slices);
     }
 

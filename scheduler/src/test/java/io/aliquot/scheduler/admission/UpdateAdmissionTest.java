@@ -8,6 +8,7 @@ import static io.aliquot.scheduler.admission.Pods.spec;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.names.Compatibility;
+import io.aliquot.api.names.CoreRules;
 import io.aliquot.api.names.MemoryRequest;
 import io.aliquot.api.names.PodDefaults;
 import java.util.Optional;
@@ -22,7 +23,8 @@ class UpdateAdmissionTest {
     private static final UpdateAdmission UPDATE = new UpdateAdmission();
 
     private static GpuAdmission creation(Compatibility compatibility) {
-        var slices = new PodDefaults(PodDefaults.Meaning.CARD, new MemoryRequest.Mebibytes(4096), 25, Optional.empty());
+        var slices = new PodDefaults(
+                PodDefaults.Meaning.CARD, new MemoryRequest.Mebibytes(4096), 25, Optional.empty(), CoreRules.NONE);
         return new GpuAdmission("nvidia", name -> Optional.of("nvidia"), compatibility, () -> slices);
     }
 
@@ -75,7 +77,8 @@ class UpdateAdmissionTest {
                 "{'nvidia.com/gpu.shared': '1'}"
             })
     void aPodKeepsTheSizeOfASliceThatItsNamespaceHadAtItsCreation(String limits) {
-        var slices = new PodDefaults(PodDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20, Optional.empty());
+        var slices = new PodDefaults(
+                PodDefaults.Meaning.SLICE, new MemoryRequest.Percentage(25), 20, Optional.empty(), CoreRules.NONE);
         ObjectNode written = requesting(limits.replace('\'', '"'));
         ObjectNode stored = mutated(
                 new GpuAdmission("nvidia", name -> Optional.of("nvidia"), Compatibility.NONE, () -> slices), written);

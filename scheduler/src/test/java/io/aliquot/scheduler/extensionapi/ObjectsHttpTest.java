@@ -75,6 +75,27 @@ class ObjectsHttpTest {
     }
 
     @Test
+    void aResizeRespectsWhatThePodsNamespaceAllows() throws Exception {
+        String share = ROOT + "/namespaces/other/gpushares/p1-4";
+        Map<String, String> refused = Map.of(
+                "\"policy\":\"none\"", "may not have the core policy none; allowed: fixed, elastic",
+                "\"memoryMiB\":14000,\"cores\":0", "must have cores");
+        for (String query : List.of("?dryRun=All", "")) {
+            for (Map.Entry<String, String> change : refused.entrySet()) {
+                HttpResponse<String> answer = patch(share + query, MERGE, main(change.getKey()));
+                assertThat(answer.statusCode()).as(answer.body()).isEqualTo(422);
+                assertThat(answer.body()).contains(change.getValue());
+            }
+            assertThat(patch(share + query, MERGE, main("\"cores\":10,\"policy\":\"elastic\""))
+                            .statusCode())
+                    .isEqualTo(200);
+        }
+        assertThat(ok(share + "/explain").path("allowed").asString())
+                .isEqualTo("core policies fixed, elastic; priorities low; a share must request nvidia.com/gpucores");
+        assertThat(ok(TEAM + "/p1-2/explain").path("allowed").asString()).isEmpty();
+    }
+
+    @Test
     void aGpushareIsAKubernetesObject() throws Exception {
         assertThat(ok(TEAM + "/p1-2").toString())
                 .isEqualTo("{\"apiVersion\":\"gpu.aliquot.io/v1alpha1\",\"kind\":\"GpuShare\",\"metadata\":{"

@@ -1,7 +1,10 @@
 package io.aliquot.scheduler.extensionapi;
 
+import io.aliquot.api.names.CorePolicy;
+import io.aliquot.api.names.CoreRules;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Placement;
+import io.aliquot.api.names.Priority;
 import io.aliquot.scheduler.LedgerConfiguration;
 import io.aliquot.scheduler.SystemClocks;
 import io.aliquot.scheduler.apiserver.FakeCluster;
@@ -24,6 +27,7 @@ import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.extensionapi.objects.GpuQuotas;
 import io.aliquot.scheduler.extensionapi.objects.GpuResource;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
+import io.aliquot.scheduler.extensionapi.objects.NamespaceRules;
 import io.aliquot.scheduler.extensionapi.objects.PendingReasons;
 import io.aliquot.scheduler.extensionapi.webpage.WebPageController;
 import io.aliquot.scheduler.ledger.BoundPod;
@@ -129,6 +133,13 @@ class ObjectsProgram {
         @Bean
         FakeCluster apiServer() {
             return new FakeCluster();
+        }
+
+        /** The namespace other forbids what costs neighbors. */
+        @Bean
+        NamespaceRules rules() {
+            var walled = new CoreRules(List.of(CorePolicy.FIXED, CorePolicy.ELASTIC), List.of(Priority.LOW), true);
+            return namespace -> namespace.equals("other") ? walled : CoreRules.NONE;
         }
 
         @Bean

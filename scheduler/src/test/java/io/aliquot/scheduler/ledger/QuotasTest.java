@@ -39,7 +39,7 @@ class QuotasTest {
                 .isEqualTo(new Conflict(
                         "namespace team-a has 3000 of 20000 MiB left, the pod needs 6000 (ResourceQuota gpus)"));
         assertThat(commit("c", "APP:main: gpumem=3000")).isInstanceOf(Granted.class);
-        assertThat(used()).isEqualTo(new QuotaAmount(20_000, 0, 2));
+        assertThat(used()).isEqualTo(new QuotaAmount(20_000, 200, 2));
     }
 
     @Test
@@ -48,7 +48,7 @@ class QuotasTest {
         ledger.observeBound(BoundPods.of(new PodId("team-b", "x", "x"), "n1", 1, share(1, 0, 5000)));
         ledger.observeBound(BoundPods.of(pod("web"), "n1", 1));
         assertThat(commit("a", "APP:main: gpumem=1000")).isInstanceOf(Granted.class);
-        assertThat(used()).isEqualTo(new QuotaAmount(1000, 0, 1));
+        assertThat(used()).isEqualTo(new QuotaAmount(1000, 100, 1));
     }
 
     @Test
@@ -57,10 +57,10 @@ class QuotasTest {
         commit("two", "APP:main: gpu=2 gpumem=3000 gpucores=10");
         assertThat(used()).isEqualTo(new QuotaAmount(6000, 20, 2));
         commit("percent", "APP:main: gpumem-percentage=10");
-        assertThat(used()).isEqualTo(new QuotaAmount(8000, 20, 3));
+        assertThat(used()).isEqualTo(new QuotaAmount(8000, 120, 3));
         assertThat(ledger.commit(pod("card"), "n2", request("APP:main: gpu=1"), 1))
                 .isInstanceOf(Granted.class);
-        assertThat(used()).isEqualTo(new QuotaAmount(28_000, 120, 4));
+        assertThat(used()).isEqualTo(new QuotaAmount(28_000, 220, 4));
     }
 
     @Test
@@ -72,9 +72,9 @@ class QuotasTest {
                 "SIDECAR:side: gpumem=1000",
                 "INIT:load: gpumem=2000",
                 "APP:main: gpumem=4000");
-        assertThat(used()).isEqualTo(new QuotaAmount(6000, 0, 2));
+        assertThat(used()).isEqualTo(new QuotaAmount(6000, 200, 2));
         commit("b", "SIDECAR:side: gpumem=1000", "INIT:load: gpumem=2000", "APP:main: gpumem=4000");
-        assertThat(used()).isEqualTo(new QuotaAmount(11_000, 0, 4));
+        assertThat(used()).isEqualTo(new QuotaAmount(11_000, 400, 4));
     }
 
     @Test
@@ -84,10 +84,23 @@ class QuotasTest {
         assertThat(commit("b", "APP:main: gpumem=100 gpucores=60"))
                 .isEqualTo(new Conflict(
                         "namespace team-a has 40 of 100 % of cores left, the pod needs 60 (ResourceQuota gpus)"));
-        assertThat(commit("c", "APP:main: gpu=2 gpumem=100")).isInstanceOf(Granted.class);
-        assertThat(commit("d", "APP:main: gpumem=100"))
+        assertThat(commit("unlimited", "APP:main: gpumem=100"))
+                .isEqualTo(new Conflict(
+                        "namespace team-a has 40 of 100 % of cores left, the pod needs 100 (ResourceQuota gpus)"));
+        assertThat(commit("c", "APP:main: gpu=2 gpumem=100 gpucores=10")).isInstanceOf(Granted.class);
+        assertThat(commit("d", "APP:main: gpumem=100 gpucores=10"))
                 .isEqualTo(
                         new Conflict("namespace team-a has 0 of 3 vGPUs left, the pod needs 1 (ResourceQuota gpus)"));
+    }
+
+    /** It has only what others leave. */
+    @Test
+    void anElasticShareWithoutCoresCountsNone() {
+        quota(Map.of(CORES, 10L));
+        PodGpuRequest elastic = PodGpuRequest.of(
+                request("APP:main: gpumem=100").containers(), Map.of("aliquot.io/core-policy", "elastic"), false);
+        assertThat(ledger.commit(pod("a"), "n1", elastic, 1)).isInstanceOf(Granted.class);
+        assertThat(used()).isEqualTo(new QuotaAmount(100, 0, 1));
     }
 
     @Test

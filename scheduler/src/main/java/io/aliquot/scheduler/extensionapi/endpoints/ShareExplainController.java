@@ -10,6 +10,7 @@ import io.aliquot.scheduler.extensionapi.identity.RequestUser;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
 import io.aliquot.scheduler.extensionapi.machinery.Query;
+import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod.ParsedRequest;
 import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation;
@@ -18,6 +19,7 @@ import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.Score;
 import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.Term;
 import io.aliquot.scheduler.extensionapi.objects.GpuShareExplanation.Victim;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
+import io.aliquot.scheduler.extensionapi.objects.NamespaceRules;
 import io.aliquot.scheduler.extensionapi.objects.PendingReasons;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.placement.GpuInfo;
@@ -44,6 +46,7 @@ public final class ShareExplainController {
     private final Ledger ledger;
     private final PodVisibility visibility;
     private final Settings settings;
+    private final NamespaceRules rules;
 
     ShareExplainController(
             GpuShares shares,
@@ -51,7 +54,9 @@ public final class ShareExplainController {
             Explainer explainer,
             Ledger ledger,
             PodVisibility visibility,
-            Settings settings) {
+            Settings settings,
+            NamespaceRules rules) {
+        this.rules = rules;
         this.shares = shares;
         this.reasons = reasons;
         this.explainer = explainer;
@@ -84,7 +89,15 @@ public final class ShareExplainController {
                                 + vgpu.uuid() + (vgpu.exclusive() ? " (whole card)" : "")))
                 .collect(Collectors.joining("; "));
         return GpuShareExplanation.plain(
-                pod, "is bound to node " + pod.node() + " and holds " + held + unhealthyGpus(pod));
+                pod, rules(pod), "is bound to node " + pod.node() + " and holds " + held + unhealthyGpus(pod));
+    }
+
+    private String rules(GpuPod pod) {
+        try {
+            return rules.of(pod.id().namespace()).describe();
+        } catch (StatusException e) {
+            return ""; // the rest of the answer does not depend on it
+        }
     }
 
     /** What is wrong with the unhealthy GPUs among those that the pod holds. */
@@ -101,7 +114,7 @@ public final class ShareExplainController {
 
     private GpuShareExplanation pending(GpuPod pod, String node, Optional<RequestUser> user) {
         if (!(pod.request() instanceof ParsedRequest.Valid(PodGpuRequest request))) {
-            return GpuShareExplanation.plain(pod, reasons.summary(pod));
+            return GpuShareExplanation.plain(pod, rules(pod), reasons.summary(pod));
         }
         Explanation explanation = reasons.explain(pod, request);
         var visible = new HashMap<String, Boolean>(); // by namespace, so that each is asked for once
@@ -115,6 +128,7 @@ public final class ShareExplainController {
                 "GpuShareExplanation",
                 GpuShares.metadata(pod),
                 pod.phase(),
+                rules(pod),
                 reasons.summary(pod, explanation),
                 pod.schedulerMessage(),
                 policy.print(),

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.extensionapi.endpoints;
 
+import io.aliquot.api.names.CoreRules;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
 import io.aliquot.scheduler.extensionapi.machinery.Patch;
@@ -9,6 +10,7 @@ import io.aliquot.scheduler.extensionapi.machinery.StatusException;
 import io.aliquot.scheduler.extensionapi.objects.ApiTypes.GpuShare;
 import io.aliquot.scheduler.extensionapi.objects.GpuPod;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
+import io.aliquot.scheduler.extensionapi.objects.NamespaceRules;
 import io.aliquot.scheduler.extensionapi.objects.ShareChanges;
 import io.aliquot.scheduler.ledger.ContainerShareChange;
 import io.aliquot.scheduler.ledger.Ledger;
@@ -33,8 +35,10 @@ public final class SharePatchController {
     private final GpuShares shares;
     private final Ledger ledger;
     private final Resizer resizer;
+    private final NamespaceRules rules;
 
-    SharePatchController(GpuShares shares, Ledger ledger, Resizer resizer) {
+    SharePatchController(GpuShares shares, Ledger ledger, Resizer resizer, NamespaceRules rules) {
+        this.rules = rules;
         this.shares = shares;
         this.ledger = ledger;
         this.resizer = resizer;
@@ -66,6 +70,7 @@ public final class SharePatchController {
             throw StatusException.invalid(
                     name, "spec.containers", "the pod is Pending; only what a pod holds can be resized");
         }
+        checkRules(name, namespace, changes);
         GpuPod result = changes.isEmpty()
                 ? pod
                 : resize(
@@ -74,6 +79,18 @@ public final class SharePatchController {
                         dryRun,
                         required.isPresent() ? OptionalLong.of(pod.version()) : OptionalLong.empty());
         JsonResponse.write(response, printer.one(shares.print(result)));
+    }
+
+    /** A policy of the API server holds resizes to the same rules; this answers a dry run, and in words. */
+    private void checkRules(String name, String namespace, List<ContainerShareChange> changes) {
+        if (changes.stream().anyMatch(change -> change.policy() != null || change.cores() != null)) {
+            CoreRules known = rules.of(namespace);
+            for (ContainerShareChange change : changes) {
+                known.refusal(change.policy(), change.cores()).ifPresent(why -> {
+                    throw StatusException.invalid(name, "spec.containers", why);
+                });
+            }
+        }
     }
 
     /** The ledger has read a pod that was just resized, and the watch may not have reported it yet. */

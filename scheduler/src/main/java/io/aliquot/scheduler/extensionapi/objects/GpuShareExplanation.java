@@ -20,6 +20,10 @@ public record GpuShareExplanation(
         @JsonPropertyDescription("Pending, Bound or Terminating.")
         String phase,
 
+        @JsonPropertyDescription(
+                "The core policies and priorities that pods of the namespace may have, in words; empty if all.")
+        String allowed,
+
         @JsonPropertyDescription("The answer in one line.") String summary,
 
         @JsonPropertyDescription(
@@ -50,12 +54,13 @@ public record GpuShareExplanation(
         @JsonPropertyDescription("What each GPU of the node in the query lacks; empty without a node in the query.")
         List<GpuShortfall> gpus) {
     /** The answer about a pod that is not Pending for GPUs. */
-    public static GpuShareExplanation plain(GpuPod pod, String summary) {
+    public static GpuShareExplanation plain(GpuPod pod, String allowed, String summary) {
         return new GpuShareExplanation(
                 Discovery.GROUP_VERSION,
                 "GpuShareExplanation",
                 GpuShares.metadata(pod),
                 pod.phase(),
+                allowed,
                 summary,
                 "",
                 "",
