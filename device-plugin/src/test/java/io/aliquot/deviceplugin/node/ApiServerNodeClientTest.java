@@ -215,13 +215,13 @@ final class ApiServerNodeClientTest {
     @Test
     void aWatchWithoutAnEndIsReplacedByAListWithinAMinute() throws Exception {
         awaitNode(found -> true);
-        list = items(node(7, "", "\"after\":\"\"", "")); // the watch tells nothing of it
+        events.add(event("MODIFIED", node(8, "", "\"watched\":\"\"", "")));
+        awaitNode(found -> found.annotations().containsKey("watched"));
+        list = items(node(9, "", "\"after\":\"\"", "")); // the watch tells nothing of it
 
-        await(() -> {
-            clock.addAndGet(Duration.ofSeconds(46).toNanos());
-            return node.latest().orElseThrow().annotations().containsKey("after");
-        });
+        clock.set(Duration.ofSeconds(46).toNanos());
 
+        awaitNode(found -> found.annotations().containsKey("after"));
         assertThat(requests)
                 .filteredOn(request -> request.contains("timeoutSeconds="))
                 .allMatch(request -> request.matches(".*timeoutSeconds=(2\\d|3\\d|40)&.*"));
