@@ -30,6 +30,9 @@ public final class HolderCheck {
     /** Between two looks at a container that has run for as long. */
     static final Duration LONGEST_PAUSE = Duration.ofSeconds(30);
 
+    /** What is due then has its turn in the next run. */
+    private static final Duration LONGEST_RUN = Duration.ofSeconds(1);
+
     private final PodCgroups cgroups;
     private final ContainerNames names;
     private final HostProcesses processes;
@@ -74,15 +77,18 @@ public final class HolderCheck {
         Limits said = limits.get();
         Map<ContainerId, Path> running = cgroups.containers(said.pods());
         known.keySet().retainAll(running.keySet());
-        running.forEach((id, cgroup) -> {
+        for (Map.Entry<ContainerId, Path> container : running.entrySet()) {
+            ContainerId id = container.getKey();
             Known one = known.computeIfAbsent(id, unused -> new Known(now, now + PERIOD.toNanos()));
-            if (now - one.nextAt >= 0) {
-                known.put(id, new Known(one.since, now + Math.min(now - one.since, LONGEST_PAUSE.toNanos())));
-                names.find(id)
-                        .filter(name -> said.holdsVgpu(id.podUid(), name))
-                        .ifPresent(name -> look(id, name, cgroup));
+            if (now - one.nextAt >= 0 && nanoTime.getAsLong() - now < LONGEST_RUN.toNanos()) {
+                long age = now - one.since;
+                Optional<ContainerName> name = names.find(id);
+                long pause = name.isPresent() ? Math.min(age, LONGEST_PAUSE.toNanos()) : age;
+                known.put(id, new Known(one.since, now + pause));
+                name.filter(found -> said.holdsVgpu(id.podUid(), found))
+                        .ifPresent(found -> look(id, found, container.getValue()));
             }
-        });
+        }
         processes.retain(Set.of());
     }
 

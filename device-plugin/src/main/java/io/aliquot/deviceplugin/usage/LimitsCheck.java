@@ -34,6 +34,9 @@ final class LimitsCheck {
     private static final Duration PERIOD = Duration.ofSeconds(5);
     private static final Pattern PRELOAD = Pattern.compile("/shim/([^/]+)/ld\\.so\\.preload");
 
+    private static final Pattern LIMIT_FILE = Pattern.compile(
+            "/pods/[^/]+/volumes/kubernetes\\.io~downward-api/" + ContainerPaths.LIMIT_FILE_VOLUMES + "[^/]*$");
+
     private static final int MOST_KNOWN = 4096;
 
     private final Path proc;
@@ -44,8 +47,8 @@ final class LimitsCheck {
     /** The latest result for each process, by its ID. */
     private final Map<Integer, Checked> checked = new HashMap<>();
 
-    /** The tmpfs of each container's limit file. */
-    private final Map<Volume, Source> limitFiles = new HashMap<>();
+    /** The tmpfs of each container's limit file, by {@link Volume#point}. */
+    private final Map<String, Source> limitFiles = new HashMap<>();
 
     /** The containers for which the log says that they cannot be checked. */
     private final Set<Volume> unknown = new HashSet<>();
@@ -133,7 +136,7 @@ final class LimitsCheck {
         try {
             Optional<Missing> missing = missing(seen, limitFile(pid, volume), state());
             if (missing.isPresent()) {
-                limitFiles.remove(volume); // the kubelet may have mounted another tmpfs since
+                limitFiles.remove(volume.point()); // the kubelet may have mounted another tmpfs since
                 missing = missing(seen, limitFile(pid, volume), state());
             }
             unknown.remove(volume);
@@ -213,20 +216,21 @@ final class LimitsCheck {
     }
 
     private Source limitFile(int pid, Volume volume) throws IOException {
-        Source known = limitFiles.get(volume);
-        if (known != null) {
-            return known;
+        if (!limitFiles.containsKey(volume.point())) {
+            if (limitFiles.size() >= MOST_KNOWN) {
+                unknown.clear();
+                limitFiles.clear(); // those of ended pods; the others are read again
+            }
+            Path mountinfo = proc.resolve(Integer.toString(hostAncestor(pid))).resolve("mountinfo");
+            Mounts.find(mountinfo, LIMIT_FILE).forEach(mount -> {
+                Matcher point = LIMIT_FILE.matcher(mount.point());
+                if (point.find()) {
+                    limitFiles.put(point.group(), mount.source());
+                }
+            });
         }
-        if (limitFiles.size() >= MOST_KNOWN) {
-            unknown.clear();
-            limitFiles.clear(); // those of ended pods; the others are read again
-        }
-        String point = volume.point();
-        Path mountinfo = proc.resolve(Integer.toString(hostAncestor(pid))).resolve("mountinfo");
-        Source found = Mounts.find(mountinfo, path -> path.endsWith(point))
-                .orElseThrow(() -> new IOException(mountinfo + " has no ..." + point));
-        limitFiles.put(volume, found);
-        return found;
+        return Optional.ofNullable(limitFiles.get(volume.point()))
+                .orElseThrow(() -> new IOException("the host has no mount at ..." + volume.point()));
     }
 
     /**

@@ -80,14 +80,13 @@ record Mounts(List<Mount> list) {
         return new Mounts(text.lines().flatMap(line -> mount(line).stream()).toList());
     }
 
-    /** What is mounted at a path; for a long list of the host, of which it keeps nothing. */
-    static Optional<Source> find(Path mountinfo, Predicate<String> point) throws IOException {
+    /** What is mounted at such paths, in the order of the file; for a long list of the host, of which it keeps nothing else. */
+    static List<Mount> find(Path mountinfo, Pattern point) throws IOException {
         try (BufferedReader lines = Files.newBufferedReader(mountinfo, StandardCharsets.ISO_8859_1)) {
             return lines.lines()
                     .flatMap(line -> mount(line).stream())
-                    .filter(mount -> point.test(mount.point))
-                    .map(Mount::source)
-                    .reduce((below, above) -> above);
+                    .filter(mount -> point.matcher(mount.point).find())
+                    .toList();
         }
     }
 
