@@ -105,10 +105,6 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits, List<OfPod> p
         gpus = List.copyOf(gpus);
         limits = List.copyOf(limits);
         pods = List.copyOf(pods);
-        expect(
-                pods.size() <= UsageReport.MOST_CONTAINERS,
-                "at most " + UsageReport.MOST_CONTAINERS + " pods",
-                pods.size());
         expect(gpus.size() <= UsageReport.MOST_GPUS, "at most " + UsageReport.MOST_GPUS + " GPUs", gpus.size());
         expect(
                 limits.size() <= UsageReport.MOST_CONTAINERS,

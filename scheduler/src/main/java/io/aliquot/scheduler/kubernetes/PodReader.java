@@ -24,7 +24,6 @@ import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.placement.PodHostRequests;
 import io.aliquot.scheduler.placement.PodScopes;
 import io.fabric8.kubernetes.api.model.Container;
-import io.fabric8.kubernetes.api.model.ContainerStateTerminated;
 import io.fabric8.kubernetes.api.model.ContainerStatus;
 import io.fabric8.kubernetes.api.model.ManagedFieldsEntry;
 import io.fabric8.kubernetes.api.model.Pod;
@@ -267,17 +266,15 @@ public final class PodReader {
 
     /** Whether a container has ended for good: its restart policy is the pod's unless it has its own (KEP-5307). */
     private static boolean ended(Part part, @Nullable String ofPod, @Nullable ContainerStatus status) {
-        ContainerStateTerminated end = status == null || status.getState() == null
-                ? null
-                : status.getState().getTerminated();
+        if (status == null || status.getState() == null || status.getState().getTerminated() == null) {
+            return false;
+        }
+        boolean succeeded = Objects.equals(status.getState().getTerminated().getExitCode(), 0);
         String own = part.container().getRestartPolicy();
         String policy = String.valueOf(own == null ? ofPod : own);
-        boolean succeeded = end != null && Objects.equals(end.getExitCode(), 0);
-        return switch (part.kind()) {
-            case INIT -> succeeded;
-            case SIDECAR -> false;
-            case APP -> (end != null && policy.equals("Never")) || (succeeded && policy.equals("OnFailure"));
-        };
+        return part.kind() == ContainerKind.INIT
+                ? succeeded
+                : policy.equals("Never") || (succeeded && policy.equals("OnFailure"));
     }
 
     private static Map<String, ContainerStatus> statuses(@Nullable PodStatus status) {

@@ -55,7 +55,7 @@ public record QuotaAmount(long memoryMiB, long cores, long vgpus) {
      * @param cardMiB memory of a GPU that one vGPU can get
      * @param coresCount whether the GPUs' cores are shared; if not, a share has none
      */
-    static QuotaAmount of(PodGpuRequest pod, int cardMiB, boolean coresCount) {
+    public static QuotaAmount of(PodGpuRequest pod, int cardMiB, boolean coresCount) {
         return peak(pod.containers(), ContainerGpuRequest::kind, container -> {
             GpuRequest request = container.request();
             CorePolicy policy = pod.corePolicy();

@@ -1,7 +1,5 @@
 package io.aliquot.scheduler.preemption;
 
-import com.github.benmanes.caffeine.cache.Cache;
-import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Holding;
@@ -19,7 +17,6 @@ import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
@@ -82,7 +79,7 @@ final class PreemptionReservations implements ReservationHolders {
     private final InstantSource clock;
     private final Map<String, Reservation> byPod = new ConcurrentHashMap<>();
     /** When preemptors began to wait for pods with long grace periods, by their namespace. */
-    private final Cache<String, Instant> longWaits;
+    private final Map<String, Instant> longWaits = new ConcurrentHashMap<>();
 
     PreemptionReservations(
             Ledger ledger, PendingPods pending, Cluster cluster, LongSupplier nanoTime, InstantSource clock) {
@@ -91,11 +88,6 @@ final class PreemptionReservations implements ReservationHolders {
         this.cluster = cluster;
         this.nanoTime = nanoTime;
         this.clock = clock;
-        this.longWaits = Caffeine.newBuilder()
-                .maximumSize(10_000)
-                .expireAfterWrite(BETWEEN_LONG_WAITS)
-                .ticker(nanoTime::getAsLong)
-                .build();
     }
 
     /** Reserves what the victims and the pods that terminate anyway will free; returns whether that suffices. */
@@ -113,17 +105,20 @@ final class PreemptionReservations implements ReservationHolders {
     private void noteLongWait(BoundPod awaited) {
         Instant now = clock.instant();
         Instant end = awaited.leaves() ? awaited.leavesBy() : now.plus(awaited.grace());
+        longWaits.values().removeIf(since -> since.plus(BETWEEN_LONG_WAITS).isBefore(now));
         if (end.isAfter(now.plus(SHORT_WAIT))) {
-            longWaits.asMap().putIfAbsent(awaited.id().namespace(), now);
+            longWaits.putIfAbsent(awaited.id().namespace(), now);
         }
     }
 
     /** How long preemptors wait for pods of a namespace that begin to terminate now. */
     Duration wait(String namespace) {
-        return Optional.ofNullable(longWaits.getIfPresent(namespace))
-                .map(since -> Duration.between(clock.instant(), since.plus(LONGEST_WAIT)))
-                .map(rest -> rest.compareTo(SHORT_WAIT) > 0 ? rest : SHORT_WAIT)
-                .orElse(LONGEST_WAIT);
+        Instant now = clock.instant();
+        Instant since = longWaits.getOrDefault(namespace, now);
+        Duration rest = Duration.between(now, since.plus(LONGEST_WAIT));
+        return since.plus(BETWEEN_LONG_WAITS).isBefore(now)
+                ? LONGEST_WAIT
+                : rest.compareTo(SHORT_WAIT) > 0 ? rest : SHORT_WAIT;
     }
 
     private boolean reserve(Reservation reservation) {

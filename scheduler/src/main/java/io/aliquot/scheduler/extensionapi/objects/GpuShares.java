@@ -24,7 +24,6 @@ import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.ledger.QuotaAmount;
 import io.aliquot.scheduler.placement.ContainerGpuRequest;
-import io.aliquot.scheduler.placement.GpuAmount;
 import java.time.Clock;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -207,12 +206,9 @@ public final class GpuShares implements Resource<GpuPod> {
     }
 
     private static int requestedGpus(GpuPod pod) {
-        return GpuAmount.peak(requests(pod).stream()
-                        .map(container -> new GpuAmount.Timed(
-                                container.kind(),
-                                new GpuAmount(0, 0, container.request().vgpus(), false)))
-                        .toList())
-                .slots();
+        return pod.request() instanceof ParsedRequest.Valid(var request)
+                ? (int) QuotaAmount.of(request, 0, false).vgpus()
+                : 0;
     }
 
     private List<ContainerStatus> held(GpuPod pod) {
