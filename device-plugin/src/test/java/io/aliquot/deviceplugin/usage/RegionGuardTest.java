@@ -159,27 +159,40 @@ final class RegionGuardTest {
             assertThat(findings.list()).containsExactly(new Finding(MAIN, new Problem.ClosedFile()));
             Files.write(other, new byte[MIB], StandardOpenOption.APPEND);
             Await.await(() -> Files.size(other) == Region.SIZE);
+            Path made = Files.write(state.resolve("made"), new byte[1]);
+            Lease.during(made, Lease.Kind.READING, () -> {
+                Path agentFile = Files.move(made, state.resolve("agent/slot-005"));
+                awaitWaiting(agentFile);
+                Files.write(other, new byte[MIB], StandardOpenOption.APPEND);
+                Await.await(
+                        "the region of a slot whose agent's file is leased", () -> Files.size(other) == Region.SIZE);
+            });
         });
         Await.await(() -> !Lease.isGranted(leased, Lease.Kind.READING)); // the agent holds it
     }
 
     @Test
-    void whatRemainsOfARegionThatCannotBeCutIsRemovedWithItsPod() throws Exception {
-        Files.write(slots.resolve("slot-005"), Region.fresh());
-        Path leased = Files.write(slots.resolve("slot-006"), Region.fresh());
+    void whatRemainsOfARegionThatCannotBeOpenedIsRemovedWithItsPod() throws Exception {
+        Path unknown = Files.write(slots.resolve("slot-005"), Region.fresh());
+        Path made = Files.write(state.resolve("made"), Region.fresh());
         holders = new DeviceHolders.Unavailable("the kubelet restarts");
-        Lease.during(leased, Lease.Kind.READING, () -> {
-            look();
-            assertThat(leased).exists();
-            holders = new DeviceHolders.Known(List.of());
-            look();
-            assertThat(leased).as("asked every 5 s").exists();
-            now += Duration.ofSeconds(5).toNanos();
-            look();
+        Lease.during(unknown, Lease.Kind.READING, () -> {
+            guard.look();
+            awaitWaiting(unknown);
         });
+        holders = new DeviceHolders.Known(List.of());
+        Lease.during(made, Lease.Kind.READING, () -> {
+            Path leased = Files.move(made, slots.resolve("slot-006"));
+            guard.look();
+            Await.await(() -> !Files.exists(leased));
+        });
+        assertThat(unknown).exists();
+    }
 
-        assertThat(leased).doesNotExist();
-        assertThat(slots.resolve("slot-005")).hasBinaryContent(Region.fresh());
+    /** Waits until a thread waits for a file. */
+    private static void awaitWaiting(Path file) {
+        Await.await(() -> Thread.getAllStackTraces().keySet().stream()
+                .anyMatch(thread -> thread.getName().equals("file " + file)));
     }
 
     @Test
