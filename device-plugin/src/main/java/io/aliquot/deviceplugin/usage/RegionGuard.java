@@ -159,10 +159,11 @@ public final class RegionGuard implements AutoCloseable {
     /** Whether the container says that a process of it was refused just now; once in a while, since it may say so for ever. */
     private boolean isFull(String slot, HeldFile file) throws IOException {
         long now = nanoTime.getAsLong();
-        long age = now / NANOS_PER_MILLI - Region.processRefusedMillis(file::read);
+        long refused = Region.processRefusedMillis(file::read);
+        long age = now / NANOS_PER_MILLI - refused;
         Long before = full.get(slot);
         boolean isNew = before == null || now - before > KEPT.toNanos();
-        boolean found = age >= 0 && age < PAUSE.toMillis() && isNew;
+        boolean found = refused > 0 && age >= 0 && age < PAUSE.toMillis() && isNew;
         if (found) {
             full.put(slot, now);
         }

@@ -132,7 +132,9 @@ final class UsageTrackerTest {
         process(100, 7, containerOf(MAIN, 'a'));
         uses(100, 300);
         assertThat(toldHeld()).as("the scheduler has said nothing").isEqualTo(Held.UNKNOWN);
-        assertThat(toldHeld(limit("an earlier pod's", GPU, Held.WHOLE_CARD))).isEqualTo(Held.UNKNOWN);
+        assertThat(toldHeld(limit("0f".repeat(16), GPU, Held.WHOLE_CARD)))
+                .as("of an earlier pod of this name")
+                .isEqualTo(Held.UNKNOWN);
         assertThat(toldHeld(limit(UID, GPU, Held.UNKNOWN)))
                 .as("a scheduler of an earlier version")
                 .isEqualTo(Held.UNKNOWN);
