@@ -47,13 +47,16 @@ class WithoutAllocateIT {
 
         awaitTrue("an event about the share's limits", REBOOT, () -> hasEvent(namespace, "share", COVERED));
         Instant noticed = Instant.now();
-        awaitTrue("the pod is ended", IN_TIME, () -> namespace
-                        .client()
-                        .pods()
-                        .inNamespace(namespace.name())
-                        .withName("share")
-                        .get()
-                == null);
+        awaitTrue(
+                "the pod is ended",
+                IN_TIME,
+                () -> namespace
+                                .client()
+                                .pods()
+                                .inNamespace(namespace.name())
+                                .withName("share")
+                                .get()
+                        == null);
         Instant agent = started(TestNamespace.containerStatus(lab.agentOf(node), "device-plugin"));
         System.out.printf(
                 "without the device checkpoint a pod was found %s after the start of its node's agent%n",
@@ -71,7 +74,10 @@ class WithoutAllocateIT {
         String nowhere = "{\"spec\":{\"template\":{\"spec\":{\"nodeSelector\":{\"aliquot.io/test\":%s}}}}}";
         patchAgents(lab, nowhere.formatted("\"nowhere\""));
         try {
-            awaitTrue("no agent", EVENTUALLY, () -> lab.componentPods("device-plugin").isEmpty());
+            awaitTrue(
+                    "no agent",
+                    EVENTUALLY,
+                    () -> lab.componentPods("device-plugin").isEmpty());
             restart(lab, namespace, node, Pods.MAIN);
             assertThat(namespace.exec("share", "nvidia-smi").expectSuccess()).contains(OWN_SHARE);
         } finally {
@@ -94,8 +100,8 @@ class WithoutAllocateIT {
 
     /** As one of another version: the kubelet goes on without it. */
     @Test
-    void aContainerThatRestartsAfterItsKubeletHasReadADamagedCheckpointHasItsLimits(
-            Lab lab, TestNamespace namespace) throws Exception {
+    void aContainerThatRestartsAfterItsKubeletHasReadADamagedCheckpointHasItsLimits(Lab lab, TestNamespace namespace)
+            throws Exception {
         String node = lab.nodes().getFirst();
         namespace.run(share(lab, "share", node));
         lab.kill(node + "/kubelet");
@@ -156,8 +162,7 @@ class WithoutAllocateIT {
                         "containers",
                         "list",
                         "--quiet",
-                        "labels.\"io.kubernetes.pod.uid\"==" + uid
-                                + ",labels.\"io.cri-containerd.kind\"==sandbox")
+                        "labels.\"io.kubernetes.pod.uid\"==" + uid + ",labels.\"io.cri-containerd.kind\"==sandbox")
                 .expectSuccess()
                 .strip();
         lab.killContainer(node, sandbox);
@@ -166,7 +171,9 @@ class WithoutAllocateIT {
                 EVENTUALLY,
                 () -> TestNamespace.isReady(namespace.get("share"))
                         && !status(namespace, Pods.MAIN).getContainerID().equals(before));
-        assertThat(namespace.exec("share", "grep", "-c", OWN_SHARE, "/shared/runs").expectSuccess())
+        assertThat(namespace
+                        .exec("share", "grep", "-c", OWN_SHARE, "/shared/runs")
+                        .expectSuccess())
                 .isEqualToIgnoringWhitespace("2");
         assertThat(namespace.execIn("share", "sidecar", "nvidia-smi").expectSuccess())
                 .contains(OWN_SHARE);
@@ -219,8 +226,7 @@ class WithoutAllocateIT {
 
     private static ContainerStatus status(TestNamespace namespace, String container) {
         var status = namespace.get("share").getStatus();
-        return Stream.concat(
-                        status.getContainerStatuses().stream(), status.getInitContainerStatuses().stream())
+        return Stream.concat(status.getContainerStatuses().stream(), status.getInitContainerStatuses().stream())
                 .filter(one -> one.getName().equals(container))
                 .findFirst()
                 .orElseThrow();
