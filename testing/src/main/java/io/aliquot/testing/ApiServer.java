@@ -24,14 +24,12 @@ import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
-import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
-import java.util.stream.Stream;
 import javax.net.ssl.SSLContext;
 
 /**
@@ -168,7 +166,7 @@ public final class ApiServer implements AutoCloseable {
     }
 
     /** Copies etcd's data, for {@link #restore}. */
-    public void backUp() throws IOException {
+    public void backUp() throws IOException, InterruptedException {
         kill(ETCD);
         copy(folder.resolve("etcd"), folder.resolve("backup"));
         start(ETCD);
@@ -183,22 +181,11 @@ public final class ApiServer implements AutoCloseable {
         startAgain();
     }
 
-    private static void copy(Path from, Path to) throws IOException {
-        remove(to);
-        try (Stream<Path> paths = Files.walk(from)) {
-            for (Path path : (Iterable<Path>) paths::iterator) {
-                Files.copy(path, to.resolve(from.relativize(path)));
-            }
-        }
-    }
-
-    private static void remove(Path folder) throws IOException {
-        if (Files.exists(folder)) {
-            try (Stream<Path> paths = Files.walk(folder)) {
-                for (Path path : (Iterable<Path>) paths.sorted(Comparator.reverseOrder())::iterator) {
-                    Files.delete(path);
-                }
-            }
+    private static void copy(Path from, Path to) throws IOException, InterruptedException {
+        var command =
+                List.of("bash", "-c", "rm -rf \"$2\" && cp -a \"$1\" \"$2\"", "-", from.toString(), to.toString());
+        if (new ProcessBuilder(command).inheritIO().start().waitFor() != 0) {
+            throw new IOException("cannot copy " + from);
         }
     }
 

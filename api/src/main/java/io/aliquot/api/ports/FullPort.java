@@ -23,7 +23,7 @@ import java.util.stream.Collectors;
  */
 public final class FullPort {
     /** In which an honest client has sent something, on a busy machine. */
-    private static final long SILENCE = Duration.ofSeconds(2).toNanos();
+    private static final long SILENCE = Duration.ofSeconds(5).toNanos();
 
     /** What an address may have of the port at the expense of others is one of so many parts. */
     private static final int PARTS = 8;
@@ -32,8 +32,10 @@ public final class FullPort {
     public interface Connection {
         Peer peer();
 
-        /** Whether the client has sent nothing so far. */
-        boolean silent();
+        /** Whether the client has sent nothing so far, as far as the port knows. */
+        default boolean silent() {
+            return false;
+        }
 
         /** For how long the client has sent nothing, in nanoseconds. */
         long inactive(long nanoTime);

@@ -99,7 +99,7 @@ final class FullPortTest {
     @Test
     void whatHasBeenSilentForLongGoesFirstWhoeverOpenedIt() throws UnknownHostException {
         connects(FEW, TENANT, true);
-        nanoTime += Duration.ofSeconds(3).toNanos();
+        nanoTime += Duration.ofSeconds(6).toNanos();
         connects(MOST, API_SERVER, false);
         assertThat(connectionsOf(TENANT)).isZero();
         assertThat(connectionsOf(API_SERVER)).isEqualTo(MOST);

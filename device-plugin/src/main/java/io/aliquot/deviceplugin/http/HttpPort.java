@@ -94,11 +94,6 @@ public final class HttpPort implements AutoCloseable {
      */
     private record Stranger(Channel channel, Peer peer, long number, Future<?> end) implements FullPort.Connection {
         @Override
-        public boolean silent() {
-            return false;
-        }
-
-        @Override
         public long inactive(long latest) {
             return latest - number;
         }

@@ -41,9 +41,8 @@ final class GpuRequestCache {
             return cached;
         }
         PodGpuRequest request = template.request();
-        PodGpuRequest other = template.toString().length() <= LONGEST_TEMPLATE
-                ? known.asMap().putIfAbsent(template, request)
-                : null;
+        PodGpuRequest other =
+                template.toString().length() <= LONGEST_TEMPLATE ? known.asMap().putIfAbsent(template, request) : null;
         return other == null ? request : other;
     }
 }

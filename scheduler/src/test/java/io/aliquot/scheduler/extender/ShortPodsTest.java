@@ -48,9 +48,10 @@ class ShortPodsTest {
         for (String node : fixture.ledger.nodeNames()) {
             assertThat(fixture.ledger.view(node).orElseThrow().holdings()).isEmpty();
         }
-        assertThat(fixture.ledger.quotas()).singleElement().satisfies(usage -> assertThat(
-                        QuotaResource.MEMORY.of(usage.used()))
-                .isZero());
+        assertThat(fixture.ledger.quotas())
+                .singleElement()
+                .satisfies(usage ->
+                        assertThat(QuotaResource.MEMORY.of(usage.used())).isZero());
         assertThat(fixture.events.takeFreed()).hasSizeLessThanOrEqualTo(2);
         assertThat(fixture.ledger.takeNamespacesWithRoom()).hasSizeLessThanOrEqualTo(1);
     }
