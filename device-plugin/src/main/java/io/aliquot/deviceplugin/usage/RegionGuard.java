@@ -126,7 +126,7 @@ public final class RegionGuard implements AutoCloseable {
                 }
                 if (isFull(slot, file)) {
                     inBackground(
-                            "full " + slot,
+                            Path.of("full", slot), // a question to the kubelet, beside what is done with the file
                             () -> holder(podResources.get(), slot)
                                     .ifPresent(container -> findings.add(container, new Problem.ProcessTableFull())));
                 }
