@@ -11,6 +11,9 @@ import io.fabric8.kubernetes.api.model.ContainerBuilder;
 import io.fabric8.kubernetes.api.model.EnvVarBuilder;
 import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -51,6 +54,22 @@ class GpuIsolationIT {
                         "alloc 2700 MiB: CUDA_SUCCESS",
                         "alloc 200 MiB: CUDA_ERROR_OUT_OF_MEMORY",
                         "alloc 200 MiB: CUDA_SUCCESS");
+    }
+
+    @Test
+    void aProgramThatResolvesFunctionsInARootOfItsOwnAndReturnsIsLimited(Lab lab, TestNamespace namespace)
+            throws IOException {
+        namespace.run(Pods.withLimits(lab, "chroot", LIMITS));
+        String script;
+        try (InputStream resource = GpuIsolationIT.class.getResourceAsStream("chroot.py")) {
+            script = new String(resource.readAllBytes(), StandardCharsets.UTF_8);
+        }
+
+        assertThat(namespace
+                        .exec("chroot", "python3", "-c", script)
+                        .expectSuccess()
+                        .lines())
+                .containsExactly("4000 2", "500 0"); // CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS
     }
 
     @Test
