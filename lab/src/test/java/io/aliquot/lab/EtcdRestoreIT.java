@@ -20,7 +20,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.api.parallel.Isolated;
 
 /**
- * etcd is restored from a backup, as docs/troubleshooting.md says, under pods that run and one that is Pending: 3 to 4 minutes.
+ * etcd is restored from a backup, as docs/troubleshooting.md says, under pods that run and one that is Pending: 2 to 4 minutes.
  * The backup is from a time at which a node took no pods, and does not have what was created, bound and deleted since.
  */
 @ExtendWith(LabExtension.class)

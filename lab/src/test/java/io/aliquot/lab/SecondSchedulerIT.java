@@ -10,6 +10,7 @@ import io.fabric8.kubernetes.api.model.Quantity;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -21,7 +22,8 @@ class SecondSchedulerIT {
     private static final int MOST_RACES = 40;
 
     @Test
-    void theKubeletRejectsThePodThatDoesNotFitAndItsShareIsFree(Lab lab, TestNamespace namespace) {
+    void theKubeletRejectsThePodThatDoesNotFitAndItsShareIsFree(Lab lab, TestNamespace namespace)
+            throws InterruptedException {
         String node = namespace.node();
         Quantity cpu = new Quantity(freeMillis(lab, node) * 2 / 3 + "m");
         Optional<Pod> rejected = Optional.empty();
@@ -41,11 +43,13 @@ class SecondSchedulerIT {
     }
 
     /** Returns the pod with the share if the kubelet has rejected it. */
-    private static Optional<Pod> race(Lab lab, TestNamespace namespace, Quantity cpu, int number) {
+    private static Optional<Pod> race(Lab lab, TestNamespace namespace, Quantity cpu, int number)
+            throws InterruptedException {
         String share = "share-" + number;
         String plain = "plain-" + number;
-        // The default scheduler decides before it sees the Binding of the share, which takes longer.
         namespace.create(withCpu(Pods.withGpuMemory(lab, share, 1000), cpu));
+        // The default scheduler is to bind after Aliquot's has decided and before its Binding has arrived.
+        TimeUnit.MILLISECONDS.sleep(number * 5L);
         namespace.create(withCpu(Pods.withoutGpu(lab, plain), cpu));
         for (String name : new String[] {share, plain}) {
             namespace.await(
