@@ -720,9 +720,16 @@ class ChartTest {
                                 + " app.kubernetes.io/component=scheduler",
                         "metrics from " + monitoring,
                         "10259 from " + monitoring);
-        assertThat(ingress(all, "aliquot-api", apiTemplate(all)))
+        List<Rendered> known = Chart.renderWith(Map.of(
+                "networkPolicy.enabled",
+                true,
+                "networkPolicy.apiServers[0]",
+                "192.0.2.0/28",
+                "networkPolicy.apiServers[1]",
+                "2001:db8::/64"));
+        assertThat(ingress(known, "aliquot-api", apiTemplate(known)))
                 .containsExactly("api from 192.0.2.0/28, 2001:db8::/64");
-        for (PodTemplateSpec pod : List.of(schedulerTemplate(all), apiTemplate(all))) {
+        for (PodTemplateSpec pod : List.of(schedulerTemplate(known), apiTemplate(known))) {
             assertThat(pod.getSpec().getContainers().getFirst().getEnv())
                     .contains(new EnvVar("ALIQUOT_API_SERVERS", "192.0.2.0/28,2001:db8::/64", null));
         }
