@@ -11,7 +11,7 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A container's share: what it may use of its node's GPUs. What a pod holds is {@link QuotaAmount#of} of all of them, and
+ * A container's share: what it may use of its node's GPUs. What a pod holds is {@link QuotaAmount#held} of all of them, and
  * {@link #perGpu} of each GPU, since its containers do not all run at the same time.
  *
  * @param ended whether the container has ended and its pod does not start it again

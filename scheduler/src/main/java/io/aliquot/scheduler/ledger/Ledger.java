@@ -481,7 +481,7 @@ public final class Ledger {
                 // Only a node that shares its GPUs selects some.
                 yield new Granted(
                         selected.containers(),
-                        QuotaAmount.of(shares(request, selected)),
+                        QuotaAmount.held(shares(request, selected)),
                         ((Sharing) account.facts()).inventory().visibleDevices());
             }
         };

@@ -9,6 +9,7 @@ import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.List;
 import java.util.function.Function;
+import java.util.function.ToIntFunction;
 
 /**
  * What pods hold of all GPUs together, and count for in a quota. A pod holds what Kubernetes' quotas count of its limits:
@@ -25,21 +26,30 @@ public record QuotaAmount(long memoryMiB, long cores, long vgpus) {
     private static final int WHOLE_CARD_CORES = 100;
 
     /**
-     * What a pod with these shares holds until it ends: what quotas count, and what every display and bill shows.
+     * What a pod with these shares holds until it ends, as every display and bill shows it.
      *
      * @param shares in the order of the containers' declaration, init containers first
      */
-    public static QuotaAmount of(List<ContainerShare> shares) {
-        return shares.isEmpty() ? NONE : peak(shares, ContainerShare::kind, QuotaAmount::sum);
+    public static QuotaAmount held(List<ContainerShare> shares) {
+        return of(shares, Vgpu::cores);
     }
 
-    private static GpuAmount sum(ContainerShare share) {
+    /** What quotas count of these shares: what the pod holds, and all cores where it may use all. */
+    public static QuotaAmount of(List<ContainerShare> shares) {
+        return of(shares, vgpu -> counted(vgpu.cores(), vgpu.policy()));
+    }
+
+    private static QuotaAmount of(List<ContainerShare> shares, ToIntFunction<Vgpu> cores) {
+        return shares.isEmpty() ? NONE : peak(shares, ContainerShare::kind, share -> sum(share, cores));
+    }
+
+    private static GpuAmount sum(ContainerShare share, ToIntFunction<Vgpu> coresOf) {
         long memoryMiB = 0;
         int cores = 0;
         List<Vgpu> vgpus = share.vgpus().list();
         for (Vgpu vgpu : vgpus) {
             memoryMiB += vgpu.memoryMiB();
-            cores += vgpu.exclusive() ? WHOLE_CARD_CORES : counted(vgpu.cores(), vgpu.policy());
+            cores += vgpu.exclusive() ? WHOLE_CARD_CORES : coresOf.applyAsInt(vgpu);
         }
         return new GpuAmount(memoryMiB, cores, vgpus.size(), false);
     }

@@ -402,7 +402,7 @@ public final class AgentUsage {
                 continue;
             }
             if (pods.size() < UsageReport.MOST_CONTAINERS) {
-                QuotaAmount held = QuotaAmount.of(holding.shares());
+                QuotaAmount held = QuotaAmount.held(holding.shares());
                 pods.add(new NodeAllocation.OfPod(
                         holding.pod().namespace(), holding.pod().name(), held.memoryMiB(), (int) held.cores()));
             }

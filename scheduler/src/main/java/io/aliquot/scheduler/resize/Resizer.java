@@ -152,6 +152,6 @@ public final class Resizer {
                 Annotations.RESIZE_FENCE,
                 fence,
                 shares.stream().collect(Collectors.toMap(ContainerShare::container, ContainerShare::vgpus)),
-                QuotaAmount.of(shares));
+                QuotaAmount.held(shares));
     }
 }

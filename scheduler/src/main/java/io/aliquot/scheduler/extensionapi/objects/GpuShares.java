@@ -188,7 +188,7 @@ public final class GpuShares implements Resource<GpuPod> {
         List<GpuPart> parts =
                 containers.stream().flatMap(one -> one.gpus().stream()).toList();
         boolean holds = !pod.isPending();
-        QuotaAmount held = QuotaAmount.of(pod.shares());
+        QuotaAmount held = QuotaAmount.held(pod.shares());
         return new GpuShare(
                 metadata(pod),
                 new GpuShareSpec(holds ? heldSpec(pod.shares()) : requestedSpec(pod)),
