@@ -197,9 +197,8 @@ record GpuAdmission(
 
     private static void checkAnnotationsFit(ObjectNode pod, Map<String, String> added, List<JsonContainer> containers) {
         long bytes = JsonTree.object(pod, "metadata")
-                .orElseThrow()
-                .path(ReviewReader.ANNOTATION_BYTES)
-                .asLong(0);
+                .map(metadata -> metadata.path(ReviewReader.ANNOTATION_BYTES).asLong(0))
+                .orElse(0L);
         try {
             AllocationAnnotations.check(
                     bytes + AllocationAnnotations.bytes(added),

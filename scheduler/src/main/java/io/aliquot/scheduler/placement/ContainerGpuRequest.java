@@ -32,7 +32,8 @@ public record ContainerGpuRequest(String name, ContainerKind kind, GpuRequest re
         return containers.stream()
                 .collect(Collectors.toMap(
                         ContainerGpuRequest::name,
-                        container -> container.request().vgpus()));
+                        container -> container.request().vgpus(),
+                        Integer::sum));
     }
 
     /** The same container, with its amounts interpreted as another product interprets them. */
