@@ -8,17 +8,20 @@ import java.nio.channels.ClosedChannelException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Arrays;
+import java.util.OptionalInt;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /**
  * An open file of the host that a container can open too. While it is open for writing, the kernel grants no lease on the
  * file (fcntl(2); fs/locks.c, check_conflicting_open), and its owner and mode no longer matter. Only {@link #cut} and {@link
- * #removeAttributes} wait for what a container does with the file. Thread-safe.
+ * #removeAttributes} wait for what a container does with the file, and {@link #read} for 20 ms. Thread-safe.
  */
 public final class HeldFile {
     private static final int RWF_NOWAIT = 8;
+    private static final int LOAD_MILLIS = 20;
     private static final int AT_EMPTY_PATH = 0x1000;
     private static final int STATX_BASIC_STATS = 0x7ff;
     private static final int STATX_SIZE = 256;
@@ -94,14 +97,23 @@ public final class HeldFile {
     }
 
     /**
-     * Reads what is in memory.
+     * Reads what is in memory. What is not is read in the background, for which this call waits {@value #LOAD_MILLIS} ms at
+     * most: on XFS a write(2) of the container's may hold the file for 10 s.
      *
      * @param part direct
      * @return how many bytes; -1 beyond the end
-     * @throws IOException also instead of waiting: for the disk, or on XFS for a write(2) of the container's, which may take
-     *     10 s. The bytes are then read in the background, for a later call
+     * @throws IOException also instead of waiting for longer, and while an earlier call's bytes are being read
      */
     public int read(ByteBuffer part, long at) throws IOException {
+        OptionalInt count = readCached(part, at);
+        if (count.isEmpty() && isLoaded()) {
+            count = readCached(part, at);
+        }
+        return count.orElseThrow(() -> new IOException("preadv2: would wait"));
+    }
+
+    /** Empty if it would wait. */
+    private OptionalInt readCached(ByteBuffer part, long at) throws IOException {
         return use(() -> {
             long count;
             synchronized (argument) {
@@ -112,17 +124,28 @@ public final class HeldFile {
                     count = Libc.preadv2(fd, argument, 1, at, 0); // tmpfs, overlayfs
                 }
             }
+            if (count < 0 && Native.getLastError() == Libc.EAGAIN) {
+                return OptionalInt.empty();
+            }
             if (count < 0) {
-                boolean wouldWait = Native.getLastError() == Libc.EAGAIN;
-                IOException error = Libc.error("preadv2");
-                if (wouldWait && loading.compareAndSet(false, true)) {
-                    Thread.ofPlatform().daemon().name("file-load").start(this::load);
-                }
-                throw error;
+                throw Libc.error("preadv2");
             }
             part.position(part.position() + (int) count);
-            return count == 0 && part.hasRemaining() ? -1 : (int) count;
+            return OptionalInt.of(count == 0 && part.hasRemaining() ? -1 : (int) count);
         });
+    }
+
+    private boolean isLoaded() {
+        if (!loading.compareAndSet(false, true)) {
+            return false;
+        }
+        Thread thread = Thread.ofPlatform().daemon().name("file-load").start(this::load);
+        try {
+            return thread.join(Duration.ofMillis(LOAD_MILLIS));
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return false;
+        }
     }
 
     /** Reads the file into the kernel's memory; waits for the disk and the container. */
