@@ -202,8 +202,9 @@ public final class UsageTracker {
         for (GpuUsage.GpuProcess process : gpu.processes()) {
             Optional<HostProcess> host = processes.find(process.pid());
             Optional<ContainerName> holder = host.flatMap(HostProcess::container)
-                    .flatMap(id ->
-                            names.find(id).filter(name -> pods.contains(id.podUid()) || slotHolders.holdsVgpu(name)));
+                    .flatMap(id -> names.find(id)
+                            // the kubelet is asked first, and again if it did not know the pod: its slot has the region
+                            .filter(name -> slotHolders.holdsVgpu(name) || pods.contains(id.podUid())));
             if (host.isPresent() && holder.isPresent()) {
                 byContainer
                         .computeIfAbsent(holder.get(), name -> new Processes())

@@ -31,6 +31,8 @@ import java.util.Random;
 import java.util.UUID;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The tracker on a host made of files: processes, the kubelet's links, regions. */
 final class UsageTrackerTest {
@@ -229,13 +231,16 @@ final class UsageTrackerTest {
         assertThat(sample()).as("after the pod's end").isEmpty();
     }
 
-    @Test
-    void aNewContainerIsAttributedByTheFirstSampleThatSeesIt() throws Exception {
+    /** Regression: of a pod that the scheduler had told already, the kubelet was not asked again. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void aNewContainerIsAttributedByTheFirstSampleThatSeesIt(boolean told) throws Exception {
         DeviceHolders later = holders;
         holders = new DeviceHolders.Known(List.of());
         assertThat(sample()).isEmpty();
 
         holders = later;
+        limits = told ? new Limits(List.of(limit(UID, GPU, Held.SHARE))) : Limits.NONE;
         region("slot-003", charged(GPU, 7, 100));
         process(100, 7, containerOf(MAIN, 'a'));
         uses(100, 356);
