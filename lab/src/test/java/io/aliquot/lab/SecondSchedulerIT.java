@@ -9,63 +9,58 @@ import io.fabric8.kubernetes.api.model.Pod;
 import io.fabric8.kubernetes.api.model.Quantity;
 import java.util.Map;
 import java.util.Objects;
-import java.util.Optional;
-import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.parallel.Isolated;
 
 /** The default scheduler and Aliquot's decide at the same time, each by what it has seen: a pod of each races for CPU. */
 @ExtendWith(LabExtension.class)
+@Isolated
 @LongTier.Only
 class SecondSchedulerIT {
-    private static final int MOST_RACES = 40;
-
+    /**
+     * The extender is paused while kube-scheduler, which has looked at the node already, waits for its answer; the default
+     * scheduler's pod gets the CPU meanwhile.
+     */
     @Test
-    void theKubeletRejectsThePodThatDoesNotFitAndItsShareIsFree(Lab lab, TestNamespace namespace)
-            throws InterruptedException {
-        String node = namespace.node();
-        Quantity cpu = new Quantity(freeMillis(lab, node) * 2 / 3 + "m");
-        Optional<Pod> rejected = Optional.empty();
-        for (int i = 0; i < MOST_RACES && rejected.isEmpty(); i++) {
-            rejected = race(lab, namespace, cpu, i);
+    void theKubeletRejectsThePodThatDoesNotFitAndItsShareIsFree(Lab lab, TestNamespace namespace) {
+        String node = lab.nodes().getFirst();
+        var cpu = new Quantity(freeMillis(lab, node) * 2 / 3 + "m");
+        var replicas = new SchedulerReplicas(lab);
+        Pod leader = replicas.get(replicas.leader());
+        namespace.create(Pods.onNode(withCpu(Pods.withGpuMemory(lab, "share", 1000), cpu), node)
+                .edit()
+                .editSpec()
+                .addNewSchedulingGate("aliquot.io/test")
+                .endSpec()
+                .build());
+        replicas.signal(leader, SchedulerReplicas.EXTENDER, "SIGSTOP");
+        try {
+            namespace
+                    .client()
+                    .pods()
+                    .resource(namespace.get("share"))
+                    .edit(pod -> pod.edit()
+                            .editSpec()
+                            .withSchedulingGates()
+                            .endSpec()
+                            .build());
+            namespace.create(Pods.onNode(withCpu(Pods.withoutGpu(lab, "plain"), cpu), node));
+            namespace.awaitRunning("plain", PROMPTLY);
+        } finally {
+            replicas.signal(leader, SchedulerReplicas.EXTENDER, "SIGCONT");
         }
 
-        assertThat(rejected).as("a share that lost its race").isPresent();
-        assertThat(rejected.get().getStatus().getPhase()).isEqualTo("Failed");
-        assertThat(rejected.get().getStatus().getReason()).isEqualTo("OutOfcpu");
-        namespace.client().pods().inNamespace(namespace.name()).list().getItems().stream()
-                .filter(pod -> !"Failed".equals(pod.getStatus().getPhase()))
-                .forEach(namespace::requestDeletion);
-        Pod whole = Pods.withLimits(lab, "whole", Map.of(Resources.VGPU, "2"));
-        namespace.create(whole);
+        Pod share = namespace.await(
+                "share",
+                "is rejected",
+                EVENTUALLY,
+                pod -> "Failed".equals(pod.getStatus().getPhase()));
+        assertThat(share.getStatus().getReason()).isEqualTo("OutOfcpu");
+        namespace.delete("plain");
+        namespace.create(Pods.onNode(Pods.withLimits(lab, "whole", Map.of(Resources.VGPU, "2")), node));
         namespace.awaitRunning("whole", PROMPTLY);
-    }
-
-    /** Returns the pod with the share if the kubelet has rejected it. */
-    private static Optional<Pod> race(Lab lab, TestNamespace namespace, Quantity cpu, int number)
-            throws InterruptedException {
-        String share = "share-" + number;
-        String plain = "plain-" + number;
-        namespace.create(withCpu(Pods.withGpuMemory(lab, share, 1000), cpu));
-        // The default scheduler is to bind after Aliquot's has decided and before its Binding has arrived.
-        TimeUnit.MILLISECONDS.sleep(number * 5L);
-        namespace.create(withCpu(Pods.withoutGpu(lab, plain), cpu));
-        for (String name : new String[] {share, plain}) {
-            namespace.await(
-                    name,
-                    "is decided",
-                    EVENTUALLY,
-                    pod -> TestNamespace.isRunning(pod)
-                            || TestNamespace.isUnschedulable(pod)
-                            || "Failed".equals(pod.getStatus().getPhase()));
-        }
-        Pod decided = namespace.get(share);
-        if ("Failed".equals(decided.getStatus().getPhase())) {
-            return Optional.of(decided);
-        }
-        namespace.deleteAllPods();
-        return Optional.empty();
     }
 
     private static Pod withCpu(Pod pod, Quantity cpu) {
