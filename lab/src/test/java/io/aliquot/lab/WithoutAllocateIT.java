@@ -114,7 +114,7 @@ class WithoutAllocateIT {
         assertIsLeftAlone(namespace);
     }
 
-    /** The sidecar restarts in place; the init container runs again when the pod's sandbox is made anew. */
+    /** The sidecar restarts in place; the init container runs again when the kubelet has made another sandbox for the pod. */
     @Test
     void initContainersAndSidecarsThatRunAgainHaveTheirLimits(Lab lab, TestNamespace namespace) throws Exception {
         String node = lab.nodes().getFirst();

@@ -71,7 +71,7 @@ public final class HolderCheck {
         this.nanoTime = nanoTime;
     }
 
-    /** Looks at the containers whose turn it is. */
+    /** Looks at the containers that are due. */
     public void run() {
         long now = nanoTime.getAsLong();
         Limits said = limits.get();

@@ -81,7 +81,7 @@ public final class BoundPods {
         return leaving(pod, leavesBy, pod.grace());
     }
 
-    /** The same pod being deleted with this deadline and grace period. */
+    /** The same pod with this deadline and grace period; being deleted unless the deadline is {@link Instant#MAX}. */
     public static BoundPod leaving(BoundPod pod, Instant leavesBy, Duration grace) {
         return new BoundPod(
                 pod.id(),

@@ -312,7 +312,7 @@ class EvictorTest {
         assertThat(fixture.cluster.graces).as("its own again").doesNotContainKey("third");
     }
 
-    /** Regression: so did one that was deleted anew before each preemptor. */
+    /** Regression: so did one that was deleted again before each preemptor. */
     @Test
     void onceWaitedForAnotherTerminatingPodOfTheNamespaceIsWaitedForThirtySeconds() {
         Duration patient = Duration.ofSeconds(599);
@@ -341,19 +341,7 @@ class EvictorTest {
     }
 
     private BoundPod withGrace(BoundPod pod, Duration grace) {
-        BoundPod changed = new BoundPod(
-                pod.id(),
-                pod.node(),
-                pod.version() + 1,
-                pod.shares(),
-                pod.hostRequests(),
-                pod.scopes(),
-                pod.priority(),
-                pod.created(),
-                pod.bound(),
-                grace,
-                pod.leavesBy(),
-                pod.fence());
+        BoundPod changed = BoundPods.leaving(pod, pod.leavesBy(), grace);
         fixture.ledger.observeBound(changed);
         return changed;
     }
