@@ -141,7 +141,6 @@ final class NodeAgent implements AutoCloseable {
                 files,
                 podResources::list,
                 limits,
-                settings.computeAlarm() ? feed::isLimited : (container, gpu) -> false,
                 List.of(recent, applicationXids, contexts, feed),
                 nanoTime);
         nvml = new NvmlSession(

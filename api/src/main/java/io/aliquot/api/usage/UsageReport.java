@@ -66,7 +66,6 @@ public record UsageReport(
     private static final String UNLIMITED = "unlimited";
     private static final String COVERED = "covered";
     private static final String WITHOUT_SHIM = "withoutShim";
-    private static final String UNCOUNTED_TIME = "uncountedTime";
     private static final String FINDINGS = "findings";
     private static final String PROBLEM = "problem";
     private static final String LARGE_REGION = "largeRegion";
@@ -134,17 +133,6 @@ public record UsageReport(
          * cards, where the shim counts nothing.
          */
         record WithoutShim() implements Unlimited {}
-
-        /**
-         * The container uses GPU time that the shim has not counted.
-         *
-         * @param percent of the GPU's time in the last 10 s, by NVML
-         */
-        record UncountedTime(int percent) implements Unlimited {
-            public UncountedTime {
-                expect(percent > 0 && percent <= 100, "percent from 1 to 100", percent);
-            }
-        }
     }
 
     /**
@@ -307,7 +295,6 @@ public record UsageReport(
         return switch (optionalText(use, UNLIMITED)) {
             case COVERED -> Optional.of(new Unlimited.Covered(text(use, "coveredPath")));
             case WITHOUT_SHIM -> Optional.of(new Unlimited.WithoutShim());
-            case UNCOUNTED_TIME -> Optional.of(new Unlimited.UncountedTime(integer(use, "uncountedPercent")));
             default -> Optional.empty();
         };
     }
@@ -388,8 +375,6 @@ public record UsageReport(
                 case Unlimited.Covered(String path) ->
                     object.put(UNLIMITED, COVERED).put("coveredPath", path);
                 case Unlimited.WithoutShim() -> object.put(UNLIMITED, WITHOUT_SHIM);
-                case Unlimited.UncountedTime(int percent) ->
-                    object.put(UNLIMITED, UNCOUNTED_TIME).put("uncountedPercent", percent);
             }
         });
     }

@@ -113,9 +113,9 @@ class UsageReportTest {
 
     @Test
     void aFindingIsReadAsItWasWritten() {
-        var finding = Optional.of(new UsageReport.Unlimited.UncountedTime(50));
+        var finding = Optional.of(new UsageReport.Unlimited.Covered("/etc/aliquot"));
         String text = REPORT.print()
-                .replace("\"unlimited\":\"withoutShim\"", "\"unlimited\":\"uncountedTime\",\"uncountedPercent\":50");
+                .replace("\"unlimited\":\"withoutShim\"", "\"unlimited\":\"covered\",\"coveredPath\":\"/etc/aliquot\"");
 
         UsageReport report = UsageReport.parse(text);
 

@@ -19,11 +19,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalDouble;
-import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.function.BiPredicate;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
@@ -71,7 +69,6 @@ public final class UsageTracker {
     private final AgentFiles agentFiles;
     private final LimitsCheck limits;
     private final Supplier<Limits> allocation;
-    private final BiPredicate<ContainerName, String> isComputeLimited;
     private final List<SampleListener> listeners;
     private final LongSupplier nanoTime;
 
@@ -91,7 +88,6 @@ public final class UsageTracker {
      * @param files which containers mount
      * @param podResources asks the kubelet which containers hold slots
      * @param allocation what the scheduler said last of this node
-     * @param isComputeLimited whether GPU time of a container on a GPU that the shim has not counted is a finding
      * @param listeners receive each sample
      * @param nanoTime {@link System#nanoTime}, which is {@code CLOCK_MONOTONIC} on Linux
      */
@@ -102,7 +98,6 @@ public final class UsageTracker {
             SlotFiles files,
             Supplier<DeviceHolders> podResources,
             Supplier<Limits> allocation,
-            BiPredicate<ContainerName, String> isComputeLimited,
             List<? extends SampleListener> listeners,
             LongSupplier nanoTime) {
         processes = new HostProcesses(proc);
@@ -112,7 +107,6 @@ public final class UsageTracker {
         agentFiles = new AgentFiles(files.agentFiles());
         limits = new LimitsCheck(proc, stateDir, processes, nanoTime);
         this.allocation = allocation;
-        this.isComputeLimited = isComputeLimited;
         this.listeners = List.copyOf(listeners);
         this.nanoTime = nanoTime;
         lastSampleAt = nanoTime.getAsLong() - FIRST_PERIOD_MICROS * NANOS_PER_MICRO;
@@ -163,8 +157,7 @@ public final class UsageTracker {
     private Reading read(Source source, Map<ContainerName, String> slots) throws NvmlException {
         Map<ContainerName, Map<String, Claim>> before = claims(slots);
         List<GpuUsage> gpus = source.usage(Map.copyOf(utilizationUntil));
-        var reading = new Reading(
-                slots, gpus, before, claims(slots), new LinkedHashMap<>(), new HashMap<>(), new HashMap<>());
+        var reading = new Reading(slots, gpus, before, claims(slots), new LinkedHashMap<>(), new HashMap<>());
         gpus.forEach(gpu -> attribute(gpu, reading));
         return reading;
     }
@@ -224,7 +217,6 @@ public final class UsageTracker {
             for (GpuUsage.Utilization sample : gpu.utilization()) {
                 long period = until == null ? FIRST_PERIOD_MICROS : Math.max(0, sample.endMicros() - until);
                 double used = period / MICROS_PER_SECOND * sample.percent() / 100;
-                reading.gpuSeconds.merge(gpu.uuid(), used, Double::sum);
                 reading.uses.forEach((key, use) -> {
                     if (key.uuid.equals(gpu.uuid()) && use.pids.containsKey(sample.pid())) {
                         counters(key, use.id).gpuSeconds += used;
@@ -274,14 +266,10 @@ public final class UsageTracker {
                     counted.id == null ? Held.UNKNOWN : allocation.get().held(key.container.ofPod(counted.id.podUid()));
             agentFiles.write(slot.get(), key.uuid, holds, unattributed, now / NANOS_PER_MILLI);
         }
-        OptionalInt ofGpu = reading.utilizationPercent(key.uuid);
-        OptionalDouble utilization = ofGpu.isPresent()
+        OptionalDouble utilization = reading.isUtilizationKnown(key.uuid)
                 ? OptionalDouble.of(part(counted.gpuSeconds - counted.gpuSecondsBefore, seconds))
                 : OptionalDouble.empty();
         counted.gpuSecondsBefore = counted.gpuSeconds;
-        OptionalInt uncounted = ofGpu.isPresent()
-                ? uncountedTime(reading, key, counted, utilization.getAsDouble(), ofGpu.getAsInt(), seconds)
-                : OptionalInt.empty();
         return new NodeUsage.OfContainer(
                 key.container,
                 counted.id == null ? "" : counted.id.podUid(),
@@ -296,23 +284,7 @@ public final class UsageTracker {
                 claim.throttledNanos() / NANOS_PER_SECOND,
                 claim.denied(),
                 use.pids.size(),
-                unlimited(reading, key, counted, uncounted));
-    }
-
-    /** Percent of the GPU's time; empty without a finding. */
-    private OptionalInt uncountedTime(
-            Reading reading, Key key, Counters counted, double utilization, int ofGpu, double seconds) {
-        Optional<Claim> claim = Reading.claim(reading.after, key);
-        OptionalLong before = counted.gpuNanosBefore;
-        counted.gpuNanosBefore = claim.stream().mapToLong(Claim::gpuNanos).findFirst();
-        if (before.isEmpty() || claim.isEmpty() || !isComputeLimited.test(key.container, key.uuid)) {
-            return OptionalInt.empty();
-        }
-        return counted.uncountedTime.add(
-                100 * utilization,
-                100 * part((claim.get().gpuNanos() - before.getAsLong()) / NANOS_PER_SECOND, seconds),
-                100 * reading.gpuSeconds.getOrDefault(key.uuid, 0.0) / seconds,
-                ofGpu);
+                unlimited(reading, key, counted));
     }
 
     private static double part(double used, double seconds) {
@@ -323,15 +295,12 @@ public final class UsageTracker {
      * Why the container's limits do not apply to one of its processes on the GPU; empty if they do. A finding outlasts its
      * process, so that the scheduler, which asks every 9 s, hears of short ones.
      */
-    private Optional<Unlimited> unlimited(Reading reading, Key key, Counters counted, OptionalInt uncountedTime) {
+    private Optional<Unlimited> unlimited(Reading reading, Key key, Counters counted) {
         long now = nanoTime.getAsLong();
         Set<Integer> uncounted = reading.uncountedPids(key);
         boolean isWithoutShim = uncounted.stream().anyMatch(counted.uncounted::contains);
         counted.uncounted = uncounted;
         Optional<Unlimited> found = covered(reading, key, uncounted)
-                .or(() -> uncountedTime.stream()
-                        .<Unlimited>mapToObj(Unlimited.UncountedTime::new)
-                        .findFirst())
                 .or(() -> isWithoutShim ? Optional.of(new Unlimited.WithoutShim()) : Optional.empty());
         if (found.isPresent() || now - counted.unlimitedAt > KEPT.toNanos()) {
             counted.unlimited = found;
@@ -375,7 +344,6 @@ public final class UsageTracker {
      * @param after what they said afterwards
      * @param uses the processes of containers that hold vGPUs
      * @param otherBytes memory of the other processes, by GPU
-     * @param gpuSeconds GPU time of all processes since the sample before, by GPU
      */
     private record Reading(
             Map<ContainerName, String> slots,
@@ -383,8 +351,7 @@ public final class UsageTracker {
             Map<ContainerName, Map<String, Claim>> before,
             Map<ContainerName, Map<String, Claim>> after,
             Map<Key, Processes> uses,
-            Map<String, Long> otherBytes,
-            Map<String, Double> gpuSeconds) {
+            Map<String, Long> otherBytes) {
         Processes use(Key key) {
             return uses.getOrDefault(key, NO_PROCESSES);
         }
@@ -408,12 +375,11 @@ public final class UsageTracker {
                     .map(byGpu -> byGpu.getOrDefault(GpuUuids.digits(key.uuid), Claim.NONE));
         }
 
-        /** NVML's figure for the use of the GPU's time; empty if it has none. */
-        OptionalInt utilizationPercent(String uuid) {
+        /** Whether NVML has a figure for the use of the GPU's time. */
+        boolean isUtilizationKnown(String uuid) {
             return gpus.stream()
-                    .filter(gpu -> gpu.uuid().equals(uuid))
-                    .flatMapToInt(gpu -> gpu.utilizationPercent().stream())
-                    .findFirst();
+                    .anyMatch(gpu ->
+                            gpu.uuid().equals(uuid) && gpu.utilizationPercent().isPresent());
         }
 
         boolean isRegionKnown(Key key) {
@@ -459,9 +425,6 @@ public final class UsageTracker {
 
         /** At the sample before. */
         private double gpuSecondsBefore;
-
-        private OptionalLong gpuNanosBefore = OptionalLong.empty();
-        private final UncountedTime uncountedTime = new UncountedTime();
 
         /** The processes that use memory and were not in the region at the sample before. */
         private Set<Integer> uncounted = Set.of();

@@ -441,7 +441,6 @@ class ChartTest {
         assertThat(variable(extender, "ALIQUOT_DEFAULT_CORE_POLICY")).contains("elastic");
         assertThat(variable(extender, "ALIQUOT_NODES_PER_FILTER")).contains("0");
         assertThat(variable(extender, "ALIQUOT_OVERUSE")).contains("evict");
-        assertThat(variable(extender, "ALIQUOT_COMPUTE_OVERUSE")).contains("evict");
         assertThat(variable(extender, "ALIQUOT_UNLIMITED_CONTAINERS")).contains("report");
         assertThat(variable(extender, "ALIQUOT_RUNTIME_CLASS")).contains("nvidia-cdi");
         assertThat(variable(extender, "ALIQUOT_KEEPS_NODES_FROM")).contains("karpenter");
@@ -494,7 +493,6 @@ class ChartTest {
         assertThat(variable(agent, "ALIQUOT_LABEL_GPU_OPERATOR")).contains("true");
         assertThat(variable(agent, "ALIQUOT_IGNORE_XIDS")).contains("74,95");
         assertThat(variable(agent, "ALIQUOT_FATAL_XIDS")).contains("13");
-        assertThat(variable(agent, "ALIQUOT_COMPUTE_ALARM")).contains("true");
         assertThat(variable(agent, "HTTPS_PROXY")).contains("http://proxy:3128");
         assertThat(agent.getVolumeMounts())
                 .extracting(VolumeMount::getMountPath)

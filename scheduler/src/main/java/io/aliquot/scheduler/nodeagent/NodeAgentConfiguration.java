@@ -47,7 +47,6 @@ class NodeAgentConfiguration {
                 cluster,
                 evictions,
                 settings.overuse(),
-                settings.computeOveruse(),
                 settings.unlimitedContainers(),
                 metrics,
                 nanoTime);

@@ -83,8 +83,7 @@ public final class OveruseMonitor {
     private enum Kind {
         OVERUSE("GpuMemoryOveruse", Cause.OVERUSE),
         COVERED("GpuLimitsCovered", Cause.UNLIMITED),
-        WITHOUT_SHIM("GpuProgramWithoutShim", Cause.UNLIMITED),
-        UNCOUNTED_TIME("GpuTimeUncounted", Cause.OVERUSE);
+        WITHOUT_SHIM("GpuProgramWithoutShim", Cause.UNLIMITED);
 
         private final String reason;
         private final Cause cause;
@@ -114,7 +113,6 @@ public final class OveruseMonitor {
             Cluster cluster,
             Evictions evictions,
             OverusePolicy overuse,
-            OverusePolicy computeOveruse,
             OverusePolicy unlimited,
             MeterRegistry metrics,
             LongSupplier nanoTime) {
@@ -126,9 +124,6 @@ public final class OveruseMonitor {
         this.ended = EnumSet.noneOf(Kind.class);
         if (overuse == OverusePolicy.EVICT) {
             ended.add(Kind.OVERUSE);
-        }
-        if (computeOveruse == OverusePolicy.EVICT) {
-            ended.add(Kind.UNCOUNTED_TIME);
         }
         if (unlimited == OverusePolicy.EVICT) {
             ended.add(Kind.COVERED);
@@ -143,7 +138,6 @@ public final class OveruseMonitor {
                 .register(metrics);
         unlimitedPods(metrics, Kind.COVERED, "covered");
         unlimitedPods(metrics, Kind.WITHOUT_SHIM, "without_shim");
-        unlimitedPods(metrics, Kind.UNCOUNTED_TIME, "uncounted_time");
     }
 
     private void unlimitedPods(MeterRegistry metrics, Kind kind, String reason) {
@@ -251,15 +245,6 @@ public final class OveruseMonitor {
                                     container + " uses memory of " + use.gpu()
                                             + " that the shim does not count: a program is"
                                             + " static, has a loader that ignores /etc/ld.so.preload, or does not use CUDA");
-                        case Unlimited.UncountedTime(int percent) ->
-                            new Finding(
-                                    holding,
-                                    name,
-                                    use.gpu(),
-                                    Kind.UNCOUNTED_TIME,
-                                    container + " has used " + percent + " % of " + use.gpu()
-                                            + " by NVML that the shim has not counted: a program bypasses the shim,"
-                                            + " or changes what it counts");
                     })
                     .ifPresent(findings::add);
         }

@@ -300,24 +300,6 @@ class OveruseMonitorTest {
         assertThat(overusingPods()).isZero();
     }
 
-    @Test
-    void gpuTimeThatTheShimHasNotCountedIsReportedAndEndsThePodIfComputeOveruseSaysSo() {
-        monitor = monitor(OverusePolicy.EVICT);
-        report("n1", unlimited("main", new Unlimited.UncountedTime(50)));
-        checks(3);
-        assertThat(fixture.cluster.ended).isEmpty();
-        assertThat(fixture.cluster.warnings)
-                .singleElement()
-                .asString()
-                .startsWith("a GpuTimeUncounted: container main has used 50 % of " + Gpus.uuid(1, 0));
-        assertThat(unlimitedPods("uncounted_time")).isEqualTo(1);
-        assertThat(overusingPods()).isZero();
-
-        monitor = monitor(OverusePolicy.REPORT, OverusePolicy.EVICT, OverusePolicy.REPORT);
-        checks(3);
-        assertThat(fixture.cluster.ended).containsExactly(ENDED);
-    }
-
     /** Its programs call the driver directly, and it can use no more than it has. */
     @Test
     void aWholeCardHasNoLimitsToMiss() {
@@ -396,10 +378,6 @@ class OveruseMonitorTest {
     }
 
     private OveruseMonitor monitor(OverusePolicy policy, OverusePolicy unlimited) {
-        return monitor(policy, OverusePolicy.REPORT, unlimited);
-    }
-
-    private OveruseMonitor monitor(OverusePolicy policy, OverusePolicy compute, OverusePolicy unlimited) {
         fixture.metrics.clear();
         return new OveruseMonitor(
                 () -> List.copyOf(reports.values()),
@@ -407,7 +385,6 @@ class OveruseMonitorTest {
                 fixture.cluster,
                 evictions,
                 policy,
-                compute,
                 unlimited,
                 fixture.metrics,
                 fixture.now::get);
