@@ -83,7 +83,6 @@ class ParsersTest {
                 new Parser("Inventory", node, Inventory::parse),
                 new Parser(
                         "Vgpus", GPU + " memory=3000Mi cores=30 policy=elastic compute-priority=low\n", Vgpus::parse),
-                new Parser("Fence", "aliquot-1_uuid/3", Fence::parse),
                 new Parser("Quantity", "12.5Gi", Quantity::parse),
                 new Parser("HamiAllocation", GPU + ",NVIDIA,3000,30:" + GPU + ",NVIDIA,1,0:;", HamiAllocation::parse),
                 new Parser(

@@ -36,8 +36,7 @@ public final class BoundPods {
                 Instant.EPOCH,
                 Instant.EPOCH,
                 GRACE,
-                Instant.MAX,
-                "");
+                Instant.MAX);
     }
 
     /** A pod bound this many seconds after 1970. */
@@ -55,12 +54,11 @@ public final class BoundPods {
                 since,
                 since,
                 GRACE,
-                Instant.MAX,
-                "");
+                Instant.MAX);
     }
 
-    /** The same pod, bound this many seconds after 1970 with this fence. */
-    public static BoundPod under(BoundPod pod, int second, String fence) {
+    /** The same pod, bound this many seconds after 1970. */
+    public static BoundPod boundAt(BoundPod pod, int second) {
         return new BoundPod(
                 pod.id(),
                 pod.node(),
@@ -72,8 +70,7 @@ public final class BoundPods {
                 pod.created(),
                 Instant.ofEpochSecond(second),
                 pod.grace(),
-                pod.leavesBy(),
-                fence);
+                pod.leavesBy());
     }
 
     /** The same pod being deleted with this deadline. */
@@ -94,8 +91,7 @@ public final class BoundPods {
                 pod.created(),
                 pod.bound(),
                 grace,
-                leavesBy,
-                pod.fence());
+                leavesBy);
     }
 
     /** What a pod with these shares counts for in quotas. */
