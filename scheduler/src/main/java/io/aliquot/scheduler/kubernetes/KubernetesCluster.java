@@ -317,8 +317,8 @@ final class KubernetesCluster implements Cluster {
     }
 
     @Override
-    public void warn(PodId id, String reason, String message) {
-        events.warn(pod(id), reason, message);
+    public void warn(PodId id, String reason, String what, String message) {
+        events.warn(pod(id), reason, what, message);
     }
 
     @Override

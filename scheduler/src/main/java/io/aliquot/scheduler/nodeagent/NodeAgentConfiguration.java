@@ -53,7 +53,7 @@ class NodeAgentConfiguration {
     }
 
     @Bean
-    ContainerEvents containerEvents(AgentUsage usage, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
-        return new ContainerEvents(usage::all, ledger, cluster, nanoTime);
+    ContainerEvents containerEvents(AgentUsage usage, Ledger ledger, Cluster cluster) {
+        return new ContainerEvents(usage::all, ledger, cluster);
     }
 }

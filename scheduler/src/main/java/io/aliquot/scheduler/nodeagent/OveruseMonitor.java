@@ -1,7 +1,5 @@
 package io.aliquot.scheduler.nodeagent;
 
-import com.github.benmanes.caffeine.cache.Cache;
-import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.OfContainer;
@@ -52,9 +50,6 @@ import org.slf4j.LoggerFactory;
  * beyond the limit is overuse. The other case needs intent: a mount, a link or another root at Aliquot's paths.
  */
 public final class OveruseMonitor {
-    /** Between two events about the same container and GPU. */
-    static final Duration REPEAT_AFTER = Duration.ofMinutes(10);
-
     /** After a resize, for the pod to free what it may no longer use. */
     static final Duration AFTER_RESIZE = Duration.ofSeconds(60);
 
@@ -72,8 +67,6 @@ public final class OveruseMonitor {
     private final Evictions evictions;
     private final LongSupplier nanoTime;
     private final Set<Kind> ended;
-    /** What has an event of less than {@link #REPEAT_AFTER} ago. */
-    private final Cache<Reported, Boolean> reported;
     /** Uids of pods that were ended, until they are gone. */
     private final Set<String> gone = new HashSet<>();
 
@@ -93,8 +86,6 @@ public final class OveruseMonitor {
             this.cause = cause;
         }
     }
-
-    private record Reported(String uid, String container, String gpu, Kind kind) {}
 
     /**
      * Something wrong with a container.
@@ -128,11 +119,6 @@ public final class OveruseMonitor {
         if (unlimited == OverusePolicy.EVICT) {
             ended.add(Kind.COVERED);
         }
-        this.reported = Caffeine.newBuilder()
-                .maximumSize(10_000)
-                .expireAfterWrite(REPEAT_AFTER)
-                .ticker(nanoTime::getAsLong)
-                .build();
         Gauge.builder("aliquot.overuse.pods", this, monitor -> monitor.pods(Kind.OVERUSE))
                 .description("Pods with a container that uses more GPU memory than its limit")
                 .register(metrics);
@@ -155,7 +141,6 @@ public final class OveruseMonitor {
     public void check() {
         if (!(cluster.leadership() instanceof Leads)) {
             pods = Map.of();
-            reported.invalidateAll();
             gone.clear();
             return;
         }
@@ -174,7 +159,11 @@ public final class OveruseMonitor {
                                 .map(Finding::uid)
                                 .distinct()
                                 .count()));
-        findings.forEach(this::writeEvent);
+        findings.forEach(finding -> cluster.warn(
+                finding.holding.pod(),
+                finding.kind.reason,
+                finding.container + " " + finding.gpu,
+                finding.description));
         // Of several findings about a pod, the first ends it.
         Map<String, Finding> toEnd = new LinkedHashMap<>();
         findings.stream()
@@ -283,13 +272,6 @@ public final class OveruseMonitor {
         return holding.shares().stream()
                 .filter(share -> share.container().equals(container))
                 .flatMap(share -> share.vgpus().list().stream());
-    }
-
-    private void writeEvent(Finding finding) {
-        var event = new Reported(finding.uid(), finding.container, finding.gpu, finding.kind);
-        if (reported.asMap().putIfAbsent(event, true) == null) {
-            cluster.warn(finding.holding.pod(), finding.kind.reason, finding.description);
-        }
     }
 
     private void end(Finding finding) {

@@ -1015,7 +1015,7 @@ final class FaultModel {
         }
 
         @Override
-        public void warn(PodId pod, String reason, String message) {}
+        public void warn(PodId pod, String reason, String what, String message) {}
 
         /** Only the auditor evicts, and {@link #checkTruth} guarantees that no GPU is over-allocated. */
         @Override

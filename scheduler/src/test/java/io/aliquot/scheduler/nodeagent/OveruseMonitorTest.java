@@ -48,7 +48,7 @@ class OveruseMonitorTest {
     }
 
     @Test
-    void thePodGetsOneEventInTenMinutesAndIsCountedWhileTheAgentReportsIt() {
+    void thePodGetsOneEventWhateverItsFiguresAndIsCountedWhileTheAgentReportsIt() {
         for (int second = 0; second < 600; second++) {
             report("n1", overuse("a", 5000 + second));
             monitor.check();
@@ -56,8 +56,6 @@ class OveruseMonitorTest {
         }
         assertThat(fixture.cluster.warnings).containsExactly(EVENT);
         assertThat(overusingPods()).isEqualTo(1);
-        monitor.check();
-        assertThat(fixture.cluster.warnings).hasSize(2);
         report("n1");
         monitor.check();
         assertThat(overusingPods()).isZero();

@@ -96,7 +96,7 @@ class AuditorTest {
             log.detachAppender(lines);
         }
         assertThat(lines.list).hasSize(2);
-        assertThat(fixture.cluster.warnings).hasSize(10);
+        assertThat(fixture.cluster.warnings).hasSize(1);
         assertThat(metrics.counter("aliquot.ledger.overallocated").count()).isEqualTo(1);
         present("c", 3);
         auditor.audit();
