@@ -1,5 +1,6 @@
 package io.aliquot.api.names;
 
+import com.fasterxml.jackson.annotation.JsonValue;
 import java.util.List;
 import java.util.Locale;
 
@@ -41,6 +42,7 @@ public enum Priority {
         return text.matches("[0-9]+");
     }
 
+    @JsonValue
     public String print() {
         return name().toLowerCase(Locale.ROOT);
     }

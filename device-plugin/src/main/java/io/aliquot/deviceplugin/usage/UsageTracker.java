@@ -2,7 +2,7 @@ package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.names.Held;
-import io.aliquot.api.usage.UsageReport.Unlimited;
+import io.aliquot.api.usage.UsageReport.Problem;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
@@ -10,7 +10,6 @@ import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.usage.HostProcesses.HostProcess;
 import io.aliquot.deviceplugin.usage.Regions.Claim;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -41,9 +40,6 @@ public final class UsageTracker {
     /** How often a larger figure is read again. Each reading of NVML takes about a millisecond for each GPU. */
     private static final int CONFIRMATIONS = 4;
 
-    /** Of a finding; longer than the scheduler's period and the pause after a failed request. */
-    private static final Duration KEPT = Duration.ofSeconds(40);
-
     private static final double MICROS_PER_SECOND = 1e6;
     private static final double NANOS_PER_SECOND = 1e9;
     private static final long NANOS_PER_MILLI = 1_000_000;
@@ -69,6 +65,7 @@ public final class UsageTracker {
     private final AgentFiles agentFiles;
     private final LimitsCheck limits;
     private final Supplier<Limits> allocation;
+    private final RecentFindings findings;
     private final List<SampleListener> listeners;
     private final LongSupplier nanoTime;
 
@@ -88,6 +85,7 @@ public final class UsageTracker {
      * @param files which containers mount
      * @param podResources asks the kubelet which containers hold slots
      * @param allocation what the scheduler said last of this node
+     * @param findings gets the containers whose limits do not apply
      * @param listeners receive each sample
      * @param nanoTime {@link System#nanoTime}, which is {@code CLOCK_MONOTONIC} on Linux
      */
@@ -98,6 +96,7 @@ public final class UsageTracker {
             SlotFiles files,
             Supplier<DeviceHolders> podResources,
             Supplier<Limits> allocation,
+            RecentFindings findings,
             List<? extends SampleListener> listeners,
             LongSupplier nanoTime) {
         processes = new HostProcesses(proc);
@@ -107,6 +106,7 @@ public final class UsageTracker {
         agentFiles = new AgentFiles(files.agentFiles());
         limits = new LimitsCheck(proc, stateDir, processes, nanoTime);
         this.allocation = allocation;
+        this.findings = findings;
         this.listeners = List.copyOf(listeners);
         this.nanoTime = nanoTime;
         lastSampleAt = nanoTime.getAsLong() - FIRST_PERIOD_MICROS * NANOS_PER_MICRO;
@@ -270,6 +270,7 @@ public final class UsageTracker {
                 ? OptionalDouble.of(part(counted.gpuSeconds - counted.gpuSecondsBefore, seconds))
                 : OptionalDouble.empty();
         counted.gpuSecondsBefore = counted.gpuSeconds;
+        findUnlimited(reading, key, counted);
         return new NodeUsage.OfContainer(
                 key.container,
                 counted.id == null ? "" : counted.id.podUid(),
@@ -283,39 +284,33 @@ public final class UsageTracker {
                 utilization,
                 claim.throttledNanos() / NANOS_PER_SECOND,
                 claim.denied(),
-                use.pids.size(),
-                unlimited(reading, key, counted));
+                use.pids.size());
     }
 
     private static double part(double used, double seconds) {
         return Math.clamp(used / seconds, 0, 1);
     }
 
-    /**
-     * Why the container's limits do not apply to one of its processes on the GPU; empty if they do. A finding outlasts its
-     * process, so that the scheduler, which asks every 9 s, hears of short ones.
-     */
-    private Optional<Unlimited> unlimited(Reading reading, Key key, Counters counted) {
-        long now = nanoTime.getAsLong();
+    /** Reports that the container's limits do not apply to one of its processes on the GPU. */
+    private void findUnlimited(Reading reading, Key key, Counters counted) {
         Set<Integer> uncounted = reading.uncountedPids(key);
         boolean isWithoutShim = uncounted.stream().anyMatch(counted.uncounted::contains);
         counted.uncounted = uncounted;
-        Optional<Unlimited> found = covered(reading, key, uncounted)
-                .or(() -> isWithoutShim ? Optional.of(new Unlimited.WithoutShim()) : Optional.empty());
-        if (found.isPresent() || now - counted.unlimitedAt > KEPT.toNanos()) {
-            counted.unlimited = found;
-            counted.unlimitedAt = now;
+        ContainerId id = counted.id;
+        if (id != null) {
+            covered(reading, key, uncounted)
+                    .or(() -> isWithoutShim ? Optional.of(new Problem.WithoutShim(key.uuid)) : Optional.empty())
+                    .ifPresent(problem -> findings.add(key.container.ofPod(id.podUid()), problem));
         }
-        return counted.unlimited;
     }
 
-    private Optional<Unlimited> covered(Reading reading, Key key, Set<Integer> uncounted) {
+    private Optional<Problem> covered(Reading reading, Key key, Set<Integer> uncounted) {
         for (Map.Entry<Integer, HostProcess> process : reading.use(key).hosts.entrySet()) {
             Optional<LimitsCheck.Missing> missing = limits.find(process.getKey(), process.getValue(), key.container);
             // Where the files are elsewhere, a process that the shim counts has got others at their paths.
             boolean isCounted = reading.isRegionKnown(key) && !uncounted.contains(process.getKey());
             if (missing.isPresent() && (!missing.get().moved() || isCounted)) {
-                return Optional.of(new Unlimited.Covered(missing.get().path()));
+                return Optional.of(new Problem.LimitsNotSeen(missing.get().path()));
             }
         }
         return Optional.empty();
@@ -428,9 +423,6 @@ public final class UsageTracker {
 
         /** The processes that use memory and were not in the region at the sample before. */
         private Set<Integer> uncounted = Set.of();
-
-        private Optional<Unlimited> unlimited = Optional.empty();
-        private long unlimitedAt;
     }
 
     /** The processes of one container on one GPU. */

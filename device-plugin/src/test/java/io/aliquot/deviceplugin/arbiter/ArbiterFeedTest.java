@@ -70,7 +70,6 @@ final class ArbiterFeedTest {
                 utilization < 0 ? OptionalDouble.empty() : OptionalDouble.of(utilization),
                 0,
                 0,
-                1,
-                Optional.empty());
+                1);
     }
 }

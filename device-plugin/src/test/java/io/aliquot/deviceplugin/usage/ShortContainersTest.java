@@ -85,6 +85,7 @@ final class ShortContainersTest {
                     SlotFiles.open(host.resolve("state")),
                     () -> new DeviceHolders.Known(List.copyOf(holders)),
                     () -> Limits.NONE,
+                    new RecentFindings(() -> now),
                     List.of(recent, xids, new ContextMeasurement()),
                     () -> now);
             int seen = 0;

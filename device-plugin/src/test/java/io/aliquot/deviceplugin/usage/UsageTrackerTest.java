@@ -10,7 +10,8 @@ import io.aliquot.api.shim.AgentFile;
 import io.aliquot.api.shim.Region;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Limit;
-import io.aliquot.api.usage.UsageReport.Unlimited;
+import io.aliquot.api.usage.UsageReport.Finding;
+import io.aliquot.api.usage.UsageReport.Problem;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
@@ -51,6 +52,7 @@ final class UsageTrackerTest {
     private DeviceHolders holders = new DeviceHolders.Known(List.of(slot(MAIN, "slot-003")));
     private long now;
     private final RecentUsage recent = new RecentUsage(() -> Limits.NONE, () -> START.plusNanos(now), () -> now);
+    private final RecentFindings findings = new RecentFindings(() -> now);
     private final SlotFiles files;
     private final UsageTracker tracker;
 
@@ -68,6 +70,7 @@ final class UsageTrackerTest {
                 files,
                 () -> holders,
                 () -> limits,
+                findings,
                 List.of(recent),
                 () -> now);
     }
@@ -454,19 +457,18 @@ final class UsageTrackerTest {
         uses(100, 256);
         uses(101, 300);
         region("slot-003", charged(GPU, 7, 0));
-        assertThat(sample().getFirst().unlimited()).as("after one sample").isEmpty();
+        sample();
+        assertThat(findings.list()).as("after one sample").isEmpty();
 
-        assertThat(sample().getFirst().unlimited()).contains(new Unlimited.WithoutShim());
+        sample();
+        assertThat(problems()).containsExactly(new Problem.WithoutShim(GPU));
         running.clear();
-        assertThat(sample().getFirst().unlimited())
-                .as("the scheduler asks every 15 s")
-                .contains(new Unlimited.WithoutShim());
-        now += Duration.ofSeconds(40).toNanos();
-        assertThat(sample().getFirst().unlimited()).isEmpty();
-
+        now += Duration.ofMinutes(3).toNanos();
+        sample();
         uses(100, 256);
         sample();
-        assertThat(sample().getFirst().unlimited()).isEmpty();
+        sample();
+        assertThat(findings.list()).as("its other program is counted").isEmpty();
     }
 
     /** LimitsCheckTest has the cases; a folder that is renamed or a link matters to programs that the shim counts. */
@@ -485,10 +487,14 @@ final class UsageTrackerTest {
         Files.writeString(host.resolve("proc/100/mountinfo"), moved);
         uses(100, 256);
 
-        assertThat(sample().getFirst().unlimited()).isEmpty();
-        assertThat(sample().getFirst().unlimited()).contains(new Unlimited.WithoutShim());
+        sample();
+        assertThat(findings.list()).isEmpty();
+        sample();
+        assertThat(problems()).containsExactly(new Problem.WithoutShim(GPU));
         region("slot-003", charged(GPU, 7, 256));
-        assertThat(sample().getFirst().unlimited()).contains(new Unlimited.Covered("/etc/aliquot"));
+        sample();
+        assertThat(problems()).contains(new Problem.LimitsNotSeen("/etc/aliquot"));
+        now += Duration.ofMinutes(3).toNanos();
 
         running.clear();
         process(200, 7, containerOf(MAIN, 'b'));
@@ -497,7 +503,13 @@ final class UsageTrackerTest {
                 host.resolve("proc/200/mountinfo"),
                 moved.replace("/old/", "/etc/") + "22 21 8:1 /mine /etc/aliquot rw - ext4 /dev/sda rw\n23 20 8:1 "
                         + state + "/x /x rw - ext4 a rw\n");
-        assertThat(sample().getFirst().unlimited()).contains(new Unlimited.Covered("/etc/aliquot"));
+        sample();
+        assertThat(findings.list())
+                .containsExactly(new Finding(MAIN.ofPod(UID), new Problem.LimitsNotSeen("/etc/aliquot")));
+    }
+
+    private List<Problem> problems() {
+        return findings.list().stream().map(Finding::problem).toList();
     }
 
     private List<NodeUsage.OfContainer> sample() throws Exception {

@@ -82,6 +82,8 @@ public final class ContainerEvents {
     private static Optional<Event> event(String container, Problem problem) {
         return switch (problem) {
             case Problem.LimitsNotSeen unseen -> Optional.empty();
+            case Problem.WithoutShim without -> Optional.empty();
+            case Problem.Other other -> Optional.empty();
             case Problem.GpuNotSeen unseen ->
                 event(
                         "GpuNotVisible",

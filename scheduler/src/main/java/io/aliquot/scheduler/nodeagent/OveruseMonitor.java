@@ -4,7 +4,6 @@ import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.OfContainer;
 import io.aliquot.api.usage.UsageReport.Problem;
-import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
@@ -25,6 +24,7 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.function.Function;
@@ -184,7 +184,7 @@ public final class OveruseMonitor {
     }
 
     private static boolean mayBeWrong(OfContainer use) {
-        return sustainedMiB(use) > SMALLEST_TOLERANCE_MIB || use.unlimited().isPresent();
+        return sustainedMiB(use) > SMALLEST_TOLERANCE_MIB;
     }
 
     private void check(UsageReport report, NodeView node, List<Finding> findings) {
@@ -197,54 +197,49 @@ public final class OveruseMonitor {
                 limitMiB(holding, use).ifPresent(limitMiB -> check(holding, use, limitMiB, findings));
             }
         }
-        for (UsageReport.Finding finding : report.findings()) {
-            Holding holding = held.get(finding.container().uid());
-            String container = finding.container().container();
-            if (finding.problem() instanceof Problem.LimitsNotSeen(String path)
-                    && holding != null
-                    && vgpus(holding, container).anyMatch(vgpu -> !vgpu.exclusive())) {
-                findings.add(covered(holding, container, "", path));
+        for (UsageReport.Finding found : report.findings()) {
+            Holding holding = held.get(found.container().uid());
+            String container = found.container().container();
+            if (holding != null && vgpus(holding, container).anyMatch(vgpu -> !vgpu.exclusive())) {
+                unlimited(holding, container, found.problem()).ifPresent(findings::add);
             }
         }
     }
 
-    private static Finding covered(Holding holding, String container, String gpu, String path) {
-        return new Finding(
-                holding,
-                container,
-                gpu,
-                Kind.COVERED,
-                "container " + container + " does not see its limits: at " + path
-                        + " a program finds another file than Aliquot's, or none");
+    /** Empty for what {@link ContainerEvents} writes about. */
+    private static Optional<Finding> unlimited(Holding holding, String name, Problem problem) {
+        String container = "container " + name;
+        return switch (problem) {
+            case Problem.LimitsNotSeen(String path) ->
+                Optional.of(new Finding(
+                        holding,
+                        name,
+                        "",
+                        Kind.COVERED,
+                        container + " does not see its limits: at " + path
+                                + " a program finds another file than Aliquot's, or none"));
+            case Problem.WithoutShim(String gpu) ->
+                Optional.of(new Finding(
+                        holding,
+                        name,
+                        gpu,
+                        Kind.WITHOUT_SHIM,
+                        container + " uses memory of " + gpu
+                                + " that the shim does not count: a program is static, has a"
+                                + " loader that ignores /etc/ld.so.preload, or does not use CUDA"));
+            default -> Optional.empty();
+        };
     }
 
     private static void check(Holding holding, OfContainer use, long limitMiB, List<Finding> findings) {
-        String name = use.container().container();
-        String container = "container " + name;
-        if (limitMiB > 0) {
-            use.unlimited()
-                    .map(why -> switch (why) {
-                        case Unlimited.Covered(String path) -> covered(holding, name, use.gpu(), path);
-                        case Unlimited.WithoutShim() ->
-                            new Finding(
-                                    holding,
-                                    name,
-                                    use.gpu(),
-                                    Kind.WITHOUT_SHIM,
-                                    container + " uses memory of " + use.gpu()
-                                            + " that the shim does not count: a program is"
-                                            + " static, has a loader that ignores /etc/ld.so.preload, or does not use CUDA");
-                    })
-                    .ifPresent(findings::add);
-        }
         long usedMiB = sustainedMiB(use);
         if (usedMiB > limitMiB + tolerance(limitMiB)) {
             findings.add(new Finding(
                     holding,
-                    name,
+                    use.container().container(),
                     use.gpu(),
                     Kind.OVERUSE,
-                    container + " uses " + usedMiB + " MiB of " + use.gpu()
+                    "container " + use.container().container() + " uses " + usedMiB + " MiB of " + use.gpu()
                             + (limitMiB == 0 ? " and holds no share of it" : ", its limit is " + limitMiB + " MiB")));
         }
     }

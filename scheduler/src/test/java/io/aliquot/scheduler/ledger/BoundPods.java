@@ -6,7 +6,6 @@ import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport;
-import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
@@ -115,7 +114,7 @@ public final class BoundPods {
      * @param measured what NVML has shown for ten seconds
      */
     public static UsageReport.OfContainer usage(
-            PodContainer container, String gpu, OptionalLong charged, OptionalLong measured, Optional<Unlimited> why) {
+            PodContainer container, String gpu, OptionalLong charged, OptionalLong measured) {
         return new UsageReport.OfContainer(
                 container,
                 gpu,
@@ -130,8 +129,7 @@ public final class BoundPods {
                 0,
                 0,
                 1,
-                Optional.empty(),
-                why);
+                Optional.empty());
     }
 
     public static Vgpu vgpu(String gpu, GpuAmount amount) {
