@@ -1,6 +1,7 @@
 package io.aliquot.deviceplugin.node;
 
 import io.aliquot.api.names.FormatException;
+import io.aliquot.api.tls.TlsContext;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.URI;
@@ -11,8 +12,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
-import java.security.KeyStore;
-import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.Map;
@@ -21,7 +20,6 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import javax.net.ssl.SSLContext;
-import javax.net.ssl.TrustManagerFactory;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.JsonNode;
 import tools.jackson.databind.json.JsonMapper;
@@ -186,19 +184,10 @@ public final class ApiServerClient {
     }
 
     private static SSLContext contextTrusting(Path authorities) throws IOException, GeneralSecurityException {
-        KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
-        store.load(null, null);
         try (InputStream file = Files.newInputStream(authorities)) {
-            int number = 0;
-            for (Certificate certificate :
-                    CertificateFactory.getInstance("X.509").generateCertificates(file)) {
-                store.setCertificateEntry("authority-" + number++, certificate);
-            }
+            return TlsContext.of(
+                    TlsContext.NO_KEY,
+                    TlsContext.trusting(CertificateFactory.getInstance("X.509").generateCertificates(file)));
         }
-        var trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        trust.init(store);
-        var context = SSLContext.getInstance("TLS");
-        context.init(null, trust.getTrustManagers(), null);
-        return context;
     }
 }

@@ -3,6 +3,7 @@ package io.aliquot.scheduler.apiproxy;
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpsConfigurator;
 import com.sun.net.httpserver.HttpsServer;
+import io.aliquot.api.tls.TlsContext;
 import io.aliquot.scheduler.extensionapi.endpoints.OpenApiDocuments;
 import io.aliquot.scheduler.extensionapi.machinery.Discovery;
 import io.aliquot.scheduler.extensionapi.machinery.JsonResponse;
@@ -14,12 +15,11 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
-import java.security.KeyStore;
 import java.security.cert.Certificate;
 import java.util.Arrays;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.Executors;
-import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import org.springframework.boot.ssl.pem.PemContent;
 
@@ -28,7 +28,6 @@ import org.springframework.boot.ssl.pem.PemContent;
  * listens on 127.0.0.1 and closes each connection after one answer, so that the next request may reach a scheduler.
  */
 final class StandIn implements AutoCloseable {
-    private static final char[] PASSWORD = {'x'}; // the key store never leaves memory
     private static final int RETRY_AFTER_SECONDS = 2;
 
     private static final byte[] OPEN_API = OpenApiDocuments.document();
@@ -145,15 +144,8 @@ final class StandIn implements AutoCloseable {
     private static SSLContext context(String pem) throws IOException {
         try {
             PemContent content = PemContent.of(pem);
-            var store = KeyStore.getInstance("PKCS12");
-            store.load(null, null);
             var chain = content.getCertificates().toArray(Certificate[]::new);
-            store.setKeyEntry("tls", content.getPrivateKey(), PASSWORD, chain);
-            var keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-            keys.init(store, PASSWORD);
-            SSLContext context = SSLContext.getInstance("TLS");
-            context.init(keys.getKeyManagers(), null, null);
-            return context;
+            return TlsContext.of(TlsContext.presenting(Objects.requireNonNull(content.getPrivateKey()), chain));
         } catch (GeneralSecurityException | RuntimeException e) { // PemContent throws several
             throw new IOException("expected a certificate in tls.crt and its key in tls.key", e);
         }

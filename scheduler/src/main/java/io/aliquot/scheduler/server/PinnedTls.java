@@ -1,19 +1,17 @@
 package io.aliquot.scheduler.server;
 
+import io.aliquot.api.tls.PinnedTrust;
+import io.aliquot.api.tls.TlsContext;
 import java.net.Socket;
-import java.security.GeneralSecurityException;
 import java.security.Principal;
 import java.security.PrivateKey;
-import java.security.cert.CertificateException;
 import java.security.cert.X509Certificate;
 import java.util.Optional;
 import java.util.function.Supplier;
 import javax.net.ssl.KeyManager;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLEngine;
-import javax.net.ssl.TrustManager;
 import javax.net.ssl.X509ExtendedKeyManager;
-import javax.net.ssl.X509ExtendedTrustManager;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -31,76 +29,13 @@ public final class PinnedTls {
         }
     }
 
-    /** Decides about a server's certificate, its validity included. */
-    public interface Pin {
-        void check(X509Certificate certificate) throws CertificateException;
-    }
-
     /**
      * The context of a client.
      *
      * @param identity asked at each handshake; empty for a client that presents nothing yet
-     * @param pin asked at each handshake, but not for a resumed session
      */
-    public static SSLContext client(Supplier<Optional<Identity>> identity, Pin pin) {
-        try {
-            SSLContext context = SSLContext.getInstance("TLS");
-            context.init(new KeyManager[] {new OneKey(identity)}, new TrustManager[] {new Pinned(pin)}, null);
-            return context;
-        } catch (GeneralSecurityException e) {
-            throw new IllegalStateException("cannot use TLS", e);
-        }
-    }
-
-    /** The JDK checks no host names where the trust manager is an extended one. */
-    private static final class Pinned extends X509ExtendedTrustManager {
-        private final Pin pin;
-
-        Pinned(Pin pin) {
-            this.pin = pin;
-        }
-
-        @Override
-        public void checkServerTrusted(X509Certificate[] chain, String type) throws CertificateException {
-            if (chain.length == 0) {
-                throw new CertificateException("the server presents no certificate");
-            }
-            pin.check(chain[0]);
-        }
-
-        @Override
-        public void checkServerTrusted(X509Certificate[] chain, String type, Socket socket)
-                throws CertificateException {
-            checkServerTrusted(chain, type);
-        }
-
-        @Override
-        public void checkServerTrusted(X509Certificate[] chain, String type, SSLEngine engine)
-                throws CertificateException {
-            checkServerTrusted(chain, type);
-        }
-
-        @Override
-        public void checkClientTrusted(X509Certificate[] chain, String type) throws CertificateException {
-            throw new CertificateException("this is the context of a client");
-        }
-
-        @Override
-        public void checkClientTrusted(X509Certificate[] chain, String type, Socket socket)
-                throws CertificateException {
-            checkClientTrusted(chain, type);
-        }
-
-        @Override
-        public void checkClientTrusted(X509Certificate[] chain, String type, SSLEngine engine)
-                throws CertificateException {
-            checkClientTrusted(chain, type);
-        }
-
-        @Override
-        public X509Certificate[] getAcceptedIssuers() {
-            return new X509Certificate[0];
-        }
+    public static SSLContext client(Supplier<Optional<Identity>> identity, PinnedTrust.Pin pin) {
+        return TlsContext.of(new KeyManager[] {new OneKey(identity)}, new PinnedTrust(pin));
     }
 
     /** Presents one certificate whatever the server asks for; it knows the certificate and asks for no authority. */
