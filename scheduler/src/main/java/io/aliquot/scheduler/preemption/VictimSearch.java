@@ -19,7 +19,9 @@ import java.util.Set;
  * The work on one node is at most four checks for each candidate on each of its GPUs, plus the logarithm of the number of
  * priorities, plus 64 on each GPU with few candidates.
  */
-/** Finds pods of one node whose eviction frees enough capacity, as cheap as possible. Not thread-safe. */
+/**
+ * Finds pods of one node whose eviction frees enough capacity, as cheap as possible, by {@link Reprieve}. Not thread-safe.
+ */
 public final class VictimSearch {
     /** Attempts to assign a GPU of the node to a container, for pods with several containers; 40 ns each. */
     public static final int ATTEMPTS = 1 << 13;
