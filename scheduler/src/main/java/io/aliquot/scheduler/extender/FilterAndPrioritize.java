@@ -9,6 +9,7 @@ import io.aliquot.scheduler.extender.Wire.HostPriority;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PendingPods.FilterOutcome;
 import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import io.aliquot.scheduler.scoring.NodeRanking;
@@ -67,33 +68,38 @@ final class FilterAndPrioritize {
             return only(sent.get(), nodes);
         }
         scoring.observe(id.uid(), request);
-        // Before the evaluation: capacity that is freed during it must find the pod in PendingPods.
         UnboundPod unbound = pod.requesting(request);
         pending.observe(unbound);
-        int most = ledger.maxGpusPerNode();
-        if (most > 0 && request.mostVgpus() > most) {
-            pending.doesNotFit(unbound, nodes);
-            return none(
-                    nodes,
-                    "requests " + request.mostVgpus() + " vGPUs on different GPUs, no node has more than " + most
-                            + (most == 1 ? " GPU" : " GPUs"));
-        }
-        if (ledger.overQuota(id, request).isPresent()) {
-            // First: room that appears after the second look finds the pod in PendingPods.
-            pending.overQuota(unbound, nodes);
-            Optional<String> overQuota = ledger.overQuota(id, request);
-            if (overQuota.isPresent()) {
-                return none(nodes, overQuota.get());
-            }
-        }
-        FilterResult result = ledger.quotaDependsOnNode(id, request)
-                ? rankNodesWithinQuota(unbound, nodes, pod.nominatedNodeName())
-                : rankNodes(unbound, nodes, pod.nominatedNodeName(), most(request, nodes));
-        if (!result.nodeNames().isEmpty()) {
-            pending.fits(unbound);
+        Evaluation evaluation = evaluate(unbound, nodes, pod.nominatedNodeName());
+        pending.record(unbound, evaluation.outcome(), nodes);
+        FilterResult result = evaluation.result();
+        if (evaluation.outcome() == FilterOutcome.FITS) {
             ledger.reserve(id, result.nodeNames().get(0), request);
         }
         return result;
+    }
+
+    private record Evaluation(FilterOutcome outcome, FilterResult result) {}
+
+    private Evaluation evaluate(UnboundPod pod, List<String> nodes, String nominated) {
+        PodGpuRequest request = pod.request();
+        int most = ledger.maxGpusPerNode();
+        if (most > 0 && request.mostVgpus() > most) {
+            String reason = "requests " + request.mostVgpus() + " vGPUs on different GPUs, no node has more than "
+                    + most + (most == 1 ? " GPU" : " GPUs");
+            return new Evaluation(FilterOutcome.DOES_NOT_FIT, none(nodes, reason));
+        }
+        Optional<String> overQuota = ledger.overQuota(pod.id(), request);
+        if (overQuota.isPresent()) {
+            return new Evaluation(FilterOutcome.OVER_QUOTA, none(nodes, overQuota.get()));
+        }
+        boolean dependsOnNode = ledger.quotaDependsOnNode(pod.id(), request);
+        FilterResult fitting = rankNodes(pod, nodes, nominated, dependsOnNode ? nodes.size() : most(request, nodes));
+        if (fitting.nodeNames().isEmpty()) {
+            return new Evaluation(FilterOutcome.DOES_NOT_FIT, fitting);
+        }
+        FilterResult result = dependsOnNode ? withinQuota(pod, fitting, most(request, nodes)) : fitting;
+        return new Evaluation(result.nodeNames().isEmpty() ? FilterOutcome.OVER_QUOTA : FilterOutcome.FITS, result);
     }
 
     /*
@@ -114,9 +120,6 @@ final class FilterAndPrioritize {
                 nodes,
                 most,
                 (node, refuses) -> (node.equals(nominated) ? failed : unresolvable).put(node, refuses.reason()));
-        if (best.isEmpty()) {
-            pending.doesNotFit(pod, nodes);
-        }
         return new FilterResult(best, failed, unresolvable, "");
     }
 
@@ -126,13 +129,10 @@ final class FilterAndPrioritize {
         return all ? nodes.size() : nodesPerFilter;
     }
 
-    /** As {@link #rankNodes}, without the nodes whose GPUs are more than the pod's quotas allow. */
-    private FilterResult rankNodesWithinQuota(UnboundPod pod, List<String> nodes, String nominated) {
-        pending.overQuota(pod, nodes); // first, as in filter
-        FilterResult fitting = rankNodes(pod, nodes, nominated, nodes.size());
+    /** Without the nodes whose GPUs are more than the pod's quotas allow. */
+    private FilterResult withinQuota(UnboundPod pod, FilterResult fitting, int most) {
         var within = new ArrayList<String>();
         var unresolvable = new HashMap<>(fitting.failedAndUnresolvableNodes());
-        int most = most(pod.request(), nodes);
         for (String node : fitting.nodeNames()) {
             if (within.size() == most) {
                 break;

@@ -34,7 +34,8 @@ public final class PendingPods {
      * What pods of one kind have in common: request, rank and feasible nodes. Thousands of pods share one object.
      *
      * @param nodes those that kube-scheduler sent, which means that its own filters accept them
-     * @param overQuotaIn the namespace whose quotas refused the pod when kube-scheduler asked last; empty if none did
+     * @param overQuotaIn the namespace whose quotas refused the pod when kube-scheduler asked last, or may refuse it while
+     *     filter evaluates it; empty if none did
      */
     public record PodKind(PodGpuRequest request, PreemptionRank rank, NodeSet nodes, String overQuotaIn) {
         /** The nodes by name; {@code all} if the pod may run on any node. */
@@ -50,6 +51,13 @@ public final class PendingPods {
      * @param lastFiltered when kube-scheduler asked about the pod last, in nanoseconds of the injected clock
      */
     public record PendingPod(PodId pod, PodKind kind, long lastFiltered) {}
+
+    /** Whether filter leaves a pod a node; {@link #OVER_QUOTA} if it may fit on a node and a quota refuses it. */
+    public enum FilterOutcome {
+        FITS,
+        DOES_NOT_FIT,
+        OVER_QUOTA
+    }
 
     /** {@code version} is the resourceVersion of the pod. */
     private record Entry(PendingPod pod, long version, boolean pending) {}
@@ -81,19 +89,23 @@ public final class PendingPods {
         this.nanoTime = nanoTime;
     }
 
-    /** Records a pod that filter evaluates. It counts as pending on any node until filter has a result. */
+    /**
+     * Records a pod that filter evaluates. Until filter has a result it counts as pending on any node, and for a quota of
+     * its namespace: what is freed meanwhile must find it.
+     */
     public void observe(UnboundPod pod) {
-        put(pod, nodeSets.everywhere(), true);
+        put(pod, kind(pod, nodeSets.everywhere(), pod.id().namespace()), true);
     }
 
-    /** Records that the quotas of its namespace refuse the pod, which may fit on these nodes. */
-    public void overQuota(UnboundPod pod, Collection<String> nodes) {
-        put(pod, kind(pod, nodeSets.of(nodes), pod.id().namespace()), true);
-    }
-
-    /** Records that the pod fits on none of these nodes, all that the filters of kube-scheduler accept. */
-    public void doesNotFit(UnboundPod pod, Collection<String> nodes) {
-        put(pod, nodeSets.of(nodes), true);
+    /**
+     * Records the result of filter.
+     *
+     * @param nodes all that the filters of kube-scheduler accept
+     */
+    public void record(UnboundPod pod, FilterOutcome outcome, Collection<String> nodes) {
+        boolean fits = outcome == FilterOutcome.FITS;
+        String overQuotaIn = outcome == FilterOutcome.OVER_QUOTA ? pod.id().namespace() : "";
+        put(pod, kind(pod, fits ? nodeSets.everywhere() : nodeSets.of(nodes), overQuotaIn), !fits);
     }
 
     /** Records that the pod no longer fits on the node that was chosen for it. */
@@ -101,11 +113,8 @@ public final class PendingPods {
         Entry before = entries.getIfPresent(pod.uid());
         PreemptionRank rank =
                 before == null ? PreemptionRank.LOWEST : before.pod().kind().rank();
-        put(new UnboundPod(pod, known.at(), rank, known.request()), nodeSets.everywhere(), true);
-    }
-
-    public void fits(UnboundPod pod) {
-        put(pod, nodeSets.everywhere(), false);
+        var unbound = new UnboundPod(pod, known.at(), rank, known.request());
+        put(unbound, kind(unbound, nodeSets.everywhere(), ""), true);
     }
 
     /** Records a pod for which pods are evicted and which filter may never have evaluated; an existing entry stays. */
@@ -117,10 +126,6 @@ public final class PendingPods {
     public void markedUnschedulable(PodId pod, PodGpuRequest request) {
         unschedulable.put(
                 pod.uid(), pendingPod(pod, new PodKind(request, PreemptionRank.LOWEST, nodeSets.everywhere(), "")));
-    }
-
-    private void put(UnboundPod pod, NodeSet nodes, boolean pending) {
-        put(pod, kind(pod, nodes, ""), pending);
     }
 
     private static PodKind kind(UnboundPod pod, NodeSet nodes, String overQuotaIn) {

@@ -19,11 +19,11 @@ import org.slf4j.LoggerFactory;
 import org.springframework.stereotype.Component;
 
 /*
- * Why a write to a node wakes kube-scheduler: kube-scheduler (1.35, backend/queue/scheduling_queue.go) retries all pods
- * that an extender refused, each after its backoff, at any event of any node or bound pod. Most freed capacity comes
- * with such an event. Two cases do not: kube-scheduler saw the event before the ledger did, and the end of a
- * reservation, which kube-scheduler cannot see. A write of the Waker makes kube-scheduler retry all pods too, so it is
- * sent only if a pending pod fits.
+ * Why a write to a node wakes kube-scheduler: kube-scheduler (1.35, backend/queue/scheduling_queue.go,
+ * moveAllToActiveOrBackoffQueue) requeues all pods that an extender refused, each after its backoff, at any event of any
+ * node or bound pod. Most freed capacity comes with such an event. Two cases do not: kube-scheduler saw the event before
+ * the ledger did, and the end of a reservation, which kube-scheduler cannot see. A write of the Waker requeues all pods
+ * too, so it is sent only if a pending pod fits.
  */
 /**
  * Makes kube-scheduler requeue Pending pods, that is, retry them, when capacity is freed that one of them fits into.

@@ -5,8 +5,8 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Free capacity of a node. Immutable. Two are equal if no pod can distinguish the nodes; the order of the GPUs does not
- * matter.
+ * Free capacity of a node: allocatable less requested, for CPU, memory and each GPU. Immutable. Two are equal if no pod can
+ * distinguish the nodes; the order of the GPUs does not matter.
  */
 public final class FreeCapacity {
     /** A whole GPU, in thousandths. */

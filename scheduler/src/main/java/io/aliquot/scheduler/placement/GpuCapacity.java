@@ -9,8 +9,8 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What is allocatable of a GPU: what its node offers of it to pods, allocated or not. Immutable; {@link NodeGpus} creates
- * it.
+ * What is allocatable of a GPU: what its node offers of it to pods, allocated or not. For MIG placement, which requests a
+ * MIG instance admits, and how much of it they get. Immutable; {@link NodeGpus} creates it.
  */
 public final class GpuCapacity {
     private static final int ALL_CORES = 100;

@@ -4,8 +4,8 @@ import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.SharingMode;
 
 /**
- * A GPU, what is allocatable and what is allocated of it, and the difference. Immutable. Its values are computed once for
- * each change of the allocated amount, because every pod compares them.
+ * A GPU, what is allocatable and what is allocated of it, and the difference, its free capacity. Immutable. Its values are
+ * computed once for each change of the allocated amount, because every pod compares them.
  */
 public final class GpuInfo {
     /** The {@link #fullness} of a fully allocated GPU. */

@@ -8,7 +8,6 @@ import io.aliquot.scheduler.placement.Feasibility.Refused;
 import io.aliquot.scheduler.placement.RefusalReasons.Reason;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 
 /*
  * The entry point for selecting GPUs. Nearly every pod requests one vGPU: it fits if and only if some GPU holds that
@@ -121,28 +120,10 @@ public final class GpuSelector {
     }
 
     /** Whether a GPU holds one vGPU of a container, with no other vGPU of the pod on that GPU. */
-    static boolean holds(PodGpuRequest pod, GpuRequest request, GpuInfo free) {
+    public static boolean holds(PodGpuRequest pod, GpuRequest request, GpuInfo free) {
         GpuCapacity capacity = free.capacity;
         return free.holds(capacity.memoryMiB(request), capacity.cores(request), 1, capacity.givesWhole(request))
                 && holdsWhenEmpty(pod, request, capacity);
-    }
-
-    /**
-     * What other pods must give back of a GPU before it holds one vGPU of this request; {@link GpuAmount#NOTHING} if it
-     * does already, empty if it never does.
-     */
-    public static Optional<GpuAmount> lacking(PodGpuRequest pod, GpuRequest request, GpuInfo gpu) {
-        if (!holdsWhenEmpty(pod, request, gpu.capacity)) {
-            return Optional.empty();
-        }
-        GpuAmount allocated = gpu.allocated();
-        return Optional.of(new GpuAmount(
-                Math.max(0, gpu.capacity.memoryMiB(request) - gpu.freeMiB),
-                Math.max(0, gpu.capacity.cores(request) - gpu.freeCores),
-                gpu.capacity.givesWhole(request) || allocated.exclusive()
-                        ? allocated.slots()
-                        : Math.max(0, 1 - gpu.freeSlots),
-                false));
     }
 
     /** Refuses a pod that requests one vGPU, with the last in {@link Reason}'s order of the GPUs' obstacles. */

@@ -141,8 +141,8 @@ public final class Preemptor {
             for (Victim victim : victims) {
                 HostResources beside =
                         hostFree.minus(hostRequests.getOrDefault(victim.pod().uid(), HostResources.NONE));
-                boolean forGpus = !victim.perGpu().isEmpty()
-                        && !(isEnough(beside) && check.fits(VictimSearch.with(free, victim)));
+                boolean forGpus =
+                        !victim.perGpu().isEmpty() && !(isEnough(beside) && check.fits(Reprieve.with(free, victim)));
                 (forGpus ? proposedForGpus : proposedForOthers).add(victim);
             }
         }

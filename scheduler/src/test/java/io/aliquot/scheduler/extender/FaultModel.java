@@ -38,6 +38,7 @@ import io.aliquot.scheduler.ledger.QuotaAmount;
 import io.aliquot.scheduler.ledger.QuotaResource;
 import io.aliquot.scheduler.ledger.QuotaUsage;
 import io.aliquot.scheduler.pending.PendingPods;
+import io.aliquot.scheduler.pending.PendingPods.FilterOutcome;
 import io.aliquot.scheduler.pending.PreemptionRank;
 import io.aliquot.scheduler.pending.UnboundPod;
 import io.aliquot.scheduler.placement.Feasibility;
@@ -863,7 +864,7 @@ final class FaultModel {
         // Requests of kube-scheduler and users.
 
         void filter(Pod pod) {
-            pending.fits(seen(pod));
+            pending.record(seen(pod), FilterOutcome.FITS, List.of());
             String node = "n" + random.nextInt(nodeCount);
             scoring.observe(pod.id.uid(), pod.ask);
             Placement policy = pod.ask.nodePlacement().orElse(Placement.SPREAD);
@@ -882,7 +883,7 @@ final class FaultModel {
         }
 
         void bind(Pod pod) {
-            rarely(2, () -> pending.fits(seen(pod)));
+            rarely(2, () -> pending.record(seen(pod), FilterOutcome.FITS, List.of()));
             String node = ledger.nodeOf(pod.id.uid())
                     .filter(any -> random.nextBoolean())
                     .orElse("n" + random.nextInt(nodeCount));

@@ -690,8 +690,10 @@ class ObjectsHttpTest {
         PodGpuRequest request = Gpus.request("APP:main: gpumem=12000");
         changes.pending("picky", request, "");
         context.getBean(PendingPods.class)
-                .doesNotFit(
-                        new UnboundPod(changes.id("team", "picky"), 1, PreemptionRank.LOWEST, request), List.of("n2"));
+                .record(
+                        new UnboundPod(changes.id("team", "picky"), 1, PreemptionRank.LOWEST, request),
+                        PendingPods.FilterOutcome.DOES_NOT_FIT,
+                        List.of("n2"));
         assertThat(ok(TEAM + "/picky/explain").get("summary").asString())
                 .isEqualTo("0/1 nodes fit: 1 no GPU with 12000 MiB free; closest is n2, where " + Gpus.uuid(2, 0)
                         + " lacks 2000 MiB");

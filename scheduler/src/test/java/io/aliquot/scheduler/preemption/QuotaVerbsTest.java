@@ -72,6 +72,15 @@ class QuotaVerbsTest {
     }
 
     @Test
+    void aQuotaThatIsRaisedWhileFilterEvaluatesAPodWakesIt() {
+        quota(2000);
+        fixture.pending.observe(unbound("b", mebibytes(6000), 0, ""));
+        woken();
+        quota(6000);
+        assertThat(woken()).containsExactly("n1");
+    }
+
+    @Test
     void freedCapacityOfANodeDoesNotWakeAPodThatIsOverQuota() {
         quota(2000);
         fixture.filter("b", mebibytes(6000), 0, "", "n1");

@@ -111,20 +111,18 @@ class VictimSearchTest {
 
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3, 4})
-    void noSetOfVictimsForOneVgpuIsCheaper(long seed) {
+    void noSetOfUpToSixCandidatesIsCheaper(long seed) {
         var random = new Random(seed);
         for (int round = 0; round < 250; round++) {
-            randomNode(random);
-            PodGpuRequest request = randomRequest(random, 1);
+            randomNode(random, random.nextInt(Reprieve.ALL_SETS + 1), 600, true);
+            PodGpuRequest request = randomRequest(random, 1 + random.nextInt(2));
             List<Victim> all = candidates();
             String what = "seed %d round %d: %s among %s".formatted(seed, round, request, all);
             Optional<EvictionPlan> plan = plan(request, all, EvictionCost.MAX);
             assertThat(plan.map(EvictionPlan::cost))
                     .as(what)
                     .isEqualTo(sufficient(request, all).min(EvictionCost::compareTo));
-            assertThat(plan.stream().allMatch(found -> fits(request).test(uids(found.victims()))))
-                    .as(what)
-                    .isTrue();
+            plan.ifPresent(found -> assertNecessary(request, found.victims(), what));
             Optional<EvictionPlan> withinBudgets =
                     VictimSearch.cheapestWithinBudgets(request, gpus(), all, EvictionCost.MAX);
             assertThat(withinBudgets.map(EvictionPlan::cost))
@@ -132,40 +130,40 @@ class VictimSearchTest {
                     .isEqualTo(sufficient(request, all)
                             .filter(cost -> cost.violations() == 0)
                             .min(EvictionCost::compareTo));
+            withinBudgets.ifPresent(found -> assertNecessary(request, found.victims(), what));
         }
     }
 
     @ParameterizedTest
-    @ValueSource(longs = {1, 2, 3, 4})
-    void forSeveralVgpusEachVictimIsNecessaryAndNoneIsMoreImportantThanNecessary(long seed) {
-        var random = new Random(seed);
-        for (int round = 0; round < 250; round++) {
-            randomNode(random);
-            PodGpuRequest request = randomRequest(random, 2);
+    @ValueSource(ints = {1, 2})
+    void amongMoreCandidatesNoneIsMoreImportantThanNecessaryAndTheVictimsAreAtMostTwoPercentMore(int vgpus) {
+        var random = new Random(vgpus);
+        int victims = 0;
+        int fewest = 0;
+        for (int round = 0; round < 800; round++) {
+            randomNode(random, Reprieve.ALL_SETS + 1 + random.nextInt(4), 250, round % 2 == 0);
+            PodGpuRequest request = randomRequest(random, vgpus);
             List<Victim> all = candidates();
-            String what = "seed %d round %d: %s among %s".formatted(seed, round, request, all);
+            String what = "%d vGPUs round %d: %s among %s".formatted(vgpus, round, request, all);
             Optional<EvictionCost> cheapest = sufficient(request, all).min(EvictionCost::compareTo);
             Optional<EvictionPlan> plan = plan(request, all, EvictionCost.MAX);
             assertThat(plan.map(found -> found.cost().priority()))
                     .as(what)
                     .isEqualTo(cheapest.map(EvictionCost::priority));
             plan.ifPresent(found -> assertNecessary(request, found.victims(), what));
-            if (all.stream()
-                    .allMatch(victim ->
-                            victim.perGpu().size() == 1 && victim.budgets().isEmpty())) {
-                assertThat(plan.map(EvictionPlan::cost)).as(what).isEqualTo(cheapest);
-            }
-            Optional<EvictionPlan> withinBudgets =
-                    VictimSearch.cheapestWithinBudgets(request, gpus(), all, EvictionCost.MAX);
-            withinBudgets.ifPresent(found -> {
-                assertThat(found.cost().violations()).as(what).isZero();
-                assertNecessary(request, found.victims(), what);
-            });
+            victims += plan.map(found -> found.cost().pods()).orElse(0);
+            fewest += cheapest.map(EvictionCost::pods).orElse(0);
+            VictimSearch.cheapestWithinBudgets(request, gpus(), all, EvictionCost.MAX)
+                    .ifPresent(found -> {
+                        assertThat(found.cost().violations()).as(what).isZero();
+                        assertNecessary(request, found.victims(), what);
+                    });
         }
+        assertThat(victims).isBetween(fewest, fewest * 102 / 100);
     }
 
     @Test
-    void ifThereAreTooManyPodsForAFullSearchNoVictimIsUnnecessary() {
+    void amongHundredsOfPodsNoVictimIsUnnecessary() {
         node(4, 100);
         for (int i = 0; i < 4 * 60; i++) {
             hold("p" + i, i % 7, share(i % 4, 10 + i % 13));
@@ -207,7 +205,7 @@ class VictimSearchTest {
         }
         var search = new VictimSearch(Gpus.request(containers.split(";", -1)), gpus(), false);
         assertThat(search.cheapest(candidates(), EvictionCost.MAX)).isPresent();
-        assertThat(search.work()).isLessThan(containers.contains("gpu=") ? 300 : 3000);
+        assertThat(search.checks()).isLessThan(300);
     }
 
     @Test
@@ -219,7 +217,7 @@ class VictimSearchTest {
         }
         var search = new VictimSearch(Gpus.request("APP:main: gpumem=600"), gpus(), false);
         assertThat(search.cheapest(candidates(), EvictionCost.MAX)).isPresent();
-        assertThat(search.work()).isLessThan(2 * VictimSearch.STEPS);
+        assertThat(search.checks()).isLessThan(1000);
     }
 
     @Test
@@ -234,9 +232,9 @@ class VictimSearchTest {
         for (int node = 0; node < 1000; node++) {
             var search = new VictimSearch(request, gpus(), false);
             bound = search.cheapest(candidates(), bound).map(EvictionPlan::cost).orElse(bound);
-            work += search.work();
+            work += search.checks();
         }
-        assertThat(work).isLessThan(50_000);
+        assertThat(work).isLessThan(60_000);
     }
 
     private static PodGpuRequest randomRequest(Random random, int vgpus) {
@@ -252,7 +250,7 @@ class VictimSearchTest {
                 .map(EvictionCost::of);
     }
 
-    private void randomNode(Random random) {
+    private void randomNode(Random random, int pods, int mostMemory, boolean withBudgets) {
         ledger.nodeNames()
                 .forEach(name -> ledger.view(name).orElseThrow().holdings().forEach(holding -> {
                     ledger.observeEnded(holding.pod().uid());
@@ -260,10 +258,9 @@ class VictimSearchTest {
                 }));
         int gpus = 1 + random.nextInt(3);
         node(gpus);
-        int pods = random.nextInt(9);
         for (int i = 0; i < pods; i++) {
             String kind = "APP:main: gpu=" + (gpus > 1 && random.nextInt(5) == 0 ? 2 : 1) + " gpumem="
-                    + (50 + random.nextInt(600)) + " gpucores=" + random.nextInt(60);
+                    + (50 + random.nextInt(mostMemory)) + " gpucores=" + random.nextInt(60);
             PodGpuRequest request = Gpus.request(kind);
             String name = "p" + i;
             if (ledger.commit(id(name), "n1", request, 1) instanceof Granted granted) {
@@ -271,7 +268,7 @@ class VictimSearchTest {
                         name,
                         random.nextInt(3),
                         new ContainerShare("main", ContainerKind.APP, Gpus.of(granted.containers(), "main")));
-                if (random.nextInt(3) == 0) {
+                if (withBudgets && random.nextInt(3) == 0) {
                     budgets.putPod(name, Map.of("app", "app" + random.nextInt(2)));
                 }
             }
