@@ -7,6 +7,15 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
+{{/* Labels of the pods of a component. Call with (dict "component" NAME "root" $). */}}
+{{- define "aliquot.podLabels" -}}
+{{ include "aliquot.labels" .root }}
+app.kubernetes.io/component: {{ .component }}
+{{- with .root.Values.podLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
 {{/* Labels that select the pods of a component. Call with (dict "component" NAME "root" $). */}}
 {{- define "aliquot.selector" -}}
 app.kubernetes.io/name: aliquot
@@ -46,11 +55,6 @@ a MiB for each further one, of which `requested` percent are requested (docs/ins
 {{- range . }}
 - ipBlock: {cidr: {{ . | quote }}}
 {{- end }}
-{{- end }}
-
-{{/* A list of numbers with commas between them. */}}
-{{- define "aliquot.numbers" -}}
-{{- range $i, $number := . }}{{ if $i }},{{ end }}{{ int $number }}{{ end }}
 {{- end }}
 
 {{- define "aliquot.pullSecrets" -}}

@@ -1403,7 +1403,7 @@ class AdmissionPoliciesIT {
                         .withName(Chart.RELEASE)
                         .withNamespace(Chart.NAMESPACE)
                         .withKubeConfigContents(server.kubeconfig())
-                        .set("scheduler.nodesPerFilter", 7 + revision)
+                        .set("scheduler.replicas", 7 + revision)
                         .call();
 
                 assertThat(admin.get(CONFIGURATION).body().split(Pattern.quote(bundle), -1))
@@ -1412,7 +1412,7 @@ class AdmissionPoliciesIT {
             }
             assertThat(admin.get("/apis/apps/v1/namespaces/" + Chart.NAMESPACE + "/deployments/aliquot-scheduler")
                             .body())
-                    .contains("{\"name\":\"ALIQUOT_NODES_PER_FILTER\",\"value\":\"8\"}");
+                    .contains("\"replicas\":8");
         }
     }
 
@@ -1427,7 +1427,7 @@ class AdmissionPoliciesIT {
         @Tag("long")
         @EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
         void anUpgradeKeepsThemHiddenAndAClusterPolicyHidesThem() throws IOException {
-            upgrade("scheduler.nodesPerFilter", 9);
+            upgrade("scheduler.replicas", 9);
             assertThat(hidden()).as("after a release that hid them").isTrue();
 
             upgrade("hideImplicitGpus", false);
