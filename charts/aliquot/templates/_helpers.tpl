@@ -374,16 +374,3 @@ Not empty if Helm talks to a cluster, so that lookups work: Helm's default API v
 {{- define "aliquot.cel.namesDevicesOrPaths" -}}
 (k.split('/')[0] in [{{ include "aliquot.cel.deviceKeys" . }}, 'devices.noderesource.dev', 'devices.nri.io', 'devices.gke.io', 'mounts.noderesource.dev', 'mounts.nri.io', 'io.kubernetes.cri-o.Devices', 'devices.crio.io'] || k.endsWith('.gpus.devices'))
 {{- end }}
-
-{{/*
-Not empty while the installed scheduler sends Bindings without the label topology.aliquot.io/fenced: this upgrade replaces
-it, and until its pods have ended aliquot-fence must see all Bindings. The next upgrade finds the annotation of this
-version's pods. Without a cluster to ask, as in Argo CD, no such scheduler is assumed.
-*/}}
-{{- define "aliquot.unlabeledLeader" -}}
-{{- if include "aliquot.hasCluster" . -}}
-{{- with lookup "apps/v1" "Deployment" .Release.Namespace "aliquot-scheduler" -}}
-{{- if not (hasKey (dig "spec" "template" "metadata" "annotations" dict .) "aliquot.io/labels-bindings") }}yes{{ end -}}
-{{- end -}}
-{{- end -}}
-{{- end }}

@@ -812,7 +812,7 @@ final class NodeAgentTest {
         assertThat(node.inventory().withheld()).isFalse();
     }
 
-    /** The agent of version 0.1 wrote amounts and slots beside every other owner of the GPUs. */
+    /** HAMi came while no agent ran. */
     @Test
     void amountsOfAnEarlierAgentOnANodeOfAnotherOwnerAreRemoved() throws Exception {
         driver.install(A100);
