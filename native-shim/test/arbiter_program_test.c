@@ -442,9 +442,21 @@ static int open_files(void) {
     return files;
 }
 
+/* Its resident memory in pages. */
+static long resident(void) {
+    char path[64];
+    long size, pages = -1;
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)arbiter);
+    FILE *statm = fopen(path, "re");
+    CHECK(statm != NULL && fscanf(statm, "%ld %ld", &size, &pages) == 2, "%s", path);
+    fclose(statm);
+    return pages;
+}
+
 /* Nine at a time, in the same ten slots: each has been free in one list. */
-TEST(two_hundred_containers_come_and_go_and_leave_no_open_file_and_no_stale_word) {
-    enum { SLOTS = 10, CONTAINERS = 200 };
+TEST(twenty_thousand_containers_come_and_go_and_leave_no_open_file_no_memory_and_no_stale_word) {
+    enum { SLOTS = 10, CONTAINERS = 20000, BETWEEN = 500 };
+    long before = 0;
     char slot[16], list[SLOTS * 80];
     start_arbiter();
     create_agent("other");
@@ -468,11 +480,13 @@ TEST(two_hundred_containers_come_and_go_and_leave_no_open_file_and_no_stale_word
         if (i == 0) {
             old = open(path_of("agents", slot), O_RDONLY | O_CLOEXEC);
         }
-        if (i % 20 == 0) {
+        if (i % BETWEEN == 0) {
             WAIT_UNTIL(GRANTED(slot) == (uint32_t)(1 + i % 9) * 10000, (void)0);
+            before = i <= BETWEEN ? resident() : before;
         }
     }
     WAIT_UNTIL(GRANTED(slot) == (uint32_t)(1 + (CONTAINERS - 1) % 9) * 10000, (void)0);
+    CHECK(resident() <= before + 16, "%ld pages, %ld before", resident(), before);
     CHECK(open_files() <= files + 2 * SLOTS, "%d open files, %d without containers", open_files(), files);
     struct aliquot_agent gone;
     CHECK(pread(old, &gone, sizeof gone, 0) == sizeof gone, "the first one's file");

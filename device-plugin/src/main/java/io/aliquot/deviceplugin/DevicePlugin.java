@@ -119,7 +119,7 @@ public final class DevicePlugin {
                     INTERVAL,
                     InstantSource.system(),
                     nanoTime);
-            metrics.add(new UsageMetrics(settings.nodeName(), agent.usage()));
+            metrics.add(new UsageMetrics(settings.nodeName(), agent.usage(), agent.findings()));
             var node = new ApiServerNodeClient(server, settings.nodeName(), agent::wake, nanoTime);
             var reports = new ReportServer(
                     settings.reportPort(),

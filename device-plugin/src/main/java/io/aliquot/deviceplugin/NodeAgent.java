@@ -125,6 +125,7 @@ final class NodeAgent implements AutoCloseable {
         this.nodeName = settings.nodeName();
         recent = new RecentUsage(limits, clock, nanoTime);
         applicationXids = new ApplicationXids(nanoTime);
+        findings = new RecentFindings(nanoTime);
         var contexts = new ContextMeasurement();
         arbiter = new ArbiterProcess(
                 settings.shimSource().resolve(ArbiterProcess.PROGRAM),
@@ -141,7 +142,7 @@ final class NodeAgent implements AutoCloseable {
                 files,
                 podResources::list,
                 limits,
-                settings.computeAlarm() ? feed::isLimited : (container, gpu) -> false,
+                findings,
                 List.of(recent, applicationXids, contexts, feed),
                 nanoTime);
         nvml = new NvmlSession(
@@ -179,7 +180,6 @@ final class NodeAgent implements AutoCloseable {
         health = new AgentHealth(registrar, nanoTime);
         registrar.onKubeletChange(this::wake);
         unhookedFunctions = new UnhookedFunctionCheck(files.regions(), metrics);
-        findings = new RecentFindings(nanoTime);
         regionGuard = new RegionGuard(files, podResources::list, findings, metrics, nanoTime);
         podCgroups = new PodCgroups(host.cgroups);
         holderCheck = new HolderCheck(
@@ -199,6 +199,11 @@ final class NodeAgent implements AutoCloseable {
     /** How the node's GPUs are used. Thread-safe. */
     RecentUsage usage() {
         return recent;
+    }
+
+    /** What was wrong with containers lately. Thread-safe. */
+    RecentFindings findings() {
+        return findings;
     }
 
     /** The latest sample for the scheduler; empty while NVML does not answer. Thread-safe. */

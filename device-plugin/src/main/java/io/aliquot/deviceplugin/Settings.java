@@ -36,8 +36,6 @@ import java.util.regex.Pattern;
  * @param nvml {@code ALIQUOT_NVML}: name or path of the NVML library; default {@code libnvidia-ml.so.1}
  * @param ignoreXids {@code ALIQUOT_IGNORE_XIDS}: XIDs after which a GPU stays healthy, comma-separated; default none
  * @param fatalXids {@code ALIQUOT_FATAL_XIDS}: XIDs after which a GPU must be reset, comma-separated; default none
- * @param computeAlarm {@code ALIQUOT_COMPUTE_ALARM}: {@code true}: GPU time of a container that NVML shows and the shim has
- *     not counted is reported, and the container borrows none; default {@code false}
  * @param lowFloor {@code ALIQUOT_LOW_FLOOR}: the percent of a GPU that a container of low priority keeps while one of high
  *     priority has work, 0 to 100; default 5
  * @param metricsPort {@code ALIQUOT_METRICS_PORT}: TCP port of health and metrics, 0 for any free one; default 9091
@@ -57,7 +55,6 @@ record Settings(
         String nvml,
         Set<Integer> ignoreXids,
         Set<Integer> fatalXids,
-        boolean computeAlarm,
         int lowFloor,
         int metricsPort,
         int reportPort) {
@@ -87,7 +84,6 @@ record Settings(
         var nvml = reader.read("ALIQUOT_NVML", "libnvidia-ml.so.1", Settings::library);
         var ignoreXids = reader.read("ALIQUOT_IGNORE_XIDS", "", Settings::xids);
         var fatalXids = reader.read("ALIQUOT_FATAL_XIDS", "", text -> fatalXids(text, ignoreXids.orElse(Set.of())));
-        var computeAlarm = reader.read("ALIQUOT_COMPUTE_ALARM", "false", Settings::trueOrFalse);
         var lowFloor = reader.read("ALIQUOT_LOW_FLOOR", "5", Settings::percent);
         var metricsPort = reader.read("ALIQUOT_METRICS_PORT", "9091", Settings::port);
         var reportPort = reader.read("ALIQUOT_REPORT_PORT", "9092", Settings::port);
@@ -105,7 +101,6 @@ record Settings(
                 nvml.orElseThrow(),
                 ignoreXids.orElseThrow(),
                 fatalXids.orElseThrow(),
-                computeAlarm.orElseThrow(),
                 lowFloor.orElseThrow(),
                 metricsPort.orElseThrow(),
                 reportPort.orElseThrow());

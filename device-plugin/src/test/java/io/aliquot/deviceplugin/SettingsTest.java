@@ -25,7 +25,6 @@ final class SettingsTest {
         assertThat(settings.ignoreXids()).isEmpty();
         assertThat(settings.fatalXids()).isEmpty();
         assertThat(settings.readyResource()).isEmpty();
-        assertThat(settings.computeAlarm()).isFalse();
     }
 
     @Test

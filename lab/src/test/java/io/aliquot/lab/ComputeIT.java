@@ -104,47 +104,6 @@ class ComputeIT {
                 Map.of(Annotations.CORE_POLICY, "elastic", Annotations.PRIORITY, priority));
     }
 
-    /** Two honest pods run beside it, for as long as it takes to find the third, and half a minute more. */
-    @Test
-    @LongTier.Only
-    void aProgramThatBypassesTheShimIsFoundByNvmlsFiguresAndHonestOnesAreNot(Lab lab, TestNamespace namespace)
-            throws Exception {
-        setComputeOveruse(lab, "report");
-        try {
-            namespace.run(podWithCores(lab, "owner", 30));
-            namespace.run(
-                    Pods.withAnnotations(podWithCores(lab, "elastic", 40), Map.of(Annotations.CORE_POLICY, "elastic")));
-            namespace.run(podWithCores(lab, "bypass", 20));
-            startKernels(namespace, "owner");
-            startKernels(namespace, "elastic");
-            namespace
-                    .exec(
-                            "bypass",
-                            "sh",
-                            "-c",
-                            "nohup python3 -c \"$1\" 500 fill > /tmp/busy 2>&1 &",
-                            "-",
-                            LimitsCheckIT.bypass())
-                    .expectSuccess();
-            awaitTrue("an event", SOON.multipliedBy(2), () -> isAccused(namespace, "bypass"));
-            namespace.exec("owner", "sleep", "30").expectSuccess();
-
-            assertThat(isAccused(namespace, "owner")).isFalse();
-            assertThat(isAccused(namespace, "elastic")).isFalse();
-        } finally {
-            setComputeOveruse(lab, "ignore");
-        }
-    }
-
-    private static void setComputeOveruse(Lab lab, String value) {
-        lab.upgrade("computeOveruse=" + value);
-        lab.awaitAgents();
-    }
-
-    private static boolean isAccused(TestNamespace namespace, String pod) {
-        return namespace.events(pod).stream().anyMatch(event -> "GpuTimeUncounted".equals(event.getReason()));
-    }
-
     /** Each process's utilization of the pod's GPU in the last seconds, as NVML reports it, in ascending order. */
     private static List<Double> utilizationReportedByNvml(Lab lab, Pod pod) {
         String output = lab.onNode(

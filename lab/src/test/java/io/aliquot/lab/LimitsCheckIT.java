@@ -79,6 +79,44 @@ class LimitsCheckIT {
                 .isNull();
     }
 
+    /** As with a descriptor of the GPU from another container, or the rights to make one: the runtime has given it none. */
+    @Test
+    void aContainerWithoutAShareThatUsesAGpuBesideOneIsFound(Lab lab, TestNamespace namespace) {
+        Container helper = new ContainerBuilder()
+                .withName("helper")
+                .withImage(lab.sampleImage())
+                .withImagePullPolicy("Never")
+                .withCommand(
+                        "bash",
+                        "-c",
+                        "LD_LIBRARY_PATH=/fake/lib ALIQUOT_FAKE_GPUS=/fake/gpus vgpu-sample alloc 500 hold")
+                .addNewVolumeMount()
+                .withName("fake")
+                .withMountPath("/fake")
+                .endVolumeMount()
+                .build();
+        namespace.run(Pods.withGpuMemory(lab, "beside", 1000)
+                .edit()
+                .editSpec()
+                .addToContainers(helper)
+                .addNewVolume()
+                .withName("fake")
+                .withNewHostPath()
+                .withPath("/var/lib/aliquot/fake-driver")
+                .endHostPath()
+                .endVolume()
+                .endSpec()
+                .build());
+
+        awaitTrue(
+                "an event about the container without a share",
+                IN_TIME.plus(STARTUP),
+                () -> namespace.events("beside").stream()
+                        .anyMatch(event -> "GpuMemoryOveruse".equals(event.getReason())
+                                && event.getMessage().startsWith("container helper uses")
+                                && event.getMessage().endsWith("holds no share of it")));
+    }
+
     /** A pod that mounts an empty folder and an empty file over Aliquot's, through a link to /etc. */
     private static Pod covering(Lab lab, String name, String link, String etc) {
         Pod pod = Pods.withGpuMemory(lab, name, 3000);

@@ -4,6 +4,7 @@ import static io.aliquot.lab.TestNamespace.EVENTUALLY;
 import static io.aliquot.lab.TestNamespace.awaitTrue;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.aliquot.api.names.Annotations;
 import io.fabric8.kubernetes.api.model.Pod;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -12,13 +13,13 @@ import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.parallel.Isolated;
-import tools.jackson.databind.JsonNode;
-import tools.jackson.databind.json.JsonMapper;
 
 /**
  * A pod a second, each of 3 to 8 s, for 40 minutes or {@code ALIQUOT_CHURN_MINUTES}. Regression: after 15 minutes both node
@@ -36,6 +37,9 @@ class ShortPodsIT {
     private static final Duration SAMPLE = Duration.ofSeconds(15);
     private static final long MIB = 1L << 20;
     private static final long SEED = 49;
+    private static final Pattern WORKING_SET =
+            Pattern.compile("container_memory_working_set_bytes\\{container=\"(?<container>[^\"]+)\",namespace=\""
+                    + Lab.NAMESPACE + "\",pod=\"(?<pod>[^\"]+)\"} (?<bytes>\\S+).*");
 
     @Test
     void programsKeepTheirMemoryAndNoPodIsRejected(Lab lab, TestNamespace namespace) {
@@ -66,6 +70,7 @@ class ShortPodsIT {
                 bytes.getLast() / MIB,
                 bytes.stream().mapToLong(one -> one / MIB).max().orElseThrow()));
         assertThat(programs(lab)).as("no restart").isEqualTo(programs);
+        assertThat(memory).as("a row for each of %s", programs).hasSameSizeAs(programs);
         int from = (int) Math.min(GROWTH.dividedBy(SAMPLE), LENGTH.dividedBy(SAMPLE) / 4);
         memory.forEach((program, bytes) -> {
             List<Long> steady = bytes.subList(from, bytes.size());
@@ -77,7 +82,8 @@ class ShortPodsIT {
     }
 
     private static Pod shortPod(Lab lab, String name, int seconds) {
-        Pod pod = Pods.withGpuMemory(lab, name, 1000)
+        Pod pod = Pods.withAnnotations(
+                        Pods.withGpuMemory(lab, name, 1000), Map.of(Annotations.NODE_PLACEMENT, "spread"))
                 .edit()
                 .editSpec()
                 .withRestartPolicy("Never")
@@ -120,20 +126,14 @@ class ShortPodsIT {
 
     /** What counts against the memory limit of each container of the installation: the kubelet's working set. */
     private static void sample(Lab lab, String node, Map<String, List<Long>> memory) {
-        String summary = lab.kubectl("get", "--raw", "/api/v1/nodes/" + node + "/proxy/stats/summary")
-                .expectSuccess();
-        for (JsonNode pod : JsonMapper.shared().readTree(summary).path("pods")) {
-            if (pod.path("podRef").path("namespace").asString("").equals(Lab.NAMESPACE)) {
-                for (JsonNode container : pod.path("containers")) {
-                    String name = container.path("name").asString("") + " of "
-                            + pod.path("podRef").path("name").asString("");
-                    long bytes =
-                            container.path("memory").path("workingSetBytes").asLong(0);
-                    assertThat(bytes).as(name).isPositive();
-                    memory.computeIfAbsent(name, any -> new ArrayList<>()).add(bytes);
-                }
-            }
-        }
+        lab.kubectl("get", "--raw", "/api/v1/nodes/" + node + "/proxy/metrics/resource")
+                .expectSuccess()
+                .lines()
+                .map(WORKING_SET::matcher)
+                .filter(Matcher::matches)
+                .forEach(line -> memory.computeIfAbsent(
+                                line.group("container") + " of " + line.group("pod"), any -> new ArrayList<>())
+                        .add((long) Double.parseDouble(line.group("bytes"))));
     }
 
     private static long median(List<Long> values) {

@@ -1,5 +1,6 @@
 package io.aliquot.api.names;
 
+import com.fasterxml.jackson.annotation.JsonValue;
 import java.util.List;
 import java.util.Locale;
 
@@ -36,6 +37,7 @@ public enum CorePolicy {
         return this == ELASTIC || (this == FIXED && cores > 0);
     }
 
+    @JsonValue
     public String print() {
         return name().toLowerCase(Locale.ROOT);
     }

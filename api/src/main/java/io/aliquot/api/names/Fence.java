@@ -17,14 +17,6 @@ public record Fence(String holder, int transitions) {
         }
     }
 
-    public static Fence parse(String text) {
-        int slash = text.lastIndexOf('/');
-        if (slash < 1 || !text.substring(slash + 1).matches("[0-9]{1,9}")) {
-            throw FormatException.expected("<holder>/<transitions>", text);
-        }
-        return new Fence(text.substring(0, slash), Integer.parseInt(text.substring(slash + 1)));
-    }
-
     public String print() {
         return holder + "/" + transitions;
     }

@@ -2,13 +2,7 @@ package io.aliquot.api.names;
 
 import java.time.Instant;
 import java.time.format.DateTimeParseException;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Optional;
-import java.util.OptionalDouble;
 import java.util.OptionalInt;
-import java.util.OptionalLong;
-import java.util.function.Function;
 import tools.jackson.core.JacksonException;
 import tools.jackson.core.StreamReadConstraints;
 import tools.jackson.core.StreamReadFeature;
@@ -52,18 +46,6 @@ public final class JsonFields {
         return root;
     }
 
-    public static <T> List<T> list(JsonNode object, String name, int most, Function<JsonNode, T> parse) {
-        JsonNode array = field(object, name);
-        expect(array.isArray(), "an array " + name, array.getNodeType());
-        expect(array.size() <= most, "at most " + most + " entries of " + name, array.size());
-        var list = new ArrayList<T>(array.size());
-        for (JsonNode entry : array) {
-            expect(entry.isObject(), "an object for each entry of " + name, entry);
-            list.add(parse.apply(entry));
-        }
-        return list;
-    }
-
     public static JsonNode field(JsonNode object, String name) {
         JsonNode value = object.get(name);
         if (value == null) {
@@ -88,20 +70,6 @@ public final class JsonFields {
         return value.longValue();
     }
 
-    public static OptionalLong optionalWhole(JsonNode object, String name) {
-        return object.has(name) ? OptionalLong.of(whole(object, name)) : OptionalLong.empty();
-    }
-
-    public static double number(JsonNode object, String name) {
-        JsonNode value = field(object, name);
-        expect(value.isNumber(), "a number " + name, value);
-        return value.doubleValue();
-    }
-
-    public static OptionalDouble optionalNumber(JsonNode object, String name) {
-        return object.has(name) ? OptionalDouble.of(number(object, name)) : OptionalDouble.empty();
-    }
-
     public static boolean truth(JsonNode object, String name) {
         JsonNode value = field(object, name);
         expect(value.isBoolean(), name + " true or false", value);
@@ -115,10 +83,6 @@ public final class JsonFields {
         } catch (DateTimeParseException e) {
             throw FormatException.expected("a time " + name + " such as 2026-11-26T16:00:00Z", text);
         }
-    }
-
-    public static Optional<Instant> optionalInstant(JsonNode object, String name) {
-        return object.has(name) ? Optional.of(instant(object, name)) : Optional.empty();
     }
 
     public static String text(JsonNode object, String name) {

@@ -1,5 +1,6 @@
 package io.aliquot.api.names;
 
+import com.fasterxml.jackson.annotation.JsonValue;
 import java.util.List;
 import java.util.Locale;
 
@@ -27,6 +28,7 @@ public enum Priority {
                 .orElseThrow(() -> FormatException.expected("priority high, normal or low", text));
     }
 
+    @JsonValue
     public String print() {
         return name().toLowerCase(Locale.ROOT);
     }

@@ -1,26 +1,15 @@
 package io.aliquot.api.usage;
 
 import static io.aliquot.api.names.JsonFields.expect;
-import static io.aliquot.api.names.JsonFields.field;
-import static io.aliquot.api.names.JsonFields.integer;
-import static io.aliquot.api.names.JsonFields.list;
-import static io.aliquot.api.names.JsonFields.optionalText;
-import static io.aliquot.api.names.JsonFields.text;
-import static io.aliquot.api.names.JsonFields.truth;
-import static io.aliquot.api.names.JsonFields.versioned;
-import static io.aliquot.api.names.JsonFields.whole;
 
+import com.fasterxml.jackson.annotation.JsonUnwrapped;
 import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.names.Held;
-import io.aliquot.api.names.JsonFields;
 import io.aliquot.api.names.Priority;
 import java.util.List;
 import java.util.OptionalInt;
-import tools.jackson.databind.JsonNode;
-import tools.jackson.databind.node.ArrayNode;
-import tools.jackson.databind.node.ObjectNode;
 
 /**
  * What the scheduler's ledger says of a node: the body of its request for a {@link UsageReport}, JSON. The node's agent
@@ -31,18 +20,8 @@ import tools.jackson.databind.node.ObjectNode;
  * @param pods each pod once, at most {@value UsageReport#MOST_CONTAINERS}
  */
 public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits, List<OfPod> pods) {
-    private static final int VERSION = 1;
-
     /** Of compute, the unit is a percent of a whole GPU. */
-    public record Amount(long memoryMiB, int cores, int slots) {
-        private static Amount parse(JsonNode amount) {
-            return new Amount(whole(amount, "memoryMiB"), integer(amount, "cores"), integer(amount, "slots"));
-        }
-
-        private void print(ObjectNode object) {
-            object.put("memoryMiB", memoryMiB).put("cores", cores).put("slots", slots);
-        }
-    }
+    public record Amount(long memoryMiB, int cores, int slots) {}
 
     /**
      * A GPU.
@@ -78,7 +57,7 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits, List<OfPod> p
      * @param held whether it is a share of the GPU or the whole card
      */
     public record Limit(
-            PodContainer container,
+            @JsonUnwrapped PodContainer container,
             String gpu,
             long memoryMiB,
             int cores,
@@ -110,71 +89,18 @@ public record NodeAllocation(List<OfGpu> gpus, List<Limit> limits, List<OfPod> p
                 limits.size() <= UsageReport.MOST_CONTAINERS,
                 "at most " + UsageReport.MOST_CONTAINERS + " limits",
                 limits.size());
+        expect(
+                pods.size() <= UsageReport.MOST_CONTAINERS,
+                "at most " + UsageReport.MOST_CONTAINERS + " pods",
+                pods.size());
     }
 
     /** Throws a {@link FormatException} that names the field which is wrong. */
     public static NodeAllocation parse(String text) {
-        JsonNode root = versioned("a scheduler's allocation of a node", text, VERSION);
-        return new NodeAllocation(
-                list(root, "gpus", UsageReport.MOST_GPUS, NodeAllocation::gpu),
-                list(root, "limits", UsageReport.MOST_CONTAINERS, NodeAllocation::limit),
-                root.has("pods") // a scheduler of version 0.1 sends none
-                        ? list(root, "pods", UsageReport.MOST_CONTAINERS, NodeAllocation::pod)
-                        : List.of());
-    }
-
-    private static OfGpu gpu(JsonNode gpu) {
-        return new OfGpu(
-                text(gpu, "gpu"),
-                text(gpu, "model"),
-                Amount.parse(field(gpu, "capacity")),
-                Amount.parse(field(gpu, "allocated")),
-                truth(gpu, "schedulable"));
-    }
-
-    private static OfPod pod(JsonNode pod) {
-        return new OfPod(text(pod, "namespace"), text(pod, "pod"), whole(pod, "memoryMiB"), integer(pod, "cores"));
-    }
-
-    private static Limit limit(JsonNode limit) {
-        String policy = optionalText(limit, "policy"); // a scheduler of version 0.1 sends neither
-        String priority = optionalText(limit, "priority");
-        return new Limit(
-                PodContainer.parse(limit),
-                text(limit, "gpu"),
-                whole(limit, "memoryMiB"),
-                integer(limit, "cores"),
-                policy.isEmpty() ? CorePolicy.FIXED : CorePolicy.parse("policy", policy),
-                priority.isEmpty() ? Priority.NORMAL : Priority.parse("priority", priority),
-                Held.parse(optionalText(limit, "held")));
+        return AgentJson.parse(NodeAllocation.class, text);
     }
 
     public String print() {
-        ObjectNode root = JsonFields.JSON.createObjectNode().put("version", VERSION);
-        ArrayNode ofGpus = root.putArray("gpus");
-        gpus.forEach(gpu -> {
-            ObjectNode object = ofGpus.addObject().put("gpu", gpu.gpu).put("model", gpu.model);
-            gpu.capacity.print(object.putObject("capacity"));
-            gpu.allocated.print(object.putObject("allocated"));
-            object.put("schedulable", gpu.schedulable);
-        });
-        ArrayNode ofContainers = root.putArray("limits");
-        limits.forEach(limit -> {
-            ObjectNode object = ofContainers.addObject();
-            limit.container.print(object);
-            object.put("gpu", limit.gpu)
-                    .put("memoryMiB", limit.memoryMiB)
-                    .put("cores", limit.cores)
-                    .put("policy", limit.policy.print())
-                    .put("priority", limit.priority.print())
-                    .put("held", limit.held.print());
-        });
-        ArrayNode ofPods = root.putArray("pods");
-        pods.forEach(pod -> ofPods.addObject()
-                .put("namespace", pod.namespace)
-                .put("pod", pod.pod)
-                .put("memoryMiB", pod.memoryMiB)
-                .put("cores", pod.cores));
-        return root.toString();
+        return AgentJson.print(this);
     }
 }

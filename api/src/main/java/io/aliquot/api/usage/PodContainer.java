@@ -1,11 +1,6 @@
 package io.aliquot.api.usage;
 
 import static io.aliquot.api.names.JsonFields.expect;
-import static io.aliquot.api.names.JsonFields.optionalText;
-import static io.aliquot.api.names.JsonFields.text;
-
-import tools.jackson.databind.JsonNode;
-import tools.jackson.databind.node.ObjectNode;
 
 /**
  * A container of a pod, as a node agent knows it.
@@ -34,18 +29,5 @@ public record PodContainer(String namespace, String pod, String uid, String cont
 
     private static boolean isNameCharacter(int c) {
         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
-    }
-
-    static PodContainer parse(JsonNode object) {
-        return new PodContainer(
-                text(object, "namespace"), text(object, "pod"), optionalText(object, "uid"), text(object, "container"));
-    }
-
-    void print(ObjectNode object) {
-        object.put("namespace", namespace).put("pod", pod);
-        if (!uid.isEmpty()) {
-            object.put("uid", uid);
-        }
-        object.put("container", container);
     }
 }

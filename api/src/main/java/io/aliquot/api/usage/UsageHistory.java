@@ -1,23 +1,13 @@
 package io.aliquot.api.usage;
 
 import static io.aliquot.api.names.JsonFields.expect;
-import static io.aliquot.api.names.JsonFields.field;
-import static io.aliquot.api.names.JsonFields.instant;
-import static io.aliquot.api.names.JsonFields.integer;
-import static io.aliquot.api.names.JsonFields.list;
-import static io.aliquot.api.names.JsonFields.optionalText;
-import static io.aliquot.api.names.JsonFields.truth;
-import static io.aliquot.api.names.JsonFields.versioned;
 
+import com.fasterxml.jackson.annotation.JsonUnwrapped;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.JsonFields;
 import java.time.Instant;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.OptionalInt;
-import tools.jackson.databind.JsonNode;
-import tools.jackson.databind.node.ArrayNode;
-import tools.jackson.databind.node.ObjectNode;
 
 /**
  * The use of a GPU in the last minutes and its health, as its node's agent measured it: {@code GET /v1/history?gpu=UUID} of
@@ -42,7 +32,6 @@ public record UsageHistory(
 
     public static final int MOST_HEALTH_CHANGES = 100;
 
-    private static final int VERSION = 1;
     private static final int LONGEST_STEP = 3600;
 
     /** Memory in MiB and utilization in percent, oldest first; empty where there is no figure. */
@@ -62,7 +51,7 @@ public record UsageHistory(
      * @param borrowedPercent part of the utilization that was beyond its cores, of time that others left
      */
     public record OfContainer(
-            PodContainer container,
+            @JsonUnwrapped PodContainer container,
             List<OptionalInt> chargedMiB,
             List<OptionalInt> unattributedMiB,
             List<OptionalInt> utilizationPercent,
@@ -106,93 +95,10 @@ public record UsageHistory(
 
     /** Throws a {@link FormatException} that names the field which is wrong. */
     public static UsageHistory parse(String text) {
-        JsonNode root = versioned("a node agent's history", text, VERSION);
-        JsonNode gpu = field(root, "gpu");
-        expect(gpu.isObject(), "an object gpu", gpu.getNodeType());
-        return new UsageHistory(
-                instant(root, "end"),
-                integer(root, "stepSeconds"),
-                new OfGpu(values(gpu, "usedMiB"), values(gpu, "utilizationPercent")),
-                list(root, "containers", MOST_CONTAINERS, UsageHistory::container),
-                list(
-                        root,
-                        "health",
-                        MOST_HEALTH_CHANGES,
-                        change -> new HealthChange(
-                                instant(change, "at"), truth(change, "healthy"), optionalText(change, "reason"))));
-    }
-
-    private static OfContainer container(JsonNode object) {
-        return new OfContainer(
-                PodContainer.parse(object),
-                values(object, "chargedMiB"),
-                values(object, "unattributedMiB"),
-                values(object, "utilizationPercent"),
-                optionalValues(object, "grantedMiB"),
-                optionalValues(object, "grantedPercent"),
-                optionalValues(object, "lentPercent"),
-                optionalValues(object, "borrowedPercent"));
-    }
-
-    /** An agent of version 0.1 sends none. */
-    private static List<OptionalInt> optionalValues(JsonNode object, String name) {
-        return object.has(name) ? values(object, name) : List.of();
-    }
-
-    private static List<OptionalInt> values(JsonNode object, String name) {
-        JsonNode array = field(object, name);
-        expect(array.isArray(), "an array " + name, array.getNodeType());
-        expect(array.size() <= MOST_VALUES, "at most " + MOST_VALUES + " values of " + name, array.size());
-        var values = new ArrayList<OptionalInt>(array.size());
-        for (JsonNode value : array) {
-            expect(
-                    value.isNull() || (value.isIntegralNumber() && value.canConvertToInt()),
-                    "whole numbers or null in " + name,
-                    value);
-            values.add(value.isNull() ? OptionalInt.empty() : OptionalInt.of(value.intValue()));
-        }
-        return values;
+        return AgentJson.parse(UsageHistory.class, text);
     }
 
     public String print() {
-        ObjectNode root = JsonFields.JSON
-                .createObjectNode()
-                .put("version", VERSION)
-                .put("end", end.toString())
-                .put("stepSeconds", stepSeconds);
-        ObjectNode ofGpu = root.putObject("gpu");
-        print(gpu.usedMiB, ofGpu.putArray("usedMiB"));
-        print(gpu.utilizationPercent, ofGpu.putArray("utilizationPercent"));
-        ArrayNode ofContainers = root.putArray("containers");
-        for (OfContainer one : containers) {
-            ObjectNode object = ofContainers.addObject();
-            one.container.print(object);
-            print(one.chargedMiB, object.putArray("chargedMiB"));
-            print(one.unattributedMiB, object.putArray("unattributedMiB"));
-            print(one.utilizationPercent, object.putArray("utilizationPercent"));
-            print(one.grantedMiB, object.putArray("grantedMiB"));
-            print(one.grantedPercent, object.putArray("grantedPercent"));
-            print(one.lentPercent, object.putArray("lentPercent"));
-            print(one.borrowedPercent, object.putArray("borrowedPercent"));
-        }
-        ArrayNode changes = root.putArray("health");
-        for (HealthChange change : health) {
-            ObjectNode object =
-                    changes.addObject().put("at", change.at.toString()).put("healthy", change.healthy);
-            if (!change.reason.isEmpty()) {
-                object.put("reason", change.reason);
-            }
-        }
-        return root.toString();
-    }
-
-    private static void print(List<OptionalInt> values, ArrayNode array) {
-        for (OptionalInt value : values) {
-            if (value.isPresent()) {
-                array.add(value.getAsInt());
-            } else {
-                array.addNull();
-            }
-        }
+        return AgentJson.print(this);
     }
 }

@@ -83,22 +83,24 @@ class ParsersTest {
                 new Parser("Inventory", node, Inventory::parse),
                 new Parser(
                         "Vgpus", GPU + " memory=3000Mi cores=30 policy=elastic compute-priority=low\n", Vgpus::parse),
-                new Parser("Fence", "aliquot-1_uuid/3", Fence::parse),
                 new Parser("Quantity", "12.5Gi", Quantity::parse),
                 new Parser("HamiAllocation", GPU + ",NVIDIA,3000,30:" + GPU + ",NVIDIA,1,0:;", HamiAllocation::parse),
                 new Parser(
                         "UsageReport",
-                        "{\"version\":1,\"at\":\"2026-11-26T20:00:00Z\",\"node\":\"n\",\"containers\":[{" + container
+                        "{\"at\":\"2026-11-26T20:00:00Z\",\"node\":\"n\",\"containers\":[{" + container
                                 + ",\"gpu\":\"" + GPU + "\",\"chargedBytes\":1,\"peakBytes\":2,\"gpuSeconds\":0.5,"
                                 + "\"throttledSeconds\":0.5,\"deniedAllocations\":0,\"processes\":1}],\"gpus\":[{\"gpu\":\""
                                 + GPU + "\",\"usedBytes\":1,\"powerWatts\":2.5}],\"xids\":[{" + container
-                                + ",\"gpu\":\"" + GPU + "\",\"number\":31,\"meaning\":\"m\"}]}",
+                                + ",\"gpu\":\"" + GPU + "\",\"number\":31,\"meaning\":\"m\"}],\"findings\":[{"
+                                + container
+                                + ",\"problem\":{\"kind\":\"LargeRegion\",\"bytes\":1,\"cut\":true}}],\"pods\":[\"a\"]}",
                         UsageReport::parse),
                 new Parser(
                         "UsageHistory",
-                        "{\"version\":1,\"end\":\"2026-11-26T20:00:00Z\",\"stepSeconds\":1,\"gpu\":{\"usedMiB\":[1,null],"
+                        "{\"end\":\"2026-11-26T20:00:00Z\",\"stepSeconds\":1,\"gpu\":{\"usedMiB\":[1,null],"
                                 + "\"utilizationPercent\":[0,100]},\"containers\":[{" + container
-                                + ",\"chargedMiB\":[1,null],\"unattributedMiB\":[0,0],\"utilizationPercent\":[1,2]}],"
+                                + ",\"chargedMiB\":[1,null],\"unattributedMiB\":[0,0],\"utilizationPercent\":[1,2],"
+                                + "\"grantedMiB\":[],\"grantedPercent\":[],\"lentPercent\":[],\"borrowedPercent\":[]}],"
                                 + "\"health\":[{\"at\":\"2026-11-26T20:00:00Z\",\"healthy\":false,\"reason\":\"r\"}]}",
                         UsageHistory::parse),
                 new Parser(
@@ -160,11 +162,20 @@ class ParsersTest {
     @Test
     void aTextOfVeryManyValuesIsRefusedBeforeTheyAreKept() {
         for (String value : List.of("[],", "{},", "1,")) {
-            String text = "{\"version\":1,\"containers\":[" + value.repeat(300_000) + "1]}";
-            assertThatThrownBy(() -> UsageReport.parse(text))
+            String text = "{\"version\":1,\"gpus\":[" + value.repeat(300_000) + "1]}";
+            assertThatThrownBy(() -> Inventory.parse(text))
                     .isInstanceOf(FormatException.class)
                     .hasMessageContaining("exceeds the maximum allowed");
         }
+    }
+
+    @Test
+    void aSeriesOfVeryManyValuesIsRefusedBeforeTheyAreKept() {
+        String text = "{\"end\":\"2026-11-26T20:00:00Z\",\"stepSeconds\":1,\"gpu\":{\"usedMiB\":["
+                + "1,".repeat(300_000) + "1]}}";
+        assertThatThrownBy(() -> UsageHistory.parse(text))
+                .isInstanceOf(FormatException.class)
+                .hasMessageContaining("exceeds the maximum allowed");
     }
 
     private static void parse(Random random, byte[] example, Consumer<byte[]> parse) {

@@ -1,6 +1,5 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.util.List;
 import java.util.Optional;
@@ -47,7 +46,6 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
      * @param throttledSeconds for which launches were throttled, as the container says
      * @param denied how often the limit refused memory, as the container says
      * @param processes that use the GPU
-     * @param unlimited why the container's limits do not apply to one of them; empty if they do or if that is not known
      */
     public record OfContainer(
             ContainerName container,
@@ -62,6 +60,5 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
             OptionalDouble utilization,
             double throttledSeconds,
             long denied,
-            int processes,
-            Optional<Unlimited> unlimited) {}
+            int processes) {}
 }

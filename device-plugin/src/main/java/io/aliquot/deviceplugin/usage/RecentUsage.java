@@ -340,8 +340,7 @@ public final class RecentUsage implements UsageTracker.SampleListener {
                     use.throttledSeconds(),
                     use.denied(),
                     use.processes(),
-                    lastActive,
-                    use.unlimited());
+                    lastActive);
         }
 
         UsageHistory.OfContainer history(ContainerName name, long end) {

@@ -30,12 +30,11 @@ final class Regions {
      * What a container says of its use of one GPU.
      *
      * @param chargedBytes of each process that the shim counts, by its ID in its PID namespace; 0 for one that is not known
-     * @param gpuNanos GPU time that the shim has counted, of all processes
      * @param throttledNanos for which launches were throttled, over all threads
      * @param denied how often the limit refused memory
      */
-    record Claim(Map<Integer, Long> chargedBytes, long gpuNanos, long throttledNanos, long denied) {
-        static final Claim NONE = new Claim(Map.of(), 0, 0, 0);
+    record Claim(Map<Integer, Long> chargedBytes, long throttledNanos, long denied) {
+        static final Claim NONE = new Claim(Map.of(), 0, 0);
 
         Claim {
             chargedBytes = Map.copyOf(chargedBytes);
@@ -69,10 +68,6 @@ final class Regions {
                 charged.merge(pid, bytes, Long::sum);
             }
         }
-        return new Claim(
-                charged,
-                device.compute().gpuTime(),
-                Math.max(0, device.compute().throttled()),
-                Math.max(0, device.denied()));
+        return new Claim(charged, Math.max(0, device.compute().throttled()), Math.max(0, device.denied()));
     }
 }

@@ -1,9 +1,11 @@
 package io.aliquot.deviceplugin.usage;
 
-import io.aliquot.api.usage.UsageReport.Unlimited;
+import io.aliquot.api.usage.UsageReport.Problem;
 import io.prometheus.metrics.model.registry.MultiCollector;
 import io.prometheus.metrics.model.snapshots.Labels;
 import io.prometheus.metrics.model.snapshots.MetricSnapshots;
+import java.util.Set;
+import java.util.stream.Collectors;
 
 /** The metrics of the latest sample. A container that has ended, and a figure that NVML does not have, have no series. */
 public final class UsageMetrics implements MultiCollector {
@@ -12,15 +14,21 @@ public final class UsageMetrics implements MultiCollector {
 
     private final String node;
     private final RecentUsage usage;
+    private final RecentFindings findings;
 
-    public UsageMetrics(String node, RecentUsage usage) {
+    public UsageMetrics(String node, RecentUsage usage, RecentFindings findings) {
         this.node = node;
         this.usage = usage;
+        this.findings = findings;
     }
 
     @Override
     public MetricSnapshots collect() {
         NodeUsage now = usage.latest();
+        Set<ContainerName> unlimited = findings.list().stream()
+                .filter(finding -> finding.problem() instanceof Problem.LimitsNotSeen)
+                .map(finding -> ContainerName.of(finding.container()))
+                .collect(Collectors.toSet());
         var used = new MetricPoints();
         var peak = new MetricPoints();
         var gpuTime = new MetricPoints();
@@ -45,14 +53,7 @@ public final class UsageMetrics implements MultiCollector {
             denied.add(labels, container.denied());
             processes.add(labels, container.processes());
             shares.add(labels, 1);
-            covered.add(
-                    labels,
-                    container
-                                    .unlimited()
-                                    .filter(Unlimited.Covered.class::isInstance)
-                                    .isPresent()
-                            ? 1
-                            : 0);
+            covered.add(labels, unlimited.contains(container.container()) ? 1 : 0);
         }
         var memory = new MetricPoints();
         var utilization = new MetricPoints();
@@ -92,7 +93,7 @@ public final class UsageMetrics implements MultiCollector {
                         "aliquot_share_info", "1 for each container that holds vGPUs and GPU that it uses; for joins."),
                 covered.gauge(
                         "aliquot_container_limits_covered",
-                        "1 while a process of the container on the GPU does not see the files that limit it, else 0."),
+                        "1 while a process of the container does not see the files that limit it, and for two minutes after; else 0."),
                 processes.gauge("aliquot_container_processes", "Processes of a container that use the GPU."),
                 memory.gauge(
                         "aliquot_gpu_memory_used_bytes",

@@ -2,7 +2,7 @@ package io.aliquot.deviceplugin.usage;
 
 import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.names.Held;
-import io.aliquot.api.usage.UsageReport.Unlimited;
+import io.aliquot.api.usage.UsageReport.Problem;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
@@ -10,7 +10,6 @@ import io.aliquot.deviceplugin.nvml.NvmlException;
 import io.aliquot.deviceplugin.usage.HostProcesses.HostProcess;
 import io.aliquot.deviceplugin.usage.Regions.Claim;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -19,11 +18,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalDouble;
-import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.function.BiPredicate;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
@@ -42,9 +39,6 @@ public final class UsageTracker {
 
     /** How often a larger figure is read again. Each reading of NVML takes about a millisecond for each GPU. */
     private static final int CONFIRMATIONS = 4;
-
-    /** Of a finding; longer than the scheduler's period and the pause after a failed request. */
-    private static final Duration KEPT = Duration.ofSeconds(40);
 
     private static final double MICROS_PER_SECOND = 1e6;
     private static final double NANOS_PER_SECOND = 1e9;
@@ -71,7 +65,7 @@ public final class UsageTracker {
     private final AgentFiles agentFiles;
     private final LimitsCheck limits;
     private final Supplier<Limits> allocation;
-    private final BiPredicate<ContainerName, String> isComputeLimited;
+    private final RecentFindings findings;
     private final List<SampleListener> listeners;
     private final LongSupplier nanoTime;
 
@@ -91,7 +85,7 @@ public final class UsageTracker {
      * @param files which containers mount
      * @param podResources asks the kubelet which containers hold slots
      * @param allocation what the scheduler said last of this node
-     * @param isComputeLimited whether GPU time of a container on a GPU that the shim has not counted is a finding
+     * @param findings gets the containers whose limits do not apply
      * @param listeners receive each sample
      * @param nanoTime {@link System#nanoTime}, which is {@code CLOCK_MONOTONIC} on Linux
      */
@@ -102,7 +96,7 @@ public final class UsageTracker {
             SlotFiles files,
             Supplier<DeviceHolders> podResources,
             Supplier<Limits> allocation,
-            BiPredicate<ContainerName, String> isComputeLimited,
+            RecentFindings findings,
             List<? extends SampleListener> listeners,
             LongSupplier nanoTime) {
         processes = new HostProcesses(proc);
@@ -112,7 +106,7 @@ public final class UsageTracker {
         agentFiles = new AgentFiles(files.agentFiles());
         limits = new LimitsCheck(proc, stateDir, processes, nanoTime);
         this.allocation = allocation;
-        this.isComputeLimited = isComputeLimited;
+        this.findings = findings;
         this.listeners = List.copyOf(listeners);
         this.nanoTime = nanoTime;
         lastSampleAt = nanoTime.getAsLong() - FIRST_PERIOD_MICROS * NANOS_PER_MICRO;
@@ -163,8 +157,7 @@ public final class UsageTracker {
     private Reading read(Source source, Map<ContainerName, String> slots) throws NvmlException {
         Map<ContainerName, Map<String, Claim>> before = claims(slots);
         List<GpuUsage> gpus = source.usage(Map.copyOf(utilizationUntil));
-        var reading = new Reading(
-                slots, gpus, before, claims(slots), new LinkedHashMap<>(), new HashMap<>(), new HashMap<>());
+        var reading = new Reading(slots, gpus, before, claims(slots), new LinkedHashMap<>(), new HashMap<>());
         gpus.forEach(gpu -> attribute(gpu, reading));
         return reading;
     }
@@ -224,7 +217,6 @@ public final class UsageTracker {
             for (GpuUsage.Utilization sample : gpu.utilization()) {
                 long period = until == null ? FIRST_PERIOD_MICROS : Math.max(0, sample.endMicros() - until);
                 double used = period / MICROS_PER_SECOND * sample.percent() / 100;
-                reading.gpuSeconds.merge(gpu.uuid(), used, Double::sum);
                 reading.uses.forEach((key, use) -> {
                     if (key.uuid.equals(gpu.uuid()) && use.pids.containsKey(sample.pid())) {
                         counters(key, use.id).gpuSeconds += used;
@@ -274,14 +266,11 @@ public final class UsageTracker {
                     counted.id == null ? Held.UNKNOWN : allocation.get().held(key.container.ofPod(counted.id.podUid()));
             agentFiles.write(slot.get(), key.uuid, holds, unattributed, now / NANOS_PER_MILLI);
         }
-        OptionalInt ofGpu = reading.utilizationPercent(key.uuid);
-        OptionalDouble utilization = ofGpu.isPresent()
+        OptionalDouble utilization = reading.isUtilizationKnown(key.uuid)
                 ? OptionalDouble.of(part(counted.gpuSeconds - counted.gpuSecondsBefore, seconds))
                 : OptionalDouble.empty();
         counted.gpuSecondsBefore = counted.gpuSeconds;
-        OptionalInt uncounted = ofGpu.isPresent()
-                ? uncountedTime(reading, key, counted, utilization.getAsDouble(), ofGpu.getAsInt(), seconds)
-                : OptionalInt.empty();
+        findUnlimited(reading, key, counted);
         return new NodeUsage.OfContainer(
                 key.container,
                 counted.id == null ? "" : counted.id.podUid(),
@@ -295,58 +284,33 @@ public final class UsageTracker {
                 utilization,
                 claim.throttledNanos() / NANOS_PER_SECOND,
                 claim.denied(),
-                use.pids.size(),
-                unlimited(reading, key, counted, uncounted));
-    }
-
-    /** Percent of the GPU's time; empty without a finding. */
-    private OptionalInt uncountedTime(
-            Reading reading, Key key, Counters counted, double utilization, int ofGpu, double seconds) {
-        Optional<Claim> claim = Reading.claim(reading.after, key);
-        OptionalLong before = counted.gpuNanosBefore;
-        counted.gpuNanosBefore = claim.stream().mapToLong(Claim::gpuNanos).findFirst();
-        if (before.isEmpty() || claim.isEmpty() || !isComputeLimited.test(key.container, key.uuid)) {
-            return OptionalInt.empty();
-        }
-        return counted.uncountedTime.add(
-                100 * utilization,
-                100 * part((claim.get().gpuNanos() - before.getAsLong()) / NANOS_PER_SECOND, seconds),
-                100 * reading.gpuSeconds.getOrDefault(key.uuid, 0.0) / seconds,
-                ofGpu);
+                use.pids.size());
     }
 
     private static double part(double used, double seconds) {
         return Math.clamp(used / seconds, 0, 1);
     }
 
-    /**
-     * Why the container's limits do not apply to one of its processes on the GPU; empty if they do. A finding outlasts its
-     * process, so that the scheduler, which asks every 9 s, hears of short ones.
-     */
-    private Optional<Unlimited> unlimited(Reading reading, Key key, Counters counted, OptionalInt uncountedTime) {
-        long now = nanoTime.getAsLong();
+    /** Reports that the container's limits do not apply to one of its processes on the GPU. */
+    private void findUnlimited(Reading reading, Key key, Counters counted) {
         Set<Integer> uncounted = reading.uncountedPids(key);
         boolean isWithoutShim = uncounted.stream().anyMatch(counted.uncounted::contains);
         counted.uncounted = uncounted;
-        Optional<Unlimited> found = covered(reading, key, uncounted)
-                .or(() -> uncountedTime.stream()
-                        .<Unlimited>mapToObj(Unlimited.UncountedTime::new)
-                        .findFirst())
-                .or(() -> isWithoutShim ? Optional.of(new Unlimited.WithoutShim()) : Optional.empty());
-        if (found.isPresent() || now - counted.unlimitedAt > KEPT.toNanos()) {
-            counted.unlimited = found;
-            counted.unlimitedAt = now;
+        ContainerId id = counted.id;
+        if (id != null) {
+            covered(reading, key, uncounted)
+                    .or(() -> isWithoutShim ? Optional.of(new Problem.WithoutShim(key.uuid)) : Optional.empty())
+                    .ifPresent(problem -> findings.add(key.container.ofPod(id.podUid()), problem));
         }
-        return counted.unlimited;
     }
 
-    private Optional<Unlimited> covered(Reading reading, Key key, Set<Integer> uncounted) {
+    private Optional<Problem> covered(Reading reading, Key key, Set<Integer> uncounted) {
         for (Map.Entry<Integer, HostProcess> process : reading.use(key).hosts.entrySet()) {
             Optional<LimitsCheck.Missing> missing = limits.find(process.getKey(), process.getValue(), key.container);
             // Where the files are elsewhere, a process that the shim counts has got others at their paths.
             boolean isCounted = reading.isRegionKnown(key) && !uncounted.contains(process.getKey());
             if (missing.isPresent() && (!missing.get().moved() || isCounted)) {
-                return Optional.of(new Unlimited.Covered(missing.get().path()));
+                return Optional.of(new Problem.LimitsNotSeen(missing.get().path()));
             }
         }
         return Optional.empty();
@@ -375,7 +339,6 @@ public final class UsageTracker {
      * @param after what they said afterwards
      * @param uses the processes of containers that hold vGPUs
      * @param otherBytes memory of the other processes, by GPU
-     * @param gpuSeconds GPU time of all processes since the sample before, by GPU
      */
     private record Reading(
             Map<ContainerName, String> slots,
@@ -383,8 +346,7 @@ public final class UsageTracker {
             Map<ContainerName, Map<String, Claim>> before,
             Map<ContainerName, Map<String, Claim>> after,
             Map<Key, Processes> uses,
-            Map<String, Long> otherBytes,
-            Map<String, Double> gpuSeconds) {
+            Map<String, Long> otherBytes) {
         Processes use(Key key) {
             return uses.getOrDefault(key, NO_PROCESSES);
         }
@@ -408,12 +370,11 @@ public final class UsageTracker {
                     .map(byGpu -> byGpu.getOrDefault(GpuUuids.digits(key.uuid), Claim.NONE));
         }
 
-        /** NVML's figure for the use of the GPU's time; empty if it has none. */
-        OptionalInt utilizationPercent(String uuid) {
+        /** Whether NVML has a figure for the use of the GPU's time. */
+        boolean isUtilizationKnown(String uuid) {
             return gpus.stream()
-                    .filter(gpu -> gpu.uuid().equals(uuid))
-                    .flatMapToInt(gpu -> gpu.utilizationPercent().stream())
-                    .findFirst();
+                    .anyMatch(gpu ->
+                            gpu.uuid().equals(uuid) && gpu.utilizationPercent().isPresent());
         }
 
         boolean isRegionKnown(Key key) {
@@ -460,14 +421,8 @@ public final class UsageTracker {
         /** At the sample before. */
         private double gpuSecondsBefore;
 
-        private OptionalLong gpuNanosBefore = OptionalLong.empty();
-        private final UncountedTime uncountedTime = new UncountedTime();
-
         /** The processes that use memory and were not in the region at the sample before. */
         private Set<Integer> uncounted = Set.of();
-
-        private Optional<Unlimited> unlimited = Optional.empty();
-        private long unlimitedAt;
     }
 
     /** The processes of one container on one GPU. */

@@ -7,7 +7,6 @@ import io.aliquot.api.names.Held;
 import io.aliquot.api.names.Priority;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
-import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.deviceplugin.usage.ContainerName;
 import io.aliquot.deviceplugin.usage.Limits;
 import io.aliquot.deviceplugin.usage.NodeUsage;
@@ -23,11 +22,7 @@ final class ArbiterFeedTest {
     private Limits limits = new Limits(List.of(
             limit("trainer", "uid-1", 30, CorePolicy.ELASTIC, Priority.LOW),
             limit("server", "uid-2", 50, CorePolicy.FIXED, Priority.HIGH),
-            limit("replaced", "uid-3", 20, CorePolicy.FIXED, Priority.NORMAL),
-            limit("leftover", "uid-5", 0, CorePolicy.ELASTIC, Priority.NORMAL),
-            limit("free", "uid-6", 0, CorePolicy.FIXED, Priority.NORMAL),
-            limit("whole", "uid-7", 100, CorePolicy.FIXED, Priority.NORMAL)));
-    private Optional<Unlimited> unlimited = Optional.empty();
+            limit("replaced", "uid-3", 20, CorePolicy.FIXED, Priority.NORMAL)));
     private String told = "";
     private final ArbiterFeed feed = new ArbiterFeed(() -> limits, list -> told = list);
 
@@ -38,30 +33,6 @@ final class ArbiterFeedTest {
                 slot-1 %1$s 30 elastic low 70.0
                 slot-2 %1$s 50 fixed high -
                 """.formatted(GPU));
-    }
-
-    @Test
-    void aContainerThatUsesTimeThatTheShimDoesNotCountBorrowsNothing() {
-        unlimited = Optional.of(new Unlimited.UncountedTime(50));
-        sample(use("trainer", "uid-1", "slot-1", 1), use("leftover", "uid-5", "slot-5", 0));
-
-        assertThat(told).isEqualTo("slot-1 " + GPU + " 30 fixed low 100.0\n");
-    }
-
-    @Test
-    void onlyAContainerWithALimitBelowTheGpuIsLimited() {
-        assertThat(isLimited("trainer")).as("nothing is known yet").isFalse();
-        sample();
-
-        assertThat(isLimited("trainer")).isTrue();
-        assertThat(isLimited("leftover")).isTrue();
-        assertThat(isLimited("unknown")).isFalse();
-        assertThat(isLimited("free")).isFalse();
-        assertThat(isLimited("whole")).isFalse();
-    }
-
-    private boolean isLimited(String pod) {
-        return feed.isLimited(new ContainerName("team", pod, "main"), GPU);
     }
 
     @Test
@@ -99,7 +70,6 @@ final class ArbiterFeedTest {
                 utilization < 0 ? OptionalDouble.empty() : OptionalDouble.of(utilization),
                 0,
                 0,
-                1,
-                unlimited);
+                1);
     }
 }

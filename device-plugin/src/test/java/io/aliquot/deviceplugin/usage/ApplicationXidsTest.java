@@ -107,8 +107,7 @@ final class ApplicationXidsTest {
                         OptionalDouble.empty(),
                         0,
                         0,
-                        1,
-                        Optional.empty()));
+                        1));
             }
         }
         var nvml =

@@ -348,8 +348,7 @@ final class RecentUsageTest {
                 OptionalDouble.of(utilization),
                 0,
                 0,
-                1,
-                Optional.empty());
+                1);
     }
 
     private static NodeUsage.OfGpu gpu(long mib) {

@@ -85,7 +85,7 @@ final class ShortContainersTest {
                     SlotFiles.open(host.resolve("state")),
                     () -> new DeviceHolders.Known(List.copyOf(holders)),
                     () -> Limits.NONE,
-                    (container, gpu) -> true,
+                    new RecentFindings(() -> now),
                     List.of(recent, xids, new ContextMeasurement()),
                     () -> now);
             int seen = 0;

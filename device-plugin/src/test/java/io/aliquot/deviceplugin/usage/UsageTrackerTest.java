@@ -10,7 +10,8 @@ import io.aliquot.api.shim.AgentFile;
 import io.aliquot.api.shim.Region;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Limit;
-import io.aliquot.api.usage.UsageReport.Unlimited;
+import io.aliquot.api.usage.UsageReport.Finding;
+import io.aliquot.api.usage.UsageReport.Problem;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
@@ -24,7 +25,6 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
 import java.util.Random;
@@ -47,13 +47,12 @@ final class UsageTrackerTest {
     private final Path host;
     private final List<GpuUsage.GpuProcess> running = new ArrayList<>();
     private final List<GpuUsage.Utilization> utilization = new ArrayList<>();
-    private ContainerName limited = MAIN;
     private Limits limits = Limits.NONE;
-    private long countedMillis;
     private OptionalInt busyPercent = OptionalInt.of(0);
     private DeviceHolders holders = new DeviceHolders.Known(List.of(slot(MAIN, "slot-003")));
     private long now;
     private final RecentUsage recent = new RecentUsage(() -> Limits.NONE, () -> START.plusNanos(now), () -> now);
+    private final RecentFindings findings = new RecentFindings(() -> now);
     private final SlotFiles files;
     private final UsageTracker tracker;
 
@@ -71,7 +70,7 @@ final class UsageTrackerTest {
                 files,
                 () -> holders,
                 () -> limits,
-                (container, gpu) -> container.equals(limited),
+                findings,
                 List.of(recent),
                 () -> now);
     }
@@ -458,80 +457,18 @@ final class UsageTrackerTest {
         uses(100, 256);
         uses(101, 300);
         region("slot-003", charged(GPU, 7, 0));
-        assertThat(sample().getFirst().unlimited()).as("after one sample").isEmpty();
+        sample();
+        assertThat(findings.list()).as("after one sample").isEmpty();
 
-        assertThat(sample().getFirst().unlimited()).contains(new Unlimited.WithoutShim());
+        sample();
+        assertThat(problems()).containsExactly(new Problem.WithoutShim(GPU));
         running.clear();
-        assertThat(sample().getFirst().unlimited())
-                .as("the scheduler asks every 15 s")
-                .contains(new Unlimited.WithoutShim());
-        now += Duration.ofSeconds(40).toNanos();
-        assertThat(sample().getFirst().unlimited()).isEmpty();
-
+        now += Duration.ofMinutes(3).toNanos();
+        sample();
         uses(100, 256);
         sample();
-        assertThat(sample().getFirst().unlimited()).isEmpty();
-    }
-
-    @Test
-    void gpuTimeThatTheShimHasNotCountedForTenSecondsIsReported() throws Exception {
-        process(100, 7, containerOf(MAIN, 'a'));
-        uses(100, 256);
-        for (int i = 0; i < UncountedTime.SAMPLES; i++) {
-            assertThat(second(100, 60, 63)).as("the first sample only begins").isEmpty();
-        }
-        assertThat(second(100, 60, 63)).contains(new Unlimited.UncountedTime(50));
-        for (int i = 0; i < 40; i++) {
-            assertThat(second(600, 60, 60)).contains(new Unlimited.UncountedTime(50));
-        }
-        assertThat(second(600, 60, 60)).isEmpty();
-        limited = new ContainerName("team", "without", "limit");
-        assertNoFinding(100, 60, 60);
-    }
-
-    @Test
-    void anNvmlThatIsWrongLateOrSilentReportsNoGpuTime() throws Exception {
-        process(100, 7, containerOf(MAIN, 'a'));
-        uses(100, 256);
-        assertNoFinding(300, 50, 30); // wrong by 20 points of the container alone
-        assertNoFinding(500, 30, 30); // copies, or a false claim at the container's own cost
-        assertNoFinding(300, 40, 40);
-        int before = 0;
-        for (int i = 0; i < 30; i++) {
-            int busy = i % 6 < 3 ? 90 : 0;
-            assertThat(second(10L * busy, before, before))
-                    .as("late by a second")
-                    .isEmpty();
-            before = busy;
-        }
-        for (int i = 0; i < 30; i++) {
-            assertThat(second(i % 5 == 4 ? 5000 : 0, 100, 100))
-                    .as("kernels of 5 s")
-                    .isEmpty();
-        }
-        assertNoFinding(300, 60, -1);
-        for (int i = 0; i < 4; i++) {
-            now += Duration.ofSeconds(20).toNanos(); // no answer meanwhile
-            assertThat(second(100, 60, 60)).isEmpty();
-        }
-    }
-
-    private void assertNoFinding(long millis, int nvmlPercent, int gpuPercent) throws Exception {
-        for (int i = 0; i < 3 * UncountedTime.SAMPLES; i++) {
-            assertThat(second(millis, nvmlPercent, gpuPercent)).isEmpty();
-        }
-    }
-
-    /** A second in which the shim counts so much GPU time, and NVML shows so much of process 100 and, unless negative, the GPU. */
-    private Optional<Unlimited> second(long millis, int nvmlPercent, int gpuPercent) throws Exception {
-        countedMillis += millis;
-        byte[] region = charged(GPU, 7, 0);
-        ByteBuffer.wrap(region).order(ByteOrder.LITTLE_ENDIAN).putLong(4096 + 72, countedMillis * 1_000_000);
-        region("slot-003", region);
-        utilization.clear();
-        utilization.add(new GpuUsage.Utilization(100, now / 1000 + 1_000_000, nvmlPercent));
-        busyPercent = gpuPercent < 0 ? OptionalInt.empty() : OptionalInt.of(gpuPercent);
-        return sample().getFirst().unlimited();
+        sample();
+        assertThat(findings.list()).as("its other program is counted").isEmpty();
     }
 
     /** LimitsCheckTest has the cases; a folder that is renamed or a link matters to programs that the shim counts. */
@@ -550,10 +487,14 @@ final class UsageTrackerTest {
         Files.writeString(host.resolve("proc/100/mountinfo"), moved);
         uses(100, 256);
 
-        assertThat(sample().getFirst().unlimited()).isEmpty();
-        assertThat(sample().getFirst().unlimited()).contains(new Unlimited.WithoutShim());
+        sample();
+        assertThat(findings.list()).isEmpty();
+        sample();
+        assertThat(problems()).containsExactly(new Problem.WithoutShim(GPU));
         region("slot-003", charged(GPU, 7, 256));
-        assertThat(sample().getFirst().unlimited()).contains(new Unlimited.Covered("/etc/aliquot"));
+        sample();
+        assertThat(problems()).contains(new Problem.LimitsNotSeen("/etc/aliquot"));
+        now += Duration.ofMinutes(3).toNanos();
 
         running.clear();
         process(200, 7, containerOf(MAIN, 'b'));
@@ -562,7 +503,13 @@ final class UsageTrackerTest {
                 host.resolve("proc/200/mountinfo"),
                 moved.replace("/old/", "/etc/") + "22 21 8:1 /mine /etc/aliquot rw - ext4 /dev/sda rw\n23 20 8:1 "
                         + state + "/x /x rw - ext4 a rw\n");
-        assertThat(sample().getFirst().unlimited()).contains(new Unlimited.Covered("/etc/aliquot"));
+        sample();
+        assertThat(findings.list())
+                .containsExactly(new Finding(MAIN.ofPod(UID), new Problem.LimitsNotSeen("/etc/aliquot")));
+    }
+
+    private List<Problem> problems() {
+        return findings.list().stream().map(Finding::problem).toList();
     }
 
     private List<NodeUsage.OfContainer> sample() throws Exception {

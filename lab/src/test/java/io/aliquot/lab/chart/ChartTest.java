@@ -443,7 +443,6 @@ class ChartTest {
         assertThat(variable(extender, "ALIQUOT_COMPATIBILITY")).contains("hami");
         assertThat(variable(extender, "ALIQUOT_DEFAULT_CORE_POLICY")).contains("elastic");
         assertThat(variable(extender, "ALIQUOT_OVERUSE")).contains("evict");
-        assertThat(variable(extender, "ALIQUOT_COMPUTE_OVERUSE")).contains("evict");
         assertThat(variable(extender, "ALIQUOT_UNLIMITED_CONTAINERS")).contains("report");
         assertThat(variable(extender, "ALIQUOT_RUNTIME_CLASS")).contains("nvidia-cdi");
         assertThat(variable(extender, "ALIQUOT_KEEPS_NODES_FROM")).contains("karpenter");
@@ -493,7 +492,6 @@ class ChartTest {
         assertThat(variable(agent, "ALIQUOT_KUBELET_ROOT")).contains("/data/kubelet");
         assertThat(variable(agent, "ALIQUOT_STATE_DIR")).contains("/data/aliquot");
         assertThat(variable(agent, "ALIQUOT_LABEL_GPU_OPERATOR")).contains("true");
-        assertThat(variable(agent, "ALIQUOT_COMPUTE_ALARM")).contains("true");
         assertThat(pod.getNodeSelector()).isEqualTo(Map.of("pool", "shared"));
     }
 

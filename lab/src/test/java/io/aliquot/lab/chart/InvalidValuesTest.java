@@ -96,7 +96,6 @@ class InvalidValuesTest {
         "scope,                           everything,    opt-in",
         "webhooks.namespaceSelector.labels.a, b,         labels",
         "overuse,                         delete,        report",
-        "computeOveruse,                  end,           ignore",
         "unlimitedContainers,             evict,         /unlimitedContainers",
         "scheduler.replicas,              0,             /scheduler/replicas",
         "scheduler.placement.node,        tetris,        fragmentation",

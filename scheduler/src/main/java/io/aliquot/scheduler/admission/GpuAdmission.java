@@ -17,7 +17,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.function.Function;
 import java.util.function.Supplier;
-import java.util.stream.Collectors;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
@@ -202,8 +201,7 @@ record GpuAdmission(
         try {
             AllocationAnnotations.check(
                     bytes + AllocationAnnotations.bytes(added),
-                    containers.stream()
-                            .collect(Collectors.toMap(JsonContainer::name, JsonContainer::vgpus, Integer::sum)));
+                    containers.stream().mapToInt(JsonContainer::vgpus).sum());
         } catch (FormatException e) {
             throw new DeniedException(String.valueOf(e.getMessage()), e);
         }

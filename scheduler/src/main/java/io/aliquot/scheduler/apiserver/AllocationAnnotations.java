@@ -1,16 +1,11 @@
 package io.aliquot.scheduler.apiserver;
 
 import io.aliquot.api.names.Annotations;
-import io.aliquot.api.names.CorePolicy;
 import io.aliquot.api.names.Fence;
 import io.aliquot.api.names.FormatException;
-import io.aliquot.api.names.Priority;
-import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
-import io.aliquot.api.names.VisibleDevices;
 import io.aliquot.scheduler.ledger.QuotaAmount;
 import java.nio.charset.StandardCharsets;
-import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
@@ -22,30 +17,11 @@ public final class AllocationAnnotations {
      */
     public static final int MOST_BYTES = 256 << 10;
 
-    /** A line of the longest vGPU that can be allocated. */
-    private static final int VGPU = new Vgpus(List.of(new Vgpu(
-                    "GPU-00000000-0000-0000-0000-000000000000",
-                    Vgpu.LARGEST_MIB,
-                    100,
-                    CorePolicy.ELASTIC,
-                    Priority.HIGH,
-                    Vgpu.LARGEST_MIB,
-                    true)))
-            .print()
-            .length();
+    /** In bytes, more than the scheduler adds to a pod whatever it requests: at Bind, a resize and after a lost answer. */
+    static final int OF_POD = 1 << 10;
 
-    /** kube-scheduler's identity is its host's name of 63 characters, "_" and a UUID; then "/" and a number. */
-    private static final int FENCE = 63 + 1 + 36 + 1 + 10;
-
-    private static final int NUMBER = 19;
-    /** What the scheduler adds to a pod whatever it requests, in its life: at Bind, a resize and after a lost answer. */
-    private static final int OF_POD = Annotations.FENCE.length()
-            + Annotations.RESIZE_FENCE.length()
-            + 2 * FENCE
-            + Annotations.TOTAL_MEMORY_MIB.length()
-            + Annotations.TOTAL_CORES.length()
-            + Annotations.BUMPED_VERSION.length()
-            + 3 * NUMBER;
+    /** In bytes, more than it adds for a vGPU and its container's keys. */
+    static final int OF_VGPU = 640;
 
     private AllocationAnnotations() {}
 
@@ -65,16 +41,11 @@ public final class AllocationAnnotations {
      * refuses every status of the pod.
      *
      * @param bytes of the annotations of the pod, which is not bound
-     * @param vgpus number of vGPUs that each container requests
+     * @param vgpus that its containers request
      * @throws FormatException if the scheduler may add more than Kubernetes allows beside them
      */
-    public static void check(long bytes, Map<String, Integer> vgpus) {
-        long added = OF_POD;
-        for (Map.Entry<String, Integer> container : vgpus.entrySet()) {
-            added += Annotations.vgpu(container.getKey()).length()
-                    + Annotations.visibleDevices(container.getKey()).length()
-                    + (long) container.getValue() * (VGPU + VisibleDevices.MOST_LENGTH + 1);
-        }
+    public static void check(long bytes, int vgpus) {
+        long added = OF_POD + (long) vgpus * OF_VGPU;
         if (bytes + added > MOST_BYTES) {
             throw new FormatException("the pod's annotations have " + bytes + " bytes, and the scheduler may add "
                     + added + ": Kubernetes allows " + MOST_BYTES

@@ -149,7 +149,15 @@ public interface Cluster {
     void note(PodId pod, String reason, String message);
 
     /** Writes a Warning event about the pod; {@code reason} is one CamelCase word. */
-    void warn(PodId pod, String reason, String message);
+    default void warn(PodId pod, String reason, String message) {
+        warn(pod, reason, message, message);
+    }
+
+    /**
+     * Writes a Warning event about the pod once in ten minutes for each {@code what}, by all replicas together and whatever
+     * figures the message has.
+     */
+    void warn(PodId pod, String reason, String what, String message);
 
     /** Writes a Normal event about the node, at every call; {@code reason} is one CamelCase word. */
     void note(NodeId node, String reason, String message);

@@ -28,8 +28,8 @@ import org.slf4j.LoggerFactory;
  * Kubernetes Events about pods and nodes, which {@code kubectl describe} shows. A separate thread sends them; an Event
  * that the API server does not accept is lost.
  *
- * <p>The same warning about the same object is sent once in ten minutes by all replicas together: the name of the Event
- * is a hash of its content, so that the API server refuses the second one as a duplicate. Each replica logs it once in
+ * <p>A warning about the same of the same object is sent once in ten minutes by all replicas together: the name of the Event
+ * is a hash of what it is about, so that the API server refuses the second one as a duplicate. Each replica logs it once in
  * ten minutes. A warning about an occasion is sent once. A note is sent every time, because a state can return.
  */
 final class Events implements AutoCloseable {
@@ -44,7 +44,7 @@ final class Events implements AutoCloseable {
     /**
      * What an Event is about.
      *
-     * @param what the message or the occasion
+     * @param what the message, or what does not change in it, or the occasion
      */
     private record About(String uid, String reason, String what) {}
 
@@ -74,7 +74,7 @@ final class Events implements AutoCloseable {
 
     private static Cache<About, Boolean> recent(LongSupplier nanoTime) {
         return Caffeine.newBuilder()
-                .maximumSize(1000)
+                .maximumSize(10_000)
                 .expireAfterWrite(REPEAT_AFTER)
                 .ticker(nanoTime::getAsLong)
                 .build();
@@ -82,8 +82,13 @@ final class Events implements AutoCloseable {
 
     /** Sends a warning; {@code reason} is one CamelCase word, {@code message} a sentence. */
     void warn(HasMetadata object, String reason, String message) {
+        warn(object, reason, message, message);
+    }
+
+    /** Sends a warning about {@code what}, of which the message may have figures that change. */
+    void warn(HasMetadata object, String reason, String what, String message) {
         long tenMinutes = clock.instant().getEpochSecond() / REPEAT_AFTER.toSeconds();
-        var about = new About(object.getMetadata().getUid(), reason, message);
+        var about = new About(object.getMetadata().getUid(), reason, what);
         warn(object, about, message, Long.toString(tenMinutes));
     }
 

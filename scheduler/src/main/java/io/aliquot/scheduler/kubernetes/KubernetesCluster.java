@@ -11,7 +11,6 @@ import io.aliquot.scheduler.kubernetes.client.BindBatcher;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;
 import io.aliquot.scheduler.kubernetes.client.Writer;
-import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
 import io.aliquot.scheduler.server.Latency;
@@ -72,7 +71,6 @@ final class KubernetesCluster implements Cluster {
     private final ApiServerClient client;
     private final Leadership leadership;
     private final UnboundPodVersions unbound;
-    private final WatchLatency latency;
     private final Readiness ready;
     private final Events events;
     private final MeterProvider<Timer> bindingWrites;
@@ -89,7 +87,6 @@ final class KubernetesCluster implements Cluster {
             ApiServerClient client,
             Leadership leadership,
             UnboundPodVersions unbound,
-            WatchLatency latency,
             Readiness ready,
             Events events,
             MeterRegistry metrics,
@@ -102,7 +99,6 @@ final class KubernetesCluster implements Cluster {
         this.bindBatcher = new BindBatcher(BATCH_PERIOD, nanoTime);
         this.leadership = leadership;
         this.unbound = unbound;
-        this.latency = latency;
         this.ready = ready;
         this.events = events;
         this.bindingWrites = Latency.timer(
@@ -154,10 +150,8 @@ final class KubernetesCluster implements Cluster {
                         pod.namespace(), pod.name(), pod.uid(), Long.toString(version), FENCED_LABEL, annotations),
                 new Target("v1", "Node", node));
         pause(bindBatcher.await());
-        latency.bindingSent(pod.uid());
         long start = nanoTime.getAsLong();
         WriteOutcome outcome = writer.write("POST", "application/json", path(pod) + "/binding", binding);
-        latency.bindingAnswered(pod.uid(), outcome instanceof WriteOutcome.Done);
         bindingWrites
                 .withTag("outcome", outcome.getClass().getSimpleName().toLowerCase(Locale.ROOT))
                 .record(nanoTime.getAsLong() - start, TimeUnit.NANOSECONDS);
@@ -323,8 +317,8 @@ final class KubernetesCluster implements Cluster {
     }
 
     @Override
-    public void warn(PodId id, String reason, String message) {
-        events.warn(pod(id), reason, message);
+    public void warn(PodId id, String reason, String what, String message) {
+        events.warn(pod(id), reason, what, message);
     }
 
     @Override

@@ -2,7 +2,6 @@ package io.aliquot.scheduler.kubernetes;
 
 import io.aliquot.api.names.FormatException;
 import io.aliquot.scheduler.extensionapi.objects.GpuShares;
-import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.ContainerShare;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.AgentUsage;
@@ -30,7 +29,6 @@ final class PodEventHandler {
     private final Budgets budgets;
     private final UnboundPodVersions unbound;
     private final GpuShares shares;
-    private final WatchLatency latency;
     private final Events events;
     private final RejectedPodEvents rejections;
     private final NodeAgents agents;
@@ -42,7 +40,6 @@ final class PodEventHandler {
             Budgets budgets,
             UnboundPodVersions unbound,
             GpuShares shares,
-            WatchLatency latency,
             Events events,
             RejectedPodEvents rejections,
             AgentUsage usage) {
@@ -51,7 +48,6 @@ final class PodEventHandler {
         this.budgets = budgets;
         this.unbound = unbound;
         this.shares = shares;
-        this.latency = latency;
         this.events = events;
         this.rejections = rejections;
         this.agents = new NodeAgents(settings.namespace(), new NodeAgents.Listener() {
@@ -92,7 +88,6 @@ final class PodEventHandler {
     void onGone(Pod pod) {
         agents.onGone(uid(pod));
         unbound.onGone(uid(pod));
-        latency.podDeleted(uid(pod));
         if (PodReader.ended(pod)) {
             ended(pod);
         } else {
@@ -105,7 +100,6 @@ final class PodEventHandler {
     }
 
     private List<ContainerShare> bound(Pod pod) {
-        latency.boundPodReported(uid(pod));
         PodReader.Reading reading = PodReader.bound(pod);
         pending.forget(uid(pod));
         if (!reading.pod().shares().isEmpty()) {

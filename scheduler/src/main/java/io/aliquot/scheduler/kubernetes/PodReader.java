@@ -140,8 +140,7 @@ public final class PodReader {
                         grace(pod),
                         Optional.ofNullable(pod.getMetadata().getDeletionTimestamp())
                                 .map(Instant::parse)
-                                .orElse(Instant.MAX),
-                        annotations.getOrDefault(Annotations.FENCE, "")),
+                                .orElse(Instant.MAX)),
                 problems);
     }
 

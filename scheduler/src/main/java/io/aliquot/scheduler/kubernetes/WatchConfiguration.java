@@ -11,7 +11,6 @@ import io.aliquot.scheduler.kubernetes.client.ResourceType;
 import io.aliquot.scheduler.kubernetes.watch.Informer;
 import io.aliquot.scheduler.kubernetes.watch.Informer.Progress;
 import io.aliquot.scheduler.kubernetes.watch.WatchHealthCheck;
-import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.nodeagent.AcceptedClients;
 import io.aliquot.scheduler.nodeagent.NodeReports;
@@ -102,7 +101,6 @@ class WatchConfiguration {
             ApiServerClient client,
             Leadership leadership,
             UnboundPodVersions unbound,
-            WatchLatency latency,
             Events events,
             MeterRegistry metrics,
             ObjectProvider<Informer<?>> watches,
@@ -116,7 +114,6 @@ class WatchConfiguration {
                 client,
                 leadership,
                 unbound,
-                latency,
                 () -> all.get().stream()
                         .flatMap(watch -> watch.waitsFor().stream())
                         .findFirst(),

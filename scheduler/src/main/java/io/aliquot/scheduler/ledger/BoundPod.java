@@ -25,7 +25,6 @@ import java.util.Map;
  * @param bound time of binding
  * @param grace the longer one of its own grace period and that of its deletion
  * @param leavesBy deadline by which its node ends it; {@link Instant#MAX} unless it is being deleted
- * @param fence {@link io.aliquot.api.names.Fence} of its Binding, as text; empty without GPUs
  */
 public record BoundPod(
         PodId id,
@@ -38,8 +37,7 @@ public record BoundPod(
         Instant created,
         Instant bound,
         Duration grace,
-        Instant leavesBy,
-        String fence) {
+        Instant leavesBy) {
     public BoundPod {
         shares = List.copyOf(shares);
     }

@@ -1,7 +1,5 @@
 package io.aliquot.scheduler.nodeagent;
 
-import com.github.benmanes.caffeine.cache.Cache;
-import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.shim.Region;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport;
@@ -13,10 +11,8 @@ import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
 import io.aliquot.scheduler.ledger.Holding;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.PodId;
-import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
-import java.util.function.LongSupplier;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
 
@@ -26,35 +22,23 @@ import java.util.function.Supplier;
  * gets one, for an XID error of that GPU.
  */
 public final class ContainerEvents {
-    /** Between two events about the same thing of the same container. */
-    static final Duration REPEAT_AFTER = Duration.ofMinutes(10);
-
     private static final long MIB = 1L << 20;
 
     private final Supplier<List<UsageReport>> reports;
     private final Ledger ledger;
     private final Cluster cluster;
-    private final Cache<Reported, Boolean> reported;
 
     private record Event(String reason, String message) {}
 
-    private record Reported(String uid, String container, String what) {}
-
-    ContainerEvents(Supplier<List<UsageReport>> reports, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
+    ContainerEvents(Supplier<List<UsageReport>> reports, Ledger ledger, Cluster cluster) {
         this.reports = reports;
         this.ledger = ledger;
         this.cluster = cluster;
-        reported = Caffeine.newBuilder()
-                .maximumSize(10_000)
-                .expireAfterWrite(REPEAT_AFTER)
-                .ticker(nanoTime::getAsLong)
-                .build();
     }
 
     /** One run, every few seconds. */
     public void report() {
         if (!(cluster.leadership() instanceof Leads)) {
-            reported.invalidateAll();
             return;
         }
         for (UsageReport report : reports.get()) {
@@ -67,10 +51,10 @@ public final class ContainerEvents {
         PodContainer container = xid.container();
         String meaning = xid.meaning().isEmpty() ? "" : " (" + xid.meaning() + ")";
         pod(node, holding -> holding.isShareOf(xid.gpu()) && holding.pod().uid().equals(container.uid()))
-                .filter(pod -> isNew(pod, container, "XID " + xid.number() + " on " + xid.gpu()))
                 .ifPresent(pod -> cluster.warn(
                         pod,
                         "GpuProgramError",
+                        container.container() + " " + xid.number() + " " + xid.gpu(),
                         "a program of container " + container.container() + " caused XID " + xid.number() + meaning
                                 + " on " + xid.gpu()
                                 + ", which works as before. No other container used the GPU then"));
@@ -84,8 +68,7 @@ public final class ContainerEvents {
 
     private void report(String node, PodContainer container, Event event) {
         pod(node, holding -> holding.state() == Holding.State.HELD && isOf(holding.pod(), container))
-                .filter(pod -> isNew(pod, container, event.reason))
-                .ifPresent(pod -> cluster.warn(pod, event.reason, event.message));
+                .ifPresent(pod -> cluster.warn(pod, event.reason, container.container(), event.message));
     }
 
     /** The agent may not know a pod's uid; a node runs one pod of a name at a time. */
@@ -99,6 +82,8 @@ public final class ContainerEvents {
     private static Optional<Event> event(String container, Problem problem) {
         return switch (problem) {
             case Problem.LimitsNotSeen unseen -> Optional.empty();
+            case Problem.WithoutShim without -> Optional.empty();
+            case Problem.Other other -> Optional.empty();
             case Problem.GpuNotSeen unseen ->
                 event(
                         "GpuNotVisible",
@@ -136,9 +121,5 @@ public final class ContainerEvents {
                 .filter(wanted)
                 .map(Holding::pod)
                 .findFirst();
-    }
-
-    private boolean isNew(PodId pod, PodContainer container, String what) {
-        return reported.asMap().putIfAbsent(new Reported(pod.uid(), container.container(), what), true) == null;
     }
 }

@@ -47,14 +47,13 @@ class NodeAgentConfiguration {
                 cluster,
                 evictions,
                 settings.overuse(),
-                settings.computeOveruse(),
                 settings.unlimitedContainers(),
                 metrics,
                 nanoTime);
     }
 
     @Bean
-    ContainerEvents containerEvents(AgentUsage usage, Ledger ledger, Cluster cluster, LongSupplier nanoTime) {
-        return new ContainerEvents(usage::all, ledger, cluster, nanoTime);
+    ContainerEvents containerEvents(AgentUsage usage, Ledger ledger, Cluster cluster) {
+        return new ContainerEvents(usage::all, ledger, cluster);
     }
 }

@@ -1,12 +1,9 @@
 package io.aliquot.scheduler.nodeagent;
 
-import com.github.benmanes.caffeine.cache.Cache;
-import com.github.benmanes.caffeine.cache.Caffeine;
 import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.OfContainer;
 import io.aliquot.api.usage.UsageReport.Problem;
-import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.scheduler.apiserver.Cluster;
 import io.aliquot.scheduler.apiserver.Cluster.EvictOutcome;
 import io.aliquot.scheduler.apiserver.Cluster.LeaderStatus.Leads;
@@ -27,6 +24,7 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.function.Function;
@@ -52,9 +50,6 @@ import org.slf4j.LoggerFactory;
  * beyond the limit is overuse. The other case needs intent: a mount, a link or another root at Aliquot's paths.
  */
 public final class OveruseMonitor {
-    /** Between two events about the same container and GPU. */
-    static final Duration REPEAT_AFTER = Duration.ofMinutes(10);
-
     /** After a resize, for the pod to free what it may no longer use. */
     static final Duration AFTER_RESIZE = Duration.ofSeconds(60);
 
@@ -72,8 +67,6 @@ public final class OveruseMonitor {
     private final Evictions evictions;
     private final LongSupplier nanoTime;
     private final Set<Kind> ended;
-    /** What has an event of less than {@link #REPEAT_AFTER} ago. */
-    private final Cache<Reported, Boolean> reported;
     /** Uids of pods that were ended, until they are gone. */
     private final Set<String> gone = new HashSet<>();
 
@@ -83,8 +76,7 @@ public final class OveruseMonitor {
     private enum Kind {
         OVERUSE("GpuMemoryOveruse", Cause.OVERUSE),
         COVERED("GpuLimitsCovered", Cause.UNLIMITED),
-        WITHOUT_SHIM("GpuProgramWithoutShim", Cause.UNLIMITED),
-        UNCOUNTED_TIME("GpuTimeUncounted", Cause.OVERUSE);
+        WITHOUT_SHIM("GpuProgramWithoutShim", Cause.UNLIMITED);
 
         private final String reason;
         private final Cause cause;
@@ -94,8 +86,6 @@ public final class OveruseMonitor {
             this.cause = cause;
         }
     }
-
-    private record Reported(String uid, String container, String gpu, Kind kind) {}
 
     /**
      * Something wrong with a container.
@@ -114,7 +104,6 @@ public final class OveruseMonitor {
             Cluster cluster,
             Evictions evictions,
             OverusePolicy overuse,
-            OverusePolicy computeOveruse,
             OverusePolicy unlimited,
             MeterRegistry metrics,
             LongSupplier nanoTime) {
@@ -127,23 +116,14 @@ public final class OveruseMonitor {
         if (overuse == OverusePolicy.EVICT) {
             ended.add(Kind.OVERUSE);
         }
-        if (computeOveruse == OverusePolicy.EVICT) {
-            ended.add(Kind.UNCOUNTED_TIME);
-        }
         if (unlimited == OverusePolicy.EVICT) {
             ended.add(Kind.COVERED);
         }
-        this.reported = Caffeine.newBuilder()
-                .maximumSize(10_000)
-                .expireAfterWrite(REPEAT_AFTER)
-                .ticker(nanoTime::getAsLong)
-                .build();
         Gauge.builder("aliquot.overuse.pods", this, monitor -> monitor.pods(Kind.OVERUSE))
                 .description("Pods with a container that uses more GPU memory than its limit")
                 .register(metrics);
         unlimitedPods(metrics, Kind.COVERED, "covered");
         unlimitedPods(metrics, Kind.WITHOUT_SHIM, "without_shim");
-        unlimitedPods(metrics, Kind.UNCOUNTED_TIME, "uncounted_time");
     }
 
     private void unlimitedPods(MeterRegistry metrics, Kind kind, String reason) {
@@ -161,7 +141,6 @@ public final class OveruseMonitor {
     public void check() {
         if (!(cluster.leadership() instanceof Leads)) {
             pods = Map.of();
-            reported.invalidateAll();
             gone.clear();
             return;
         }
@@ -180,7 +159,11 @@ public final class OveruseMonitor {
                                 .map(Finding::uid)
                                 .distinct()
                                 .count()));
-        findings.forEach(this::writeEvent);
+        findings.forEach(finding -> cluster.warn(
+                finding.holding.pod(),
+                finding.kind.reason,
+                finding.container + " " + finding.gpu,
+                finding.description));
         // Of several findings about a pod, the first ends it.
         Map<String, Finding> toEnd = new LinkedHashMap<>();
         findings.stream()
@@ -201,7 +184,7 @@ public final class OveruseMonitor {
     }
 
     private static boolean mayBeWrong(OfContainer use) {
-        return sustainedMiB(use) > SMALLEST_TOLERANCE_MIB || use.unlimited().isPresent();
+        return sustainedMiB(use) > SMALLEST_TOLERANCE_MIB;
     }
 
     private void check(UsageReport report, NodeView node, List<Finding> findings) {
@@ -214,63 +197,49 @@ public final class OveruseMonitor {
                 limitMiB(holding, use).ifPresent(limitMiB -> check(holding, use, limitMiB, findings));
             }
         }
-        for (UsageReport.Finding finding : report.findings()) {
-            Holding holding = held.get(finding.container().uid());
-            String container = finding.container().container();
-            if (finding.problem() instanceof Problem.LimitsNotSeen(String path)
-                    && holding != null
-                    && vgpus(holding, container).anyMatch(vgpu -> !vgpu.exclusive())) {
-                findings.add(covered(holding, container, "", path));
+        for (UsageReport.Finding found : report.findings()) {
+            Holding holding = held.get(found.container().uid());
+            String container = found.container().container();
+            if (holding != null && vgpus(holding, container).anyMatch(vgpu -> !vgpu.exclusive())) {
+                unlimited(holding, container, found.problem()).ifPresent(findings::add);
             }
         }
     }
 
-    private static Finding covered(Holding holding, String container, String gpu, String path) {
-        return new Finding(
-                holding,
-                container,
-                gpu,
-                Kind.COVERED,
-                "container " + container + " does not see its limits: at " + path
-                        + " a program finds another file than Aliquot's, or none");
+    /** Empty for what {@link ContainerEvents} writes about. */
+    private static Optional<Finding> unlimited(Holding holding, String name, Problem problem) {
+        String container = "container " + name;
+        return switch (problem) {
+            case Problem.LimitsNotSeen(String path) ->
+                Optional.of(new Finding(
+                        holding,
+                        name,
+                        "",
+                        Kind.COVERED,
+                        container + " does not see its limits: at " + path
+                                + " a program finds another file than Aliquot's, or none"));
+            case Problem.WithoutShim(String gpu) ->
+                Optional.of(new Finding(
+                        holding,
+                        name,
+                        gpu,
+                        Kind.WITHOUT_SHIM,
+                        container + " uses memory of " + gpu
+                                + " that the shim does not count: a program is static, has a"
+                                + " loader that ignores /etc/ld.so.preload, or does not use CUDA"));
+            default -> Optional.empty();
+        };
     }
 
     private static void check(Holding holding, OfContainer use, long limitMiB, List<Finding> findings) {
-        String name = use.container().container();
-        String container = "container " + name;
-        if (limitMiB > 0) {
-            use.unlimited()
-                    .map(why -> switch (why) {
-                        case Unlimited.Covered(String path) -> covered(holding, name, use.gpu(), path);
-                        case Unlimited.WithoutShim() ->
-                            new Finding(
-                                    holding,
-                                    name,
-                                    use.gpu(),
-                                    Kind.WITHOUT_SHIM,
-                                    container + " uses memory of " + use.gpu()
-                                            + " that the shim does not count: a program is"
-                                            + " static, has a loader that ignores /etc/ld.so.preload, or does not use CUDA");
-                        case Unlimited.UncountedTime(int percent) ->
-                            new Finding(
-                                    holding,
-                                    name,
-                                    use.gpu(),
-                                    Kind.UNCOUNTED_TIME,
-                                    container + " has used " + percent + " % of " + use.gpu()
-                                            + " by NVML that the shim has not counted: a program bypasses the shim,"
-                                            + " or changes what it counts");
-                    })
-                    .ifPresent(findings::add);
-        }
         long usedMiB = sustainedMiB(use);
         if (usedMiB > limitMiB + tolerance(limitMiB)) {
             findings.add(new Finding(
                     holding,
-                    name,
+                    use.container().container(),
                     use.gpu(),
                     Kind.OVERUSE,
-                    container + " uses " + usedMiB + " MiB of " + use.gpu()
+                    "container " + use.container().container() + " uses " + usedMiB + " MiB of " + use.gpu()
                             + (limitMiB == 0 ? " and holds no share of it" : ", its limit is " + limitMiB + " MiB")));
         }
     }
@@ -298,13 +267,6 @@ public final class OveruseMonitor {
         return holding.shares().stream()
                 .filter(share -> share.container().equals(container))
                 .flatMap(share -> share.vgpus().list().stream());
-    }
-
-    private void writeEvent(Finding finding) {
-        var event = new Reported(finding.uid(), finding.container, finding.gpu, finding.kind);
-        if (reported.asMap().putIfAbsent(event, true) == null) {
-            cluster.warn(finding.holding.pod(), finding.kind.reason, finding.description);
-        }
     }
 
     private void end(Finding finding) {

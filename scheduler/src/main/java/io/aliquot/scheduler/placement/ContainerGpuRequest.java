@@ -7,7 +7,6 @@ import io.aliquot.api.names.GpuRequest;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.stream.Collectors;
 
 /** A container that requests vGPUs. */
 public record ContainerGpuRequest(String name, ContainerKind kind, GpuRequest request) {
@@ -27,13 +26,11 @@ public record ContainerGpuRequest(String name, ContainerKind kind, GpuRequest re
         }
     }
 
-    /** The number of vGPUs by container name. */
-    public static Map<String, Integer> vgpus(List<ContainerGpuRequest> containers) {
+    /** The number of vGPUs of these containers. */
+    public static int vgpus(List<ContainerGpuRequest> containers) {
         return containers.stream()
-                .collect(Collectors.toMap(
-                        ContainerGpuRequest::name,
-                        container -> container.request().vgpus(),
-                        Integer::sum));
+                .mapToInt(container -> container.request().vgpus())
+                .sum();
     }
 
     /** The same container, with its amounts interpreted as another product interprets them. */

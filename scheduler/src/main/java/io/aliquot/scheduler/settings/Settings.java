@@ -39,8 +39,6 @@ import org.jspecify.annotations.Nullable;
  *     answer to Filter; 0 for all that fit
  * @param overuse {@code ALIQUOT_OVERUSE}, default {@code report}: what happens to pods that use more GPU memory than
  *     their limit
- * @param computeOveruse {@code ALIQUOT_COMPUTE_OVERUSE}, default {@code report}: what happens to pods with GPU time that
- *     the shim has not counted; node agents report it if the chart says so
  * @param unlimitedContainers {@code ALIQUOT_UNLIMITED_CONTAINERS}, default {@code end}: what happens to pods with a
  *     container that does not see the files that limit it
  * @param runtimeClass {@code ALIQUOT_RUNTIME_CLASS}, default none: the RuntimeClass that the webhook sets on pods that
@@ -64,7 +62,6 @@ public record Settings(
         PodDefaults podDefaults,
         int nodesPerFilter,
         OverusePolicy overuse,
-        OverusePolicy computeOveruse,
         OverusePolicy unlimitedContainers,
         String runtimeClass,
         String apiGroupService,
@@ -97,7 +94,6 @@ public record Settings(
                 PodDefaults.NONE.with(Settings::defaultVariable, environment),
                 setting(environment, "ALIQUOT_NODES_PER_FILTER", 100, Settings::nodesPerFilter),
                 setting(environment, "ALIQUOT_OVERUSE", OverusePolicy.REPORT, Settings::reportOrEvict),
-                setting(environment, "ALIQUOT_COMPUTE_OVERUSE", OverusePolicy.REPORT, Settings::reportOrEvict),
                 setting(
                         environment,
                         "ALIQUOT_UNLIMITED_CONTAINERS",

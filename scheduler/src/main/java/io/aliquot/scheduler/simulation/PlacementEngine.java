@@ -104,8 +104,7 @@ public final class PlacementEngine {
                 Instant.EPOCH,
                 Instant.EPOCH,
                 Duration.ZERO,
-                Instant.MAX,
-                "");
+                Instant.MAX);
     }
 
     /** A new pod. A policy that learns from the mix of pods counts it. */

@@ -129,8 +129,10 @@ public final class FakeCluster implements Cluster {
     }
 
     @Override
-    public void warn(PodId pod, String reason, String message) {
-        warnings.add(pod.name() + " " + reason + ": " + message);
+    public void warn(PodId pod, String reason, String what, String message) {
+        if (occasions.add(pod.uid() + " " + reason + " " + what)) {
+            warnings.add(pod.name() + " " + reason + ": " + message);
+        }
     }
 
     @Override

@@ -299,8 +299,7 @@ class ExplainerTest {
                 Instant.EPOCH,
                 Instant.EPOCH,
                 BoundPods.GRACE,
-                Instant.now().plusSeconds(30),
-                ""));
+                Instant.now().plusSeconds(30)));
         hold("low", 1, 0, 5_000, 0, -1);
         assertThat(explainer
                         .explain(POD, Gpus.request("APP:main: gpumem=20000"), 0, true, ledger.nodeNames())
@@ -367,8 +366,7 @@ class ExplainerTest {
                             Instant.EPOCH,
                             Instant.EPOCH,
                             BoundPods.GRACE,
-                            Instant.MAX,
-                            ""));
+                            Instant.MAX));
                 }
             }
             int memory = 10_000 + random.nextInt(30_000);
@@ -487,7 +485,6 @@ class ExplainerTest {
                 Instant.EPOCH,
                 Instant.EPOCH,
                 BoundPods.GRACE,
-                Instant.MAX,
-                ""));
+                Instant.MAX));
     }
 }

@@ -50,7 +50,7 @@ class GpuRequestCacheTest {
     /** The API server accepts the Binding of such a pod, and refuses every status of the pod from then on. */
     @Test
     void aPodWhoseAnnotationsLeaveNoSpaceForThoseOfItsBindingIsRefused() {
-        assertThat(asks.of(annotated("a", "example.com/text", "x".repeat(261_000))))
+        assertThat(asks.of(annotated("a", "example.com/text", "x".repeat(260_000))))
                 .isNotNull();
         for (String tooMuch : List.of("x".repeat(262_144 - 350), "\u20ac".repeat(87_300))) {
             assertThatThrownBy(() -> asks.of(annotated("b", "example.com/text", tooMuch)))

@@ -764,7 +764,7 @@ class ObjectsHttpTest {
         context.getBean(Figures.class)
                 .histories
                 .put(Gpus.uuid(1, 0), JsonMapper.shared().readTree("""
-                                {"version":1,"end":"2026-11-26T20:00:00Z","stepSeconds":1,"gpu":{"usedMiB":[1]},
+                                {"end":"2026-11-26T20:00:00Z","stepSeconds":1,"gpu":{"usedMiB":[1]},
                                  "containers":[{"uid":"uid-p1-2","container":"main","chargedMiB":[1,null]},
                                                {"uid":"uid-p1-4","container":"main","chargedMiB":[2,3]}],"health":[]}
                                 """));

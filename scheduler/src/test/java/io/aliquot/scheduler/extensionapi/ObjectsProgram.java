@@ -210,8 +210,7 @@ class ObjectsProgram {
                     Instant.EPOCH.plusSeconds(at),
                     Instant.EPOCH.plusSeconds(at),
                     like.grace(),
-                    Instant.MAX,
-                    ""));
+                    Instant.MAX));
             put(
                     id,
                     at,

@@ -99,6 +99,16 @@ class EventsTest {
         assertThat(lines).hasSize(2);
     }
 
+    @Test
+    void aWarningWhoseFiguresChangeIsTheSameWarning() {
+        for (int mib = 1; mib <= 5; mib++) {
+            events.warn(NODE, "Reason", "main GPU-1", "uses " + mib + " MiB");
+        }
+        assertThat(lines).containsExactly("Node n1: Reason uses 1 MiB");
+        events.warn(NODE, "Reason", "main GPU-2", "uses 6 MiB");
+        assertThat(lines).hasSize(2);
+    }
+
     /** Regression: as above, where the API server refuses Events, so that each update sends one again. */
     @Test
     void aRepeatedFailureToSendIsLoggedOnceInTenMinutes() {

@@ -17,7 +17,6 @@ import io.aliquot.scheduler.kubernetes.client.ApiServerClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.LogReference;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;
-import io.aliquot.scheduler.kubernetes.watch.WatchLatency;
 import io.aliquot.scheduler.ledger.PodId;
 import io.fabric8.kubernetes.api.model.NodeBuilder;
 import io.fabric8.kubernetes.api.model.coordination.v1.Lease;
@@ -100,7 +99,6 @@ class KubernetesClusterTest {
                 new ApiServerClient(client.getConfiguration()),
                 leadership,
                 new UnboundPodVersions(),
-                new WatchLatency(metrics, System::nanoTime),
                 Optional::empty,
                 events,
                 metrics,

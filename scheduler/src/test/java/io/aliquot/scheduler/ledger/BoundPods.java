@@ -6,7 +6,6 @@ import io.aliquot.api.names.Vgpu;
 import io.aliquot.api.names.Vgpus;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport;
-import io.aliquot.api.usage.UsageReport.Unlimited;
 import io.aliquot.scheduler.placement.ContainerKind;
 import io.aliquot.scheduler.placement.GpuAmount;
 import io.aliquot.scheduler.placement.HostResources;
@@ -36,8 +35,7 @@ public final class BoundPods {
                 Instant.EPOCH,
                 Instant.EPOCH,
                 GRACE,
-                Instant.MAX,
-                "");
+                Instant.MAX);
     }
 
     /** A pod bound this many seconds after 1970. */
@@ -55,12 +53,11 @@ public final class BoundPods {
                 since,
                 since,
                 GRACE,
-                Instant.MAX,
-                "");
+                Instant.MAX);
     }
 
-    /** The same pod, bound this many seconds after 1970 with this fence. */
-    public static BoundPod under(BoundPod pod, int second, String fence) {
+    /** The same pod, bound this many seconds after 1970. */
+    public static BoundPod boundAt(BoundPod pod, int second) {
         return new BoundPod(
                 pod.id(),
                 pod.node(),
@@ -72,8 +69,7 @@ public final class BoundPods {
                 pod.created(),
                 Instant.ofEpochSecond(second),
                 pod.grace(),
-                pod.leavesBy(),
-                fence);
+                pod.leavesBy());
     }
 
     /** The same pod being deleted with this deadline. */
@@ -94,8 +90,7 @@ public final class BoundPods {
                 pod.created(),
                 pod.bound(),
                 grace,
-                leavesBy,
-                pod.fence());
+                leavesBy);
     }
 
     /** What a pod with these shares counts for in quotas. */
@@ -119,7 +114,7 @@ public final class BoundPods {
      * @param measured what NVML has shown for ten seconds
      */
     public static UsageReport.OfContainer usage(
-            PodContainer container, String gpu, OptionalLong charged, OptionalLong measured, Optional<Unlimited> why) {
+            PodContainer container, String gpu, OptionalLong charged, OptionalLong measured) {
         return new UsageReport.OfContainer(
                 container,
                 gpu,
@@ -134,8 +129,7 @@ public final class BoundPods {
                 0,
                 0,
                 1,
-                Optional.empty(),
-                why);
+                Optional.empty());
     }
 
     public static Vgpu vgpu(String gpu, GpuAmount amount) {

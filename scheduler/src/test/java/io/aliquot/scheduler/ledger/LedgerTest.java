@@ -340,8 +340,7 @@ public class LedgerTest {
                 new PodContainer("default", "a", "a", "main"),
                 uuid(1, 0),
                 OptionalLong.of(1L << 40),
-                OptionalLong.of((long) mebibytes << 20),
-                Optional.empty());
+                OptionalLong.of((long) mebibytes << 20));
         ledger.observe(
                 new UsageReport(Instant.EPOCH, "n1", mebibytes == 0 ? List.of() : List.of(use), List.of(), List.of()),
                 now.get());

@@ -271,8 +271,7 @@ class QuotasTest {
                 a.created(),
                 a.bound(),
                 a.grace(),
-                a.leavesBy(),
-                a.fence()));
+                a.leavesBy()));
         assertThat(used()).isEqualTo(QuotaAmount.NONE);
         assertThat(commit("b", "APP:main: gpumem=5000")).isInstanceOf(Granted.class);
     }

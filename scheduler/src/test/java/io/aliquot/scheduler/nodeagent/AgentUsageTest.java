@@ -275,7 +275,7 @@ class AgentUsageTest {
 
     @Test
     void anotherVersionGarbageAndTheReportOfAnotherNodeGiveNoFiguresAndOneLineInTheLogEach() {
-        answers.put("127.0.0.1", FakeAgent.text(200, "{\"version\":2,\"node\":\"n1\"}"));
+        answers.put("127.0.0.1", FakeAgent.text(200, "{\"node\":\"n1\"}"));
         answers.put("127.0.0.2", FakeAgent.text(200, "<html>"));
         answers.put("127.0.0.3", reportOf("other"));
         for (int i = 0; i < 10; i++) {
@@ -293,7 +293,8 @@ class AgentUsageTest {
         assertThat(log.list)
                 .extracting(ILoggingEvent::getFormattedMessage)
                 .hasSize(3)
-                .anySatisfy(line -> assertThat(line).contains("version 1").contains("another version"))
+                .anySatisfy(
+                        line -> assertThat(line).contains("[\"at\"] is missing").contains("another version"))
                 .anySatisfy(line -> assertThat(line).contains("node garbage").contains("JSON"))
                 .anySatisfy(line -> assertThat(line).contains("the usage of node liar"));
     }
@@ -432,7 +433,7 @@ class AgentUsageTest {
 
     @Test
     void historyIsFetchedOnDemand() throws Exception {
-        String history = "{\"version\":1,\"end\":\"2026-11-26T20:00:00Z\",\"stepSeconds\":1,"
+        String history = "{\"end\":\"2026-11-26T20:00:00Z\",\"stepSeconds\":1,"
                 + "\"gpu\":{\"usedMiB\":[1,null],\"utilizationPercent\":[0,2]},\"containers\":[],\"health\":[]}";
         answers.put("127.0.0.1", exchange -> {
             boolean known = exchange.getRequestURI().toString().equals("/v1/history?gpu=" + Gpus.uuid(1, 0));
@@ -450,10 +451,10 @@ class AgentUsageTest {
         assertThatThrownBy(() -> usage.history("starting", Gpus.uuid(1, 0)))
                 .isInstanceOf(AgentException.class)
                 .hasMessage("node starting has no ready node agent");
-        answers.put("127.0.0.1", FakeAgent.text(200, "{\"version\":7}"));
+        answers.put("127.0.0.1", FakeAgent.text(200, "{}"));
         assertThatThrownBy(() -> usage.history("n1", Gpus.uuid(1, 0)))
                 .isInstanceOf(AgentException.class)
-                .hasMessageContaining("version 1");
+                .hasMessageContaining("is missing");
     }
 
     private Optional<String> certificate(String node) {

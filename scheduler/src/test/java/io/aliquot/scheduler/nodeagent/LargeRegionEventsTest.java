@@ -20,8 +20,7 @@ import org.junit.jupiter.api.Test;
 class LargeRegionEventsTest {
     private final ExtenderFixture fixture = new ExtenderFixture();
     private List<UsageReport> reports = List.of();
-    private final ContainerEvents events =
-            new ContainerEvents(() -> reports, fixture.ledger, fixture.cluster, fixture.now::get);
+    private final ContainerEvents events = new ContainerEvents(() -> reports, fixture.ledger, fixture.cluster);
 
     @BeforeEach
     void start() {
@@ -29,17 +28,13 @@ class LargeRegionEventsTest {
     }
 
     @Test
-    void thePodOfALargeRegionGetsAnEventInTenMinutes() {
+    void thePodOfALargeRegionGetsOneEvent() {
         reports = List.of(report("n1", "default", "a"));
         events.report();
         events.report();
         assertThat(fixture.cluster.warnings)
                 .containsExactly("a GpuRegionTooLarge: container main made its region, a file on the node's disk, 300"
                         + " MiB large, where its programs need less than 1 MiB. The node's agent has cut it");
-
-        fixture.pass(ContainerEvents.REPEAT_AFTER);
-        events.report();
-        assertThat(fixture.cluster.warnings).hasSize(2);
     }
 
     @Test

@@ -1,11 +1,9 @@
 package io.aliquot.scheduler.recovery;
 
 import io.aliquot.scheduler.apiserver.Cluster;
-import io.aliquot.scheduler.ledger.BoundPod;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.LedgerEvents;
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
-import java.util.List;
 
 /** Gives tests of other packages access to the auditor. */
 public final class RecoveryAccess {
@@ -13,9 +11,5 @@ public final class RecoveryAccess {
 
     public static Runnable audit(Ledger ledger, LedgerEvents events, Cluster cluster) {
         return new Auditor(ledger, events, cluster, new SimpleMeterRegistry())::audit;
-    }
-
-    public static boolean leadersDidNotOverlap(List<BoundPod> oldestFirst) {
-        return Auditor.leadersDidNotOverlap(oldestFirst);
     }
 }

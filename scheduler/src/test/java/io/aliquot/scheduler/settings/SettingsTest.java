@@ -27,7 +27,6 @@ class SettingsTest {
                         PodDefaults.NONE,
                         100,
                         OverusePolicy.REPORT,
-                        OverusePolicy.REPORT,
                         OverusePolicy.EVICT,
                         "",
                         "",

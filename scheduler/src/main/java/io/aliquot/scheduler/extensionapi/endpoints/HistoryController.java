@@ -61,7 +61,7 @@ public final class HistoryController {
 
     private static JsonNode ofPod(JsonNode history, GpuPod pod) {
         ObjectNode shown = JsonMapper.shared().createObjectNode();
-        for (String field : List.of("version", "end", "stepSeconds", "health")) {
+        for (String field : List.of("end", "stepSeconds", "health")) {
             if (history.has(field)) {
                 shown.set(field, history.get(field));
             }
