@@ -7,6 +7,15 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
+{{/* Labels of the pods of a component. Call with (dict "component" NAME "root" $). */}}
+{{- define "aliquot.podLabels" -}}
+{{ include "aliquot.labels" .root }}
+app.kubernetes.io/component: {{ .component }}
+{{- with .root.Values.podLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
 {{/* Labels that select the pods of a component. Call with (dict "component" NAME "root" $). */}}
 {{- define "aliquot.selector" -}}
 app.kubernetes.io/name: aliquot
@@ -46,11 +55,6 @@ a MiB for each further one, of which `requested` percent are requested (docs/ins
 {{- range . }}
 - ipBlock: {cidr: {{ . | quote }}}
 {{- end }}
-{{- end }}
-
-{{/* A list of numbers with commas between them. */}}
-{{- define "aliquot.numbers" -}}
-{{- range $i, $number := . }}{{ if $i }},{{ end }}{{ int $number }}{{ end }}
 {{- end }}
 
 {{- define "aliquot.pullSecrets" -}}
@@ -369,17 +373,4 @@ Not empty if Helm talks to a cluster, so that lookups work: Helm's default API v
 {{/* The same, or as paths of devices or mounts. */}}
 {{- define "aliquot.cel.namesDevicesOrPaths" -}}
 (k.split('/')[0] in [{{ include "aliquot.cel.deviceKeys" . }}, 'devices.noderesource.dev', 'devices.nri.io', 'devices.gke.io', 'mounts.noderesource.dev', 'mounts.nri.io', 'io.kubernetes.cri-o.Devices', 'devices.crio.io'] || k.endsWith('.gpus.devices'))
-{{- end }}
-
-{{/*
-Not empty while the installed scheduler sends Bindings without the label topology.aliquot.io/fenced: this upgrade replaces
-it, and until its pods have ended aliquot-fence must see all Bindings. The next upgrade finds the annotation of this
-version's pods. Without a cluster to ask, as in Argo CD, no such scheduler is assumed.
-*/}}
-{{- define "aliquot.unlabeledLeader" -}}
-{{- if include "aliquot.hasCluster" . -}}
-{{- with lookup "apps/v1" "Deployment" .Release.Namespace "aliquot-scheduler" -}}
-{{- if not (hasKey (dig "spec" "template" "metadata" "annotations" dict .) "aliquot.io/labels-bindings") }}yes{{ end -}}
-{{- end -}}
-{{- end -}}
 {{- end }}

@@ -8,10 +8,7 @@ leaderElection:
   resourceLock: leases
   resourceName: aliquot-scheduler
   resourceNamespace: {{ .Release.Namespace }}
-  leaseDuration: {{ .Values.kubeScheduler.leaderElection.leaseDuration }}
-  renewDeadline: {{ .Values.kubeScheduler.leaderElection.renewDeadline }}
-  retryPeriod: {{ .Values.kubeScheduler.leaderElection.retryPeriod }}
-# kube-scheduler samples no nodes: the extender limits their number (scheduler.nodesPerFilter).
+# kube-scheduler samples no nodes: the extender limits their number (ALIQUOT_NODES_PER_FILTER).
 percentageOfNodesToScore: 100
 podInitialBackoffSeconds: 1
 podMaxBackoffSeconds: {{ .Values.kubeScheduler.podMaxBackoffSeconds }}

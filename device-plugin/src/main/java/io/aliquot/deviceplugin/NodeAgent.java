@@ -121,7 +121,7 @@ final class NodeAgent implements AutoCloseable {
             LongSupplier nanoTime) {
         this.registrar = registrar;
         this.interval = interval;
-        podResources = new PodResourcesClient(settings.podResourcesDir());
+        podResources = new PodResourcesClient(settings.podResources());
         this.nodeName = settings.nodeName();
         recent = new RecentUsage(limits, clock, nanoTime);
         applicationXids = new ApplicationXids(nanoTime);
@@ -153,8 +153,8 @@ final class NodeAgent implements AutoCloseable {
                 this::wake,
                 nanoTime);
         readyRegistrar = settings.readyResource()
-                .map(resource ->
-                        KubeletRegistrar.ofRefusedDevices(resource, settings.kubeletDir(), metrics, clock, nanoTime));
+                .map(resource -> KubeletRegistrar.ofRefusedDevices(
+                        resource, settings.devicePlugins(), metrics, clock, nanoTime));
         reconciler = new Reconciler(
                 settings,
                 nvml,

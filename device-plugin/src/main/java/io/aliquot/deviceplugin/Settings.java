@@ -23,10 +23,8 @@ import java.util.regex.Pattern;
  * @param slots {@code ALIQUOT_SLOTS}: vGPUs per GPU, 1 to 1000, where the Node has no annotation for it; default 10
  * @param visibleDevices {@code ALIQUOT_VISIBLE_DEVICES}: how the node's NVIDIA runtime names GPUs; default
  *     <code>{uuid}</code>
- * @param kubeletDir {@code ALIQUOT_KUBELET_DIR}: the kubelet's folder of device plugin sockets; default
- *     {@code /var/lib/kubelet/device-plugins}
- * @param podResourcesDir {@code ALIQUOT_POD_RESOURCES_DIR}: the kubelet's folder of its PodResources socket; default
- *     {@code /var/lib/kubelet/pod-resources}
+ * @param kubeletRoot {@code ALIQUOT_KUBELET_ROOT}: the kubelet's folder, with its sockets of device plugins and of
+ *     PodResources; default {@code /var/lib/kubelet}
  * @param labelGpuOperator {@code ALIQUOT_LABEL_GPU_OPERATOR}: {@code true}: keeps the GPU Operator's device plugin off the
  *     node by a label; default {@code false}
  * @param readyResource {@code ALIQUOT_READY_RESOURCE}: the resource by which Cluster Autoscaler is to take the node for
@@ -49,8 +47,7 @@ record Settings(
         NodeLabel nodeLabel,
         int slots,
         VisibleDevices visibleDevices,
-        Path kubeletDir,
-        Path podResourcesDir,
+        Path kubeletRoot,
         boolean labelGpuOperator,
         Optional<String> readyResource,
         Path stateDir,
@@ -79,9 +76,7 @@ record Settings(
         var slots = reader.read(
                 "ALIQUOT_SLOTS", Integer.toString(SlotCount.DEFAULT), text -> SlotCount.parse("slots", text));
         var visibleDevices = reader.read("ALIQUOT_VISIBLE_DEVICES", "{uuid}", VisibleDevices::new);
-        var kubeletDir = reader.read("ALIQUOT_KUBELET_DIR", "/var/lib/kubelet/device-plugins", Settings::folder);
-        var podResourcesDir =
-                reader.read("ALIQUOT_POD_RESOURCES_DIR", "/var/lib/kubelet/pod-resources", Settings::folder);
+        var kubeletRoot = reader.read("ALIQUOT_KUBELET_ROOT", "/var/lib/kubelet", Settings::folder);
         var labelGpuOperator = reader.read("ALIQUOT_LABEL_GPU_OPERATOR", "false", Settings::trueOrFalse);
         var readyResource = reader.read("ALIQUOT_READY_RESOURCE", "", Settings::readyResource);
         var stateDir = reader.read("ALIQUOT_STATE_DIR", "/var/lib/aliquot", Settings::folder);
@@ -98,8 +93,7 @@ record Settings(
                 nodeLabel.orElseThrow(),
                 slots.orElseThrow(),
                 visibleDevices.orElseThrow(),
-                kubeletDir.orElseThrow(),
-                podResourcesDir.orElseThrow(),
+                kubeletRoot.orElseThrow(),
                 labelGpuOperator.orElseThrow(),
                 readyResource.orElseThrow(),
                 stateDir.orElseThrow(),
@@ -110,6 +104,16 @@ record Settings(
                 lowFloor.orElseThrow(),
                 metricsPort.orElseThrow(),
                 reportPort.orElseThrow());
+    }
+
+    /** The kubelet's folder of device plugin sockets. */
+    Path devicePlugins() {
+        return kubeletRoot.resolve("device-plugins");
+    }
+
+    /** The kubelet's folder of its PodResources socket. */
+    Path podResources() {
+        return kubeletRoot.resolve("pod-resources");
     }
 
     private static String nodeName(String text) {

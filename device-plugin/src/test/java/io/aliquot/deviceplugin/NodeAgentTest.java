@@ -66,19 +66,19 @@ final class NodeAgentTest {
     private final InMemoryNode node = new InMemoryNode();
     private final AgentMetrics metrics = new AgentMetrics();
     private final Path host;
+    private final Path kubeletRoot;
     private final Path sockets;
-    private final Path podResourcesFolder;
     private final TestKubelet kubelet;
     private final TestPodResources podResources;
     private volatile Limits limits = Limits.NONE;
     private NodeAgent agent;
 
-    NodeAgentTest(@TempDir Path host, @TempDir Path sockets, @TempDir Path podResourcesFolder) throws IOException {
+    NodeAgentTest(@TempDir Path host, @TempDir Path kubeletRoot) throws IOException {
         this.host = host;
-        this.sockets = sockets;
-        this.podResourcesFolder = podResourcesFolder;
+        this.kubeletRoot = kubeletRoot;
+        sockets = Files.createDirectory(kubeletRoot.resolve("device-plugins"));
         kubelet = new TestKubelet(sockets);
-        podResources = new TestPodResources(podResourcesFolder);
+        podResources = new TestPodResources(Files.createDirectory(kubeletRoot.resolve("pod-resources")));
         agent = newAgent(driver::open);
     }
 
@@ -812,7 +812,7 @@ final class NodeAgentTest {
         assertThat(node.inventory().withheld()).isFalse();
     }
 
-    /** The agent of version 0.1 wrote amounts and slots beside every other owner of the GPUs. */
+    /** HAMi came while no agent ran. */
     @Test
     void amountsOfAnEarlierAgentOnANodeOfAnotherOwnerAreRemoved() throws Exception {
         driver.install(A100);
@@ -996,8 +996,7 @@ final class NodeAgentTest {
             throws IOException {
         Map<String, String> environment = new HashMap<>(more);
         environment.put("NODE_NAME", "node1");
-        environment.put("ALIQUOT_KUBELET_DIR", sockets.toString());
-        environment.put("ALIQUOT_POD_RESOURCES_DIR", podResourcesFolder.toString());
+        environment.put("ALIQUOT_KUBELET_ROOT", kubeletRoot.toString());
         environment.put("ALIQUOT_LABEL_GPU_OPERATOR", "true");
         Settings settings = Settings.parse(environment);
         var shim = new Shim("1.0-abc", Path.of("/host/libaliquot.so"), Path.of("/host/ld.so.preload"));

@@ -17,7 +17,7 @@ final class SettingsTest {
         assertThat(settings.slots()).isEqualTo(10);
         assertThat(settings.lowFloor()).isEqualTo(5);
         assertThat(settings.visibleDevices().template()).isEqualTo("{uuid}");
-        assertThat(settings.kubeletDir()).isEqualTo(Path.of("/var/lib/kubelet/device-plugins"));
+        assertThat(settings.devicePlugins()).isEqualTo(Path.of("/var/lib/kubelet/device-plugins"));
         assertThat(settings.stateDir()).isEqualTo(Path.of("/var/lib/aliquot"));
         assertThat(settings.shimSource()).isEqualTo(Path.of("/opt/aliquot/shim"));
         assertThat(settings.nvml()).isEqualTo("libnvidia-ml.so.1");
@@ -33,7 +33,7 @@ final class SettingsTest {
                 "NODE_NAME", "n",
                 "ALIQUOT_SLOTS", "20",
                 "ALIQUOT_VISIBLE_DEVICES", "runtime.nvidia.com/gpu={uuid}",
-                "ALIQUOT_KUBELET_DIR", "/k/",
+                "ALIQUOT_KUBELET_ROOT", "/k/",
                 "ALIQUOT_STATE_DIR", "/s",
                 "ALIQUOT_SHIM_SOURCE", "/o",
                 "ALIQUOT_NVML", "/fake/libnvidia-ml.so.1",
@@ -43,7 +43,8 @@ final class SettingsTest {
 
         assertThat(settings.slots()).isEqualTo(20);
         assertThat(settings.visibleDevices().template()).isEqualTo("runtime.nvidia.com/gpu={uuid}");
-        assertThat(settings.kubeletDir()).isEqualTo(Path.of("/k"));
+        assertThat(settings.devicePlugins()).isEqualTo(Path.of("/k/device-plugins"));
+        assertThat(settings.podResources()).isEqualTo(Path.of("/k/pod-resources"));
         assertThat(settings.nvml()).isEqualTo("/fake/libnvidia-ml.so.1");
         assertThat(settings.metricsPort()).isZero();
         assertThat(settings.ignoreXids()).containsExactlyInAnyOrder(48, 95);

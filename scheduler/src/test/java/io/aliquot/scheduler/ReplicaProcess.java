@@ -80,7 +80,9 @@ final class ReplicaProcess implements AutoCloseable {
                         "sh",
                         "-c",
                         "hostname " + name + " && exec " + ApiServer.programs().resolve("kube-scheduler") + " --config="
-                                + file + " --secure-port=0 --authentication-skip-lookup=true"));
+                                + file + " --secure-port=0 --authentication-skip-lookup=true"
+                                + " --leader-elect-lease-duration=6s --leader-elect-renew-deadline=4s"
+                                + " --leader-elect-retry-period=1s"));
     }
 
     String name() {

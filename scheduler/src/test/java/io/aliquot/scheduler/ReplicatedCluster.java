@@ -180,9 +180,6 @@ final class ReplicatedCluster implements AutoCloseable {
                 Path.of("..", "charts/aliquot").toAbsolutePath().normalize().toString(),
                 "--namespace=aliquot",
                 "--kube-version=1.35.4",
-                "--set=kubeScheduler.leaderElection.leaseDuration=6s",
-                "--set=kubeScheduler.leaderElection.renewDeadline=4s",
-                "--set=kubeScheduler.leaderElection.retryPeriod=1s",
                 "--set=kubeScheduler.podMaxBackoffSeconds=5");
         List<String> documents = List.of(rendered.split("(?m)^---$", -1));
         String objects = documents.stream()

@@ -85,7 +85,7 @@ public record PlacementPreferences(
                         .orElse(Set.of()),
                 read(annotations, Annotations.NUMA, Numa::parse),
                 read(annotations, Annotations.CORE_POLICY, CorePolicy::parse).orElse(CorePolicy.FIXED),
-                read(annotations, Annotations.PRIORITY, Priority::parseAdmitted).orElse(Priority.NORMAL),
+                read(annotations, Annotations.PRIORITY, Priority::parse).orElse(Priority.NORMAL),
                 read(annotations, Annotations.COMPATIBILITY, Compatibility::parse));
     }
 

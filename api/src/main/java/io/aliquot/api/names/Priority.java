@@ -17,29 +17,15 @@ public enum Priority {
      * Reads {@code high}, {@code normal} or {@code low}.
      *
      * @param where the annotation that the value comes from, for the message
-     * @throws FormatException if it is another value, such as a number, which version 0.1 had
+     * @throws FormatException if it is another value
      */
     public static Priority parse(String where, String text) {
-        if (isNumber(text)) {
-            throw new FormatException(
-                    where + ": " + FormatException.quote(text) + " is a number; write \"high\", \"normal\" or \"low\"");
-        }
         return Keywords.parse(where, text, List.of(values()), Priority::print);
-    }
-
-    /** As {@link #parse}, but a number is {@link #NORMAL}: pods that version 0.1 admitted may have one. */
-    public static Priority parseAdmitted(String where, String text) {
-        return isNumber(text) ? NORMAL : parse(where, text);
     }
 
     static Priority parse(String text) {
         return Keywords.find(text, List.of(values()), Priority::print)
                 .orElseThrow(() -> FormatException.expected("priority high, normal or low", text));
-    }
-
-    /** Whether it is a priority of version 0.1. */
-    public static boolean isNumber(String text) {
-        return text.matches("[0-9]+");
     }
 
     @JsonValue

@@ -27,7 +27,6 @@ public record Vgpu(
     /** 16 TiB: more than any GPU has; keeps 64-bit sums of bytes far from overflow. */
     public static final int LARGEST_MIB = 1 << 24;
 
-    /** Not {@code priority}: version 0.1 wrote a number under that name, and refuses a word. */
     private static final String PRIORITY = "compute-priority";
 
     private static final Pattern KEY = Pattern.compile("[a-z][a-z0-9-]*");

@@ -322,7 +322,7 @@ public final class KubeletRegistrar implements AutoCloseable {
         }
         if (kubelet.isEmpty()) {
             failed("waiting for " + folder.kubeletSocket()
-                    + ": the kubelet is not running, or ALIQUOT_KUBELET_DIR is not" + " its folder of device plugins");
+                    + ": the kubelet is not running, or ALIQUOT_KUBELET_ROOT is not its folder");
             return;
         }
         if (!kubelet.equals(lastTried)) {

@@ -977,24 +977,6 @@ class AdmissionPoliciesIT {
 
     @Nested
     class Upgrade {
-        /** The kubelet could not restart their containers once nothing advertises nvidia.com/gpu. */
-        @Test
-        void isRefusedWhilePodsHoldSlotsOfVersion010() throws IOException {
-            lease("pod-a_1", 1);
-            String name = create(plainPod().replace("resources: {}", "resources: {limits: {nvidia.com/gpu: 1}}"));
-            scheduler
-                    .post(PODS + "/" + name + "/binding", fenced(name, "{aliquot.io/fence: pod-a_1/1}"))
-                    .expectSuccess();
-
-            assertThatThrownBy(this::upgrade)
-                    .hasMessageContaining("hold slots of version 0.1.0")
-                    .hasMessageContaining("tenant/" + name);
-            server.kubelet("node1")
-                    .patch(PODS + "/" + name + "/status", "{\"status\": {\"phase\": \"Succeeded\"}}")
-                    .expectSuccess();
-            upgrade();
-        }
-
         /** HAMi's nodes have Aliquot's default label. An upgrade is not stopped by them. */
         @Test
         void warnsOfHamisNodesAndAnInstallationIsRefusedUntilTheValuesSayWhatIsWhose() throws IOException {
@@ -1035,34 +1017,6 @@ class AdmissionPoliciesIT {
                     .withKubeConfigContents(server.kubeconfig());
             values.forEach(command::set);
             command.call();
-        }
-
-        /** A scheduler that sets no label leads until the upgrade has replaced it; the next upgrade finds the new one. */
-        @Test
-        void acceptsTheBindingsOfAnEarlierSchedulerUntilTheNextUpgrade() throws IOException {
-            lease("pod-a_1", 3);
-            String deployment = "/apis/apps/v1/namespaces/" + Chart.NAMESPACE + "/deployments/aliquot-scheduler";
-            admin.patch(
-                            deployment,
-                            "{\"spec\": {\"template\": {\"metadata\": {\"annotations\": {\"aliquot.io/labels-bindings\": null}}}}}")
-                    .expectSuccess();
-            String name = create(plainPod());
-            String path = PODS + "/" + name + "/binding" + DRY_RUN;
-            String current = "{aliquot.io/vgpu.main: granted, aliquot.io/fence: pod-a_1/3}";
-            String former = current.replace("pod-a_1/3", "pod-a_1/2");
-
-            assertThat(upgrade()).contains("narrow it");
-            eventually(() -> scheduler.post(path, binding(name, current)), 201);
-            // The API server reads one policy after the other.
-            eventually(() -> scheduler.post(path, binding(name, former)), 403);
-            scheduler.post(path, fenced(name, current)).expectSuccess();
-            forbidden(scheduler.post(path, binding(name, former)), "no longer leads");
-            forbidden(admin.post(path, fenced(name, "{}")), "only the Aliquot scheduler");
-            admin.post(path, binding(name, "{}")).expectSuccess();
-
-            assertThat(upgrade()).doesNotContain("narrow it");
-            eventually(() -> scheduler.post(path, binding(name, current)), 403);
-            scheduler.post(path, fenced(name, current)).expectSuccess();
         }
 
         @Test
@@ -1403,7 +1357,7 @@ class AdmissionPoliciesIT {
                         .withName(Chart.RELEASE)
                         .withNamespace(Chart.NAMESPACE)
                         .withKubeConfigContents(server.kubeconfig())
-                        .set("scheduler.nodesPerFilter", 7 + revision)
+                        .set("scheduler.replicas", 7 + revision)
                         .call();
 
                 assertThat(admin.get(CONFIGURATION).body().split(Pattern.quote(bundle), -1))
@@ -1412,7 +1366,7 @@ class AdmissionPoliciesIT {
             }
             assertThat(admin.get("/apis/apps/v1/namespaces/" + Chart.NAMESPACE + "/deployments/aliquot-scheduler")
                             .body())
-                    .contains("{\"name\":\"ALIQUOT_NODES_PER_FILTER\",\"value\":\"8\"}");
+                    .contains("\"replicas\":8");
         }
     }
 
@@ -1427,7 +1381,7 @@ class AdmissionPoliciesIT {
         @Tag("long")
         @EnabledIfEnvironmentVariable(named = "ALIQUOT_LONG", matches = "1")
         void anUpgradeKeepsThemHiddenAndAClusterPolicyHidesThem() throws IOException {
-            upgrade("scheduler.nodesPerFilter", 9);
+            upgrade("scheduler.replicas", 9);
             assertThat(hidden()).as("after a release that hid them").isTrue();
 
             upgrade("hideImplicitGpus", false);

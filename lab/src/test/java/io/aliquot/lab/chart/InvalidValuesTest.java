@@ -69,36 +69,17 @@ class InvalidValuesTest {
     }
 
     @Test
-    void settingsOfTheAgentThatTheChartMakesItselfAreRefused() {
-        refused(Map.of("devicePlugin.extraEnv[0].name", "ALIQUOT_SLOTS"), "the chart sets ALIQUOT_SLOTS itself");
+    void variablesThatTheChartSetsItselfAreRefused() {
         refused(
-                Map.of("devicePlugin.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.x", "y"),
-                "Set devicePlugin.nodeSelector");
+                Map.of("devicePlugin.extraEnv[0].name", "ALIQUOT_SLOTS"),
+                "devicePlugin.extraEnv: the chart sets ALIQUOT_SLOTS itself");
+        refused(Map.of("scheduler.extraEnv[0].name", "POD_NAME"), "scheduler.extraEnv: the chart sets POD_NAME itself");
     }
 
     @Test
     void aReadyResourceThatOtherPluginsServeIsRefused() {
         refused(Map.of("autoscaler.readyResource", "nvidia.com/gpu"), "Set microsoft.com/directx, or remove");
         refused(Map.of("autoscaler.readyResource", "amd.com/gpu"), "/autoscaler/readyResource");
-    }
-
-    @Test
-    void anXidThatIsIgnoredAndFatalIsRefused() {
-        refused(
-                Map.of("health.ignoreXids[0]", 74, "health.fatalXids[0]", 74),
-                "health.ignoreXids and health.fatalXids both contain 74");
-        refused(Map.of("health.fatalXids[0]", "all"), "health");
-    }
-
-    @Test
-    void leaderElectionTimesThatKubeSchedulerRejectsAreRefused() {
-        refused(Map.of("kubeScheduler.leaderElection.renewDeadline", "15s"), "longer than renewDeadline");
-        refused(Map.of("kubeScheduler.leaderElection.retryPeriod", "9s"), "longer than 1.2 x retryPeriod");
-    }
-
-    @Test
-    void fakeDriverWithoutGpusIsRefused() {
-        refused(Map.of("fakeDriver.enabled", true), "fakeDriver.nodes gives no node a GPU");
     }
 
     @Test
@@ -119,7 +100,6 @@ class InvalidValuesTest {
         "scheduler.replicas,              0,             /scheduler/replicas",
         "scheduler.placement.node,        tetris,        fragmentation",
         "scheduler.placement.gpu,         Binpack,       spread",
-        "scheduler.nodesPerFilter,        -1,            /scheduler/nodesPerFilter",
         "scheduler.resourcs.limits,       1,             resourcs",
         "schedulers.replicas,             1,             schedulers",
         "devicePlugin.slots,              0,             /devicePlugin/slots",
@@ -127,12 +107,11 @@ class InvalidValuesTest {
         "devicePlugin.visibleDevices,     all,           /devicePlugin/visibleDevices",
         "devicePlugin.stateDir,           var/aliquot,   /devicePlugin/stateDir",
         "devicePlugin.stateDir,           /var/../etc,   /devicePlugin/stateDir",
-        "devicePlugin.kubeletDir,         /,             /devicePlugin/kubeletDir",
-        "devicePlugin.image.pullPolicy,   Sometimes,     IfNotPresent",
-        "kubeScheduler.leaderElection.leaseDuration, 15, /kubeScheduler/leaderElection/leaseDuration",
-        "metrics.podMonitor.interval,     often,         /metrics/podMonitor/interval",
+        "devicePlugin.kubeletRoot,        /,             /devicePlugin/kubeletRoot",
+        "imagePullPolicy,                 Sometimes,     IfNotPresent",
+        "kubeScheduler.extraArgs[0],      -v=4,          /kubeScheduler/extraArgs/0",
         "metrics.podMonitors.enabled,     true,          podMonitors",
-        "runtimeClass.handler,            Nvidia,        /runtimeClass/handler",
+        "runtimeClass.name,               Nvidia,        /runtimeClass/name",
     })
     void invalidValueIsRefusedWithItsName(String value, String given, String named) {
         refused(Map.of(value, given), named);

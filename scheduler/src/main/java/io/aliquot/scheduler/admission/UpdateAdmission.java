@@ -42,7 +42,7 @@ record UpdateAdmission() implements Admission {
         for (JsonContainer container : containers) {
             JsonContainer.Translation translation = container.translateAliasesAgain(labels, derived.compatibility());
             Priority priority = translation.priority();
-            if (priority != null && !priority.print().equals(stored) && !Priority.isNumber(stored)) {
+            if (priority != null && !priority.print().equals(stored)) {
                 throw container.denied("the priority of a pod cannot change; create the pod again");
             }
             if (container.requestsGpu()) {

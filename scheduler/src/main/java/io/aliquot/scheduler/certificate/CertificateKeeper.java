@@ -322,7 +322,6 @@ final class CertificateKeeper implements Readiness, AutoCloseable {
         ServingCertificate certificate = stored.content();
         if (authorityIsTrusted
                 && (certificate.dueForRenewal(hosts, clock.instant())
-                        || !certificate.isForClients()
                         || !authority.issued(certificate.certificate()))) {
             if (served == null) { // the process has just started, and the webhooks trust the stored certificate
                 serve(certificate);

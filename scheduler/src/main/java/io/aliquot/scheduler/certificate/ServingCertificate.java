@@ -210,16 +210,6 @@ record ServingCertificate(PrivateKey key, X509Certificate certificate, List<X509
         return pem(trusted);
     }
 
-    /** Whether peers accept the certificate from a client; those of earlier versions were for servers only. */
-    boolean isForClients() {
-        try {
-            List<String> usages = certificate.getExtendedKeyUsage();
-            return usages != null && usages.contains(KeyPurposeId.id_kp_clientAuth.getId());
-        } catch (CertificateException e) {
-            return false;
-        }
-    }
-
     /** Whether two thirds of its validity are over, or a Service has been added. */
     boolean dueForRenewal(List<String> hosts, Instant now) {
         Duration renewal =

@@ -834,7 +834,7 @@ class GpuAdmissionTest {
         "aliquot.io/gpu-placement, '', is unknown; allowed: binpack",
         "aliquot.io/use-gpu-model, 'A100,', expected a GPU model",
         "aliquot.io/numa, 'yes', 'allowed: required, preferred'",
-        "aliquot.io/priority, 7, '\"7\" is a number; write \"high\", \"normal\" or \"low\"'",
+        "aliquot.io/priority, 7, '\"7\" is unknown; allowed: high, normal, low'",
         "aliquot.io/priority, urgent, 'allowed: high, normal, low'",
         "aliquot.io/core-policy, force, 'allowed: fixed, elastic, none'",
         "hami.io/gpu-scheduler-policy, tight, 'allowed: binpack, spread, topology-aware, numa'",

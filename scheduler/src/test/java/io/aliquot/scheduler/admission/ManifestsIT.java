@@ -437,7 +437,7 @@ class ManifestsIT {
                         "--kube-version=1.35.4",
                         "--show-only=templates/webhook/mutatingwebhookconfiguration.yaml",
                         "--show-only=templates/policies/gpu-pods.yaml",
-                        "--show-only=templates/policies/gpu-pods-binding.yaml")
+                        "--show-only=templates/policy-bindings.yaml")
                 .expectSuccess()
                 .text();
     }

@@ -12,7 +12,6 @@ import io.aliquot.api.names.CoreRules;
 import io.aliquot.api.names.MemoryRequest;
 import io.aliquot.api.names.PodDefaults;
 import java.util.Optional;
-import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -56,16 +55,6 @@ class UpdateAdmissionTest {
 
             assertThat(mutated(UPDATE, merged(stored, written))).isEqualTo(stored);
         }
-    }
-
-    /** What version 0.1 had made of an amount of {@code nvidia.com/priority}. */
-    @Test
-    void aPodWithAPriorityOfVersion01KeepsIt() {
-        ObjectNode written = requesting("{\"nvidia.com/gpumem\": \"3k\", \"nvidia.com/priority\": \"1\"}");
-        ObjectNode stored = mutated(creation(Compatibility.NONE), written);
-        stored.withObject("/metadata/annotations").put("aliquot.io/priority", "1");
-
-        assertThat(mutated(UPDATE, merged(stored, written))).isEqualTo(stored);
     }
 
     /** A namespace that calls nvidia.com/gpu a card by now, or that has no size of slices any more, is not read. */

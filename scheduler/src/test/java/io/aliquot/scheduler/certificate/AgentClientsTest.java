@@ -5,7 +5,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.aliquot.scheduler.nodeagent.AgentTls;
 import io.aliquot.scheduler.server.TlsCertificate;
 import io.aliquot.scheduler.settings.Settings;
-import io.fabric8.kubernetes.api.model.SecretBuilder;
 import io.fabric8.kubernetes.client.KubernetesClient;
 import io.fabric8.kubernetes.client.server.mock.EnableKubernetesMockClient;
 import java.security.cert.X509Certificate;
@@ -105,36 +104,6 @@ class AgentClientsTest {
 
         assertThat(schedulers()).isNotEqualTo(old);
         assertThat(replica.presents()).isEqualTo(old);
-    }
-
-    /** Before this version the certificate was for servers only. */
-    @Test
-    void aCertificateThatIsNotForClientsIsRenewed() throws Exception {
-        var forServers = ServingCertificate.create(
-                null,
-                "aliquot-webhook",
-                List.of(CertificateKeeperTest.HOST),
-                ServingCertificateTest.SERVER,
-                clock.instant(),
-                List.of());
-        kubernetes
-                .resource(new SecretBuilder()
-                        .withNewMetadata()
-                        .withNamespace("aliquot")
-                        .withName("aliquot-webhook-tls")
-                        .endMetadata()
-                        .withData(forServers.print())
-                        .build())
-                .create();
-        Replica replica = replica();
-
-        replica.reconcile();
-        replica.reconcile();
-
-        assertThat(schedulers().getExtendedKeyUsage()).contains("1.3.6.1.5.5.7.3.2");
-        assertThat(accepted).containsExactly(schedulers(), forServers.certificate());
-        assertThat(replica.keeper.served().orElseThrow().certificate()).isEqualTo(forServers.certificate());
-        assertThat(replica.presents()).isEqualTo(forServers.certificate());
     }
 
     @Test
