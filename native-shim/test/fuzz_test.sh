@@ -15,8 +15,8 @@ echo 'int LLVMFuzzerTestOneInput(const char *data) { return data == 0; }' >"$bui
 # shellcheck disable=SC2054
 sources=("$source"/src/os/*.c "$source"/src/limits/{account,limits}.c "$source/src/compute/gcra.c" -Wl,--wrap=aliquot_os_clock,--wrap=aliquot_os_sleep)
 [ "$name" != limits ] || sources=("$source/src/limits/limits.c")
-"$clang" -std=gnu11 -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-    -I "$source/include" -iquote "$source/src" "$source/test/fuzz/$name.c" "${sources[@]}" -o "$build/$name-fuzzer" ||
+"$clang" -std=gnu11 -g -O1 -D_GNU_SOURCE -DALIQUOT_INVARIANTS -fsanitize=fuzzer,address,undefined \
+    -fno-sanitize-recover=all -I "$source/include" -iquote "$source/src" "$source/test/fuzz/$name.c" "${sources[@]}" -o "$build/$name-fuzzer" ||
     exit 1
 seeds=$source/test/fuzz/$name seconds=1
 [ -z "${ALIQUOT_LONG-}" ] || seconds=60

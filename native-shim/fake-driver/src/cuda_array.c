@@ -8,9 +8,9 @@
  */
 #define _GNU_SOURCE
 #include "cuda_array.h"
-#include "cuda_memory.h"
-#include "cuda_stream.h"
+#include "cuda_pool.h"
 #include "cuda_vmm.h"
+#include "cuda_work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -171,12 +171,14 @@ static void backing_free(struct backing *backing, const struct CUctx_st *context
     backing->physical = NULL;
 }
 
-void array_free(struct object *object) {
-    if (object->kind == KIND_MIPMAPPED_ARRAY) {
-        backing_free(&((struct CUmipmappedArray_st *)object)->backing, object->context);
-    } else if (((struct CUarray_st *)object)->mipmap == NULL) {
-        backing_free(&((struct CUarray_st *)object)->backing, object->context);
-    }
+static void array_free(void *object) {
+    struct CUarray_st *array = object;
+    backing_free(&array->backing, array->object.context);
+}
+
+static void mipmapped_array_free(void *object) {
+    struct CUmipmappedArray_st *mipmap = object;
+    backing_free(&mipmap->backing, mipmap->object.context);
 }
 
 static bool is_deferred(const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
@@ -224,6 +226,7 @@ API CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR 
     if (array == NULL) {
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
+    array->object.end = array_free;
     array->backing.bytes = set_level_shape(array, pAllocateArray, 0);
     result = backing_allocate(&array->backing, context, is_deferred(pAllocateArray));
     if (result == CUDA_SUCCESS) {
@@ -368,6 +371,7 @@ API CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3
     if (mipmap == NULL) {
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
+    mipmap->object.end = mipmapped_array_free;
     mipmap->descriptor = *pMipmappedArrayDesc;
     for (; mipmap->level_count < levels && result == CUDA_SUCCESS; mipmap->level_count++) {
         struct CUarray_st *level = object_new(KIND_ARRAY, sizeof *level, context);

@@ -1,4 +1,4 @@
-/* CUDA arrays, for copies and for the object registry. Called with the driver lock held. */
+/* CUDA arrays, for copies. Called with the driver lock held. */
 #ifndef ALIQUOT_FAKE_CUDA_ARRAY_H
 #define ALIQUOT_FAKE_CUDA_ARRAY_H
 
@@ -11,8 +11,5 @@
  */
 CUresult array_region(CUarray handle, const size_t offset[3], const size_t extent[3], uintptr_t *start, size_t *pitch,
                       size_t *layer);
-
-/* Frees the memory of an array or a mipmapped array that is about to be deleted. */
-void array_free(struct object *object);
 
 #endif

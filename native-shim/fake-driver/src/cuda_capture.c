@@ -11,8 +11,6 @@
 #define _GNU_SOURCE
 #include "cuda_capture.h"
 #include "cuda_graph.h"
-#include "cuda_stream.h"
-#include "cuda_work.h"
 
 #include <search.h>
 #include <stdlib.h>
@@ -159,9 +157,38 @@ CUresult capture_find(struct CUctx_st *context, CUstream stream, struct capture_
     return CUDA_SUCCESS;
 }
 
-CUresult capture_add_node(struct capture_member *member, const CUgraphNodeParams *params) {
+CUresult enter_with_queue_space(struct CUctx_st **context, CUstream stream, unsigned pieces,
+                                struct capture_member **capturing) {
+    for (;;) {
+        CUresult result = enter_context(context);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+        result = check_stream(stream);
+        if (result == CUDA_SUCCESS) {
+            result = capture_find(stream_context(*context, stream), stream, capturing);
+        }
+        if (result != CUDA_SUCCESS) {
+            return leave(result);
+        }
+        if (*capturing != NULL) {
+            return CUDA_SUCCESS;
+        }
+        gpu_file *gpu = stream_context(*context, stream)->device->gpu;
+        if (gpu_has_queue_space(gpu, pieces)) {
+            return CUDA_SUCCESS;
+        }
+        leave(CUDA_SUCCESS);
+        gpu_wait_for_queue_space(gpu, pieces);
+    }
+}
+
+CUresult capture_add_node(struct capture_member *member, CUresult checked, const CUgraphNodeParams *params) {
     CUgraphNode node;
-    CUresult result = graph_node_add(member->capture->graph, &member->dependencies, params, &node);
+    CUresult result = checked;
+    if (result == CUDA_SUCCESS) {
+        result = graph_node_add(member->capture->graph, &member->dependencies, params, &node);
+    }
     if (result != CUDA_SUCCESS) {
         return invalidate(member->capture, result);
     }
@@ -176,7 +203,7 @@ CUresult capture_add_allocation(struct capture_member *member, CUdevice device, 
         .alloc = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
                   .bytesize = bytes}};
-    CUresult result = capture_add_node(member, &params);
+    CUresult result = capture_add_node(member, CUDA_SUCCESS, &params);
     if (result == CUDA_SUCCESS) {
         *address = member->dependencies.nodes[0]->params.alloc.dptr;
     }
@@ -274,7 +301,7 @@ CUresult capture_check_event_wait(CUevent event) {
 CUresult capture_event_record(struct capture_member *member, CUevent event, unsigned flags) {
     if (flags == CU_EVENT_RECORD_EXTERNAL) {
         CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD, .eventRecord = {event}};
-        return capture_add_node(member, &params);
+        return capture_add_node(member, CUDA_SUCCESS, &params);
     }
     struct captured_event *captured = find_captured_event(event);
     if (captured == NULL) {
@@ -300,7 +327,7 @@ CUresult capture_event_wait(struct CUctx_st *context, CUstream stream, struct ca
     const struct captured_event *captured = find_captured_event(event);
     if (flags == CU_EVENT_WAIT_EXTERNAL) {
         CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .eventWait = {event}};
-        return member != NULL ? capture_add_node(member, &params) : CUDA_ERROR_INVALID_VALUE;
+        return member != NULL ? capture_add_node(member, CUDA_SUCCESS, &params) : CUDA_ERROR_INVALID_VALUE;
     }
     if (captured == NULL) {
         return invalidate(member->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);

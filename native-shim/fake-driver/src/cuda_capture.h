@@ -6,7 +6,7 @@
 #ifndef ALIQUOT_FAKE_CUDA_CAPTURE_H
 #define ALIQUOT_FAKE_CUDA_CAPTURE_H
 
-#include "cuda_driver.h"
+#include "cuda_work.h"
 
 /* A stream that takes part in a capture. */
 struct capture_member;
@@ -18,8 +18,17 @@ struct capture_member;
  */
 CUresult capture_find(struct CUctx_st *context, CUstream stream, struct capture_member **capturing);
 
-/* Adds a node that depends on what the stream has captured so far. A failure invalidates the capture. */
-CUresult capture_add_node(struct capture_member *capturing, const CUgraphNodeParams *params);
+/*
+ * Like enter_context(), once the GPU's queue has space for that many pieces of work of the stream; sleeps without the
+ * lock until then. Validates the stream. If the stream is capturing, returns its member in `capturing` and
+ * does not wait for space.
+ */
+CUresult enter_with_queue_space(struct CUctx_st **context, CUstream stream, unsigned pieces,
+                                struct capture_member **capturing);
+
+/* Adds a node that depends on what the stream has captured so far. A failure invalidates the capture, also that of the
+   check of the parameters, whose result the caller passes. */
+CUresult capture_add_node(struct capture_member *capturing, CUresult checked, const CUgraphNodeParams *params);
 /* The same for a stream-ordered allocation; returns its address. */
 CUresult capture_add_allocation(struct capture_member *capturing, CUdevice device, size_t bytes, CUdeviceptr *address);
 /* Invalidates the capture, because the call cannot be captured, and returns the error for it. */

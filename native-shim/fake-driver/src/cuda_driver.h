@@ -1,4 +1,4 @@
-/* State that all parts of the simulated libcuda share: the driver lock, the visible devices and the contexts. */
+/* State that all parts of the simulated libcuda share: the driver lock, the visible devices and the current context. */
 #ifndef ALIQUOT_FAKE_CUDA_DRIVER_H
 #define ALIQUOT_FAKE_CUDA_DRIVER_H
 
@@ -40,6 +40,20 @@ struct CUctx_st {
     struct CUctx_st *next;
 };
 
+/* All contexts. */
+extern struct CUctx_st *contexts;
+
+/* The contexts that the calling thread has pushed. */
+enum { CONTEXT_STACK_DEPTH = 128 };
+extern _Thread_local struct context_stack {
+    struct CUctx_st *contexts[CONTEXT_STACK_DEPTH];
+    unsigned depth;
+} context_stack;
+
+static inline struct CUctx_st *current_context(void) {
+    return context_stack.depth > 0 ? context_stack.contexts[context_stack.depth - 1] : NULL;
+}
+
 /*
  * Takes the driver lock and returns the calling thread's current context; for a green context its primary context. An
  * entry point that needs a context starts
@@ -52,6 +66,9 @@ CUresult enter_driver(void);
 
 /* Like enter_driver(). Returns `wrong`, without the lock, if handle does not refer to an object of that kind. */
 CUresult enter_with_handle(enum object_kind kind, const void *handle, CUresult wrong);
+
+/* Like enter_driver(). Returns CUDA_ERROR_INVALID_DEVICE, without the lock, if ordinal is not a device. */
+CUresult enter_device(CUdevice ordinal, struct device **device);
 
 /* Releases the driver lock and returns result. */
 CUresult leave(CUresult result);
@@ -67,15 +84,10 @@ void device_release(struct device *device);
 struct device *device_from_ordinal(CUdevice ordinal);
 CUdevice device_ordinal(const struct device *device);
 size_t device_count(void);
-
-/* A new green context, alive, of a primary context; NULL without host memory. Called with the lock held. */
-struct CUctx_st *context_new_green(struct CUctx_st *primary);
+bool is_device_lost(const struct device *device);
 
 /* Returns CUDA_SUCCESS if context is a handle of a live context. Called with the lock held. */
 CUresult check_context(const struct CUctx_st *context);
-
-/* Returns the handle of a device's primary context, which need not be alive. */
-CUresult primary_context_handle(CUcontext *context, CUdevice ordinal);
 
 /* Writes a line to the log that ALIQUOT_FAKE_LOG names ("stderr" or a file path), if the variable is set. */
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));

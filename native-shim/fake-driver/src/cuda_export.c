@@ -9,10 +9,10 @@
  * CUDA_ERROR_NOT_SUPPORTED.
  */
 #define _GNU_SOURCE
-#include "cuda_export.h"
 #include "cuda_client.h"
-#include "cuda_driver.h"
+#include "cuda_context.h"
 #include "cuda_handshake.h"
+#include "cuda_storage.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -140,116 +140,8 @@ static uint32_t process_forbidden(void) {
 static union table_slot tool_checks[4] = {SIZE_OF(tool_checks), [2] = FUNCTION(context_forbidden),
                                           FUNCTION(process_forbidden)};
 
-/* ---- context storage: values that the runtime stores with a context ---- */
-
-typedef void (*storage_destructor)(CUcontext context, void *key, void *value);
-
-static struct storage_entry {
-    CUcontext context;
-    void *key, *value;
-    storage_destructor destructor;
-    struct storage_entry *next;
-} * stored_entries, *detached_entries;
-
-/* NULL stands for the current context. */
-static CUresult enter_storage_context(CUcontext *context) {
-    if (*context == NULL) {
-        return enter_context(context);
-    }
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    result = check_context(*context);
-    return result == CUDA_SUCCESS ? result : leave(result);
-}
-
-static struct storage_entry **find_storage_entry(const struct CUctx_st *context, const void *key) {
-    struct storage_entry **link = &stored_entries;
-    while (*link != NULL && ((*link)->context != context || (key != NULL && (*link)->key != key))) {
-        link = &(*link)->next;
-    }
-    return link;
-}
-
-static CUresult storage_put(CUcontext context, void *key, void *value, storage_destructor destructor) {
-    if (key == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    CUresult result = enter_storage_context(&context);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    struct storage_entry **link = find_storage_entry(context, key), *entry = *link;
-    if (entry == NULL) {
-        entry = calloc(1, sizeof *entry);
-        if (entry == NULL) {
-            return leave(CUDA_ERROR_OUT_OF_MEMORY);
-        }
-        *link = entry;
-    }
-    entry->context = context;
-    entry->key = key;
-    entry->value = value;
-    entry->destructor = destructor;
-    return leave(CUDA_SUCCESS);
-}
-
-static CUresult storage_delete(CUcontext context, void *key) {
-    CUresult result = key != NULL ? enter_storage_context(&context) : CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    struct storage_entry **link = find_storage_entry(context, key), *entry = *link;
-    if (entry == NULL) {
-        return leave(CUDA_ERROR_INVALID_HANDLE);
-    }
-    *link = entry->next;
-    free(entry);
-    return leave(CUDA_SUCCESS);
-}
-
-static CUresult storage_get(void **value, CUcontext context, void *key) {
-    CUresult result = value != NULL && key != NULL ? enter_storage_context(&context) : CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    const struct storage_entry *entry = *find_storage_entry(context, key);
-    if (entry == NULL) {
-        return leave(CUDA_ERROR_INVALID_HANDLE);
-    }
-    *value = entry->value;
-    return leave(CUDA_SUCCESS);
-}
-
-void context_storage_detach(const struct CUctx_st *context) {
-    struct storage_entry **link;
-    while (*(link = find_storage_entry(context, NULL)) != NULL) {
-        struct storage_entry *entry = *link;
-        *link = entry->next;
-        entry->next = detached_entries;
-        detached_entries = entry;
-    }
-}
-
-CUresult context_storage_run_destructors(CUresult result) {
-    if (enter_driver() != CUDA_SUCCESS) {
-        return result;
-    }
-    struct storage_entry *next, *entry = detached_entries;
-    detached_entries = NULL;
-    leave(CUDA_SUCCESS);
-    for (; entry != NULL; entry = next) {
-        next = entry->next;
-        if (entry->destructor != NULL) {
-            entry->destructor(entry->context, entry->key, entry->value);
-        }
-        free(entry);
-    }
-    return result;
-}
-
-static union table_slot context_storage[4] = {FUNCTION(storage_put), FUNCTION(storage_delete), FUNCTION(storage_get)};
+static union table_slot context_storage[4] = {FUNCTION(context_storage_put), FUNCTION(context_storage_delete),
+                                              FUNCTION(context_storage_get)};
 
 /* ---- the handshake ---- */
 

@@ -1,9 +1,8 @@
 /* The nodes of graphs. A graph belongs to the process, not to a context. */
 #define _GNU_SOURCE
 #include "cuda_graph.h"
-#include "cuda_memory.h"
-#include "cuda_module.h"
-#include "cuda_pool.h"
+#include "cuda_function.h"
+#include "cuda_graph_memory.h"
 #include "image.h"
 
 #include <stdlib.h>
@@ -204,26 +203,12 @@ static CUresult node_create(CUgraph graph, const struct edges *dependencies, con
     return CUDA_SUCCESS;
 }
 
-/* Checks what the function that is captured has not checked yet. */
-static CUresult check_params(const CUgraphNodeParams *params) {
-    switch ((int)params->type) {
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return check_memcpy(&params->memcpy.copyParams);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        return check_memset(&params->memset);
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        return graph_memory_find(params->free.dptr) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-        return graph_has_memory(params->graph.graph) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
-    default:
-        return CUDA_SUCCESS;
-    }
-}
-
 CUresult graph_node_add(CUgraph graph, const struct edges *dependencies, const CUgraphNodeParams *params,
                         CUgraphNode *made) {
-    CUresult result = check_params(params);
-    return result == CUDA_SUCCESS ? node_create(graph, dependencies, params, made) : result;
+    if (params->type == CU_GRAPH_NODE_TYPE_GRAPH && graph_has_memory(params->graph.graph)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return node_create(graph, dependencies, params, made);
 }
 
 /* ---- whole graphs ---- */

@@ -68,7 +68,7 @@ bool graph_has_memory(CUgraph graph);
 /* Deletes the graph with its nodes. */
 void graph_delete(CUgraph graph);
 
-/* Adds a node with those dependencies, and copies what its parameters point to. */
+/* Adds a node with those dependencies, and copies what its parameters point to. The caller has checked these. */
 CUresult graph_node_add(CUgraph graph, const struct edges *dependencies, const CUgraphNodeParams *params,
                         CUgraphNode *made);
 

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "cuda_capture.h"
 #include "cuda_graph.h"
-#include "cuda_stream.h"
 #include "cuda_work.h"
 
 static CUresult enter_exec(CUgraphExec exec) {

@@ -13,10 +13,11 @@
  */
 #define _GNU_SOURCE
 #include "cuda_capture.h"
+#include "cuda_copy.h"
+#include "cuda_function.h"
 #include "cuda_graph.h"
-#include "cuda_module.h"
+#include "cuda_graph_memory.h"
 #include "cuda_pool.h"
-#include "cuda_work.h"
 
 #include <stdlib.h>
 
@@ -100,7 +101,10 @@ static CUresult run_memory_nodes(const struct graph_launch *launch, bool free_fi
     for (; at < launch->count && result == CUDA_SUCCESS; at++) {
         const CUgraphNodeParams *params = &launch->steps[at].params;
         if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-            result = graph_memory_allocate(graph_memory_find(params->alloc.dptr));
+            struct graph_memory *memory = graph_memory_find(params->alloc.dptr);
+            do {
+                result = graph_memory_allocate(memory);
+            } while (result == CUDA_ERROR_OUT_OF_MEMORY && pools_release_unused(graph_memory_device(memory)));
         }
         if (params->type != CU_GRAPH_NODE_TYPE_MEM_FREE) {
             continue;
@@ -317,7 +321,7 @@ API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
     }
     if (capturing != NULL) {
         const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph = {.graph = hGraphExec->graph}};
-        return leave(capture_add_node(capturing, &params));
+        return leave(capture_add_node(capturing, CUDA_SUCCESS, &params));
     }
     result = launch_exec(&launch, hGraphExec);
     free(launch.steps);

@@ -3,7 +3,7 @@
  * multiprocessors of their own: work and memory of a green context are the primary context's, which it retains.
  */
 #include "cuda_client.h"
-#include "cuda_driver.h"
+#include "cuda_context.h"
 
 #include <stdlib.h>
 

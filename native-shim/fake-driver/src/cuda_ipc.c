@@ -7,8 +7,8 @@
  * another thread writes during the move may be lost.
  */
 #define _GNU_SOURCE
-#include "cuda_ipc.h"
 #include "cuda_client.h"
+#include "cuda_memory.h"
 #include "cuda_shareable.h"
 #include "cuda_work.h"
 
@@ -33,22 +33,6 @@ struct ipc_handle {
     char unused[32];
 };
 _Static_assert(sizeof(struct ipc_handle) == sizeof(CUipcMemHandle), "a handle's size is CUDA's");
-
-/* The owner field of exported and imported allocations. */
-struct ipc_state {
-    uint64_t id;
-    int fd;              /* of an exported allocation; -1: an import */
-    unsigned open_count; /* of an import: how often it was opened */
-};
-
-void ipc_release(struct allocation *allocation) {
-    struct ipc_state *state = allocation->owner;
-    if (state != NULL && state->fd >= 0) {
-        close(state->fd);
-    }
-    free(state);
-    allocation->owner = NULL;
-}
 
 /*
  * Copies the pages that have been written (Documentation/admin-guide/mm/pagemap.rst: bit 63, present, and bit 62,

@@ -1,7 +1,6 @@
 /* Kernel launches. */
 #include "cuda_capture.h"
-#include "cuda_module.h"
-#include "cuda_work.h"
+#include "cuda_function.h"
 #include "gpu_profile.h"
 
 #include <pthread.h>
@@ -65,7 +64,7 @@ static CUresult launch_kernel(const CUDA_KERNEL_NODE_PARAMS_v3 *kernel, CUstream
     }
     if (capturing != NULL) {
         const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = *kernel};
-        return leave(capture_add_node(capturing, &params));
+        return leave(capture_add_node(capturing, CUDA_SUCCESS, &params));
     }
     uint64_t blocks = (uint64_t)kernel->gridDimX * kernel->gridDimY * kernel->gridDimZ;
     unsigned threads = kernel->blockDimX * kernel->blockDimY * kernel->blockDimZ;

@@ -1,7 +1,4 @@
-/*
- * The table of all allocations by address, however they were made, and the copies and fills on them. Called with the
- * driver lock held, except run_memcpy() and run_memset().
- */
+/* The table of all allocations by address, however they were made. Called with the driver lock held. */
 #ifndef ALIQUOT_FAKE_CUDA_MEMORY_H
 #define ALIQUOT_FAKE_CUDA_MEMORY_H
 
@@ -13,7 +10,7 @@ enum memory_kind {
     PINNED_MEMORY,
     REGISTERED_MEMORY, /* host memory of the program (cuMemHostRegister) */
     POOL_MEMORY,       /* owner: struct pool_block; cuda_pool.c */
-    GRAPH_MEMORY,      /* owner: struct graph_memory; cuda_pool.c */
+    GRAPH_MEMORY,      /* owner: struct graph_memory; cuda_graph_memory.c */
     GLOBAL_MEMORY,     /* a module's variables; cuda_module.c */
     MAPPED_MEMORY,     /* owner: struct mapping; cuda_vmm.c */
     IPC_MEMORY,        /* of another process; owner: struct ipc_state, as for exported DEVICE_MEMORY; cuda_ipc.c */
@@ -39,6 +36,22 @@ static inline size_t round_up(size_t bytes, size_t alignment) {
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
+/* Whether the allocation itself is charged to its device. */
+static inline bool memory_is_charged(enum memory_kind kind) {
+    return kind == DEVICE_MEMORY || kind == MANAGED_MEMORY || kind == GLOBAL_MEMORY;
+}
+
+static inline bool memory_is_pinned(const struct allocation *allocation) {
+    return allocation->kind == PINNED_MEMORY || allocation->kind == REGISTERED_MEMORY;
+}
+
+/* The owner of allocations that cuda_ipc.c exports or imports. */
+struct ipc_state {
+    uint64_t id;
+    int fd;              /* of an exported allocation; -1: an import */
+    unsigned open_count; /* of an import: how often it was opened */
+};
+
 /* Returns the allocation that contains an address, or NULL. */
 struct allocation *memory_find(uintptr_t address);
 
@@ -56,36 +69,14 @@ void memory_free_of_context(const struct CUctx_st *context);
 
 /* Maps address space that takes host memory only once it is written and is hidden from forked children, or NULL. */
 void *memory_map(size_t bytes);
+/* Maps memory of that kind, with below_4g such that 32 bits hold its address; NULL if there is no such address space.
+   Forked children keep host memory. */
+void *memory_map_kind(enum memory_kind kind, size_t bytes, bool below_4g);
 void memory_unmap(void *start, size_t bytes);
 
-/*
- * Charges bytes of the device to this process. If they are not free, the process's pools first release their unused
- * memory, as NVIDIA's driver does ("Using the NVIDIA CUDA Stream-Ordered Memory Allocator, Part 1", developer blog).
- */
-bool memory_reserve(struct device *device, uint64_t bytes);
+/* Charges bytes of the device to this process; false if they are not free. Pools may hold unused ones: cuda_pool.h has
+   memory_reserve(). */
+bool memory_charge(struct device *device, uint64_t bytes);
 void memory_release(struct device *device, uint64_t bytes);
-
-/*
- * Allocates memory for a module's variables on the context's device; with context NULL, host memory for managed
- * variables. Returns NULL if there is not enough.
- */
-struct allocation *memory_allocate_globals(struct CUctx_st *context, size_t bytes);
-void memory_free_globals(struct allocation *allocation);
-
-/* Frees memory that cuMemFree and cuMemFreeAsync accept; CUDA_ERROR_INVALID_VALUE for any other memory. */
-CUresult memory_free(struct allocation *allocation);
-
-/* Check the parameters of a memcpy or memset node, and where a memcpy reads and writes. */
-CUresult check_memcpy(const CUDA_MEMCPY3D *copy);
-bool memcpy_reads_host(const CUDA_MEMCPY3D *copy);
-bool memcpy_writes_host(const CUDA_MEMCPY3D *copy);
-CUresult check_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params);
-
-/*
- * Carry out a memcpy or memset node. Called without the lock. They do nothing if the memory has been freed since the
- * parameters were checked.
- */
-void run_memcpy(const CUDA_MEMCPY3D *copy);
-void run_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params);
 
 #endif

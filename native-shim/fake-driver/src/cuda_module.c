@@ -1,20 +1,14 @@
 /* Modules, libraries, and the functions and variables in them. */
 #define _GNU_SOURCE
-#include "cuda_module.h"
+#include "cuda_alloc.h"
 #include "cuda_capture.h"
-#include "cuda_memory.h"
+#include "cuda_function.h"
 #include "gpu_profile.h"
 #include "image.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Function attributes that a program has set. */
-struct function_settings {
-    unsigned set; /* bit mask by attribute */
-    int values[16];
-};
 
 /*
  * A CUDA module. A module that was loaded directly owns its image. A library has one module in each context, which
@@ -36,40 +30,24 @@ struct CUlib_st {
     struct kernel_handle **kernels; /* by index in the image; NULL until first requested */
 };
 
-/* A module's function or a library's kernel; launches accept either. */
-struct kernel_handle {
-    struct object object;
-    void *owner; /* the module of a function, the library of a kernel */
-    const struct image_kernel *image;
-    struct function_settings settings;
-};
-
-struct CUfunc_st {
-    struct kernel_handle handle;
-};
-
-struct CUkern_st {
-    struct kernel_handle handle;
-};
-
 static void free_globals(uintptr_t base) {
     if (base != 0) {
         memory_free_globals(memory_find(base));
     }
 }
 
-void module_free(struct object *object) {
-    if (object->kind == KIND_LIBRARY) {
-        struct CUlib_st *library = (struct CUlib_st *)object;
-        free_globals(library->managed);
-        image_clear(&library->image);
-        free(library->kernels);
-    } else {
-        struct CUmod_st *module = (struct CUmod_st *)object;
-        free_globals(module->managed); /* the context or module_delete() frees module->globals */
-        image_clear(&module->own_image);
-        free(module->functions);
-    }
+static void library_free(void *object) {
+    struct CUlib_st *library = object;
+    free_globals(library->managed);
+    image_clear(&library->image);
+    free(library->kernels);
+}
+
+static void module_free(void *object) {
+    struct CUmod_st *module = object;
+    free_globals(module->managed); /* the context or module_delete() frees module->globals */
+    image_clear(&module->own_image);
+    free(module->functions);
 }
 
 /* ---- loading ---- */
@@ -133,6 +111,7 @@ static CUresult module_new(struct CUmod_st **made, struct CUctx_st *context, str
     if (module == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    module->object.end = module_free;
     module->library = library;
     module->image = library != NULL ? image : &module->own_image;
     module->functions = calloc(image->kernel_count + 1, sizeof(struct kernel_handle *));
@@ -236,6 +215,7 @@ static CUresult load_library(CUlibrary *library, const void *start, size_t bytes
     if (made == NULL) {
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
+    made->object.end = library_free;
     for (size_t i = 0; i < device_count(); i++) {
         if ((result = read_image(&made->image, start, bytes, device_from_ordinal((CUdevice)i))) !=
             CUDA_ERROR_NO_BINARY_FOR_GPU) {
@@ -494,11 +474,6 @@ static CUresult enter_kernel(CUkernel kernel) {
 
 /* ---- function properties ---- */
 
-/* Launches also accept kernels, cast to functions. */
-bool is_function(CUfunction function) {
-    return object_find(KIND_FUNCTION, function) != NULL || object_find(KIND_KERNEL, function) != NULL;
-}
-
 static CUresult enter_function(CUfunction function) {
     struct CUctx_st *context;
     CUresult result = enter_context(&context);
@@ -506,14 +481,6 @@ static CUresult enter_function(CUfunction function) {
         return result;
     }
     return is_function(function) ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_HANDLE);
-}
-
-const char *function_name(CUfunction function) {
-    return function->handle.image->name;
-}
-
-const struct image_kernel *function_image(CUfunction function) {
-    return function->handle.image;
 }
 
 static CUresult get_function_attribute(int *value, unsigned attribute, const struct kernel_handle *handle) {

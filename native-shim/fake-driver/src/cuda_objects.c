@@ -1,9 +1,6 @@
 /* The registry of object handles. */
 #define _GNU_SOURCE
-#include "cuda_array.h"
-#include "cuda_capture.h"
-#include "cuda_module.h"
-#include "cuda_stream.h"
+#include "cuda_objects.h"
 
 #include <search.h>
 #include <stdlib.h>
@@ -39,21 +36,14 @@ void object_delete(void *handle) {
     struct object *object = handle;
     tdelete(object, &object_tree, compare_addresses);
     LIST_REMOVE(object, list);
-    if (object->kind == KIND_MODULE || object->kind == KIND_LIBRARY) {
-        module_free(object);
-    } else if (object->kind == KIND_STREAM) {
-        stream_free(object);
-    } else if (object->kind == KIND_EVENT) {
-        event_free(object);
-    } else if (object->kind == KIND_ARRAY || object->kind == KIND_MIPMAPPED_ARRAY) {
-        array_free(object);
+    if (object->end != NULL) {
+        object->end(object);
     }
     free(object);
 }
 
 void objects_delete_of_context(const struct CUctx_st *context) {
     struct object *next;
-    capture_forget_context(context); /* before the loop, because it deletes graphs */
     for (struct object *object = LIST_FIRST(&objects); object != NULL; object = next) {
         next = LIST_NEXT(object, list);
         if (object->context == context) {

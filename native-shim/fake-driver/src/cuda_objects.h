@@ -26,7 +26,8 @@ enum object_kind {
 /* The first member of the struct behind every handle. */
 struct object {
     enum object_kind kind;
-    struct CUctx_st *context; /* NULL if the object belongs to the process */
+    struct CUctx_st *context;  /* NULL if the object belongs to the process */
+    void (*end)(void *object); /* frees what it holds when it is deleted; NULL: it holds nothing */
     LIST_ENTRY(object) list;
 };
 

@@ -1,5 +1,5 @@
 /*
- * Memory pools, stream-ordered allocation, and graph memory.
+ * Memory pools and stream-ordered allocation.
  *
  * A pool reserves device memory in chunks of 32 MiB, or of the request rounded up to 2 MiB if that is larger, and
  * allocates blocks from them in multiples of 512 bytes. It takes the smallest free block that is large enough (best
@@ -14,9 +14,8 @@
 #define _GNU_SOURCE
 #include "cuda_pool.h"
 #include "cuda_capture.h"
+#include "cuda_graph_memory.h"
 #include "cuda_shareable.h"
-#include "cuda_stream.h"
-#include "cuda_work.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -32,11 +31,6 @@ enum { REUSE_EVENT_DEPENDENCIES, REUSE_OPPORTUNISTIC, REUSE_INTERNAL_DEPENDENCIE
 
 #define CHUNK_ALIGNMENT ((size_t)2 << 20)
 #define MIN_CHUNK_BYTES ((size_t)32 << 20)
-
-/* Bytes in use and reserved, and their maximums since the program last reset them. */
-struct memory_usage {
-    cuuint64_t used, used_high, reserved, reserved_high;
-};
 
 struct pool_block {
     struct chunk *chunk;
@@ -77,20 +71,6 @@ struct CUmemPoolHandle_st {
 
 static LIST_HEAD(, CUmemPoolHandle_st) pools;
 static struct CUmemPoolHandle_st *default_pools[GPU_MAX_PER_NODE], *current_pools[GPU_MAX_PER_NODE];
-
-static void usage_add_used(struct memory_usage *usage, size_t bytes) {
-    usage->used += bytes;
-    if (usage->used > usage->used_high) {
-        usage->used_high = usage->used;
-    }
-}
-
-static void usage_add_reserved(struct memory_usage *usage, size_t bytes) {
-    usage->reserved += bytes;
-    if (usage->reserved > usage->reserved_high) {
-        usage->reserved_high = usage->reserved;
-    }
-}
 
 /* ---- blocks ---- */
 
@@ -293,6 +273,41 @@ static struct CUmemPoolHandle_st *current_pool(struct device *device) {
     return pool != NULL ? pool : default_pool(device);
 }
 
+/* ---- frees ---- */
+
+CUmemoryPool allocation_pool(const struct allocation *allocation) {
+    return allocation->kind == POOL_MEMORY ? ((const struct pool_block *)allocation->owner)->chunk->pool : NULL;
+}
+
+static void pool_free(struct allocation *allocation) {
+    struct pool_block *block = allocation->owner;
+    struct CUmemPoolHandle_st *pool = block->chunk->pool;
+    pool->usage.used -= block->bytes;
+    release_block(block);
+    memory_remove(allocation);
+    if (pool->destroyed && pool->usage.used == 0) {
+        pool_delete(pool);
+    }
+}
+
+CUresult memory_free(struct allocation *allocation) {
+    switch (allocation->kind) {
+    case DEVICE_MEMORY:
+    case MANAGED_MEMORY:
+    case IMPORTED_MEMORY:
+        memory_destroy(allocation);
+        return CUDA_SUCCESS;
+    case POOL_MEMORY:
+        pool_free(allocation);
+        return CUDA_SUCCESS;
+    case GRAPH_MEMORY:
+        graph_memory_free(allocation->owner);
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 /* ---- pending stream-ordered frees ---- */
 
 struct pending_free {
@@ -444,203 +459,11 @@ static CUresult pool_allocate(struct CUmemPoolHandle_st *pool, size_t bytes, str
     return CUDA_SUCCESS;
 }
 
-CUmemoryPool allocation_pool(const struct allocation *allocation) {
-    return allocation->kind == POOL_MEMORY ? ((const struct pool_block *)allocation->owner)->chunk->pool : NULL;
-}
-
-void pool_free(struct allocation *allocation) {
-    if (allocation->kind == GRAPH_MEMORY) {
-        graph_memory_free(allocation->owner);
-        return;
-    }
-    struct pool_block *block = allocation->owner;
-    struct CUmemPoolHandle_st *pool = block->chunk->pool;
-    pool->usage.used -= block->bytes;
-    release_block(block);
-    memory_remove(allocation);
-    if (pool->destroyed && pool->usage.used == 0) {
-        pool_delete(pool);
-    }
-}
-
 void pools_trim_after_sync(void) {
     complete_done_frees();
     for (struct CUmemPoolHandle_st *pool = LIST_FIRST(&pools); pool != NULL; pool = LIST_NEXT(pool, list)) {
         pool_trim(pool, pool->release_threshold);
     }
-}
-
-/* ---- graph memory ---- */
-
-struct graph_memory {
-    uintptr_t base;
-    size_t bytes;
-    struct device *device;
-    struct allocation *allocation; /* NULL: not allocated */
-    bool graph_deleted;            /* the graph has been deleted */
-    LIST_ENTRY(graph_memory) list;
-};
-
-static LIST_HEAD(, graph_memory) graph_memories;
-static struct memory_usage graph_usage[GPU_MAX_PER_NODE];
-
-static struct memory_usage *graph_usage_of(const struct device *device) {
-    return &graph_usage[device_ordinal(device)];
-}
-
-CUresult graph_memory_new(struct device *device, size_t bytes, struct graph_memory **made) {
-    if (bytes == 0 || bytes > GPU_MAX_MEMORY_BYTES) {
-        return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    struct graph_memory *memory = calloc(1, sizeof *memory);
-    void *start = memory != NULL ? memory_map(round_up(bytes, CHUNK_ALIGNMENT)) : NULL;
-    if (start == NULL) {
-        free(memory);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *memory = (struct graph_memory){.base = (uintptr_t)start, .bytes = bytes, .device = device};
-    LIST_INSERT_HEAD(&graph_memories, memory, list);
-    *made = memory;
-    return CUDA_SUCCESS;
-}
-
-CUdeviceptr graph_memory_address(const struct graph_memory *memory) {
-    return memory->base;
-}
-
-struct graph_memory *graph_memory_find(CUdeviceptr address) {
-    struct graph_memory *memory = LIST_FIRST(&graph_memories);
-    while (memory != NULL && memory->base != address) {
-        memory = LIST_NEXT(memory, list);
-    }
-    return memory;
-}
-
-bool graph_memory_covers(uintptr_t address, size_t bytes) {
-    for (const struct graph_memory *memory = LIST_FIRST(&graph_memories); memory != NULL;
-         memory = LIST_NEXT(memory, list)) {
-        if (address >= memory->base && address - memory->base < memory->bytes) {
-            return bytes <= memory->bytes - (address - memory->base);
-        }
-    }
-    return false;
-}
-
-CUresult graph_memory_allocate(struct graph_memory *memory) {
-    struct memory_usage *usage = graph_usage_of(memory->device);
-    if (memory->allocation != NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    size_t whole = round_up(memory->bytes, CHUNK_ALIGNMENT), more;
-    for (;;) {
-        size_t cached = usage->reserved - usage->used;
-        more = whole > cached ? whole - cached : 0;
-        if (more == 0 || gpu_reserve(memory->device->gpu, more)) {
-            break;
-        }
-        if (!pools_release_unused(memory->device)) { /* this may also release the cached graph memory */
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
-    }
-    const struct allocation values = {
-        .base = memory->base, .bytes = memory->bytes, .kind = GRAPH_MEMORY, .device = memory->device, .owner = memory};
-    memory->allocation = memory_add(&values);
-    if (memory->allocation == NULL) {
-        gpu_release(memory->device->gpu, more);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    usage_add_reserved(usage, more);
-    usage_add_used(usage, whole);
-    return CUDA_SUCCESS;
-}
-
-bool graph_memory_is_allocated(const struct graph_memory *memory) {
-    return memory->allocation != NULL;
-}
-
-void graph_memory_free(struct graph_memory *memory) {
-    if (memory->allocation == NULL) {
-        return;
-    }
-    graph_usage_of(memory->device)->used -= round_up(memory->bytes, CHUNK_ALIGNMENT);
-    memory_remove(memory->allocation);
-    memory->allocation = NULL;
-    if (memory->graph_deleted) {
-        graph_memory_delete(memory);
-    }
-}
-
-void graph_memory_delete(struct graph_memory *memory) {
-    memory->graph_deleted = true;
-    if (memory->allocation != NULL) {
-        return;
-    }
-    LIST_REMOVE(memory, list);
-    memory_unmap((void *)memory->base, round_up(memory->bytes, CHUNK_ALIGNMENT));
-    free(memory);
-}
-
-static bool graph_memory_trim(const struct device *device) {
-    struct memory_usage *usage = graph_usage_of(device);
-    if (usage->reserved == usage->used) {
-        return false;
-    }
-    for (struct graph_memory *memory = LIST_FIRST(&graph_memories); memory != NULL; memory = LIST_NEXT(memory, list)) {
-        if (memory->device == device && memory->allocation == NULL) {
-            (void)madvise((void *)memory->base, round_up(memory->bytes, CHUNK_ALIGNMENT), MADV_DONTNEED);
-        }
-    }
-    gpu_release(device->gpu, usage->reserved - usage->used);
-    usage->reserved = usage->used;
-    return true;
-}
-
-static CUresult enter_graph_memory(CUdevice ordinal, const void *value, struct device **device) {
-    if (value == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    *device = device_from_ordinal(ordinal);
-    return *device != NULL ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_DEVICE);
-}
-
-API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value) {
-    struct device *found;
-    CUresult result = enter_graph_memory(device, value, &found);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    const struct memory_usage *usage = graph_usage_of(found);
-    switch ((int)attr) {
-    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-        *(cuuint64_t *)value = usage->used;
-        break;
-    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-        *(cuuint64_t *)value = usage->used_high;
-        break;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-        *(cuuint64_t *)value = usage->reserved;
-        break;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-        *(cuuint64_t *)value = usage->reserved_high;
-        break;
-    default:
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    return leave(CUDA_SUCCESS);
-}
-
-API CUresult cuDeviceGraphMemTrim(CUdevice device) {
-    struct device *found;
-    CUresult result = enter_graph_memory(device, &device, &found);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    (void)graph_memory_trim(found);
-    return leave(CUDA_SUCCESS);
 }
 
 /* ---- operations on all pools of a device ---- */
@@ -654,6 +477,10 @@ bool pools_release_unused(const struct device *device) {
         }
     }
     return any;
+}
+
+bool memory_reserve(struct device *device, uint64_t bytes) {
+    return memory_charge(device, bytes) || (pools_release_unused(device) && memory_charge(device, bytes));
 }
 
 static void free_chunk_allocations(struct chunk *chunk) {
@@ -688,14 +515,7 @@ void pools_free_device_memory(const struct device *device) {
             pool_trim(pool, 0);
         }
     }
-    struct graph_memory *next;
-    for (struct graph_memory *memory = LIST_FIRST(&graph_memories); memory != NULL; memory = next) {
-        next = LIST_NEXT(memory, list);
-        if (memory->device == device) {
-            graph_memory_free(memory);
-        }
-    }
-    (void)graph_memory_trim(device);
+    graph_memory_free_all(device);
 }
 
 /* ---- pool API functions ---- */
@@ -1119,7 +939,8 @@ API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     }
     if (capturing != NULL) {
         const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {dptr}};
-        return leave(capture_add_node(capturing, &params));
+        CUresult checked = graph_memory_find(dptr) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return leave(capture_add_node(capturing, checked, &params));
     }
     struct allocation *allocation = memory_find((uintptr_t)dptr);
     if (allocation == NULL || allocation->base != dptr) {

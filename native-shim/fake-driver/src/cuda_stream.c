@@ -1,6 +1,5 @@
 /* Streams and events. */
 #define _GNU_SOURCE
-#include "cuda_stream.h"
 #include "cuda_capture.h"
 #include "cuda_client.h"
 #include "cuda_pool.h"
@@ -10,13 +9,6 @@
 #include <stdlib.h>
 
 /* ---- streams ---- */
-
-CUresult check_stream(CUstream stream) {
-    if (is_default_stream(stream) || object_find(KIND_STREAM, stream) != NULL) {
-        return CUDA_SUCCESS;
-    }
-    return CUDA_ERROR_INVALID_HANDLE;
-}
 
 static CUresult enter_checked_stream(CUstream stream, struct CUctx_st **context) {
     CUresult result = enter_context(context);
@@ -32,19 +24,9 @@ static CUresult enter_stream(CUstream stream) {
     return enter_checked_stream(stream, &context);
 }
 
-CUresult enter_stream_context(CUstream stream, struct CUctx_st **context) {
-    if (is_default_stream(stream)) {
-        return enter_context(context);
-    }
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    if (object_find(KIND_STREAM, stream) == NULL) {
-        return leave(CUDA_ERROR_INVALID_HANDLE);
-    }
-    *context = stream->object.context;
-    return CUDA_SUCCESS;
+static void stream_free(void *stream) {
+    capture_forget_stream(stream);
+    work_release_queue(stream);
 }
 
 API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority) {
@@ -61,6 +43,7 @@ API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, 
     if (stream == NULL) {
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
+    stream->object.end = stream_free;
     stream->flags = flags;
     stream->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
     stream->id = ++last_id;
@@ -71,11 +54,6 @@ API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, 
 
 API CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags) {
     return cuStreamCreateWithPriority(phStream, Flags, 0);
-}
-
-void stream_free(struct object *object) {
-    capture_forget_stream((CUstream)object);
-    work_release_queue((struct CUstream_st *)object);
 }
 
 /* Work of the destroyed stream continues. */
@@ -181,7 +159,7 @@ static CUresult call_host_function(CUstream stream, void (*function)(void *data)
         return leave(work_call_host_function(context, stream, function, data));
     }
     const CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {function, data}};
-    return leave(can_be_captured ? capture_add_node(capturing, &params) : capture_reject(capturing));
+    return leave(can_be_captured ? capture_add_node(capturing, CUDA_SUCCESS, &params) : capture_reject(capturing));
 }
 
 API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags) {
@@ -206,8 +184,8 @@ API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
 
 /* ---- events ---- */
 
-void event_free(struct object *object) {
-    struct CUevent_st *event = (struct CUevent_st *)object;
+static void event_free(void *object) {
+    struct CUevent_st *event = object;
     capture_forget_event(event);
     if (event->gpu != NULL) {
         gpu_drop_completion(event->gpu, &event->completion);
@@ -227,6 +205,7 @@ API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags) {
     if (event == NULL) {
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
+    event->object.end = event_free;
     event->flags = Flags;
     *phEvent = event;
     return leave(CUDA_SUCCESS);

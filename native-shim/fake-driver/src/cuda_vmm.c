@@ -10,6 +10,7 @@
  */
 #define _GNU_SOURCE
 #include "cuda_vmm.h"
+#include "cuda_pool.h"
 #include "cuda_shareable.h"
 #include "gpu_profile.h"
 
@@ -555,9 +556,9 @@ static unsigned combined_access(const struct mapping *mapping) {
     return all;
 }
 
-bool mapping_allows(const struct allocation *mapping, bool writing) {
+bool allows_access(const struct allocation *allocation, bool writing) {
     const unsigned needed = writing ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
-    return (combined_access(mapping->owner) & needed) == needed;
+    return allocation->kind != MAPPED_MEMORY || (combined_access(allocation->owner) & needed) == needed;
 }
 
 CUmemAllocationHandleType mapping_handle_types(const struct allocation *mapping) {

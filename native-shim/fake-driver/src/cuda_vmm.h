@@ -16,8 +16,8 @@ CUresult physical_allocation_map(CUmemGenericAllocationHandle handle, const stru
                                  size_t bytes, struct physical_allocation **physical, void **start);
 void physical_allocation_unmap(struct physical_allocation *physical);
 
-/* Whether any device or the host has that access to a mapping (an allocation of kind MAPPED_MEMORY). */
-bool mapping_allows(const struct allocation *mapping, bool writing);
+/* Whether any device or the host has that access to an allocation; only mappings restrict it. */
+bool allows_access(const struct allocation *allocation, bool writing);
 
 /* The handle types that a mapping's memory can be exported as. */
 CUmemAllocationHandleType mapping_handle_types(const struct allocation *mapping);

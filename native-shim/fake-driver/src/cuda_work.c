@@ -1,7 +1,5 @@
 #define _GNU_SOURCE
 #include "cuda_work.h"
-#include "cuda_capture.h"
-#include "cuda_stream.h"
 #include "gpu_profile.h"
 
 #include <pthread.h>
@@ -53,34 +51,30 @@ void work_release_queue(struct CUstream_st *stream) {
     streams_in_queue[stream->queue]--;
 }
 
-struct CUctx_st *stream_context(struct CUctx_st *current, CUstream stream) {
-    return is_default_stream(stream) ? current : stream->object.context;
+CUresult check_stream(CUstream stream) {
+    if (is_default_stream(stream) || object_find(KIND_STREAM, stream) != NULL) {
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult enter_with_queue_space(struct CUctx_st **context, CUstream stream, unsigned pieces,
-                                struct capture_member **capturing) {
-    for (;;) {
-        CUresult result = enter_context(context);
-        if (result != CUDA_SUCCESS) {
-            return result;
-        }
-        result = check_stream(stream);
-        if (result == CUDA_SUCCESS) {
-            result = capture_find(stream_context(*context, stream), stream, capturing);
-        }
-        if (result != CUDA_SUCCESS) {
-            return leave(result);
-        }
-        if (*capturing != NULL) {
-            return CUDA_SUCCESS;
-        }
-        gpu_file *gpu = stream_context(*context, stream)->device->gpu;
-        if (gpu_has_queue_space(gpu, pieces)) {
-            return CUDA_SUCCESS;
-        }
-        leave(CUDA_SUCCESS);
-        gpu_wait_for_queue_space(gpu, pieces);
+CUresult enter_stream_context(CUstream stream, struct CUctx_st **context) {
+    if (is_default_stream(stream)) {
+        return enter_context(context);
     }
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (object_find(KIND_STREAM, stream) == NULL) {
+        return leave(CUDA_ERROR_INVALID_HANDLE);
+    }
+    *context = stream->object.context;
+    return CUDA_SUCCESS;
+}
+
+struct CUctx_st *stream_context(struct CUctx_st *current, CUstream stream) {
+    return is_default_stream(stream) ? current : stream->object.context;
 }
 
 /* Returns the location of the number of the stream's latest work, and the stream's queue. */

@@ -47,14 +47,14 @@ static inline bool is_blocking_stream(CUstream stream) {
 void work_assign_queue(struct CUstream_st *stream);
 void work_release_queue(struct CUstream_st *stream);
 
+/* Returns CUDA_SUCCESS if stream is a default stream or a valid handle. With the lock held. */
+CUresult check_stream(CUstream stream);
+
 /*
- * Like enter_context(), once the GPU's queue has space for that many pieces of work of the stream; sleeps without the
- * lock until then. Validates the stream. If the stream is capturing, returns its member in `capturing`
- * (cuda_capture.h) and does not wait for space.
+ * Like enter_context(), but returns the stream's own context; the current context for a default stream. A stream's own
+ * context need not be current.
  */
-struct capture_member;
-CUresult enter_with_queue_space(struct CUctx_st **context, CUstream stream, unsigned pieces,
-                                struct capture_member **capturing);
+CUresult enter_stream_context(CUstream stream, struct CUctx_st **context);
 
 /* The context that a stream's work runs in: its own, or the current one for a default stream. */
 struct CUctx_st *stream_context(struct CUctx_st *current, CUstream stream);

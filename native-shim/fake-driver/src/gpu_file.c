@@ -15,47 +15,6 @@
 
 #define MAGIC UINT64_C(0x3355504751494c41) /* "ALIQGPU3" */
 
-struct file_header {
-    uint64_t magic;
-    uint64_t file_bytes;
-    struct gpu_identity identity;
-    uint64_t checksum; /* of all fields above */
-};
-
-/* One slot per process, a cache line. Only its owner writes it, but other processes zero `used` of a dead owner. */
-struct slot {
-    _Atomic uint64_t used;
-    _Atomic uint64_t pid;
-    _Atomic uint64_t pid_namespace;
-    _Atomic uint64_t start_time;
-    _Atomic uint64_t mount_id;
-    uint64_t unused[3];
-};
-
-struct gpu_layout {
-    struct file_header header;
-    unsigned char padding1[1024 - sizeof(struct file_header)];
-    struct gpu_instance instance; /* zero in the file of a card, as in files of earlier versions */
-    _Atomic uint32_t instances;   /* that the card ever had */
-    unsigned char padding3[1024 - sizeof(struct gpu_instance) - sizeof(uint32_t)];
-    uint64_t unused;      /* the XID in files of earlier versions */
-    uint64_t reservation; /* the process that holds the lock on its first byte may reserve memory */
-    struct gpu_health_record health;
-    struct gpu_collective_starts collectives; /* none in files of earlier versions */
-    unsigned char
-        padding2[2048 - 2 * sizeof(uint64_t) - sizeof(struct gpu_health_record) - sizeof(struct gpu_collective_starts)];
-    struct slot slots[GPU_SLOTS];
-    struct gpu_schedule schedule;
-};
-
-_Static_assert(sizeof(struct slot) == 64, "a slot is a cache line");
-_Static_assert(offsetof(struct gpu_layout, instance) == 1024, "the file's layout is fixed");
-_Static_assert(offsetof(struct gpu_layout, health) == 2064, "the file's layout is fixed");
-_Static_assert(offsetof(struct gpu_layout, slots) == 4096, "the file's layout is fixed");
-_Static_assert(sizeof(struct gpu_identity) == 48 + 64 + 16 + 16 + 24 + GPU_MAX_PER_NODE,
-               "the checksum covers it, so it has no padding");
-_Static_assert(offsetof(struct gpu_layout, schedule) % 4096 == 0, "the file's layout is fixed");
-
 const char *gpu_directory(void) {
     const char *directory = getenv(GPU_DIRECTORY_VARIABLE);
     return directory != NULL && directory[0] != '\0' ? directory : GPU_DEFAULT_DIRECTORY;
@@ -143,46 +102,9 @@ static const char *header_fault(const struct file_header *header) {
     return NULL;
 }
 
-static int lock_byte(int fd, int command, short type, size_t offset) {
-    for (;;) {
-        struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = 1};
-        int answer = fcntl(fd, command, &range);
-        if (answer == 0) {
-            return command == F_OFD_GETLK ? range.l_type != F_UNLCK : 0;
-        }
-        if (errno != EINTR || command != F_OFD_SETLKW) {
-            return -1;
-        }
-    }
-}
-
-static size_t slot_offset(int slot) {
-    return offsetof(struct gpu_layout, slots) + (size_t)slot * sizeof(struct slot);
-}
-
-/* A slot is alive while a process has it locked. F_OFD_GETLK does not report this descriptor's own lock. */
+/* A slot is alive while a process has it locked. */
 static bool is_slot_alive(const gpu_file *gpu, int slot) {
-    return slot == gpu->slot || lock_byte(gpu->fd, F_OFD_GETLK, F_WRLCK, slot_offset(slot)) != 0;
-}
-
-bool gpu_slot_alive(const gpu_file *gpu, int slot) {
-    return lock_byte(gpu->fd, F_OFD_GETLK, F_WRLCK, slot_offset(slot)) != 0;
-}
-
-void gpu_schedule_lock(const gpu_file *gpu) {
-    (void)lock_byte(gpu->fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct gpu_layout, schedule));
-}
-
-void gpu_schedule_unlock(const gpu_file *gpu) {
-    (void)lock_byte(gpu->fd, F_OFD_SETLK, F_UNLCK, offsetof(struct gpu_layout, schedule));
-}
-
-void gpu_reservation_lock(const gpu_file *gpu) {
-    (void)lock_byte(gpu->fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct gpu_layout, reservation));
-}
-
-void gpu_reservation_unlock(const gpu_file *gpu) {
-    (void)lock_byte(gpu->fd, F_OFD_SETLK, F_UNLCK, offsetof(struct gpu_layout, reservation));
+    return slot == gpu->slot || gpu_slot_alive(gpu, slot);
 }
 
 static gpu_file *fail_open(int fd, gpu_file *gpu, char error[GPU_ERROR_LENGTH], const char *path, const char *why) {
@@ -346,7 +268,7 @@ bool gpu_attach(gpu_file *gpu) {
     gpu_reservation_lock(gpu); /* keeps an installer from changing the identity between this check and the lock */
     bool unchanged = memcmp(&gpu->map->header.identity, &gpu->identity, sizeof gpu->identity) == 0;
     for (int i = 0; i < GPU_SLOTS && gpu->slot < 0 && unchanged; i++) {
-        if (lock_byte(gpu->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i)) != 0) {
+        if (gpu_lock_byte(gpu->fd, F_OFD_SETLK, F_WRLCK, gpu_slot_offset(i)) != 0) {
             continue;
         }
         struct slot *slot = &gpu->map->slots[i];
@@ -371,7 +293,7 @@ void gpu_detach(gpu_file *gpu) {
         gpu_time_detach(gpu);
         atomic_store(&slot->used, 0);
         atomic_store(&slot->pid, 0);
-        (void)lock_byte(gpu->fd, F_OFD_SETLK, F_UNLCK, slot_offset(gpu->slot));
+        (void)gpu_lock_byte(gpu->fd, F_OFD_SETLK, F_UNLCK, gpu_slot_offset(gpu->slot));
         gpu->slot = -1;
     }
     pthread_mutex_unlock(&gpu->mutex);
@@ -496,12 +418,12 @@ static enum gpu_create create_new(const char *directory, const char *path, const
 /* Rewrites the header of a file that no process uses. */
 static enum gpu_create rewrite_header(int fd, const char *path, const struct file_header *header,
                                       char error[GPU_ERROR_LENGTH]) {
-    if (lock_byte(fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct gpu_layout, reservation)) != 0) {
+    if (gpu_lock_byte(fd, F_OFD_SETLKW, F_WRLCK, offsetof(struct gpu_layout, reservation)) != 0) {
         snprintf(error, GPU_ERROR_LENGTH, "cannot lock %.300s: %s", path, strerror(errno));
         return GPU_CREATE_FAILED;
     }
     for (int i = 0; i < GPU_SLOTS; i++) {
-        if (lock_byte(fd, F_OFD_GETLK, F_WRLCK, slot_offset(i)) != 0) {
+        if (gpu_lock_byte(fd, F_OFD_GETLK, F_WRLCK, gpu_slot_offset(i)) != 0) {
             snprintf(error, GPU_ERROR_LENGTH,
                      "%.200s is in use and stays as it is; install again when no process uses it to change it to %s, "
                      "%llu MiB",

@@ -1,8 +1,7 @@
-#include "compute/batch.h"
+#include "compute/measure.h"
 
 #include "compute/compute.h"
 #include "compute/helper.h"
-#include "compute/measure.h"
 #include "compute/meter.h"
 #include "driver/capture.h"
 #include "driver/lookup.h"

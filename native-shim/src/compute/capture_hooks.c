@@ -1,6 +1,6 @@
 /* Hooks of the functions that begin and end stream capture. What they count, the hooks of memory read, too (capture.h).
  */
-#include "compute/batch.h"
+#include "compute/measure.h"
 #include "driver/capture.h"
 
 /* Counted before the driver begins to capture: from then on, a thread asks the driver before it records an event on the

@@ -1,6 +1,7 @@
 #include "compute/gcra.h"
 
 #include "os/agent_file.h"
+#include "os/os.h"
 
 static uint32_t smaller_of(uint32_t a, uint32_t b) {
     return a < b ? a : b;
@@ -26,6 +27,7 @@ uint32_t aliquot_gcra_borrowed(enum aliquot_policy policy, uint64_t borrowed, in
 
 /* Time in which a share earns a cost. */
 static int64_t earning(uint64_t cost, uint32_t share) {
+    ALIQUOT_INVARIANT(share > 0); /* arm64 divides by zero without a signal, and what was charged would cost nothing */
     int64_t time = (int64_t)(cost * ALIQUOT_GCRA_WHOLE_GPU / share);
     return time < CHARGE_MAX_NS ? time : CHARGE_MAX_NS;
 }

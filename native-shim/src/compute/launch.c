@@ -1,7 +1,6 @@
 /* Hooks of all functions that start work on a GPU, and of those that record events around it. */
 #include "compute/launch.h"
 
-#include "compute/batch.h"
 #include "compute/compute.h"
 #include "compute/cost.h"
 #include "compute/gcra.h"

@@ -1,6 +1,5 @@
 #include "compute/measure.h"
 
-#include "compute/batch.h"
 #include "compute/compute.h"
 #include "compute/helper.h"
 #include "compute/meter.h"

@@ -1,4 +1,5 @@
-/* Meters: what measure.c and batch.c know about the CUDA contexts that are measured, and their probes. */
+/* What batch.c, measure.c and meter.c share: the CUDA contexts that are measured, their batches and their probes.
+   report.c prints some of it. */
 #ifndef ALIQUOT_METER_H
 #define ALIQUOT_METER_H
 

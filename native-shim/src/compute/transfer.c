@@ -7,9 +7,9 @@
  * Not hooked: prefetches of managed memory.
  */
 #include "charge/pool.h"
-#include "compute/batch.h"
 #include "compute/compute.h"
 #include "compute/launch.h"
+#include "compute/measure.h"
 #include "driver/capture.h"
 #include "driver/device.h"
 #include "driver/lookup.h"

@@ -180,6 +180,13 @@ static uint64_t charge_word(const struct account *account, uint64_t own_bytes) {
     return (own_bytes & ALIQUOT_CHARGE_BYTES) + account->undecided * ALIQUOT_CHARGE_UNDECIDED;
 }
 
+/* This process's word for a device. Requires that the process has a slot. */
+static struct aliquot_charge *own_charge(const struct account *account) {
+    int own_slot = aliquot_shared_slot_if_any();
+    ALIQUOT_INVARIANT(own_slot >= 0 && own_slot < ALIQUOT_REGION_PROCESSES);
+    return &account->charges[own_slot];
+}
+
 /* Requires the lock. No barrier: if another process sees the lower value late, it only refuses or retries later than
    necessary. */
 static void store_own_bytes(struct account *account, struct aliquot_charge *charge, uint64_t own_bytes) {
@@ -291,8 +298,10 @@ bool aliquot_account_may_fit(int device, uint64_t bytes) {
 static void change_own_bytes(struct account *account, uint64_t bytes, uint32_t undecided) {
     aliquot_lock(&account->lock);
     account->undecided += undecided;
-    store_own_bytes(account, &account->charges[aliquot_shared_slot_if_any()],
-                    atomic_load_explicit(&account->own_bytes, memory_order_relaxed) + bytes);
+    ALIQUOT_INVARIANT((int32_t)account->undecided >= 0);
+    uint64_t own_bytes = atomic_load_explicit(&account->own_bytes, memory_order_relaxed) + bytes;
+    ALIQUOT_INVARIANT(own_bytes <= ALIQUOT_CHARGE_BYTES); /* a release of more than is held wraps around */
+    store_own_bytes(account, own_charge(account), own_bytes);
     aliquot_unlock(&account->lock);
 }
 
@@ -309,7 +318,7 @@ void aliquot_account_decided(int device) {
 }
 
 void aliquot_account_set_context_bytes(int device, uint64_t bytes) {
-    __atomic_store_n(&accounts[device].charges[aliquot_shared_slot_if_any()].context_bytes, bytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&own_charge(&accounts[device])->context_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 void aliquot_account_reset(void) {

@@ -7,6 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Checks an invariant of the shim's own state that would be violated silently: a wrong share, bytes never released. The
+   sanitizer and fuzzer builds of the tests define ALIQUOT_INVARIANTS: a false condition ends the process with a line
+   that names it. The library does not evaluate the condition, so it must have no effects. What other processes can
+   write, such as the region, is no invariant but input. */
+#ifdef ALIQUOT_INVARIANTS
+#include <assert.h>
+#define ALIQUOT_INVARIANT(condition) assert(condition)
+#else
+#define ALIQUOT_INVARIANT(condition) ((void)sizeof(condition))
+#endif
+
 /* Identity of a file, and when it was changed: a difference means that the file was replaced or rewritten. */
 struct aliquot_os_file {
     uint64_t device;

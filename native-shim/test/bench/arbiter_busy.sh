@@ -33,5 +33,5 @@ done
 for milli in 20 100 1000; do
     weight $((milli * 1024 / 1000)) >"$groups/agent/$file"
     echo "CPU request ${milli}m:"
-    "$build/bench/bench-arbiter" "$arbiter" "${2:-10}"
+    "$build/test/bench/bench-arbiter" "$arbiter" "${2:-10}"
 done 2>&1

@@ -40,12 +40,12 @@ static __attribute__((format(printf, 2, 3))) void set(const char *variable, cons
     setenv(variable, text, 1);
 }
 
-/* The build folder: that of BUILD/duty/PROGRAM. */
+/* The build folder: that of BUILD/test/duty/PROGRAM. */
 static const char *build(void) {
     static char folder[PATH_LENGTH];
     ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
     folder[length > 0 ? length : 0] = 0;
-    for (int up = 0; up < 2 && strrchr(folder, '/') != NULL; up++) {
+    for (int up = 0; up < 3 && strrchr(folder, '/') != NULL; up++) {
         *strrchr(folder, '/') = 0;
     }
     return folder;
