@@ -19,10 +19,6 @@
 #define DISTRUST_MIN 2    /* seconds */
 #define DISTRUST_MAX 64
 
-#define MAX_TRIM 1.125 /* the shim limits a grant to this multiple of the cores */
-#define MIN_TRIM 0.5
-#define GAIN 0.3        /* fraction of an error that is corrected each second */
-#define MAX_STEP 0.03   /* largest correction in a second: NVML's figures lag, and the shim repays debt */
 #define RESOLUTION 0.01 /* of NVML's figures, which are whole percents */
 
 static double min(double a, double b) {
@@ -57,7 +53,6 @@ static void follow(struct arbiter_container *container) {
     double other = 1 - max(container->mean, container->mean_busy);
     container->peak = max(container->mean / max(container->mean + other, 0.01), container->peak * PEAK_DECAY);
     container->active_for = container->active ? container->active_for + 1 : 0;
-    container->trim = container->trim == 0 ? 1 : container->trim;
     bool unused = container->fair > MIN_DEMAND && container->mean - container->own < container->fair / 2;
     container->unused_for = unused ? container->unused_for + 1 : 0;
     container->lapsed_for -= container->lapsed_for > 0;
@@ -163,12 +158,8 @@ void arbiter_divide(struct arbiter_container *containers, size_t count) {
         }
         double lent = is_elastic(container) ? container->fair + left[container->priority] : 0;
         double target = min(1, container->own + lent);
-        container->targets += target;
-        container->divisions++;
-        container->saturated += container->held_back;
-        container->own *= max(1, container->trim);
         if (lent > 0) {
-            container->borrowed = target >= WHOLE ? 1 : max(0, target * container->trim * OVERCOMMIT - container->own);
+            container->borrowed = target >= WHOLE ? 1 : max(0, target * OVERCOMMIT - container->own);
         }
     }
 }
@@ -195,30 +186,4 @@ void arbiter_confirm(struct arbiter_container *container, double seconds) {
         container->distrusted_for = container->distrust;
         container->unconfirmed = container->said_before = 0;
     }
-}
-
-/* The part of the GPU by which a container got too little (negative: too much) because the shim's accounting is wrong.
-   It is the lesser of the share's error and the accounting's error if both have the same sign, less NVML's resolution.
- */
-static double shortfall(double target, double nvml_share, double accounted_share) {
-    double share_error = target - nvml_share, accounting_error = accounted_share - nvml_share;
-    double least = min(fabs(share_error), fabs(accounting_error)) - RESOLUTION;
-    return share_error * accounting_error <= 0 || least <= 0 ? 0 : copysign(least, share_error);
-}
-
-void arbiter_trim(struct arbiter_container *container, double nvml_share, double accounted_share) {
-    double target = container->divisions == 0 ? 0 : container->targets / container->divisions;
-    bool saturated = container->divisions > 0 && container->saturated == container->divisions;
-    bool known = saturated && nvml_share >= 0 && target > 0;
-    double error = known ? shortfall(target, nvml_share, accounted_share) / target : 0;
-    if (error * container->error > 0) { /* both seconds too little, or both too much: correct the lesser error */
-        double persistent = copysign(min(fabs(error), fabs(container->error)), error);
-        double step = max(-MAX_STEP, min(MAX_STEP, GAIN * persistent));
-        container->trim = max(MIN_TRIM, min(MAX_TRIM, container->trim * (1 + step)));
-    } else if (known && fabs(accounted_share - nvml_share) <= RESOLUTION) { /* also after wrong figures of NVML's */
-        container->trim += max(-MAX_STEP, min(MAX_STEP, GAIN * (1 - container->trim)));
-    }
-    container->error = error;
-    container->targets = 0;
-    container->divisions = container->saturated = 0;
 }

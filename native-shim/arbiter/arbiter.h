@@ -27,12 +27,8 @@
  * If the cores of all containers add up to more than the GPU, all own shares are scaled down by the same factor. No
  * own share depends on what containers say of themselves.
  *
- * The shim enforces a share by its own accounting: the GPU time that it measured. About once a second arbiter_trim
- * compares this with NVML. If both show that the container misses its share because the shim's accounting is wrong, the
- * trim, an integral controller, corrects the share; it takes nothing of the own one. An error with another cause must
- * not wind up the controller: the GPU was too busy, the container repays debt, or it did not want its share. NVML alone
- * is not sufficient: its figures are whole percents, over periods that differ from the arbiter's and between processes
- * (NVIDIA/go-nvml#51). The trim corrects an error only if two seconds in a row show it.
+ * The shim enforces a share by its own accounting: the GPU time that it measured. NVML's figures do not correct it: of
+ * two busy processes an H200 and an H100 showed 99 percent for each.
  */
 #ifndef ALIQUOT_ARBITER_H
 #define ALIQUOT_ARBITER_H
@@ -62,21 +58,17 @@ struct arbiter_container {
     double nvml_used; /* lately, by NVML; negative: unknown */
 
     /* The arbiter's state; starts as zeros. */
-    double mean, mean_busy;        /* of used and busy, lately */
-    double peak;                   /* decaying maximum of what it would use if it never waited */
-    unsigned active_for;           /* periods */
-    unsigned unused_for;           /* periods in which less than half of its claim was used */
-    double said, said_before;      /* seconds of work of high priority that it said since the last confirmation, ... */
-    double shown_before;           /* ... and before it; what NVML's figure then could confirm */
-    double unconfirmed;            /* seconds of work that it said and NVML did not confirm */
-    double distrusted_for;         /* seconds for which it makes none give way */
-    double distrust;               /* the same the last time, less what was confirmed since */
-    unsigned lapsed_for, pause;    /* periods for which it claims what it uses, and will the next time */
-    double claim, fair;            /* beyond the own share: what it wants, and what it gets of that */
-    double trim;                   /* correction factor of the target; 0: not set yet, means 1 */
-    double error;                  /* in the last second, relative to the target; 0: none, or unknown */
-    double targets;                /* sum of the targets since the last trim */
-    unsigned divisions, saturated; /* divisions since the last trim, and those of them in which it was held back */
+    double mean, mean_busy;     /* of used and busy, lately */
+    double peak;                /* decaying maximum of what it would use if it never waited */
+    unsigned active_for;        /* periods */
+    unsigned unused_for;        /* periods in which less than half of its claim was used */
+    double said, said_before;   /* seconds of work of high priority that it said since the last confirmation, ... */
+    double shown_before;        /* ... and before it; what NVML's figure then could confirm */
+    double unconfirmed;         /* seconds of work that it said and NVML did not confirm */
+    double distrusted_for;      /* seconds for which it makes none give way */
+    double distrust;            /* the same the last time, less what was confirmed since */
+    unsigned lapsed_for, pause; /* periods for which it claims what it uses, and will the next time */
+    double claim, fair;         /* beyond the own share: what it wants, and what it gets of that */
 
     /* The result, not yet rounded to millionths. Both 0: the container has no limit. */
     double own;
@@ -96,9 +88,5 @@ bool arbiter_preempts(struct arbiter_container *container, bool works, double se
 /* Compares the work that a container of high priority said with nvml_used. The caller calls it about every second, with
    the seconds since the last call. */
 void arbiter_confirm(struct arbiter_container *container, double seconds);
-
-/* Adjusts the trim. The caller calls it about every second, with the container's GPU time since the last call as a
-   fraction of that time: by NVML (negative if NVML has no sample of the container) and by the shim's accounting. */
-void arbiter_trim(struct arbiter_container *container, double nvml_share, double accounted_share);
 
 #endif

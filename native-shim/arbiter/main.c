@@ -44,7 +44,7 @@ enum { MAX_ENTRIES = 1024, SLOT_LENGTH = 64, LINE_LENGTH = 512 };
 #define CHECK_NS INT64_C(1000000000)          /* between checks whether a file was replaced */
 #define LOOK_NS INT64_C(1000000)              /* between looks at containers of high priority */
 #define IN_FLIGHT_MAX_NS UINT64_C(3000000000) /* the shim says at most 2 s, from a later time */
-#define TRIM_NS INT64_C(500000000)            /* shortest time by which NVML's figure and the shim's are compared */
+#define CONFIRM_NS INT64_C(500000000)         /* shortest time after which NVML's figure is compared again */
 
 /* A number that differs by more than its threshold is written at once, another one after the refresh time. */
 #define GRANT_THRESHOLD 2000 /* millionths */
@@ -68,9 +68,8 @@ struct entry {
     struct arbiter_container law;
     struct container_file region, agent;
     uint64_t gpu_time, busy, throttled;
-    int64_t observed_at, waited_at, trimmed_at, looked_at; /* 0: never */
-    uint64_t gpu_time_at_trim;
-    uint64_t grant, active, borrowed, yield; /* words */
+    int64_t observed_at, waited_at, confirmed_at, looked_at; /* 0: never */
+    uint64_t grant, active, borrowed, yield;                 /* words */
 };
 
 static int regions, agents;          /* the folders */
@@ -335,17 +334,14 @@ static bool parse(const char *line, struct entry *entry) {
            aliquot_uuid_parse(uuid + 4, strlen(uuid + 4), entry->uuid);
 }
 
-/* Compares NVML's figure with the shim's since the last time. */
-static void trim(struct entry *entry, int64_t time) {
-    double elapsed = (double)(time - entry->trimmed_at);
-    if (entry->trimmed_at == 0 || elapsed >= (double)TRIM_NS) {
-        if (entry->trimmed_at != 0) {
-            arbiter_trim(&entry->law, entry->law.nvml_used,
-                         (double)(entry->gpu_time - entry->gpu_time_at_trim) / elapsed);
-            arbiter_confirm(&entry->law, elapsed / 1e9);
-        }
-        entry->trimmed_at = time;
-        entry->gpu_time_at_trim = entry->gpu_time;
+/* Compares NVML's figure with the work that the container has said since the last time. */
+static void confirm(struct entry *entry, int64_t time) {
+    double elapsed = (double)(time - entry->confirmed_at);
+    if (entry->confirmed_at == 0) {
+        entry->confirmed_at = time;
+    } else if (elapsed >= (double)CONFIRM_NS) {
+        arbiter_confirm(&entry->law, elapsed / 1e9);
+        entry->confirmed_at = time;
     }
 }
 
@@ -358,7 +354,7 @@ static void take_over(struct entry *entry, struct entry *before, int64_t time) {
     entry->law.priority = law.priority;
     entry->law.nvml_used = law.nvml_used;
     before->region.fd = before->agent.fd = -1; /* the new entry has them */
-    trim(entry, time);
+    confirm(entry, time);
 }
 
 static void replace_list(int64_t time) {

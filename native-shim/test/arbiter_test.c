@@ -229,23 +229,3 @@ TEST(more_cores_than_the_GPU_has_are_scaled_down) {
     CHECK_SHARE(both[0].own, 0.6);
     CHECK_SHARE(both[1].own, 0.4);
 }
-
-TEST(the_trim_takes_nothing_of_an_own_share) {
-    struct arbiter_container one = container(0.4, ALIQUOT_POLICY_FIXED);
-    work(&one, 0.4);
-    for (int i = 0; i < 20; i++) {
-        divide_for(&one, 1, 1);
-        arbiter_trim(&one, 0.5, 0.4);
-    }
-    CHECK_SHARE(one.own, 0.4);
-    for (int i = 0; i < 40; i++) {
-        divide_for(&one, 1, 1);
-        arbiter_trim(&one, 0.35, 0.4);
-    }
-    CHECK(one.own > 0.44 && one.own <= 0.45, "%.3f", one.own);
-    for (int i = 0; i < 6; i++) { /* NVML was wrong */
-        divide_for(&one, 1, 1);
-        arbiter_trim(&one, 0.45, 0.45);
-    }
-    CHECK(one.own < 0.42, "%.3f", one.own);
-}

@@ -83,14 +83,13 @@ TEST(more_debt_than_the_largest_is_not_added) {
     CHECK_EQUAL(word, (uint64_t)NOW + ALIQUOT_GCRA_WAIT_MAX_NS);
 }
 
-TEST(a_grant_is_valid_for_three_seconds_and_raises_an_own_share_by_at_most_an_eighth) {
-    uint64_t grant = ALIQUOT_GRANT(NOW / MS, 900000);
+TEST(a_grant_is_valid_for_three_seconds_and_never_raises_an_own_share) {
+    uint64_t grant = ALIQUOT_GRANT(NOW / MS, 300000);
     CHECK_EQUAL(aliquot_gcra_share(400000, 0, NOW), 400000);
-    CHECK_EQUAL(aliquot_gcra_share(400000, grant, NOW + 2999 * MS), 450000);
+    CHECK_EQUAL(aliquot_gcra_share(400000, grant, NOW + 2999 * MS), 300000);
     CHECK_EQUAL(aliquot_gcra_share(400000, grant, NOW + 3001 * MS), 400000);
     CHECK_EQUAL(aliquot_gcra_share(400000, grant, NOW - 3001 * MS), 400000);
-    CHECK_EQUAL(aliquot_gcra_share(950000, grant, NOW), 900000);
-    CHECK_EQUAL(aliquot_gcra_share(950000, ALIQUOT_GRANT(NOW / MS, 1000000), NOW), 1000000);
+    CHECK_EQUAL(aliquot_gcra_share(200000, grant, NOW), 200000);
     CHECK_EQUAL(aliquot_gcra_share(400000, ALIQUOT_GRANT(NOW / MS, 0), NOW), ALIQUOT_GCRA_SHARE_MIN);
 }
 

@@ -10,7 +10,7 @@ static uint32_t smaller_of(uint32_t a, uint32_t b) {
 uint32_t aliquot_gcra_share(uint32_t fixed, uint64_t grant, int64_t now) {
     uint32_t share = fixed;
     if (aliquot_agent_is_fresh(grant, now, ALIQUOT_GCRA_GRANT_MAX_AGE_NS)) {
-        share = smaller_of(ALIQUOT_GRANT_SHARE(grant), smaller_of(fixed + fixed / 8, ALIQUOT_GCRA_WHOLE_GPU));
+        share = smaller_of(ALIQUOT_GRANT_SHARE(grant), fixed);
     }
     return grant != 0 && share < ALIQUOT_GCRA_SHARE_MIN ? ALIQUOT_GCRA_SHARE_MIN : share;
 }

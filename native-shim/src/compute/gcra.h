@@ -31,9 +31,8 @@
 #define ALIQUOT_GCRA_BORROWED_MAX_AGE_NS INT64_C(200000000)
 #define ALIQUOT_GCRA_YIELD_MAX_AGE_NS INT64_C(50000000)
 
-/* Own share now, by the limit file (0: no share) and the arbiter's word. A grant raises it by at most an eighth, as
-   much as it takes to compensate for overestimated costs: more is never the arbiter's intention. 0: no limit, since no
-   arbiter has spoken to a container without a share. */
+/* Own share now, by the limit file (0: no share) and the arbiter's word, which is less where the cores of a GPU's
+   containers add up to more than the GPU. 0: no limit, since no arbiter has spoken to a container without a share. */
 uint32_t aliquot_gcra_share(uint32_t fixed, uint64_t grant, int64_t now);
 
 /* Share that may be borrowed now, by the arbiter's word. */
