@@ -77,8 +77,8 @@ static double own_demand(const struct arbiter_container *container) {
     return !container->active ? 0 : all ? container->own : min(container->own, wanted(container));
 }
 
-/* Divides what is left of the surplus among the claims of one priority: the smallest claim, relative to its weight,
-   first, which gets at most its part. Returns what is left then. */
+/* Work-conserving: divides what is left of the surplus among the claims of one priority, the smallest claim, relative
+   to its weight, first, which gets at most its part. Returns what is left then. */
 static double divide_surplus(struct arbiter_container *containers, size_t count, enum arbiter_priority priority,
                              double left) {
     double weights = 0;

@@ -1,6 +1,7 @@
 /*
- * The arbiter's law: it computes which share of one GPU's time each container has of its own, and how much more it may
- * borrow. It reads no clock, file or NVML; the caller passes the state in and takes the shares out.
+ * The arbiter's law, work-conserving: it computes which share of one GPU's time each container has of its own, and how
+ * much of what others leave it may borrow. It reads no clock, file or NVML; the caller passes the state in and takes
+ * the shares out.
  *
  * A container's own share is its cores, whatever it or others do. Only what active containers leave of the GPU is lent:
  *

@@ -9,7 +9,7 @@ import java.util.function.LongSupplier;
  * process sleep and wake up for each; a dozen together cost a tenth less CPU per pod (400 pods a second on 2 cores,
  * ./aliquot bench --nodes 100). The price is about 15 ms per pod, after its node has been chosen.
  */
-/** Batches Bindings that arrive in quick succession; a lone one is not delayed. Thread-safe. */
+/** Batching of writes: Bindings that arrive in quick succession are sent together; a lone one is not delayed. Thread-safe. */
 public final class BindBatcher {
     private final long period;
     private final LongSupplier nanoTime;

@@ -32,8 +32,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * A reflector as in client-go: lists all objects of a type, then watches them, and lists again whenever the watch
- * cannot be continued. It retries until it is closed.
+ * A reflector as in client-go: lists all objects of a type, then watches them, and lists again after 410 Gone and
+ * whenever else the watch cannot be continued. It retries until it is closed.
  *
  * <p>If an object is deleted and created again under its name while no watch is open, the listeners see a deletion,
  * then a new object; likewise if an object becomes older, because etcd was restored from a backup. Thread-safe; listeners
