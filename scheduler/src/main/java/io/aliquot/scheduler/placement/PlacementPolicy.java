@@ -3,19 +3,10 @@ package io.aliquot.scheduler.placement;
 import io.aliquot.api.names.Placement;
 import io.aliquot.api.names.SharingMode;
 
-/*
- * How to add a policy:
- *
- * 1. Add its name to Placement (module api). Then users can write it in annotations, labels and settings.
- * 2. Add it here; the compiler lists the methods that have to decide something for it.
- * 3. If scoresCandidates() is true for it, implement ScoringPolicy in a package of its own below scoring, and pass it to
- *    NodeScoring where that is created.
- * 4. Add it to values.schema.json of the chart, and to docs/placement.md and docs/reference.md.
- */
 /**
  * A placement policy: decides which node a pod gets, and which GPUs of that node, among those that fit the pod. Each
  * method is one decision, and the rest of the scheduler asks it. Whether a node or GPU fits does not depend on the policy:
- * {@link GpuSelector} decides that.
+ * {@link GpuSelector} decides that. CONTRIBUTING.md says how to add one.
  */
 public enum PlacementPolicy {
     /** The fullest node and GPUs; of equally full GPUs the smallest, so that large GPUs stay empty. */
