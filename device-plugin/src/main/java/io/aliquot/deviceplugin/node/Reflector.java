@@ -1,6 +1,6 @@
 package io.aliquot.deviceplugin.node;
 
-import io.aliquot.deviceplugin.problem.Backoff;
+import io.aliquot.api.retry.Backoff;
 import io.aliquot.deviceplugin.problem.Problem;
 import java.io.IOException;
 import java.io.InputStream;

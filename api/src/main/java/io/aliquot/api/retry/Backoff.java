@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.problem;
+package io.aliquot.api.retry;
 
 import java.time.Duration;
 import java.util.function.DoubleSupplier;

@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.problem;
+package io.aliquot.api.retry;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
