@@ -28,9 +28,7 @@ public final class Region {
     /** The maximum number of a container's processes that hold device memory at the same time. */
     public static final int PROCESSES = 512;
 
-    /** The size in bytes of the header, which {@link #unhookedFunctions(ByteBuffer)} reads. */
-    public static final int HEADER_SIZE = 4096;
-
+    private static final int HEADER_SIZE = 4096;
     private static final long MAGIC = 0x31544f5551494c41L; // "ALIQUOT1", little-endian
     private static final int VERSION = 1;
     private static final int DEVICE_SIZE = 256;
@@ -213,16 +211,14 @@ public final class Region {
      * How often the driver returned a function that the shim must hook but does not know ({@code unhooked_functions} in
      * region.h). Calls of such a function bypass the limits.
      *
-     * @param header the file's first {@link #HEADER_SIZE} bytes or more, from index 0
-     * @throws FormatException if it is not the header of a region of this version
+     * @throws FormatException if the content is not a region of this version
      */
-    public static long unhookedFunctions(ByteBuffer header) {
-        ByteBuffer file = header.duplicate().order(ByteOrder.LITTLE_ENDIAN);
-        if (file.limit() < HEADER_SIZE) {
-            throw FormatException.expected("a region's header", file.limit() + " bytes");
-        }
-        expectOurVersion(file);
-        return file.getLong(UNHOOKED_FUNCTIONS_AT);
+    public static long unhookedFunctions(PartReader file) throws IOException {
+        ByteBuffer header =
+                ByteBuffer.allocateDirect(UNHOOKED_FUNCTIONS_AT + Long.BYTES).order(ByteOrder.LITTLE_ENDIAN);
+        read(file, header, 0, header.capacity());
+        expectOurVersion(header);
+        return header.getLong(UNHOOKED_FUNCTIONS_AT);
     }
 
     /**

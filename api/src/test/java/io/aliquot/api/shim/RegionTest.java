@@ -88,15 +88,16 @@ final class RegionTest {
     /** In the form of {@code region.expected}, see {@code native-shim/test/golden.c}. */
     private static String print(byte[] file) throws IOException {
         Region region = Region.parse(file);
+        Region.PartReader reader =
+                (part, at) -> part.put(file, (int) at, part.remaining()).position();
         var text = new StringBuilder();
         text.append("version 1\nsize ").append(Region.SIZE);
         text.append("\ndevices ").append(Region.DEVICES);
         text.append("\nprocesses ").append(Region.PROCESSES);
         text.append("\nhigh-water ").append(region.processHighWater());
-        text.append("\nunhooked-functions ").append(Region.unhookedFunctions(ByteBuffer.wrap(file)));
+        text.append("\nunhooked-functions ").append(Region.unhookedFunctions(reader));
         text.append("\nprocess-refused-ms ")
-                .append(Region.processRefusedMillis(
-                        (part, at) -> part.put(file, (int) at, part.remaining()).position()))
+                .append(Region.processRefusedMillis(reader))
                 .append('\n');
         for (Region.Device device : region.devices()) {
             text.append("device ").append(device.index()).append(' ').append(device.uuid());

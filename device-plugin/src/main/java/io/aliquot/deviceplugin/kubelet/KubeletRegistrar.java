@@ -1,9 +1,9 @@
 package io.aliquot.deviceplugin.kubelet;
 
 import io.aliquot.api.names.Resources;
+import io.aliquot.api.retry.Backoff;
 import io.aliquot.deviceplugin.files.SlotFiles;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
-import io.aliquot.deviceplugin.problem.Backoff;
 import io.aliquot.deviceplugin.problem.Problem;
 import io.aliquot.deviceplugin.shim.Shim;
 import io.grpc.Status;

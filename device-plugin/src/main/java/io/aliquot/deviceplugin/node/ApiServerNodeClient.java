@@ -163,7 +163,7 @@ public final class ApiServerNodeClient implements NodeClient {
     private void write(Request request) throws NodeWriteException {
         try {
             Optional<JsonNode> before = informer.stored();
-            informer.answered(before, Optional.of(request.send()));
+            informer.store(before, Optional.of(request.send()));
         } catch (IOException e) {
             throw new NodeWriteException("cannot write to node " + name + ": " + e.getMessage(), e);
         } catch (InterruptedException e) {

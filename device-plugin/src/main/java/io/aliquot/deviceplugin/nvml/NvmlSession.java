@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.nvml;
 
+import io.aliquot.api.retry.Backoff;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
-import io.aliquot.deviceplugin.problem.Backoff;
 import io.aliquot.deviceplugin.problem.Problem;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;

@@ -1,4 +1,4 @@
-/** A problem that outlasts one attempt: logged once, retried with growing pauses. */
+/** A problem that outlasts one attempt: logged once. */
 @NullMarked
 package io.aliquot.deviceplugin.problem;
 

@@ -8,7 +8,6 @@ import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
-import java.nio.ByteBuffer;
 import java.util.HashSet;
 import java.util.Set;
 
@@ -25,7 +24,6 @@ public final class UnhookedFunctionCheck {
 
     private final ContainerFiles regions;
     private final AgentMetrics metrics;
-    private final ByteBuffer header = ByteBuffer.allocateDirect(Region.HEADER_SIZE);
     private Set<String> affected = Set.of();
 
     /** Creates the check. */
@@ -56,11 +54,9 @@ public final class UnhookedFunctionCheck {
         metrics.containersWithUnhookedFunctions(found.size());
     }
 
-    private long unhookedFunctions(HeldFile file) {
-        header.clear();
+    private static long unhookedFunctions(HeldFile file) {
         try {
-            while (header.hasRemaining() && file.read(header, header.position()) > 0) {}
-            return Region.unhookedFunctions(header.flip());
+            return Region.unhookedFunctions(file::read);
         } catch (IOException | FormatException e) {
             return 0; // empty or damaged by its container; the shim repairs or refuses it
         }

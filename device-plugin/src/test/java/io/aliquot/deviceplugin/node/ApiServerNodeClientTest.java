@@ -128,6 +128,18 @@ final class ApiServerNodeClientTest {
     }
 
     @Test
+    void withoutTheRightToListResourceSlicesThereAreNoneUntilItIsGranted() throws Exception {
+        slices = "forbidden";
+        try (var other = client("node2", PATIENCE)) {
+            await(() -> other.draDevices().equals(Optional.of(List.of())));
+
+            slices = items("{\"spec\":{\"driver\":\"d\",\"pool\":{\"name\":\"p\"},\"devices\":[{\"name\":\"nic\"}]}}");
+
+            await(() -> other.draDevices().equals(Optional.of(List.of(new DraDevice("d", "p/nic", Set.of())))));
+        }
+    }
+
+    @Test
     void returnsAChangeThatTheWatchDelivers() throws Exception {
         awaitNode(found -> true);
 
@@ -401,7 +413,8 @@ final class ApiServerNodeClientTest {
             exchange.sendResponseHeaders(200, 0);
             exchange.getResponseBody().write(sliceEvents.take().getBytes(StandardCharsets.UTF_8));
         } else {
-            send(exchange, slices.isEmpty() ? 404 : 200, slices.isEmpty() ? "404 page not found" : slices);
+            String found = slices.isEmpty() ? "404 page not found" : slices;
+            send(exchange, found.startsWith("{") ? 200 : slices.isEmpty() ? 404 : 403, found);
         }
     }
 

@@ -82,7 +82,7 @@ class WatchConfiguration {
                     try {
                         KubernetesCluster.listBoundPods(lists, ledger);
                         return true;
-                    } catch (KubernetesClientException | IOException e) {
+                    } catch (RuntimeException | IOException e) {
                         LOG.warn("cannot list pods, trying again: {}", e.getMessage());
                         return false;
                     }

@@ -1,14 +1,13 @@
 package io.aliquot.scheduler.kubernetes.client;
 
+import com.google.protobuf.InvalidProtocolBufferException;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient.Answer;
 import io.aliquot.scheduler.kubernetes.client.ApiServerClient.Stream;
 import io.aliquot.scheduler.kubernetes.client.ResourceType.Encoding;
 import io.fabric8.kubernetes.api.model.HasMetadata;
 import io.fabric8.kubernetes.api.model.KubernetesResourceList;
 import io.fabric8.kubernetes.api.model.Status;
-import io.fabric8.kubernetes.api.model.StatusBuilder;
 import io.fabric8.kubernetes.api.model.WatchEvent;
-import io.fabric8.kubernetes.client.KubernetesClientException;
 import io.fabric8.kubernetes.client.utils.KubernetesSerialization;
 import java.io.BufferedReader;
 import java.io.Closeable;
@@ -17,6 +16,7 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.InterruptedIOException;
+import java.net.HttpURLConnection;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -59,7 +59,6 @@ public final class ListWatchClient {
      * and for which Kubernetes does not guarantee pages.
      *
      * @return the resource version of the list
-     * @throws KubernetesClientException if the API server refuses
      */
     public <T extends HasMetadata> String list(ResourceType<T> type, Consumer<T> each) throws IOException {
         ExecutorService nextPage = Executors.newSingleThreadExecutor(
@@ -115,24 +114,22 @@ public final class ListWatchClient {
         return type.path() + "?" + query + (type.selector().isEmpty() ? "" : "&" + type.selector());
     }
 
-    private KubernetesClientException refused(int code, byte[] body) throws IOException {
+    private IOException refused(int code, byte[] body) throws IOException {
         String text = new String(body, StandardCharsets.UTF_8);
         if (ProtobufDecoder.isProtobuf(body) && ProtobufDecoder.decode(body) instanceof Status status) {
-            return new KubernetesClientException(status);
+            text = status.getMessage();
+        } else if (text.startsWith("{")) {
+            text = json.unmarshal(text, Status.class).getMessage();
         }
-        return new KubernetesClientException(
-                text.startsWith("{")
-                        ? json.unmarshal(text, Status.class)
-                        : new StatusBuilder()
-                                .withCode(code)
-                                .withMessage("HTTP " + code + " " + text)
-                                .build());
+        String message = "HTTP " + code + " " + text;
+        return code == HttpURLConnection.HTTP_GONE ? new ListAgainException(message) : new IOException(message);
     }
 
     /**
-     * Watches from a resource version on, with bookmarks.
+     * Watches from a resource version on, with bookmarks. The API server ends a watch after 30 to 60 minutes, by chance
+     * (k8s.io/apiserver, pkg/endpoints/handlers/get.go).
      *
-     * @throws KubernetesClientException if the API server refuses
+     * @throws ListAgainException if the API server no longer has this version
      */
     public <T extends HasMetadata> Watch watch(ResourceType<T> type, String version) throws IOException {
         boolean protobuf = type.encoding() == Encoding.PROTOBUF;
@@ -162,9 +159,22 @@ public final class ListWatchClient {
             this.source = source;
         }
 
-        /** Waits for the next event; empty once the API server has ended the watch. */
+        /**
+         * Waits for the next event; empty once the API server has ended the watch.
+         *
+         * @throws ListAgainException if the event is an error or cannot be read: it would come again
+         */
         public Optional<WatchEvent> next() throws IOException {
-            return source.next();
+            Optional<WatchEvent> event;
+            try {
+                event = source.next();
+            } catch (InvalidProtocolBufferException e) {
+                throw new ListAgainException(e.toString());
+            }
+            if (event.isPresent() && event.get().getObject() instanceof Status error) {
+                throw new ListAgainException(error.getMessage());
+            }
+            return event;
         }
 
         @Override
@@ -184,7 +194,7 @@ public final class ListWatchClient {
                 return Optional.empty();
             }
             if (length < 0 || length > LONGEST_EVENT) {
-                throw new MalformedException(
+                throw new ListAgainException(
                         "expected an event of at most " + LONGEST_EVENT + " bytes, found " + length);
             }
             byte[] frame = in.readNBytes(length);
@@ -200,11 +210,11 @@ public final class ListWatchClient {
         return () -> Optional.ofNullable(in.readLine()).map(line -> json.unmarshal(line, WatchEvent.class));
     }
 
-    /** The response violates the protocol. */
-    public static final class MalformedException extends IOException {
+    /** The watch cannot go on from its version: 410 Gone, or an event that is an error or violates the protocol. */
+    public static final class ListAgainException extends IOException {
         private static final long serialVersionUID = 1L;
 
-        private MalformedException(String message) {
+        private ListAgainException(String message) {
             super(message);
         }
     }

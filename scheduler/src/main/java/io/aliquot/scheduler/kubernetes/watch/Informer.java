@@ -1,8 +1,8 @@
 package io.aliquot.scheduler.kubernetes.watch;
 
-import com.google.protobuf.InvalidProtocolBufferException;
+import io.aliquot.api.retry.Backoff;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
-import io.aliquot.scheduler.kubernetes.client.ListWatchClient.MalformedException;
+import io.aliquot.scheduler.kubernetes.client.ListWatchClient.ListAgainException;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient.Watch;
 import io.aliquot.scheduler.kubernetes.client.LogReference;
 import io.aliquot.scheduler.kubernetes.client.ResourceType;
@@ -11,11 +11,8 @@ import io.aliquot.scheduler.server.Readiness;
 import io.fabric8.kubernetes.api.model.HasMetadata;
 import io.fabric8.kubernetes.api.model.ObjectMeta;
 import io.fabric8.kubernetes.api.model.ObjectMetaBuilder;
-import io.fabric8.kubernetes.api.model.Status;
 import io.fabric8.kubernetes.api.model.WatchEvent;
-import io.fabric8.kubernetes.client.KubernetesClientException;
 import java.io.IOException;
-import java.net.HttpURLConnection;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -23,7 +20,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.LongConsumer;
 import java.util.function.LongSupplier;
@@ -44,8 +40,8 @@ import org.slf4j.LoggerFactory;
  */
 public final class Informer<T extends HasMetadata> implements Readiness, Liveness, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Informer.class);
-    private static final long SHORTEST_PAUSE_MS = 50;
-    private static final long LONGEST_PAUSE_MS = 3000;
+    private static final Duration FIRST_PAUSE = Duration.ofMillis(50);
+    private static final Duration LONGEST_PAUSE = Duration.ofSeconds(3);
 
     /** The identity and version of an object; {@code namespace} is null for a cluster-scoped one. */
     private record Known(@Nullable String namespace, String name, String uid, String version) {
@@ -68,6 +64,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
     private final Consumer<T> onGone;
     private final List<Progress> progress;
     private final LongSupplier nanoTime;
+    private final Backoff backoff;
     private final Thread thread;
     /** The objects that the listeners know to exist, by namespace and name. */
     private final Map<String, Known> known = new HashMap<>();
@@ -81,7 +78,6 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
 
     private volatile boolean closed;
     private long lastHeard;
-    private long pauseMs = SHORTEST_PAUSE_MS;
 
     private Informer(
             ListWatchClient client,
@@ -96,6 +92,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         this.onGone = onGone;
         this.progress = progress;
         this.nanoTime = nanoTime;
+        this.backoff = new Backoff(nanoTime, FIRST_PAUSE, LONGEST_PAUSE);
         this.lastHeard = nanoTime.getAsLong();
         this.thread =
                 Thread.ofPlatform().name("watch of " + type.what()).daemon().unstarted(this::run);
@@ -150,13 +147,8 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         while (!closed) {
             try {
                 listAndWatch();
-            } catch (InvalidProtocolBufferException | MalformedException | RuntimeException e) {
-                boolean busy = e instanceof KubernetesClientException refusal
-                        && refusal.getCode() > 0
-                        && refusal.getCode() != HttpURLConnection.HTTP_GONE;
-                if (!busy) { // else the same event would come again
-                    version = Optional.empty();
-                }
+            } catch (ListAgainException | RuntimeException e) {
+                version = Optional.empty(); // or the same event would come again
                 warn(e);
             } catch (IOException e) {
                 warn(e);
@@ -175,11 +167,10 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
 
     private void pause() {
         try {
-            TimeUnit.MILLISECONDS.sleep(pauseMs);
+            Thread.sleep(backoff.start());
         } catch (InterruptedException e) {
             closed = true;
         }
-        pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
     }
 
     private void closeWatch() {
@@ -197,7 +188,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         if (restarted) {
             restarted = false;
             version = Optional.empty();
-            pauseMs = SHORTEST_PAUSE_MS;
+            backoff.reset();
         }
         if (version.isEmpty()) {
             version = Optional.of(list());
@@ -208,7 +199,6 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
             }
             for (var event = watch.next(); event.isPresent() && !closed && !restarted; event = watch.next()) {
                 handle(event.get());
-                pauseMs = SHORTEST_PAUSE_MS;
             }
         }
     }
@@ -241,9 +231,6 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
 
     @SuppressWarnings("unchecked") // the watch is on this type
     private synchronized void handle(WatchEvent event) {
-        if (event.getObject() instanceof Status refusal) {
-            throw new KubernetesClientException(refusal);
-        }
         var object = (T) event.getObject();
         lastHeard = nanoTime.getAsLong();
         switch (event.getType()) {

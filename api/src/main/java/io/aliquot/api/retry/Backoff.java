@@ -1,16 +1,19 @@
-package io.aliquot.deviceplugin.problem;
+package io.aliquot.api.retry;
 
 import java.time.Duration;
+import java.util.function.DoubleSupplier;
 import java.util.function.LongSupplier;
 
 /**
- * Exponential backoff. Each pause is twice as long as the one before it, up to a longest one. If the last pause ended
- * more than the longest pause ago, the next one is the first again.
+ * Exponential backoff with jitter. Each pause is twice as long as the one before it, up to a longest one, less at most half by
+ * chance, so that processes that lose a server together do not return together. If the last pause ended more than the longest
+ * pause ago, the next one is the first again: an attempt that lasted that long is either healthy time or no burden.
  *
  * <p>Not thread-safe.
  */
 public final class Backoff {
     private final LongSupplier nanoTime;
+    private final DoubleSupplier random;
     private final Duration first;
     private final Duration longest;
     private Duration next;
@@ -22,7 +25,13 @@ public final class Backoff {
      * @param nanoTime a clock such as {@link System#nanoTime}: values may overflow, differences count
      */
     public Backoff(LongSupplier nanoTime, Duration first, Duration longest) {
+        this(nanoTime, Math::random, first, longest);
+    }
+
+    /** {@code random} returns numbers from 0 to less than 1; at 0 a pause has its full length. */
+    Backoff(LongSupplier nanoTime, DoubleSupplier random, Duration first, Duration longest) {
         this.nanoTime = nanoTime;
+        this.random = random;
         this.first = first;
         this.longest = longest;
         next = first;
@@ -42,11 +51,12 @@ public final class Backoff {
     /** Starts the next pause; returns its length. */
     public Duration start() {
         long now = nanoTime.getAsLong();
-        Duration pause = now - endsAt > longest.toNanos() ? first : next;
-        endsAt = now + pause.toNanos();
-        Duration doubled = pause.multipliedBy(2);
+        Duration full = now - endsAt > longest.toNanos() ? first : next;
+        Duration doubled = full.multipliedBy(2);
         next = doubled.compareTo(longest) < 0 ? doubled : longest;
-        return pause;
+        long pause = (long) (full.toNanos() * (1 - random.getAsDouble() / 2));
+        endsAt = now + pause;
+        return Duration.ofNanos(pause);
     }
 
     /** Ends the pause; the next one is the first again. */

@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.problem;
+package io.aliquot.api.retry;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -10,7 +10,8 @@ final class BackoffTest {
     private static final Duration LONGEST = Duration.ofSeconds(5);
 
     private long now;
-    private final Backoff backoff = new Backoff(() -> now, FIRST, LONGEST);
+    private double random;
+    private final Backoff backoff = new Backoff(() -> now, () -> random, FIRST, LONGEST);
 
     @Test
     void noPauseIsUnderWayAtFirst() {
@@ -24,6 +25,17 @@ final class BackoffTest {
         assertThat(backoff.start()).isEqualTo(Duration.ofSeconds(4));
         assertThat(backoff.start()).isEqualTo(Duration.ofSeconds(5));
         assertThat(backoff.start()).isEqualTo(Duration.ofSeconds(5));
+    }
+
+    @Test
+    void aPauseIsShorterByAtMostHalfByChance() {
+        random = 0.5;
+        assertThat(backoff.start()).isEqualTo(Duration.ofMillis(750));
+
+        random = Math.nextDown(1.0);
+        assertThat(backoff.start()).as("doubled from the full pause").isEqualTo(Duration.ofSeconds(1));
+        now += Duration.ofSeconds(1).toNanos();
+        assertThat(backoff.isOver()).isTrue();
     }
 
     @Test
@@ -51,7 +63,7 @@ final class BackoffTest {
     @Test
     void aPauseLastsItsTimeWhenTheClockOverflows() {
         now = Long.MAX_VALUE - Duration.ofMillis(500).toNanos();
-        var backoff = new Backoff(() -> now, FIRST, LONGEST);
+        var backoff = new Backoff(() -> now, () -> random, FIRST, LONGEST);
         backoff.start();
 
         now += Duration.ofMillis(250).toNanos();
