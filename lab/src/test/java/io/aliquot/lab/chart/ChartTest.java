@@ -359,6 +359,24 @@ class ChartTest {
                 .anyMatch(port -> port.getName().equals("metrics") && port.getContainerPort() == 9090);
     }
 
+    /** Regression: on a busy machine aliquot-api did not listen within 30 s, and its liveness probe ended it. */
+    @Test
+    void aSlowStartEndsNoProgram() {
+        List<Rendered> rendered = Chart.render(DEFAULTS);
+        Stream<PodTemplateSpec> pods = Stream.concat(
+                Chart.all(rendered, Deployment.class).stream()
+                        .map(deployment -> deployment.getSpec().getTemplate()),
+                Chart.all(rendered, DaemonSet.class).stream()
+                        .map(set -> set.getSpec().getTemplate()));
+
+        assertThat(pods.flatMap(pod -> pod.getSpec().getContainers().stream())
+                        .filter(container -> container.getLivenessProbe() != null))
+                .hasSize(4)
+                .extracting(Container::getStartupProbe)
+                .allSatisfy(probe -> assertThat(probe.getFailureThreshold() * probe.getPeriodSeconds())
+                        .isGreaterThanOrEqualTo(120));
+    }
+
     /** The kubelet (probe.go) looks up the name of a port in the probed container only. */
     @ParameterizedTest
     @MethodSource("scenarios")
