@@ -129,6 +129,11 @@ final class NodeAccount implements NodeAccountView {
         GpuAmount sum() {
             return new GpuAmount(memoryMiB, cores, slots, exclusive > 0);
         }
+
+        /** Memory, cores, vGPUs, claims of the whole card, claims. */
+        List<Long> figures() {
+            return List.of(memoryMiB, (long) cores, (long) slots, (long) exclusive, (long) pods);
+        }
     }
 
     @Override
@@ -244,10 +249,7 @@ final class NodeAccount implements NodeAccountView {
         // Registers the GPU models, by which requests in percent are converted.
         shape = shape();
         accounts.models.release(before, shapeBefore);
-        freeGpus = new ArrayList<>();
-        for (GpuCapacity capacity : gpuCapacities()) {
-            freeGpus.add(freeCapacity(capacity, tallies.get(capacity.gpu().uuid())));
-        }
+        freeGpus = freeCapacities(tallies);
         changed();
     }
 
@@ -259,6 +261,14 @@ final class NodeAccount implements NodeAccountView {
     /** The GPUs that the node shares now. */
     List<GpuCapacity> gpuCapacities() {
         return gpuCapacities;
+    }
+
+    private List<GpuInfo> freeCapacities(Map<String, Tally> allocated) {
+        var free = new ArrayList<GpuInfo>();
+        for (GpuCapacity capacity : gpuCapacities) {
+            free.add(freeCapacity(capacity, allocated.get(capacity.gpu().uuid())));
+        }
+        return free;
     }
 
     private GpuInfo freeCapacity(GpuCapacity capacity, @Nullable Tally tally) {
@@ -641,5 +651,44 @@ final class NodeAccount implements NodeAccountView {
             }
         }
         return holders;
+    }
+
+    /**
+     * Recounts from the claims what each change of a claim updates. Called by the tests that change claims at random.
+     *
+     * @throws IllegalStateException with both values if one differs
+     */
+    synchronized void recount() {
+        var recounted = new HashMap<String, Tally>();
+        HostResources requests = HostResources.NONE;
+        for (Claim claim : claims.values()) {
+            claim.perGpu.forEach((uuid, amount) ->
+                    recounted.computeIfAbsent(uuid, any -> new Tally()).add(amount, 1));
+            requests = requests.plus(claim.hostRequests);
+        }
+        expect("sums of claims", figures(recounted), figures(tallies));
+        expect("CPU and memory of claims", requests, requested);
+        expect("GPUs", gpuCapacities, freeGpus.stream().map(GpuInfo::capacity).toList());
+        List<GpuInfo> free = freeCapacities(recounted);
+        expect("allocated amounts", allocated(free), allocated(freeGpus));
+        if (freeCapacity != null && facts instanceof Sharing sharing) {
+            expect("free capacity", FreeCapacity.of(shape, sharing.allocatable().minus(requests), free), freeCapacity);
+        }
+    }
+
+    private static Map<String, List<Long>> figures(Map<String, Tally> tallies) {
+        return tallies.entrySet().stream()
+                .collect(Collectors.toMap(
+                        Map.Entry::getKey, tally -> tally.getValue().figures()));
+    }
+
+    private static List<GpuAmount> allocated(List<GpuInfo> gpus) {
+        return gpus.stream().map(GpuInfo::allocated).toList();
+    }
+
+    private static void expect(String what, Object recounted, Object kept) {
+        if (!kept.equals(recounted)) {
+            throw new IllegalStateException(what + " differ: expected " + recounted + ", found " + kept);
+        }
     }
 }
