@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.node;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.deviceplugin.problem.Backoff;
 import io.aliquot.deviceplugin.problem.Problem;
 import java.io.IOException;
@@ -31,7 +32,7 @@ final class NodeInformer implements AutoCloseable {
     private final Thread thread;
     private volatile boolean closed;
 
-    /** Guarded by this. */
+    @GuardedBy("this")
     private @Nullable JsonNode latest;
 
     /**

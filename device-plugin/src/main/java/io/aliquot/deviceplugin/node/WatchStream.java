@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.node;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.System.Logger;
@@ -26,7 +27,11 @@ final class WatchStream implements AutoCloseable {
 
     private final Duration shortest;
     private final LongSupplier nanoTime;
+
+    @GuardedBy("this")
     private @Nullable InputStream watch;
+
+    @GuardedBy("this")
     private long deadline;
 
     /** For watches that the API server ends after {@code shortest} to twice that time: those of all nodes begin together. */
