@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.arbiter;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.api.retry.Backoff;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.problem.Problem;
@@ -42,10 +43,16 @@ public final class ArbiterProcess implements AutoCloseable {
     private final Thread thread = new Thread(this::run, "arbiter");
     private final CountDownLatch closed = new CountDownLatch(1);
 
-    // Guarded by this.
+    @GuardedBy("this")
     private byte[] list = new byte[0];
+
+    @GuardedBy("this")
     private boolean isNew;
+
+    @GuardedBy("this")
     private @Nullable Process process;
+
+    @GuardedBy("this")
     private OptionalLong writingSince = OptionalLong.empty();
 
     /**

@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.files;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import com.sun.jna.Memory;
 import com.sun.jna.Native;
 import java.io.IOException;
@@ -36,7 +37,7 @@ public final class HeldFile {
     private final int fd;
     private final AtomicBoolean loading = new AtomicBoolean();
 
-    /** Guarded by itself. */
+    @GuardedBy("itself")
     private final Memory argument = new Memory(STATX_SIZE);
 
     /** Write-locked for ever by {@link #close}. */
@@ -68,7 +69,7 @@ public final class HeldFile {
             throw Libc.error("open " + path);
         }
         var file = new HeldFile(fd);
-        if ((file.statx().getShort(28) & TYPE) != REGULAR) {
+        if (!file.isRegular()) {
             file.close();
             throw new IOException("expected an ordinary file, found something else: " + path);
         }
@@ -89,6 +90,13 @@ public final class HeldFile {
         });
     }
 
+    private boolean isRegular() throws IOException {
+        synchronized (argument) {
+            return (statx().getShort(28) & TYPE) == REGULAR;
+        }
+    }
+
+    @GuardedBy("argument")
     private Memory statx() throws IOException {
         if (Libc.statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, argument) != 0) {
             throw Libc.error("statx");

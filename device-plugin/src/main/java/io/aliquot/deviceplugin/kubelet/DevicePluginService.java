@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.kubelet;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.v1beta1.AllocateRequest;
 import io.aliquot.deviceplugin.v1beta1.AllocateResponse;
@@ -33,12 +34,22 @@ final class DevicePluginService extends DevicePluginGrpc.DevicePluginImplBase {
     private final AgentMetrics metrics;
     private final LongSupplier nanoTime;
 
-    // Guarded by this.
+    @GuardedBy("this")
     private final List<ServerCallStreamObserver<ListAndWatchResponse>> streams = new ArrayList<>();
+
+    @GuardedBy("this")
     private AdvertisedSlots advertised = AdvertisedSlots.NONE;
+
+    @GuardedBy("this")
     private int everAdvertised;
+
+    @GuardedBy("this")
     private Runnable onStreamOpen = () -> {};
+
+    @GuardedBy("this")
     private Runnable onStreamEnd = () -> {};
+
+    @GuardedBy("this")
     private boolean streamOpened;
 
     DevicePluginService(ContainerAllocator allocator, AgentMetrics metrics, LongSupplier nanoTime) {

@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.kubelet;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.api.names.Resources;
 import io.aliquot.api.retry.Backoff;
 import io.aliquot.deviceplugin.files.SlotFiles;
@@ -73,9 +74,13 @@ public final class KubeletRegistrar implements AutoCloseable {
     private @Nullable Registration registration;
     private Optional<KubeletInstance> lastTried = Optional.empty();
 
-    // Guarded by this.
+    @GuardedBy("this")
     private final AllocatableCheck allocatableCheck;
+
+    @GuardedBy("this")
     private final Problem otherPlugin = new Problem(LOG, Level.ERROR);
+
+    @GuardedBy("this")
     private boolean registrationLost;
 
     /**

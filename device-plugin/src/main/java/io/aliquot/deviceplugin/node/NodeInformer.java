@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.node;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.Optional;
@@ -16,7 +17,7 @@ final class NodeInformer implements Reflector.Store, AutoCloseable {
     private final Runnable onChange;
     private final Reflector reflector;
 
-    /** Guarded by this. */
+    @GuardedBy("this")
     private @Nullable JsonNode latest;
 
     /**

@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.node;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.api.retry.Backoff;
 import io.aliquot.deviceplugin.problem.Problem;
 import java.io.IOException;
@@ -51,7 +52,11 @@ final class Reflector implements AutoCloseable {
     private final LongSupplier nanoTime;
     private final Thread thread;
     private volatile boolean closed;
+
+    @GuardedBy("this")
     private @Nullable InputStream watch;
+
+    @GuardedBy("this")
     private long deadline;
 
     /**

@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.nvml;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.api.retry.Backoff;
 import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import io.aliquot.deviceplugin.problem.Problem;
@@ -90,14 +91,28 @@ public final class NvmlSession implements AutoCloseable {
     private OptionalLong unavailableSince = OptionalLong.empty();
     private OptionalLong driverLoadedSince = OptionalLong.empty();
 
-    // Guarded by this.
+    @GuardedBy("this")
     private final Problem hang = new Problem(LOG, Level.ERROR);
+
+    @GuardedBy("this")
     private NvmlReading reading = new NvmlReading.NotAsked("NVML is being opened");
+
+    @GuardedBy("this")
     private long readAt;
+
+    @GuardedBy("this")
     private OptionalLong callStartedAt = OptionalLong.empty();
+
+    @GuardedBy("this")
     private String release = "";
+
+    @GuardedBy("this")
     private boolean closed;
+
+    @GuardedBy("this")
     private Optional<String> restartReason = Optional.empty();
+
+    @GuardedBy("this")
     private final Deque<Nvml.Xid> xids = new ArrayDeque<>();
 
     /**

@@ -1,5 +1,6 @@
 package io.aliquot.deviceplugin.usage;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport;
 import io.aliquot.api.usage.UsageReport.Finding;
@@ -20,7 +21,7 @@ public final class RecentFindings {
 
     private final LongSupplier nanoTime;
 
-    /** Guarded by itself. */
+    @GuardedBy("this")
     private final Map<Key, Found> found = new LinkedHashMap<>();
 
     private record Key(PodContainer container, Class<? extends Problem> kind) {}
@@ -37,24 +38,21 @@ public final class RecentFindings {
     }
 
     /** Adds what is wrong now; an earlier problem of the same kind of this container goes. */
-    public void add(PodContainer container, Problem problem) {
+    public synchronized void add(PodContainer container, Problem problem) {
         var key = new Key(container, problem.getClass());
-        synchronized (found) {
-            forgetOld();
-            if (found.size() < UsageReport.MOST_FINDINGS || found.containsKey(key)) {
-                found.put(key, new Found(new Finding(container, problem), nanoTime.getAsLong()));
-            }
+        forgetOld();
+        if (found.size() < UsageReport.MOST_FINDINGS || found.containsKey(key)) {
+            found.put(key, new Found(new Finding(container, problem), nanoTime.getAsLong()));
         }
     }
 
     /** The findings of the last two minutes. */
-    public List<Finding> list() {
-        synchronized (found) {
-            forgetOld();
-            return found.values().stream().map(Found::finding).toList();
-        }
+    public synchronized List<Finding> list() {
+        forgetOld();
+        return found.values().stream().map(Found::finding).toList();
     }
 
+    @GuardedBy("this")
     private void forgetOld() {
         long now = nanoTime.getAsLong();
         found.values().removeIf(one -> now - one.at > KEPT.toNanos());

@@ -1,5 +1,8 @@
 package io.aliquot.scheduler.admission;
 
+import java.util.List;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 import org.springframework.http.HttpStatus;
 
@@ -18,33 +21,51 @@ final class DeniedException extends RuntimeException {
     }
 
     DeniedException(String message, @Nullable Throwable cause) {
-        super(printable(message), cause);
-        this.code = HttpStatus.FORBIDDEN;
+        this(HttpStatus.FORBIDDEN, printable(message), cause);
     }
 
-    private DeniedException(HttpStatus code, String message) {
-        super(message, null, false, false); // without a stack trace, which costs more than the refusal
+    private DeniedException(HttpStatus code, String message, @Nullable Throwable cause) {
+        super(message, cause, false, false); // without a stack trace, which costs more than the refusal
         this.code = code;
+    }
+
+    /**
+     * The refusals of one pod, numbered if there are several.
+     *
+     * @param more the number of those that are not among {@code refusals}
+     */
+    static DeniedException of(List<DeniedException> refusals, int more) {
+        if (refusals.size() == 1) {
+            return refusals.getFirst();
+        }
+        String numbered = IntStream.range(0, refusals.size())
+                .mapToObj(i -> "(" + (i + 1) + ") " + refusals.get(i).getMessage())
+                .collect(Collectors.joining("; "));
+        return new DeniedException(
+                HttpStatus.FORBIDDEN, more > 0 ? numbered + "; and " + more + " more" : numbered, null);
     }
 
     static DeniedException tooLarge() {
         return new DeniedException(
                 HttpStatus.CONTENT_TOO_LARGE,
                 "the pod is too large for Aliquot's webhook: use fewer containers, environment variables, volumes, mounts"
-                        + " and tolerations, and shorter names");
+                        + " and tolerations, and shorter names",
+                null);
     }
 
     static DeniedException busy() {
         return new DeniedException(
                 HttpStatus.TOO_MANY_REQUESTS,
-                "Aliquot's webhook reads too many other large pods now: create the pod again");
+                "Aliquot's webhook reads too many other large pods now: create the pod again",
+                null);
     }
 
     /** The API server did not return an object that decides about the pod. */
     static DeniedException unreadable(String object, String why) {
         return new DeniedException(
                 HttpStatus.TOO_MANY_REQUESTS,
-                printable("Aliquot's webhook could not read the " + object + " (" + why + "): create the pod again"));
+                printable("Aliquot's webhook could not read the " + object + " (" + why + "): create the pod again"),
+                null);
     }
 
     /** What the API server answers to the pod's author. */

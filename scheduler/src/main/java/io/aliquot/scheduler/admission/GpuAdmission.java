@@ -40,7 +40,9 @@ record GpuAdmission(
 
     @Override
     public List<String> admit(EditedObject pod) {
-        var warnings = new ArrayList<String>();
+        var refusals = new Refusals();
+
+        // Read.
         Map<String, String> annotations = metadata(pod.tree(), "annotations");
         Map<String, String> labels = metadata(pod.tree(), "labels");
         List<JsonContainer> containers = JsonContainer.of(pod);
@@ -50,41 +52,88 @@ record GpuAdmission(
         Optional<PodDefaults> read = containers.stream().anyMatch(JsonContainer::dependsOnDefaults)
                 ? Optional.of(podDefaults.get())
                 : Optional.empty();
+
+        // Translate. Checks need Aliquot's amounts, so they do not run if some cannot be translated.
+        var warnings = new ArrayList<String>();
         var gpuContainers = new ArrayList<JsonContainer>();
         var others = new ArrayList<JsonContainer>();
         for (JsonContainer container : containers) {
-            JsonContainer.Translation translation =
-                    container.translateAliases(labels, derived.compatibility(), read.orElse(PodDefaults.NONE));
-            derived.add(container, translation);
-            translation.warning().ifPresent(warnings::add);
-            (container.requestsGpu() ? gpuContainers : others).add(container);
+            refusals.check(() -> {
+                JsonContainer.Translation translation =
+                        container.translateAliases(labels, derived.compatibility(), read.orElse(PodDefaults.NONE));
+                derived.add(container, translation);
+                translation.warning().ifPresent(warnings::add);
+                (container.requestsGpu() ? gpuContainers : others).add(container);
+            });
         }
+        refusals.throwIfAny();
         if (gpuContainers.isEmpty()) {
             return warnings;
         }
+
+        // Check. The pod stays as it is, so no check depends on another one.
+        EditedObject spec = pod.object("spec");
+        checkSpec(refusals, spec.tree(), gpuContainers, others);
+        Optional<String> runtimeWarning = refusals.check(() -> runtimeWarning(spec.tree()), Optional.empty());
+        List<ObjectNode> volumes = limitFileVolumes(refusals, spec.tree(), gpuContainers);
+        Map<String, String> added = refusals.check(() -> derive(derived, annotations, gpuContainers, read), Map.of());
+        refusals.check(() -> checkAnnotationsFit(pod.tree(), added, gpuContainers));
+        refusals.throwIfAny();
+
+        // Change.
         warnings.addAll(removeReservedAnnotations(pod, annotations));
         warnings.addAll(HamiAnnotations.warnings(annotations, labels));
         gpuContainers.forEach(container -> container.variableWithoutEffect().ifPresent(warnings::add));
-        EditedObject spec = pod.object("spec");
-        checkScheduler(spec.tree());
-        gpuContainers.forEach(GpuAdmission::checkConfined);
-        others.forEach(GpuAdmission::checkNoOtherDevicePlugin);
-        checkAnnotationKeysDiffer(gpuContainers);
+        runtimeWarning.ifPresent(warnings::add);
         spec.put("schedulerName", Settings.SCHEDULER_NAME);
-        Optional<String> named = JsonTree.text(spec.tree(), "runtimeClassName");
-        named.filter(name -> !name.equals(runtimeClass))
-                .flatMap(name -> handlers.apply(name).flatMap(handler -> RuntimeClasses.warning(name, handler)))
-                .ifPresent(warnings::add);
-        if (!runtimeClass.isEmpty() && named.isEmpty()) {
+        if (!runtimeClass.isEmpty() && runtimeClassName(spec.tree()).isEmpty()) {
             spec.put("runtimeClassName", runtimeClass);
         }
         tolerateGpuNodes(spec);
-        addLimitFileVolumes(spec, gpuContainers);
+        volumes.forEach(volume -> spec.append("volumes", volume));
         for (JsonContainer container : gpuContainers) {
             container.defaultToOneGpu();
             container.showAllocatedGpus();
             container.mountLimitFile();
         }
+        added.forEach((key, value) -> annotations(pod).put(key, value));
+        others.stream()
+                .filter(container -> container.resourceOfOtherDevicePlugin().isEmpty())
+                .forEach(JsonContainer::hideGpus);
+        return warnings;
+    }
+
+    private static void checkSpec(
+            Refusals refusals, ObjectNode spec, List<JsonContainer> gpuContainers, List<JsonContainer> others) {
+        refusals.check(() -> checkNodeName(spec));
+        refusals.check(() -> checkScheduler(spec));
+        for (JsonContainer container : gpuContainers) {
+            refusals.check(() -> checkPrivileged(container));
+            refusals.check(() -> checkCapabilities(container));
+            for (ReservedPaths.UserPath path : container.userPaths()) {
+                ReservedPaths.conflict(path).map(container::denied).ifPresent(refusals::add);
+            }
+        }
+        others.forEach(container -> refusals.check(() -> checkNoOtherDevicePlugin(container)));
+        refusals.check(() -> checkAnnotationKeysDiffer(gpuContainers));
+    }
+
+    private static Optional<String> runtimeClassName(ObjectNode spec) {
+        return JsonTree.text(spec, "runtimeClassName");
+    }
+
+    private Optional<String> runtimeWarning(ObjectNode spec) {
+        return runtimeClassName(spec)
+                .filter(name -> !name.equals(runtimeClass))
+                .flatMap(name -> handlers.apply(name).flatMap(handler -> RuntimeClasses.warning(name, handler)));
+    }
+
+    /** The annotations to add; reads the namespace if they depend on it. */
+    private Map<String, String> derive(
+            DerivedAnnotations derived,
+            Map<String, String> annotations,
+            List<JsonContainer> gpuContainers,
+            Optional<PodDefaults> read) {
         List<GpuRequest> shared = gpuContainers.stream()
                 .flatMap(container -> container.sharedRequest(derived.compatibility()).stream())
                 .toList();
@@ -93,13 +142,7 @@ record GpuAdmission(
                         && annotations.containsKey(Annotations.PRIORITY))) {
             derived.add(read.orElseGet(podDefaults), shared.stream().anyMatch(request -> request.cores() > 0));
         }
-        Map<String, String> added = derived.toAdd();
-        added.forEach((key, value) -> annotations(pod).put(key, value));
-        checkAnnotationsFit(pod.tree(), added, gpuContainers);
-        others.stream()
-                .filter(container -> container.resourceOfOtherDevicePlugin().isEmpty())
-                .forEach(JsonContainer::hideGpus);
-        return warnings;
+        return derived.toAdd();
     }
 
     static Map<String, String> metadata(ObjectNode pod, String field) {
@@ -133,12 +176,15 @@ record GpuAdmission(
         });
     }
 
-    private static void checkScheduler(ObjectNode spec) {
+    private static void checkNodeName(ObjectNode spec) {
         JsonTree.text(spec, "nodeName").ifPresent(node -> {
             throw new DeniedException(
                     "remove spec.nodeName, which bypasses the scheduler that allocates GPUs; to select"
                             + " the node write nodeSelector: {kubernetes.io/hostname: " + node + "}");
         });
+    }
+
+    private static void checkScheduler(ObjectNode spec) {
         String scheduler = JsonTree.text(spec, "schedulerName").orElse(DEFAULT_SCHEDULER);
         if (!scheduler.equals(DEFAULT_SCHEDULER) && !scheduler.equals(Settings.SCHEDULER_NAME)) {
             throw new DeniedException("remove spec.schedulerName " + scheduler
@@ -160,11 +206,14 @@ record GpuAdmission(
         }
     }
 
-    private static void checkConfined(JsonContainer container) {
+    private static void checkPrivileged(JsonContainer container) {
         if (container.privileged()) {
             throw container.denied("a privileged container sees every GPU of its node, so it cannot be limited to a"
                     + " share; remove securityContext.privileged, or its GPU resources");
         }
+    }
+
+    private static void checkCapabilities(JsonContainer container) {
         boolean shared = container.sharedRequest(Compatibility.NONE).isPresent(); // files limit it
         if (shared || container.requestsInstances()) {
             container.mountCapability().ifPresent(capability -> {
@@ -175,11 +224,6 @@ record GpuAdmission(
                         + "; remove it from securityContext.capabilities.add, or request whole cards");
             });
         }
-        container
-                .userPaths()
-                .forEach(path -> ReservedPaths.conflict(path).ifPresent(conflict -> {
-                    throw container.denied(conflict);
-                }));
     }
 
     /** Two long names can have the same annotation key, which contains part of the name and a short hash of it. */
@@ -207,20 +251,24 @@ record GpuAdmission(
         }
     }
 
-    private static void addLimitFileVolumes(EditedObject spec, List<JsonContainer> containers) {
+    /** The volumes to add. */
+    private static List<ObjectNode> limitFileVolumes(
+            Refusals refusals, ObjectNode spec, List<JsonContainer> containers) {
         var present = new HashMap<String, ObjectNode>();
-        for (ObjectNode existing : JsonTree.objects(spec.tree(), "volumes")) {
+        for (ObjectNode existing : JsonTree.objects(spec, "volumes")) {
             JsonTree.text(existing, "name").ifPresent(name -> present.put(name, existing));
         }
+        var added = new ArrayList<ObjectNode>();
         for (JsonContainer container : containers) {
             ObjectNode volume = container.limitFileVolume();
             ObjectNode other = present.putIfAbsent(container.volumeName(), volume);
             if (other == null) {
-                spec.append("volumes", volume);
+                added.add(volume);
             } else if (!other.equals(volume)) {
-                throw new DeniedException("rename the volume " + container.volumeName()
-                        + ": Aliquot adds one of that name for container " + container.name());
+                refusals.add(new DeniedException("rename the volume " + container.volumeName()
+                        + ": Aliquot adds one of that name for container " + container.name()));
             }
         }
+        return added;
     }
 }

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.ledger;
 
 import static io.aliquot.api.names.SharingMode.MEMORY;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.api.names.ForeignHolder;
 import io.aliquot.api.names.Gpu;
 import io.aliquot.api.names.Vgpu;
@@ -41,7 +42,7 @@ import org.jspecify.annotations.Nullable;
 /**
  * One node's GPUs and the claims on them. The sums per GPU are updated with each claim. They are kept by UUID, also for
  * GPUs that the inventory does not list at the moment, so that a GPU that disappears and comes back is as full as before.
- * Callers synchronize on it.
+ * Thread-safe. A caller that needs several answers of one instant, or reads a list or the claims, synchronizes on it.
  */
 final class NodeAccount implements NodeAccountView {
     /**
@@ -57,30 +58,50 @@ final class NodeAccount implements NodeAccountView {
             new Unavailable("the node's device plugin is not ready or does not answer");
 
     private final NodeAccounts accounts;
+
+    @GuardedBy("this")
     private final Map<String, Claim> claims = new HashMap<>();
+
+    @GuardedBy("this")
     private final Map<String, Tally> tallies = new HashMap<>();
+
     /** Pods that another product placed on this node, by uid. */
+    @GuardedBy("this")
     private final Map<String, ForeignPod> foreignPods = new HashMap<>();
+
     /** What those of them hold that count, by GPU. */
+    @GuardedBy("this")
     private Map<String, Tally> foreignTallies = Map.of();
+
     /** Memory that processes outside of all shares use, by GPU, as the node's agent measured it last; null before. */
+    @GuardedBy("this")
     private @Nullable Map<String, Long> otherMiB;
+
     /** The GPUs that the node shares now. */
+    @GuardedBy("this")
     private List<GpuCapacity> gpuCapacities = List.of();
+
     /** Free capacity of each GPU that the node shares now; an element is replaced when claims on its GPU change. */
+    @GuardedBy("this")
     private List<GpuInfo> freeGpus = List.of();
 
     /** Capacity of the node without pods. */
+    @GuardedBy("this")
     private FreeCapacity.Shape shape;
 
     /** CPU and memory of all claims. */
+    @GuardedBy("this")
     private HostResources requested = HostResources.NONE;
 
     /** Free capacity of the node; null until it is needed. */
+    @GuardedBy("this")
     private @Nullable FreeCapacity freeCapacity;
 
     private volatile NodeFacts facts = UNKNOWN;
+
+    @GuardedBy("this")
     private boolean agentReady;
+
     private volatile long changes;
     /** As {@link #changes}, but a claim that only changes its state counts too. */
     private volatile long revision;
@@ -129,6 +150,11 @@ final class NodeAccount implements NodeAccountView {
         GpuAmount sum() {
             return new GpuAmount(memoryMiB, cores, slots, exclusive > 0);
         }
+
+        /** Memory, cores, vGPUs, claims of the whole card, claims. */
+        List<Long> figures() {
+            return List.of(memoryMiB, (long) cores, (long) slots, (long) exclusive, (long) pods);
+        }
     }
 
     @Override
@@ -136,6 +162,7 @@ final class NodeAccount implements NodeAccountView {
         return changes;
     }
 
+    @GuardedBy("this")
     private void changed() {
         freeCapacity = null;
         long before = changes; // only the holder of the lock writes it
@@ -147,6 +174,7 @@ final class NodeAccount implements NodeAccountView {
         return revision;
     }
 
+    @GuardedBy("this")
     private void bumpRevision() {
         long before = revision; // only the holder of the lock writes it
         revision = before + 1;
@@ -157,6 +185,7 @@ final class NodeAccount implements NodeAccountView {
         return facts instanceof Sharing sharing && agentReady ? Optional.of(freeCapacity(sharing)) : Optional.empty();
     }
 
+    @GuardedBy("this")
     private FreeCapacity freeCapacity(Sharing sharing) {
         FreeCapacity known = freeCapacity;
         if (known == null) {
@@ -167,12 +196,12 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** Whether the node is unknown and has no claims. */
-    boolean idle() {
+    synchronized boolean idle() {
         return facts.equals(UNKNOWN) && claims.isEmpty() && foreignPods.isEmpty();
     }
 
     /** Marks the account as removed, for threads that found it before. */
-    void close() {
+    synchronized void close() {
         changes = CLOSED;
     }
 
@@ -184,13 +213,13 @@ final class NodeAccount implements NodeAccountView {
         return facts;
     }
 
-    void setFacts(NodeFacts facts) {
+    synchronized void setFacts(NodeFacts facts) {
         this.facts = facts;
         refreshGpus();
     }
 
     /** Adds or updates a pod that another product placed; returns whether anything changed. */
-    boolean putForeign(ForeignPod pod) {
+    synchronized boolean putForeign(ForeignPod pod) {
         if (pod.equals(foreignPods.put(pod.id().uid(), pod))) {
             return false;
         }
@@ -198,7 +227,7 @@ final class NodeAccount implements NodeAccountView {
         return true;
     }
 
-    boolean removeForeign(String uid) {
+    synchronized boolean removeForeign(String uid) {
         if (foreignPods.remove(uid) == null) {
             return false;
         }
@@ -206,6 +235,7 @@ final class NodeAccount implements NodeAccountView {
         return true;
     }
 
+    @GuardedBy("this")
     private void refreshGpus() {
         List<GpuCapacity> before = gpuCapacities;
         FreeCapacity.Shape shapeBefore = shape;
@@ -244,23 +274,31 @@ final class NodeAccount implements NodeAccountView {
         // Registers the GPU models, by which requests in percent are converted.
         shape = shape();
         accounts.models.release(before, shapeBefore);
-        freeGpus = new ArrayList<>();
-        for (GpuCapacity capacity : gpuCapacities()) {
-            freeGpus.add(freeCapacity(capacity, tallies.get(capacity.gpu().uuid())));
-        }
+        freeGpus = freeCapacities(tallies);
         changed();
     }
 
+    @GuardedBy("this")
     private FreeCapacity.Shape shape() {
         return accounts.models.shape(
                 gpuCapacities(), facts instanceof Sharing sharing ? sharing.allocatable() : HostResources.NONE);
     }
 
     /** The GPUs that the node shares now. */
-    List<GpuCapacity> gpuCapacities() {
+    synchronized List<GpuCapacity> gpuCapacities() {
         return gpuCapacities;
     }
 
+    @GuardedBy("this")
+    private List<GpuInfo> freeCapacities(Map<String, Tally> allocated) {
+        var free = new ArrayList<GpuInfo>();
+        for (GpuCapacity capacity : gpuCapacities) {
+            free.add(freeCapacity(capacity, allocated.get(capacity.gpu().uuid())));
+        }
+        return free;
+    }
+
+    @GuardedBy("this")
     private GpuInfo freeCapacity(GpuCapacity capacity, @Nullable Tally tally) {
         Tally foreign = foreignTallies.get(capacity.gpu().uuid());
         if (foreign == null) {
@@ -273,25 +311,25 @@ final class NodeAccount implements NodeAccountView {
         return new GpuInfo(capacity, both.sum());
     }
 
-    void setAgentReady(boolean agentReady) {
+    synchronized void setAgentReady(boolean agentReady) {
         this.agentReady = agentReady;
         changed();
     }
 
     /** Whether the node's agent answers the kubelet. */
-    boolean agentReady() {
+    synchronized boolean agentReady() {
         return agentReady;
     }
 
-    Optional<Claim> claim(String uid) {
+    synchronized Optional<Claim> claim(String uid) {
         return Optional.ofNullable(claims.get(uid));
     }
 
-    Iterable<Claim> claims() {
+    synchronized Iterable<Claim> claims() {
         return claims.values();
     }
 
-    boolean holdsShares() {
+    synchronized boolean holdsShares() {
         return claims.values().stream()
                 .anyMatch(claim -> !claim.perGpu.isEmpty()
                         && claim.state != State.RESERVED
@@ -299,7 +337,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** Sets the pod's claim if the quotas of its namespace allow it; returns what is missing if they do not. */
-    Optional<String> admit(Claim claim) {
+    synchronized Optional<String> admit(Claim claim) {
         Optional<String> missing = accounts.quotas.admit(claim);
         if (missing.isEmpty()) {
             count(claim);
@@ -308,12 +346,13 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** Sets the pod's claim, whatever the quotas allow. */
-    void put(Claim claim) {
+    synchronized void put(Claim claim) {
         accounts.quotas.put(claim);
         count(claim);
     }
 
     /** If the amounts are those of the former claim, the account counts as unchanged. */
+    @GuardedBy("this")
     private void count(Claim claim) {
         Claim before = claims.put(claim.pod.uid(), claim);
         bumpRevision();
@@ -326,11 +365,12 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** Takes note of what containers and other processes use; returns whether that may free capacity. */
-    boolean measure(UsageReport report, long askedAt) {
+    synchronized boolean measure(UsageReport report, long askedAt) {
         boolean fewerOthers = measureOthers(report.gpus());
         return measureContainers(report.containers(), askedAt) || fewerOthers;
     }
 
+    @GuardedBy("this")
     private boolean measureOthers(List<OfGpu> gpus) {
         Map<String, Long> now = gpus.stream()
                 .collect(Collectors.toMap(OfGpu::gpu, gpu -> (gpu.otherBytes().orElse(0) + MIB - 1) / MIB, Math::max));
@@ -343,6 +383,7 @@ final class NodeAccount implements NodeAccountView {
         return true;
     }
 
+    @GuardedBy("this")
     private boolean measureContainers(List<OfContainer> uses, long askedAt) {
         Map<String, List<OfContainer>> byPod = uses.stream()
                 .collect(Collectors.groupingBy(use -> use.container().uid()));
@@ -360,7 +401,7 @@ final class NodeAccount implements NodeAccountView {
         return freed;
     }
 
-    Optional<Claim> remove(String uid) {
+    synchronized Optional<Claim> remove(String uid) {
         Claim claim = claims.remove(uid);
         if (claim != null) {
             accounts.quotas.remove(claim);
@@ -369,6 +410,7 @@ final class NodeAccount implements NodeAccountView {
         return Optional.ofNullable(claim);
     }
 
+    @GuardedBy("this")
     private void add(Claim claim, int sign) {
         claim.perGpu.forEach((uuid, amount) -> {
             Tally tally = tallies.computeIfAbsent(uuid, any -> new Tally());
@@ -382,6 +424,7 @@ final class NodeAccount implements NodeAccountView {
         changed();
     }
 
+    @GuardedBy("this")
     private void replace(List<GpuInfo> freeGpus, String uuid, Tally tally) {
         for (int index = 0; index < freeGpus.size(); index++) {
             GpuCapacity capacity = freeGpus.get(index).capacity();
@@ -420,6 +463,7 @@ final class NodeAccount implements NodeAccountView {
      *
      * @param freeGpus free capacities of the GPUs without the claims of the pod and of {@code without}
      */
+    @GuardedBy("this")
     private void find(
             CandidatePlacements candidates,
             String uid,
@@ -435,7 +479,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** Selects GPUs for a pod; claims of this pod and of {@code without} are disregarded. */
-    GpuSelection select(String uid, PodGpuRequest request, Set<String> without) {
+    synchronized GpuSelection select(String uid, PodGpuRequest request, Set<String> without) {
         if (!(facts instanceof Sharing sharing && agentReady)) {
             return unavailable();
         }
@@ -452,6 +496,7 @@ final class NodeAccount implements NodeAccountView {
         return GpuSelector.selectGpu(accounts.choose(candidates), request, free);
     }
 
+    @GuardedBy("this")
     private HostResources hostRequests(String uid) {
         Claim own = claims.get(uid);
         return own == null ? HostResources.NONE : own.hostRequests;
@@ -467,11 +512,12 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** Free capacity of every GPU that the node shares; the list changes with the account. */
-    List<GpuInfo> freeCapacities() {
+    synchronized List<GpuInfo> freeCapacities() {
         return freeGpus;
     }
 
     /** The same without the claims of these pods. */
+    @GuardedBy("this")
     private List<GpuInfo> freeCapacitiesWithout(String uid, Set<String> others) {
         Claim own = claims.get(uid);
         if (own == null && others.isEmpty()) {
@@ -495,6 +541,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** Subtracts a claim from copies of the tallies; an element of {@code reduced} is null until its GPU is reduced. */
+    @GuardedBy("this")
     private void subtract(@Nullable Claim claim, @Nullable Tally[] reduced) {
         if (claim == null) {
             return;
@@ -514,6 +561,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** The part of CPU and memory that other pods request, 0 to 1. */
+    @GuardedBy("this")
     private double hostFullness(Sharing sharing, String uid) {
         HostResources others = requested.minus(hostRequests(uid));
         HostResources total = sharing.allocatable();
@@ -525,7 +573,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** Why a GPU cannot give a container these amounts even without other pods; empty if it can, or already does. */
-    Optional<String> unsuitable(List<ContainerShare> present, List<ContainerShare> wanted) {
+    synchronized Optional<String> unsuitable(List<ContainerShare> present, List<ContainerShare> wanted) {
         List<Vgpu> before = vgpus(present);
         List<Vgpu> after = vgpus(wanted);
         return IntStream.range(0, after.size())
@@ -561,7 +609,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** What is missing for a pod's amounts to grow to these; empty if they fit or do not grow. */
-    Optional<String> lacking(BoundPod pod, Map<String, GpuAmount> wanted) {
+    synchronized Optional<String> lacking(BoundPod pod, Map<String, GpuAmount> wanted) {
         Map<String, GpuAmount> present = pod.perGpu();
         for (GpuInfo free : freeCapacitiesWithout(pod.id().uid(), Set.of())) {
             String gpu = free.gpu().uuid();
@@ -594,7 +642,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** GPUs of which bound pods hold more than the capacity. */
-    List<String> overallocated() {
+    synchronized List<String> overallocated() {
         var overallocated = new ArrayList<String>();
         for (GpuCapacity capacity : gpuCapacities()) {
             Tally total = tallies.get(capacity.gpu().uuid());
@@ -613,7 +661,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** Whether these pods together hold more of a GPU than its capacity. */
-    boolean overallocated(String gpu, Collection<BoundPod> pods) {
+    synchronized boolean overallocated(String gpu, Collection<BoundPod> pods) {
         var tally = new Tally();
         pods.forEach(pod -> Optional.ofNullable(pod.perGpu().get(gpu)).ifPresent(amount -> tally.add(amount, 1)));
         return gpuCapacities().stream()
@@ -621,6 +669,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** The sums without reservations. */
+    @GuardedBy("this")
     private Tally bound(Gpu gpu) {
         var tally = new Tally();
         for (Claim claim : claims.values()) {
@@ -633,7 +682,7 @@ final class NodeAccount implements NodeAccountView {
     }
 
     /** The pods that hold a part of this GPU, or may hold it. */
-    Set<PodId> holders(String uuid) {
+    synchronized Set<PodId> holders(String uuid) {
         var holders = new LinkedHashSet<PodId>();
         for (Claim claim : claims.values()) {
             if (claim.perGpu.containsKey(uuid) && claim.mayBeBound()) {
@@ -641,5 +690,44 @@ final class NodeAccount implements NodeAccountView {
             }
         }
         return holders;
+    }
+
+    /**
+     * Recounts from the claims what each change of a claim updates. Called by the tests that change claims at random.
+     *
+     * @throws IllegalStateException with both values if one differs
+     */
+    synchronized void recount() {
+        var recounted = new HashMap<String, Tally>();
+        HostResources requests = HostResources.NONE;
+        for (Claim claim : claims.values()) {
+            claim.perGpu.forEach((uuid, amount) ->
+                    recounted.computeIfAbsent(uuid, any -> new Tally()).add(amount, 1));
+            requests = requests.plus(claim.hostRequests);
+        }
+        expect("sums of claims", figures(recounted), figures(tallies));
+        expect("CPU and memory of claims", requests, requested);
+        expect("GPUs", gpuCapacities, freeGpus.stream().map(GpuInfo::capacity).toList());
+        List<GpuInfo> free = freeCapacities(recounted);
+        expect("allocated amounts", allocated(free), allocated(freeGpus));
+        if (freeCapacity != null && facts instanceof Sharing sharing) {
+            expect("free capacity", FreeCapacity.of(shape, sharing.allocatable().minus(requests), free), freeCapacity);
+        }
+    }
+
+    private static Map<String, List<Long>> figures(Map<String, Tally> tallies) {
+        return tallies.entrySet().stream()
+                .collect(Collectors.toMap(
+                        Map.Entry::getKey, tally -> tally.getValue().figures()));
+    }
+
+    private static List<GpuAmount> allocated(List<GpuInfo> gpus) {
+        return gpus.stream().map(GpuInfo::allocated).toList();
+    }
+
+    private static void expect(String what, Object recounted, Object kept) {
+        if (!kept.equals(recounted)) {
+            throw new IllegalStateException(what + " differ: expected " + recounted + ", found " + kept);
+        }
     }
 }

@@ -2,6 +2,7 @@ package io.aliquot.scheduler.nodeagent;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.names.GpuUuids;
 import io.aliquot.api.names.Held;
@@ -105,7 +106,7 @@ public final class AgentUsage {
         /** Empty while the agent is not ready. */
         private final String address;
 
-        /** Whether its pod is ready. Guarded, with the next five, by the {@link AgentUsage}. */
+        /** Whether its pod is ready. Guarded, with the next five, by the AgentUsage: no annotation can name it. */
         private boolean ready;
 
         private boolean silent;
@@ -302,6 +303,7 @@ public final class AgentUsage {
     }
 
     /** Sends a request. If too many are under way, the agent stays due. */
+    @GuardedBy("this")
     private void start(String node, Agent agent, long now) {
         if (underWay.incrementAndGet() > MOST_UNDER_WAY) {
             underWay.decrementAndGet();
@@ -315,6 +317,7 @@ public final class AgentUsage {
     }
 
     /** Whether the agent, which answers, has not been told the node's limits as they are now. */
+    @GuardedBy("this")
     private boolean hasNews(String node, Agent agent, long now) {
         long revision = ledger.revision(node);
         if (agent.outcome != Outcome.DONE
@@ -333,6 +336,7 @@ public final class AgentUsage {
         return allocation.map(NodeAllocation::limits).orElse(List.of()).hashCode();
     }
 
+    @GuardedBy("this")
     private void noteSilence(String node, Agent agent, long now) {
         Long answeredAt = agent.answeredAt;
         boolean late = answeredAt != null && now - answeredAt >= SILENCE.toNanos();

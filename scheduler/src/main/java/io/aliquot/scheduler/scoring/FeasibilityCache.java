@@ -2,6 +2,7 @@ package io.aliquot.scheduler.scoring;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.scheduler.ledger.NodeAccountView;
 import io.aliquot.scheduler.placement.PodGpuRequest;
 import java.util.HashMap;
@@ -28,9 +29,11 @@ final class FeasibilityCache {
 
     /** The answers to one kind of pod. Callers synchronize on it. */
     static final class Kind {
+        @GuardedBy("this")
         private final Map<String, NodeAnswer> answers = new HashMap<>();
 
         /** The node's answer if the node has not changed since. */
+        @GuardedBy("this")
         @Nullable
         NodeAnswer findCurrent(String node) {
             NodeAnswer known = answers.get(node);
@@ -42,6 +45,7 @@ final class FeasibilityCache {
          *
          * @param nodes how many nodes the ledger knows; answers of about as many others are kept
          */
+        @GuardedBy("this")
         NodeAnswer open(String node, NodeAccountView account, int nodes) {
             NodeAnswer known = answers.get(node);
             if (known == null || known.account != account) {

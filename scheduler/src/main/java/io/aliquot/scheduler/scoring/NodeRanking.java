@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.scoring;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.ledger.NodeAccountView;
 import io.aliquot.scheduler.placement.CandidatePlacements;
@@ -56,7 +57,8 @@ public final class NodeRanking {
     private final CandidatePlacements candidates;
     /** The node of the pod's claim; empty for none. */
     private final String claimedNode;
-    /** Candidates that this request may still score. Guarded by {@code kind}. */
+    /** Candidates that this request may still score. */
+    @GuardedBy("kind")
     private int left = CANDIDATES;
 
     /** {@code claimedNode}: the node of the pod's claim; empty for none. */
@@ -192,6 +194,7 @@ public final class NodeRanking {
     }
 
     /** The nodes' answers now, in their order; some of those that fit may lack a score. */
+    @GuardedBy("kind")
     private List<NodeAnswer> answers(List<String> names) {
         var answers = new ArrayList<NodeAnswer>(names.size());
         var unscored = new ArrayList<NodeAnswer>();
@@ -217,6 +220,7 @@ public final class NodeRanking {
     }
 
     /** The node's answer now, perhaps without a score. */
+    @GuardedBy("kind")
     private NodeAnswer answer(String node) {
         boolean claimed = node.equals(claimedNode);
         NodeAnswer known = claimed ? null : kind.findCurrent(node);
@@ -234,6 +238,7 @@ public final class NodeRanking {
     }
 
     /** The answer, with a score if the pod still fits and the policy scores candidates. */
+    @GuardedBy("kind")
     private NodeAnswer scored(NodeAnswer answer) {
         if (needsScore(answer)) {
             ask(answer, true);
@@ -245,6 +250,7 @@ public final class NodeRanking {
      * Asks the node again. The cached answer is for all pods of the kind: no claim is disregarded, not even one that the
      * pod has got since.
      */
+    @GuardedBy("kind")
     private void ask(NodeAnswer answer, boolean score) {
         NodeAccountView account = answer.account;
         if (account == null) {

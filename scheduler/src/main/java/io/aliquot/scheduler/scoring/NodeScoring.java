@@ -2,6 +2,7 @@ package io.aliquot.scheduler.scoring;
 
 import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.api.names.Placement;
 import io.aliquot.scheduler.ledger.Ledger;
 import io.aliquot.scheduler.placement.CandidatePlacements;
@@ -47,9 +48,11 @@ public final class NodeScoring {
     private final Cache<String, Boolean> observed =
             Caffeine.newBuilder().maximumSize(MOST_PODS).executor(Runnable::run).build();
 
-    /** Guarded by itself. No lock of the ledger is held when it is locked. */
+    /** No lock of the ledger is held when it is locked. */
+    @GuardedBy("itself")
     private final ScoringPolicy policy;
-    /** Whether the policy knows the pods that were bound before the first observed one. Guarded by {@code policy}. */
+    /** Whether the policy knows the pods that were bound before the first observed one. */
+    @GuardedBy("policy")
     private boolean knowsBoundPods;
 
     private volatile VersionedModel model;

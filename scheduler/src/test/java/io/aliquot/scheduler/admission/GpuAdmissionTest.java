@@ -1002,6 +1002,61 @@ class GpuAdmissionTest {
     }
 
     @Test
+    void allRefusalsOfAPodAreOneAnswer() {
+        ObjectNode pod = gpuPod();
+        spec(pod).put("schedulerName", "volcano");
+        pod.withObject("/spec/containers/0/securityContext").put("privileged", true);
+        assertDenied(
+                pod,
+                "(1) remove spec.schedulerName volcano",
+                "; (2) container main: a privileged container sees every GPU");
+
+        pod.withObject("/metadata/annotations").put("aliquot.io/priority", "7");
+        for (String path : List.of("/etc", "/usr", "/etc/aliquot/x")) {
+            pod.withArray("/spec/containers/0/volumeMounts")
+                    .addObject()
+                    .put("name", "v")
+                    .put("mountPath", path);
+        }
+        assertDenied(pod, "(5) container main: volumeMounts.mountPath /etc/aliquot/x would cover", "; and 1 more");
+    }
+
+    @Test
+    void eachContainerThatCannotBeTranslatedIsNamedAndNothingElseIsChecked() {
+        ObjectNode pod = requesting("{\"nvidia.com/gpucores\": \"200\"}");
+        pod.withArray("/spec/initContainers").add(containerRequesting("warm-up", "{\"nvidia.com/gpumem\": \"-1\"}"));
+        spec(pod).put("schedulerName", "volcano");
+
+        assertThatThrownBy(() -> ADMISSION.admit(EditedObject.of(pod)))
+                .hasMessageContainingAll("(1) container warm-up: ", "; (2) container main: ")
+                .hasMessageNotContaining("volcano");
+    }
+
+    /** Else clients would repeat a request that can have no success. */
+    @Test
+    void aRefusalThatLastsPrecedesOneThatClientsRepeat() {
+        var admission = new GpuAdmission(
+                "",
+                name -> {
+                    throw DeniedException.unreadable("RuntimeClass " + name, "timed out");
+                },
+                Compatibility.NONE,
+                () -> PodDefaults.NONE);
+        ObjectNode pod = gpuPod();
+        spec(pod).put("runtimeClassName", "theirs");
+        assertThat(Pods.respond(AdmissionReviewTest.review(pod), admission)
+                        .at("/status/code")
+                        .intValue())
+                .isEqualTo(429);
+
+        spec(pod).put("schedulerName", "volcano");
+        JsonNode status =
+                Pods.respond(AdmissionReviewTest.review(pod), admission).get("status");
+        assertThat(status.get("code").intValue()).isEqualTo(403);
+        assertThat(status.get("message").stringValue()).startsWith("remove spec.schedulerName volcano");
+    }
+
+    @Test
     void limitsTheLengthOfAMessageThatQuotesThePod() {
         ObjectNode pod = gpuPod();
         spec(pod).put("nodeName", "x\n".repeat(100_000));

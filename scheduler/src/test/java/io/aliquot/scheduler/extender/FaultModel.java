@@ -95,15 +95,20 @@ final class FaultModel {
     private static final SharingMode[] SHARES = SharingMode.values();
     private static final List<PodGpuRequest> REQUESTS = List.of(
             Gpus.request("APP:main: gpumem=100"),
-            Gpus.request("APP:main: gpumem=400 gpucores=40"),
+            Gpus.request("APP:main: gpumem=400 gpucores=40").withHostRequests(new HostResources(30, 70)),
             Gpus.request("APP:main: gpu=2 gpumem=300"),
             Gpus.request("APP:main: gpu=1"),
             Gpus.request("APP:main: gpumem-percentage=70"),
             Gpus.request("INIT:warm: gpumem=600", "SIDECAR:side: gpumem=100", "APP:main: gpu=2 gpumem=250 gpucores=10"),
             Gpus.request("APP:a: gpumem=500", "APP:b: gpumem=300 gpucores=60"),
             Gpus.request(
-                    Map.of("aliquot.io/node-placement", "fragmentation", "aliquot.io/gpu-placement", "fragmentation"),
-                    "APP:main: gpumem=250"));
+                            Map.of(
+                                    "aliquot.io/node-placement",
+                                    "fragmentation",
+                                    "aliquot.io/gpu-placement",
+                                    "fragmentation"),
+                            "APP:main: gpumem=250")
+                    .withHostRequests(new HostResources(200, 100)));
 
     /** Counts the occurrences of each kind of event that the test must cover. */
     static final class Counts {
@@ -151,7 +156,7 @@ final class FaultModel {
                     node,
                     version,
                     shares,
-                    HostResources.NONE,
+                    ask.hostRequests(),
                     PodScopes.NONE,
                     0,
                     Instant.EPOCH,
@@ -306,6 +311,7 @@ final class FaultModel {
             default -> replica.reconciler.reconcileAll();
         }
         checkTruth();
+        rarely(10, () -> replicas.forEach(one -> LedgerInvariants.recount(one.ledger)));
     }
 
     private void rarely(int one, Runnable event) {
@@ -691,6 +697,7 @@ final class FaultModel {
     }
 
     private void checkAgreement(Replica replica) {
+        LedgerInvariants.recount(replica.ledger);
         assertThat(replica.ledger.quotas())
                 .extracting(QuotaUsage::quota)
                 .containsExactlyInAnyOrderElementsOf(quotas.values());

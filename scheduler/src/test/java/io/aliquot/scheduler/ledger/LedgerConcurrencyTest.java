@@ -181,6 +181,7 @@ class LedgerConcurrencyTest {
             clock.addAndGet(Duration.ofSeconds(15).toNanos());
             agentsReport();
         }
+        LedgerInvariants.recount(ledger);
         assertThat(LedgerInvariants.unconfirmed(ledger)).isEmpty();
         assertThat(LedgerInvariants.taken(ledger).values()).containsOnly(GpuAmount.NOTHING);
     }
@@ -224,6 +225,7 @@ class LedgerConcurrencyTest {
                 case 0 -> {
                     ledger.expire();
                     agentsReport();
+                    LedgerInvariants.recount(ledger);
                 }
                 case 1 -> clock.addAndGet(Duration.ofMillis(random.nextInt(500)).toNanos());
                 case 2 -> server.touch(place, pod);

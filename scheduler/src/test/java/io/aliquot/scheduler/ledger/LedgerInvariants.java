@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 
-/** Reads a ledger's views, for tests. */
+/** Reads a ledger's views and recounts its sums, for tests. */
 public final class LedgerInvariants {
     private LedgerInvariants() {}
 
@@ -28,5 +28,12 @@ public final class LedgerInvariants {
                 .flatMap(view -> view.holdings().stream())
                 .filter(holding -> holding.state() != Holding.State.HELD)
                 .toList();
+    }
+
+    /** Fails if a sum that a node's account keeps differs from what its claims add up to. */
+    public static void recount(Ledger ledger) {
+        ledger.nodeNames().stream()
+                .flatMap(name -> ledger.account(name).stream())
+                .forEach(account -> ((NodeAccount) account).recount());
     }
 }

@@ -1,5 +1,6 @@
 package io.aliquot.scheduler.kubernetes.watch;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.api.retry.Backoff;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient;
 import io.aliquot.scheduler.kubernetes.client.ListWatchClient.ListAgainException;
@@ -67,16 +68,21 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
     private final Backoff backoff;
     private final Thread thread;
     /** The objects that the listeners know to exist, by namespace and name. */
+    @GuardedBy("this")
     private final Map<String, Known> known = new HashMap<>();
     /** The resource version from which to watch; empty if a list comes first. */
     private Optional<String> version = Optional.empty();
 
+    @GuardedBy("this")
     private Optional<Watch> open = Optional.empty();
+
     private volatile boolean complete;
     /** Set until the thread lists again. */
     private volatile boolean restarted;
 
     private volatile boolean closed;
+
+    @GuardedBy("this")
     private long lastHeard;
 
     private Informer(
@@ -173,6 +179,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         }
     }
 
+    @GuardedBy("this")
     private void closeWatch() {
         open.ifPresent(watch -> {
             try {
@@ -248,6 +255,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         progress.forEach(one -> one.reached().accept(Long.parseLong(reached)));
     }
 
+    @GuardedBy("this")
     private void present(T object) {
         ObjectMeta metadata = object.getMetadata();
         var now = new Known(
@@ -259,6 +267,7 @@ public final class Informer<T extends HasMetadata> implements Readiness, Livenes
         deliver(onPresent, object);
     }
 
+    @GuardedBy("this")
     private void gone(String key) {
         Known object = known.remove(key);
         if (object != null) {
