@@ -1,20 +1,14 @@
 package io.aliquot.api.names;
 
 import com.fasterxml.jackson.annotation.JsonValue;
-import java.util.List;
 import java.util.Locale;
 
 /** Whether a container holds a share of a GPU or the whole card. */
 public enum Held {
-    /** Not said yet, or by a program of an earlier version. */
+    /** Not said yet. */
     UNKNOWN,
     SHARE,
     WHOLE_CARD;
-
-    /** Reads what {@link #print} prints; anything else is of another version. */
-    public static Held parse(String text) {
-        return Keywords.find(text, List.of(values()), Held::print).orElse(UNKNOWN);
-    }
 
     public static Held of(boolean exclusive) {
         return exclusive ? WHOLE_CARD : SHARE;

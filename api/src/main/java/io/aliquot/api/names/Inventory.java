@@ -11,7 +11,6 @@ import static io.aliquot.api.names.JsonFields.truth;
 import static io.aliquot.api.names.JsonFields.versioned;
 import static io.aliquot.api.names.JsonFields.whole;
 
-import java.time.Instant;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -69,7 +68,6 @@ public record Inventory(
     // As the kernel prints a random UUID (drivers/char/random.c).
     private static final Pattern BOOT_ID = Pattern.compile("([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?");
     private static final Pattern DRIVER_VERSION = Pattern.compile("[ -~]{0," + LONGEST_VERSION + "}");
-    private static final String NO_REASON = "the node agent of an earlier version gave no reason";
 
     /** An inventory without the optional parts. */
     public Inventory(
@@ -330,13 +328,9 @@ public record Inventory(
                 integer(mig, "cardMiB"));
     }
 
-    /** Before {@code reason} was added, {@code healthy} stood alone. */
     private static GpuHealth health(JsonNode gpu) {
         if (truth(gpu, "healthy")) {
             return Gpu.HEALTHY;
-        }
-        if (!gpu.has("reason")) {
-            return new GpuHealth.Unhealthy(NO_REASON, Instant.EPOCH);
         }
         return new GpuHealth.Unhealthy(
                 text(gpu, "reason"),

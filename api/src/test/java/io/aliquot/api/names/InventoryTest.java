@@ -104,15 +104,6 @@ class InventoryTest {
     }
 
     @Test
-    void anUnhealthyGpuOfAnEarlierAgentHasNoReasonAndIsHealthyAfterAProbe() {
-        Inventory inventory = Inventory.parse(GOOD.replace("\"healthy\":true", "\"healthy\":false"));
-
-        assertThat(inventory.gpus().getFirst().health())
-                .isEqualTo(
-                        new GpuHealth.Unhealthy("the node agent of an earlier version gave no reason", Instant.EPOCH));
-    }
-
-    @Test
     void parsesAndPrintsTotalsThatAreLargerThanTheSumsOverTheGpus() {
         Inventory inventory = Inventory.parse(GOOD).withTotals(Map.of(Resources.MEMORY, 327_680L));
 
