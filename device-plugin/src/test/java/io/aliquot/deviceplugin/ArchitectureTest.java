@@ -2,6 +2,7 @@ package io.aliquot.deviceplugin;
 
 import static com.tngtech.archunit.base.DescribedPredicate.describe;
 import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
+import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
 
 import com.tngtech.archunit.core.domain.JavaAccess;
 import com.tngtech.archunit.core.importer.ImportOption.DoNotIncludeTests;
@@ -25,6 +26,11 @@ final class ArchitectureTest {
     @ArchTest
     static final ArchRule theDevicePluginDoesNotDependOnTheScheduler =
             noClasses().should().dependOnClassesThat().resideInAPackage("io.aliquot.scheduler..");
+
+    /** A reader can take the packages one at a time. */
+    @ArchTest
+    static final ArchRule packagesHaveNoCycles =
+            slices().matching("io.aliquot.deviceplugin.(*)..").should().beFreeOfCycles();
 
     /** It must answer without the control plane. */
     @ArchTest

@@ -1,7 +1,7 @@
 package io.aliquot.deviceplugin.arbiter;
 
 import io.aliquot.api.usage.NodeAllocation.Limit;
-import io.aliquot.deviceplugin.usage.Limits;
+import io.aliquot.deviceplugin.attribution.Limits;
 import io.aliquot.deviceplugin.usage.NodeUsage;
 import io.aliquot.deviceplugin.usage.UsageTracker;
 import java.util.Locale;
@@ -39,7 +39,7 @@ public final class ArbiterFeed implements UsageTracker.SampleListener {
         Limits limits = latestLimits.get();
         var lines = new StringBuilder();
         for (NodeUsage.OfContainer container : usage.containers()) {
-            Optional<Limit> limit = limits.find(container);
+            Optional<Limit> limit = container.limit(limits);
             if (limit.isPresent() && container.slot().isPresent()) {
                 lines.append(String.join(
                                 " ",

@@ -1,4 +1,4 @@
-/** Prometheus metrics and health probes over HTTP. */
+/** The registry of metrics, and the agent's own, which other packages set. */
 @NullMarked
 package io.aliquot.deviceplugin.metrics;
 

@@ -27,7 +27,7 @@ import java.util.regex.Pattern;
  *
  * @param version content of {@code VERSION}
  * @param library path of {@code libaliquot.so} on the host
- * @param preload path on the host of the file to mount at {@link Paths#PRELOAD}
+ * @param preload path on the host of the file to mount at {@link ContainerPaths#PRELOAD}
  */
 public record Shim(String version, Path library, Path preload) {
     private static final String LIBRARY = "libaliquot.so";

@@ -1,5 +1,8 @@
 package io.aliquot.deviceplugin.usage;
 
+import io.aliquot.api.usage.NodeAllocation.Limit;
+import io.aliquot.deviceplugin.attribution.ContainerName;
+import io.aliquot.deviceplugin.attribution.Limits;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.util.List;
 import java.util.Optional;
@@ -60,5 +63,12 @@ public record NodeUsage(List<OfGpu> gpus, List<OfContainer> containers) {
             OptionalDouble utilization,
             double throttledSeconds,
             long denied,
-            int processes) {}
+            int processes) {
+        /** The container's limit on this GPU; empty if the scheduler has not said that of this pod. */
+        public Optional<Limit> limit(Limits limits) {
+            return limits.find(container, uuid)
+                    .filter(limit ->
+                            podUid.isEmpty() || podUid.equals(limit.container().uid()));
+        }
+    }
 }

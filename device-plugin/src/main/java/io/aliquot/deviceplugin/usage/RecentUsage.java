@@ -3,6 +3,8 @@ package io.aliquot.deviceplugin.usage;
 import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
+import io.aliquot.deviceplugin.attribution.ContainerName;
+import io.aliquot.deviceplugin.attribution.Limits;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.InstantSource;
@@ -116,7 +118,7 @@ public final class RecentUsage implements UsageTracker.SampleListener {
         Map<String, Lending> lending = new HashMap<>();
         for (NodeUsage.OfContainer use : usage.containers()) {
             lending.computeIfAbsent(use.uuid(), uuid -> new Lending())
-                    .add(limits.find(use), use.utilization().orElse(0));
+                    .add(use.limit(limits), use.utilization().orElse(0));
         }
         for (NodeUsage.OfContainer use : usage.containers()) {
             Lending onGpu = Objects.requireNonNull(lending.get(use.uuid()));
@@ -124,7 +126,7 @@ public final class RecentUsage implements UsageTracker.SampleListener {
                     .compute(
                             new Key(use.uuid(), use.container()),
                             (key, known) -> known == null || known.isOfAnotherPod(use) ? new OfContainer() : known)
-                    .add(second, elapsed, use, limits.find(use), onGpu, latestAt);
+                    .add(second, elapsed, use, use.limit(limits), onGpu, latestAt);
         }
         containers.values().removeIf(known -> known.values.last() <= second - SECONDS);
         gpus.values().removeIf(known -> known.values.last() <= second - SECONDS);

@@ -1,4 +1,4 @@
-/** Which container uses how much of which GPU: NVML's figures, attributed to containers, compared with their regions. */
+/** Which container uses how much of which GPU: a sample each second of what NVML says, compared with the regions; its history. */
 @NullMarked
 package io.aliquot.deviceplugin.usage;
 

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport.ApplicationXid;
+import io.aliquot.deviceplugin.attribution.ContainerName;
 import io.aliquot.deviceplugin.health.XidTable;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.time.Duration;

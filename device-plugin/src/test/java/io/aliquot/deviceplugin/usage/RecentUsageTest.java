@@ -11,6 +11,8 @@ import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageHistory;
 import io.aliquot.api.usage.UsageReport;
+import io.aliquot.deviceplugin.attribution.ContainerName;
+import io.aliquot.deviceplugin.attribution.Limits;
 import io.aliquot.deviceplugin.nvml.GpuUsage;
 import java.time.Duration;
 import java.time.Instant;

@@ -4,7 +4,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.aliquot.api.shim.AgentFile;
 import io.aliquot.api.shim.Region;
+import io.aliquot.deviceplugin.attribution.ContainerName;
+import io.aliquot.deviceplugin.attribution.Limits;
 import io.aliquot.deviceplugin.files.SlotFiles;
+import io.aliquot.deviceplugin.guard.RecentFindings;
 import io.aliquot.deviceplugin.health.XidTable;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
 import io.aliquot.deviceplugin.nvml.GpuUsage;

@@ -1,8 +1,10 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.monitoring;
 
 import io.aliquot.api.names.FormatException;
 import io.aliquot.api.usage.NodeAllocation;
 import io.aliquot.api.usage.NodeAllocation.Amount;
+import io.aliquot.deviceplugin.attribution.ContainerName;
+import io.aliquot.deviceplugin.attribution.Limits;
 import io.aliquot.deviceplugin.problem.Problem;
 import io.prometheus.metrics.model.registry.MultiCollector;
 import io.prometheus.metrics.model.snapshots.Labels;

@@ -1,7 +1,8 @@
-package io.aliquot.deviceplugin.metrics;
+package io.aliquot.deviceplugin.monitoring;
 
 import io.aliquot.deviceplugin.http.HttpPort;
 import io.aliquot.deviceplugin.http.HttpPort.Answer;
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.io.IOException;
 import java.util.List;
 import java.util.Optional;

@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.guard;
 
 import io.aliquot.api.names.Resources;
 import io.aliquot.api.shim.Region;

@@ -1,7 +1,13 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.guard;
 
 import io.aliquot.api.usage.UsageReport.Problem;
-import io.aliquot.deviceplugin.usage.LimitsCheck.View;
+import io.aliquot.deviceplugin.attribution.ContainerId;
+import io.aliquot.deviceplugin.attribution.ContainerName;
+import io.aliquot.deviceplugin.attribution.ContainerNames;
+import io.aliquot.deviceplugin.attribution.HostProcesses;
+import io.aliquot.deviceplugin.attribution.Limits;
+import io.aliquot.deviceplugin.attribution.PodCgroups;
+import io.aliquot.deviceplugin.guard.LimitsCheck.View;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Comparator;

@@ -1,9 +1,11 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.guard;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import io.aliquot.deviceplugin.usage.HostProcesses.HostProcess;
-import io.aliquot.deviceplugin.usage.LimitsCheck.Missing;
+import io.aliquot.deviceplugin.attribution.ContainerName;
+import io.aliquot.deviceplugin.attribution.HostProcesses;
+import io.aliquot.deviceplugin.attribution.HostProcesses.HostProcess;
+import io.aliquot.deviceplugin.guard.LimitsCheck.Missing;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.attribution;
 
 import java.util.Optional;
 import java.util.regex.Matcher;
@@ -10,7 +10,7 @@ import java.util.regex.Pattern;
  * @param podUid the pod's UID; of a static pod the hash of its manifest
  * @param id the runtime's ID of the container, 64 hexadecimal digits
  */
-record ContainerId(String podUid, String id) {
+public record ContainerId(String podUid, String id) {
     // The kubelet names a pod's cgroup pod<uid>, and with the driver systemd kubepods-<qos>-pod<uid>.slice, where the
     // UID has
     // _ for - (pkg/kubelet/cm/cgroup_manager_linux.go, pod_container_manager_linux.go). The runtime's own is <id>, or

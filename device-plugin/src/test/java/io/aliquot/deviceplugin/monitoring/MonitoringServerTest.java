@@ -1,8 +1,9 @@
-package io.aliquot.deviceplugin.metrics;
+package io.aliquot.deviceplugin.monitoring;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.aliquot.deviceplugin.metrics.AgentMetrics;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;

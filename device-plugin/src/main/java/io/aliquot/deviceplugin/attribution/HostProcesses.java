@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.attribution;
 
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -17,7 +17,7 @@ import java.util.regex.Pattern;
  *
  * <p>Not thread-safe.
  */
-final class HostProcesses {
+public final class HostProcesses {
     /** The last ID is that in the process's own namespace: proc_pid_status(5). */
     private static final Pattern NAMESPACE_PIDS = Pattern.compile("^NSpid:.*\\t([0-9]{1,9})$", Pattern.MULTILINE);
 
@@ -33,7 +33,7 @@ final class HostProcesses {
      *
      * @param proc {@code /proc} of the PID namespace that NVML's process IDs are of
      */
-    HostProcesses(Path proc) {
+    public HostProcesses(Path proc) {
         this.proc = proc;
     }
 
@@ -44,10 +44,10 @@ final class HostProcesses {
      * @param pidInContainer its ID in its own PID namespace
      * @param container empty for a process outside of pods
      */
-    record HostProcess(String startTime, int pidInContainer, Optional<ContainerId> container) {}
+    public record HostProcess(String startTime, int pidInContainer, Optional<ContainerId> container) {}
 
     /** A process by its ID; empty if it has ended. */
-    Optional<HostProcess> find(int pid) {
+    public Optional<HostProcess> find(int pid) {
         try {
             String startTime = stat(pid, START_TIME_FIELD);
             HostProcess process = known.get(pid);
@@ -66,12 +66,12 @@ final class HostProcesses {
     }
 
     /** Forgets all processes but these. */
-    void retain(Set<Integer> pids) {
+    public void retain(Set<Integer> pids) {
         known.keySet().retainAll(pids);
     }
 
     /** The process's parent, which changes when the parent ends. */
-    int parent(int pid) throws IOException {
+    public int parent(int pid) throws IOException {
         return Integer.parseInt(stat(pid, PARENT_FIELD));
     }
 
@@ -86,7 +86,7 @@ final class HostProcesses {
     }
 
     /** The container that the process is in now; empty if it is in none of a pod. */
-    Optional<ContainerId> container(int pid) throws IOException {
+    public Optional<ContainerId> container(int pid) throws IOException {
         return ContainerId.parse(text(pid, "cgroup"));
     }
 

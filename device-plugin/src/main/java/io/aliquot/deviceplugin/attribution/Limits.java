@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.attribution;
 
 import io.aliquot.api.names.Held;
 import io.aliquot.api.usage.NodeAllocation.Limit;
@@ -36,12 +36,12 @@ public final class Limits {
     }
 
     /** The UIDs of the pods that hold vGPUs. */
-    Set<String> pods() {
+    public Set<String> pods() {
         return holders.keySet();
     }
 
     /** Whether a container of a pod holds a vGPU. */
-    boolean holdsVgpu(String podUid, ContainerName container) {
+    public boolean holdsVgpu(String podUid, ContainerName container) {
         return holders.getOrDefault(podUid, Set.of()).contains(container.container());
     }
 
@@ -58,14 +58,7 @@ public final class Limits {
     }
 
     /** What a container of this very pod holds of its GPUs. */
-    Held held(PodContainer container) {
+    public Held held(PodContainer container) {
         return held.getOrDefault(container, Held.UNKNOWN);
-    }
-
-    /** The limit of a container that uses a GPU; empty if the scheduler has not said that of this pod. */
-    public Optional<Limit> find(NodeUsage.OfContainer use) {
-        return find(use.container(), use.uuid())
-                .filter(limit -> use.podUid().isEmpty()
-                        || use.podUid().equals(limit.container().uid()));
     }
 }

@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.attribution;
 
 import java.io.IOException;
 import java.nio.file.DirectoryStream;
@@ -15,7 +15,7 @@ import java.util.Optional;
  *
  * <p>Not thread-safe.
  */
-final class ContainerNames {
+public final class ContainerNames {
     private static final String SUFFIX = ".log";
 
     /** The kubelet cuts a link's name to this length, and so the ID of a container with long names. */
@@ -32,12 +32,12 @@ final class ContainerNames {
      *
      * @param links the kubelet's folder, {@code /var/log/containers}
      */
-    ContainerNames(Path links) {
+    public ContainerNames(Path links) {
         this.links = links;
     }
 
     /** The name of a container; empty if the kubelet has no link for it, as before its start. */
-    Optional<ContainerName> find(ContainerId container) {
+    public Optional<ContainerName> find(ContainerId container) {
         ContainerName name = known.get(container);
         if (name != null) {
             return Optional.of(name);

@@ -1,8 +1,11 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.guard;
 
 import io.aliquot.api.shim.ContainerPaths;
-import io.aliquot.deviceplugin.usage.HostProcesses.HostProcess;
-import io.aliquot.deviceplugin.usage.Mounts.Source;
+import io.aliquot.deviceplugin.attribution.ContainerId;
+import io.aliquot.deviceplugin.attribution.ContainerName;
+import io.aliquot.deviceplugin.attribution.HostProcesses;
+import io.aliquot.deviceplugin.attribution.HostProcesses.HostProcess;
+import io.aliquot.deviceplugin.guard.Mounts.Source;
 import java.io.IOException;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
@@ -29,7 +32,7 @@ import org.jspecify.annotations.Nullable;
  * kubelet made for the pod's limit file, and the files of the agent's own folder.
  */
 /** Whether the processes of containers see the files that limit them. Not thread-safe. */
-final class LimitsCheck {
+public final class LimitsCheck {
     private static final Logger LOG = System.getLogger(LimitsCheck.class.getName());
     private static final Duration PERIOD = Duration.ofSeconds(5);
     private static final Pattern PRELOAD = Pattern.compile("/shim/([^/]+)/ld\\.so\\.preload");
@@ -72,7 +75,7 @@ final class LimitsCheck {
      * @param proc {@code /proc} of the host's PID namespace
      * @param stateDir Aliquot's folder on the host, at the same path in this process
      */
-    LimitsCheck(Path proc, Path stateDir, HostProcesses processes, LongSupplier nanoTime) {
+    public LimitsCheck(Path proc, Path stateDir, HostProcesses processes, LongSupplier nanoTime) {
         this.proc = proc;
         this.stateDir = stateDir;
         this.processes = processes;
@@ -86,7 +89,7 @@ final class LimitsCheck {
      * @param moved whether it sees the file elsewhere and no mount at the path: the image has a symbolic link for
      *     {@code /etc}, or a program has renamed the folder, which mountinfo does not tell apart
      */
-    record Missing(String path, boolean moved) {}
+    public record Missing(String path, boolean moved) {}
 
     /**
      * What a process sees.
@@ -101,7 +104,7 @@ final class LimitsCheck {
      * The first file that a process does not see; empty also if that is not known. Looks at a process when it is new and
      * then every few seconds.
      */
-    Optional<Missing> find(int pid, HostProcess process, ContainerName container) {
+    public Optional<Missing> find(int pid, HostProcess process, ContainerName container) {
         long now = nanoTime.getAsLong();
         Checked before = checked.get(pid);
         if (before != null && before.startTime.equals(process.startTime()) && now - before.at < PERIOD.toNanos()) {
@@ -113,7 +116,7 @@ final class LimitsCheck {
     }
 
     /** Forgets all processes but these. */
-    void retain(Set<Integer> pids) {
+    public void retain(Set<Integer> pids) {
         checked.keySet().retainAll(pids);
     }
 

@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.attribution;
 
 import io.aliquot.api.names.Resources;
 import io.aliquot.deviceplugin.kubelet.DeviceHolders;
@@ -18,7 +18,7 @@ import java.util.function.Supplier;
  *
  * <p>Not thread-safe.
  */
-final class SlotHolders {
+public final class SlotHolders {
     private static final Duration LONGEST_AGE = Duration.ofSeconds(5);
 
     private static final int MOST_WITHOUT_SLOT = 1000;
@@ -34,13 +34,14 @@ final class SlotHolders {
     private boolean askNow = true;
     private long askedAt;
 
-    SlotHolders(Supplier<DeviceHolders> podResources, LongSupplier nanoTime) {
+    /** Asks nothing yet. */
+    public SlotHolders(Supplier<DeviceHolders> podResources, LongSupplier nanoTime) {
         this.podResources = podResources;
         this.nanoTime = nanoTime;
     }
 
     /** The slot of each container that holds vGPUs, which names the container's region; of several the first. */
-    Map<ContainerName, String> current() {
+    public Map<ContainerName, String> current() {
         long now = nanoTime.getAsLong();
         if (askNow || now - askedAt > LONGEST_AGE.toNanos()) {
             askNow = false;
@@ -53,7 +54,7 @@ final class SlotHolders {
     }
 
     /** Whether a container has appeared that the kubelet's last answer may lack. */
-    boolean isOutdated() {
+    public boolean isOutdated() {
         return askNow;
     }
 
@@ -61,7 +62,7 @@ final class SlotHolders {
      * Whether a container, or another container of its pod, holds vGPUs. PodResources leaves out init containers, which use
      * the slots of their pod.
      */
-    boolean holdsVgpu(ContainerName container) {
+    public boolean holdsVgpu(ContainerName container) {
         if (pods.contains(pod(container))) {
             return true;
         }

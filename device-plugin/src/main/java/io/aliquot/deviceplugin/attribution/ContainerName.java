@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.attribution;
 
 import io.aliquot.api.usage.PodContainer;
 
@@ -9,11 +9,13 @@ import io.aliquot.api.usage.PodContainer;
  * @param container the container's name, which may be that of an init container
  */
 public record ContainerName(String namespace, String pod, String container) implements Comparable<ContainerName> {
-    static ContainerName of(PodContainer container) {
+    /** The name of a container of a report. */
+    public static ContainerName of(PodContainer container) {
         return new ContainerName(container.namespace(), container.pod(), container.container());
     }
 
-    PodContainer ofPod(String uid) {
+    /** The container of this name in the pod with this UID. */
+    public PodContainer ofPod(String uid) {
         return new PodContainer(namespace, pod, uid, container);
     }
 

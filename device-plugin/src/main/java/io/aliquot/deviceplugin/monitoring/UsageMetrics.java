@@ -1,6 +1,10 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.monitoring;
 
 import io.aliquot.api.usage.UsageReport.Problem;
+import io.aliquot.deviceplugin.attribution.ContainerName;
+import io.aliquot.deviceplugin.guard.RecentFindings;
+import io.aliquot.deviceplugin.usage.NodeUsage;
+import io.aliquot.deviceplugin.usage.RecentUsage;
 import io.prometheus.metrics.model.registry.MultiCollector;
 import io.prometheus.metrics.model.snapshots.Labels;
 import io.prometheus.metrics.model.snapshots.MetricSnapshots;

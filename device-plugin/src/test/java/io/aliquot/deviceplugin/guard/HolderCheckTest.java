@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.guard;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -9,6 +9,8 @@ import io.aliquot.api.usage.NodeAllocation.Limit;
 import io.aliquot.api.usage.PodContainer;
 import io.aliquot.api.usage.UsageReport.Finding;
 import io.aliquot.api.usage.UsageReport.Problem;
+import io.aliquot.deviceplugin.attribution.Limits;
+import io.aliquot.deviceplugin.attribution.PodCgroups;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.guard;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;

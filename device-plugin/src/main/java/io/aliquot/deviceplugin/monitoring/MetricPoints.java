@@ -1,5 +1,6 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.monitoring;
 
+import io.aliquot.deviceplugin.attribution.ContainerName;
 import io.prometheus.metrics.model.snapshots.CounterSnapshot;
 import io.prometheus.metrics.model.snapshots.CounterSnapshot.CounterDataPointSnapshot;
 import io.prometheus.metrics.model.snapshots.GaugeSnapshot;

@@ -1,10 +1,10 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.guard;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatCode;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import io.aliquot.deviceplugin.usage.Mounts.Source;
+import io.aliquot.deviceplugin.guard.Mounts.Source;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;

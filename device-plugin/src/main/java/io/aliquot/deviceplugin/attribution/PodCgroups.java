@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.attribution;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -49,7 +49,7 @@ public final class PodCgroups {
     }
 
     /** The cgroups of the containers of these pods, sandboxes included. CRI-O's conmon is a process of the host. */
-    Map<ContainerId, Path> containers(Set<String> uids) {
+    public Map<ContainerId, Path> containers(Set<String> uids) {
         Map<ContainerId, Path> containers = new HashMap<>();
         Map<String, Path> pods = pods().orElse(Map.of());
         for (Path pod :
@@ -66,7 +66,7 @@ public final class PodCgroups {
     }
 
     /** Processes of a container; none if it has divided its cgroup, for which containers have no right by default. */
-    static List<Integer> processes(Path container) {
+    public static List<Integer> processes(Path container) {
         try (Stream<String> lines = Files.lines(container.resolve("cgroup.procs"))) {
             return lines.limit(MOST_PROCESSES).map(Integer::valueOf).toList();
         } catch (IOException | UncheckedIOException | NumberFormatException e) {

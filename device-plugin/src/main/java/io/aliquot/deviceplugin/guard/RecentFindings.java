@@ -1,4 +1,4 @@
-package io.aliquot.deviceplugin.usage;
+package io.aliquot.deviceplugin.guard;
 
 import com.google.errorprone.annotations.concurrent.GuardedBy;
 import io.aliquot.api.usage.PodContainer;
