@@ -73,14 +73,6 @@ final class AllocationMetricsTest {
     }
 
     @Test
-    void aSchedulerOfAFormerVersionSaysNothingOfPods() {
-        metrics.accept(ALLOCATION.print().replaceFirst(",\"pods\":.*]", ""));
-
-        assertThat(sum("aliquot_gpu_slots")).isEqualTo(10);
-        assertThat(sum("aliquot_pod_memory_allocated_bytes")).isZero();
-    }
-
-    @Test
     void aTextOfAnotherVersionChangesNothing() {
         metrics.accept(ALLOCATION.print());
         metrics.accept("{\"version\": 9}");
