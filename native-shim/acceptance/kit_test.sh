@@ -120,15 +120,8 @@ sys.exit(not (195 < drift < 205 and 20 <= lazy < 60))' "$(profile drift)" "$(pro
 computes_time_slices)
     # The simulated GPU runs no kernel that could report its time slices: two processes that alternate every 2 ms, where
     # a switch takes 50 us; the second one begins 10 ms later.
-    python3 - "$(dirname "$0")/run" <<'PYTHON' || exit 1
-import importlib.machinery
-import importlib.util
-import sys
-
-sys.dont_write_bytecode = True
-loader = importlib.machinery.SourceFileLoader("run", sys.argv[1])
-run = importlib.util.module_from_spec(importlib.util.spec_from_loader("run", loader))
-loader.exec_module(run)
+    PYTHONPATH=$(dirname "$0") python3 -B - <<'PYTHON' || exit 1
+from kit.checks.questions import time_slices_of
 
 
 def timeline(first, runs):
@@ -137,10 +130,10 @@ def timeline(first, runs):
             "gaps": [[start + 2_000_000, start + 4_100_000] for start in starts[:-1]]}
 
 
-found = run.time_slices_of(timeline(0, 100), timeline(2_050_000 + 2 * 4_100_000, 100))
+found = time_slices_of(timeline(0, 100), timeline(2_050_000 + 2 * 4_100_000, 100))
 assert (found["slice_us"], found["switch_us"], found["clock_step_ns"]) == (2000, 50, 32), found
 never = {"start": 0, "end": 10**9, "step_ns": 32, "gaps": []}
-assert run.time_slices_of(never, never) is None
+assert time_slices_of(never, never) is None
 PYTHON
     ;;
 keeps_results_when_killed)

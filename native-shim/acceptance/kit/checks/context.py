@@ -1,0 +1,48 @@
+from kit import MIB
+from kit.container import Container
+from kit.report import Skip, expect
+
+
+def run(kit):
+    measured_mib = None
+
+    def measured():
+        nonlocal measured_mib
+        # The first context also initializes an idle GPU; the second shows the cost of one more process.
+        figures = []
+        for _ in range(2):
+            before = kit.nvml.used_memory()
+            process = kit.start([kit.program("context")])
+            process.read_line()
+            created = kit.nvml.used_memory()
+            process.go_on()
+            process.read_line()
+            launched = kit.nvml.used_memory()
+            figures.append([-(-(after - before) // MIB) for after in (created, launched)])  # rounded up
+        measured_mib = max(figures[1])
+        if measured_mib <= 0 and kit.fake:
+            raise Skip("contexts on this fake GPU use no memory")
+        expect(measured_mib > 0, f"NVML shows no memory used by the second process's context: {figures[1]} MiB")
+        return (f"{figures[1][0]} MiB, and {figures[1][1]} MiB after a kernel has run; for the first process on the "
+                f"GPU {figures[0][0]} and {figures[0][1]} MiB")
+
+    def total_stays_within_the_limit():
+        if not measured_mib:
+            raise Skip("the memory of a context was not measured")
+        kit.initialize_gpu()
+        with Container(kit, context=measured_mib) as container:
+            before = kit.nvml.used_memory()
+            process = kit.start([kit.program("memory"), "plain"], container)
+            full = process.read_line()
+            during = kit.nvml.used_memory()
+            process.finish()
+        charged = kit.limit * MIB - full["obtained"]
+        expect(charged == measured_mib * MIB,
+               f"the shim charges {charged // MIB} MiB for the context, the limit file says {measured_mib} MiB")
+        used = -(-(during - before) // MIB)
+        expect(used <= kit.limit + 4, f"NVML shows {used} MiB used, the limit is {kit.limit} MiB")
+        return f"with context={measured_mib}Mi in the limit file NVML shows {used} of {kit.limit} MiB used"
+
+    kit.check("context", "NVML shows the memory of a process's first context", measured)
+    kit.check("context", "a process's total memory, context included, stays within the limit",
+              total_stays_within_the_limit)
